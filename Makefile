@@ -1,0 +1,38 @@
+# make run    the default model answers a question (fetched on first use)
+# make test   linters, types and every test, the slow ones and those on real weights included
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+MODEL ?= qwen2.5-coder-0.5b
+PROMPT ?= What is the capital of France?
+
+# What a stamp's installation was made from; Python files of an editable one are read in place.
+BUILD_INPUTS := pyproject.toml CMakeLists.txt $(wildcard csrc/*)
+PACKAGE := $(shell find src -name '*.py' -o -name '*.toml')
+
+.PHONY: run test clean
+
+run: $(VENV)/.installed
+	$(BIN)/antiphon run $(MODEL) "$(PROMPT)"
+
+test: export ANTIPHON_HOME := $(CURDIR)/.weights
+test: $(VENV)/.installed-test
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/pytest -m ""
+
+clean:
+	rm -rf $(VENV) build dist
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: $(BUILD_INPUTS) $(PACKAGE) | $(BIN)/python
+	$(BIN)/python -m pip install --quiet .
+	rm -f $(VENV)/.installed-test
+	touch $@
+
+$(VENV)/.installed-test: $(BUILD_INPUTS) | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable ".[test]"
+	touch $(VENV)/.installed $@

@@ -1,0 +1,46 @@
+// What a set of kernels compiled for one instruction set offers, and which sets this processor can run.
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace antiphon {
+
+// y[tokens, rows] = x[tokens, columns] · Wᵀ, for a matrix W whose rows are `row_bytes` of encoded blocks.
+struct Product {
+    const std::uint8_t *weight;
+    std::size_t row_bytes;
+    std::int64_t columns;
+    const std::uint8_t *codebook;  // of the IQ types, else null
+    const float *x;                // columns padded with zeros to a multiple of kPadding
+    std::int64_t x_stride;
+    std::int64_t tokens;
+    float *y;
+    std::int64_t y_stride;
+};
+
+constexpr std::int64_t kPadding = 32;
+
+// Rows that are decoded together; splitting work at multiples of it wastes nothing.
+constexpr std::int64_t kTileRows = 16;
+
+struct TypeKernels {
+    // Rows [begin, end) of the product. `scratch` has `scratch_bytes(tokens)` bytes, aligned to 64.
+    void (*multiply)(const Product &, std::int64_t begin, std::int64_t end, void *scratch);
+    void (*decode_row)(const std::uint8_t *row, std::int64_t columns, const std::uint8_t *codebook, float *out);
+};
+
+struct Variant {
+    const char *name;
+    // The kernels of a GGUF type id, or null for a type that has none.
+    const TypeKernels *(*find)(int type);
+};
+
+std::size_t scratch_bytes(std::int64_t tokens);
+
+// The variants that this processor can run, the best first; never empty.
+const std::vector<Variant> &variants();
+
+}  // namespace antiphon

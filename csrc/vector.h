@@ -1,0 +1,170 @@
+// Eight-lane float vectors over whatever the compiler targets: NEON, AVX2, or 16-byte generic vectors.
+//
+// This header is compiled once per instruction set, so everything in it has internal linkage.
+
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#if defined(__AVX2__)
+#include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+#endif
+
+#define ANTIPHON_INLINE static inline __attribute__((always_inline))
+#define ANTIPHON_INLINE_MEMBER inline __attribute__((always_inline))
+
+namespace {
+
+typedef float Float4 __attribute__((vector_size(16)));
+typedef std::uint8_t Bytes8 __attribute__((vector_size(8)));
+typedef std::int8_t Int8x8 __attribute__((vector_size(8)));
+
+constexpr int kLanes = 8;
+
+#if defined(__AVX2__)
+struct Floats {
+    __m256 all;
+};
+#else
+struct Floats {
+    Float4 low, high;
+};
+#endif
+
+ANTIPHON_INLINE Bytes8 load_bytes(const std::uint8_t *source) {
+    Bytes8 bytes;
+    std::memcpy(&bytes, source, sizeof bytes);
+    return bytes;
+}
+
+ANTIPHON_INLINE Bytes8 splat_bytes(std::uint8_t value) { return Bytes8{} + value; }
+
+#if defined(__AVX2__)
+
+ANTIPHON_INLINE Floats zeros() { return {_mm256_setzero_ps()}; }
+ANTIPHON_INLINE Floats splat(float value) { return {_mm256_set1_ps(value)}; }
+ANTIPHON_INLINE Floats load(const float *source) { return {_mm256_loadu_ps(source)}; }
+ANTIPHON_INLINE void store(float *target, Floats value) { _mm256_storeu_ps(target, value.all); }
+ANTIPHON_INLINE Floats operator*(Floats a, Floats b) { return {_mm256_mul_ps(a.all, b.all)}; }
+ANTIPHON_INLINE Floats multiply_add(Floats a, Floats b, Floats c) { return {_mm256_fmadd_ps(a.all, b.all, c.all)}; }
+
+ANTIPHON_INLINE __m128i low_lanes(const void *bytes) {
+    return _mm_loadl_epi64(static_cast<const __m128i *>(bytes));
+}
+ANTIPHON_INLINE Floats to_floats(Bytes8 bytes) {
+    return {_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(low_lanes(&bytes)))};
+}
+ANTIPHON_INLINE Floats to_floats(Int8x8 bytes) {
+    return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(low_lanes(&bytes)))};
+}
+
+#elif defined(__aarch64__)
+
+ANTIPHON_INLINE Floats zeros() { return {vdupq_n_f32(0), vdupq_n_f32(0)}; }
+ANTIPHON_INLINE Floats splat(float value) { return {vdupq_n_f32(value), vdupq_n_f32(value)}; }
+ANTIPHON_INLINE Floats load(const float *source) { return {vld1q_f32(source), vld1q_f32(source + 4)}; }
+ANTIPHON_INLINE void store(float *target, Floats value) {
+    vst1q_f32(target, value.low);
+    vst1q_f32(target + 4, value.high);
+}
+ANTIPHON_INLINE Floats operator*(Floats a, Floats b) { return {a.low * b.low, a.high * b.high}; }
+ANTIPHON_INLINE Floats multiply_add(Floats a, Floats b, Floats c) {
+    return {vfmaq_f32(c.low, a.low, b.low), vfmaq_f32(c.high, a.high, b.high)};
+}
+ANTIPHON_INLINE Floats to_floats(Bytes8 bytes) {
+    const uint16x8_t wide = vmovl_u8((uint8x8_t)bytes);
+    return {vcvtq_f32_u32(vmovl_u16(vget_low_u16(wide))), vcvtq_f32_u32(vmovl_high_u16(wide))};
+}
+ANTIPHON_INLINE Floats to_floats(Int8x8 bytes) {
+    const int16x8_t wide = vmovl_s8((int8x8_t)bytes);
+    return {vcvtq_f32_s32(vmovl_s16(vget_low_s16(wide))), vcvtq_f32_s32(vmovl_high_s16(wide))};
+}
+
+#else
+
+ANTIPHON_INLINE Floats zeros() { return {Float4{}, Float4{}}; }
+ANTIPHON_INLINE Floats splat(float value) { return {Float4{} + value, Float4{} + value}; }
+ANTIPHON_INLINE Floats load(const float *source) {
+    Floats value;
+    std::memcpy(&value, source, sizeof value);
+    return value;
+}
+ANTIPHON_INLINE void store(float *target, Floats value) { std::memcpy(target, &value, sizeof value); }
+ANTIPHON_INLINE Floats operator*(Floats a, Floats b) { return {a.low * b.low, a.high * b.high}; }
+ANTIPHON_INLINE Floats multiply_add(Floats a, Floats b, Floats c) {
+    return {a.low * b.low + c.low, a.high * b.high + c.high};
+}
+template <class Bytes> ANTIPHON_INLINE Floats to_floats(Bytes bytes) {
+    return {Float4{float(bytes[0]), float(bytes[1]), float(bytes[2]), float(bytes[3])},
+            Float4{float(bytes[4]), float(bytes[5]), float(bytes[6]), float(bytes[7])}};
+}
+
+#endif
+
+// The lanes' sum, always added in the same order.
+ANTIPHON_INLINE float sum(Floats value) {
+    float lanes[kLanes];
+    store(lanes, value);
+    return ((lanes[0] + lanes[4]) + (lanes[2] + lanes[6])) + ((lanes[1] + lanes[5]) + (lanes[3] + lanes[7]));
+}
+
+ANTIPHON_INLINE float bits_to_float(std::uint32_t bits) {
+    float value;
+    std::memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+ANTIPHON_INLINE float half_to_float(const std::uint8_t *source) {
+    std::uint16_t half;
+    std::memcpy(&half, source, sizeof half);
+#if defined(__aarch64__)
+    __fp16 value;
+    std::memcpy(&value, &half, sizeof value);
+    return value;
+#elif defined(__F16C__)
+    return _cvtsh_ss(half);
+#else
+    // Scaling by 2^112 moves the exponent's bias from 15 to 127 and normalises subnormals on the way.
+    const std::uint32_t magnitude = std::uint32_t(half & 0x7FFF) << 13;
+    const std::uint32_t sign = std::uint32_t(half & 0x8000) << 16;
+    const float scaled = magnitude >= 0x0F800000u ? bits_to_float(magnitude | 0x7F800000u)
+                                                  : bits_to_float(magnitude) * bits_to_float(0x77800000u);
+    std::uint32_t bits;
+    std::memcpy(&bits, &scaled, sizeof bits);
+    return bits_to_float(bits | sign);
+#endif
+}
+
+ANTIPHON_INLINE Floats load_halves(const std::uint8_t *source) {
+#if defined(__aarch64__)
+    const float16x8_t halves = vreinterpretq_f16_u8(vld1q_u8(source));
+    return {vcvt_f32_f16(vget_low_f16(halves)), vcvt_high_f32_f16(halves)};
+#elif defined(__F16C__)
+    return {_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i *>(source)))};
+#else
+    float lanes[kLanes];
+    for (int lane = 0; lane < kLanes; ++lane) lanes[lane] = half_to_float(source + 2 * lane);
+    return load(lanes);
+#endif
+}
+
+ANTIPHON_INLINE Floats load_brain_floats(const std::uint8_t *source) {
+#if defined(__aarch64__)
+    const uint16x8_t halves = vreinterpretq_u16_u8(vld1q_u8(source));
+    return {(Float4)vshll_n_u16(vget_low_u16(halves), 16), (Float4)vshll_high_n_u16(halves, 16)};
+#elif defined(__AVX2__)
+    const __m128i halves = _mm_loadu_si128(reinterpret_cast<const __m128i *>(source));
+    return {_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(halves), 16))};
+#else
+    std::uint16_t halves[kLanes];
+    float lanes[kLanes];
+    std::memcpy(halves, source, sizeof halves);
+    for (int lane = 0; lane < kLanes; ++lane) lanes[lane] = bits_to_float(std::uint32_t(halves[lane]) << 16);
+    return load(lanes);
+#endif
+}
+
+}  // namespace

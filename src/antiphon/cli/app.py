@@ -1,0 +1,52 @@
+"""The `antiphon` command: one Typer application; what a command needs is imported when it runs."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from antiphon import __version__
+from antiphon.cli import models
+from antiphon.errors import AntiphonError
+
+app = typer.Typer(
+    name="antiphon",
+    help="One inference engine for language and speech.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"antiphon {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """One inference engine for language and speech."""
+
+
+app.command()(models.pull)
+app.command("list")(models.list_models)
+app.command("rm")(models.remove)
+
+
+def main() -> None:
+    """Run the command line: an error the user can mend is one line and exit code 1, Ctrl-C is exit code 130."""
+    try:
+        app()
+    except AntiphonError as error:
+        print(f"antiphon: {error}", file=sys.stderr)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,64 @@
+"""`antiphon pull`, `list` and `rm`: the models on this machine."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+Models = Annotated[
+    list[str],
+    typer.Argument(metavar="MODEL...", help="Catalog names or hub:owner/repository[:file].", show_default=False),
+]
+
+
+def pull(
+    names: Models,
+    offline: Annotated[bool, typer.Option("--offline", help="Fetch nothing; fail if a model is not here.")] = False,
+    verify: Annotated[bool, typer.Option("--verify", help="Read models that are here again and check them.")] = False,
+) -> None:
+    """Fetch models, so that they can be used without a network."""
+    from antiphon.cli.progress import fetch_progress
+    from antiphon.weights.resolve import resolve
+    from antiphon.weights.store import ModelStore
+
+    for name in names:
+        with fetch_progress() as progress:
+            model = resolve(name, offline=offline, progress=progress)
+        if verify and model.entry is not None:
+            ModelStore.default().verify(model.entry)
+        size = sum(path.stat().st_size for path in model.files.values())
+        typer.echo(f"{model.name}  {_megabytes(size)}  {model.path}")
+
+
+def list_models() -> None:
+    """List the known models, and which of them are on this machine."""
+    from antiphon.weights.catalog import catalog
+    from antiphon.weights.store import ModelStore
+
+    store = ModelStore.default()
+    rows = [("NAME", "TASK", "SIZE", "LICENCE", "HERE")]
+    for entry in [*catalog().values(), *store.recorded_entries()]:
+        here = "yes" if store.is_present(entry) else "no"
+        rows.append((entry.name, entry.task, _megabytes(entry.size), entry.licence, here))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for name, task, size, licence, here in rows:
+        cells = (name.ljust(widths[0]), task.ljust(widths[1]), size.rjust(widths[2]), licence.ljust(widths[3]), here)
+        typer.echo("  ".join(cells).rstrip())
+
+
+def remove(names: Models) -> None:
+    """Remove models from this machine."""
+    from antiphon.weights.catalog import find_entry
+    from antiphon.weights.resolve import HUB_PREFIX
+    from antiphon.weights.store import ModelStore
+
+    store = ModelStore.default()
+    for name in names:
+        known = name if name.startswith(HUB_PREFIX) else find_entry(name).name
+        freed = store.remove(known)
+        typer.echo(f"{known}  {_megabytes(freed)} freed")
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:,.1f} MB"

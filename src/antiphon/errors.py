@@ -1,0 +1,39 @@
+"""Errors that a user can cause. Each message names the thing at fault and carries the numbers."""
+
+from __future__ import annotations
+
+
+class AntiphonError(Exception):
+    """Base of every error that Antiphon raises on purpose."""
+
+
+class ModelNotFoundError(AntiphonError):
+    """A model name, path or hub reference that leads nowhere."""
+
+
+class FetchError(AntiphonError):
+    """A download that could not be completed; nothing half-written is left behind."""
+
+
+class CheckpointError(AntiphonError):
+    """A model file that is truncated, malformed, hostile, or lacks what the model needs."""
+
+
+class UnsupportedError(AntiphonError):
+    """Something well-formed that this build cannot run: an architecture, tensor type or tokenizer."""
+
+
+class TokenizerError(AntiphonError):
+    """A vocabulary that is inconsistent, or text that it cannot encode."""
+
+
+class TemplateError(AntiphonError):
+    """A chat template that does not compile, or that refused the messages it was given."""
+
+
+class InvalidRequestError(AntiphonError):
+    """A request with arguments that make no sense."""
+
+
+class ContextLengthError(InvalidRequestError):
+    """A request that can never fit the model's context or its memory."""

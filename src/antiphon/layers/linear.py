@@ -1,0 +1,64 @@
+"""Linear layers and embeddings over weights in their stored form."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from antiphon import ops
+from antiphon.layers.module import Module
+from antiphon.ops import Activation
+from antiphon.weights.source import Source
+from antiphon.weights.weight import Weight
+
+
+class Linear(Module):
+    """x [T, inputs] → [T, outputs]. Several names become one product with their rows end to end."""
+
+    def __init__(
+        self,
+        source: Source,
+        names: str | Sequence[str],
+        inputs: int,
+        outputs: int | Sequence[int],
+        bias: bool = False,
+        activation: Activation = "none",
+    ) -> None:
+        names = [names] if isinstance(names, str) else list(names)
+        sizes = [outputs] if isinstance(outputs, int) else list(outputs)
+        pairs = list(zip(names, sizes, strict=True))
+        self.weight = Weight.concatenate(source.weight(f"{name}.weight", (size, inputs)) for name, size in pairs)
+        self.bias = torch.cat([self._bias(source, name, size) for name, size in pairs]) if bias else None
+        self.activation: Activation = activation
+
+    @staticmethod
+    def _bias(source: Source, name: str, size: int) -> Tensor:
+        """A layer's bias; zeros where one of several fused layers has none (Whisper's keys)."""
+        return source.tensor(f"{name}.bias", (size,)) if source.has(f"{name}.bias") else torch.zeros(size)
+
+    def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
+        return ops.linear(x, self.weight, self.bias, self.activation, residual)
+
+
+class Embedding(Module):
+    """ids [T] → [T, width], times a constant scale."""
+
+    def __init__(self, source: Source, name: str, entries: int, width: int, scale: float = 1.0) -> None:
+        self.weight = source.weight(f"{name}.weight", (entries, width))
+        self.scale = scale
+
+    def __call__(self, ids: Tensor) -> Tensor:
+        return ops.embed(ids, self.weight, self.scale)
+
+
+class Head(Module):
+    """The output product over the vocabulary; shares the embedding's weight where the checkpoint has no own."""
+
+    def __init__(self, source: Source, name: str, embedding: Embedding) -> None:
+        own = source.has(f"{name}.weight")
+        self.weight = source.weight(f"{name}.weight", embedding.weight.shape) if own else embedding.weight
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return ops.linear(x, self.weight)

@@ -1,0 +1,174 @@
+"""BERT as an encoder of sentences: post-norm blocks, pooling from the checkpoint's own config. arXiv:1810.04805, 1908.10084."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Self
+
+from torch import Tensor
+
+from antiphon import ops
+from antiphon.errors import UnsupportedError
+from antiphon.layers.attention import EncoderAttention
+from antiphon.layers.linear import Embedding
+from antiphon.layers.mlp import MLP
+from antiphon.layers.module import Module
+from antiphon.layers.norm import LayerNorm
+from antiphon.models.metadata import GGUFKeys, require
+from antiphon.models.model import Model, Task
+from antiphon.ops import Activation
+from antiphon.weights.checkpoint import Checkpoint
+from antiphon.weights.source import Source, TensorNames
+
+_ATTENTION = ("self.query", "self.key", "self.value", "output.dense")
+
+GGUF_NAMES = {
+    "embeddings.word_embeddings.weight": "token_embd.weight",
+    "embeddings.position_embeddings.weight": "position_embd.weight",
+    "embeddings.token_type_embeddings.weight": "token_types.weight",
+    "embeddings.LayerNorm.weight": "token_embd_norm.weight",
+    "embeddings.LayerNorm.bias": "token_embd_norm.bias",
+    **{
+        f"encoder.layer.{{}}.{ours}.{kind}": f"blk.{{}}.{theirs}.{kind}"
+        for ours, theirs in (
+            ("attention.self.query", "attn_q"),
+            ("attention.self.key", "attn_k"),
+            ("attention.self.value", "attn_v"),
+            ("attention.output.dense", "attn_output"),
+            ("attention.output.LayerNorm", "attn_output_norm"),
+            ("intermediate.dense", "ffn_up"),
+            ("output.dense", "ffn_down"),
+            ("output.LayerNorm", "layer_output_norm"),
+        )
+        for kind in ("weight", "bias")
+    },
+}
+
+_ACTIVATIONS: dict[str, Activation] = {"gelu": "gelu", "gelu_new": "gelu_tanh", "relu": "relu"}
+
+
+class Pooling(StrEnum):
+    MEAN = "mean"
+    CLS = "cls"
+
+
+@dataclass(frozen=True)
+class BertConfig:
+    vocab_size: int
+    hidden_size: int
+    intermediate_size: int
+    num_layers: int
+    num_heads: int
+    norm_eps: float
+    max_positions: int
+    type_vocab_size: int
+    activation: Activation
+    pooling: Pooling
+    normalize: bool
+
+
+class BertLayer(Module):
+    """norm(x + attention(x)), then norm(x + mlp(x))."""
+
+    def __init__(self, source: Source, config: BertConfig) -> None:
+        hidden = config.hidden_size
+        self.attention = EncoderAttention(source.at("attention"), hidden, config.num_heads, _ATTENTION)
+        self.attention_norm = LayerNorm(source, "attention.output.LayerNorm", hidden, config.norm_eps)
+        self.mlp = MLP(
+            source, "intermediate.dense", "output.dense", hidden, config.intermediate_size, config.activation
+        )
+        self.output_norm = LayerNorm(source, "output.LayerNorm", hidden, config.norm_eps)
+
+    def __call__(self, x: Tensor, seq_start: Tensor) -> Tensor:
+        x = self.attention_norm(self.attention(x, seq_start, residual=x))
+        return self.output_norm(self.mlp(x, residual=x))
+
+
+class Bert(Model):
+    """Sentences laid end to end in, one vector each out."""
+
+    task = Task.EMBED
+    ignores = ("*pooler.*", "cls.*", "*position_ids")
+
+    def __init__(self, config: BertConfig, source: Source) -> None:
+        self.config = config
+        self.vocab_size = config.vocab_size
+        self.max_positions = config.max_positions
+        hidden, tree = config.hidden_size, source.at("embeddings")
+        self.words = Embedding(tree, "word_embeddings", config.vocab_size, hidden)
+        self.positions = Embedding(tree, "position_embeddings", config.max_positions, hidden)
+        # Every token of a lone text has type 0.
+        self.token_type = tree.tensor("token_type_embeddings.weight", (config.type_vocab_size, hidden))[0]
+        self.norm = LayerNorm(tree, "LayerNorm", hidden, config.norm_eps)
+        self.layers = [BertLayer(source.at("encoder", "layer", index), config) for index in range(config.num_layers)]
+
+    @classmethod
+    def from_checkpoint(cls, checkpoint: Checkpoint) -> Self:
+        if checkpoint.format == "gguf":
+            return cls(_config_from_gguf(checkpoint), Source(checkpoint, TensorNames(GGUF_NAMES)))
+        config = checkpoint.metadata
+        activation = _ACTIVATIONS.get(config.get("hidden_act", "gelu"))
+        if activation is None or config.get("position_embedding_type", "absolute") != "absolute":
+            raise UnsupportedError(
+                f"bert with hidden_act {config.get('hidden_act')!r} and "
+                f"position_embedding_type {config.get('position_embedding_type')!r} is not supported"
+            )
+        pooling, normalize = _sentence_head(config)
+        prefix = "bert." if checkpoint.has("bert.embeddings.word_embeddings.weight") else ""
+        ours = BertConfig(
+            vocab_size=require(config, "vocab_size"),
+            hidden_size=require(config, "hidden_size"),
+            intermediate_size=require(config, "intermediate_size"),
+            num_layers=require(config, "num_hidden_layers"),
+            num_heads=require(config, "num_attention_heads"),
+            norm_eps=float(config.get("layer_norm_eps", 1e-12)),
+            max_positions=require(config, "max_position_embeddings"),
+            type_vocab_size=require(config, "type_vocab_size"),
+            activation=activation,
+            pooling=pooling,
+            normalize=normalize,
+        )
+        return cls(ours, Source(checkpoint, lambda name: prefix + name))
+
+    def forward(self, token_ids: Tensor, positions: Tensor, seq_start: Tensor) -> Tensor:
+        """Last hidden states [T, hidden] of sequences seq_start [R + 1] laid end to end."""
+        x = ops.add(ops.add(self.words(token_ids), self.positions(positions)), self.token_type)
+        x = self.norm(x)
+        for layer in self.layers:
+            x = layer(x, seq_start)
+        return x
+
+    def embed(self, token_ids: Tensor, positions: Tensor, seq_start: Tensor) -> Tensor:
+        """One vector [R, hidden] per sequence, pooled and normalised as the checkpoint says."""
+        x = self.forward(token_ids, positions, seq_start)
+        mean = self.config.pooling is Pooling.MEAN
+        pooled = ops.segment_mean(x, seq_start) if mean else ops.gather_rows(x, seq_start[:-1])
+        return ops.l2_normalize(pooled) if self.config.normalize else pooled
+
+
+def _sentence_head(config: Any) -> tuple[Pooling, bool]:
+    """Pooling and normalisation from sentence-transformers' files, which the loader merges under `sentence`."""
+    sentence = config.get("sentence") or {}
+    pooling = Pooling.CLS if sentence.get("pooling_mode_cls_token") else Pooling.MEAN
+    return pooling, bool(sentence.get("normalize", True))
+
+
+def _config_from_gguf(checkpoint: Checkpoint) -> BertConfig:
+    keys = GGUFKeys(checkpoint)
+    pooling = {1: Pooling.MEAN, 2: Pooling.CLS}.get(keys.get("pooling_type", 1))
+    if pooling is None:
+        raise UnsupportedError(f"bert with GGUF pooling type {keys.get('pooling_type')} is not supported; 1 mean, 2 cls")
+    return BertConfig(
+        vocab_size=keys.vocab_size(),
+        hidden_size=keys.integer("embedding_length"),
+        intermediate_size=keys.integer("feed_forward_length"),
+        num_layers=keys.integer("block_count"),
+        num_heads=keys.integer("attention.head_count"),
+        norm_eps=keys.number("attention.layer_norm_epsilon"),
+        max_positions=keys.integer("context_length"),
+        type_vocab_size=checkpoint.stored("token_types.weight").shape[0],
+        activation="gelu",
+        pooling=pooling,
+        normalize=True,
+    )

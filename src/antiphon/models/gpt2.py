@@ -1,0 +1,150 @@
+"""GPT-2: learned positions, layer norm, plain MLP. "Language Models are Unsupervised Multitask Learners" (2019)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+from torch import Tensor
+
+from antiphon import ops
+from antiphon.errors import UnsupportedError
+from antiphon.layers.attention import split_heads
+from antiphon.layers.linear import Embedding, Head, Linear
+from antiphon.layers.module import Module
+from antiphon.layers.norm import LayerNorm
+from antiphon.models.metadata import GGUFKeys, require
+from antiphon.models.model import CausalLM
+from antiphon.ops import Batch, CacheGroup, CacheKind, KVCache, LayerCache
+from antiphon.weights.checkpoint import Checkpoint
+from antiphon.weights.source import Source, TensorNames
+from antiphon.weights.weight import Weight
+
+GGUF_NAMES = {
+    "wte.weight": "token_embd.weight",
+    "wpe.weight": "position_embd.weight",
+    "lm_head.weight": "output.weight",
+    "ln_f.weight": "output_norm.weight",
+    "ln_f.bias": "output_norm.bias",
+    **{
+        f"h.{{}}.{ours}.{kind}": f"blk.{{}}.{theirs}.{kind}"
+        for ours, theirs in (
+            ("ln_1", "attn_norm"),
+            ("attn.c_attn", "attn_qkv"),
+            ("attn.c_proj", "attn_output"),
+            ("ln_2", "ffn_norm"),
+            ("mlp.c_fc", "ffn_up"),
+            ("mlp.c_proj", "ffn_down"),
+        )
+        for kind in ("weight", "bias")
+    },
+}
+
+CACHE_GROUP = "self"
+
+
+@dataclass(frozen=True)
+class GPT2Config:
+    vocab_size: int
+    hidden_size: int
+    intermediate_size: int
+    num_layers: int
+    num_heads: int
+    norm_eps: float
+    max_positions: int
+
+
+class TransposedSource(Source):
+    """Hugging Face stores GPT-2's products as [inputs, outputs] and may put `transformer.` before every name."""
+
+    def weight(self, name: str, shape: tuple[int, int]) -> Weight:
+        if not name.startswith("c_"):
+            return super().weight(name, shape)
+        return Weight.from_tensor(self.tensor(name, (shape[1], shape[0])).T.contiguous())
+
+
+class GPT2Layer(Module):
+    """x + attention(norm(x)), then x + mlp(norm(x)), all with biases."""
+
+    def __init__(self, source: Source, config: GPT2Config) -> None:
+        hidden = config.hidden_size
+        attention, mlp = source.at("attn"), source.at("mlp")
+        self.attention_norm = LayerNorm(source, "ln_1", hidden, config.norm_eps)
+        self.qkv = Linear(attention, "c_attn", hidden, 3 * hidden, bias=True)
+        self.out = Linear(attention, "c_proj", hidden, hidden, bias=True)
+        self.mlp_norm = LayerNorm(source, "ln_2", hidden, config.norm_eps)
+        self.up = Linear(mlp, "c_fc", hidden, config.intermediate_size, bias=True, activation="gelu_tanh")
+        self.down = Linear(mlp, "c_proj", config.intermediate_size, hidden, bias=True)
+        self.num_heads = config.num_heads
+        self.head_dim = hidden // config.num_heads
+
+    def __call__(self, x: Tensor, batch: Batch, cache: LayerCache) -> Tensor:
+        q, k, v = split_heads(self.qkv(self.attention_norm(x)), (self.num_heads,) * 3, self.head_dim)
+        group = batch.groups[cache.group]
+        ops.store_kv(k, v, cache, group)
+        y = ops.paged_attention(q, cache, group, self.head_dim**-0.5)
+        x = self.out(y.flatten(1), residual=x)
+        return self.down(self.up(self.mlp_norm(x)), residual=x)
+
+
+class GPT2(CausalLM):
+    """Embedding plus learned positions, blocks, final norm, tied head."""
+
+    ignores = ("*.attn.bias", "*.attn.masked_bias")
+
+    def __init__(self, config: GPT2Config, source: Source) -> None:
+        self.config = config
+        self.vocab_size = config.vocab_size
+        self.max_positions = config.max_positions
+        self.embedding = Embedding(source, "wte", config.vocab_size, config.hidden_size)
+        self.position = Embedding(source, "wpe", config.max_positions, config.hidden_size)
+        self.layers = [GPT2Layer(source.at("h", index), config) for index in range(config.num_layers)]
+        self.norm = LayerNorm(source, "ln_f", config.hidden_size, config.norm_eps)
+        self.head = Head(source, "lm_head", self.embedding)
+
+    @classmethod
+    def from_checkpoint(cls, checkpoint: Checkpoint) -> Self:
+        if checkpoint.format == "gguf":
+            keys = GGUFKeys(checkpoint)
+            hidden = keys.integer("embedding_length")
+            config = GPT2Config(
+                vocab_size=keys.vocab_size(),
+                hidden_size=hidden,
+                intermediate_size=keys.integer("feed_forward_length", 4 * hidden),
+                num_layers=keys.integer("block_count"),
+                num_heads=keys.integer("attention.head_count"),
+                norm_eps=keys.number("attention.layer_norm_epsilon"),
+                max_positions=keys.integer("context_length"),
+            )
+            return cls(config, Source(checkpoint, TensorNames(GGUF_NAMES)))
+        metadata = checkpoint.metadata
+        activation = metadata.get("activation_function", "gelu_new")
+        if activation != "gelu_new":
+            raise UnsupportedError(f"gpt2 with activation {activation!r} is not supported; only 'gelu_new'")
+        for option in ("scale_attn_by_inverse_layer_idx", "reorder_and_upcast_attn"):
+            if metadata.get(option):
+                raise UnsupportedError(f"gpt2 with {option} is not supported")
+        hidden = require(metadata, "n_embd")
+        config = GPT2Config(
+            vocab_size=require(metadata, "vocab_size"),
+            hidden_size=hidden,
+            intermediate_size=metadata.get("n_inner") or 4 * hidden,
+            num_layers=require(metadata, "n_layer"),
+            num_heads=require(metadata, "n_head"),
+            norm_eps=float(metadata.get("layer_norm_epsilon", 1e-5)),
+            max_positions=require(metadata, "n_positions"),
+        )
+        prefix = "transformer." if checkpoint.has("transformer.wte.weight") else ""
+        return cls(config, TransposedSource(checkpoint, lambda name: name if name == "lm_head.weight" else prefix + name))
+
+    def cache_groups(self) -> list[CacheGroup]:
+        config = self.config
+        head_dim = config.hidden_size // config.num_heads
+        return [CacheGroup(CACHE_GROUP, CacheKind.FULL, config.num_layers, config.num_heads, head_dim)]
+
+    def forward(self, batch: Batch, cache: KVCache) -> Tensor:
+        x = self.embedding(batch.token_ids) if batch.embeds is None else batch.embeds
+        x = ops.add(x, self.position(batch.positions))  # [T, hidden]
+        for index, layer in enumerate(self.layers):
+            x = layer(x, batch, cache.layer(CACHE_GROUP, index))
+        return self.head(self.norm(ops.gather_rows(x, batch.logit_rows)))  # [L, vocab]

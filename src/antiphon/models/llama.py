@@ -1,0 +1,39 @@
+"""Llama 2 and 3, Mistral, SmolLM2, TinyLlama. "LLaMA: Open and Efficient Foundation Language Models", arXiv:2302.13971."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from torch import Tensor
+
+from antiphon.layers.decoder import DecoderConfig
+from antiphon.models.decoder import GGUF_NAMES, DecoderModel, half_split_order
+from antiphon.models.metadata import GGUFKeys
+from antiphon.weights.checkpoint import Checkpoint
+from antiphon.weights.source import Source, TensorNames
+
+
+class Llama(DecoderModel):
+    """Plain pre-norm blocks. GGUF and llama2.c files store rotary pairs interleaved; their rows are reordered."""
+
+    @classmethod
+    def adapt_config(cls, config: DecoderConfig, checkpoint: Checkpoint) -> DecoderConfig:
+        if checkpoint.format == "gguf":
+            window, bias = GGUFKeys(checkpoint).get("attention.sliding_window"), checkpoint.has("blk.0.attn_q.bias")
+            return replace(config, window=window or None, qkv_bias=bias, out_bias=checkpoint.has("blk.0.attn_output.bias"))
+        bias = bool(checkpoint.metadata.get("attention_bias"))
+        return replace(config, window=checkpoint.metadata.get("sliding_window"), qkv_bias=bias, out_bias=bias)
+
+    @classmethod
+    def source(cls, checkpoint: Checkpoint, config: DecoderConfig) -> Source:
+        if checkpoint.format == "hf":
+            return super().source(checkpoint, config)
+        orders = {
+            "q_proj": half_split_order(config.num_heads, config.head_dim),
+            "k_proj": half_split_order(config.num_kv_heads, config.head_dim),
+        }
+
+        def row_order(name: str) -> Tensor | None:
+            return orders.get(name.split(".")[-2]) if "self_attn" in name else None
+
+        return Source(checkpoint, TensorNames(GGUF_NAMES) if checkpoint.format == "gguf" else None, row_order)

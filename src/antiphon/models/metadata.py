@@ -1,0 +1,55 @@
+"""Reading sizes out of foreign metadata, with errors that name the key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from antiphon.errors import CheckpointError
+from antiphon.weights.checkpoint import Checkpoint
+
+#: No size in a real model's config is larger; a larger one is a corrupt or hostile file.
+MAX_SIZE = 1 << 28
+
+
+def _checked(key: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value <= MAX_SIZE:
+        raise CheckpointError(f"config key {key!r} is {value!r}, not a size between 1 and {MAX_SIZE}")
+    return value
+
+
+def require(config: Mapping[str, Any], key: str) -> int:
+    """A size that must be in a `config.json`."""
+    if config.get(key) is None:
+        raise CheckpointError(f"config.json of a {config.get('model_type', 'model')} has no {key!r}")
+    return _checked(key, config[key])
+
+
+class GGUFKeys:
+    """The metadata keys of a GGUF under its architecture's prefix."""
+
+    def __init__(self, checkpoint: Checkpoint) -> None:
+        self._checkpoint = checkpoint
+        self._prefix = checkpoint.architecture + "."
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return self._checkpoint.metadata.get(self._prefix + key, default)
+
+    def _present(self, key: str, default: Any) -> Any:
+        value = self.get(key, default)
+        if value is None:
+            raise CheckpointError(f"GGUF of a {self._checkpoint.architecture} has no key {self._prefix + key!r}")
+        return value
+
+    def integer(self, key: str, default: int | None = None) -> int:
+        return _checked(self._prefix + key, self._present(key, default))
+
+    def number(self, key: str, default: float | None = None) -> float:
+        value = self._present(key, default)
+        if not isinstance(value, int | float):
+            raise CheckpointError(f"GGUF key {self._prefix + key!r} is {value!r}, not a number")
+        return float(value)
+
+    def vocab_size(self) -> int:
+        """Rows of the embedding: the one figure that is sure to agree with the tensors."""
+        return self._checkpoint.stored("token_embd.weight").shape[0]

@@ -1,0 +1,202 @@
+"""Whisper: a log-mel encoder and a decoder with a `cross` cache group. arXiv:2212.04356."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+from torch import Tensor
+
+from antiphon import ops
+from antiphon.layers.attention import CrossAttention, EncoderAttention, SelfAttention
+from antiphon.layers.linear import Embedding, Head
+from antiphon.layers.mlp import MLP
+from antiphon.layers.module import Module
+from antiphon.layers.norm import LayerNorm
+from antiphon.models.metadata import require
+from antiphon.models.model import CausalLM, Task
+from antiphon.ops import Batch, CacheGroup, CacheKind, KVCache, LayerCache
+from antiphon.weights.checkpoint import Checkpoint
+from antiphon.weights.source import Source, TensorNames
+
+SELF_GROUP = "self"
+CROSS_GROUP = "cross"
+NORM_EPS = 1e-5
+_NAMES = ("q_proj", "k_proj", "v_proj", "out_proj")
+
+
+def _openai_names() -> dict[str, str]:
+    names = {
+        "model.encoder.embed_positions.weight": "encoder.positional_embedding",
+        "model.decoder.embed_positions.weight": "decoder.positional_embedding",
+        "model.decoder.embed_tokens.weight": "decoder.token_embedding.weight",
+    }
+    pairs = [("model.encoder.layer_norm", "encoder.ln_post"), ("model.decoder.layer_norm", "decoder.ln")]
+    pairs += [(f"model.encoder.conv{n}", f"encoder.conv{n}") for n in (1, 2)]
+    for side in ("encoder", "decoder"):
+        ours, theirs = f"model.{side}.layers.{{}}", f"{side}.blocks.{{}}"
+        pairs += [
+            (f"{ours}.{a}", f"{theirs}.{b}")
+            for a, b in (
+                ("self_attn_layer_norm", "attn_ln"),
+                ("encoder_attn_layer_norm", "cross_attn_ln"),
+                ("final_layer_norm", "mlp_ln"),
+                ("fc1", "mlp.0"),
+                ("fc2", "mlp.2"),
+            )
+        ]
+        for a, b in (("self_attn", "attn"), ("encoder_attn", "cross_attn")):
+            projections = zip(_NAMES, ("query", "key", "value", "out"), strict=True)
+            pairs += [(f"{ours}.{a}.{ours_}", f"{theirs}.{b}.{theirs_}") for ours_, theirs_ in projections]
+    return names | {f"{a}.{kind}": f"{b}.{kind}" for a, b in pairs for kind in ("weight", "bias")}
+
+
+@dataclass(frozen=True)
+class WhisperConfig:
+    vocab_size: int
+    num_mels: int
+    hidden_size: int
+    encoder_layers: int
+    encoder_heads: int
+    encoder_intermediate: int
+    decoder_layers: int
+    decoder_heads: int
+    decoder_intermediate: int
+    audio_positions: int  # encoder states of one 30 s window
+    text_positions: int
+
+
+def config_from_hf(config: Mapping[str, Any]) -> WhisperConfig:
+    return WhisperConfig(
+        vocab_size=require(config, "vocab_size"),
+        num_mels=require(config, "num_mel_bins"),
+        hidden_size=require(config, "d_model"),
+        encoder_layers=require(config, "encoder_layers"),
+        encoder_heads=require(config, "encoder_attention_heads"),
+        encoder_intermediate=require(config, "encoder_ffn_dim"),
+        decoder_layers=require(config, "decoder_layers"),
+        decoder_heads=require(config, "decoder_attention_heads"),
+        decoder_intermediate=require(config, "decoder_ffn_dim"),
+        audio_positions=require(config, "max_source_positions"),
+        text_positions=require(config, "max_target_positions"),
+    )
+
+
+def config_from_openai(dims: Mapping[str, Any]) -> WhisperConfig:
+    return WhisperConfig(
+        vocab_size=require(dims, "n_vocab"),
+        num_mels=require(dims, "n_mels"),
+        hidden_size=require(dims, "n_audio_state"),
+        encoder_layers=require(dims, "n_audio_layer"),
+        encoder_heads=require(dims, "n_audio_head"),
+        encoder_intermediate=4 * require(dims, "n_audio_state"),
+        decoder_layers=require(dims, "n_text_layer"),
+        decoder_heads=require(dims, "n_text_head"),
+        decoder_intermediate=4 * require(dims, "n_text_state"),
+        audio_positions=require(dims, "n_audio_ctx"),
+        text_positions=require(dims, "n_text_ctx"),
+    )
+
+
+class Convolution(Module):
+    """A convolution of width 3 with GELU, over [B, frames, channels]."""
+
+    def __init__(self, source: Source, name: str, inputs: int, outputs: int, stride: int) -> None:
+        self.weight = source.tensor(f"{name}.weight", (outputs, inputs, 3))
+        self.bias = source.tensor(f"{name}.bias", (outputs,))
+        self.stride = stride
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return ops.conv1d(x, self.weight, self.bias, self.stride, padding=(1, 1), activation="gelu")
+
+
+class EncoderLayer(Module):
+    """Pre-norm block with bidirectional attention."""
+
+    def __init__(self, source: Source, config: WhisperConfig) -> None:
+        hidden = config.hidden_size
+        self.attention_norm = LayerNorm(source, "self_attn_layer_norm", hidden, NORM_EPS)
+        self.attention = EncoderAttention(source.at("self_attn"), hidden, config.encoder_heads, _NAMES)
+        self.mlp_norm = LayerNorm(source, "final_layer_norm", hidden, NORM_EPS)
+        self.mlp = MLP(source, "fc1", "fc2", hidden, config.encoder_intermediate, "gelu")
+
+    def __call__(self, x: Tensor, seq_start: Tensor) -> Tensor:
+        x = self.attention(self.attention_norm(x), seq_start, residual=x)
+        return self.mlp(self.mlp_norm(x), residual=x)
+
+
+class DecoderLayer(Module):
+    """Pre-norm block: causal self-attention, cross-attention, MLP."""
+
+    def __init__(self, source: Source, config: WhisperConfig) -> None:
+        hidden, heads = config.hidden_size, config.decoder_heads
+        self.self_norm = LayerNorm(source, "self_attn_layer_norm", hidden, NORM_EPS)
+        self.self_attention = SelfAttention(
+            source.at("self_attn"), hidden, heads, heads, hidden // heads, qkv_bias=True, out_bias=True, names=_NAMES
+        )
+        self.cross_norm = LayerNorm(source, "encoder_attn_layer_norm", hidden, NORM_EPS)
+        self.cross_attention = CrossAttention(source.at("encoder_attn"), hidden, heads, _NAMES)
+        self.mlp_norm = LayerNorm(source, "final_layer_norm", hidden, NORM_EPS)
+        self.mlp = MLP(source, "fc1", "fc2", hidden, config.decoder_intermediate, "gelu")
+
+    def __call__(self, x: Tensor, batch: Batch, cache: LayerCache, cross: LayerCache) -> Tensor:
+        x = self.self_attention(self.self_norm(x), batch, cache, None, residual=x)
+        x = self.cross_attention(self.cross_norm(x), batch, cross, residual=x)
+        return self.mlp(self.mlp_norm(x), residual=x)
+
+
+class Whisper(CausalLM):
+    """Windows of log-mel frames in; their states, as cross-attention pages, steer a token decoder."""
+
+    task = Task.TRANSCRIBE
+
+    def __init__(self, config: WhisperConfig, source: Source) -> None:
+        self.config = config
+        self.vocab_size = config.vocab_size
+        self.max_positions = config.text_positions
+        hidden, encoder, decoder = config.hidden_size, source.at("model", "encoder"), source.at("model", "decoder")
+        self.conv1 = Convolution(encoder, "conv1", config.num_mels, hidden, stride=1)
+        self.conv2 = Convolution(encoder, "conv2", hidden, hidden, stride=2)
+        self.audio_position = encoder.tensor("embed_positions.weight", (config.audio_positions, hidden))
+        self.encoder_layers = [EncoderLayer(encoder.at("layers", i), config) for i in range(config.encoder_layers)]
+        self.encoder_norm = LayerNorm(encoder, "layer_norm", hidden, NORM_EPS)
+        self.embedding = Embedding(decoder, "embed_tokens", config.vocab_size, hidden)
+        self.text_position = Embedding(decoder, "embed_positions", config.text_positions, hidden)
+        self.decoder_layers = [DecoderLayer(decoder.at("layers", i), config) for i in range(config.decoder_layers)]
+        self.decoder_norm = LayerNorm(decoder, "layer_norm", hidden, NORM_EPS)
+        self.head = Head(source, "proj_out", self.embedding)
+
+    @classmethod
+    def from_checkpoint(cls, checkpoint: Checkpoint) -> Self:
+        if checkpoint.format == "openai-whisper":
+            return cls(config_from_openai(checkpoint.metadata), Source(checkpoint, TensorNames(_openai_names())))
+        return cls(config_from_hf(checkpoint.metadata), Source(checkpoint))
+
+    def cache_groups(self) -> list[CacheGroup]:
+        config = self.config
+        shape = (config.decoder_layers, config.decoder_heads, config.hidden_size // config.decoder_heads)
+        return [
+            CacheGroup(SELF_GROUP, CacheKind.FULL, *shape),
+            CacheGroup(CROSS_GROUP, CacheKind.CROSS, *shape),
+        ]
+
+    def encode(self, features: Tensor, seq_start: Tensor) -> Tensor:
+        """Encoder states [B * T, hidden] of windows [B, 2 * T, mels]; seq_start [B + 1] counts states, T each."""
+        x = self.conv2(self.conv1(features))  # [B, T, hidden]
+        x = ops.add(x, self.audio_position[: x.shape[1]]).flatten(0, 1)  # [B * T, hidden]
+        for layer in self.encoder_layers:
+            x = layer(x, seq_start)
+        return self.encoder_norm(x)
+
+    def store_encoded(self, encoded: Tensor, batch: Batch, cache: KVCache) -> None:
+        """Write every decoder layer's cross keys and values of encoder states to the batch's cross slots."""
+        for index, layer in enumerate(self.decoder_layers):
+            layer.cross_attention.store(encoded, cache.layer(CROSS_GROUP, index), batch)
+
+    def forward(self, batch: Batch, cache: KVCache) -> Tensor:
+        x = self.embedding(batch.token_ids) if batch.embeds is None else batch.embeds
+        x = ops.add(x, self.text_position(batch.positions))  # [T, hidden]
+        for index, layer in enumerate(self.decoder_layers):
+            x = layer(x, batch, cache.layer(SELF_GROUP, index), cache.layer(CROSS_GROUP, index))
+        return self.head(self.decoder_norm(ops.gather_rows(x, batch.logit_rows)))  # [L, vocab]

@@ -1,0 +1,34 @@
+"""`Batch`: the tokens of all scheduled requests of a step, laid end to end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class GroupBatch:
+    """Where the tokens of a step live in one cache group.
+
+    A slot is `entry * block_tokens + token_in_block`, where `entry` is the block's table entry (its offset
+    in 256-byte units); a negative slot is not stored. Entries of blocks that no query can see may be anything.
+    """
+
+    slot_mapping: Tensor  # int64 [T]
+    block_tables: Tensor  # int32 [R, max_blocks]
+    seq_lens: Tensor  # int32 [R], tokens in the cache once this step's are stored
+    query_start: Tensor  # int32 [R + 1], the batch's own
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One step's input. `token_ids` or `embeds` is given; request r owns tokens query_start[r]:query_start[r + 1]."""
+
+    positions: Tensor  # int32 [T], or [A, T] for multi-axis rotary embedding
+    query_start: Tensor  # int32 [R + 1]
+    logit_rows: Tensor  # int64 [L], tokens whose logits are wanted
+    token_ids: Tensor | None = None  # int32 [T]
+    embeds: Tensor | None = None  # [T, hidden]
+    state_rows: Tensor | None = None  # int32 [R]
+    groups: dict[str, GroupBatch] = field(default_factory=dict)

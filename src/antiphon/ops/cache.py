@@ -1,0 +1,142 @@
+"""The paged key/value cache as operations see it: groups of layers, the layout of a block, one layer's pages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+#: Block table entries count these bytes from the arena's base, so models of different shapes share one arena.
+OFFSET_UNIT = 256
+#: Every region inside a block starts at a multiple of this many bytes.
+REGION_ALIGNMENT = 64
+#: int8 pages carry one fp16 scale per token, head and this many channels.
+SCALE_CHANNELS = 32
+
+
+class CacheKind(StrEnum):
+    FULL = "full"  # every token stays
+    WINDOW = "window"  # blocks that left the window are freed
+    CROSS = "cross"  # written once, read without causality
+
+
+@dataclass(frozen=True)
+class CacheGroup:
+    """Layers of a model whose keys and values live and die together. Declared by the model."""
+
+    name: str
+    kind: CacheKind
+    num_layers: int
+    num_kv_heads: int
+    head_dim: int
+    window: int | None = None  # tokens that a query sees, itself included
+
+
+def _align(value: int, alignment: int) -> int:
+    return -(-value // alignment) * alignment
+
+
+@dataclass(frozen=True)
+class CacheLayout:
+    """How a group's blocks lie in memory.
+
+    A block is one contiguous span that holds, for every layer of the group, K then V as
+    [num_kv_heads, block_tokens, head_dim] and then, for int8, the scales of K and of V as
+    [num_kv_heads, block_tokens, head_dim / 32] in fp16.
+    """
+
+    group: CacheGroup
+    block_tokens: int = 16
+    key_dtype: torch.dtype = torch.float32
+    value_dtype: torch.dtype = torch.float32
+
+    def __post_init__(self) -> None:
+        if self.block_tokens < 1 or self.block_tokens & (self.block_tokens - 1):
+            raise ValueError(f"a block holds a power of two of tokens, not {self.block_tokens}")
+        if torch.int8 in (self.key_dtype, self.value_dtype) and self.group.head_dim % SCALE_CHANNELS:
+            raise ValueError(f"int8 pages need a head size divisible by {SCALE_CHANNELS}, not {self.group.head_dim}")
+
+    def _page_bytes(self, dtype: torch.dtype) -> int:
+        elements = self.group.num_kv_heads * self.block_tokens * self.group.head_dim
+        return _align(elements * dtype.itemsize, REGION_ALIGNMENT)
+
+    def _scale_bytes(self, dtype: torch.dtype) -> int:
+        if dtype != torch.int8:
+            return 0
+        elements = self.group.num_kv_heads * self.block_tokens * (self.group.head_dim // SCALE_CHANNELS)
+        return _align(elements * 2, REGION_ALIGNMENT)
+
+    @cached_property
+    def value_offset(self) -> int:
+        return self._page_bytes(self.key_dtype)
+
+    @cached_property
+    def key_scale_offset(self) -> int:
+        return self.value_offset + self._page_bytes(self.value_dtype)
+
+    @cached_property
+    def value_scale_offset(self) -> int:
+        return self.key_scale_offset + self._scale_bytes(self.key_dtype)
+
+    @cached_property
+    def layer_bytes(self) -> int:
+        return self.value_scale_offset + self._scale_bytes(self.value_dtype)
+
+    @cached_property
+    def block_bytes(self) -> int:
+        return _align(self.layer_bytes * self.group.num_layers, OFFSET_UNIT)
+
+    @property
+    def bytes_per_token(self) -> float:
+        return self.block_bytes / self.block_tokens
+
+
+@dataclass(frozen=True)
+class LayerCache:
+    """One layer's pages: the arena, and where in each block of the group this layer's regions begin."""
+
+    arena: Tensor  # uint8 [bytes], base aligned to OFFSET_UNIT
+    layout: CacheLayout
+    layer: int  # index within the group
+
+    @property
+    def group(self) -> str:
+        return self.layout.group.name
+
+    @property
+    def window(self) -> int | None:
+        return self.layout.group.window
+
+    @cached_property
+    def key_offset(self) -> int:
+        """Bytes from a block's start to this layer's keys."""
+        return self.layer * self.layout.layer_bytes
+
+    @cached_property
+    def value_offset(self) -> int:
+        return self.key_offset + self.layout.value_offset
+
+
+class KVCache:
+    """The layer caches of one model over one arena."""
+
+    def __init__(self, arena: Tensor, layouts: list[CacheLayout]) -> None:
+        self.arena = arena
+        self.layouts = {layout.group.name: layout for layout in layouts}
+        self._layers = {
+            name: [LayerCache(arena, layout, layer) for layer in range(layout.group.num_layers)]
+            for name, layout in self.layouts.items()
+        }
+
+    def layer(self, group: str, index: int) -> LayerCache:
+        return self._layers[group][index]
+
+
+def allocate_arena(num_bytes: int, device: torch.device | str = "cpu") -> Tensor:
+    """A zeroed arena of at least `num_bytes` whose base is aligned to OFFSET_UNIT; memory is committed as it is touched."""
+    raw = torch.zeros(num_bytes + OFFSET_UNIT, dtype=torch.uint8, device=device)
+    start = -raw.data_ptr() % OFFSET_UNIT
+    return raw[start : start + num_bytes // OFFSET_UNIT * OFFSET_UNIT]

@@ -1,0 +1,81 @@
+"""Reading and writing tokens of the paged cache in plain PyTorch; int8 pages are quantised on the way."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from antiphon.ops.cache import OFFSET_UNIT, REGION_ALIGNMENT, SCALE_CHANNELS, LayerCache
+
+
+def quantize_int8(x: Tensor) -> tuple[Tensor, Tensor]:
+    """int8 values of x [..., channels] and their fp16 scales [..., channels / 32]."""
+    grouped = x.float().unflatten(-1, (-1, SCALE_CHANNELS))
+    scale = (grouped.abs().amax(-1, keepdim=True) / 127).to(torch.float16)
+    inverse = torch.where(scale > 0, 1.0 / scale.float(), 0.0)
+    values = (grouped * inverse).round().clamp(-127, 127).to(torch.int8)
+    return values.flatten(-2), scale.squeeze(-1)
+
+
+def _write(cache: LayerCache, slots: Tensor, values: Tensor, region: int) -> None:
+    """Scatter values [T, heads, width] into the region that starts `region` bytes into each block's layer span."""
+    tokens = cache.layout.block_tokens
+    heads, width = values.shape[1:]
+    size = values.element_size()
+    entry, token = slots // tokens, slots % tokens
+    base = (entry * OFFSET_UNIT + cache.key_offset + region) // size + token * width  # [T]
+    head = torch.arange(heads, device=slots.device) * (tokens * width)
+    index = base[:, None, None] + head[None, :, None] + torch.arange(width, device=slots.device)
+    cache.arena.view(values.dtype)[index] = values
+
+
+def write_pages(k: Tensor, v: Tensor, cache: LayerCache, slots: Tensor) -> None:
+    """Store k, v [T, kv_heads, head_dim] at their slots; tokens with a negative slot are skipped."""
+    layout = cache.layout
+    kept = slots >= 0
+    if not bool(kept.all()):
+        k, v, slots = k[kept], v[kept], slots[kept]
+    regions = (
+        (k, layout.key_dtype, 0, layout.key_scale_offset),
+        (v, layout.value_dtype, layout.value_offset, layout.value_scale_offset),
+    )
+    for values, dtype, region, scale_region in regions:
+        if dtype == torch.int8:
+            values, scale = quantize_int8(values)
+            _write(cache, slots, scale, scale_region)
+        _write(cache, slots, values.to(dtype), region)
+
+
+def _read(cache: LayerCache, entries: Tensor, dtype: torch.dtype, width: int, region: int) -> Tensor:
+    """The tokens of whole blocks [blocks * block_tokens, heads, width] from one region."""
+    layout = cache.layout
+    heads, tokens = layout.group.num_kv_heads, layout.block_tokens
+    size = heads * tokens * width * dtype.itemsize
+    rows = -(-size // REGION_ALIGNMENT)
+    first = entries.long() * (OFFSET_UNIT // REGION_ALIGNMENT) + (cache.key_offset + region) // REGION_ALIGNMENT
+    index = first[:, None] + torch.arange(rows, device=entries.device)
+    spans = cache.arena.view(-1, REGION_ALIGNMENT)[index].flatten(1)[:, :size].contiguous()
+    return spans.view(dtype).view(-1, heads, tokens, width).transpose(1, 2).flatten(0, 1)
+
+
+def read_pages(cache: LayerCache, block_table: Tensor, start: int, end: int) -> tuple[Tensor, Tensor]:
+    """Keys and values [end - start, kv_heads, head_dim] of tokens start to end of a block table's row.
+
+    Only the blocks of those tokens are touched, so entries of blocks already freed are never read.
+    """
+    layout = cache.layout
+    tokens = layout.block_tokens
+    first = start // tokens
+    entries = block_table[first : -(-end // tokens)]
+    regions = (
+        (layout.key_dtype, 0, layout.key_scale_offset),
+        (layout.value_dtype, layout.value_offset, layout.value_scale_offset),
+    )
+    pages = []
+    for dtype, region, scale_region in regions:
+        page = _read(cache, entries, dtype, layout.group.head_dim, region)
+        if dtype == torch.int8:
+            scale = _read(cache, entries, torch.float16, layout.group.head_dim // SCALE_CHANNELS, scale_region)
+            page = page.float() * scale.float().repeat_interleave(SCALE_CHANNELS, dim=-1)
+        pages.append(page[start - first * tokens : end - first * tokens])
+    return pages[0], pages[1]

@@ -1,0 +1,186 @@
+"""Making a model resident: files, tokenizer, module tree, weights in the form the backend computes with."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+from antiphon import ops
+from antiphon.errors import CheckpointError, UnsupportedError
+from antiphon.models.model import CausalLM, Model
+from antiphon.models.registry import build_model
+from antiphon.ops import reference
+from antiphon.text.chat_template import ChatTemplate, find_chat_template
+from antiphon.text.gguf_vocab import tokenizer_from_gguf
+from antiphon.text.hf_vocab import tokenizer_from_file
+from antiphon.text.llama2c_vocab import tokenizer_from_llama2c
+from antiphon.text.tokenizer import Tokenizer
+from antiphon.weights.checkpoint import Checkpoint
+from antiphon.weights.open import open_checkpoint
+from antiphon.weights.resolve import ResolvedModel, resolve
+
+MAX_JSON_BYTES = 64 << 20
+
+
+@dataclass
+class LoadReport:
+    """Where start-up's time went and what the weights became."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+    bytes_by_type: dict[str, int] = field(default_factory=dict)
+    backend: str = ""
+    converted_to: str | None = None
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+
+    def line(self) -> str:
+        """One line for people."""
+        types = ", ".join(f"{name} {size / 1e6:.0f} MB" for name, size in sorted(self.bytes_by_type.items()))
+        became = f" converted to {self.converted_to}" if self.converted_to else " kept as stored"
+        phases = ", ".join(f"{name} {seconds:.2f}s" for name, seconds in self.seconds.items())
+        return f"{self.backend} backend; weights {types}{became}; {phases}"
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A resident model with what turns text into its tokens and back."""
+
+    name: str
+    model: Model
+    tokenizer: Tokenizer
+    chat_template: ChatTemplate | None
+    eos_ids: frozenset[int]
+    report: LoadReport
+
+    def causal_lm(self) -> CausalLM:
+        if not isinstance(self.model, CausalLM):
+            raise UnsupportedError(f"model {self.name!r} is for {self.model.task.value}, it does not generate text")
+        return self.model
+
+
+def load_model(
+    reference_: str, *, offline: bool = False, progress: Callable[..., None] | None = None
+) -> LoadedModel:
+    """Resolve, fetch if need be, and load. Every failure is an `AntiphonError` that names the file and the fault."""
+    report = LoadReport()
+    with report.phase("fetch"):
+        resolved = resolve(reference_, offline=offline, progress=progress)
+    return load_resolved(resolved, report)
+
+
+def load_resolved(resolved: ResolvedModel, report: LoadReport | None = None) -> LoadedModel:
+    report = report or LoadReport()
+    with report.phase("open"):
+        checkpoint = open_checkpoint(resolved.path)
+    with report.phase("tokenizer"):
+        tokenizer = load_tokenizer(resolved, checkpoint)
+    with report.phase("weights"):
+        model = build_model(checkpoint)
+        _refuse_leftovers(checkpoint, model, resolved.name)
+        prepare(model, report)
+    _check_vocabulary(resolved.name, model, tokenizer)
+    eos_ids = tokenizer.eos_ids | _generation_eos(resolved)
+    template = load_chat_template(resolved, checkpoint, tokenizer)
+    return LoadedModel(resolved.name, model, tokenizer, template, eos_ids, report)
+
+
+def prepare(model: Model, report: LoadReport) -> None:
+    """Bring the weights into the form the active backend computes with.
+
+    The native backend reads every stored type. Without it quantised weights would be decoded on every call, so
+    they are decoded once, to bf16.
+    """
+    backend = ops.active_backend()
+    report.backend = backend.name
+    for weight in model.weights():
+        for name, size in weight.bytes_by_type.items():
+            report.bytes_by_type[name] = report.bytes_by_type.get(name, 0) + size
+        if backend.name == "reference":
+            reference.pack_bf16(weight)
+            report.converted_to = "BF16"
+
+
+def load_tokenizer(resolved: ResolvedModel, checkpoint: Checkpoint) -> Tokenizer:
+    """The vocabulary that came with the weights: inside a GGUF, beside other files."""
+    if checkpoint.format == "gguf":
+        return tokenizer_from_gguf(checkpoint.metadata)
+    if checkpoint.format == "llama2c":
+        return tokenizer_from_llama2c(_file(resolved, "tokenizer.bin"), int(checkpoint.metadata["vocab_size"]))
+    config = resolved.files.get("tokenizer_config.json")
+    return tokenizer_from_file(_file(resolved, "tokenizer.json"), config)
+
+
+def load_chat_template(resolved: ResolvedModel, checkpoint: Checkpoint, tokenizer: Tokenizer) -> ChatTemplate | None:
+    """The model's own template, or None for a base model, which is prompted with plain text."""
+    metadata: dict[str, Any] = dict(checkpoint.metadata) if checkpoint.format == "gguf" else {}
+    if "tokenizer_config.json" in resolved.files:
+        metadata = read_json(resolved.files["tokenizer_config.json"])
+    if "chat_template.jinja" in resolved.files:
+        metadata["chat_template"] = resolved.files["chat_template.jinja"].read_text(encoding="utf-8")
+    source = find_chat_template(metadata)
+    if source is None:
+        return None
+
+    def spelling(token_id: int | None) -> str | None:
+        return None if token_id is None else tokenizer.token_bytes(token_id).decode("utf-8", errors="replace")
+
+    return ChatTemplate(source, bos_token=spelling(tokenizer.bos_id), eos_token=spelling(tokenizer.eos_id))
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object from a file of bounded size."""
+    size = path.stat().st_size
+    if size > MAX_JSON_BYTES:
+        raise CheckpointError(f"{path} has {size} bytes; at most {MAX_JSON_BYTES} are read")
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise CheckpointError(f"{path} is not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise CheckpointError(f"{path} holds {type(value).__name__}, not an object")
+    return value
+
+
+def _file(resolved: ResolvedModel, name: str) -> Path:
+    path = resolved.files.get(name)
+    if path is None:
+        raise CheckpointError(f"model {resolved.name!r} has no {name} beside {resolved.path}")
+    return path
+
+
+def _generation_eos(resolved: ResolvedModel) -> frozenset[int]:
+    """End-of-generation ids that `generation_config.json` names."""
+    path = resolved.files.get("generation_config.json")
+    if path is None:
+        return frozenset()
+    ids = read_json(path).get("eos_token_id")
+    return frozenset([ids] if isinstance(ids, int) else ids or [])
+
+
+def _refuse_leftovers(checkpoint: Checkpoint, model: Model, name: str) -> None:
+    """A tensor that no module asked for means a variant that we would run wrongly."""
+    unused = [tensor for tensor in checkpoint.unused() if not any(fnmatch(tensor, p) for p in model.ignores)]
+    if unused:
+        raise UnsupportedError(
+            f"model {name!r} ({checkpoint.architecture}) has {len(unused)} tensors that this build does not know: "
+            + ", ".join(unused[:4])
+        )
+
+
+def _check_vocabulary(name: str, model: Model, tokenizer: Tokenizer) -> None:
+    if tokenizer.vocab_size > model.vocab_size:
+        raise CheckpointError(
+            f"model {name!r}: the tokenizer has {tokenizer.vocab_size} tokens, the embedding only {model.vocab_size} rows"
+        )

@@ -1,0 +1,70 @@
+"""Byte-level BPE (GPT-2, Llama 3, Qwen, SmolLM): merges ranked by order, over bytes spelled as characters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tokenizers import Regex, normalizers, pre_tokenizers
+from tokenizers import Tokenizer as RustTokenizer
+from tokenizers.models import BPE
+
+from antiphon.errors import TokenizerError
+from antiphon.text.byte_level import spelled_bytes
+from antiphon.text.pre_tokenizers import PreTokenizer
+from antiphon.text.tokenizer import SpecialTokens
+from antiphon.text.vocabulary import TokenType, Vocabulary, VocabularyTokenizer
+
+
+class ByteLevelBPETokenizer(VocabularyTokenizer):
+    """Merges run in the `tokenizers` library; special tokens are ours, so that parsing them can be turned off.
+
+    `merges` are pairs written "left right", best first; each side and their union must be tokens.
+    """
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        merges: Sequence[str],
+        pre: PreTokenizer,
+        special: SpecialTokens,
+        *,
+        prefix_ids: tuple[int, ...] = (),
+        suffix_ids: tuple[int, ...] = (),
+    ) -> None:
+        super().__init__(vocabulary, special, prefix_ids=prefix_ids, suffix_ids=suffix_ids)
+        self._rust = RustTokenizer(_merging_model(vocabulary, merges, pre.whole_words))
+        if pre.composed:
+            self._rust.normalizer = normalizers.NFC()
+        splits = [pre_tokenizers.Split(Regex(pattern), behavior="isolated") for pattern in pre.patterns]
+        to_characters = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+        self._rust.pre_tokenizer = pre_tokenizers.Sequence([*splits, to_characters])
+
+    def encode_run(self, text: str, after_token: bool) -> list[int]:
+        return self._rust.encode(text, add_special_tokens=False).ids
+
+    def token_bytes(self, token_id: int) -> bytes:
+        self.check_id(token_id)
+        text = self.vocabulary.tokens[token_id]
+        if self.vocabulary.types[token_id] in (TokenType.NORMAL, TokenType.BYTE):
+            return spelled_bytes(text)
+        return text.encode("utf-8")
+
+
+def _merging_model(vocabulary: Vocabulary, merges: Sequence[str], whole_words: bool) -> BPE:
+    pairs = [(left, right) for left, _, right in (merge.partition(" ") for merge in merges)]
+    try:
+        return BPE(vocabulary.ids, pairs, ignore_merges=whole_words)
+    except Exception as error:
+        _find_bad_merge(vocabulary, merges)
+        raise TokenizerError(f"the vocabulary of {len(vocabulary)} tokens cannot be used: {error}") from error
+
+
+def _find_bad_merge(vocabulary: Vocabulary, merges: Sequence[str]) -> None:
+    for rank, merge in enumerate(merges):
+        sides = merge.split(" ")
+        if len(sides) != 2 or not all(sides):
+            raise TokenizerError(f"merge {rank} of {len(merges)} is {merge!r}, not two tokens with a space between")
+        for text in (*sides, "".join(sides)):
+            if text not in vocabulary.ids:
+                where = f"merge {rank} of {len(merges)} is {merge!r}"
+                raise TokenizerError(f"{where}, but {text!r} is not among the {len(vocabulary)} tokens")

@@ -1,0 +1,122 @@
+"""Chat templates: messages in, the prompt a model was trained on out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from jinja2.exceptions import TemplateError as JinjaError
+from jinja2.exceptions import TemplateSyntaxError
+
+from antiphon.errors import TemplateError
+from antiphon.text.template_sandbox import MAX_CHARACTERS, TemplateSandbox, start_rendering
+
+MAX_TEMPLATE_CHARACTERS = 1_000_000
+MAX_ERROR_CHARACTERS = 300
+TOOL_TEMPLATE = "tool_use"
+
+
+class ChatTemplate:
+    """A compiled template. Rendering changes nothing, so one object serves every request of its model.
+
+    `special_tokens` are spellings the template may name, such as `bos_token="<s>"`.
+    """
+
+    def __init__(self, source: str, **special_tokens: str | None) -> None:
+        if len(source) > MAX_TEMPLATE_CHARACTERS:
+            raise TemplateError(
+                f"the chat template has {len(source)} characters; at most {MAX_TEMPLATE_CHARACTERS} are allowed"
+            )
+        self.source = source
+        self._special_tokens = {name: text for name, text in special_tokens.items() if text is not None}
+        try:
+            self._template = TemplateSandbox().from_string(source)
+        except TemplateSyntaxError as error:
+            raise TemplateError(f"the chat template does not compile, line {error.lineno}: {_line(error)}") from error
+        except (JinjaError, RecursionError, ValueError, OverflowError, SyntaxError, MemoryError) as error:
+            raise TemplateError(f"the chat template does not compile: {_line(error)}") from error
+
+    def render(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        add_generation_prompt: bool = True,
+        **extra: Any,
+    ) -> str:
+        """The prompt for these messages; any refusal or failure of the template is a `TemplateError`.
+
+        The prompt holds the special tokens already: encode it with `add_special_tokens=False`.
+        """
+        variables: dict[str, Any] = {
+            **self._special_tokens,
+            "documents": None,
+            **{name: _plain(value) for name, value in extra.items()},
+            "messages": [_plain(message) for message in messages],
+            "tools": None if tools is None else [_plain(tool) for tool in tools],
+            "add_generation_prompt": add_generation_prompt,
+        }
+        start_rendering()
+        try:
+            return "".join(_bounded(self._template.generate(**variables)))
+        except TemplateError:
+            raise
+        except Exception as error:
+            raise TemplateError(f"the chat template refused the messages: {_line(error)}") from error
+
+
+def find_chat_template(source: Mapping[str, Any], *, tools: bool = False) -> str | None:
+    """The template in GGUF metadata or in a parsed `tokenizer_config.json`; None for a model without one.
+
+    Where a model has several, the one for tools is taken if `tools` is set.
+    """
+    named: dict[str, str] = {}
+    for key, value in source.items():
+        if key in ("tokenizer.chat_template", "chat_template"):
+            named.update(_named_templates(value))
+        elif key.startswith("tokenizer.chat_template.") and isinstance(value, str):
+            named[key.removeprefix("tokenizer.chat_template.")] = value
+    if tools and TOOL_TEMPLATE in named:
+        return named[TOOL_TEMPLATE]
+    return named.get("default")
+
+
+def _named_templates(value: Any) -> Iterator[tuple[str, str]]:
+    if isinstance(value, str):
+        yield "default", value
+    elif isinstance(value, Sequence):
+        for entry in value:
+            if isinstance(entry, Mapping) and isinstance(entry.get("template"), str):
+                yield str(entry.get("name", "default")), entry["template"]
+
+
+def _bounded(parts: Iterator[str]) -> Iterator[str]:
+    size = 0
+    for part in parts:
+        size += len(part)
+        if size > MAX_CHARACTERS:
+            raise TemplateError(f"the chat template writes more than {MAX_CHARACTERS} characters")
+        yield part
+
+
+def _plain(value: Any) -> Any:
+    """A copy made of JSON's types alone, so that a template meets no object with methods of its own."""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return float(value)
+    if isinstance(value, Mapping):
+        return {_plain(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    raise TemplateError(f"a message holds a {type(value).__name__}, which is not text, number, list or object")
+
+
+def _line(error: BaseException) -> str:
+    text = " ".join(str(error).split()) or type(error).__name__
+    if isinstance(error, RecursionError):
+        text = "it calls itself too deeply"
+    return text if len(text) <= MAX_ERROR_CHARACTERS else text[:MAX_ERROR_CHARACTERS] + "…"

@@ -1,0 +1,128 @@
+"""Tokenizers from Hugging Face's `tokenizer.json`, run by the `tokenizers` library."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from tokenizers import Tokenizer as RustTokenizer
+
+from antiphon.errors import TokenizerError, UnsupportedError
+from antiphon.text.byte_level import spelled_bytes
+from antiphon.text.sentencepiece import BYTE_SPELLING, SPACE
+from antiphon.text.tokenizer import SpecialTokens, Tokenizer
+from antiphon.text.vocabulary import check_encodable, end_ids
+
+#: Spellings tried in order where no configuration names the token.
+BOS_SPELLINGS = ("<s>", "<bos>", "<|begin_of_text|>", "[CLS]")
+EOS_SPELLINGS = ("</s>", "<eos>", "<|end_of_text|>", "<|endoftext|>", "[SEP]")
+UNKNOWN_SPELLINGS = ("<unk>", "[UNK]")
+PAD_SPELLINGS = ("<pad>", "[PAD]", "<|pad|>")
+
+
+def tokenizer_from_file(tokenizer_json: Path, config: Path | Mapping[str, Any] | None = None) -> Tokenizer:
+    """The tokenizer in a `tokenizer.json`; `config` is its `tokenizer_config.json`, as a path or parsed.
+
+    What stands around a text (begin and end tokens) is what the file's own post-processor adds. Truncation and padding
+    that the file may ask for are turned off: cutting a text short is the caller's decision.
+    """
+    try:
+        rust = RustTokenizer.from_file(str(tokenizer_json))
+    except Exception as error:
+        raise TokenizerError(f"{tokenizer_json} is no usable tokenizer.json: {error}") from error
+    if isinstance(config, Path):
+        try:
+            config = json.loads(config.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise TokenizerError(
+                f"{tokenizer_json.parent.name}/tokenizer_config.json cannot be read: {error}"
+            ) from error
+    if config is not None and not isinstance(config, Mapping):
+        raise TokenizerError("tokenizer_config.json does not hold an object")
+    return FileTokenizer(rust, config or {})
+
+
+class FileTokenizer(Tokenizer):
+    """A `tokenizers.Tokenizer` behind our interface; decoding is ours, by each token's bytes."""
+
+    def __init__(self, rust: RustTokenizer, config: Mapping[str, Any]) -> None:
+        rust.no_truncation()
+        rust.no_padding()
+        self._rust = rust
+        self._lock = Lock()
+        self._added = {token_id: token.content for token_id, token in rust.get_added_tokens_decoder().items()}
+        self._vocab_size = max(rust.get_vocab_size(), 1 + max(self._added, default=-1))
+        decoder = json.loads(rust.decoder.__getstate__()) if rust.decoder is not None else {"type": "Fuse"}
+        self._spelled, self.strips_leading_space = _token_decoder(decoder)
+        special_ids = frozenset(
+            token_id for token_id, token in rust.get_added_tokens_decoder().items() if token.special
+        )
+        bos_id = self._named(config, "bos_token", BOS_SPELLINGS)
+        eos_id = self._named(config, "eos_token", EOS_SPELLINGS)
+        self.special = SpecialTokens(
+            bos_id=bos_id,
+            eos_id=eos_id,
+            unknown_id=self._named(config, "unk_token", UNKNOWN_SPELLINGS),
+            pad_id=self._named(config, "pad_token", PAD_SPELLINGS),
+            eos_ids=end_ids((eos_id,), special_ids, self.id_of),
+            special_ids=special_ids,
+        )
+        self.add_bos = bos_id is not None and rust.encode("").ids[:1] == [bos_id]
+
+    @property
+    def vocab_size(self) -> int:
+        return self._vocab_size
+
+    def encode(self, text: str, *, add_special_tokens: bool = True, parse_special: bool = True) -> list[int]:
+        check_encodable(text)
+        with self._lock:
+            self._rust.encode_special_tokens = not parse_special
+            return self._rust.encode(text, add_special_tokens=add_special_tokens).ids
+
+    def token_bytes(self, token_id: int) -> bytes:
+        self.check_id(token_id)
+        added = self._added.get(token_id)
+        if added is not None:
+            return added.encode("utf-8")
+        text = self._rust.id_to_token(token_id)
+        return b"" if text is None else self._spelled(text)
+
+    def id_of(self, token_text: str) -> int | None:
+        return self._rust.token_to_id(token_text)
+
+    def _named(self, config: Mapping[str, Any], key: str, spellings: tuple[str, ...]) -> int | None:
+        if key in config:
+            named = config[key]
+            text = named.get("content") if isinstance(named, Mapping) else named
+            return self.id_of(text) if isinstance(text, str) else None
+        return next((token_id for text in spellings if (token_id := self.id_of(text)) is not None), None)
+
+
+def _token_decoder(decoder: Mapping[str, Any]) -> tuple[Callable[[str], bytes], bool]:
+    """How the file spells bytes in tokens, and whether a decoded text loses its first space."""
+    steps = decoder["decoders"] if decoder["type"] == "Sequence" else [decoder]
+    kinds = [step["type"] for step in steps]
+    unknown = set(kinds) - {"ByteLevel", "Replace", "ByteFallback", "Fuse", "Strip", "Metaspace", "WordPiece"}
+    if unknown:
+        raise UnsupportedError(f"tokenizer.json has a decoder of type {', '.join(sorted(unknown))}")
+    if "ByteLevel" in kinds:
+        return spelled_bytes, False
+    if "WordPiece" in kinds:
+        prefix = steps[kinds.index("WordPiece")].get("prefix", "##")
+        return lambda text: _word_piece_bytes(text, prefix), True
+    strip = any(step["type"] == "Strip" and step["content"] == " " and step["start"] > 0 for step in steps)
+    prepends = any(step["type"] == "Metaspace" and step.get("prepend_scheme") != "never" for step in steps)
+    return _sentence_piece_bytes, strip or prepends
+
+
+def _sentence_piece_bytes(text: str) -> bytes:
+    match = BYTE_SPELLING.fullmatch(text)
+    return bytes([int(match[1], 16)]) if match else text.replace(SPACE, " ").encode("utf-8")
+
+
+def _word_piece_bytes(text: str, prefix: str) -> bytes:
+    spelled = text.removeprefix(prefix) if text.startswith(prefix) else " " + text
+    return spelled.encode("utf-8")

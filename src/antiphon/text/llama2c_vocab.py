@@ -1,0 +1,57 @@
+"""The `tokenizer.bin` of llama2.c: a SentencePiece vocabulary as plain records."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+from antiphon.errors import TokenizerError
+from antiphon.text.sentencepiece import BYTE_SPELLING, SPACE, SentencePieceTokenizer
+from antiphon.text.tokenizer import SpecialTokens, Tokenizer
+from antiphon.text.vocabulary import TokenType, Vocabulary
+
+UNKNOWN_ID, BOS_ID, EOS_ID = 0, 1, 2
+MAX_TOKEN_BYTES = 1 << 16
+
+
+def tokenizer_from_llama2c(path: Path, vocab_size: int) -> Tokenizer:
+    """Read `vocab_size` records of score, length and bytes, after the length of the longest token.
+
+    Ids 0, 1 and 2 are unknown, begin and end of text; the file spells spaces as spaces.
+    """
+    if vocab_size <= EOS_ID:
+        raise TokenizerError(f"a llama2.c vocabulary has at least 3 tokens, not {vocab_size}")
+    data = path.read_bytes()
+    tokens: list[str] = []
+    scores: list[float] = []
+    offset = 4
+    for token_id in range(vocab_size):
+        if offset + 8 > len(data):
+            raise TokenizerError(f"{path} ends at byte {len(data)}, in token {token_id} of {vocab_size}")
+        score, length = struct.unpack_from("<fi", data, offset)
+        offset += 8
+        if not 0 <= length <= min(MAX_TOKEN_BYTES, len(data) - offset):
+            raise TokenizerError(f"token {token_id} of {path} has {length} bytes; {len(data) - offset} are left")
+        try:
+            tokens.append(data[offset : offset + length].decode("utf-8").replace(" ", SPACE))
+        except UnicodeDecodeError:
+            raise TokenizerError(f"token {token_id} of {path} is not UTF-8") from None
+        scores.append(score)
+        offset += length
+    types = [TokenType.BYTE if BYTE_SPELLING.fullmatch(text) else TokenType.NORMAL for text in tokens]
+    for token_id, kind, text in (
+        (UNKNOWN_ID, TokenType.UNKNOWN, "<unk>"),
+        (BOS_ID, TokenType.CONTROL, "<s>"),
+        (EOS_ID, TokenType.CONTROL, "</s>"),
+    ):
+        types[token_id] = kind
+        tokens[token_id] = text
+    vocabulary = Vocabulary(tokens, types)
+    special = SpecialTokens(
+        bos_id=BOS_ID,
+        eos_id=EOS_ID,
+        unknown_id=UNKNOWN_ID,
+        eos_ids=frozenset({EOS_ID}),
+        special_ids=vocabulary.special_ids,
+    )
+    return SentencePieceTokenizer(vocabulary, scores, special, space_prefix=True, prefix_ids=(BOS_ID,))

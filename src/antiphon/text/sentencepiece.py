@@ -1,0 +1,166 @@
+"""SentencePiece BPE: pairs merge in the order of their scores, and what has no piece falls back to bytes.
+
+Kudo and Richardson, "SentencePiece" (2018); the vocabularies of Llama 2, Mistral and Gemma.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cached_property
+from heapq import heapify, heappop, heappush
+from itertools import pairwise
+
+from antiphon.errors import TokenizerError
+from antiphon.text.tokenizer import SpecialTokens
+from antiphon.text.vocabulary import TokenType, Vocabulary, VocabularyTokenizer
+
+SPACE = "\u2581"
+BYTE_SPELLING = re.compile(r"<0x([0-9A-Fa-f]{2})>")
+CACHED_WORDS = 1 << 16
+CACHED_WORD_LENGTH = 64
+
+
+class SentencePieceTokenizer(VocabularyTokenizer):
+    """Score-driven merging over characters, exactly as SentencePiece does it: best score first, leftmost on a tie.
+
+    A space is written `▁`. With `space_prefix` one more is put before each run of text. Control, unknown and byte
+    tokens are never the result of a merge, whatever the text.
+    """
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        scores: Sequence[float],
+        special: SpecialTokens,
+        *,
+        space_prefix: bool,
+        prefix_ids: tuple[int, ...] = (),
+        suffix_ids: tuple[int, ...] = (),
+    ) -> None:
+        if len(scores) != len(vocabulary):
+            raise TokenizerError(f"the vocabulary has {len(vocabulary)} tokens but {len(scores)} scores")
+        super().__init__(
+            vocabulary, special, prefix_ids=prefix_ids, suffix_ids=suffix_ids, strips_leading_space=space_prefix
+        )
+        self._space_prefix = space_prefix
+        self._priority = [-score for score in scores]
+        if any(priority != priority for priority in self._priority):
+            raise TokenizerError("the vocabulary has a score that is not a number")
+        self._byte_ids = self._find_byte_ids()
+        if not self._byte_ids and special.unknown_id is None:
+            raise TokenizerError("the vocabulary has neither byte tokens nor an unknown token")
+        self._words: dict[str, list[int]] = {}
+
+    def respell(self, text: str) -> str:
+        return text.replace(" ", SPACE)
+
+    def encode_run(self, text: str, after_token: bool) -> list[int]:
+        if self._space_prefix and after_token:
+            text = SPACE + text
+        ids: list[int] = []
+        words = self._words
+        for word in self._word_start.split(text):
+            found = words.get(word)
+            if found is None:
+                found = self._encode_word(word)
+                if len(word) <= CACHED_WORD_LENGTH:
+                    if len(words) >= CACHED_WORDS:
+                        words.clear()
+                    words[word] = found
+            ids.extend(found)
+        return ids
+
+    def token_bytes(self, token_id: int) -> bytes:
+        self.check_id(token_id)
+        text = self.vocabulary.tokens[token_id]
+        kind = self.vocabulary.types[token_id]
+        if kind == TokenType.BYTE:
+            return bytes([int(text[3:5], 16)])
+        if kind in (TokenType.NORMAL, TokenType.UNUSED):
+            text = text.replace(SPACE, " ")
+        return text.encode("utf-8")
+
+    def _find_byte_ids(self) -> dict[int, int]:
+        byte_ids: dict[int, int] = {}
+        for token_id in self.vocabulary.of_types(TokenType.BYTE):
+            match = BYTE_SPELLING.fullmatch(self.vocabulary.tokens[token_id])
+            if match is None:
+                raise TokenizerError(
+                    f"byte token {token_id} is spelled {self.vocabulary.tokens[token_id]!r}, not like '<0x0A>'"
+                )
+            byte_ids[int(match[1], 16)] = token_id
+        return byte_ids
+
+    @cached_property
+    def _pieces(self) -> dict[str, int]:
+        """What merging may produce: every token but control, unknown, unused and byte tokens."""
+        pieces = dict(self.vocabulary.ids)
+        tokens = self.vocabulary.tokens
+        left_out = (TokenType.CONTROL, TokenType.UNKNOWN, TokenType.UNUSED, TokenType.BYTE)
+        for token_id in self.vocabulary.of_types(*left_out):
+            if pieces.get(tokens[token_id]) == token_id:
+                del pieces[tokens[token_id]]
+        return pieces
+
+    @cached_property
+    def _word_start(self) -> re.Pattern[str]:
+        """Places that no piece reaches across: before a `▁` whose left neighbour precedes `▁` in no piece.
+
+        Words between them merge independently of each other, so each is merged once and remembered.
+        """
+        joined = {SPACE}
+        for piece in self._pieces:
+            if piece.find(SPACE, 1) > 0:
+                joined.update(left for left, right in pairwise(piece) if right == SPACE)
+        barred = "".join(re.escape(character) for character in sorted(joined))
+        return re.compile(f"(?<=[^{barred}])(?={SPACE})")
+
+    def _encode_word(self, word: str) -> list[int]:
+        """Merge the characters of `word` until no neighbours form a piece, and look the pieces up."""
+        piece_id = self._pieces.get
+        priority = self._priority
+        length = len(word)
+        # A symbol is named by its first character; `end` tells where it stops, 0 once it has been merged leftwards.
+        end = list(range(1, length + 1))
+        previous = list(range(-1, length - 1))
+        queue: list[tuple[float, int, int, int]] = []
+        for left in range(length - 1):
+            token_id = piece_id(word[left : left + 2])
+            if token_id is not None:
+                queue.append((priority[token_id], left, left + 1, left + 2))
+        heapify(queue)
+        while queue:
+            _, left, right, stop = heappop(queue)
+            if end[left] != right or end[right] != stop:
+                continue
+            end[left] = stop
+            end[right] = 0
+            if stop < length:
+                previous[stop] = left
+                token_id = piece_id(word[left : end[stop]])
+                if token_id is not None:
+                    heappush(queue, (priority[token_id], left, stop, end[stop]))
+            if left > 0:
+                before = previous[left]
+                token_id = piece_id(word[before:stop])
+                if token_id is not None:
+                    heappush(queue, (priority[token_id], before, left, stop))
+        ids: list[int] = []
+        start = 0
+        while start < length:
+            token_id = piece_id(word[start : end[start]])
+            if token_id is not None:
+                ids.append(token_id)
+            else:
+                self._append_bytes(ids, word[start : end[start]])
+            start = end[start]
+        return ids
+
+    def _append_bytes(self, ids: list[int], text: str) -> None:
+        """Byte tokens for `text`; without them one unknown token for a whole unknown stretch."""
+        byte_ids = [self._byte_ids.get(byte) for byte in text.encode("utf-8")]
+        if None not in byte_ids:
+            ids.extend(token_id for token_id in byte_ids if token_id is not None)
+        elif self.unknown_id is not None and ids[-1:] != [self.unknown_id]:
+            ids.append(self.unknown_id)

@@ -1,0 +1,50 @@
+"""Finding tokens that are matched on the raw text before anything else: control and user-defined tokens."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+
+class SpecialSplitter:
+    """Splits text at the spellings in a mapping from spelling to id: leftmost first, the longest where several start.
+
+    A match costs one lookup per distinct length of the spellings that share its first two characters, so thousands of
+    spellings cost no more than a few.
+    """
+
+    def __init__(self, ids: Mapping[str, int]) -> None:
+        self._ids = {text: token_id for text, token_id in ids.items() if text}
+        lengths: dict[str, set[int]] = {}
+        for text in self._ids:
+            lengths.setdefault(text[:2], set()).add(len(text))
+        self._lengths = {prefix: sorted(found, reverse=True) for prefix, found in lengths.items()}
+        firsts = "".join(sorted({re.escape(text[0]) for text in self._ids}))
+        self._candidate = re.compile(f"[{firsts}]") if firsts else None
+
+    def split(self, text: str) -> Iterator[str | int]:
+        """Ids of the tokens found and the non-empty runs of text between them, in order."""
+        start = position = 0
+        while self._candidate is not None:
+            match = self._candidate.search(text, position)
+            if match is None:
+                break
+            at = match.start()
+            found = self._longest_at(text, at)
+            if found is None:
+                position = at + 1
+                continue
+            if at > start:
+                yield text[start:at]
+            yield self._ids[found]
+            start = position = at + len(found)
+        if start < len(text):
+            yield text[start:]
+
+    def _longest_at(self, text: str, at: int) -> str | None:
+        for length in self._lengths.get(text[at : at + 2], ()):
+            candidate = text[at : at + length]
+            if candidate in self._ids:
+                return candidate
+        single = text[at]
+        return single if single in self._ids else None

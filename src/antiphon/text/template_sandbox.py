@@ -1,0 +1,214 @@
+"""The Jinja environment chat templates run in: sandboxed, with bounds on the work and the text they make.
+
+A template comes with a model file, so it is a stranger's program. It cannot reach Python's internals, and a loop
+without end or a string without bound ends in an error.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextvars import ContextVar
+from datetime import datetime
+from typing import Any, ClassVar
+
+from jinja2 import nodes
+from jinja2.exceptions import SecurityError, TemplateRuntimeError
+from jinja2.ext import Extension, loopcontrols
+from jinja2.parser import Parser
+from jinja2.runtime import Context
+from jinja2.sandbox import ImmutableSandboxedEnvironment, safe_range
+from jinja2.utils import Namespace
+
+MAX_STEPS = 1_000_000
+MAX_CHARACTERS = 16_000_000
+MAX_NUMBER_BITS = 256
+TICK = "antiphon_tick"
+BOUND = "antiphon_bound"
+
+_steps: ContextVar[list[int]] = ContextVar("steps")
+
+
+def start_rendering() -> None:
+    """Begin a new allowance of steps for the rendering that follows in this context."""
+    _steps.set([MAX_STEPS])
+
+
+def _tick(steps: int = 1) -> None:
+    left = _steps.get()
+    left[0] -= steps
+    if left[0] < 0:
+        raise TemplateRuntimeError(f"the template takes more than {MAX_STEPS} steps")
+
+
+def _range(*bounds: int) -> range:
+    """`range`, whose length counts as steps: filters walk it without a loop of the template's own."""
+    numbers = safe_range(*bounds)
+    _tick(len(numbers))
+    return numbers
+
+
+def _dict(*args: Any, **kwargs: Any) -> dict[str, Any]:
+    return dict(*args, **kwargs)
+
+
+def _bound(value: Any) -> Any:
+    """The value itself, unless it has grown beyond what any prompt needs."""
+    if isinstance(value, str | bytes | list | tuple | dict) and len(value) > MAX_CHARACTERS:
+        raise TemplateRuntimeError(f"the template makes a value longer than {MAX_CHARACTERS}")
+    if isinstance(value, int) and value.bit_length() > MAX_NUMBER_BITS:
+        raise TemplateRuntimeError(f"the template makes a number of more than {MAX_NUMBER_BITS} bits")
+    return value
+
+
+def _insert_limits(template: nodes.Template) -> None:
+    """Count every turn of a loop and every call of a macro, and bound the result of every `~`."""
+    counted: list[nodes.For | nodes.Macro | nodes.CallBlock] = [
+        *template.find_all(nodes.For),
+        *template.find_all(nodes.Macro),
+        *template.find_all(nodes.CallBlock),
+    ]
+    for node in counted:
+        tick = nodes.ExprStmt(nodes.Call(nodes.Name(TICK, "load"), [], [], None, None))
+        node.body.insert(0, tick.set_lineno(node.lineno))
+    for concat in list(template.find_all(nodes.Concat)):
+        inner = nodes.Concat(concat.nodes)
+        bounded = nodes.Call(nodes.Name(BOUND, "load"), [inner], [], None, None)
+        bounded.set_lineno(concat.lineno)
+        concat.nodes = [bounded]
+
+
+class TemplateNamespace(Namespace):
+    """Jinja's `namespace`, which takes no names that begin with an underscore."""
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        if name.startswith("_"):
+            raise SecurityError(f"the template sets {name!r} in a namespace")
+        super().__setitem__(name, value)
+
+
+class GenerationTag(Extension):
+    """`{% generation %}…{% endgeneration %}`, which marks answers for training: here it only passes its text on."""
+
+    tags: ClassVar[set[str]] = {"generation"}  # type: ignore[misc]
+
+    def parse(self, parser: Parser) -> list[nodes.Node]:
+        next(parser.stream)
+        return list(parser.parse_statements(("name:endgeneration",), drop_needle=True))
+
+
+class TemplateSandbox(ImmutableSandboxedEnvironment):
+    """Jinja as Hugging Face's chat templates expect it."""
+
+    intercepted_binops = frozenset({"+", "*", "**", "%"})
+
+    def __init__(self) -> None:
+        super().__init__(trim_blocks=True, lstrip_blocks=True, extensions=[GenerationTag, loopcontrols])
+        self.filters["tojson"] = _tojson
+        for name in ("center", "indent", "format", "replace", "join", "wordwrap"):
+            self.filters[name] = _bounded_filter(self.filters[name])
+        self.globals["raise_exception"] = _raise_exception
+        self.globals["strftime_now"] = _strftime_now
+        self.globals["range"] = _range
+        self.globals["dict"] = _dict
+        self.globals["namespace"] = TemplateNamespace
+        del self.globals["lipsum"]
+        self.globals[TICK] = _tick
+        self.globals[BOUND] = _bound
+
+    def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
+        template = super()._parse(source, name, filename)
+        _insert_limits(template)
+        template.set_environment(self)
+        return template
+
+    def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
+        if operator == "*":
+            for text, times in ((left, right), (right, left)):
+                if isinstance(text, str | list | tuple) and isinstance(times, int):
+                    _check_size(len(text) * times)
+        elif operator == "**":
+            if isinstance(left, int) and isinstance(right, int) and left.bit_length() * right > MAX_NUMBER_BITS:
+                raise TemplateRuntimeError(f"the template raises {left.bit_length()} bits to the power of {right}")
+        elif operator == "%" and isinstance(left, str):
+            _check_format(left)
+        return _bound(super().call_binop(context, operator, left, right))
+
+    def call(self, context: Context, function: Any, /, *args: Any, **kwargs: Any) -> Any:
+        owner = getattr(function, "__self__", None)
+        if isinstance(owner, str):
+            _check_arguments(owner, function.__name__, args)
+        return _bound(super().call(context, function, *args, **kwargs))
+
+
+def _check_size(size: int) -> None:
+    if size > MAX_CHARACTERS:
+        raise TemplateRuntimeError(f"the template makes a value of {size} characters; {MAX_CHARACTERS} are allowed")
+
+
+def _check_format(text: str) -> None:
+    """Refuse a `%` format with a width of more than four digits or one taken from an argument."""
+    digits = 0
+    for character in text:
+        digits = digits + 1 if character.isdigit() else 0
+        if digits > 4:
+            raise SecurityError("the template formats with a number of more than four digits")
+    if "%*" in text or ".*" in text:
+        raise SecurityError("the template formats with a width taken from an argument")
+
+
+def _check_arguments(owner: str, name: str, args: tuple[Any, ...]) -> None:
+    """Refuse a string method whose result would be far longer than its string, before it runs."""
+    if name in ("format", "format_map"):
+        _check_format(owner)
+    elif name == "replace" and len(args) >= 2 and isinstance(args[0], str) and isinstance(args[1], str):
+        _check_size(len(owner) + owner.count(args[0]) * len(args[1]))
+    elif name == "join" and args and isinstance(args[0], list | tuple | str):
+        _check_size(len(owner) * len(args[0]))
+    elif name == "expandtabs":
+        _check_size(owner.count("\t") * max((arg for arg in args if isinstance(arg, int)), default=8))
+    else:
+        for argument in args:
+            if isinstance(argument, int):
+                _check_size(argument)
+
+
+def _bounded_filter(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same filter, which refuses arguments that would make its result enormous."""
+
+    def bounded(*args: Any, **kwargs: Any) -> Any:
+        texts = [value for value in args if isinstance(value, str)]
+        if function.__name__ == "do_format" and texts:
+            _check_format(texts[0])
+        if function.__name__ == "do_replace" and len(texts) >= 3:
+            _check_size(len(texts[0]) + texts[0].count(texts[1]) * len(texts[2]))
+        for value in (*args, *kwargs.values()):
+            if isinstance(value, int):
+                _check_size(value)
+        return _bound(function(*args, **kwargs))
+
+    for mark in ("jinja_pass_arg", "jinja_async_variant"):
+        if hasattr(function, mark):
+            setattr(bounded, mark, getattr(function, mark))
+    return bounded
+
+
+def _tojson(
+    value: Any,
+    ensure_ascii: bool = False,
+    indent: int | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    """JSON without Jinja's HTML escapes; the options are those Hugging Face's templates use."""
+    if isinstance(indent, int):
+        _check_size(indent * 1000)
+    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+
+
+def _raise_exception(message: Any) -> str:
+    raise TemplateRuntimeError(str(message))
+
+
+def _strftime_now(format: str) -> str:
+    return datetime.now().strftime(format)

@@ -1,0 +1,170 @@
+"""`Vocabulary`: the token list of one model with each token's kind, and the tokenizer parts that need only that."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cached_property
+
+from antiphon.errors import TokenizerError
+from antiphon.text.special_splitter import SpecialSplitter
+from antiphon.text.tokenizer import SpecialTokens, Tokenizer
+
+
+class TokenType(IntEnum):
+    """Kinds of token, numbered as in GGUF's `tokenizer.ggml.token_type`."""
+
+    NORMAL = 1
+    UNKNOWN = 2
+    CONTROL = 3
+    USER_DEFINED = 4
+    UNUSED = 5
+    BYTE = 6
+
+
+SPECIAL_TYPES = (TokenType.CONTROL, TokenType.UNKNOWN)
+
+#: Spellings that end a turn or a text in the chat formats in use.
+END_SPELLINGS = (
+    "<|im_end|>",
+    "<|eot_id|>",
+    "<|eom_id|>",
+    "<|end_of_text|>",
+    "<|endoftext|>",
+    "<|end|>",
+    "<|return|>",
+    "<|call|>",
+    "<end_of_turn>",
+    "<end_of_utterance>",
+    "<turn|>",
+    "<eos>",
+    "</s>",
+    "<EOT>",
+    "[EOS]",
+    "[EOT]",
+    "<|END_OF_TURN_TOKEN|>",
+    "<｜end▁of▁sentence｜>",
+)
+
+
+def end_ids(
+    known: Iterable[int | None], special_ids: frozenset[int], id_of: Callable[[str], int | None]
+) -> frozenset[int]:
+    """Every id that ends a generation: the `known` ones, and special tokens with a well-known end spelling.
+
+    Where a format has `<|return|>`, its `<|end|>` only closes one message of an answer and is left out.
+    """
+    found = {token_id for token_id in known if token_id is not None}
+    by_spelling = {text: token_id for text in END_SPELLINGS if (token_id := id_of(text)) in special_ids}
+    if "<|return|>" in by_spelling:
+        by_spelling.pop("<|end|>", None)
+    return frozenset(found | {token_id for token_id in by_spelling.values() if token_id is not None})
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """Tokens as spelled in the file, and their kinds; `types` has one entry per token."""
+
+    tokens: Sequence[str]
+    types: Sequence[int]
+
+    def __post_init__(self) -> None:
+        if not self.tokens:
+            raise TokenizerError("the vocabulary is empty")
+        if len(self.types) != len(self.tokens):
+            raise TokenizerError(f"the vocabulary has {len(self.tokens)} tokens but {len(self.types)} token types")
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    @cached_property
+    def ids(self) -> dict[str, int]:
+        """Id by spelling; the first of equal spellings."""
+        return dict(zip(reversed(self.tokens), range(len(self.tokens) - 1, -1, -1), strict=True))
+
+    def of_types(self, *types: TokenType) -> list[int]:
+        return [token_id for token_id, kind in enumerate(self.types) if kind in types]
+
+    @cached_property
+    def special_ids(self) -> frozenset[int]:
+        return frozenset(self.of_types(*SPECIAL_TYPES))
+
+
+class VocabularyTokenizer(Tokenizer):
+    """A tokenizer over a `Vocabulary`: special tokens are cut out first, the rest is encoded run by run."""
+
+    def __init__(
+        self,
+        vocabulary: Vocabulary,
+        special: SpecialTokens,
+        *,
+        prefix_ids: tuple[int, ...] = (),
+        suffix_ids: tuple[int, ...] = (),
+        strips_leading_space: bool = False,
+    ) -> None:
+        self.vocabulary = vocabulary
+        self.special = special
+        self.strips_leading_space = strips_leading_space
+        self.prefix_ids = prefix_ids
+        self.suffix_ids = suffix_ids
+        self.add_bos = special.bos_id is not None and prefix_ids[:1] == (special.bos_id,)
+
+    @abstractmethod
+    def encode_run(self, text: str, after_token: bool) -> list[int]:
+        """Ids of a non-empty, respelled run without special tokens.
+
+        `after_token` says that it starts the text or follows a special token.
+        """
+
+    def respell(self, text: str) -> str:
+        """Text in the vocabulary's own spelling; special tokens are looked for in that spelling."""
+        return text
+
+    @property
+    def vocab_size(self) -> int:
+        return len(self.vocabulary)
+
+    def id_of(self, token_text: str) -> int | None:
+        return self.vocabulary.ids.get(token_text)
+
+    def encode(self, text: str, *, add_special_tokens: bool = True, parse_special: bool = True) -> list[int]:
+        check_encodable(text)
+        ids: list[int] = list(self.prefix_ids) if add_special_tokens else []
+        splitter = self._every_special if parse_special else self._user_defined
+        after_token = True
+        for part in splitter.split(self.respell(text)):
+            if isinstance(part, int):
+                ids.append(part)
+                after_token = True
+            else:
+                ids.extend(self.encode_run(part, after_token))
+                after_token = False
+        if add_special_tokens:
+            ids.extend(self.suffix_ids)
+        return ids
+
+    @cached_property
+    def _every_special(self) -> SpecialSplitter:
+        return self._splitter(TokenType.CONTROL, TokenType.UNKNOWN, TokenType.USER_DEFINED)
+
+    @cached_property
+    def _user_defined(self) -> SpecialSplitter:
+        return self._splitter(TokenType.USER_DEFINED)
+
+    def _splitter(self, *types: TokenType) -> SpecialSplitter:
+        tokens = self.vocabulary.tokens
+        return SpecialSplitter(
+            {self.respell(tokens[token_id]): token_id for token_id in self.vocabulary.of_types(*types)}
+        )
+
+
+def check_encodable(text: str) -> None:
+    """Raise `TokenizerError` for a string with a lone surrogate, which has no UTF-8 form."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise TokenizerError(
+            f"the text has a lone surrogate U+{ord(text[error.start]):04X} at character {error.start}"
+        ) from None

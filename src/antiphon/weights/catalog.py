@@ -1,0 +1,165 @@
+"""The catalog of known models: data in `catalog.toml`, read into frozen dataclasses."""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path, PurePosixPath
+from typing import Any, Literal, get_args
+
+from antiphon.errors import ModelNotFoundError
+
+Task = Literal["chat", "completion", "transcription", "speech", "embedding", "voice-activity"]
+Registry = Literal["pip", "npm"]
+
+CATALOG_FILE = Path(__file__).with_name("catalog.toml")
+
+
+@dataclass(frozen=True)
+class HubSource:
+    """One file of a repository on the model hub."""
+
+    repository: str
+    file: str
+
+    def __str__(self) -> str:
+        return f"hub {self.repository}"
+
+
+@dataclass(frozen=True)
+class Package:
+    """One exact version of a package in a registry."""
+
+    registry: Registry
+    name: str
+    version: str
+
+    def __str__(self) -> str:
+        return f"{self.name}{'==' if self.registry == 'pip' else '@'}{self.version}"
+
+
+@dataclass(frozen=True)
+class Part:
+    """The bytes `start` to `stop` (to the end when None) of one member of a package's archive."""
+
+    package: Package
+    member: str
+    start: int = 0
+    stop: int | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        return self.start == 0 and self.stop is None
+
+
+@dataclass(frozen=True)
+class PackageSource:
+    """Parts of packages that, concatenated in order, are the file."""
+
+    parts: tuple[Part, ...]
+
+    def __str__(self) -> str:
+        first, count = self.parts[0].package, len(self.parts)
+        return f"{first.registry} {first}" + (f" and {count - 1} more parts" if count > 1 else "")
+
+
+Source = HubSource | PackageSource
+
+
+@dataclass(frozen=True)
+class ModelFile:
+    """One file of a model. `sha256` is None only for a small file of a hub reference that the hub lists without one."""
+
+    name: str
+    size: int
+    sha256: str | None
+    sources: tuple[Source, ...]
+
+
+@dataclass(frozen=True)
+class ModelEntry:
+    """A model as a set of files. `main` is the one a loader opens; `format` names the loader."""
+
+    name: str
+    title: str
+    task: Task
+    format: str
+    licence: str
+    main: str
+    files: tuple[ModelFile, ...]
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files together."""
+        return sum(file.size for file in self.files)
+
+
+@cache
+def catalog() -> Mapping[str, ModelEntry]:
+    """Every known model by name, in the order of the catalog's file."""
+    return read_catalog(CATALOG_FILE)
+
+
+def find_entry(name: str) -> ModelEntry:
+    """The catalog's entry of that name; an unknown one is refused with the names nearest to it."""
+    entry = catalog().get(name.lower())
+    if entry is None:
+        near = difflib.get_close_matches(name.lower(), catalog(), n=3, cutoff=0.4)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"known names: {', '.join(catalog())}"
+        raise ModelNotFoundError(f"no model is called {name!r}: {hint}")
+    return entry
+
+
+def read_catalog(path: Path) -> dict[str, ModelEntry]:
+    """Parse and check a catalog file; ValueError names the model and what is wrong with it."""
+    with path.open("rb") as stream:
+        tables = tomllib.load(stream)
+    return {name: _entry(name, table) for name, table in tables.items()}
+
+
+def _entry(name: str, table: dict[str, Any]) -> ModelEntry:
+    try:
+        files = tuple(_file(item) for item in table["files"])
+        entry = ModelEntry(name, table["title"], table["task"], table["format"], table["licence"], table["main"], files)
+        if entry.task not in get_args(Task):
+            raise ValueError(f"unknown task {entry.task!r}")
+        if entry.main not in {file.name for file in files}:
+            raise ValueError(f"main file {entry.main!r} is not among its files")
+    except KeyError as error:
+        raise ValueError(f"catalog entry {name!r} lacks {error}") from error
+    except ValueError as error:
+        raise ValueError(f"catalog entry {name!r}: {error}") from error
+    return entry
+
+
+def _file(table: dict[str, Any]) -> ModelFile:
+    sources = tuple(_source(item) for item in table["sources"])
+    check_relative(table["name"])
+    if len(table["sha256"]) != 64 or table["size"] <= 0 or not sources:
+        raise ValueError(f"file {table['name']!r} needs a sha256, a size and a source")
+    return ModelFile(table["name"], table["size"], table["sha256"], sources)
+
+
+def _source(table: dict[str, Any]) -> Source:
+    if "hub" in table:
+        return HubSource(table["hub"], table["file"])
+    parts = table.get("parts", [table])
+    return PackageSource(tuple(_part(item) for item in parts))
+
+
+def _part(table: dict[str, Any]) -> Part:
+    registry: Registry = "pip" if "pip" in table else "npm"
+    name, _, version = table[registry].rpartition("==" if registry == "pip" else "@")
+    if not name or not version:
+        raise ValueError(f"package {table[registry]!r} is not pinned to a version")
+    return Part(Package(registry, name, version), table["member"], table.get("start", 0), table.get("stop"))
+
+
+def check_relative(name: str) -> None:
+    """Refuse a file name that could leave the folder it is put in."""
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts or "\\" in name or not path.parts:
+        raise ValueError(f"file name {name!r} leaves its folder")

@@ -1,0 +1,83 @@
+"""`Checkpoint`: what a model is built from, whatever file it came in."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from antiphon.errors import CheckpointError
+from antiphon.weights.dequantize import dequantize
+from antiphon.weights.types import TensorType
+from antiphon.weights.weight import Weight, WeightPart
+
+
+@dataclass(frozen=True)
+class StoredTensor:
+    """One tensor as it lies in a file. `shape` is in PyTorch's order; `data` is flat uint8, not yet read if mapped."""
+
+    name: str
+    type: TensorType
+    shape: tuple[int, ...]
+    data: Tensor
+
+    @property
+    def nbytes(self) -> int:
+        return self.data.numel()
+
+
+class Checkpoint(ABC):
+    """Named tensors plus the metadata a model's config is translated from.
+
+    Models ask for tensors by their own names and the shape they need; a missing or misshaped tensor is a
+    `CheckpointError` that names it. `unused()` tells what nobody asked for.
+    """
+
+    #: "gguf", "hf", "llama2c", "openai-whisper": which of a model's translations applies.
+    format: str
+    #: GGUF's `general.architecture` or Hugging Face's `model_type`.
+    architecture: str
+    #: GGUF key-values, or the parsed `config.json`.
+    metadata: Mapping[str, Any]
+
+    def __init__(self) -> None:
+        self._used: set[str] = set()
+
+    @abstractmethod
+    def tensors(self) -> Mapping[str, StoredTensor]:
+        """Every stored tensor by its name in the file."""
+
+    def has(self, name: str) -> bool:
+        return name in self.tensors()
+
+    def stored(self, name: str, shape: tuple[int, ...] | None = None) -> StoredTensor:
+        tensor = self.tensors().get(name)
+        if tensor is None:
+            raise CheckpointError(f"{self.architecture} checkpoint has no tensor {name!r}")
+        if shape is not None and tensor.shape != shape:
+            raise CheckpointError(f"tensor {name!r} has shape {list(tensor.shape)}, the model needs {list(shape)}")
+        self._used.add(name)
+        return tensor
+
+    def weight(self, name: str, shape: tuple[int, int]) -> Weight:
+        """A matrix in its stored form, without a copy."""
+        tensor = self.stored(name, shape)
+        rows, columns = shape
+        data = tensor.data.view(rows, tensor.type.row_bytes(columns))
+        return Weight((WeightPart(tensor.type, rows, data),), columns)
+
+    def tensor(self, name: str, shape: tuple[int, ...], dtype: torch.dtype = torch.float32) -> Tensor:
+        """A small tensor (norm, bias, convolution) decoded to plain floats, in memory of its own."""
+        tensor = self.stored(name, shape)
+        return dequantize(tensor.data, tensor.type).view(shape).to(dtype)
+
+    def mark_used(self, *names: str) -> None:
+        """Declare tensors as known but not needed, so that `unused` does not report them."""
+        self._used.update(names)
+
+    def unused(self) -> list[str]:
+        return sorted(set(self.tensors()) - self._used)

@@ -1,0 +1,35 @@
+"""A file mapped into memory: read-only, not copied, and not read until its pages are touched."""
+
+from __future__ import annotations
+
+import mmap
+import warnings
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from antiphon.errors import CheckpointError
+
+
+class MappedFile:
+    """The bytes of a non-empty file, for parsing (`buffer`) and as one flat uint8 tensor (`tensor`).
+
+    The tensor and every view of it keep the mapping alive. Writing to them is not allowed and would fault.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            with path.open("rb") as file:
+                self.size = path.stat().st_size
+                if self.size == 0:
+                    raise CheckpointError(f"{path} is empty (0 bytes)")
+                self.buffer = mmap.mmap(file.fileno(), self.size, access=mmap.ACCESS_READ)
+        except OSError as error:
+            raise CheckpointError(f"cannot read {path}: {error.strerror or error}") from error
+
+    def tensor(self) -> Tensor:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="The given buffer is not writable")
+            return torch.frombuffer(self.buffer, dtype=torch.uint8)

@@ -1,0 +1,67 @@
+"""Opening a checkpoint by what it is, not by what it is called."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from antiphon.errors import CheckpointError, ModelNotFoundError, UnsupportedError
+from antiphon.weights import gguf, llama2c, safetensors, whisper_pt
+from antiphon.weights.checkpoint import Checkpoint
+from antiphon.weights.gguf import GGUFCheckpoint
+from antiphon.weights.llama2c import Llama2cCheckpoint, Llama2cHeader
+from antiphon.weights.safetensors import SafetensorsCheckpoint
+from antiphon.weights.whisper_pt import WhisperPtCheckpoint
+
+LFS_POINTER = b"version https://git-lfs"
+PICKLE_MAGIC = b"\x80"
+
+#: Known beginnings of files that are not checkpoints we can read, with what to tell the user.
+FOREIGN = {
+    b"lmgg": "a GGML file of the time before GGUF",
+    b"tjgg": "a GGJT file of the time before GGUF",
+    b"FUGG": "a big-endian GGUF file",
+    b"<!DOCTYPE": "a web page: the download was answered with one",
+    b"<html": "a web page: the download was answered with one",
+}
+
+
+def open_checkpoint(path: Path) -> Checkpoint:
+    """The checkpoint in a file, or in a folder with `config.json` and safetensors."""
+    if path.is_dir():
+        if not (path / safetensors.CONFIG_NAME).exists():
+            raise CheckpointError(f"{path} is a folder without {safetensors.CONFIG_NAME}")
+        return SafetensorsCheckpoint(path)
+    try:
+        with path.open("rb") as file:
+            start = file.read(64)
+        size = path.stat().st_size
+    except FileNotFoundError as error:
+        raise ModelNotFoundError(f"there is no file or folder {path}") from error
+    except OSError as error:
+        raise CheckpointError(f"cannot read {path}: {error.strerror or error}") from error
+    if not start:
+        raise CheckpointError(f"{path} is empty (0 bytes)")
+    if start.startswith(LFS_POINTER):
+        raise CheckpointError(f"{path} is a Git LFS pointer, not the file: fetch the content with `git lfs pull`")
+    if start.startswith(gguf.MAGIC):
+        return GGUFCheckpoint(path)
+    if start.startswith((whisper_pt.ZIP_MAGIC, PICKLE_MAGIC)):
+        return WhisperPtCheckpoint(path)
+    if _is_safetensors(start, size):
+        if not (path.parent / safetensors.CONFIG_NAME).exists():
+            raise CheckpointError(f"{path} is safetensors without a {safetensors.CONFIG_NAME} beside it")
+        return SafetensorsCheckpoint(path.parent)
+    if int.from_bytes(start[:4], "little") == llama2c.LATER_MAGIC or Llama2cHeader.parse(start) is not None:
+        return Llama2cCheckpoint(path)
+    for magic, what in FOREIGN.items():
+        if start.startswith(magic):
+            raise UnsupportedError(f"{path} is {what}")
+    raise CheckpointError(
+        f"{path} ({size} bytes, starting with {start[:8]!r}) is not GGUF, safetensors, "
+        "a llama2.c checkpoint or a Whisper .pt file"
+    )
+
+
+def _is_safetensors(start: bytes, size: int) -> bool:
+    length = int.from_bytes(start[:8], "little")
+    return start[8:9] == b"{" and length <= size - 8

