@@ -55,6 +55,7 @@ def peak_memory() -> int:
 
 def load(path: Path, content: bytes) -> GGUFCheckpoint | None:
     """The checkpoint, every tensor of it touched and decoded where its type can be; None if it was refused."""
+    path.unlink(missing_ok=True)  # an earlier file may still be mapped
     path.write_bytes(content)
     start = time.perf_counter()
     try:
@@ -109,7 +110,7 @@ def test_truncated_anywhere(sample_gguf: Path, tmp_path: Path) -> None:
     end = max(int(tensor.data_offset) + int(tensor.n_bytes) for tensor in GGUFReader(sample_gguf).tensors)
     path = tmp_path / "truncated.gguf"
     start = data_start(sample_gguf)
-    for length in [*range(200), *range(200, start, 3), *range(start, end, 37), end - 1]:
+    for length in [*range(start), *range(start, end, 37), end - 1]:
         assert load(path, content[:length]) is None, length
     assert load(path, content[:end]) is not None
 
@@ -120,7 +121,7 @@ def test_bits_flipped_in_the_header(sample_gguf: Path, tmp_path: Path) -> None:
     start = data_start(sample_gguf)
     chance = random.Random(1)
     path = tmp_path / "flipped.gguf"
-    flips = [*range(64 * 8), *(chance.randrange(start * 8) for _ in range(500))]
+    flips = [*range(64 * 8), *(chance.randrange(start * 8) for _ in range(400))]
     loaded = 0
     for bit in flips:
         damaged = bytearray(content)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import struct
 import warnings
 from pathlib import Path
@@ -12,7 +13,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from antiphon.errors import CheckpointError, UnsupportedError
+from antiphon.errors import AntiphonError, CheckpointError, UnsupportedError
+from antiphon.weights.dequantize import dequantize
 from antiphon.weights.safetensors import SafetensorsCheckpoint, SafetensorsFile
 from antiphon.weights.types import TensorType
 
@@ -172,3 +174,26 @@ def test_hostile_headers_are_refused_with_name_and_numbers(tmp_path: Path, case:
     path.write_bytes(content)
     with pytest.raises(CheckpointError, match=message):
         SafetensorsFile(path)
+
+
+def test_headers_mutated(tmp_path: Path) -> None:
+    save_file(tensors(), tmp_path / "whole.safetensors")
+    content = (tmp_path / "whole.safetensors").read_bytes()
+    header_size = 8 + int.from_bytes(content[:8], "little")
+    chance = random.Random(0)
+    loaded = 0
+    for number in range(1000):
+        damaged = bytearray(content)
+        for _ in range(chance.randint(1, 3)):
+            position = chance.randrange(header_size)
+            damaged[position] = chance.choice((chance.randrange(256), chance.choice(b'0123456789[]{},:"')))
+        path = tmp_path / f"{number}.safetensors"
+        path.write_bytes(damaged[: chance.choice((len(damaged), chance.randrange(1, len(damaged))))])
+        try:
+            file = SafetensorsFile(path)
+            for tensor in file.tensors.values():
+                dequantize(tensor.data, tensor.type)
+            loaded += 1
+        except AntiphonError:
+            pass
+    assert 0 < loaded < 1000

@@ -8,12 +8,16 @@ from typing import Annotated
 import typer
 
 from antiphon import __version__
-from antiphon.cli import models
+from antiphon.cli import generate, models
 from antiphon.errors import AntiphonError
+
+# A `--help` that is absent counts as False, not None: for None, Typer would load its validation library (0.1 s).
+QUICK = {"default_map": {"help": False}}
 
 app = typer.Typer(
     name="antiphon",
     help="One inference engine for language and speech.",
+    context_settings=QUICK,
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -36,8 +40,11 @@ def _options(
     """One inference engine for language and speech."""
 
 
+app.command()(generate.run)
+app.command()(generate.chat)
 app.command()(models.pull)
-app.command("list")(models.list_models)
+app.command("list", context_settings=QUICK)(models.list_models)
+app.command()(models.info)
 app.command("rm")(models.remove)
 
 

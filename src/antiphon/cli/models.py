@@ -1,4 +1,4 @@
-"""`antiphon pull`, `list` and `rm`: the models on this machine."""
+"""`antiphon pull`, `list`, `info` and `rm`: the models on this machine."""
 
 from __future__ import annotations
 
@@ -58,6 +58,38 @@ def remove(names: Models) -> None:
         known = name if name.startswith(HUB_PREFIX) else find_entry(name).name
         freed = store.remove(known)
         typer.echo(f"{known}  {_megabytes(freed)} freed")
+
+
+def info(
+    name: Annotated[str, typer.Argument(metavar="MODEL", help="Catalog name, file, folder, or hub reference.")],
+    offline: Annotated[bool, typer.Option("--offline", help="Fetch nothing; fail if the model is not here.")] = False,
+) -> None:
+    """Print what a model is: architecture, parameters, bytes by tensor type, cache size, context."""
+    from antiphon.cli.progress import fetch_progress
+    from antiphon.runtime.describe import describe
+    from antiphon.weights.resolve import resolve
+
+    with fetch_progress() as progress:
+        model = resolve(name, offline=offline, progress=progress)
+    facts = describe(model)
+    rows = [("name", facts.name), ("format", facts.format), ("path", facts.path), ("files", _megabytes(facts.file_bytes))]
+    if model.entry is not None:
+        rows += [("task", model.entry.task), ("licence", model.entry.licence)]
+    if facts.architecture is not None:
+        rows += [("architecture", facts.architecture), ("parameters", f"{facts.parameters:,}")]
+    for type_name, (count, size) in sorted(facts.bytes_by_type.items()):
+        rows.append((f"  {type_name}", f"{count} tensors, {_megabytes(size)}"))
+    if facts.context is not None:
+        rows += [("context", f"{facts.context:,} tokens"), ("vocabulary", f"{facts.vocabulary:,} tokens")]
+    if facts.kv_bytes_per_token:
+        sizes = ", ".join(f"{page} {size:,.0f}" for page, size in facts.kv_bytes_per_token.items())
+        rows.append(("KV bytes per token", sizes))
+    rows += [("cache group", group) for group in facts.cache_groups]
+    if facts.obstacle is not None:
+        rows.append(("not runnable", facts.obstacle))
+    width = max(len(label) for label, _ in rows)
+    for label, value in rows:
+        typer.echo(f"{label.ljust(width)}  {value}")
 
 
 def _megabytes(size: int) -> str:

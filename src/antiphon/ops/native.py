@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
@@ -18,7 +19,7 @@ from antiphon.weights.weight import Weight, WeightPart
 
 _extension: ModuleType | None
 try:
-    from antiphon.ops import _native as _extension
+    _extension = import_module("antiphon.ops._native")
 except ImportError:  # installed without a compiler
     _extension = None
 

@@ -68,8 +68,8 @@ class Generation:
         started = time.perf_counter()
         model, tokenizer, params = self.loaded.causal_lm(), self.loaded.tokenizer, self.params
         capacity = min(model.max_positions, len(self.prompt) + params.max_tokens)
-        sequence = _Sequence(model, capacity)
-        detokenizer = IncrementalDetokenizer(tokenizer, skip_special_tokens=True)
+        sequence = _Sequence(model, capacity, tokenizer.vocab_size)
+        detokenizer = IncrementalDetokenizer(tokenizer, prompt_ids=self.prompt)
         stops = StopStrings(params.stop)
         self.stats.prompt_tokens = len(self.prompt)
         self.stats.bytes_per_step = bytes_per_step(model)
@@ -114,8 +114,9 @@ def bytes_per_step(model: CausalLM) -> int:
 class _Sequence:
     """The pages and progress of one request that has an arena to itself."""
 
-    def __init__(self, model: CausalLM, capacity: int) -> None:
+    def __init__(self, model: CausalLM, capacity: int, vocab_size: int) -> None:
         self._model = model
+        self._vocab_size = vocab_size
         self.length = 0
         layouts = [CacheLayout(group) for group in model.cache_groups() if group.kind is not CacheKind.CROSS]
         self._tables: dict[str, list[int]] = {}
@@ -133,7 +134,8 @@ class _Sequence:
             span = Span(chunk, self.length, self._tables, wants_logits=start + CHUNK_TOKENS >= len(tokens))
             logits = self._model.forward(build_batch([span], self._cache.layouts), self._cache)
             self.length += len(chunk)
-        chosen, _ = ops.sample(logits, _rows(params, index))
+        # Rows of the head beyond the tokenizer's vocabulary are padding and must never be drawn.
+        chosen, _ = ops.sample(logits[:, : self._vocab_size], _rows(params, index))
         return int(chosen[0])
 
 

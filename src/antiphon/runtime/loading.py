@@ -130,13 +130,7 @@ def load_chat_template(resolved: ResolvedModel, checkpoint: Checkpoint, tokenize
     if "chat_template.jinja" in resolved.files:
         metadata["chat_template"] = resolved.files["chat_template.jinja"].read_text(encoding="utf-8")
     source = find_chat_template(metadata)
-    if source is None:
-        return None
-
-    def spelling(token_id: int | None) -> str | None:
-        return None if token_id is None else tokenizer.token_bytes(token_id).decode("utf-8", errors="replace")
-
-    return ChatTemplate(source, bos_token=spelling(tokenizer.bos_id), eos_token=spelling(tokenizer.eos_id))
+    return None if source is None else ChatTemplate.for_tokenizer(source, tokenizer)
 
 
 def read_json(path: Path) -> dict[str, Any]:

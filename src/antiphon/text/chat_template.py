@@ -10,6 +10,7 @@ from jinja2.exceptions import TemplateSyntaxError
 
 from antiphon.errors import TemplateError
 from antiphon.text.template_sandbox import MAX_CHARACTERS, TemplateSandbox, start_rendering
+from antiphon.text.tokenizer import Tokenizer
 
 MAX_TEMPLATE_CHARACTERS = 1_000_000
 MAX_ERROR_CHARACTERS = 300
@@ -35,6 +36,22 @@ class ChatTemplate:
             raise TemplateError(f"the chat template does not compile, line {error.lineno}: {_line(error)}") from error
         except (JinjaError, RecursionError, ValueError, OverflowError, SyntaxError, MemoryError) as error:
             raise TemplateError(f"the chat template does not compile: {_line(error)}") from error
+
+    @classmethod
+    def for_tokenizer(cls, source: str, tokenizer: Tokenizer) -> ChatTemplate:
+        """The template with the begin, end, unknown and padding tokens of that vocabulary."""
+        ids = {
+            "bos_token": tokenizer.bos_id,
+            "eos_token": tokenizer.eos_id,
+            "unk_token": tokenizer.unknown_id,
+            "pad_token": tokenizer.pad_id,
+        }
+        spelled = {
+            name: tokenizer.token_bytes(token_id).decode("utf-8", errors="replace")
+            for name, token_id in ids.items()
+            if token_id is not None
+        }
+        return cls(source, **spelled)
 
     def render(
         self,

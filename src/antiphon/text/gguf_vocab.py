@@ -65,7 +65,7 @@ class _Metadata:
             raise TokenizerError(f"the file has no {KEY}{name}")
         try:
             return list(map(float, values))
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError) as error:
             raise TokenizerError(f"{KEY}{name} has an entry that is no number: {error}") from None
 
     def text(self, name: str, default: str) -> str:
@@ -82,7 +82,7 @@ class _Metadata:
                 continue
             try:
                 token_id = int(value)
-            except (TypeError, ValueError):
+            except (TypeError, ValueError, OverflowError):
                 raise TokenizerError(f"{KEY}{name}_token_id is {value!r}, not a number") from None
             if not 0 <= token_id < len(self.vocabulary):
                 raise TokenizerError(
@@ -117,7 +117,7 @@ def _maybe(token_id: int | None, wanted: bool) -> tuple[int, ...]:
 def _integers(values: list[Any]) -> list[int]:
     try:
         return list(map(int, values))
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise TokenizerError(f"{KEY}token_type has an entry that is no number: {error}") from None
 
 

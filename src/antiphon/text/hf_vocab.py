@@ -53,13 +53,13 @@ class FileTokenizer(Tokenizer):
         rust.no_padding()
         self._rust = rust
         self._lock = Lock()
-        self._added = {token_id: token.content for token_id, token in rust.get_added_tokens_decoder().items()}
-        self._vocab_size = max(rust.get_vocab_size(), 1 + max(self._added, default=-1))
+        added = rust.get_added_tokens_decoder()
+        special_ids = frozenset(token_id for token_id, token in added.items() if token.special)
+        self._vocab_size = max(rust.get_vocab_size(), 1 + max(added, default=-1))
         decoder = json.loads(rust.decoder.__getstate__()) if rust.decoder is not None else {"type": "Fuse"}
         self._spelled, self.strips_leading_space = _token_decoder(decoder)
-        special_ids = frozenset(
-            token_id for token_id, token in rust.get_added_tokens_decoder().items() if token.special
-        )
+        # Added tokens are text as it stands; only SentencePiece spells spaces in them too.
+        self._raw_ids = frozenset(added) if self._spelled is spelled_bytes else special_ids
         bos_id = self._named(config, "bos_token", BOS_SPELLINGS)
         eos_id = self._named(config, "eos_token", EOS_SPELLINGS)
         self.special = SpecialTokens(
@@ -84,10 +84,9 @@ class FileTokenizer(Tokenizer):
 
     def token_bytes(self, token_id: int) -> bytes:
         self.check_id(token_id)
-        added = self._added.get(token_id)
-        if added is not None:
-            return added.encode("utf-8")
         text = self._rust.id_to_token(token_id)
+        if text is not None and token_id in self._raw_ids:
+            return text.encode("utf-8")
         return b"" if text is None else self._spelled(text)
 
     def id_of(self, token_text: str) -> int | None:

@@ -6,18 +6,19 @@ import struct
 from pathlib import Path
 
 from antiphon.errors import TokenizerError
-from antiphon.text.sentencepiece import BYTE_SPELLING, SPACE, SentencePieceTokenizer
+from antiphon.text.sentencepiece import SPACE, SentencePieceTokenizer
 from antiphon.text.tokenizer import SpecialTokens, Tokenizer
 from antiphon.text.vocabulary import TokenType, Vocabulary
 
-UNKNOWN_ID, BOS_ID, EOS_ID = 0, 1, 2
+UNKNOWN_ID, BOS_ID, EOS_ID, FIRST_BYTE_ID = 0, 1, 2, 3
 MAX_TOKEN_BYTES = 1 << 16
 
 
 def tokenizer_from_llama2c(path: Path, vocab_size: int) -> Tokenizer:
     """Read `vocab_size` records of score, length and bytes, after the length of the longest token.
 
-    Ids 0, 1 and 2 are unknown, begin and end of text; the file spells spaces as spaces.
+    Ids 0, 1 and 2 are unknown, begin and end of text, the next 256 are bytes, spelled `<0x0A>` or, by older exporters,
+    as the character of that number. The file spells spaces as spaces.
     """
     if vocab_size <= EOS_ID:
         raise TokenizerError(f"a llama2.c vocabulary has at least 3 tokens, not {vocab_size}")
@@ -38,7 +39,7 @@ def tokenizer_from_llama2c(path: Path, vocab_size: int) -> Tokenizer:
             raise TokenizerError(f"token {token_id} of {path} is not UTF-8") from None
         scores.append(score)
         offset += length
-    types = [TokenType.BYTE if BYTE_SPELLING.fullmatch(text) else TokenType.NORMAL for text in tokens]
+    types: list[int] = [TokenType.NORMAL] * vocab_size
     for token_id, kind, text in (
         (UNKNOWN_ID, TokenType.UNKNOWN, "<unk>"),
         (BOS_ID, TokenType.CONTROL, "<s>"),
@@ -46,6 +47,12 @@ def tokenizer_from_llama2c(path: Path, vocab_size: int) -> Tokenizer:
     ):
         types[token_id] = kind
         tokens[token_id] = text
+    for token_id in range(FIRST_BYTE_ID, min(FIRST_BYTE_ID + 256, vocab_size)):
+        byte = token_id - FIRST_BYTE_ID
+        spelling = f"<0x{byte:02X}>"
+        if tokens[token_id] in (spelling, chr(byte).replace(" ", SPACE)):
+            types[token_id] = TokenType.BYTE
+            tokens[token_id] = spelling
     vocabulary = Vocabulary(tokens, types)
     special = SpecialTokens(
         bos_id=BOS_ID,

@@ -1,7 +1,8 @@
 """How byte-level BPE vocabularies cut text into words before merging, by GGUF's `tokenizer.ggml.pre`.
 
-The patterns are those of each model's own `tokenizer.json`, in the syntax of the `tokenizers` library. Several patterns
-apply one after the other; each isolates its matches within the pieces the one before has left.
+Patterns are in the syntax of the `tokenizers` library. Those of Llama 3, Qwen 2, Command R, DeepSeek V3, Tekken and
+GPT-4o are as in the models' own `tokenizer.json`; the others follow llama.cpp's table of the same names, and `default`
+is its own. Several patterns apply one after the other, each isolating its matches within the pieces left by the last.
 """
 
 from __future__ import annotations

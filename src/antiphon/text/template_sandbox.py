@@ -20,7 +20,7 @@ from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment, safe_range
 from jinja2.utils import Namespace
 
-MAX_STEPS = 1_000_000
+MAX_STEPS = 200_000
 MAX_CHARACTERS = 16_000_000
 MAX_NUMBER_BITS = 256
 TICK = "antiphon_tick"

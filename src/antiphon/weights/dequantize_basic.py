@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from antiphon.weights.bits import halves, int8, nibbles, uint32, unpack
+from antiphon.weights.bits import halves, int8, nibbles, unpack
 
 #: The sixteen values of a 4-bit float with two exponent bits and one mantissa bit (OCP Microscaling, E2M1), doubled.
 E2M1_DOUBLED = (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)
@@ -76,9 +76,8 @@ def nvfp4(blocks: Tensor) -> Tensor:
 
 def _five_bits(high: Tensor, low: Tensor) -> Tensor:
     """uint8 [blocks, 32] of 32 packed high bits and 16 bytes of nibbles."""
-    position = torch.arange(32, device=high.device)
-    bit = (uint32(high) >> position & 1).to(torch.uint8)
-    return nibbles(low, 16) | bit << 4
+    fifth = unpack(high.unsqueeze(-1), range(8), 0x01).reshape(high.shape[0], 32)
+    return nibbles(low, 16) | fifth << 4
 
 
 def _trits(packed: Tensor, digits: int) -> Tensor:

@@ -1,0 +1,78 @@
+"""What a model is, from its files alone: for `antiphon info`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import prod
+
+import torch
+
+from antiphon.errors import AntiphonError
+from antiphon.models.registry import build_model
+from antiphon.ops import CacheKind, CacheLayout
+from antiphon.weights.open import open_checkpoint
+from antiphon.weights.resolve import ResolvedModel
+
+PAGE_TYPES = {"fp32": torch.float32, "fp16": torch.float16, "int8": torch.int8}
+
+
+@dataclass(frozen=True)
+class ModelDescription:
+    """Figures of a model. `obstacle` says why this build cannot run it, where it cannot."""
+
+    name: str
+    format: str
+    path: str
+    file_bytes: int
+    architecture: str | None = None
+    parameters: int | None = None
+    bytes_by_type: dict[str, tuple[int, int]] = field(default_factory=dict)  # type → tensors, bytes
+    context: int | None = None
+    vocabulary: int | None = None
+    kv_bytes_per_token: dict[str, float] = field(default_factory=dict)  # page type → bytes
+    cache_groups: list[str] = field(default_factory=list)
+    obstacle: str | None = None
+
+
+def describe(resolved: ResolvedModel) -> ModelDescription:
+    """Read headers, map the weights and build the tree; nothing is computed."""
+    size = sum(path.stat().st_size for path in resolved.files.values())
+    base = (resolved.name, resolved.format, str(resolved.path), size)
+    try:
+        checkpoint = open_checkpoint(resolved.path)
+    except AntiphonError as error:
+        return ModelDescription(*base, obstacle=str(error))
+    tensors = checkpoint.tensors().values()
+    by_type: dict[str, tuple[int, int]] = {}
+    for tensor in tensors:
+        count, total = by_type.get(tensor.type.name, (0, 0))
+        by_type[tensor.type.name] = (count + 1, total + tensor.nbytes)
+    figures = dict(
+        architecture=checkpoint.architecture,
+        parameters=sum(prod(tensor.shape) for tensor in tensors),
+        bytes_by_type=by_type,
+    )
+    try:
+        model = build_model(checkpoint)
+    except AntiphonError as error:
+        return ModelDescription(*base, **figures, obstacle=str(error))  # type: ignore[arg-type]
+    groups = model.cache_groups()
+    growing = [group for group in groups if group.kind is not CacheKind.CROSS]
+    per_token: dict[str, float] = {}
+    for name, dtype in PAGE_TYPES.items():
+        try:
+            per_token[name] = sum(CacheLayout(g, key_dtype=dtype, value_dtype=dtype).bytes_per_token for g in growing)
+        except ValueError:  # heads too narrow for this page type
+            continue
+    window = {group.name: f", window {group.window}" if group.window else "" for group in groups}
+    return ModelDescription(
+        *base,
+        **figures,  # type: ignore[arg-type]
+        context=model.max_positions,
+        vocabulary=model.vocab_size,
+        kv_bytes_per_token=per_token if growing else {},
+        cache_groups=[
+            f"{g.name} ({g.kind.value}{window[g.name]}): {g.num_layers} layers x {g.num_kv_heads} heads x {g.head_dim}"
+            for g in groups
+        ],
+    )

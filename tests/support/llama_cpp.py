@@ -1,0 +1,62 @@
+"""Logits from llama.cpp, through the C interface that the `xllamacpp` package's library exports."""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+
+import numpy as np
+
+#: Room for a parameter struct whose exact layout we need not know: they are passed in memory, by value.
+_OPAQUE_BYTES = 1024
+
+
+class _Parameters(ctypes.Structure):
+    _fields_ = [("bytes", ctypes.c_uint8 * _OPAQUE_BYTES)]
+
+
+class _Batch(ctypes.Structure):
+    _fields_ = [
+        ("n_tokens", ctypes.c_int32),
+        ("token", ctypes.POINTER(ctypes.c_int32)),
+        ("embd", ctypes.POINTER(ctypes.c_float)),
+        ("pos", ctypes.POINTER(ctypes.c_int32)),
+        ("n_seq_id", ctypes.POINTER(ctypes.c_int32)),
+        ("seq_id", ctypes.POINTER(ctypes.POINTER(ctypes.c_int32))),
+        ("logits", ctypes.POINTER(ctypes.c_int8)),
+    ]
+
+
+def llama_cpp_logits(path: Path, tokens: list[int], vocab_size: int) -> np.ndarray:
+    """Logits [tokens, vocab] of a prompt of at most 512 tokens, with llama.cpp's default settings."""
+    import xllamacpp
+
+    library = ctypes.CDLL(str(next(Path(xllamacpp.__file__).parent.glob("*.so"))))
+    silence = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)(lambda *_: None)
+    for name in ("llama_model_default_params", "llama_context_default_params"):
+        getattr(library, name).restype = _Parameters
+    library.llama_model_load_from_file.restype = ctypes.c_void_p
+    library.llama_model_load_from_file.argtypes = [ctypes.c_char_p, _Parameters]
+    library.llama_init_from_model.restype = ctypes.c_void_p
+    library.llama_init_from_model.argtypes = [ctypes.c_void_p, _Parameters]
+    library.llama_batch_init.restype = _Batch
+    library.llama_decode.argtypes = [ctypes.c_void_p, _Batch]
+    library.llama_get_logits.restype = ctypes.POINTER(ctypes.c_float)
+    library.llama_get_logits.argtypes = [ctypes.c_void_p]
+    library.llama_log_set(silence, None)
+    library.llama_backend_init()
+    model = library.llama_model_load_from_file(str(path).encode(), library.llama_model_default_params())
+    assert model, f"llama.cpp could not load {path}"
+    context = library.llama_init_from_model(model, library.llama_context_default_params())
+    assert context
+    batch = library.llama_batch_init(len(tokens), 0, 1)
+    batch.n_tokens = len(tokens)
+    for i, token in enumerate(tokens):
+        batch.token[i], batch.pos[i], batch.n_seq_id[i], batch.logits[i] = token, i, 1, 1
+        batch.seq_id[i][0] = 0
+    assert library.llama_decode(context, batch) == 0
+    logits = np.ctypeslib.as_array(library.llama_get_logits(context), (len(tokens), vocab_size)).copy()
+    for free, handle in (("llama_free", context), ("llama_model_free", model)):
+        getattr(library, free).argtypes = [ctypes.c_void_p]
+        getattr(library, free)(handle)
+    return logits
