@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import torch
 import transformers
-from models.test_causal_lm import random_tokens, randomize
 
 from antiphon.models.bert import Bert
 from antiphon.models.registry import build_model
 from antiphon.weights.memory import StateDictCheckpoint
+from models.test_causal_lm import random_tokens, randomize
 
 
 def tiny_bert(**sentence: bool) -> tuple[torch.nn.Module, Bert]:

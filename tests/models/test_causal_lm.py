@@ -7,12 +7,12 @@ from collections.abc import Callable
 import pytest
 import torch
 import transformers
-from support.paged import PagedRunner
 
 from antiphon import ops
 from antiphon.models.model import CausalLM
 from antiphon.models.registry import build_model
 from antiphon.weights.memory import StateDictCheckpoint
+from support.paged import PagedRunner
 
 TOLERANCE = 1e-4
 VOCAB = 97

@@ -9,10 +9,6 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from models.test_bert import flatten
-from support.enwik8 import enwik8_text
-from support.llama_cpp import llama_cpp_logits
-from support.paged import PagedRunner
 
 from antiphon import ops
 from antiphon.models.bert import Bert
@@ -23,6 +19,10 @@ from antiphon.text.gguf_vocab import tokenizer_from_gguf
 from antiphon.text.hf_vocab import tokenizer_from_file
 from antiphon.text.llama2c_vocab import tokenizer_from_llama2c
 from antiphon.weights.open import open_checkpoint
+from models.test_bert import flatten
+from support.enwik8 import enwik8_text
+from support.llama_cpp import llama_cpp_logits
+from support.paged import PagedRunner
 
 pytestmark = pytest.mark.weights
 
@@ -111,9 +111,9 @@ def test_minilm_equals_sentence_transformers(model_path: ModelPath) -> None:
 
 WHISPER_RENAMES = (
     ("blocks", "layers"), ("mlp.0", "fc1"), ("mlp.2", "fc2"), ("mlp_ln", "final_layer_norm"),
-    ("cross_attn_ln", "encoder_attn_layer_norm"), ("cross_attn", "encoder_attn"), ("encoder_attn.query", "encoder_attn.q_proj"),
-    ("attn_ln", "self_attn_layer_norm"), (".attn.", ".self_attn."), ("attn.query", "attn.q_proj"), ("attn.key", "attn.k_proj"),
-    ("attn.value", "attn.v_proj"), ("attn.out", "attn.out_proj"), ("decoder.ln.", "decoder.layer_norm."),
+    ("cross_attn_ln", "encoder_attn_layer_norm"), ("cross_attn", "encoder_attn"),
+    ("attn_ln", "self_attn_layer_norm"), (".attn.", ".self_attn."),
+    ("attn.query", "attn.q_proj"), ("attn.key", "attn.k_proj"), ("attn.value", "attn.v_proj"), ("attn.out", "attn.out_proj"), ("decoder.ln.", "decoder.layer_norm."),
     ("encoder.ln_post.", "encoder.layer_norm."), ("token_embedding", "embed_tokens"),
     ("positional_embedding", "embed_positions.weight"),
 )  # fmt: skip
@@ -156,9 +156,9 @@ def test_whisper_equals_transformers(model_path: ModelPath) -> None:
     logits = runner.step([(row, prompt, 0) for row, prompt in enumerate(prompts)])
     for row, prompt in enumerate(prompts):
         with torch.no_grad():
-            expected = theirs(
-                input_features=features[row : row + 1], decoder_input_ids=torch.tensor([prompt])
-            ).logits[0]
+            expected = theirs(input_features=features[row : row + 1], decoder_input_ids=torch.tensor([prompt])).logits[
+                0
+            ]
         assert (logits[row] - expected).abs().max() <= 1e-3
 
 
@@ -168,7 +168,7 @@ class PlainLlama:
     def __init__(self, path: Path) -> None:
         raw = path.read_bytes()
         header = np.frombuffer(raw[:28], dtype=np.int32)
-        self.dim, hidden, self.layers, self.heads, _, self.vocab, context = (int(value) for value in header)
+        self.dim, hidden, self.layers, self.heads, _, self.vocab = (int(value) for value in header[:6])
         floats, offset = np.frombuffer(raw, dtype=np.float32, offset=28), 0
 
         def take(*shape: int) -> np.ndarray:

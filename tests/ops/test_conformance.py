@@ -11,7 +11,16 @@ from gguf import GGMLQuantizationType, quants
 from torch import Tensor
 
 from antiphon import ops
-from antiphon.ops import CacheGroup, CacheKind, CacheLayout, GroupBatch, LayerCache, LSTMWeights, RotaryTable, SamplingRows
+from antiphon.ops import (
+    CacheGroup,
+    CacheKind,
+    CacheLayout,
+    GroupBatch,
+    LayerCache,
+    LSTMWeights,
+    RotaryTable,
+    SamplingRows,
+)
 from antiphon.ops.cache import OFFSET_UNIT
 from antiphon.weights.types import TensorType
 from antiphon.weights.weight import Weight, WeightPart

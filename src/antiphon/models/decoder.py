@@ -49,7 +49,9 @@ def config_from_hf(config: Mapping[str, Any]) -> DecoderConfig:
     """The fields that all of this family's `config.json` share."""
     activation = config.get("hidden_act", "silu")
     if activation != "silu":
-        raise UnsupportedError(f"{config.get('model_type')} with hidden_act {activation!r} is not supported; only 'silu'")
+        raise UnsupportedError(
+            f"{config.get('model_type')} with hidden_act {activation!r} is not supported; only 'silu'"
+        )
     if config.get("mlp_bias"):
         raise UnsupportedError(f"{config.get('model_type')} with mlp_bias is not supported")
     hidden, heads = require(config, "hidden_size"), require(config, "num_attention_heads")
@@ -77,7 +79,9 @@ def config_from_gguf(checkpoint: Checkpoint) -> DecoderConfig:
     head_dim = keys.integer("attention.key_length", hidden // heads)
     rotated = keys.integer("rope.dimension_count", head_dim)
     if rotated != head_dim:
-        raise UnsupportedError(f"{checkpoint.architecture} that rotates {rotated} of {head_dim} channels is not supported")
+        raise UnsupportedError(
+            f"{checkpoint.architecture} that rotates {rotated} of {head_dim} channels is not supported"
+        )
     return DecoderConfig(
         vocab_size=keys.vocab_size(),
         hidden_size=hidden,
@@ -138,9 +142,7 @@ class DecoderModel(CausalLM):
         return [group]
 
     def forward(self, batch: Batch, cache: KVCache) -> Tensor:
-        x = self.embedding(batch.token_ids) if batch.embeds is None else batch.embeds  # [T, hidden]
+        x = self.embedding.inputs(batch)  # [T, hidden]
         for index, layer in enumerate(self.layers):
             x = layer(x, batch, cache.layer(CACHE_GROUP, index), self.rotary)
         return self.head(self.norm(ops.gather_rows(x, batch.logit_rows)))  # [L, vocab]
-
-

@@ -1,4 +1,4 @@
-"""Gemma 3 (text): sliding-window and global layers in a pattern, four norms a block, query/key norm. arXiv:2503.19786."""
+"""Gemma 3 (text): window and global layers in a pattern, four norms a block, query/key norm. arXiv:2503.19786."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ class Gemma3(CausalLM):
         return [group for group in groups if group.num_layers]
 
     def forward(self, batch: Batch, cache: KVCache) -> Tensor:
-        x = self.embedding(batch.token_ids) if batch.embeds is None else batch.embeds  # [T, hidden]
+        x = self.embedding.inputs(batch)  # [T, hidden]
         for layer, (group, index) in zip(self.layers, self.places, strict=True):
             x = layer(x, batch, cache.layer(group, index), self.rotaries[group])
         return self.head(self.norm(ops.gather_rows(x, batch.logit_rows)))  # [L, vocab]

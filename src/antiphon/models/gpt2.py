@@ -135,7 +135,9 @@ class GPT2(CausalLM):
             max_positions=require(metadata, "n_positions"),
         )
         prefix = "transformer." if checkpoint.has("transformer.wte.weight") else ""
-        return cls(config, TransposedSource(checkpoint, lambda name: name if name == "lm_head.weight" else prefix + name))
+        return cls(
+            config, TransposedSource(checkpoint, lambda name: name if name == "lm_head.weight" else prefix + name)
+        )
 
     def cache_groups(self) -> list[CacheGroup]:
         config = self.config
@@ -143,7 +145,7 @@ class GPT2(CausalLM):
         return [CacheGroup(CACHE_GROUP, CacheKind.FULL, config.num_layers, config.num_heads, head_dim)]
 
     def forward(self, batch: Batch, cache: KVCache) -> Tensor:
-        x = self.embedding(batch.token_ids) if batch.embeds is None else batch.embeds
+        x = self.embedding.inputs(batch)
         x = ops.add(x, self.position(batch.positions))  # [T, hidden]
         for index, layer in enumerate(self.layers):
             x = layer(x, batch, cache.layer(CACHE_GROUP, index))

@@ -1,4 +1,4 @@
-"""Llama 2 and 3, Mistral, SmolLM2, TinyLlama. "LLaMA: Open and Efficient Foundation Language Models", arXiv:2302.13971."""
+"""Llama 2 and 3, Mistral, SmolLM2, TinyLlama. arXiv:2302.13971, 2307.09288, 2407.21783."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ class Llama(DecoderModel):
     def adapt_config(cls, config: DecoderConfig, checkpoint: Checkpoint) -> DecoderConfig:
         if checkpoint.format == "gguf":
             window, bias = GGUFKeys(checkpoint).get("attention.sliding_window"), checkpoint.has("blk.0.attn_q.bias")
-            return replace(config, window=window or None, qkv_bias=bias, out_bias=checkpoint.has("blk.0.attn_output.bias"))
+            return replace(
+                config, window=window or None, qkv_bias=bias, out_bias=checkpoint.has("blk.0.attn_output.bias")
+            )
         bias = bool(checkpoint.metadata.get("attention_bias"))
         return replace(config, window=checkpoint.metadata.get("sliding_window"), qkv_bias=bias, out_bias=bias)
 

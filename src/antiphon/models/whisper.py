@@ -195,7 +195,7 @@ class Whisper(CausalLM):
             layer.cross_attention.store(encoded, cache.layer(CROSS_GROUP, index), batch)
 
     def forward(self, batch: Batch, cache: KVCache) -> Tensor:
-        x = self.embedding(batch.token_ids) if batch.embeds is None else batch.embeds
+        x = self.embedding.inputs(batch)
         x = ops.add(x, self.text_position(batch.positions))  # [T, hidden]
         for index, layer in enumerate(self.decoder_layers):
             x = layer(x, batch, cache.layer(SELF_GROUP, index), cache.layer(CROSS_GROUP, index))

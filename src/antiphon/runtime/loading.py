@@ -70,9 +70,7 @@ class LoadedModel:
         return self.model
 
 
-def load_model(
-    reference_: str, *, offline: bool = False, progress: Callable[..., None] | None = None
-) -> LoadedModel:
+def load_model(reference_: str, *, offline: bool = False, progress: Callable[..., None] | None = None) -> LoadedModel:
     """Resolve, fetch if need be, and load. Every failure is an `AntiphonError` that names the file and the fault."""
     report = LoadReport()
     with report.phase("fetch"):
@@ -176,5 +174,5 @@ def _refuse_leftovers(checkpoint: Checkpoint, model: Model, name: str) -> None:
 def _check_vocabulary(name: str, model: Model, tokenizer: Tokenizer) -> None:
     if tokenizer.vocab_size > model.vocab_size:
         raise CheckpointError(
-            f"model {name!r}: the tokenizer has {tokenizer.vocab_size} tokens, the embedding only {model.vocab_size} rows"
+            f"model {name!r}: the tokenizer has {tokenizer.vocab_size} tokens, the embedding {model.vocab_size} rows"
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from itertools import pairwise
 from math import prod
@@ -13,7 +12,9 @@ from torch import Tensor
 
 from antiphon.errors import CheckpointError, UnsupportedError
 from antiphon.weights.checkpoint import Checkpoint, StoredTensor
+from antiphon.weights.json_object import parse_json_object, read_json_object
 from antiphon.weights.mapped import MappedFile
+from antiphon.weights.sentence_transformers import sentence_head
 from antiphon.weights.types import TensorType
 
 CONFIG_NAME = "config.json"
@@ -94,7 +95,8 @@ class SafetensorsCheckpoint(Checkpoint):
     """A folder with `config.json` and its weights, in one file or in shards named by an index.
 
     A tensor of a type that cannot be read is refused only when it is asked for: checkpoints carry buffers, such as
-    boolean masks, that no model needs.
+    boolean masks, that no model needs. Where the folder is a sentence-transformers model, its pooling is in the
+    metadata under `sentence`.
     """
 
     format = "hf"
@@ -106,7 +108,8 @@ class SafetensorsCheckpoint(Checkpoint):
         if not isinstance(architecture, str) or not architecture:
             raise CheckpointError(f"{folder / CONFIG_NAME}: model_type is {architecture!r}, not a name")
         self.architecture = architecture
-        self.metadata = config
+        head = sentence_head(folder)
+        self.metadata = config if head is None else config | {"sentence": head}
         self._tensors: dict[str, StoredTensor] = {}
         self._unreadable: dict[str, str] = {}
         for file in _open_shards(folder):
@@ -158,28 +161,3 @@ def _sizes(value: Any) -> tuple[int, ...] | None:
 
 def _aligned(data: Tensor, type: TensorType) -> Tensor:
     return data if data.storage_offset() % type.block.size == 0 else data.clone()
-
-
-def read_json_object(path: Path) -> dict[str, Any]:
-    try:
-        return parse_json_object(path, path.read_bytes())
-    except OSError as error:
-        raise CheckpointError(f"cannot read {path}: {error.strerror or error}") from error
-
-
-def parse_json_object(path: Path, text: bytes, unique_keys: bool = False) -> dict[str, Any]:
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        content: dict[str, Any] = {}
-        for key, value in pairs:
-            if key in content:
-                raise CheckpointError(f"{path}: {key!r} occurs twice in its header")
-            content[key] = value
-        return content
-
-    try:
-        content = json.loads(text.decode("utf-8"), object_pairs_hook=unique if unique_keys else None)
-    except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path}: is not valid JSON: {error}") from error
-    if not isinstance(content, dict):
-        raise CheckpointError(f"{path}: is a JSON {type(content).__name__}, not an object")
-    return content

@@ -14,7 +14,7 @@ from antiphon.weights.types import TYPE_OF_DTYPE, TensorType
 
 @dataclass(frozen=True)
 class WeightPart:
-    """Consecutive rows of one type. `data` is a contiguous uint8 tensor [rows, row_bytes], often a view of a mapped file."""
+    """Consecutive rows of one type. `data` is contiguous uint8 [rows, row_bytes], often a view of a mapped file."""
 
     type: TensorType
     rows: int
@@ -37,7 +37,9 @@ class Weight:
         for part in self.parts:
             expected = (part.rows, part.type.row_bytes(self.columns))
             if tuple(part.data.shape) != expected or part.data.dtype != torch.uint8:
-                raise ValueError(f"a {part.type.name} part is {tuple(part.data.shape)} {part.data.dtype}, not uint8 {expected}")
+                raise ValueError(
+                    f"a {part.type.name} part is {tuple(part.data.shape)} {part.data.dtype}, not uint8 {expected}"
+                )
         self._rows = sum(part.rows for part in self.parts)
         self._nbytes = sum(part.data.numel() for part in self.parts)
         self._types = {part.type.name: 0 for part in self.parts}

@@ -1,0 +1,48 @@
+"""JSON files that come with a model."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from antiphon.errors import CheckpointError
+
+
+def read_json(path: Path) -> Any:
+    """The value in a file; one that cannot be read or is not JSON is a `CheckpointError` that names it."""
+    return _parse(path, _bytes(path))
+
+
+def read_json_object(path: Path) -> dict[str, Any]:
+    return parse_json_object(path, _bytes(path))
+
+
+def parse_json_object(path: Path, text: bytes, unique_keys: bool = False) -> dict[str, Any]:
+    """The object in `text`, which came from `path`; with `unique_keys`, a key that occurs twice is refused."""
+    content = _parse(path, text, unique_keys)
+    if not isinstance(content, dict):
+        raise CheckpointError(f"{path}: is a JSON {type(content).__name__}, not an object")
+    return content
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise CheckpointError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def _parse(path: Path, text: bytes, unique_keys: bool = False) -> Any:
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        content: dict[str, Any] = {}
+        for key, value in pairs:
+            if key in content:
+                raise CheckpointError(f"{path}: {key!r} occurs twice in its header")
+            content[key] = value
+        return content
+
+    try:
+        return json.loads(text.decode("utf-8"), object_pairs_hook=unique if unique_keys else None)
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path}: is not valid JSON: {error}") from error
