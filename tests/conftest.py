@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from support.tiny_model import tiny_gguf, tiny_llama  # noqa: F401  (fixtures for every test)
+
 torch.set_num_threads(min(2, os.cpu_count() or 1))
 
 

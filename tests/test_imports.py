@@ -11,7 +11,7 @@ import antiphon
 
 ROOT = Path(antiphon.__file__).parent
 ROOMS = [
-    "cli", "server", "bench", "cluster", "runtime", "engine", "executor", "models", "layers", "ops", "weights",
+    "cli", "server", "bench", "cluster", "runtime", "executor", "engine", "models", "layers", "ops", "weights",
     "text", "audio",
 ]  # fmt: skip
 COMPUTING = ["engine", "executor", "models", "layers", "ops"]

@@ -37,3 +37,11 @@ class InvalidRequestError(AntiphonError):
 
 class ContextLengthError(InvalidRequestError):
     """A request that can never fit the model's context or its memory."""
+
+
+class OverloadedError(AntiphonError):
+    """More work than the engine agreed to hold; the caller may try again later."""
+
+
+class EngineError(AntiphonError):
+    """A request that failed inside the engine, with the cause."""

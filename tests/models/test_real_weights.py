@@ -113,7 +113,8 @@ WHISPER_RENAMES = (
     ("blocks", "layers"), ("mlp.0", "fc1"), ("mlp.2", "fc2"), ("mlp_ln", "final_layer_norm"),
     ("cross_attn_ln", "encoder_attn_layer_norm"), ("cross_attn", "encoder_attn"),
     ("attn_ln", "self_attn_layer_norm"), (".attn.", ".self_attn."),
-    ("attn.query", "attn.q_proj"), ("attn.key", "attn.k_proj"), ("attn.value", "attn.v_proj"), ("attn.out", "attn.out_proj"), ("decoder.ln.", "decoder.layer_norm."),
+    ("attn.query", "attn.q_proj"), ("attn.key", "attn.k_proj"), ("attn.value", "attn.v_proj"),
+    ("attn.out", "attn.out_proj"), ("decoder.ln.", "decoder.layer_norm."),
     ("encoder.ln_post.", "encoder.layer_norm."), ("token_embedding", "embed_tokens"),
     ("positional_embedding", "embed_positions.weight"),
 )  # fmt: skip

@@ -45,7 +45,7 @@ def run(
     raw: Annotated[bool, typer.Option("--raw", help="Continue the prompt as it is, without a chat template.")] = False,
     offline: Offline = False,
 ) -> None:
-    """Answer one prompt, streaming the text; figures follow on standard error."""
+    """Answer one prompt; figures follow on standard error."""
     text = _prompt_text(prompt)
     from antiphon.engine.sampling_params import SamplingParams
 
@@ -65,6 +65,8 @@ def run(
     generation = Generation(loaded, prompt_ids, params)
     _stream(generation)
     _report(generation)
+    if not generation.stats.finish_reason:
+        raise typer.Exit(130)
 
 
 def chat(
@@ -149,6 +151,7 @@ def _load(model: str, offline: bool) -> LoadedModel:
 
     with fetch_progress() as progress:
         loaded = load_model(model, offline=offline, progress=progress)
+    loaded.causal_lm()  # a model that does not generate is refused here
     print(f"{loaded.name}: {loaded.report.line()}", file=sys.stderr)
     if loaded.report.backend == "reference":
         print("antiphon: installed without native kernels (no C++ compiler was found); this is slower", file=sys.stderr)

@@ -8,7 +8,7 @@ import typer
 
 Models = Annotated[
     list[str],
-    typer.Argument(metavar="MODEL...", help="Catalog names or hub:owner/repository[:file].", show_default=False),
+    typer.Argument(metavar="MODEL", help="Catalog names or hub:owner/repository[:file].", show_default=False),
 ]
 
 
@@ -64,7 +64,7 @@ def info(
     name: Annotated[str, typer.Argument(metavar="MODEL", help="Catalog name, file, folder, or hub reference.")],
     offline: Annotated[bool, typer.Option("--offline", help="Fetch nothing; fail if the model is not here.")] = False,
 ) -> None:
-    """Print what a model is: architecture, parameters, bytes by tensor type, cache size, context."""
+    """Print a model's architecture, sizes, tensor types and context."""
     from antiphon.cli.progress import fetch_progress
     from antiphon.runtime.describe import describe
     from antiphon.weights.resolve import resolve

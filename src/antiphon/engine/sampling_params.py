@@ -2,23 +2,43 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from antiphon.errors import InvalidRequestError
+
+MAX_LOGPROBS = 20
 
 
 @dataclass(frozen=True)
 class SamplingParams:
-    """Checked on creation, so a params object is always usable. A temperature of 0 is greedy."""
+    """Checked on creation, so a params object is always usable. A temperature of 0 is greedy.
+
+    Logits are changed in this order: constraint and allowed, banned and minimum length; logit bias; penalties;
+    temperature; then the tokens kept by top-k, typical, top-p and min-p.
+    """
 
     temperature: float = 0.0
     top_k: int = 0
     top_p: float = 1.0
     min_p: float = 0.0
+    typical_p: float = 1.0
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    logit_bias: Mapping[int, float] = field(default_factory=dict)
+    allowed_tokens: frozenset[int] | None = None
+    banned_tokens: frozenset[int] = frozenset()
     seed: int = 0
+    min_tokens: int = 0
     max_tokens: int = 256
     stop: tuple[str, ...] = ()
+    stop_tokens: frozenset[int] = frozenset()
     ignore_eos: bool = False
+    #: How many likeliest tokens to report beside each output token's own log-probability; None reports nothing.
+    logprobs: int | None = None
+    #: Whether to report the log-probability of each of the prompt's tokens; turns the prefix cache off.
+    prompt_logprobs: bool = False
 
     def __post_init__(self) -> None:
         checks = (
@@ -26,10 +46,33 @@ class SamplingParams:
             (self.top_k >= 0, "top_k", self.top_k, "0 (off) or more"),
             (0 < self.top_p <= 1, "top_p", self.top_p, "above 0 and at most 1"),
             (0 <= self.min_p <= 1, "min_p", self.min_p, "between 0 and 1"),
+            (0 < self.typical_p <= 1, "typical_p", self.typical_p, "above 0 and at most 1"),
+            (0 < self.repetition_penalty <= 100, "repetition_penalty", self.repetition_penalty, "above 0, at most 100"),
+            (-100 <= self.presence_penalty <= 100, "presence_penalty", self.presence_penalty, "between -100 and 100"),
+            (-100 <= self.frequency_penalty <= 100, "frequency_penalty", self.frequency_penalty, "within 100 of 0"),
+            (self.allowed_tokens is None or bool(self.allowed_tokens), "allowed_tokens", "empty", "at least one token"),
             (-(2**63) <= self.seed < 2**63, "seed", self.seed, "a 64-bit integer"),
             (self.max_tokens >= 1, "max_tokens", self.max_tokens, "1 or more"),
+            (0 <= self.min_tokens <= self.max_tokens, "min_tokens", self.min_tokens, f"0 to {self.max_tokens}"),
             (all(self.stop), "stop", self.stop, "non-empty strings"),
+            (self.logprobs is None or 0 <= self.logprobs <= MAX_LOGPROBS, "logprobs", self.logprobs, "0 to 20"),
         )
         for holds, name, value, wanted in checks:
             if not holds:
                 raise InvalidRequestError(f"{name} is {value!r}; it must be {wanted}")
+
+    @property
+    def has_penalties(self) -> bool:
+        return self.repetition_penalty != 1.0 or self.presence_penalty != 0.0 or self.frequency_penalty != 0.0
+
+    @property
+    def edits_logits(self) -> bool:
+        """Whether the row's logits are changed before the plain sampler sees them."""
+        return bool(
+            self.has_penalties
+            or self.logit_bias
+            or self.allowed_tokens is not None
+            or self.banned_tokens
+            or self.min_tokens
+            or self.typical_p < 1.0
+        )

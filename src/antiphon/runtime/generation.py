@@ -56,7 +56,7 @@ class Generation:
     token_ids: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        limit = self.loaded.model.max_positions
+        limit = self.loaded.causal_lm().max_positions
         if not self.prompt:
             raise InvalidRequestError("the prompt has no tokens")
         if len(self.prompt) >= limit:

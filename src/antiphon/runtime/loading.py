@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,10 +21,9 @@ from antiphon.text.hf_vocab import tokenizer_from_file
 from antiphon.text.llama2c_vocab import tokenizer_from_llama2c
 from antiphon.text.tokenizer import Tokenizer
 from antiphon.weights.checkpoint import Checkpoint
+from antiphon.weights.json_object import read_json_object
 from antiphon.weights.open import open_checkpoint
 from antiphon.weights.resolve import ResolvedModel, resolve
-
-MAX_JSON_BYTES = 64 << 20
 
 
 @dataclass
@@ -124,25 +122,11 @@ def load_chat_template(resolved: ResolvedModel, checkpoint: Checkpoint, tokenize
     """The model's own template, or None for a base model, which is prompted with plain text."""
     metadata: dict[str, Any] = dict(checkpoint.metadata) if checkpoint.format == "gguf" else {}
     if "tokenizer_config.json" in resolved.files:
-        metadata = read_json(resolved.files["tokenizer_config.json"])
+        metadata = read_json_object(resolved.files["tokenizer_config.json"])
     if "chat_template.jinja" in resolved.files:
-        metadata["chat_template"] = resolved.files["chat_template.jinja"].read_text(encoding="utf-8")
+        metadata["chat_template"] = _read_text(resolved.files["chat_template.jinja"])
     source = find_chat_template(metadata)
     return None if source is None else ChatTemplate.for_tokenizer(source, tokenizer)
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object from a file of bounded size."""
-    size = path.stat().st_size
-    if size > MAX_JSON_BYTES:
-        raise CheckpointError(f"{path} has {size} bytes; at most {MAX_JSON_BYTES} are read")
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise CheckpointError(f"{path} is not JSON: {error}") from error
-    if not isinstance(value, dict):
-        raise CheckpointError(f"{path} holds {type(value).__name__}, not an object")
-    return value
 
 
 def _file(resolved: ResolvedModel, name: str) -> Path:
@@ -152,13 +136,23 @@ def _file(resolved: ResolvedModel, name: str) -> Path:
     return path
 
 
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise CheckpointError(f"cannot read {path}: {error}") from error
+
+
 def _generation_eos(resolved: ResolvedModel) -> frozenset[int]:
     """End-of-generation ids that `generation_config.json` names."""
     path = resolved.files.get("generation_config.json")
     if path is None:
         return frozenset()
-    ids = read_json(path).get("eos_token_id")
-    return frozenset([ids] if isinstance(ids, int) else ids or [])
+    named = read_json_object(path).get("eos_token_id")
+    ids = named if isinstance(named, list) else [] if named is None else [named]
+    if not all(type(token_id) is int for token_id in ids):
+        raise CheckpointError(f"{path}: eos_token_id is {named!r}, neither an id nor a list of ids")
+    return frozenset(ids)
 
 
 def _refuse_leftovers(checkpoint: Checkpoint, model: Model, name: str) -> None:

@@ -8,6 +8,8 @@ from typing import Any
 
 from antiphon.errors import CheckpointError
 
+MAX_BYTES = 64 << 20
+
 
 def read_json(path: Path) -> Any:
     """The value in a file; one that cannot be read or is not JSON is a `CheckpointError` that names it."""
@@ -28,6 +30,9 @@ def parse_json_object(path: Path, text: bytes, unique_keys: bool = False) -> dic
 
 def _bytes(path: Path) -> bytes:
     try:
+        size = path.stat().st_size
+        if size > MAX_BYTES:
+            raise CheckpointError(f"{path} has {size} bytes; at most {MAX_BYTES} are read")
         return path.read_bytes()
     except OSError as error:
         raise CheckpointError(f"cannot read {path}: {error.strerror or error}") from error

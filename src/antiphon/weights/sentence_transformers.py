@@ -48,12 +48,14 @@ def sentence_head(folder: Path) -> dict[str, bool] | None:
 
 def _pooling_mode(folder: Path, subfolder: str) -> str:
     if Path(subfolder).name != subfolder:
-        raise CheckpointError(f"{folder / MODULES_NAME}: a module is said to be in {subfolder!r}, not a folder beside it")
+        raise CheckpointError(
+            f"{folder / MODULES_NAME}: a module is said to be in {subfolder!r}, not a folder beside it"
+        )
     path = folder / subfolder / "config.json"
     modes = _modes(read_json_object(path))
     if len(modes) != 1 or modes[0] not in SUPPORTED_MODES:
         raise UnsupportedError(
-            f"{path}: pooling by {' and '.join(modes)} is not supported; supported is one of {', '.join(SUPPORTED_MODES)}"
+            f"{path}: pooling by {' and '.join(modes)} is not supported; supported are {' or '.join(SUPPORTED_MODES)}"
         )
     return modes[0]
 

@@ -1,0 +1,347 @@
+"""`antiphon run`, `chat` and `info` as a user types them."""
+
+from __future__ import annotations
+
+import io
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from antiphon.cli.app import main
+from support.terminal import CTRL_C, CTRL_D, Terminal
+from support.tiny_model import CONFIG, CONTEXT, write_folder
+
+COMMAND = [sys.executable, "-c", "from antiphon.cli.app import main; main()"]
+
+
+class Outcome(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+Invoke = Callable[..., Outcome]
+
+
+@pytest.fixture
+def invoke(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Invoke:
+    """Run the program in this process; `stdin` is what is piped into it."""
+
+    def run(*arguments: str, stdin: str = "") -> Outcome:
+        monkeypatch.setattr(sys, "argv", ["antiphon", *arguments])
+        monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
+        code = 0
+        try:
+            main()
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+        captured = capsys.readouterr()
+        return Outcome(code, captured.out, captured.err)
+
+    return run
+
+
+def assert_refused(outcome: Outcome, *parts: str) -> None:
+    """Exit code 1, nothing on standard output, and a last line of complaint with all of `parts` in it."""
+    last = outcome.err.splitlines()[-1]
+    assert (outcome.code, outcome.out) == (1, "")
+    assert last.startswith("antiphon: ") and "Traceback" not in outcome.err
+    for part in parts:
+        assert part in last
+
+
+class TestRun:
+    def test_answers_a_prompt_and_gives_figures(self, invoke: Invoke, tiny_llama: Path) -> None:
+        outcome = invoke("run", str(tiny_llama), "hello", "--max-tokens", "12")
+        assert outcome.code == 0
+        assert len(outcome.out.rstrip("\n")) == 12  # a character a token
+        loaded, figures = outcome.err.splitlines()[0], outcome.err.splitlines()[-1]
+        assert re.match(r"tiny-llama: \w+ backend; weights F32 \d+ MB .*; fetch .*s, open .*s", loaded)
+        assert re.fullmatch(
+            r"\d+ prompt tokens, first token after \d+ ms, "
+            r"12 tokens at \d+\.\d tok/s, \d+\.\d GB/s of weights read, ended by length",
+            figures,
+        )
+
+    def test_standard_input_is_the_prompt(self, invoke: Invoke, tiny_llama: Path) -> None:
+        given = invoke("run", str(tiny_llama), "hello there", "--max-tokens", "8").out
+        assert invoke("run", str(tiny_llama), "--max-tokens", "8", stdin="hello there").out == given
+        assert invoke("run", str(tiny_llama), "-", "--max-tokens", "8", stdin="hello there").out == given
+
+    def test_raw_leaves_the_template_out(self, invoke: Invoke, tiny_llama: Path) -> None:
+        raw = invoke("run", str(tiny_llama), "hello", "--raw", "--max-tokens", "4")
+        assert raw.err.splitlines()[-1].startswith("1 prompt tokens, ")  # "hello" is one token
+        wrapped = invoke("run", str(tiny_llama), "hello", "--max-tokens", "4")
+        assert not wrapped.err.splitlines()[-1].startswith("1 prompt tokens, ")
+
+    def test_a_system_message_is_part_of_the_prompt(self, invoke: Invoke, tiny_llama: Path) -> None:
+        plain = invoke("run", str(tiny_llama), "hello", "--max-tokens", "4").err
+        told = invoke("run", str(tiny_llama), "hello", "--max-tokens", "4", "--system", "be brief").err
+        count = [int(text.splitlines()[-1].split()[0]) for text in (plain, told)]
+        assert count[1] > count[0]
+        assert_refused(invoke("run", str(tiny_llama), "hello", "--raw", "--system", "be brief"), "--system")
+
+    def test_a_base_model_continues_the_text(self, invoke: Invoke, tmp_path: Path) -> None:
+        folder = str(write_folder(tmp_path / "base", chat_template=None))
+        assert invoke("run", folder, "hello", "--max-tokens", "4").err.splitlines()[-1].startswith("1 prompt tokens")
+
+    def test_a_seed_repeats_itself(self, invoke: Invoke, tiny_llama: Path) -> None:
+        def text(seed: int) -> str:
+            options = ["--temperature", "3", "--max-tokens", "16", "--seed", str(seed)]
+            return invoke("run", str(tiny_llama), "hello", *options).out
+
+        assert text(7) == text(7)
+        assert len({text(seed) for seed in range(4)}) == 4
+
+    @pytest.mark.parametrize(
+        ("option", "value", "complaint"),
+        [
+            ("--temperature", "-1", "temperature is -1.0; it must be between 0 and 100"),
+            ("--temperature", "nan", "temperature is nan"),
+            ("--top-p", "0", "top_p is 0.0; it must be above 0 and at most 1"),
+            ("--top-p", "1.5", "top_p is 1.5"),
+            ("--top-k", "-2", "top_k is -2; it must be 0 (off) or more"),
+            ("--max-tokens", "0", "max_tokens is 0; it must be 1 or more"),
+            ("--seed", str(2**63), f"seed is {2**63}; it must be a 64-bit integer"),
+        ],
+    )
+    @pytest.mark.parametrize("command", [["run", "no-such-model", "hello"], ["chat", "no-such-model"]])
+    def test_a_senseless_parameter_is_refused_before_anything_is_loaded(
+        self, invoke: Invoke, command: list[str], option: str, value: str, complaint: str
+    ) -> None:
+        outcome = invoke(*command, option, value)
+        assert_refused(outcome, complaint)
+        assert outcome.err.count("\n") == 1
+
+    def test_an_unknown_model_has_near_names(self, invoke: Invoke) -> None:
+        assert_refused(invoke("run", "qwen2.5-coder-0.5", "hello"), "'qwen2.5-coder-0.5'", "qwen2.5-coder-0.5b")
+
+    def test_a_path_that_leads_nowhere(self, invoke: Invoke) -> None:
+        assert_refused(invoke("run", "some/folder", "hello"), "there is no model at some/folder")
+
+    @pytest.mark.parametrize("stdin", ["", " \n\t"])
+    def test_an_empty_prompt_on_standard_input(self, invoke: Invoke, stdin: str) -> None:
+        assert_refused(invoke("run", "no-such-model", stdin=stdin), "the prompt on standard input is empty")
+
+    def test_an_empty_prompt_in_a_raw_run(self, invoke: Invoke, tiny_llama: Path) -> None:
+        assert_refused(invoke("run", str(tiny_llama), "", "--raw"), "the prompt has no tokens")
+
+    def test_a_prompt_too_long_is_refused_with_both_sizes(self, invoke: Invoke, tiny_llama: Path) -> None:
+        outcome = invoke("run", str(tiny_llama), "--raw", stdin="x" * 5000)
+        assert_refused(outcome, "prompt has 5000 tokens", f"takes {CONTEXT}")
+
+    def test_a_model_that_cannot_run_is_refused_by_name(self, invoke: Invoke, tmp_path: Path) -> None:
+        folder = str(write_folder(tmp_path / "model", config=CONFIG | {"model_type": "mamba"}))
+        assert_refused(invoke("run", folder, "hello"), "architecture 'mamba' is not supported")
+
+    def test_a_model_that_does_not_generate(self, invoke: Invoke, tmp_path: Path) -> None:
+        assert_refused(invoke("run", str(write_bert(tmp_path)), "hello"), "for embed, it does not generate text")
+        assert_refused(invoke("chat", str(tmp_path / "bert")), "for embed, it does not generate text")
+
+    def test_ctrl_c_shows_what_there_is(self, tiny_llama: Path) -> None:
+        with Terminal([*COMMAND, "run", str(tiny_llama), "hello", "--max-tokens", "4000"]) as terminal:
+            wait_for_some_answer(terminal)
+            terminal.type(CTRL_C)
+            terminal.wait_for("(stopped)")
+            terminal.wait_for("ended by interruption")
+            assert terminal.wait_for_end() == 130
+
+    def test_piped_out_and_cut_off(self, tiny_llama: Path) -> None:
+        """A reader that goes away early, as in `antiphon run ... | head -c 1`, ends the program without a traceback."""
+        command = [*COMMAND, "run", str(tiny_llama), "hello", "--max-tokens", "4000"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None and process.stderr is not None
+            process.stdout.read(1)
+            process.stdout.close()
+            errors = process.stderr.read()
+        assert "Traceback" not in errors and "Exception ignored" not in errors
+
+
+def write_bert(folder: Path) -> Path:
+    """A tiny encoder with the tiny tokenizer."""
+    import torch
+
+    shapes = {
+        "embeddings.word_embeddings.weight": (272, 16),
+        "embeddings.position_embeddings.weight": (32, 16),
+        "embeddings.token_type_embeddings.weight": (2, 16),
+        "embeddings.LayerNorm.weight": (16,),
+        "embeddings.LayerNorm.bias": (16,),
+    }
+    for name in ("attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense"):
+        shapes |= {f"encoder.layer.0.{name}.weight": (16, 16), f"encoder.layer.0.{name}.bias": (16,)}
+    for name in ("attention.output.LayerNorm", "output.LayerNorm"):
+        shapes |= {f"encoder.layer.0.{name}.weight": (16,), f"encoder.layer.0.{name}.bias": (16,)}
+    for name, rows, columns in (("intermediate.dense", 24, 16), ("output.dense", 16, 24)):
+        shapes |= {f"encoder.layer.0.{name}.weight": (rows, columns), f"encoder.layer.0.{name}.bias": (rows,)}
+    config = {
+        "model_type": "bert",
+        "vocab_size": 272,
+        "hidden_size": 16,
+        "intermediate_size": 24,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "max_position_embeddings": 32,
+        "type_vocab_size": 2,
+    }
+    state = {name: torch.zeros(shape) for name, shape in shapes.items()}
+    return write_folder(folder / "bert", state, config, chat_template=None)
+
+
+class TestChat:
+    def test_a_conversation_at_a_terminal(self, tiny_llama: Path) -> None:
+        command = [*COMMAND, "chat", str(tiny_llama), "--max-tokens", "3500", "--temperature", "0"]
+        with Terminal(command) as terminal:
+            terminal.wait_for("/reset forgets the conversation")
+            terminal.wait_for("> ")
+
+            terminal.type("hello\n")
+            terminal.wait_for("hello")  # the echo
+            wait_for_some_answer(terminal)
+            terminal.type(CTRL_C)
+            terminal.wait_for("(stopped)")
+            terminal.wait_for("> ")
+
+            terminal.type("/nonsense now\n")
+            terminal.wait_for("(unknown command /nonsense; ")
+            terminal.wait_for("> ")
+            terminal.type("/reset\n")
+            terminal.wait_for("(forgotten)")
+            terminal.wait_for("> ")
+            terminal.type("/system be brief\n")
+            terminal.wait_for("(system message set; conversation forgotten)")
+            terminal.wait_for("> ")
+
+            terminal.type("half a line")
+            terminal.wait_for("half a line")
+            terminal.press_until(CTRL_C, "> ")  # at the prompt it only clears the line
+            terminal.type("again\n")
+            wait_for_some_answer(terminal)
+            terminal.type(CTRL_C)
+            terminal.wait_for("(stopped)")
+            terminal.wait_for("> ")
+
+            terminal.type(CTRL_D)
+            assert terminal.wait_for_end() == 0
+            assert "Traceback" not in terminal.shown
+
+    def test_exit_leaves(self, tiny_llama: Path) -> None:
+        with Terminal([*COMMAND, "chat", str(tiny_llama)]) as terminal:
+            terminal.wait_for("> ")
+            terminal.type("/exit\n")
+            assert terminal.wait_for_end() == 0
+
+    def test_piped_lines_are_turns(self, invoke: Invoke, tiny_llama: Path) -> None:
+        options = ["--temperature", "0", "--max-tokens", "5"]
+        outcome = invoke("chat", str(tiny_llama), *options, stdin="hello\n\n/reset\nhello\n")
+        assert outcome.code == 0
+        first, second = outcome.out.splitlines()
+        assert first == second and len(first) == 5  # the same answer, since the first was forgotten
+        continued = invoke("chat", str(tiny_llama), *options, stdin="hello\nhello\n").out.splitlines()
+        assert continued[0] == first and continued[1] != first
+
+    def test_the_system_message_is_used(self, invoke: Invoke, tiny_llama: Path) -> None:
+        options = ["--temperature", "0", "--max-tokens", "12"]
+        plain = invoke("chat", str(tiny_llama), *options, stdin="hello\n").out
+        told = invoke("chat", str(tiny_llama), *options, "--system", "be brief", stdin="hello\n").out
+        set_later = invoke("chat", str(tiny_llama), *options, stdin="/system be brief\nhello\n").out
+        unset = invoke("chat", str(tiny_llama), *options, "--system", "be brief", stdin="/system\nhello\n").out
+        assert plain == unset != told == set_later
+
+    def test_a_turn_too_long_is_refused_and_the_conversation_goes_on(self, invoke: Invoke, tiny_llama: Path) -> None:
+        options = ["--temperature", "0", "--max-tokens", "5"]
+        outcome = invoke("chat", str(tiny_llama), *options, stdin="x" * 5000 + "\nhello\n")
+        alone = invoke("chat", str(tiny_llama), *options, stdin="hello\n")
+        assert outcome.code == 0 and outcome.out == alone.out
+        assert re.search(rf"antiphon: prompt has 50\d\d tokens; model 'tiny-llama' takes {CONTEXT}", outcome.err)
+
+    def test_a_model_without_a_template(self, invoke: Invoke, tmp_path: Path) -> None:
+        folder = str(write_folder(tmp_path / "base", chat_template=None))
+        assert_refused(invoke("chat", folder), "'base' has no chat template", "antiphon run")
+
+
+def wait_for_some_answer(terminal: Terminal) -> None:
+    """Until the answer has begun: printed characters after the echoed line."""
+    terminal.wait_for("\n")
+    seen = len(terminal.shown)
+    while len(terminal.shown) < seen + 20:
+        terminal.shown += terminal._read()
+
+
+class TestInfo:
+    def rows(self, outcome: Outcome) -> dict[str, str]:
+        assert outcome.code == 0, outcome.err
+        return dict(re.split(r" {2,}", line.strip(), maxsplit=1) for line in outcome.out.splitlines())  # type: ignore[misc]
+
+    def test_a_folder(self, invoke: Invoke, tiny_llama: Path) -> None:
+        rows = self.rows(invoke("info", str(tiny_llama)))
+        assert (rows["name"], rows["format"], rows["architecture"]) == ("tiny-llama", "hf", "llama")
+        assert rows["context"] == "4,096 tokens"
+        assert rows["KV bytes per token"] == "fp32 512, fp16 256"
+        assert "not runnable" not in rows
+
+    def test_a_gguf(self, invoke: Invoke, tiny_gguf: Path) -> None:
+        rows = self.rows(invoke("info", str(tiny_gguf)))
+        assert (rows["format"], rows["F32"].split(",")[0]) == ("gguf", "21 tensors")
+
+    def test_what_cannot_run_says_why(self, invoke: Invoke, tmp_path: Path) -> None:
+        folder = str(write_folder(tmp_path / "model", config=CONFIG | {"model_type": "mamba"}))
+        assert "'mamba' is not supported" in self.rows(invoke("info", folder))["not runnable"]
+
+    @pytest.mark.weights
+    def test_whisper(self, invoke: Invoke) -> None:
+        rows = self.rows(invoke("info", "whisper-tiny.en"))
+        assert (rows["format"], rows["architecture"], rows["context"]) == ("openai-whisper", "whisper", "448 tokens")
+        assert rows["parameters"] == "37,760,256"
+
+    @pytest.mark.weights
+    def test_a_gguf_of_the_catalog(self, invoke: Invoke) -> None:
+        rows = self.rows(invoke("info", "gemma-3-270m"))
+        assert rows["parameters"] == "268,098,176"
+        assert rows["KV bytes per token"] == "fp32 36,864, fp16 18,432, int8 9,792"
+
+
+@pytest.mark.weights
+class TestRealModels:
+    def test_the_capital_of_france(self, invoke: Invoke) -> None:
+        outcome = invoke("run", "qwen2.5-coder-0.5b", "What is the capital of France?", "--max-tokens", "32")
+        assert outcome.code == 0 and "Paris" in outcome.out
+        assert outcome.err.splitlines()[-1].endswith("ended by stop")
+
+    def test_an_embedding_model_does_not_generate(self, invoke: Invoke) -> None:
+        assert_refused(invoke("run", "all-minilm-l6-v2", "hello"), "'all-minilm-l6-v2' is for embed")
+
+    def test_resident_memory_is_little_more_than_the_file(self) -> None:
+        """After 32 tokens, less the process with everything imported and less the cache, at most 1.3 times the file."""
+        code = """
+import os
+from antiphon.engine.sampling_params import SamplingParams
+from antiphon.ops import CacheLayout
+from antiphon.runtime import conversation, generation, loading
+
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+empty = resident()
+loaded = loading.load_model("qwen2.5-coder-0.5b")
+prompt = loaded.tokenizer.encode("def fibonacci(n):")
+run = generation.Generation(loaded, prompt, SamplingParams(max_tokens=32, ignore_eos=True))
+for _ in run:
+    pass
+assert len(run.token_ids) == 32
+layouts = [CacheLayout(group) for group in loaded.causal_lm().cache_groups()]
+tokens = len(prompt) + 32
+arena = sum(-(-tokens // layout.block_tokens) * layout.block_bytes for layout in layouts)
+print(resident() - empty - arena)
+"""
+        from antiphon.weights.resolve import resolve
+
+        size = resolve("qwen2.5-coder-0.5b").path.stat().st_size
+        result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        assert 0.5 * size < int(result.stdout) <= 1.3 * size

@@ -1,0 +1,181 @@
+"""One request from prompt to text: what is emitted, when it ends, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from antiphon.engine.sampling_params import SamplingParams
+from antiphon.errors import ContextLengthError, InvalidRequestError
+from antiphon.runtime.generation import CHUNK_TOKENS, Generation, bytes_per_step
+from antiphon.runtime.loading import LoadedModel, load_model
+from support.scripted import ScriptedModel, scripted
+from support.tiny_model import tiny_tokenizer, vocabulary
+
+PROMPT = [1, 2, 3]
+EOS = vocabulary().index("<|im_end|>")
+
+
+def encode(text: str) -> list[int]:
+    return tiny_tokenizer().encode(text).ids
+
+
+def single_bytes(text: str) -> list[int]:
+    """One token per byte, so that every string is split wherever it can be."""
+    tokens = vocabulary()
+    return [tokens.index(part) for byte in text.encode() for part in byte_token(byte)]
+
+
+def byte_token(byte: int) -> list[str]:
+    from antiphon.text.byte_level import spelled_bytes
+
+    return [token for token in vocabulary()[:256] if spelled_bytes(token) == bytes([byte])]
+
+
+def say(script: Sequence[int], prompt: Sequence[int] = PROMPT, **params: object) -> tuple[list[str], Generation]:
+    generation = Generation(scripted(script, prompt), prompt, SamplingParams(**params))  # type: ignore[arg-type]
+    return list(generation), generation
+
+
+def test_text_until_the_end_token() -> None:
+    pieces, generation = say([*encode("hello there"), EOS, *encode("more")])
+    assert "".join(pieces) == "hello there" and len(pieces) > 1
+    assert generation.token_ids == [*encode("hello there"), EOS]
+    assert generation.stats.finish_reason == "stop"
+    assert generation.stats.prompt_tokens == 3
+    assert generation.stats.output_tokens == len(generation.token_ids)
+
+
+def test_ignore_eos_goes_on_and_shows_no_control_token() -> None:
+    pieces, generation = say([*encode("a"), EOS, *encode("b")], ignore_eos=True, max_tokens=3)
+    assert "".join(pieces) == "ab"
+    assert (generation.token_ids[1], generation.stats.finish_reason) == (EOS, "length")
+
+
+def test_every_end_id_ends() -> None:
+    pieces, generation = say([*encode("a"), vocabulary().index("<|endoftext|>")])
+    assert ("".join(pieces), generation.stats.finish_reason) == ("a", "stop")
+
+
+@pytest.mark.parametrize("limit", [1, 2, 7])
+def test_max_tokens(limit: int) -> None:
+    pieces, generation = say(single_bytes("0123456789"), max_tokens=limit)
+    assert "".join(pieces) == "0123456789"[:limit]
+    assert (generation.stats.output_tokens, generation.stats.finish_reason) == (limit, "length")
+
+
+def test_the_last_token_is_not_computed_needlessly() -> None:
+    _, generation = say(single_bytes("0123456789"), max_tokens=4)
+    model = generation.loaded.model
+    assert isinstance(model, ScriptedModel)
+    assert model.fed == [*PROMPT, *generation.token_ids[:-1]]
+
+
+def test_the_context_ends_an_answer() -> None:
+    loaded = scripted(single_bytes("0123456789"), PROMPT, max_positions=8)
+    generation = Generation(loaded, PROMPT, SamplingParams(max_tokens=100))
+    assert "".join(generation) == "012345"  # the last one needs no place: it is not computed
+    assert generation.stats.finish_reason == "length"
+
+
+@pytest.mark.parametrize("length", [8, 9, 200])
+def test_a_prompt_that_leaves_no_place_is_refused_with_both_sizes(length: int) -> None:
+    loaded = scripted([], PROMPT, max_positions=8)
+    with pytest.raises(ContextLengthError, match=f"prompt has {length} tokens; model 'scripted' takes 8"):
+        Generation(loaded, [1] * length, SamplingParams())
+
+
+def test_an_empty_prompt_is_refused() -> None:
+    with pytest.raises(InvalidRequestError, match="no tokens"):
+        Generation(scripted([], PROMPT), [], SamplingParams())
+
+
+def test_a_long_prompt_is_computed_in_chunks() -> None:
+    prompt = [5] * (2 * CHUNK_TOKENS + 7)
+    loaded = scripted([*encode("hello"), EOS], prompt, max_positions=2048)
+    assert "".join(Generation(loaded, prompt, SamplingParams())) == "hello"
+    assert isinstance(loaded.model, ScriptedModel)
+    assert loaded.model.chunks[:3] == [CHUNK_TOKENS, CHUNK_TOKENS, 7]
+
+
+def test_a_stop_string_over_several_tokens_is_never_shown_in_part() -> None:
+    pieces, generation = say(single_bytes("yes STOP no"), stop=("STOP",))
+    assert "".join(pieces) == "yes " and not any("S" in piece for piece in pieces)
+    assert generation.stats.finish_reason == "stop"
+    assert generation.token_ids == single_bytes("yes STOP")
+
+
+def test_the_beginning_of_a_stop_string_is_shown_once_it_is_none() -> None:
+    assert "".join(say([*single_bytes("a STO b"), EOS], stop=("STOP",))[0]) == "a STO b"
+    assert "".join(say([*single_bytes("a STO"), EOS], stop=("STOP",))[0]) == "a STO"
+    assert "".join(say(single_bytes("a STO"), stop=("STOP",), max_tokens=5)[0]) == "a STO"
+
+
+@settings(max_examples=60, deadline=None)
+@given(text=st.text("abé🙂", max_size=12), stops=st.lists(st.text("abé🙂", min_size=1, max_size=3), max_size=2))
+def test_what_is_shown_is_the_text_before_the_first_stop(text: str, stops: list[str]) -> None:
+    pieces, _ = say([*single_bytes(text), EOS], stop=tuple(stops))
+    ends = [text.find(stop) + len(stop) for stop in stops if stop in text]
+    shown = text
+    if ends:
+        found = text[: min(ends)]
+        shown = found[: -max(len(stop) for stop in stops if found.endswith(stop))]
+    assert "".join(pieces) == shown
+    assert all(piece and "\ufffd" not in piece for piece in pieces)
+
+
+def test_half_a_character_at_the_end_is_marked() -> None:
+    assert "".join(say([*single_bytes("é")[:1], EOS])[0]) == "\ufffd"
+
+
+@pytest.fixture(scope="module")
+def tiny(tiny_llama: Path) -> LoadedModel:
+    return load_model(str(tiny_llama))
+
+
+def draw(tiny: LoadedModel, **params: object) -> list[int]:
+    prompt = tiny.tokenizer.encode("hello there")
+    generation = Generation(tiny, prompt, SamplingParams(max_tokens=24, **params))  # type: ignore[arg-type]
+    list(generation)
+    return generation.token_ids
+
+
+def test_a_seed_gives_its_text_again(tiny: LoadedModel) -> None:
+    hot = dict(temperature=2.0, ignore_eos=True)
+    assert draw(tiny, **hot, seed=1) == draw(tiny, **hot, seed=1)
+    assert len({tuple(draw(tiny, **hot, seed=seed)) for seed in range(5)}) == 5
+
+
+def test_greedy_needs_no_seed(tiny: LoadedModel) -> None:
+    assert draw(tiny, seed=1) == draw(tiny, seed=2) == draw(tiny, temperature=1.0, top_k=1, seed=3)
+
+
+def test_greedy_equals_transformers(tiny: LoadedModel, tiny_llama: Path) -> None:
+    import torch
+    import transformers
+
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(tiny_llama).eval()
+    prompt = tiny.tokenizer.encode("hello there")
+    out = theirs.generate(
+        torch.tensor([prompt]), max_new_tokens=24, do_sample=False, eos_token_id=EOS, pad_token_id=EOS
+    )
+    assert draw(tiny) == out[0, len(prompt) :].tolist()
+
+
+def test_figures(tiny: LoadedModel) -> None:
+    generation = Generation(tiny, [1, 2], SamplingParams(max_tokens=8))
+    list(generation)
+    stats = generation.stats
+    assert stats.time_to_first_token > 0 and stats.decode_seconds > 0
+    assert stats.tokens_per_second == pytest.approx((stats.output_tokens - 1) / stats.decode_seconds)
+    assert stats.bytes_per_step == bytes_per_step(tiny.causal_lm())
+    assert stats.bandwidth == pytest.approx(stats.tokens_per_second * stats.bytes_per_step)
+
+
+def test_a_step_reads_everything_but_a_table_of_its_own(tiny: LoadedModel) -> None:
+    everything = sum(weight.resident_bytes for weight in tiny.model.weights())
+    assert bytes_per_step(tiny.causal_lm()) == everything - 272 * 64 * 4

@@ -1,0 +1,89 @@
+"""A program on a pseudo-terminal, as a person at a keyboard drives it."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import select
+import subprocess
+import termios
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+
+CTRL_C, CTRL_D = "\x03", "\x04"
+
+
+class Terminal:
+    """The terminal is the program's standard streams, and it is in the foreground: Ctrl-C is a real SIGINT."""
+
+    def __init__(self, command: Sequence[str], environment: dict[str, str] | None = None) -> None:
+        self._master, slave = os.openpty()
+        self.process = subprocess.Popen(
+            command,
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            env={**os.environ, "TERM": "dumb", **(environment or {})},
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(slave, termios.TIOCSCTTY, 0),
+        )
+        os.close(slave)
+        self.shown = ""
+
+    def type(self, keys: str) -> None:
+        os.write(self._master, keys.encode())
+
+    def wait_for(self, text: str, timeout: float = 60) -> str:
+        """What is shown from here to the end of `text`; anything after it is kept for the next call."""
+        deadline = time.monotonic() + timeout
+        while text not in self.shown:
+            ready, _, _ = select.select([self._master], [], [], max(0.0, deadline - time.monotonic()))
+            assert ready, f"{text!r} was not shown within {timeout} s, only {self.shown[-2000:]!r}"
+            self.shown += self._read()
+        before, _, self.shown = self.shown.partition(text)
+        return before + text
+
+    def press_until(self, key: str, text: str) -> None:
+        """Press a key, again every two seconds until `text` is shown.
+
+        A signal that comes between a prompt and the program's waiting for a line is noticed with the next key only.
+        """
+        for _ in range(30):
+            self.type(key)
+            with contextlib.suppress(AssertionError):
+                self.wait_for(text, timeout=2)
+                return
+        raise AssertionError(f"{text!r} was not shown")
+
+    def wait_for_end(self, timeout: float = 30) -> int:
+        """Exit code; `shown` has what the program said last."""
+        deadline = time.monotonic() + timeout
+        while select.select([self._master], [], [], max(0.0, deadline - time.monotonic()))[0]:
+            try:
+                self.shown += self._read()
+            except EOFError:
+                break
+        return self.process.wait(max(0.1, deadline - time.monotonic()))
+
+    def _read(self) -> str:
+        try:
+            data = os.read(self._master, 65536)
+        except OSError:  # how Linux tells that the other side is closed
+            data = b""
+        if not data:
+            raise EOFError(f"the program ended; its last words: {self.shown[-2000:]!r}")
+        return data.decode("utf-8", errors="replace")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        os.close(self._master)

@@ -1,0 +1,45 @@
+"""Commands that compute nothing load nothing heavy: help, version and list answer before torch could be imported."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HEAVY = {"torch", "numpy", "transformers", "tokenizers", "gguf", "jinja2", "rich"}
+COMMANDS = ("run", "chat", "pull", "list", "info", "rm")
+QUICK = [["--help"], ["--version"], ["list"], *([name, "--help"] for name in COMMANDS)]
+
+
+@pytest.mark.parametrize("arguments", QUICK, ids=" ".join)
+def test_nothing_heavy_is_imported(arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTIPHON_HOME", str(tmp_path))
+    code = f"""
+import sys
+sys.argv = ["antiphon", *{arguments!r}]
+from antiphon.cli.app import main
+try:
+    main()
+finally:
+    print(*sys.modules, file=sys.stderr)
+"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout
+    loaded = {name.partition(".")[0] for name in result.stderr.split()}
+    assert loaded & HEAVY == set()
+
+
+def test_a_bad_parameter_is_refused_before_torch_is_loaded(tmp_path: Path) -> None:
+    code = """
+import sys
+sys.argv = ["antiphon", "run", "smollm2-135m", "hello", "--temperature", "-1"]
+from antiphon.cli.app import main
+try:
+    main()
+except SystemExit as ended:
+    assert ended.code == 1
+assert "torch" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)

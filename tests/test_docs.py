@@ -1,0 +1,99 @@
+"""The docs say what the program does."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import typer
+
+import antiphon
+from antiphon.cli.app import app
+from antiphon.models.registry import ARCHITECTURES
+from antiphon.weights.catalog import catalog
+from support import cli_docs
+
+ROOT = Path(__file__).parents[1]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_cli_help_is_current() -> None:
+    stored = cli_docs.PATH.read_text(encoding="utf-8")
+    made_with = re.search(r"<!-- typer (\d+\.\d+)", stored)
+    assert made_with is not None
+    if typer.__version__.split(".")[:2] != made_with[1].split("."):
+        pytest.skip(f"Typer {typer.__version__} may lay help out in another way than {made_with[1]}")
+    assert stored.partition("<!-- typer")[0] == cli_docs.cli_docs().partition("<!-- typer")[0], (
+        "run python tests/support/cli_docs.py"
+    )
+
+
+@pytest.mark.parametrize("columns", ["40", "80", "200"])
+def test_help_in_the_docs_does_not_depend_on_the_terminal(columns: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = cli_docs.help_text("run")
+    monkeypatch.setenv("COLUMNS", columns)
+    assert cli_docs.help_text("run") == wanted
+
+
+def test_every_environment_variable_is_documented() -> None:
+    source = (Path(antiphon.__file__).parent / "environment.py").read_text(encoding="utf-8")
+    read = set(re.findall(r'environ(?:\.get\(|\[)"((?:ANTIPHON|HF)_\w+)"', source))
+    assert read >= {"ANTIPHON_HOME", "ANTIPHON_OFFLINE", "HF_ENDPOINT", "HF_TOKEN"}
+    documented = (ROOT / "docs" / "environment.md").read_text(encoding="utf-8")
+    assert {name for name in read if f"`{name}`" not in documented} == set()
+    assert set(re.findall(r"`(ANTIPHON_\w+)`", documented)) <= read
+
+
+def test_variables_are_read_in_one_file() -> None:
+    source = Path(antiphon.__file__).parent
+    reading = re.compile(r"environ(\.get\(|\[)|getenv\(")
+    wrong = [path.name for path in source.rglob("*.py") if reading.search(path.read_text(encoding="utf-8"))]
+    assert [name for name in wrong if name not in ("environment.py", "packages.py")] == []
+
+
+def test_readme_names_every_architecture_and_every_catalog_model() -> None:
+    assert [name for name in [*ARCHITECTURES, *catalog()] if f"`{name}`" not in README] == []
+    for name, entry in catalog().items():
+        (row,) = (line for line in README.splitlines() if line.startswith(f"| `{name}` |"))
+        assert f"| {entry.size / 1e6:,.0f} MB | {entry.licence} |" in row
+
+
+def shell_blocks(text: str) -> list[str]:
+    return [line for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL) for line in block.splitlines()]
+
+
+def test_readme_examples_are_commands_that_exist() -> None:
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    examples = [line.rpartition("| ")[2] for line in shell_blocks(README) if "antiphon " in line]
+    assert len(examples) >= 6
+    for example in examples:
+        name, *arguments = shlex.split(example, comments=True)[1:]
+        context = commands[name].make_context(name, arguments)
+        for model in [context.params.get("model"), context.params.get("name"), *(context.params.get("names") or [])]:
+            assert model is None or model in catalog()
+
+
+def test_readme_has_exactly_two_set_up_commands() -> None:
+    targets = [line.split()[1] for line in shell_blocks(README) if line.startswith("make ")]
+    assert targets == ["run", "test"]
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert all(re.search(rf"^{target}:", makefile, re.MULTILINE) for target in targets)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
+        if not target.startswith("http"):
+            assert (page.parent / target).exists(), target
+
+
+def test_architecture_names_files_and_rooms_that_exist() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    package = Path(antiphon.__file__).parent
+    for path in re.findall(r"`([\w/]+\.py)`", text):
+        assert (package / path).exists() or (ROOT / path).exists(), path
+    for room in sorted({path.parent.name for path in package.glob("*/__init__.py")}):
+        assert f"`{room}/`" in text
