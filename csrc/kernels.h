@@ -6,6 +6,10 @@
 #include <cstdint>
 #include <vector>
 
+#include "attention.h"
+#include "rows.h"
+#include "sampling.h"
+
 namespace antiphon {
 
 // y[tokens, rows] = x[tokens, columns] · Wᵀ, for a matrix W whose rows are `row_bytes` of encoded blocks.
@@ -36,6 +40,9 @@ struct Variant {
     const char *name;
     // The kernels of a GGUF type id, or null for a type that has none.
     const TypeKernels *(*find)(int type);
+    const AttentionKernels *attention;
+    RowKernels rows;
+    const SamplingKernels *sampling;
 };
 
 std::size_t scratch_bytes(std::int64_t tokens);

@@ -5,6 +5,13 @@ namespace antiphon {
 #define ANTIPHON_DECLARE(variant) \
     namespace variant { \
     const TypeKernels *find(int type); \
+    extern const AttentionKernels attention; \
+    extern const SamplingKernels sampling; \
+    void rms_norm(const Norm &, std::int64_t, std::int64_t); \
+    void layer_norm(const Norm &, std::int64_t, std::int64_t); \
+    void rotate(const Rotation &, std::int64_t, std::int64_t); \
+    void finish(const Epilogue &, std::int64_t, std::int64_t, std::int64_t, const float *, const float *, std::int64_t); \
+    static const Variant kernels = {#variant, find, &attention, {rms_norm, layer_norm, rotate, finish}, &sampling}; \
     }
 ANTIPHON_DECLARE(baseline)
 #if defined(ANTIPHON_X86_VARIANTS)
@@ -20,10 +27,10 @@ const std::vector<Variant> &variants() {
         const bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
         const bool has_avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
                                 __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq");
-        if (has_avx2 && has_avx512) list.push_back({"avx512", avx512::find});
-        if (has_avx2) list.push_back({"avx2", avx2::find});
+        if (has_avx2 && has_avx512) list.push_back(avx512::kernels);
+        if (has_avx2) list.push_back(avx2::kernels);
 #endif
-        list.push_back({"baseline", baseline::find});
+        list.push_back(baseline::kernels);
         return list;
     }();
     return found;

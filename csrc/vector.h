@@ -104,11 +104,84 @@ template <class Bytes> ANTIPHON_INLINE Floats to_floats(Bytes bytes) {
 
 #endif
 
+#if defined(__AVX2__)
+typedef __m256 Lanes;
+#else
+typedef Float4 Lanes;
+#endif
+typedef std::int32_t LaneInts __attribute__((vector_size(sizeof(Lanes))));
+
+// A function of `Lanes`, one machine vector, applied to all of `Floats`.
+#if defined(__AVX2__)
+template <class F> ANTIPHON_INLINE Floats map(F f, Floats a) { return {f(a.all)}; }
+template <class F> ANTIPHON_INLINE Floats map(F f, Floats a, Floats b) { return {f(a.all, b.all)}; }
+#else
+template <class F> ANTIPHON_INLINE Floats map(F f, Floats a) { return {f(a.low), f(a.high)}; }
+template <class F> ANTIPHON_INLINE Floats map(F f, Floats a, Floats b) { return {f(a.low, b.low), f(a.high, b.high)}; }
+#endif
+
+ANTIPHON_INLINE Lanes multiply_add(Lanes a, Lanes b, Lanes c) {
+#if defined(__AVX2__)
+    return _mm256_fmadd_ps(a, b, c);
+#elif defined(__aarch64__)
+    return vfmaq_f32(c, a, b);
+#else
+    return a * b + c;
+#endif
+}
+
+ANTIPHON_INLINE Lanes splat_lanes(float value) { return Lanes{} + value; }
+
+ANTIPHON_INLINE Floats operator+(Floats a, Floats b) {
+    return map([](Lanes x, Lanes y) -> Lanes { return x + y; }, a, b);
+}
+ANTIPHON_INLINE Floats operator-(Floats a, Floats b) {
+    return map([](Lanes x, Lanes y) -> Lanes { return x - y; }, a, b);
+}
+ANTIPHON_INLINE Floats operator/(Floats a, Floats b) {
+    return map([](Lanes x, Lanes y) -> Lanes { return x / y; }, a, b);
+}
+ANTIPHON_INLINE Floats maximum(Floats a, Floats b) {
+    return map([](Lanes x, Lanes y) -> Lanes { return x > y ? x : y; }, a, b);
+}
+
+// The first `count` elements, zeros behind them.
+ANTIPHON_INLINE Floats load_part(const float *source, int count) {
+    float lanes[kLanes] = {};
+    std::memcpy(lanes, source, count * sizeof(float));
+    return load(lanes);
+}
+ANTIPHON_INLINE void store_part(float *target, Floats value, int count) {
+    float lanes[kLanes];
+    store(lanes, value);
+    std::memcpy(target, lanes, count * sizeof(float));
+}
+
+ANTIPHON_INLINE float largest(Floats value) {
+    float lanes[kLanes];
+    store(lanes, value);
+    float found = lanes[0];
+    for (int lane = 1; lane < kLanes; ++lane) found = lanes[lane] > found ? lanes[lane] : found;
+    return found;
+}
+
 // The lanes' sum, always added in the same order.
 ANTIPHON_INLINE float sum(Floats value) {
     float lanes[kLanes];
     store(lanes, value);
     return ((lanes[0] + lanes[4]) + (lanes[2] + lanes[6])) + ((lanes[1] + lanes[5]) + (lanes[3] + lanes[7]));
+}
+
+// The sums of four vectors, each added in the same order whatever the other three are.
+ANTIPHON_INLINE Float4 sums(Floats a, Floats b, Floats c, Floats d) {
+#if defined(__AVX2__)
+    const __m256 pairs = _mm256_hadd_ps(_mm256_hadd_ps(a.all, b.all), _mm256_hadd_ps(c.all, d.all));
+    return _mm_add_ps(_mm256_castps256_ps128(pairs), _mm256_extractf128_ps(pairs, 1));
+#elif defined(__aarch64__)
+    return vpaddq_f32(vpaddq_f32(a.low + a.high, b.low + b.high), vpaddq_f32(c.low + c.high, d.low + d.high));
+#else
+    return Float4{sum(a), sum(b), sum(c), sum(d)};
+#endif
 }
 
 ANTIPHON_INLINE float bits_to_float(std::uint32_t bits) {
@@ -165,6 +238,37 @@ ANTIPHON_INLINE Floats load_brain_floats(const std::uint8_t *source) {
     for (int lane = 0; lane < kLanes; ++lane) lanes[lane] = bits_to_float(std::uint32_t(halves[lane]) << 16);
     return load(lanes);
 #endif
+}
+
+ANTIPHON_INLINE std::uint32_t float_to_bits(float value) {
+    std::uint32_t bits;
+    std::memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+// Rounded to the nearest, ties to even, as all conversions here.
+ANTIPHON_INLINE std::uint16_t float_to_half(float value) {
+#if defined(__aarch64__)
+    const __fp16 half = __fp16(value);
+    std::uint16_t bits;
+    std::memcpy(&bits, &half, sizeof bits);
+    return bits;
+#elif defined(__F16C__)
+    return std::uint16_t(_cvtss_sh(value, _MM_FROUND_TO_NEAREST_INT));
+#else
+    const std::uint32_t sign = float_to_bits(value) >> 16 & 0x8000u, magnitude = float_to_bits(value) & 0x7FFFFFFFu;
+    if (magnitude > 0x7F800000u) return std::uint16_t(sign | 0x7E00u);
+    if (magnitude >= 0x47800000u) return std::uint16_t(sign | 0x7C00u);
+    // Below 2^-14 the sum with 0.5 leaves the subnormal's bits, rounded, at the end of the fraction.
+    if (magnitude < 0x38800000u) return std::uint16_t(sign | (float_to_bits(bits_to_float(magnitude) + 0.5f) - 0x3F000000u));
+    return std::uint16_t(sign | ((magnitude - 0x38000000u + 0xFFFu + (magnitude >> 13 & 1u)) >> 13));
+#endif
+}
+
+ANTIPHON_INLINE std::uint16_t float_to_brain_float(float value) {
+    const std::uint32_t bits = float_to_bits(value);
+    if ((bits & 0x7FFFFFFFu) > 0x7F800000u) return std::uint16_t(bits >> 16 | 0x40u);
+    return std::uint16_t((bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16);
 }
 
 }  // namespace

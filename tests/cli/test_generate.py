@@ -148,7 +148,7 @@ class TestRun:
             wait_for_some_answer(terminal)
             terminal.type(CTRL_C)
             terminal.wait_for("(stopped)")
-            terminal.wait_for("ended by interruption")
+            terminal.wait_for("ended by cancelled")
             assert terminal.wait_for_end() == 130
 
     def test_piped_out_and_cut_off(self, tiny_llama: Path) -> None:
@@ -321,8 +321,8 @@ class TestRealModels:
         code = """
 import os
 from antiphon.engine.sampling_params import SamplingParams
-from antiphon.ops import CacheLayout
-from antiphon.runtime import conversation, generation, loading
+from antiphon.runtime import conversation, loading
+from antiphon.runtime.engine import Engine
 
 def resident():
     with open("/proc/self/statm") as file:
@@ -330,15 +330,10 @@ def resident():
 
 empty = resident()
 loaded = loading.load_model("qwen2.5-coder-0.5b")
-prompt = loaded.tokenizer.encode("def fibonacci(n):")
-run = generation.Generation(loaded, prompt, SamplingParams(max_tokens=32, ignore_eos=True))
-for _ in run:
-    pass
-assert len(run.token_ids) == 32
-layouts = [CacheLayout(group) for group in loaded.causal_lm().cache_groups()]
-tokens = len(prompt) + 32
-arena = sum(-(-tokens // layout.block_tokens) * layout.block_bytes for layout in layouts)
-print(resident() - empty - arena)
+engine = Engine(loaded)
+(answer,) = engine.generate("def fibonacci(n):", SamplingParams(max_tokens=32, ignore_eos=True))
+assert len(answer.token_ids) == 32
+print(resident() - empty - engine.figures()["arena"]["lent_bytes"])
 """
         from antiphon.weights.resolve import resolve
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from antiphon import __version__
-from antiphon.cli import generate, models
+from antiphon.cli import batch, generate, models
 from antiphon.errors import AntiphonError
 
 # A `--help` that is absent counts as False, not None: for None, Typer would load its validation library (0.1 s).
@@ -42,6 +42,8 @@ def _options(
 
 app.command()(generate.run)
 app.command()(generate.chat)
+app.command()(batch.batch)
+app.command()(batch.embed)
 app.command()(models.pull)
 app.command("list", context_settings=QUICK)(models.list_models)
 app.command()(models.info)

@@ -73,13 +73,15 @@ def paged_attention(
     sinks: Tensor | None = None,
     softcap: float | None = None,
     bias: Tensor | None = None,
+    sink_tokens: int = 0,
 ) -> Tensor:
     """Attention of q [T, heads, D] over the pages → [T, heads, D]; chunks and single tokens mix in one call.
 
     Request r's queries stand at the end of its seq_lens[r] cached tokens. A query sees the last `window` tokens up to
-    itself. `sinks` [heads] are extra logits with no value; `bias` [heads, max_seq, max_seq] is added by position.
+    itself, and with a window also the first `sink_tokens`; blocks that lie between may be freed. `sinks` [heads] are
+    extra logits with no value; `bias` [heads, max_seq, max_seq] is added by position.
     """
-    return dispatch("paged_attention", q)(q, cache, group, scale, causal, window, sinks, softcap, bias)
+    return dispatch("paged_attention", q)(q, cache, group, scale, causal, window, sinks, softcap, bias, sink_tokens)
 
 
 def paged_attention_weights(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from torch import Tensor
 
@@ -13,12 +14,14 @@ class GroupBatch:
 
     A slot is `entry * block_tokens + token_in_block`, where `entry` is the block's table entry (its offset
     in 256-byte units); a negative slot is not stored. Entries of blocks that no query can see may be anything.
+    `packed` holds what a backend made of the tensors, keyed by backend name: their contents may change, they may not.
     """
 
     slot_mapping: Tensor  # int64 [T]
     block_tables: Tensor  # int32 [R, max_blocks]
     seq_lens: Tensor  # int32 [R], tokens in the cache once this step's are stored
     query_start: Tensor  # int32 [R + 1], the batch's own
+    packed: dict[str, Any] = field(init=False, default_factory=dict, compare=False, repr=False)
 
 
 @dataclass(frozen=True)

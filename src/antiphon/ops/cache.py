@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -52,6 +54,9 @@ class CacheLayout:
     block_tokens: int = 16
     key_dtype: torch.dtype = torch.float32
     value_dtype: torch.dtype = torch.float32
+    #: Compression of a group that sees everything: only the first `sink_tokens` and the last `recent_tokens` are kept.
+    recent_tokens: int | None = None
+    sink_tokens: int = 0
 
     def __post_init__(self) -> None:
         if self.block_tokens < 1 or self.block_tokens & (self.block_tokens - 1):
@@ -68,6 +73,11 @@ class CacheLayout:
             return 0
         elements = self.group.num_kv_heads * self.block_tokens * (self.group.head_dim // SCALE_CHANNELS)
         return _align(elements * 2, REGION_ALIGNMENT)
+
+    @property
+    def window(self) -> int | None:
+        """Tokens that a query sees, itself included, beside the sinks; None for all."""
+        return self.group.window if self.recent_tokens is None else self.recent_tokens
 
     @cached_property
     def value_offset(self) -> int:
@@ -96,11 +106,15 @@ class CacheLayout:
 
 @dataclass(frozen=True)
 class LayerCache:
-    """One layer's pages: the arena, and where in each block of the group this layer's regions begin."""
+    """One layer's pages: the arena, and where in each block of the group this layer's regions begin.
+
+    `packed` holds what a backend made of these, keyed by backend name.
+    """
 
     arena: Tensor  # uint8 [bytes], base aligned to OFFSET_UNIT
     layout: CacheLayout
     layer: int  # index within the group
+    packed: dict[str, Any] = field(init=False, default_factory=dict, compare=False, repr=False)
 
     @property
     def group(self) -> str:
@@ -108,7 +122,11 @@ class LayerCache:
 
     @property
     def window(self) -> int | None:
-        return self.layout.group.window
+        return self.layout.window
+
+    @property
+    def sink_tokens(self) -> int:
+        return self.layout.sink_tokens
 
     @cached_property
     def key_offset(self) -> int:
@@ -136,7 +154,10 @@ class KVCache:
 
 
 def allocate_arena(num_bytes: int, device: torch.device | str = "cpu") -> Tensor:
-    """A zeroed arena of at least `num_bytes` whose base is aligned to OFFSET_UNIT; memory is committed as it is touched."""
-    raw = torch.zeros(num_bytes + OFFSET_UNIT, dtype=torch.uint8, device=device)
+    """A zeroed arena of `num_bytes`, rounded down to whole units, whose base is aligned to OFFSET_UNIT."""
+    if torch.device(device).type == "cpu":
+        raw = torch.from_numpy(np.zeros(num_bytes + OFFSET_UNIT, dtype=np.uint8))  # committed as it is touched
+    else:
+        raw = torch.zeros(num_bytes + OFFSET_UNIT, dtype=torch.uint8, device=device)
     start = -raw.data_ptr() % OFFSET_UNIT
     return raw[start : start + num_bytes // OFFSET_UNIT * OFFSET_UNIT]

@@ -162,14 +162,15 @@ def _attend(probabilities: Tensor, v: Tensor, q: Tensor) -> Tensor:
     return torch.einsum("hqk,khd->qhd", probabilities, v).to(q.dtype)
 
 
-def _visible(num_queries: int, num_keys: int, causal: bool, window: int | None, device: torch.device) -> Tensor | None:
-    """Which keys each query sees when the queries stand at the end of the keys; None where all see all."""
+def _visible(
+    num_queries: int, key: Tensor, length: int, causal: bool, window: int | None = None, sink_tokens: int = 0
+) -> Tensor | None:
+    """Which of the keys at the given positions each of the last queries of `length` sees; None where all see all."""
     if not causal and window is None:
         return None
-    query = torch.arange(num_keys - num_queries, num_keys, device=device)[:, None]
-    key = torch.arange(num_keys, device=device)[None, :]
-    visible = key <= query if causal else torch.ones(num_queries, num_keys, dtype=torch.bool, device=device)
-    return visible if window is None else visible & (key > query - window)
+    query = torch.arange(length - num_queries, length, device=key.device)[:, None]
+    visible = key <= query if causal else torch.ones(num_queries, len(key), dtype=torch.bool, device=key.device)
+    return visible if window is None else visible & ((key > query - window) | (key < sink_tokens))
 
 
 def paged_attention(
@@ -182,6 +183,7 @@ def paged_attention(
     sinks: Tensor | None = None,
     softcap: float | None = None,
     bias: Tensor | None = None,
+    sink_tokens: int = 0,
 ) -> Tensor:
     out = torch.empty_like(q)
     starts, lengths = group.query_start.tolist(), group.seq_lens.tolist()
@@ -190,9 +192,15 @@ def paged_attention(
         if not len(queries):
             continue
         first = 0 if window is None else max(0, length - len(queries) - window + 1)
+        key = torch.arange(first, length, device=q.device)
         k, v = read_pages(cache, group.block_tables[row], first, length)
-        visible = _visible(len(queries), length - first, causal, window, q.device)
-        own_bias = None if bias is None else bias[:, length - len(queries) : length, first:length]
+        sink_end = min(sink_tokens, first)
+        if sink_end:
+            sink_k, sink_v = read_pages(cache, group.block_tables[row], 0, sink_end)
+            k, v = torch.cat([sink_k, k]), torch.cat([sink_v, v])
+            key = torch.cat([torch.arange(sink_end, device=q.device), key])
+        visible = _visible(len(queries), key, length, causal, window, sink_tokens)
+        own_bias = None if bias is None else bias[:, length - len(queries) : length, key]
         scores = _scores(queries, k, scale, visible, softcap, own_bias)
         out[starts[row] : starts[row + 1]] = _attend(_softmax(scores, sinks), v, queries)
     return out
@@ -206,7 +214,7 @@ def paged_attention_weights(
     for row, length in enumerate(lengths):
         queries = q[starts[row] : starts[row + 1]]
         k, _ = read_pages(cache, group.block_tables[row], 0, length)
-        visible = _visible(len(queries), length, causal, None, q.device)
+        visible = _visible(len(queries), torch.arange(length, device=q.device), length, causal)
         probabilities = _scores(queries, k, scale, visible, None, None).softmax(-1)
         out[:, starts[row] : starts[row + 1], :length] = probabilities[list(heads)]
     return out
@@ -225,7 +233,7 @@ def attention(
     starts = seq_start.tolist()
     for start, end in zip(starts, starts[1:], strict=False):
         length = end - start
-        visible = _visible(length, length, causal, None, q.device)
+        visible = _visible(length, torch.arange(length, device=q.device), length, causal)
         own_bias = None if bias is None else bias[:, :length, :length]
         scores = _scores(q[start:end], k[start:end], scale, visible, None, own_bias)
         out[start:end] = _attend(scores.softmax(-1), v[start:end], q[start:end])

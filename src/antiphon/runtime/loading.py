@@ -62,6 +62,14 @@ class LoadedModel:
     eos_ids: frozenset[int]
     report: LoadReport
 
+    def bytes_per_step(self) -> int:
+        """Weight bytes that decoding one token reads: everything but an embedding table that is only looked up."""
+        weights = {id(weight): weight for weight in self.model.weights()}
+        embedding, head = getattr(self.model, "embedding", None), getattr(self.model, "head", None)
+        if embedding is not None and head is not None and embedding.weight is not head.weight:
+            weights.pop(id(embedding.weight))
+        return sum(weight.resident_bytes for weight in weights.values())
+
     def causal_lm(self) -> CausalLM:
         if not isinstance(self.model, CausalLM):
             raise UnsupportedError(f"model {self.name!r} is for {self.model.task.value}, it does not generate text")

@@ -12,10 +12,13 @@ class Borrower(Protocol):
     """A pool that holds slabs and can be asked for one that nobody uses."""
 
     def release_idle_slab(self) -> bool:
-        """Give one slab back whose blocks are all unreferenced, evicting what is cached there; False if none."""
+        """Give back the slab that has been idle for longest, evicting what is cached there; False if none is."""
 
-    def num_idle_slabs(self) -> int:
-        """How many slabs `release_idle_slab` could give back."""
+    def idle_since(self) -> int | None:
+        """The tick from which on that slab has been idle; None if none is."""
+
+    def lent_slabs(self) -> list[int]:
+        """The numbers of the slabs that the pool holds."""
 
 
 class SlabArena:
@@ -28,6 +31,7 @@ class SlabArena:
         self.num_slabs = total_bytes // slab_bytes
         self._free = list(range(self.num_slabs - 1, -1, -1))
         self._borrowers: list[Borrower] = []
+        self._ticks = 0
 
     @property
     def num_free_slabs(self) -> int:
@@ -47,24 +51,36 @@ class SlabArena:
     def unregister(self, borrower: Borrower) -> None:
         self._borrowers.remove(borrower)
 
-    def lend(self, asking: Borrower) -> int | None:
-        """A slab for the asking pool: a free one, else one that another pool does not use. None when there is none."""
+    def tick(self) -> int:
+        """A later number with every call: the order of use across all pools."""
+        self._ticks += 1
+        return self._ticks
+
+    def lend(self, asking: Borrower, oldest: int | None = None) -> int | None:
+        """A slab for the asking pool: a free one, else the one that has lain idle in another pool for longest.
+
+        None when there is none, or when it went idle after `oldest`, the tick of what the asking pool could evict.
+        """
         if not self._free:
-            for borrower in self._borrowers:
-                if borrower is not asking and borrower.release_idle_slab():
-                    break
-        return self._free.pop() if self._free else None
+            idle_since = [
+                (since, index)
+                for index, borrower in enumerate(self._borrowers)
+                if borrower is not asking and (since := borrower.idle_since()) is not None
+            ]
+            if not idle_since:
+                return None
+            since, index = min(idle_since)
+            if oldest is not None and since > oldest:
+                return None
+            self._borrowers[index].release_idle_slab()
+        return self._free.pop()
 
     def take_back(self, slab: int) -> None:
         self._free.append(slab)
 
-    def num_lendable_slabs(self, asking: Borrower) -> int:
-        """Slabs that `lend` could still give this pool."""
-        idle = sum(borrower.num_idle_slabs() for borrower in self._borrowers if borrower is not asking)
-        return len(self._free) + idle
-
-    def check_integrity(self, lent: list[int]) -> None:
-        """Every slab is free or lent exactly once; `lent` are the slabs that the pools say they hold."""
+    def check_integrity(self) -> None:
+        """Every slab is free or lent exactly once."""
+        lent = [number for borrower in self._borrowers for number in borrower.lent_slabs()]
         assert sorted(self._free + lent) == list(range(self.num_slabs)), (
             f"{len(self._free)} free and {len(lent)} lent slabs do not make {self.num_slabs}"
         )

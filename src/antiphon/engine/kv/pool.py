@@ -14,8 +14,8 @@ NO_BLOCK = -1
 @dataclass(slots=True)
 class _Slab:
     number: int
-    first_block: int
     free: list[int]  # block ids, taken from the end
+    num_owned: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,28 +33,29 @@ class PoolCounts:
     owned: int
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class BlockPool:
     """Blocks of `block_bytes` cut from slabs of the arena.
 
     A block is *free* (in its slab's list), *owned* (count of references > 0) or *cached* (no reference, but its content
     can be found by digest, until it is evicted, least recently used first). A slab whose blocks are all free
-    goes back to the arena.
+    goes back to the arena; one without owned blocks is *idle* and can be reclaimed for another pool.
     """
 
     arena: SlabArena
     block_bytes: int
     ref_counts: list[int] = field(default_factory=list)  # by block id
     entries: list[int] = field(default_factory=list)  # by block id: offset in the arena in units
+    blocks_per_slab: int = 0
+    num_free: int = 0
+    num_evictions: int = 0
     _slabs: dict[int, _Slab] = field(default_factory=dict)  # by index of the slab within the pool
     _spare_indexes: list[int] = field(default_factory=list)
     _with_free: dict[int, None] = field(default_factory=dict)  # slab indexes with a free block
+    _idle: dict[int, int] = field(default_factory=dict)  # slab index → when its last block was let go, oldest first
     _prefixes: list[CachedPrefix | None] = field(default_factory=list)  # by block id
     _by_digest: dict[bytes, int] = field(default_factory=dict)
-    _unreferenced: OrderedDict[int, None] = field(default_factory=OrderedDict)  # cached blocks, oldest first
-    _cached_in_slab: list[int] = field(default_factory=list)  # by slab index
-    num_free_in_slabs: int = 0
-    num_evictions: int = 0
+    _unreferenced: OrderedDict[int, int] = field(default_factory=OrderedDict)  # cached block → since when, oldest first
 
     def __post_init__(self) -> None:
         if self.block_bytes % UNIT_BYTES:
@@ -64,38 +65,32 @@ class BlockPool:
         self.blocks_per_slab = self.arena.slab_bytes // self.block_bytes
         self.arena.register(self)
 
-    blocks_per_slab: int = 0
-
     # -- what there is ------------------------------------------------------------------------------------------
-
-    def num_available(self) -> int:
-        """Blocks that `allocate` could hand out one after another."""
-        own = self.num_free_in_slabs + len(self._unreferenced)
-        return own + self.arena.num_lendable_slabs(self) * self.blocks_per_slab
-
-    def num_capacity(self) -> int:
-        """Blocks that fit if the whole arena were this pool's."""
-        return self.arena.num_slabs * self.blocks_per_slab
 
     def counts(self) -> PoolCounts:
         total = len(self._slabs) * self.blocks_per_slab
         cached = len(self._unreferenced)
-        return PoolCounts(self.num_free_in_slabs, cached, total - self.num_free_in_slabs - cached)
+        return PoolCounts(self.num_free, cached, total - self.num_free - cached)
+
+    @property
+    def is_scattered(self) -> bool:
+        """Whether the owned blocks would fit fewer slabs than they lie in."""
+        owned = len(self._slabs) * self.blocks_per_slab - self.num_free - len(self._unreferenced)
+        return len(self._slabs) - len(self._idle) > -(-owned // self.blocks_per_slab)
 
     # -- taking and giving --------------------------------------------------------------------------------------
 
     def allocate(self) -> int | None:
-        """A block with one reference, or None when nothing is left to take or evict."""
-        if not self._with_free and not self._borrow():
-            if not self._unreferenced:
-                return None
-            self._evict(next(iter(self._unreferenced)))
+        """A block with one reference: a free one, else the oldest that is cached. None when there is neither."""
+        if not self._with_free and not self._borrow() and not self._evict_oldest():
+            return None
         index = next(iter(self._with_free))
         slab = self._slabs[index]
         block = slab.free.pop()
         if not slab.free:
             del self._with_free[index]
-        self.num_free_in_slabs -= 1
+        self.num_free -= 1
+        self._own(slab, index)
         self.ref_counts[block] = 1
         return block
 
@@ -103,19 +98,31 @@ class BlockPool:
         """One more reference to a block that is owned or cached."""
         if self.ref_counts[block] == 0:
             del self._unreferenced[block]
-            self._cached_in_slab[block // self.blocks_per_slab] -= 1
+            index = block // self.blocks_per_slab
+            self._own(self._slabs[index], index)
         self.ref_counts[block] += 1
+
+    def _own(self, slab: _Slab, index: int) -> None:
+        slab.num_owned += 1
+        if slab.num_owned == 1:
+            del self._idle[index]
 
     def release(self, block: int) -> None:
         """One reference less; the last one leaves the block cached if its content is known, else free."""
         self.ref_counts[block] -= 1
         if self.ref_counts[block]:
             return
+        index = block // self.blocks_per_slab
+        slab = self._slabs[index]
+        slab.num_owned -= 1
+        if not slab.num_owned:
+            self._idle[index] = self.arena.tick()
         if self._prefixes[block] is not None:
-            self._unreferenced[block] = None
-            self._cached_in_slab[block // self.blocks_per_slab] += 1
+            self._unreferenced[block] = self.arena.tick()
         else:
-            self._make_free(block)
+            self._make_free(block, slab, index)
+            if len(slab.free) == self.blocks_per_slab:
+                self._give_back(index)
 
     # -- the prefix cache ---------------------------------------------------------------------------------------
 
@@ -133,36 +140,33 @@ class BlockPool:
         prefix = self._prefixes[block]
         return block if prefix is not None and prefix.tokens == tokens else None
 
-    def forget_all(self) -> None:
-        """Drop the whole prefix cache; owned blocks stay owned."""
-        for block in list(self._unreferenced):
-            self._evict(block)
-        self._by_digest.clear()
-        self._prefixes = [None] * len(self._prefixes)
+    def _evict_oldest(self) -> bool:
+        if not self._unreferenced:
+            return False
+        self._evict(next(iter(self._unreferenced)))
+        return True
 
     def _evict(self, block: int) -> None:
         del self._unreferenced[block]
-        self._cached_in_slab[block // self.blocks_per_slab] -= 1
         prefix = self._prefixes[block]
         assert prefix is not None
         del self._by_digest[prefix.digest]
         self._prefixes[block] = None
         self.num_evictions += 1
-        self._make_free(block, keep_slab=True)
+        index = block // self.blocks_per_slab
+        self._make_free(block, self._slabs[index], index)
 
     # -- slabs --------------------------------------------------------------------------------------------------
 
-    def _make_free(self, block: int, keep_slab: bool = False) -> None:
-        index = block // self.blocks_per_slab
-        slab = self._slabs[index]
+    def _make_free(self, block: int, slab: _Slab, index: int) -> None:
         slab.free.append(block)
         self._with_free[index] = None
-        self.num_free_in_slabs += 1
-        if len(slab.free) == self.blocks_per_slab and not keep_slab:
-            self._give_back(index)
+        self.num_free += 1
 
     def _borrow(self) -> bool:
-        number = self.arena.lend(self)
+        """A slab of the arena: a free one, or one that lies idle elsewhere for longer than anything cached here."""
+        oldest = next(iter(self._unreferenced.values()), None)
+        number = self.arena.lend(self, oldest)
         if number is None:
             return False
         size = self.blocks_per_slab
@@ -173,35 +177,31 @@ class BlockPool:
             self.entries.extend([0] * size)
             self.ref_counts.extend([0] * size)
             self._prefixes.extend([None] * size)
-            self._cached_in_slab.append(0)
         first, units = index * size, self.block_bytes // UNIT_BYTES
         base = number * self.arena.slab_bytes // UNIT_BYTES
         for i in range(size):
             self.entries[first + i] = base + i * units
-        self._slabs[index] = _Slab(number, first, list(range(first + size - 1, first - 1, -1)))
+        self._slabs[index] = _Slab(number, list(range(first + size - 1, first - 1, -1)))
         self._with_free[index] = None
-        self.num_free_in_slabs += size
+        self._idle[index] = self.arena.tick()
+        self.num_free += size
         return True
 
     def _give_back(self, index: int) -> None:
         slab = self._slabs.pop(index)
-        del self._with_free[index]
-        self.num_free_in_slabs -= self.blocks_per_slab
+        del self._with_free[index], self._idle[index]
+        self.num_free -= self.blocks_per_slab
         self._spare_indexes.append(index)
         self.arena.take_back(slab.number)
 
-    def _is_idle(self, index: int) -> bool:
-        return len(self._slabs[index].free) + self._cached_in_slab[index] == self.blocks_per_slab
-
-    def num_idle_slabs(self) -> int:
-        return sum(self._is_idle(index) for index in self._slabs)
+    def idle_since(self) -> int | None:
+        return next(iter(self._idle.values()), None)
 
     def release_idle_slab(self) -> bool:
-        """Give back a slab without owned blocks: the one that costs the fewest cached blocks."""
-        idle = [index for index in self._slabs if self._is_idle(index)]
-        if not idle:
+        """Give back the slab that has been without owned blocks for longest, with what is cached there."""
+        index = next(iter(self._idle), None)
+        if index is None:
             return False
-        index = min(idle, key=lambda i: self._cached_in_slab[i])
         first = index * self.blocks_per_slab
         for block in range(first, first + self.blocks_per_slab):
             if block in self._unreferenced:
@@ -212,9 +212,47 @@ class BlockPool:
     def close(self) -> None:
         """Return every slab to the arena. Nothing may be owned."""
         assert self.counts().owned == 0, f"{self.counts().owned} blocks are still owned"
-        while self._slabs:
-            self.release_idle_slab()
+        while self.release_idle_slab():
+            pass
         self.arena.unregister(self)
+
+    # -- packing ------------------------------------------------------------------------------------------------
+
+    def pack(self) -> dict[int, int]:
+        """Empty the slab with the fewest owned blocks into the other slabs in use; old → new block ids.
+
+        Counts and names move along; the caller copies the contents and changes the tables. Only where `is_scattered`.
+        """
+        size = self.blocks_per_slab
+        in_use = sorted((i for i in self._slabs if i not in self._idle), key=lambda i: self._slabs[i].num_owned)
+        source, targets = in_use[0], in_use[1:]
+        moved: dict[int, int] = {}
+        for block in range(source * size, (source + 1) * size):
+            if not self.ref_counts[block]:
+                continue
+            while self._slabs[targets[-1]].num_owned == size:
+                targets.pop()
+            moved[block] = self._move(block, targets[-1])
+        return moved
+
+    def _move(self, block: int, target: int) -> int:
+        slab, size = self._slabs[target], self.blocks_per_slab
+        if not slab.free:
+            cached = range(target * size, (target + 1) * size)
+            self._evict(min((b for b in cached if b in self._unreferenced), key=self._unreferenced.__getitem__))
+        new = slab.free.pop()
+        if not slab.free:
+            del self._with_free[target]
+        self.num_free -= 1
+        slab.num_owned += 1
+        self.ref_counts[new] = self.ref_counts[block]
+        prefix = self._prefixes[new] = self._prefixes[block]
+        if prefix is not None:
+            self._by_digest[prefix.digest] = new
+            self._prefixes[block] = None
+        self.ref_counts[block] = 1
+        self.release(block)
+        return new
 
     # -- the books ----------------------------------------------------------------------------------------------
 
@@ -223,26 +261,36 @@ class BlockPool:
 
     def check_integrity(self, expected_refs: dict[int, int]) -> None:
         """Every block of every slab is free, cached or owned, with as many references as its owners say."""
-        size = self.blocks_per_slab
-        free: set[int] = set()
+        size, cached = self.blocks_per_slab, self._unreferenced
+        num_free = num_cached = num_named = 0
         for index, slab in self._slabs.items():
-            free.update(slab.free)
-            assert (index in self._with_free) == bool(slab.free)
-            cached = sum(block in self._unreferenced for block in range(index * size, (index + 1) * size))
-            assert self._cached_in_slab[index] == cached, "cached blocks of a slab are miscounted"
-        assert len(free) == self.num_free_in_slabs, f"{len(free)} free blocks, {self.num_free_in_slabs} counted"
-        for index in self._slabs:
+            free = set(slab.free)
+            assert len(free) == len(slab.free), f"slab {index} has a block free twice"
+            num_free += len(free)
+            owned = 0
             for block in range(index * size, (index + 1) * size):
-                refs = expected_refs.get(block, 0)
-                assert self.ref_counts[block] == refs, f"block {block}: {self.ref_counts[block]} references, not {refs}"
-                places = (block in free) + (block in self._unreferenced) + (refs > 0)
+                refs = self.ref_counts[block]
+                expected = expected_refs.get(block, 0)
+                assert refs == expected, f"block {block}: {refs} references, not {expected}"
+                places = (block in free) + (block in cached) + (refs > 0)
                 assert places == 1, f"block {block} is in {places} of free, cached and owned"
-                if block in self._unreferenced:
-                    assert self._prefixes[block] is not None
-                if block in free:
-                    assert self._prefixes[block] is None
+                owned += refs > 0
+                prefix = self._prefixes[block]
+                if prefix is None:
+                    assert block not in cached, f"block {block} is cached without a name"
+                else:
+                    num_named += 1
+                    assert block not in free, f"block {block} is free and has a name"
+                    assert self._by_digest[prefix.digest] == block
+                num_cached += block in cached
+            assert owned == slab.num_owned, f"slab {index} owns {owned} blocks, {slab.num_owned} counted"
+            assert (index in self._with_free) == bool(free)
+            assert (index in self._idle) == (not owned)
+        assert num_free == self.num_free, f"{num_free} free blocks, {self.num_free} counted"
+        assert num_cached == len(cached), "cached blocks lie outside the slabs"
+        assert num_named == len(self._by_digest), "a digest names a block that does not carry it"
+        assert len(self._with_free) <= len(self._slabs) and len(self._idle) <= len(self._slabs)
+        for order in (self._unreferenced, self._idle):
+            assert list(order.values()) == sorted(order.values()), "not in order of last use"
         for block in expected_refs:
             assert block // size in self._slabs, f"block {block} is owned but its slab is gone"
-        for digest, block in self._by_digest.items():
-            prefix = self._prefixes[block]
-            assert prefix is not None and prefix.digest == digest

@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 
 from antiphon.engine.sampling_params import SamplingParams
 from antiphon.errors import ContextLengthError, InvalidRequestError
-from antiphon.runtime.generation import CHUNK_TOKENS, Generation, bytes_per_step
+from antiphon.runtime.config import EngineConfig
+from antiphon.runtime.engine import Engine
 from antiphon.runtime.loading import LoadedModel, load_model
+from antiphon.runtime.streams import Completion
 from support.scripted import ScriptedModel, scripted
 from support.tiny_model import tiny_tokenizer, vocabulary
 
@@ -36,76 +38,84 @@ def byte_token(byte: int) -> list[str]:
     return [token for token in vocabulary()[:256] if spelled_bytes(token) == bytes([byte])]
 
 
-def say(script: Sequence[int], prompt: Sequence[int] = PROMPT, **params: object) -> tuple[list[str], Generation]:
-    generation = Generation(scripted(script, prompt), prompt, SamplingParams(**params))  # type: ignore[arg-type]
-    return list(generation), generation
+def answer(loaded: LoadedModel, prompt: Sequence[int], params: SamplingParams) -> tuple[list[str], Completion]:
+    """The pieces of text as they were shown, and the whole."""
+    with Engine(loaded, kv_bytes=1 << 20) as engine:
+        stream = engine.stream(prompt, params)
+        pieces = [delta.text for delta in stream if delta.text]
+        return pieces, stream.completion()
+
+
+def say(script: Sequence[int], prompt: Sequence[int] = PROMPT, **params: object) -> tuple[list[str], Completion]:
+    return answer(scripted(script, prompt), prompt, SamplingParams(**params))  # type: ignore[arg-type]
 
 
 def test_text_until_the_end_token() -> None:
     pieces, generation = say([*encode("hello there"), EOS, *encode("more")])
-    assert "".join(pieces) == "hello there" and len(pieces) > 1
+    assert "".join(pieces) == "hello there"
     assert generation.token_ids == [*encode("hello there"), EOS]
-    assert generation.stats.finish_reason == "stop"
-    assert generation.stats.prompt_tokens == 3
-    assert generation.stats.output_tokens == len(generation.token_ids)
+    assert generation.finish_reason == "stop"
+    assert generation.prompt_tokens == 3
 
 
 def test_ignore_eos_goes_on_and_shows_no_control_token() -> None:
     pieces, generation = say([*encode("a"), EOS, *encode("b")], ignore_eos=True, max_tokens=3)
     assert "".join(pieces) == "ab"
-    assert (generation.token_ids[1], generation.stats.finish_reason) == (EOS, "length")
+    assert (generation.token_ids[1], generation.finish_reason) == (EOS, "length")
 
 
 def test_every_end_id_ends() -> None:
     pieces, generation = say([*encode("a"), vocabulary().index("<|endoftext|>")])
-    assert ("".join(pieces), generation.stats.finish_reason) == ("a", "stop")
+    assert ("".join(pieces), generation.finish_reason) == ("a", "stop")
 
 
 @pytest.mark.parametrize("limit", [1, 2, 7])
 def test_max_tokens(limit: int) -> None:
     pieces, generation = say(single_bytes("0123456789"), max_tokens=limit)
     assert "".join(pieces) == "0123456789"[:limit]
-    assert (generation.stats.output_tokens, generation.stats.finish_reason) == (limit, "length")
+    assert (len(generation.token_ids), generation.finish_reason) == (limit, "length")
 
 
 def test_the_last_token_is_not_computed_needlessly() -> None:
-    _, generation = say(single_bytes("0123456789"), max_tokens=4)
-    model = generation.loaded.model
-    assert isinstance(model, ScriptedModel)
-    assert model.fed == [*PROMPT, *generation.token_ids[:-1]]
+    loaded = scripted(single_bytes("0123456789"), PROMPT)
+    _, generation = answer(loaded, PROMPT, SamplingParams(max_tokens=4))
+    assert isinstance(loaded.model, ScriptedModel)
+    assert loaded.model.fed == [*PROMPT, *generation.token_ids[:-1]]
 
 
 def test_the_context_ends_an_answer() -> None:
     loaded = scripted(single_bytes("0123456789"), PROMPT, max_positions=8)
-    generation = Generation(loaded, PROMPT, SamplingParams(max_tokens=100))
-    assert "".join(generation) == "012345"  # the last one needs no place: it is not computed
-    assert generation.stats.finish_reason == "length"
+    pieces, generation = answer(loaded, PROMPT, SamplingParams(max_tokens=100))
+    assert "".join(pieces) == "01234"
+    assert generation.finish_reason == "length"
 
 
 @pytest.mark.parametrize("length", [8, 9, 200])
 def test_a_prompt_that_leaves_no_place_is_refused_with_both_sizes(length: int) -> None:
     loaded = scripted([], PROMPT, max_positions=8)
     with pytest.raises(ContextLengthError, match=f"prompt has {length} tokens; model 'scripted' takes 8"):
-        Generation(loaded, [1] * length, SamplingParams())
+        answer(loaded, [1] * length, SamplingParams())
 
 
 def test_an_empty_prompt_is_refused() -> None:
     with pytest.raises(InvalidRequestError, match="no tokens"):
-        Generation(scripted([], PROMPT), [], SamplingParams())
+        answer(scripted([], PROMPT), [], SamplingParams())
 
 
 def test_a_long_prompt_is_computed_in_chunks() -> None:
-    prompt = [5] * (2 * CHUNK_TOKENS + 7)
+    chunk = EngineConfig().chunk_tokens
+    assert chunk is not None
+    prompt = [5] * (2 * chunk + 7)
     loaded = scripted([*encode("hello"), EOS], prompt, max_positions=2048)
-    assert "".join(Generation(loaded, prompt, SamplingParams())) == "hello"
+    assert answer(loaded, prompt, SamplingParams())[1].text == "hello"
     assert isinstance(loaded.model, ScriptedModel)
-    assert loaded.model.chunks[:3] == [CHUNK_TOKENS, CHUNK_TOKENS, 7]
+    assert loaded.model.chunks[:3] == [chunk, chunk, 7]
 
 
 def test_a_stop_string_over_several_tokens_is_never_shown_in_part() -> None:
     pieces, generation = say(single_bytes("yes STOP no"), stop=("STOP",))
     assert "".join(pieces) == "yes " and not any("S" in piece for piece in pieces)
-    assert generation.stats.finish_reason == "stop"
+    assert generation.finish_reason == "stop"
     assert generation.token_ids == single_bytes("yes STOP")
 
 
@@ -139,9 +149,7 @@ def tiny(tiny_llama: Path) -> LoadedModel:
 
 def draw(tiny: LoadedModel, **params: object) -> list[int]:
     prompt = tiny.tokenizer.encode("hello there")
-    generation = Generation(tiny, prompt, SamplingParams(max_tokens=24, **params))  # type: ignore[arg-type]
-    list(generation)
-    return generation.token_ids
+    return answer(tiny, prompt, SamplingParams(max_tokens=24, **params))[1].token_ids  # type: ignore[arg-type]
 
 
 def test_a_seed_gives_its_text_again(tiny: LoadedModel) -> None:
@@ -166,16 +174,6 @@ def test_greedy_equals_transformers(tiny: LoadedModel, tiny_llama: Path) -> None
     assert draw(tiny) == out[0, len(prompt) :].tolist()
 
 
-def test_figures(tiny: LoadedModel) -> None:
-    generation = Generation(tiny, [1, 2], SamplingParams(max_tokens=8))
-    list(generation)
-    stats = generation.stats
-    assert stats.time_to_first_token > 0 and stats.decode_seconds > 0
-    assert stats.tokens_per_second == pytest.approx((stats.output_tokens - 1) / stats.decode_seconds)
-    assert stats.bytes_per_step == bytes_per_step(tiny.causal_lm())
-    assert stats.bandwidth == pytest.approx(stats.tokens_per_second * stats.bytes_per_step)
-
-
 def test_a_step_reads_everything_but_a_table_of_its_own(tiny: LoadedModel) -> None:
     everything = sum(weight.resident_bytes for weight in tiny.model.weights())
-    assert bytes_per_step(tiny.causal_lm()) == everything - 272 * 64 * 4
+    assert tiny.bytes_per_step() == everything - 272 * 64 * 4

@@ -1,0 +1,109 @@
+// Elementary functions of eight floats, within some 1e-6 of the true value, relative to it. A lane's result depends on
+// that lane alone, so what fills the other lanes never shows.
+
+#pragma once
+
+#include "vector.h"
+
+namespace {
+
+constexpr float kInfinity = __builtin_inff();
+
+template <int count> ANTIPHON_INLINE Lanes polynomial(Lanes x, const float (&coefficients)[count]) {
+    Lanes value = splat_lanes(coefficients[count - 1]);
+#pragma GCC unroll 16
+    for (int i = count - 2; i >= 0; --i) value = multiply_add(value, x, splat_lanes(coefficients[i]));
+    return value;
+}
+
+// 2^n · e^r with r within half of log 2, where e^r is its series.
+ANTIPHON_INLINE Lanes exp_lanes(Lanes x) {
+    constexpr float series[] = {1.0f, 1.0f, 1.0f / 2, 1.0f / 6, 1.0f / 24, 1.0f / 120, 1.0f / 720, 1.0f / 5040};
+    constexpr float rounding = 12582912.0f;  // 1.5 · 2^23: what is added to it is rounded to a whole number
+    const Lanes low = splat_lanes(-87.0f), high = splat_lanes(88.7f);
+    const Lanes within = x < low ? low : (x > high ? high : x);
+    const Lanes shifted = multiply_add(within, splat_lanes(1.44269504f), splat_lanes(rounding));
+    const Lanes n = shifted - rounding;
+    // log 2 in two parts, the first short enough that its product with n is exact.
+    const Lanes r = multiply_add(n, splat_lanes(2.12194440e-4f), multiply_add(n, splat_lanes(-0.693359375f), within));
+    const LaneInts power = (LaneInts)shifted << 23;
+    const Lanes value = (Lanes)((LaneInts)polynomial(r, series) + power);
+    const Lanes bounded = x < low ? Lanes{} : (x > high ? splat_lanes(kInfinity) : value);
+    return x == x ? bounded : x;
+}
+ANTIPHON_INLINE Floats exponential(Floats x) {
+    return map([](Lanes lanes) -> Lanes { return exp_lanes(lanes); }, x);
+}
+ANTIPHON_INLINE float exponential(float x) {
+    float lanes[kLanes];
+    store(lanes, exponential(splat(x)));
+    return lanes[0];
+}
+
+// For positive, normal, finite x: e · log 2 + log(1 + f) with 1 + f between the square roots of 1/2 and 2.
+ANTIPHON_INLINE Lanes log_lanes(Lanes x) {
+    constexpr float fitted[] = {0.333333313f,  -0.249999896f, 0.200007081f,  -0.166684806f, 0.142499372f,
+                                -0.124110505f, 0.116615109f,  -0.115712009f, 0.0714975372f};
+    constexpr std::int32_t half_root = 0x3F3504F3;  // sqrt(1/2)
+    const LaneInts bits = (LaneInts)x - half_root;
+    const LaneInts exponent = bits >> 23;
+    const Lanes f = (Lanes)((bits & 0x007FFFFF) + half_root) - 1.0f;
+    const Lanes e = __builtin_convertvector(exponent, Lanes);
+    const Lanes square = f * f;
+    Lanes tail = polynomial(f, fitted) * square * f;
+    tail = multiply_add(e, splat_lanes(-2.12194440e-4f), tail);
+    tail = multiply_add(square, splat_lanes(-0.5f), tail);
+    return multiply_add(e, splat_lanes(0.693359375f), f + tail);
+}
+ANTIPHON_INLINE Floats logarithm(Floats x) {
+    return map([](Lanes lanes) -> Lanes { return log_lanes(lanes); }, x);
+}
+ANTIPHON_INLINE float logarithm(float x) {
+    float lanes[kLanes];
+    store(lanes, logarithm(splat(x)));
+    return lanes[0];
+}
+
+ANTIPHON_INLINE Lanes absolute(Lanes x) { return (Lanes)((LaneInts)x & 0x7FFFFFFF); }
+
+ANTIPHON_INLINE Lanes tanh_lanes(Lanes x) {
+    constexpr float fitted[] = {-0.333333343f, 0.133333012f, -0.0539586246f, 0.0217636339f, -0.0083264038f, 0.00227270648f};
+    const Lanes magnitude = absolute(x), square = x * x;
+    const Lanes small = multiply_add(polynomial(square, fitted) * square, magnitude, magnitude);
+    const Lanes large = 1.0f - 2.0f / (exp_lanes(magnitude + magnitude) + 1.0f);
+    const Lanes value = magnitude < 0.6f ? small : large;
+    return (Lanes)((LaneInts)value | ((LaneInts)x & std::int32_t(0x80000000)));
+}
+ANTIPHON_INLINE Floats hyperbolic_tangent(Floats x) {
+    return map([](Lanes lanes) -> Lanes { return tanh_lanes(lanes); }, x);
+}
+
+// The normal distribution's probability below x. With z = |x| / sqrt 2, the smaller side is e^(-z²) · g(z) / 2, and
+// g(z) · (z + 1) is a smooth function of (z - 2.5) / (z + 2.5) that a polynomial follows to 4e-8 for all z that matter.
+ANTIPHON_INLINE Lanes normal_probability(Lanes x) {
+    constexpr float fitted[] = {0.737822294f,  -0.247046754f,   0.0763447583f,   0.0162984077f,    -0.0315284729f,
+                                0.0143828997f, -0.000822738628f, -0.00174205296f, 0.00028766063f, 0.000210980128f};
+    const Lanes z = absolute(x) * 0.707106781f;
+    const Lanes t = (z - 2.5f) / (z + 2.5f);
+    const Lanes side = 0.5f * exp_lanes(-(z * z)) * polynomial(t, fitted) / (z + 1.0f);
+    return x > 0.0f ? 1.0f - side : side;
+}
+
+ANTIPHON_INLINE Floats gelu(Floats x) {
+    return map([](Lanes lanes) -> Lanes { return lanes * normal_probability(lanes); }, x);
+}
+ANTIPHON_INLINE Floats gelu_tanh(Floats x) {
+    // 1 + tanh(y) = 2 / (1 + e^(-2y)), which keeps its accuracy where tanh comes near -1.
+    return map([](Lanes lanes) -> Lanes {
+        const Lanes inner = multiply_add(lanes * lanes * lanes, splat_lanes(0.044715f), lanes);
+        return lanes / (1.0f + exp_lanes(inner * -1.59576912f));
+    }, x);
+}
+ANTIPHON_INLINE Floats silu(Floats x) {
+    return map([](Lanes lanes) -> Lanes { return lanes / (1.0f + exp_lanes(-lanes)); }, x);
+}
+ANTIPHON_INLINE Floats relu(Floats x) {
+    return map([](Lanes lanes) -> Lanes { return lanes > 0.0f ? lanes : (lanes == lanes ? Lanes{} : lanes); }, x);
+}
+
+}  // namespace

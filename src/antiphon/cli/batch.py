@@ -1,0 +1,111 @@
+"""`antiphon batch` and `antiphon embed`: many inputs at once, JSON lines out."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from antiphon.cli import options
+from antiphon.errors import InvalidRequestError
+
+InputFile = Annotated[
+    Path, typer.Argument(metavar="FILE", help="One input a line: text, or a JSON string. '-' is standard input.")
+]
+
+
+def batch(
+    model: options.ModelArgument,
+    file: InputFile,
+    temperature: options.Temperature = 0.0,
+    top_p: options.TopP = 1.0,
+    top_k: options.TopK = 0,
+    seed: options.Seed = 0,
+    max_tokens: options.MaxTokens = 256,
+    stop: options.Stop = None,
+    raw: options.Raw = False,
+    json_schema: options.JsonSchema = None,
+    regex: options.Regex = None,
+    choice: options.Choice = None,
+    max_running: Annotated[int, typer.Option("--max-running", help="Requests computed together.")] = 32,
+    policy: Annotated[str, typer.Option("--policy", help="Scheduling: fcfs, priority or adaptive.")] = "fcfs",
+    preemption: Annotated[
+        str, typer.Option("--preemption", help="When memory runs out: recompute, or swap to host memory.")
+    ] = "recompute",
+    kv_memory: options.KVMemory = 1024,
+    kv_type: options.KVType = "fp16",
+    trace: options.Trace = None,
+    offline: options.Offline = False,
+) -> None:
+    """Answer many prompts together; one JSON line for each, in order."""
+    from antiphon.engine.sampling_params import SamplingParams
+
+    params = SamplingParams(temperature, top_k, top_p, seed=seed, max_tokens=max_tokens, stop=tuple(stop or ()))
+    grammar = options.grammar_of(json_schema, regex, choice)
+    texts = _inputs(file)
+    from antiphon.cli.session import engine_for, load
+
+    loaded = load(model, offline)
+    template = not raw and loaded.chat_template is not None
+    prompts = [[{"role": "user", "content": text}] if template else text for text in texts]
+    settings = dict(
+        max_running=max_running, max_waiting=max(1024, len(texts)), policy=policy, preemption=preemption,
+        record_requests=trace is not None,
+    )  # fmt: skip
+    with engine_for(loaded, kv_memory, kv_type, **settings) as engine:
+        answers = engine.generate(prompts, params, grammar=grammar)
+        if trace is not None:
+            engine.write_trace(trace)
+    for answer in answers:
+        line = {
+            "text": answer.text,
+            "finish_reason": answer.finish_reason.value,
+            "prompt_tokens": answer.prompt_tokens,
+            "cached_tokens": answer.cached_tokens,
+            "completion_tokens": len(answer.token_ids),
+            "seconds": round(answer.timings.total, 4),
+        }
+        print(json.dumps(line, ensure_ascii=False))
+    total = sum(len(answer.token_ids) for answer in answers)
+    longest = max((answer.timings.total for answer in answers), default=0.0)
+    rate = total / longest if longest else 0.0
+    print(f"{len(answers)} answers, {total} tokens at {rate:.1f} tok/s in all", file=sys.stderr)
+
+
+def embed(
+    model: options.ModelArgument,
+    file: InputFile,
+    offline: options.Offline = False,
+) -> None:
+    """Embed texts; one JSON list of numbers a line, in order."""
+    texts = _inputs(file)
+    from antiphon.cli.session import load
+    from antiphon.runtime.engine import Engine
+
+    with Engine(load(model, offline), kv_bytes=1 << 20) as engine:
+        for vector in engine.embed(texts):
+            print(json.dumps([round(value, 7) for value in vector.tolist()]))
+
+
+def _inputs(file: Path) -> list[str]:
+    """The file's lines that are not empty; a line that is a JSON string is decoded."""
+    try:
+        lines = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidRequestError(f"cannot read {file}: {error}") from error
+    texts = []
+    for number, line in enumerate(lines.splitlines(), start=1):
+        if not line.strip():
+            continue
+        if line.startswith('"'):
+            try:
+                line = json.loads(line)
+            except ValueError as error:
+                raise InvalidRequestError(f"{file}, line {number} is not a JSON string: {error}") from error
+        texts.append(line)
+    if not texts:
+        raise InvalidRequestError(f"{file} has no input")
+    return texts

@@ -1,0 +1,70 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from antiphon.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from antiphon.text.grammar_spec import GrammarSpec
+
+ModelArgument = Annotated[
+    str, typer.Argument(metavar="MODEL", help="Catalog name, file, folder, or hub:owner/repository[:file].")
+]
+Temperature = Annotated[float, typer.Option("--temperature", help="0 always takes the likeliest token.")]
+TopP = Annotated[float, typer.Option("--top-p", help="Sample from the likeliest tokens of this total probability.")]
+TopK = Annotated[int, typer.Option("--top-k", help="Sample from this many likeliest tokens; 0 is all.")]
+MinP = Annotated[float, typer.Option("--min-p", help="Drop tokens less likely than this share of the likeliest.")]
+Repetition = Annotated[float, typer.Option("--repetition-penalty", help="Above 1 discourages tokens seen before.")]
+Presence = Annotated[float, typer.Option("--presence-penalty", help="Taken off every token already output.")]
+Frequency = Annotated[float, typer.Option("--frequency-penalty", help="Taken off for each time a token was output.")]
+Seed = Annotated[int, typer.Option("--seed", help="The same seed gives the same text.")]
+MaxTokens = Annotated[int, typer.Option("--max-tokens", help="Longest answer.")]
+Stop = Annotated[list[str] | None, typer.Option("--stop", help="End before this text; may be repeated.")]
+System = Annotated[str | None, typer.Option("--system", help="System message.", show_default=False)]
+Offline = Annotated[bool, typer.Option("--offline", help="Fetch nothing; fail if the model is not here.")]
+Raw = Annotated[bool, typer.Option("--raw", help="Continue the prompt as it is, without a chat template.")]
+JsonSchema = Annotated[
+    str | None,
+    typer.Option("--json-schema", help="Answer with JSON of this schema: a file, or the schema.", show_default=False),
+]
+Regex = Annotated[
+    str | None, typer.Option("--regex", help="Answer with text that matches this wholly.", show_default=False)
+]
+Choice = Annotated[
+    list[str] | None, typer.Option("--choice", help="Answer with one of these; repeat it.", show_default=False)
+]
+KVMemory = Annotated[int, typer.Option("--kv-memory", help="Megabytes for keys and values.")]
+KVType = Annotated[str, typer.Option("--kv-type", help="Type of keys and values: fp32, fp16, bf16 or int8.")]
+Trace = Annotated[
+    Path | None,
+    typer.Option("--trace", help="Write a timeline for Perfetto or chrome://tracing.", show_default=False),
+]
+
+
+def grammar_of(json_schema: str | None, regex: str | None, choice: list[str] | None) -> GrammarSpec | None:
+    """What the answer must look like; at most one of the three may be asked for."""
+    if not (json_schema or regex or choice):
+        return None
+    from antiphon.text.grammar_spec import GrammarSpec
+
+    if json_schema is not None:
+        text = json_schema if json_schema.lstrip().startswith("{") else _read(Path(json_schema))
+        try:
+            schema = json.loads(text)
+        except ValueError as error:
+            raise InvalidRequestError(f"--json-schema is not JSON: {error}") from error
+        return GrammarSpec(json_schema=schema, regex=regex, choice=tuple(choice) if choice else None)
+    return GrammarSpec(regex=regex, choice=tuple(choice) if choice else None)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidRequestError(f"--json-schema is neither a schema nor a readable file: {error}") from error

@@ -1,0 +1,64 @@
+"""A model made ready for a command: loaded with a progress bar, told about on standard error, in an engine."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from antiphon.runtime.engine import Engine
+    from antiphon.runtime.loading import LoadedModel
+    from antiphon.runtime.streams import Completion, Stream
+
+
+def load(model: str, offline: bool) -> LoadedModel:
+    """The model, fetched if need be; one line on what its weights became."""
+    from antiphon.cli.progress import fetch_progress
+    from antiphon.runtime.loading import load_model
+
+    with fetch_progress() as progress:
+        loaded = load_model(model, offline=offline, progress=progress)
+    print(f"{loaded.name}: {loaded.report.line()}", file=sys.stderr)
+    if loaded.report.backend == "reference":
+        print("antiphon: installed without native kernels (no C++ compiler was found); this is slower", file=sys.stderr)
+    return loaded
+
+
+@contextmanager
+def engine_for(loaded: LoadedModel, kv_megabytes: int, kv_type: str, **options: Any) -> Iterator[Engine]:
+    """An engine with this one model, closed at the end."""
+    from antiphon.runtime.engine import Engine
+
+    with Engine(loaded, kv_bytes=kv_megabytes << 20, key_type=kv_type, value_type=kv_type, **options) as engine:
+        yield engine
+
+
+def print_stream(stream: Stream) -> str:
+    """Print the pieces as they come; Ctrl-C ends the answer and keeps what was said so far."""
+    pieces = []
+    try:
+        for delta in stream:
+            pieces.append(delta.text)
+            print(delta.text, end="", flush=True)
+    except KeyboardInterrupt:
+        stream.cancel()
+        for _ in stream:
+            pass
+        print(" (stopped)", end="", file=sys.stderr, flush=True)
+    print()
+    return "".join(pieces)
+
+
+def report_line(loaded: LoadedModel, completion: Completion) -> str:
+    """What an answer cost, for people."""
+    timings = completion.timings
+    rate = 1 / timings.time_per_output_token if timings.time_per_output_token else 0.0
+    cached = f" ({completion.cached_tokens} cached)" if completion.cached_tokens else ""
+    return (
+        f"{completion.prompt_tokens} prompt tokens{cached}, "
+        f"first token after {timings.time_to_first_token * 1e3:.0f} ms, "
+        f"{len(completion.token_ids)} tokens at {rate:.1f} tok/s, "
+        f"{rate * loaded.bytes_per_step() / 1e9:.1f} GB/s of weights read, ended by {completion.finish_reason}"
+    )

@@ -1,0 +1,259 @@
+"""`EngineCore`: the loop. It picks a model, plans a step, runs it, and commits the result."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from antiphon.engine.plan import Executor, StepHandle, StepPlan, StepResult
+from antiphon.engine.request import FinishReason, Priority, Request
+from antiphon.engine.telemetry import StepRecord, Telemetry
+from antiphon.errors import ModelNotFoundError
+
+#: A model's share of time when several have work, by its most urgent request. Critical work goes before all else.
+SHARES = {Priority.CRITICAL: 16.0, Priority.HIGH: 4.0, Priority.NORMAL: 1.0}
+
+
+class ModelScheduler(Protocol):
+    """What the loop needs of a model's scheduler; one for requests that grow, one for one-shot requests."""
+
+    @property
+    def has_work(self) -> bool: ...
+
+    def add(self, request: Request, now: float) -> None: ...
+
+    def abort(self, request_id: str, reason: FinishReason, now: float) -> bool: ...
+
+    def best_priority(self) -> Priority | None: ...
+
+    def plan(self, now: float) -> StepPlan: ...
+
+    def commit(self, plan: StepPlan, result: StepResult, now: float) -> None: ...
+
+    def observe(self, plan: StepPlan, seconds: float) -> None: ...
+
+    def fail(self, plan: StepPlan, error: str, now: float) -> None: ...
+
+    def preempt_last(self, plan: StepPlan) -> bool: ...
+
+    def figures(self) -> tuple[int, int, int, int, int]:
+        """Running, waiting, and blocks free, cached and owned."""
+
+    def requests(self) -> list[Request]:
+        """Everybody who is here."""
+
+    def check_integrity(self) -> None: ...
+
+    def close(self, now: float) -> None: ...
+
+
+@dataclass(slots=True)
+class _InFlight:
+    plan: StepPlan
+    handle: StepHandle
+    started: float
+    plan_seconds: float
+
+
+@dataclass(slots=True)
+class ModelSlot:
+    """A resident model: its scheduler, its executor, and the time it has had."""
+
+    name: str
+    scheduler: ModelScheduler
+    executor: Executor
+    depth: int = 1  # steps that may be in flight
+    virtual_time: float = 0.0
+    in_flight: deque[_InFlight] = field(default_factory=deque)
+
+
+class EngineCore:
+    """Single-threaded. `step()` does one step of one model; everything else is called between steps."""
+
+    def __init__(self, clock: Callable[[], float] = time.perf_counter, record_requests: bool = False) -> None:
+        self.clock = clock
+        self.telemetry = Telemetry()
+        self.slots: dict[str, ModelSlot] = {}
+        self.record_requests = record_requests
+        self._owner: dict[str, str] = {}  # request id → model
+        self._last_commit = 0.0
+
+    def add_model(self, slot: ModelSlot) -> None:
+        slot.virtual_time = min((other.virtual_time for other in self.slots.values()), default=0.0)
+        self.slots[slot.name] = slot
+
+    def remove_model(self, name: str) -> None:
+        """End the model's requests and give its memory back."""
+        slot = self.slots[name]
+        self._drain(slot)
+        slot.scheduler.close(self.clock())
+        slot.executor.close()
+        del self.slots[name]
+
+    # -- requests -----------------------------------------------------------------------------------------------
+
+    def add(self, request: Request) -> None:
+        """Take a request in; errors are the caller's to handle, and leave nothing behind."""
+        slot = self.slots.get(request.model)
+        if slot is None:
+            known = ", ".join(self.slots) or "none"
+            raise ModelNotFoundError(f"model {request.model!r} is not loaded; loaded: {known}")
+        if request.id in self._owner:
+            raise ValueError(f"request id {request.id!r} is in use")
+        was_idle = not slot.scheduler.has_work
+        slot.scheduler.add(request, self.clock())
+        self._owner[request.id] = request.model
+        caller_end = request.on_end
+
+        def ended(ended_request: Request) -> None:
+            del self._owner[ended_request.id]
+            self.telemetry.add_request(ended_request)
+            if caller_end is not None:
+                caller_end(ended_request)
+
+        request.on_end = ended
+        if was_idle:
+            # Time in which the model had nothing to do is not saved up against the others.
+            others = [other for other in self.slots.values() if other.scheduler.has_work and other is not slot]
+            least = min((other.virtual_time for other in others), default=slot.virtual_time)
+            slot.virtual_time = max(slot.virtual_time, least)
+
+    def abort(self, request_id: str, reason: FinishReason = FinishReason.CANCELLED) -> bool:
+        """End a request whatever its state; False if it is not here (any more)."""
+        model = self._owner.get(request_id)
+        return model is not None and self.slots[model].scheduler.abort(request_id, reason, self.clock())
+
+    @property
+    def has_work(self) -> bool:
+        return any(slot.scheduler.has_work or slot.in_flight for slot in self.slots.values())
+
+    # -- the loop -----------------------------------------------------------------------------------------------
+
+    def step(self) -> bool:
+        """One step of the model whose turn it is; False if there was nothing to do."""
+        for slot in self._by_turn():
+            if self._step(slot):
+                return True
+            if slot.scheduler.best_priority() is Priority.CRITICAL and self._make_room_for(slot):
+                return True
+        return self._unlock()
+
+    def _by_turn(self) -> list[ModelSlot]:
+        """Models with work: critical requests first, then by the time each has had relative to its share."""
+        busy = [slot for slot in self.slots.values() if slot.scheduler.has_work or slot.in_flight]
+        if len(busy) < 2:
+            return busy
+
+        def turn(slot: ModelSlot) -> tuple[bool, float]:
+            return (slot.scheduler.best_priority() is not Priority.CRITICAL, slot.virtual_time)
+
+        return sorted(busy, key=turn)
+
+    def _step(self, slot: ModelSlot) -> bool:
+        """Launch a step if there is one to launch, and commit the oldest if the model has enough in flight."""
+        started = self.clock()
+        plan = slot.scheduler.plan(started)
+        launched = bool(plan) or plan.has_moves
+        if launched:
+            self._launch(slot, plan, started)
+        if slot.in_flight and (len(slot.in_flight) >= slot.depth or not launched):
+            self._commit(slot, slot.in_flight.popleft())
+            return True
+        return launched
+
+    def _launch(self, slot: ModelSlot, plan: StepPlan, started: float) -> None:
+        planned = self.clock()
+        try:
+            handle = slot.executor.submit(plan)
+        except Exception as error:
+            slot.scheduler.fail(plan, describe(error), self.clock())
+            return
+        slot.in_flight.append(_InFlight(plan, handle, started, planned - started))
+
+    def _commit(self, slot: ModelSlot, step: _InFlight) -> None:
+        plan = step.plan
+        try:
+            result = step.handle.result()
+        except Exception as error:
+            slot.scheduler.fail(plan, describe(error), self.clock())
+            return
+        ran = self.clock()
+        best = slot.scheduler.best_priority() if len(self.slots) > 1 else None  # before those who are done leave
+        slot.scheduler.commit(plan, result, ran)
+        done = self.clock()
+        begun = max(step.started, self._last_commit)  # until then the step waited for the one before it
+        self._last_commit = done
+        slot.virtual_time += (done - begun) / SHARES[Priority.NORMAL if best is None else best]
+        if plan:
+            slot.scheduler.observe(plan, ran - begun)
+            self._record(slot, step, result, begun, ran, done)
+
+    def _record(
+        self, slot: ModelSlot, step: _InFlight, result: StepResult, begun: float, ran: float, done: float
+    ) -> None:
+        plan = step.plan
+        parts = {"plan": step.plan_seconds, **result.timings}
+        if not result.timings:
+            parts["run"] = max(0.0, ran - begun - step.plan_seconds)
+        parts["commit"] = done - ran
+        requests = []
+        if self.record_requests:
+            triples = zip(plan.requests, plan.counts, range(len(plan.counts)), strict=True)
+            requests = [(request.id, count, index < plan.num_decodes) for request, count, index in triples]
+        self.telemetry.add_step(
+            StepRecord(
+                self.telemetry.num_steps,
+                slot.name,
+                begun,
+                plan.num_decodes,
+                plan.num_tokens - plan.num_decodes,
+                *slot.scheduler.figures(),
+                parts,
+                requests,
+            )
+        )
+
+    def _drain(self, slot: ModelSlot) -> None:
+        while slot.in_flight:
+            self._commit(slot, slot.in_flight.popleft())
+
+    def _unlock(self) -> bool:
+        """Nobody could plan a step though there is work: models hold each other's memory.
+
+        The model with the most urgent, then oldest request goes on and the others let go, so that there is always
+        somebody who loses nothing and comes to an end.
+        """
+        stuck = [slot for slot in self.slots.values() if slot.scheduler.has_work]
+        return len(stuck) > 1 and self._make_room_for(min(stuck, key=_urgency))
+
+    def _make_room_for(self, first: ModelSlot) -> bool:
+        """Preempt requests of less urgent models, the least urgent first, until this one can do a step."""
+        others = [slot for slot in self.slots.values() if slot is not first and _urgency(slot) > _urgency(first)]
+        for slot in sorted(others, key=_urgency, reverse=True):
+            self._drain(slot)
+            plan = StepPlan(slot.name)
+            while slot.scheduler.preempt_last(plan):
+                self._launch(slot, plan, self.clock())
+                self._drain(slot)
+                if self._step(first):
+                    return True
+                plan = StepPlan(slot.name)
+        return False
+
+    def check_integrity(self) -> None:
+        for slot in self.slots.values():
+            slot.scheduler.check_integrity()
+
+
+def _urgency(slot: ModelSlot) -> tuple[float, float]:
+    """Of the model's most urgent, then oldest request; smaller goes first."""
+    pairs = ((float(request.priority), request.marks.arrived) for request in slot.scheduler.requests())
+    return min(pairs, default=(float("inf"), 0.0))
+
+
+def describe(error: Exception) -> str:
+    """The cause in one line, as the client will read it."""
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

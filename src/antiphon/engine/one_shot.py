@@ -1,0 +1,145 @@
+"""`OneShotScheduler`: requests that cannot be cut into tokens. They run in stages, batched, and hold no blocks."""
+
+from __future__ import annotations
+
+from antiphon.engine.cost_model import CostModel, StepShape
+from antiphon.engine.plan import StepPlan, StepResult
+from antiphon.engine.policies.policy import Policy
+from antiphon.engine.request import FinishReason, Priority, Request, RequestState
+from antiphon.errors import ContextLengthError, InvalidRequestError, OverloadedError
+
+
+class OneShotScheduler:
+    """Every step runs one stage of as many requests as the token cap holds; other models' steps come between."""
+
+    def __init__(
+        self,
+        model: str,
+        policy: Policy,
+        *,
+        max_model_tokens: int,
+        num_stages: int = 1,
+        max_step_tokens: int = 4096,
+        max_waiting: int = 4096,
+        step_seconds: float | None = None,
+    ) -> None:
+        self.model = model
+        self.policy = policy
+        self.cost = CostModel()
+        self.max_model_tokens = max_model_tokens
+        self.num_stages = num_stages
+        self.max_step_tokens = max_step_tokens
+        self.max_waiting = max_waiting
+        self.step_seconds = step_seconds
+        self.waiting: dict[str, Request] = {}
+        self.running: dict[str, Request] = {}  # a stage of theirs is in flight
+        self._num_arrivals = 0
+
+    def add(self, request: Request, now: float) -> None:
+        """Take a request in, or refuse it with the numbers."""
+        if not request.num_prompt_tokens:
+            raise InvalidRequestError("the input has no tokens")
+        if request.num_prompt_tokens > self.max_model_tokens:
+            raise ContextLengthError(
+                f"input has {request.num_prompt_tokens} tokens; model {self.model!r} takes {self.max_model_tokens}"
+            )
+        if len(self.waiting) >= self.max_waiting:
+            raise OverloadedError(
+                f"model {self.model!r} has {len(self.waiting)} requests waiting; at most {self.max_waiting} may wait"
+            )
+        self._num_arrivals += 1
+        request.sequence = self._num_arrivals
+        request.marks.arrived = now
+        self.waiting[request.id] = request
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self.waiting or self.running)
+
+    def best_priority(self) -> Priority | None:
+        return min((r.priority for r in (*self.waiting.values(), *self.running.values())), default=None)
+
+    def requests(self) -> list[Request]:
+        return [*self.waiting.values(), *self.running.values()]
+
+    def figures(self) -> tuple[int, int, int, int, int]:
+        return len(self.running), len(self.waiting), 0, 0, 0
+
+    def plan(self, now: float) -> StepPlan:
+        """The next stage of the most urgent request, and of whoever else is at that stage, up to the cap."""
+        plan = StepPlan(self.model)
+        for request in [r for r in self.waiting.values() if r.deadline is not None and r.deadline <= now]:
+            self._end(request, FinishReason.DEADLINE, now)
+        if not self.waiting:
+            return plan
+        cap = self.max_step_tokens
+        if self.step_seconds is not None and self.cost.is_fitted:
+            cap = self.cost.prefill_tokens_within(self.step_seconds, 0, 0, cap)
+        order = sorted(self.waiting.values(), key=self.policy.rank)
+        first = self.policy.next_waiting(order, now)
+        plan.stage = first.stage
+        for request in [first, *(r for r in order if r is not first and r.stage == first.stage)]:
+            count = request.num_prompt_tokens
+            if plan.requests and plan.num_tokens + count > cap:
+                break
+            plan.add(request, count, samples=False)
+            request.num_in_flight_tokens = count
+            if not request.marks.first_scheduled:
+                request.marks.first_scheduled = now
+        for request in plan.requests:
+            del self.waiting[request.id]
+            self.running[request.id] = request
+            request.state = RequestState.RUNNING
+        return plan
+
+    def commit(self, plan: StepPlan, result: StepResult, now: float) -> None:
+        """Requests whose last stage ran are finished with their output; the others wait for the next stage."""
+        for index, request in enumerate(plan.requests):
+            request.num_in_flight_tokens = 0
+            self.running.pop(request.id, None)
+            if request.is_ended:
+                continue
+            request.stage += 1
+            request.state = RequestState.WAITING
+            self.waiting[request.id] = request
+            if request.stage == self.num_stages:
+                assert result.outputs is not None
+                request.result = result.outputs[index]
+                self._end(request, FinishReason.STOP, now)
+
+    def fail(self, plan: StepPlan, error: str, now: float) -> None:
+        for request in plan.requests:
+            request.num_in_flight_tokens = 0
+            if not request.is_ended:
+                self._end(request, FinishReason.FAILED, now, error)
+
+    def abort(self, request_id: str, reason: FinishReason, now: float) -> bool:
+        request = self.waiting.get(request_id) or self.running.get(request_id)
+        if request is None:
+            return False
+        self._end(request, reason, now)
+        return True
+
+    def _end(self, request: Request, reason: FinishReason, now: float, error: str | None = None) -> None:
+        request.finish_reason = reason
+        request.state = reason.state
+        request.error = error
+        request.marks.finished = now
+        self.waiting.pop(request.id, None)
+        self.running.pop(request.id, None)
+        if request.on_end is not None:
+            request.on_end(request)
+
+    def observe(self, plan: StepPlan, seconds: float) -> None:
+        self.cost.observe(StepShape(0, plan.num_tokens), seconds)
+
+    def preempt_last(self, plan: StepPlan) -> bool:
+        return False
+
+    def check_integrity(self) -> None:
+        assert not set(self.waiting) & set(self.running)
+        assert all(request.stage < self.num_stages for request in self.waiting.values())
+
+    def close(self, now: float) -> None:
+        for request in [*self.waiting.values(), *self.running.values()]:
+            self._end(request, FinishReason.CANCELLED, now)

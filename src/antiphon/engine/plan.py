@@ -1,0 +1,122 @@
+"""`StepPlan`: what one step of one model does, told to the executor in numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from antiphon.engine.request import Request
+
+
+@dataclass(slots=True)
+class BlockCopy:
+    """Bytes to copy within the arena: a block that is about to be written and is shared."""
+
+    source: int  # table entry
+    target: int
+    num_bytes: int
+
+
+@dataclass(slots=True)
+class SwapOut:
+    """Blocks to copy to host memory, under a key."""
+
+    key: str
+    spans: list[tuple[int, int]]  # (table entry, bytes)
+
+
+@dataclass(slots=True)
+class SwapIn:
+    """Blocks to copy back from host memory, in the order in which they were copied out."""
+
+    key: str
+    spans: list[tuple[int, int]]
+
+
+@dataclass(slots=True)
+class RowSetup:
+    """A row that is given to a request: its whole block tables, as entries by group."""
+
+    request: Request
+    tables: list[list[int]]
+
+
+@dataclass(slots=True)
+class StepPlan:
+    """Requests of one model with how many tokens each computes.
+
+    Entry i gives `requests[i]` the tokens at positions starts[i] to starts[i] + counts[i], and draws a new token after
+    them if samples[i]. The first `num_decodes` entries compute exactly the newest token, which is in their row.
+    A plan carries only what changed since the last one: rows newly given to a request, and table entries.
+    """
+
+    model: str
+    requests: list[Request] = field(default_factory=list)
+    starts: list[int] = field(default_factory=list)
+    counts: list[int] = field(default_factory=list)
+    samples: list[bool] = field(default_factory=list)
+    num_decodes: int = 0
+    num_tokens: int = 0
+    stage: int = 0  # of one-shot requests
+    table_updates: list[tuple[int, int, int, int]] = field(default_factory=list)  # row, group, index, entry
+    row_setups: list[RowSetup] = field(default_factory=list)  # applied after the updates
+    moves: list[BlockCopy | SwapOut | SwapIn] = field(default_factory=list)  # in this order, before the forward
+    dropped_keys: list[str] = field(default_factory=list)  # swapped copies that nobody needs any more
+
+    def add(self, request: Request, count: int, samples: bool) -> None:
+        self.requests.append(request)
+        self.starts.append(request.num_computed_tokens + request.num_in_flight_tokens)
+        self.counts.append(count)
+        self.samples.append(samples)
+        self.num_tokens += count
+
+    def __bool__(self) -> bool:
+        return bool(self.requests)
+
+    def remove(self, request: Request) -> None:
+        """Take a request out again. Moves and updates made for it stay: they are harmless and others follow them."""
+        index = self.requests.index(request)
+        self.num_tokens -= self.counts[index]
+        for column in (self.requests, self.starts, self.counts, self.samples):
+            del column[index]
+        if index < self.num_decodes:
+            self.num_decodes -= 1
+        self.row_setups = [setup for setup in self.row_setups if setup.request is not request]
+
+    @property
+    def has_moves(self) -> bool:
+        """Whether there is something to do even if no request computes anything."""
+        return bool(self.moves or self.dropped_keys or self.table_updates)
+
+
+@dataclass(slots=True)
+class StepResult:
+    """What came back: for every sampling entry of the plan, in order, a token and what was asked for beside it."""
+
+    tokens: list[int]
+    outputs: list[Any] | None = None  # of one-shot requests, one for each entry, after their last stage
+    logprobs: list[float] | None = None
+    top_logprobs: list[list[tuple[int, float]] | None] | None = None
+    prompt_logprobs: dict[int, list[float]] = field(default_factory=dict)  # by entry
+    failures: dict[int, str] = field(default_factory=dict)  # by entry: requests whose own edits failed, and why
+    timings: dict[str, float] = field(default_factory=dict)  # build, run, sample: seconds
+
+
+class StepHandle(Protocol):
+    """A step that was launched; it may still be running."""
+
+    def done(self) -> bool: ...
+
+    def result(self) -> StepResult:
+        """Wait for the tokens. Raises what the step raised."""
+
+
+class Executor(Protocol):
+    """Runs the plans of one model, in the order in which they are submitted."""
+
+    def submit(self, plan: StepPlan) -> StepHandle:
+        """Launch a step. Its moves, table updates and row setups come first and hold even if the forward then fails."""
+
+    def close(self) -> None: ...
+
+

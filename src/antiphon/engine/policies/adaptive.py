@@ -1,0 +1,39 @@
+"""Prefill as fast as the running requests' pace allows, by the fitted cost of a step."""
+
+from __future__ import annotations
+
+from antiphon.engine.policies.policy import StepView
+from antiphon.engine.policies.priority import PriorityPolicy
+
+#: Prefill always advances by this much, or a heavy decode load would starve it.
+MIN_PREFILL_TOKENS = 16
+#: The first steps, before the cost model is fitted, take no more than this beside running requests.
+UNFITTED_PREFILL_TOKENS = 64
+#: Aim below the target, since predictions miss on both sides.
+MARGIN = 0.85
+
+
+class AdaptivePolicy(PriorityPolicy):
+    """Each step's prefill share is what keeps the step within `tpot_target` seconds.
+
+    Where nobody decodes, the whole cap goes to prefill, so a lone prompt meets its first token as early as it can.
+    With a `ttft_target`, steps may take twice as long once a request has waited half of it for its first token.
+    """
+
+    def __init__(
+        self, tpot_target: float, ttft_target: float | None = None, ageing_seconds: float | None = 10.0
+    ) -> None:
+        super().__init__(ageing_seconds)
+        self.tpot_target = tpot_target
+        self.ttft_target = ttft_target
+
+    def prefill_tokens(self, view: StepView) -> int:
+        if view.decodes == 0:
+            return view.cap
+        if not view.cost.is_fitted:
+            return min(view.cap, UNFITTED_PREFILL_TOKENS)
+        target = self.tpot_target * MARGIN
+        if self.ttft_target is not None and view.oldest_wait > self.ttft_target / 2:
+            target *= 2
+        tokens = view.cost.prefill_tokens_within(target, view.decodes, view.context_tokens, view.cap)
+        return max(tokens, min(MIN_PREFILL_TOKENS, view.cap))

@@ -1,0 +1,42 @@
+"""What a scheduling policy decides. Each policy is a small class of its own; the scheduler does the rest."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from antiphon.engine.cost_model import CostModel
+from antiphon.engine.request import Request
+
+
+@dataclass(frozen=True, slots=True)
+class StepView:
+    """What is known when the prefill share of a step is chosen."""
+
+    now: float
+    decodes: int
+    context_tokens: int  # cached tokens that the decodes' attention reads
+    oldest_wait: float  # seconds that the longest-waiting request has been without a first token
+    cap: int  # tokens that are left of the step's cap
+    cost: CostModel
+
+
+class Policy(ABC):
+    """Order, victims and shares. A policy keeps no request."""
+
+    @abstractmethod
+    def rank(self, request: Request) -> tuple[float, ...]:
+        """Order among running requests; fixed for a request's life. The last is the first to be preempted."""
+
+    def next_waiting(self, waiting: Iterable[Request], now: float) -> Request:
+        """Who is admitted next. `waiting` is not empty and in order of arrival."""
+        return min(waiting, key=self.rank)
+
+    def may_displace(self, waiting: Request, running: Request, now: float) -> bool:
+        """Whether a waiting request may take the place or the blocks of a running one."""
+        return False
+
+    def prefill_tokens(self, view: StepView) -> int:
+        """How many tokens of this step may go to requests that are more than one behind."""
+        return view.cap

@@ -1,0 +1,32 @@
+"""Critical before high before normal, with ageing so that nobody waits for ever."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from antiphon.engine.policies.policy import Policy
+from antiphon.engine.request import Priority, Request
+
+
+class PriorityPolicy(Policy):
+    """A request that has waited `ageing_seconds` counts as one level higher; a critical one may displace a normal one.
+
+    `ageing_seconds` of None turns ageing off.
+    """
+
+    def __init__(self, ageing_seconds: float | None = 10.0) -> None:
+        self.ageing_seconds = ageing_seconds
+
+    def rank(self, request: Request) -> tuple[float, ...]:
+        return (request.priority, request.sequence)
+
+    def _level(self, request: Request, now: float) -> float:
+        if self.ageing_seconds is None:
+            return float(request.priority)
+        return request.priority - (now - request.marks.arrived) // self.ageing_seconds
+
+    def next_waiting(self, waiting: Iterable[Request], now: float) -> Request:
+        return min(waiting, key=lambda request: (self._level(request, now), request.sequence))
+
+    def may_displace(self, waiting: Request, running: Request, now: float) -> bool:
+        return waiting.priority is Priority.CRITICAL and running.priority is Priority.NORMAL

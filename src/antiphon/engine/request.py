@@ -1,0 +1,176 @@
+"""`Request`: one piece of work from arrival to its end, and the marks that tell where its time went."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
+from typing import Any, Protocol
+
+from antiphon.engine.sampling_params import SamplingParams
+
+
+class Priority(IntEnum):
+    """Lower goes first."""
+
+    CRITICAL = 0
+    HIGH = 1
+    NORMAL = 2
+
+
+class RequestState(StrEnum):
+    WAITING = "waiting"
+    RUNNING = "running"
+    FINISHED = "finished"
+    ABORTED = "aborted"
+    FAILED = "failed"
+
+
+class FinishReason(StrEnum):
+    """Why a request ended; the first two are ends that the caller asked for."""
+
+    STOP = "stop"
+    LENGTH = "length"
+    CANCELLED = "cancelled"
+    DISCONNECTED = "disconnected"
+    DEADLINE = "deadline"
+    FAILED = "failed"
+
+    @property
+    def state(self) -> RequestState:
+        if self in (FinishReason.STOP, FinishReason.LENGTH):
+            return RequestState.FINISHED
+        return RequestState.FAILED if self is FinishReason.FAILED else RequestState.ABORTED
+
+
+class Constraint(Protocol):
+    """What a structured request may say next. Masks are computed away from the loop; `mask` waits for its own."""
+
+    def advance(self, token: int) -> None:
+        """Take a token that was drawn under the last mask."""
+
+    def mask(self) -> Any:
+        """Allowed tokens as packed bits, or None when all are allowed."""
+
+
+@dataclass(slots=True)
+class TimeMarks:
+    """Seconds of the engine's clock; 0.0 where it has not happened yet."""
+
+    arrived: float = 0.0
+    first_scheduled: float = 0.0
+    tokens: list[float] = field(default_factory=list)
+    finished: float = 0.0
+    preemptions: int = 0
+
+    @property
+    def queue_wait(self) -> float:
+        return max(0.0, self.first_scheduled - self.arrived) if self.first_scheduled else 0.0
+
+    @property
+    def time_to_first_token(self) -> float:
+        return self.tokens[0] - self.arrived if self.tokens else 0.0
+
+    @property
+    def inter_token_gaps(self) -> list[float]:
+        return [later - earlier for earlier, later in zip(self.tokens, self.tokens[1:], strict=False)]
+
+    @property
+    def time_per_output_token(self) -> float:
+        count = len(self.tokens) - 1
+        return (self.tokens[-1] - self.tokens[0]) / count if count > 0 else 0.0
+
+    @property
+    def end_to_end(self) -> float:
+        return max(0.0, self.finished - self.arrived) if self.finished else 0.0
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """A request that grows token by token.
+
+    It is `num_tokens` long and has `num_computed_tokens` of them in the cache; a step lets it catch up. Tokens that a
+    step in flight computes or draws are counted apart until the step is committed.
+    """
+
+    id: str
+    model: str
+    prompt: Sequence[int]
+    params: SamplingParams
+    task: str = "generate"
+    priority: Priority = Priority.NORMAL
+    deadline: float | None = None
+    cache_salt: str = ""
+    constraint: Constraint | None = None
+    #: Called with every token of the output; True ends the request (a stop string was completed).
+    on_token: Callable[[int], bool] | None = None
+    #: Called once, after the end, with the request.
+    on_end: Callable[[Request], None] | None = None
+    #: The request whose blocks this one starts from, as one of `n` samples of a prompt.
+    fork_of: Request | None = None
+    cross_tokens: int = 0
+    #: Tokens that end the request when drawn.
+    stop_ids: frozenset[int] = frozenset()
+
+    state: RequestState = RequestState.WAITING
+    finish_reason: FinishReason | None = None
+    error: str | None = None
+    marks: TimeMarks = field(default_factory=TimeMarks)
+
+    tokens: list[int] = field(default_factory=list)  # the prompt, then the output
+    num_computed_tokens: int = 0
+    num_in_flight_tokens: int = 0
+    num_pending_samples: int = 0
+    num_cached_tokens: int = 0
+    row: int = -1
+
+    # Kept by the KV manager.
+    tables: list[list[int]] = field(default_factory=list)  # block ids by group
+    digests: list[bytes] = field(default_factory=list)
+    num_remembered_blocks: int = 0
+    num_dropped_blocks: list[int] = field(default_factory=list)  # by group, from the front of the window
+    has_shared_tail: bool = False
+    swapped: bool = False
+
+    # Kept for the caller.
+    result: Any = None  # of a one-shot request
+    stage: int = 0  # stages done, of a one-shot request
+    logprobs: list[float] = field(default_factory=list)
+    top_logprobs: list[list[tuple[int, float]]] = field(default_factory=list)
+    prompt_logprobs: list[float] = field(default_factory=list)
+    sequence: int = 0  # order of arrival
+    limit: int = 0  # tokens that the request may come to, its prompt included
+
+    def __post_init__(self) -> None:
+        self.tokens = list(self.prompt)
+
+    @property
+    def num_tokens(self) -> int:
+        return len(self.tokens)
+
+    @property
+    def num_prompt_tokens(self) -> int:
+        return len(self.prompt)
+
+    @property
+    def num_output_tokens(self) -> int:
+        return len(self.tokens) - len(self.prompt)
+
+    @property
+    def output(self) -> list[int]:
+        return self.tokens[len(self.prompt) :]
+
+    @property
+    def num_scheduled_tokens(self) -> int:
+        """Computed, or being computed by a step in flight."""
+        return self.num_computed_tokens + self.num_in_flight_tokens
+
+    @property
+    def num_behind(self) -> int:
+        """Tokens still to be given to a step; a token being drawn counts as there."""
+        return len(self.tokens) + self.num_pending_samples - self.num_computed_tokens - self.num_in_flight_tokens
+
+    @property
+    def is_ended(self) -> bool:
+        return self.finish_reason is not None
+

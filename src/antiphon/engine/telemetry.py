@@ -1,0 +1,135 @@
+"""Where the time of steps and requests went: a ring of recent steps, and a trace that a timeline viewer opens."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from antiphon.engine.request import Request
+
+MAX_STEPS = 10_000
+MAX_REQUESTS = 10_000
+
+
+@dataclass(slots=True)
+class StepRecord:
+    """One step. Times are seconds of the engine's clock; the parts are plan, build, run, sample and commit."""
+
+    index: int
+    model: str
+    start: float
+    decode_tokens: int
+    prefill_tokens: int
+    running: int
+    waiting: int
+    blocks_free: int
+    blocks_cached: int
+    blocks_owned: int
+    parts: dict[str, float]
+    requests: list[tuple[str, int, bool]] = field(default_factory=list)  # id, tokens, whether it was a decode
+
+    @property
+    def seconds(self) -> float:
+        return sum(self.parts.values())
+
+
+@dataclass(slots=True)
+class RequestRecord:
+    """What an ended request cost."""
+
+    id: str
+    model: str
+    priority: str
+    finish_reason: str
+    prompt_tokens: int
+    output_tokens: int
+    cached_tokens: int
+    preemptions: int
+    arrived: float
+    first_scheduled: float
+    first_token: float
+    finished: float
+    queue_wait: float
+    time_to_first_token: float
+    time_per_output_token: float
+    end_to_end: float
+
+    @classmethod
+    def of(cls, request: Request) -> RequestRecord:
+        marks = request.marks
+        return cls(
+            id=request.id,
+            model=request.model,
+            priority=request.priority.name.lower(),
+            finish_reason=str(request.finish_reason),
+            prompt_tokens=request.num_prompt_tokens,
+            output_tokens=request.num_output_tokens,
+            cached_tokens=request.num_cached_tokens,
+            preemptions=marks.preemptions,
+            arrived=marks.arrived,
+            first_scheduled=marks.first_scheduled,
+            first_token=marks.tokens[0] if marks.tokens else 0.0,
+            finished=marks.finished,
+            queue_wait=marks.queue_wait,
+            time_to_first_token=marks.time_to_first_token,
+            time_per_output_token=marks.time_per_output_token,
+            end_to_end=marks.end_to_end,
+        )
+
+
+class Telemetry:
+    """Bounded memory: the most recent steps and ended requests."""
+
+    def __init__(self) -> None:
+        self.steps: deque[StepRecord] = deque(maxlen=MAX_STEPS)
+        self.requests: deque[RequestRecord] = deque(maxlen=MAX_REQUESTS)
+        self.num_steps = 0
+
+    def add_step(self, record: StepRecord) -> None:
+        self.steps.append(record)
+        self.num_steps += 1
+
+    def add_request(self, request: Request) -> None:
+        self.requests.append(RequestRecord.of(request))
+
+    def write_trace(self, path: Path) -> None:
+        """The ring as Chrome trace events: one lane a model with its steps, one lane a request with its phases."""
+        events = [*_step_events(self.steps), *_request_events(self.requests)]
+        path.write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}))
+
+
+def _event(
+    name: str, process: str, lane: str, start: float, seconds: float, arguments: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    microseconds = {"ts": round(start * 1e6, 1), "dur": round(max(seconds, 0.0) * 1e6, 1)}
+    return {"name": name, "ph": "X", "pid": process, "tid": lane, **microseconds, "args": arguments or {}}
+
+
+def _step_events(steps: Iterable[StepRecord]) -> list[dict[str, Any]]:
+    events = []
+    for step in steps:
+        figures = asdict(step)
+        parts, requests = figures.pop("parts"), figures.pop("requests")
+        events.append(_event("step", "models", step.model, step.start, step.seconds, figures))
+        begin = step.start
+        for part, seconds in parts.items():
+            events.append(_event(part, "models", step.model, begin, seconds))
+            begin += seconds
+        for request, tokens, is_decode in requests:
+            phase = "decode" if is_decode else "prefill"
+            figures = {"tokens": tokens, "step": step.index}
+            events.append(_event(phase, "requests", request, step.start, step.seconds, figures))
+    return events
+
+
+def _request_events(requests: Iterable[RequestRecord]) -> list[dict[str, Any]]:
+    events = []
+    for record in requests:
+        events.append(_event("request", "requests", record.id, record.arrived, record.end_to_end, asdict(record)))
+        if record.queue_wait:
+            events.append(_event("queued", "requests", record.id, record.arrived, record.queue_wait))
+    return events

@@ -1,0 +1,105 @@
+"""Tokens from logits: batched over requests with different parameters, with log-probabilities where asked for."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from antiphon import ops
+from antiphon.engine.plan import StepPlan, StepResult
+from antiphon.executor.logit_edits import LogitEdits, edits_of
+from antiphon.executor.rows import RowStore
+from antiphon.executor.step_batch import StepBatch
+from antiphon.ops import SamplingRows
+
+
+class Sampler:
+    """Keeps the edits of the rows that have any; everything else is in the row store."""
+
+    def __init__(self, store: RowStore, vocab_size: int) -> None:
+        self._store = store
+        self._vocab_size = vocab_size
+        self._edits: dict[int, LogitEdits] = {}
+
+    def set_up(self, plan: StepPlan) -> None:
+        """Take in the rows that the plan gave to requests."""
+        for setup in plan.row_setups:
+            row = setup.request.row
+            edits = edits_of(setup.request)
+            self._edits.pop(row, None)
+            if edits is not None and row >= 0:
+                self._edits[row] = edits
+
+    def sample(self, plan: StepPlan, step: StepBatch, logits: Tensor) -> StepResult:
+        """Draw the tokens of the sampling entries and write them to their rows."""
+        # Rows of the head beyond the tokenizer's vocabulary are padding and must never be drawn.
+        logits = logits[:, : self._vocab_size]
+        prompt_logprobs = {
+            entry: self._prompt_logprobs(plan, entry, logits[first:last])
+            for entry, (first, last) in step.prompt_rows.items()
+        }
+        if not step.sample_entries:
+            return StepResult([], prompt_logprobs=prompt_logprobs)
+        if step.sample_rows is not None:
+            logits = logits[step.sample_rows]
+        rows = step.rows if len(step.sample_entries) == len(step.rows) else step.rows[step.sample_entries]
+        wanted = [
+            place
+            for place, entry in enumerate(step.sample_entries)
+            if plan.requests[entry].params.logprobs is not None
+        ]
+        raw = logits[wanted].float().log_softmax(-1) if wanted else None
+        failures = self._edit(step, rows, logits) if self._edits else {}
+        drawn, _ = ops.sample(logits, self._rows(rows))
+        tokens: list[int] = drawn.tolist()
+        self._store.last_token[rows] = tokens
+        self._store.output_index[rows] += 1
+        if self._edits:
+            for place, row in enumerate(rows.tolist()):
+                if row in self._edits:
+                    self._edits[row].took(tokens[place])
+        result = StepResult(tokens, prompt_logprobs=prompt_logprobs, failures=failures)
+        if raw is not None:
+            self._report(plan, step, wanted, raw, result)
+        return result
+
+    def _edit(self, step: StepBatch, rows: np.ndarray, logits: Tensor) -> dict[int, str]:
+        """Apply the rows' own edits; one that fails is no fault of the others in the step."""
+        failures = {}
+        for place, row in enumerate(rows.tolist()):
+            edits = self._edits.get(row)
+            if edits is None:
+                continue
+            try:
+                edits.apply(logits[place])
+            except Exception as error:
+                failures[step.sample_entries[place]] = f"{type(error).__name__}: {error}"
+        return failures
+
+    def _rows(self, rows: np.ndarray) -> SamplingRows:
+        store = self._store
+        columns = (store.temperature, store.top_k, store.top_p, store.min_p, store.seed, store.output_index)
+        return SamplingRows(*(torch.from_numpy(column[rows]) for column in columns))
+
+    @staticmethod
+    def _report(plan: StepPlan, step: StepBatch, wanted: list[int], raw: Tensor, result: StepResult) -> None:
+        """Log-probabilities under the model's own logits, before any edit."""
+        result.logprobs = [0.0] * len(result.tokens)
+        top: list[list[tuple[int, float]] | None] = [None] * len(result.tokens)
+        for index, place in enumerate(wanted):
+            result.logprobs[place] = float(raw[index, result.tokens[place]])
+            count = plan.requests[step.sample_entries[place]].params.logprobs or 0
+            if count:
+                values, ids = raw[index].topk(min(count, raw.shape[1]))
+                top[place] = list(zip(ids.tolist(), values.tolist(), strict=True))
+        result.top_logprobs = top
+
+    @staticmethod
+    def _prompt_logprobs(plan: StepPlan, entry: int, logits: Tensor) -> list[float]:
+        """Of the prompt's tokens that this chunk predicts: those at its positions plus one."""
+        request, start = plan.requests[entry], plan.starts[entry]
+        predicted = request.prompt[start + 1 : start + 1 + len(logits)]
+        logprobs = logits[: len(predicted)].float().log_softmax(-1)
+        picked = logprobs.gather(-1, torch.tensor(predicted, dtype=torch.int64)[:, None])
+        return [float(value) for value in picked[:, 0]]

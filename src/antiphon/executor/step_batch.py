@@ -1,0 +1,103 @@
+"""From a plan and the rows to the tensors of a `Batch`; pure decode steps are built without a loop over requests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from antiphon.engine.plan import StepPlan
+from antiphon.executor.rows import RowStore
+from antiphon.ops import Batch, CacheKind, GroupBatch
+
+
+@dataclass(frozen=True)
+class StepBatch:
+    """The batch, the rows of its entries, and which logit rows belong to whom."""
+
+    batch: Batch
+    rows: np.ndarray  # int64 [R]
+    sample_entries: list[int]  # entries that draw a token
+    sample_rows: list[int] | None  # their rows of the logits; None: the logits are exactly theirs, in order
+    prompt_rows: dict[int, tuple[int, int]]  # entry → its span of the logits, where the prompt's are wanted
+
+
+def build_step(plan: StepPlan, store: RowStore) -> StepBatch:
+    count = len(plan.requests)
+    rows = np.fromiter((request.row for request in plan.requests), dtype=np.int64, count=count)
+    starts = np.asarray(plan.starts, dtype=np.int32)
+    query_start = np.zeros(count + 1, dtype=np.int32)
+    if plan.num_decodes == count:
+        query_start[1:] = np.arange(1, count + 1, dtype=np.int32)
+        positions, token_rows, seq_lens = starts, rows, starts + 1
+        token_ids = store.last_token[rows]
+    else:
+        counts = np.asarray(plan.counts, dtype=np.int32)
+        np.cumsum(counts, out=query_start[1:])
+        seq_lens = starts + counts
+        positions = np.repeat(starts - query_start[:-1], counts) + np.arange(plan.num_tokens, dtype=np.int32)
+        token_rows = np.repeat(rows, counts)
+        token_ids = np.empty(plan.num_tokens, dtype=np.int32)
+        token_ids[: plan.num_decodes] = store.last_token[rows[: plan.num_decodes]]
+        for entry in range(plan.num_decodes, count):
+            start = plan.starts[entry]
+            token_ids[query_start[entry] : query_start[entry + 1]] = plan.requests[entry].tokens[
+                start : start + plan.counts[entry]
+            ]
+    start_tensor = torch.from_numpy(query_start)
+    longest = int(seq_lens.max())
+    groups: dict[str, GroupBatch] = {}
+    for table, layout in zip(store.tables, store.layouts, strict=True):
+        size = layout.block_tokens
+        if layout.group.kind is CacheKind.CROSS:
+            lengths = store.cross_tokens[rows]
+            slots = np.full(0, -1, dtype=np.int64)
+            width = -(-int(lengths.max()) // size)
+        else:
+            lengths, width = seq_lens, -(-longest // size)
+            slots = table[token_rows, positions // size].astype(np.int64) * size + positions % size
+        groups[layout.group.name] = GroupBatch(
+            torch.from_numpy(slots),
+            torch.from_numpy(table[rows, :width]),
+            torch.from_numpy(lengths),
+            start_tensor,
+        )
+    entries, logit_rows, sample_rows, prompt_rows = _logit_rows(plan, query_start)
+    batch = Batch(
+        positions=torch.from_numpy(positions),
+        query_start=start_tensor,
+        logit_rows=torch.from_numpy(logit_rows),
+        token_ids=torch.from_numpy(token_ids),
+        groups=groups,
+    )
+    return StepBatch(batch, rows, entries, sample_rows, prompt_rows)
+
+
+def _logit_rows(
+    plan: StepPlan, query_start: np.ndarray
+) -> tuple[list[int], np.ndarray, list[int] | None, dict[int, tuple[int, int]]]:
+    """Which tokens reach the head: the last of each sampling entry, and all of a prompt whose logprobs are wanted."""
+    entries = [entry for entry, samples in enumerate(plan.samples) if samples]
+    wanting = [
+        entry
+        for entry in range(plan.num_decodes, len(plan.requests))
+        if plan.requests[entry].params.prompt_logprobs and plan.starts[entry] < plan.requests[entry].num_prompt_tokens
+    ]
+    if not wanting:
+        ends = query_start[1:] - 1
+        rows = ends if len(entries) == len(plan.requests) else ends[entries]
+        return entries, rows.astype(np.int64), None, {}
+    logit_rows: list[int] = []
+    sample_rows: list[int] = []
+    prompt_rows: dict[int, tuple[int, int]] = {}
+    for entry, samples in enumerate(plan.samples):
+        first, last = int(query_start[entry]), int(query_start[entry + 1])
+        if entry in wanting:
+            prompt_rows[entry] = (len(logit_rows), len(logit_rows) + last - first)
+            logit_rows.extend(range(first, last))
+        elif samples:
+            logit_rows.append(last - 1)
+        if samples:
+            sample_rows.append(len(logit_rows) - 1)
+    return entries, np.asarray(logit_rows, dtype=np.int64), sample_rows, prompt_rows

@@ -1,0 +1,13 @@
+"""The C++ backend for CPUs. What it lacks, the reference does."""
+
+from __future__ import annotations
+
+from antiphon.ops.native.attention import attention, paged_attention, store_kv
+from antiphon.ops.native.extension import available, default_threads, variants
+from antiphon.ops.native.product import embed, linear, matmul, supports, supports_type, take_rows
+from antiphon.ops.native.rows import layer_norm, rms_norm, rotary
+
+__all__ = [
+    "attention", "available", "default_threads", "embed", "layer_norm", "linear", "matmul", "paged_attention",
+    "rms_norm", "rotary", "store_kv", "supports", "supports_type", "take_rows", "variants",
+]  # fmt: skip

@@ -1,0 +1,150 @@
+"""Attention over pages and over plain sequences.
+
+A query's result is the same bits in any batch, however its prompt was chunked and with any number of threads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from antiphon.ops.batch import GroupBatch
+from antiphon.ops.cache import LayerCache
+from antiphon.ops.native.extension import default_threads, extension
+
+_ELEMENTS = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2, torch.int8: 3}
+
+
+def _pages(cache: LayerCache) -> Any:
+    """The extension's view of a layer's pages, made once."""
+    pages = cache.packed.get("native")
+    if pages is None:
+        layout, start = cache.layout, cache.key_offset
+        pages = extension().Pages(
+            cache.arena.data_ptr(), layout.group.num_kv_heads, layout.block_tokens, layout.group.head_dim,
+            _ELEMENTS[layout.key_dtype], _ELEMENTS[layout.value_dtype], start, start + layout.value_offset,
+            start + layout.key_scale_offset, start + layout.value_scale_offset,
+        )  # fmt: skip
+        cache.packed["native"] = pages
+    return pages
+
+
+@dataclass(frozen=True)
+class _Group:
+    """A group's tensors as the extension reads them, with their addresses."""
+
+    tensors: tuple[Tensor, ...]
+    slots: int
+    tables: tuple[int, int]  # address, entries from one request to the next
+    rest: tuple[int, int, int]  # addresses of lengths and starts, number of requests
+
+
+def _group(group: GroupBatch) -> _Group:
+    """The extension's view of a group's tensors, made once for all layers of a step."""
+    found = group.packed.get("native")
+    if found is None:
+        slots = group.slot_mapping.contiguous()
+        tables, lengths, starts = _integers(group.block_tables), _integers(group.seq_lens), _integers(group.query_start)
+        found = _Group(
+            (slots, tables, lengths, starts),
+            slots.data_ptr(),
+            (tables.data_ptr(), tables.stride(0)),
+            (lengths.data_ptr(), starts.data_ptr(), len(lengths)),
+        )
+        group.packed["native"] = found
+    return found
+
+
+def _integers(x: Tensor) -> Tensor:
+    return x.to(torch.int32).contiguous()
+
+
+def _heads(x: Tensor) -> tuple[Tensor, int, int, int]:
+    """x [T, heads, D] in fp32 with contiguous channels, its address, and its strides by token and by head."""
+    if x.dtype is not torch.float32:
+        x = x.float()
+    token, head, channel = x.stride()
+    if channel != 1:
+        x = x.contiguous()
+        token, head, _ = x.stride()
+    return x, x.data_ptr(), token, head
+
+
+def _bias(bias: Tensor | None) -> tuple[Tensor | None, int, int, int]:
+    """The bias, kept alive, with its address and strides by head and by query."""
+    if bias is None:
+        return None, 0, 0, 0
+    bias = bias.float()
+    if bias.stride(2) != 1:
+        bias = bias.contiguous()
+    return bias, bias.data_ptr(), bias.stride(0), bias.stride(1)
+
+
+def store_kv(
+    k: Tensor, v: Tensor, cache: LayerCache, group: GroupBatch, threads: int | None = None, variant: int = 0
+) -> None:
+    k, *k_place = _heads(k)
+    v, *v_place = _heads(v)
+    _pages(cache).store(*k_place, *v_place, _group(group).slots, k.shape[0], threads or default_threads(), variant)
+
+
+def paged_attention(
+    q: Tensor,
+    cache: LayerCache,
+    group: GroupBatch,
+    scale: float,
+    causal: bool = True,
+    window: int | None = None,
+    sinks: Tensor | None = None,
+    softcap: float | None = None,
+    bias: Tensor | None = None,
+    sink_tokens: int = 0,
+    threads: int | None = None,
+    variant: int = 0,
+) -> Tensor:
+    kv_heads, head_dim = cache.layout.group.num_kv_heads, cache.layout.group.head_dim
+    tokens, heads, channels = q.shape
+    if channels != head_dim or heads % kv_heads:
+        raise ValueError(f"q is {tuple(q.shape)}; the pages have {kv_heads} kv heads of {head_dim} channels")
+    wide, *place = _heads(q)
+    out = torch.empty(tokens, heads, head_dim)
+    own = _group(group)
+    sinks = None if sinks is None else sinks.float().contiguous()
+    bias, *bias_place = _bias(bias)
+    _pages(cache).attend(
+        *place, heads, *own.tables, *own.rest, scale, causal, window or 0, sink_tokens,
+        0 if sinks is None else sinks.data_ptr(), softcap or 0.0, *bias_place, out.data_ptr(),
+        threads or default_threads(), variant,
+    )  # fmt: skip
+    return out if q.dtype is torch.float32 else out.to(q.dtype)
+
+
+def attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    seq_start: Tensor,
+    scale: float,
+    causal: bool = False,
+    bias: Tensor | None = None,
+    threads: int | None = None,
+    variant: int = 0,
+) -> Tensor:
+    tokens, heads, head_dim = q.shape
+    kv_heads = k.shape[1]
+    if k.shape != v.shape or k.shape[0] != tokens or k.shape[2] != head_dim or heads % kv_heads:
+        raise ValueError(f"q, k and v are {tuple(q.shape)}, {tuple(k.shape)} and {tuple(v.shape)}")
+    wide, *q_place = _heads(q)
+    k, *k_place = _heads(k)
+    v, *v_place = _heads(v)
+    starts = _integers(seq_start)
+    out = torch.empty(tokens, heads, head_dim)
+    bias, *bias_place = _bias(bias)
+    extension().attention(
+        *q_place, *k_place, *v_place, heads, kv_heads, head_dim, starts.data_ptr(), len(starts) - 1, scale, causal,
+        *bias_place, out.data_ptr(), threads or default_threads(), variant,
+    )  # fmt: skip
+    return out if q.dtype is torch.float32 else out.to(q.dtype)

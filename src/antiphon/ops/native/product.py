@@ -1,0 +1,131 @@
+"""Products with weights in their encoded form, what follows them in one pass, and their rows."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from antiphon.ops import reference
+from antiphon.ops.native.extension import available, default_threads, extension
+from antiphon.ops.types import Activation
+from antiphon.weights.dequantize import iq_grid
+from antiphon.weights.types import TensorType
+from antiphon.weights.weight import Weight
+
+_WITH_CODEBOOK = frozenset(
+    {TensorType.IQ2_XXS, TensorType.IQ2_XS, TensorType.IQ2_S, TensorType.IQ3_XXS, TensorType.IQ3_S}
+)
+#: The extension's number for an activation, and whether it is a gate's.
+_ACTIVATIONS: dict[Activation, tuple[int, bool]] = {
+    "none": (0, False), "relu": (1, False), "gelu": (2, False), "gelu_tanh": (3, False), "silu": (4, False),
+    "gelu_tanh_gate": (3, True), "silu_gate": (4, True),
+}  # fmt: skip
+
+
+@cache
+def supports_type(type: TensorType) -> bool:
+    return available() and extension().supports(int(type))
+
+
+def supports(weight: Weight) -> bool:
+    """Whether `matmul` and `take_rows` can read every part of the weight."""
+    return bool(weight.parts) and all(supports_type(part.type) and part.data.is_cpu for part in weight.parts)
+
+
+def matmul(
+    x: Tensor, weight: Weight, out: Tensor | None = None, threads: int | None = None, variant: int = 0
+) -> Tensor:
+    """x [T, K] · weightᵀ → fp32 [T, N], accumulated in fp32; `supports(weight)` must hold.
+
+    A row of the result depends on its row of x alone: not on T, nor on the number of threads. `out`, where given,
+    is fp32 [T, N] with contiguous rows. `variant` counts in `variants()`.
+    """
+    matrix = _matrix(weight)
+    assert matrix is not None
+    x = _checked(x, weight)
+    tokens = x.shape[0]
+    if out is None:
+        out = torch.empty(tokens, weight.rows)
+    elif out.shape != (tokens, weight.rows) or out.dtype != torch.float32 or (weight.rows > 1 and out.stride(1) != 1):
+        shape = (tokens, weight.rows)
+        raise ValueError(f"out is {out.dtype} {tuple(out.shape)}, not float32 {shape} with contiguous rows")
+    matrix.multiply(
+        x.data_ptr(), x.stride(0), tokens, 0, 0, False, 0, 0, out.data_ptr(), out.stride(0),
+        threads or default_threads(), variant,
+    )  # fmt: skip
+    return out
+
+
+def take_rows(weight: Weight, ids: Tensor, variant: int = 0) -> Tensor:
+    """The weight's rows ids [T], decoded → fp32 [T, K]; `supports(weight)` must hold."""
+    matrix = _matrix(weight)
+    assert matrix is not None
+    ids = ids.to(torch.int64).contiguous()
+    out = torch.empty(ids.shape[0], weight.columns)
+    matrix.take_rows(ids.data_ptr(), ids.shape[0], out.data_ptr(), variant)
+    return out
+
+
+def embed(ids: Tensor, weight: Weight, scale: float = 1.0) -> Tensor:
+    if _matrix(weight) is None:
+        return reference.embed(ids, weight, scale)
+    rows = take_rows(weight, ids)
+    return rows.mul_(scale) if scale != 1.0 else rows
+
+
+def linear(
+    x: Tensor,
+    weight: Weight,
+    bias: Tensor | None = None,
+    activation: Activation = "none",
+    residual: Tensor | None = None,
+    threads: int | None = None,
+    variant: int = 0,
+) -> Tensor:
+    matrix = _matrix(weight)
+    if matrix is None:
+        return reference.linear(x, weight, bias, activation, residual)
+    number, gated = _ACTIVATIONS[activation]
+    shape = (x.shape[0], weight.rows // 2 if gated else weight.rows)
+    if x.dtype is not torch.float32 or not _is_plain(bias, (weight.rows,)) or not _is_plain(residual, shape):
+        return reference.finish_linear(matmul(x, weight).to(x.dtype), bias, activation, residual)
+    x = _checked(x, weight)
+    out = torch.empty(shape)
+    matrix.multiply(
+        x.data_ptr(), x.stride(0), shape[0], 0 if bias is None else bias.data_ptr(), number, gated,
+        0 if residual is None else residual.data_ptr(), 0 if residual is None else residual.stride(0),
+        out.data_ptr(), shape[1], threads or default_threads(), variant,
+    )  # fmt: skip
+    return out
+
+
+def _checked(x: Tensor, weight: Weight) -> Tensor:
+    """x as fp32 with contiguous rows."""
+    if x.dim() != 2 or x.shape[1] != weight.columns or not x.is_cpu:
+        raise ValueError(f"x is {tuple(x.shape)} on {x.device}; the weight needs [T, {weight.columns}] on the CPU")
+    if x.dtype is not torch.float32:
+        x = x.float()
+    return x if x.stride(1) == 1 else x.contiguous()
+
+
+def _is_plain(x: Tensor | None, shape: tuple[int, ...]) -> bool:
+    """Whether the extension can read it as it is: fp32 of this very shape with contiguous rows, or nothing."""
+    return x is None or (x.dtype is torch.float32 and x.shape == shape and x.stride(-1) == 1)
+
+
+def _matrix(weight: Weight) -> Any:
+    """The extension's view of a weight, made once; None where the extension cannot read it."""
+    if not weight.parts:
+        return None
+    matrix = weight.packed.get("native")
+    if matrix is None and supports(weight):
+        matrix = extension().Matrix(weight.columns)
+        for part in weight.parts:
+            # `iq_grid` keeps an IQ type's codebook alive.
+            codebook = iq_grid(part.type).data_ptr() if part.type in _WITH_CODEBOOK else 0
+            matrix.append(part.type, part.data.data_ptr(), part.data.shape[1], part.rows, codebook)
+        weight.packed["native"] = matrix
+    return matrix

@@ -1,0 +1,96 @@
+"""Norms and rotary embedding. A row's result depends on that row alone."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from antiphon.ops import reference
+from antiphon.ops.native.extension import default_threads, extension
+from antiphon.ops.types import RotaryTable
+
+
+def rms_norm(
+    x: Tensor,
+    weight: Tensor,
+    eps: float,
+    residual: Tensor | None = None,
+    threads: int | None = None,
+    variant: int = 0,
+) -> tuple[Tensor, Tensor]:
+    found = _norm(False, x, weight, None, eps, residual, threads, variant)
+    return reference.rms_norm(x, weight, eps, residual) if found is None else found
+
+
+def layer_norm(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    eps: float,
+    residual: Tensor | None = None,
+    threads: int | None = None,
+    variant: int = 0,
+) -> tuple[Tensor, Tensor]:
+    found = _norm(True, x, weight, bias, eps, residual, threads, variant)
+    return reference.layer_norm(x, weight, bias, eps, residual) if found is None else found
+
+
+def rotary(
+    q: Tensor, k: Tensor, positions: Tensor, table: RotaryTable, threads: int | None = None, variant: int = 0
+) -> tuple[Tensor, Tensor]:
+    values = table.values
+    (q_token, q_head, q_channel), (k_token, k_head, k_channel) = q.stride(), k.stride()
+    plain = q.dtype is k.dtype is values.dtype is torch.float32 and q_channel == k_channel == 1 and values.is_contiguous()
+    if not plain or positions.dim() != 1:
+        return reference.rotary(q, k, positions, table)
+    if positions.dtype is not torch.int32 or not positions.is_contiguous():
+        positions = positions.to(torch.int32).contiguous()
+    tokens, heads, head_dim = q.shape
+    kv_heads = k.shape[1]
+    q_out, k_out = torch.empty(tokens, heads, head_dim), torch.empty(tokens, kv_heads, head_dim)
+    extension().rotary(
+        q.data_ptr(), q_token, q_head, heads, k.data_ptr(), k_token, k_head, kv_heads, tokens, head_dim,
+        positions.data_ptr(), values.data_ptr(), *values.shape, q_out.data_ptr(), k_out.data_ptr(),
+        threads or default_threads(), variant,
+    )  # fmt: skip
+    return q_out, k_out
+
+
+def _strides(x: Tensor) -> tuple[int, int] | None:
+    """Elements from row to row in the first dimension and in the middle one; None where the extension cannot read x."""
+    strides = x.stride()
+    if x.dtype is not torch.float32 or not 2 <= len(strides) <= 3 or strides[-1] != 1:
+        return None
+    return strides[0], strides[1] if len(strides) == 3 else 0
+
+
+def _norm(
+    centred: bool,
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    eps: float,
+    residual: Tensor | None,
+    threads: int | None,
+    variant: int,
+) -> tuple[Tensor, Tensor] | None:
+    """Either norm; None where the extension cannot read an argument."""
+    strides = _strides(x)
+    residual_strides = (0, 0) if residual is None else _strides(residual)
+    readable = strides is not None and residual_strides is not None and _is_vector(weight) and _is_vector(bias)
+    shape = x.shape
+    if not readable or not (residual is None or residual.shape == shape):
+        return None
+    inner, width = shape[-2] if len(shape) == 3 else 1, shape[-1]
+    y = torch.empty(shape)
+    total = x if residual is None else torch.empty(shape)
+    extension().norm(
+        centred, x.data_ptr(), *strides, 0 if residual is None else residual.data_ptr(), *residual_strides,
+        shape[0] * inner, inner, width, weight.data_ptr(), 0 if bias is None else bias.data_ptr(), eps,
+        y.data_ptr(), total.data_ptr(), threads or default_threads(), variant,
+    )  # fmt: skip
+    return y, total
+
+
+def _is_vector(x: Tensor | None) -> bool:
+    return x is None or (x.dtype is torch.float32 and x.is_contiguous())

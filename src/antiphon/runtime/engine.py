@@ -1,0 +1,241 @@
+"""`Engine`: models in one process, one scheduler, one memory budget, for callers with threads."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from antiphon.engine.core import EngineCore
+from antiphon.engine.request import FinishReason, Priority, Request
+from antiphon.engine.sampling_params import SamplingParams
+from antiphon.errors import EngineError, InvalidRequestError, ModelNotFoundError, UnsupportedError
+from antiphon.models.model import CausalLM
+from antiphon.runtime.config import EngineConfig
+from antiphon.runtime.loading import LoadedModel, load_model
+from antiphon.runtime.loop import EngineLoop
+from antiphon.runtime.requests import Prompt, RequestFactory
+from antiphon.runtime.resident import Arena, check_batch_invariance, make_slot
+from antiphon.runtime.streams import Completion, Stream
+from antiphon.text.grammar_spec import GrammarSpec
+
+
+class EngineBase:
+    """What the threaded and the asynchronous engine share: the loop, the arena, the resident models."""
+
+    def __init__(
+        self,
+        *models: str | LoadedModel,
+        config: EngineConfig | None = None,
+        offline: bool = False,
+        after_step: Callable[[], None] | None = None,
+        **options: Any,
+    ) -> None:
+        if config is not None and options:
+            raise InvalidRequestError(f"give a config or single options, not both: {', '.join(options)}")
+        try:
+            self.config = config or EngineConfig(**options)
+        except TypeError as error:
+            raise InvalidRequestError(str(error).replace("EngineConfig.__init__() ", "")) from None
+        if self.config.batch_invariant:
+            check_batch_invariance()
+        self._arena = Arena.allocate(self.config)
+        self._core = EngineCore(record_requests=self.config.record_requests)
+        self._factories: dict[str, RequestFactory] = {}
+        self._loop = EngineLoop(self._core, after_step)
+        self._offline = offline
+        try:
+            for model in models:
+                self.load(model)
+        except BaseException:
+            self.close()
+            raise
+
+    # -- models -------------------------------------------------------------------------------------------------
+
+    def load(self, model: str | LoadedModel) -> LoadedModel:
+        """Make a model resident, from a name, path or hub reference, or one that is loaded already."""
+        loaded = load_model(model, offline=self._offline) if isinstance(model, str) else model
+        if loaded.name in self._factories:
+            raise InvalidRequestError(f"model {loaded.name!r} is resident already")
+        slot = make_slot(loaded, self._arena, self.config)
+        self._loop.call(lambda: self._core.add_model(slot)).result()
+        self._factories[loaded.name] = RequestFactory(loaded)
+        return loaded
+
+    def unload(self, name: str) -> None:
+        """End the model's requests and give its weights' and its cache's memory back."""
+        self._factory(name)
+        self._loop.call(lambda: self._core.remove_model(name)).result()
+        del self._factories[name]
+
+    @property
+    def models(self) -> list[str]:
+        return list(self._factories)
+
+    def _factory(self, name: str | None, task: type = object) -> RequestFactory:
+        """The model of that name; without a name, the only resident one that fits the task."""
+        if name is not None:
+            if name not in self._factories:
+                raise ModelNotFoundError(
+                    f"model {name!r} is not loaded; loaded: {', '.join(self._factories) or 'none'}"
+                )
+            return self._factories[name]
+        fitting = [factory for factory in self._factories.values() if isinstance(factory.loaded.model, task)]
+        if len(fitting) != 1:
+            raise ModelNotFoundError(
+                f"{len(fitting)} resident models fit; name one of: {', '.join(self._factories) or 'none loaded'}"
+            )
+        return fitting[0]
+
+    def _make(self, prompt: Prompt, params: SamplingParams, model: str | None, **details: Any) -> list[Request]:
+        factory = self._factory(model, CausalLM)
+        factory.loaded.causal_lm()
+        seconds = details.pop("timeout", None)
+        deadline = None if seconds is None else self._core.clock() + seconds
+        return factory.make(prompt, params, deadline=deadline, **details)
+
+    def _embedding_requests(self, texts: Sequence[str], model: str | None) -> list[Request]:
+        from antiphon.models.bert import Bert
+
+        factory = self._factory(model, Bert)
+        if not isinstance(factory.loaded.model, Bert):
+            raise UnsupportedError(f"model {factory.loaded.name!r} makes no embeddings")
+        return [factory.make_embedding(text) for text in texts]
+
+    # -- figures ------------------------------------------------------------------------------------------------
+
+    def figures(self) -> dict[str, dict[str, int]]:
+        """Per model: running, waiting, blocks free, cached and owned; and the arena's bytes."""
+
+        def read() -> dict[str, dict[str, int]]:
+            names = ("running", "waiting", "blocks_free", "blocks_cached", "blocks_owned")
+            figures = {
+                name: dict(zip(names, slot.scheduler.figures(), strict=True)) for name, slot in self._core.slots.items()
+            }
+            books = self._arena.books
+            figures["arena"] = {"total_bytes": books.total_bytes, "lent_bytes": books.lent_bytes}
+            return figures
+
+        return self._loop.call(read).result()
+
+    def write_trace(self, path: str | Path) -> None:
+        """The recent steps and requests as a trace for Chrome's tracing page or Perfetto."""
+        self._loop.call(lambda: self._core.telemetry.write_trace(Path(path))).result()
+
+    def close(self) -> None:
+        """End everything and give all memory back. The engine is not usable afterwards."""
+        self._loop.close()
+        self._factories.clear()
+
+
+class Engine(EngineBase):
+    """The engine for threads: `generate` waits for whole answers, `stream` gives text as it is made.
+
+    Keyword arguments are the fields of `EngineConfig`.
+    """
+
+    def stream(
+        self,
+        prompt: Prompt,
+        params: SamplingParams | None = None,
+        *,
+        model: str | None = None,
+        priority: Priority = Priority.NORMAL,
+        timeout: float | None = None,
+        grammar: GrammarSpec | None = None,
+        cache_salt: str = "",
+    ) -> Stream:
+        """A stream of one answer. Refusals (too long, overloaded, bad grammar) are raised here."""
+        options = dict(model=model, priority=priority, timeout=timeout, grammar=grammar, cache_salt=cache_salt)
+        return self.stream_samples(prompt, params, n=1, **options)[0]  # type: ignore[arg-type]
+
+    def stream_samples(
+        self,
+        prompt: Prompt,
+        params: SamplingParams | None = None,
+        *,
+        n: int,
+        model: str | None = None,
+        priority: Priority = Priority.NORMAL,
+        timeout: float | None = None,
+        grammar: GrammarSpec | None = None,
+        cache_salt: str = "",
+    ) -> list[Stream]:
+        """A stream for each of `n` samples of one prompt, which they share in memory."""
+        details = dict(n=n, priority=priority, timeout=timeout, grammar=grammar, cache_salt=cache_salt)
+        return self._submit([self._make(prompt, params or SamplingParams(), model, **details)])
+
+    def generate(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        params: SamplingParams | Sequence[SamplingParams] | None = None,
+        *,
+        n: int = 1,
+        model: str | None = None,
+        priority: Priority = Priority.NORMAL,
+        timeout: float | None = None,
+        grammar: GrammarSpec | None = None,
+        cache_salt: str = "",
+    ) -> list[Completion]:
+        """Whole answers, `n` for each prompt, in the order of the prompts."""
+        several = _several(prompts)
+        each = _params_for(several, params)
+        details = dict(n=n, priority=priority, timeout=timeout, grammar=grammar, cache_salt=cache_salt)
+        made = [self._make(prompt, own, model, **details) for prompt, own in zip(several, each, strict=True)]
+        return [stream.wait() for stream in self._submit(made)]
+
+    def _submit(self, groups: Sequence[list[Request]]) -> list[Stream]:
+        requests = [request for group in groups for request in group]
+        streams = []
+        for request in requests:
+            stream = Stream(self._loop.abort)
+            stream.attach(self._factories[request.model].loaded.tokenizer, request)
+            streams.append(stream)
+        self._loop.add(requests).result()
+        return streams
+
+    def embed(self, texts: str | Sequence[str], *, model: str | None = None) -> list[Tensor]:
+        """One vector for each text."""
+        requests = self._embedding_requests([texts] if isinstance(texts, str) else texts, model)
+        done = threading.Semaphore(0)
+        for request in requests:
+            request.on_end = lambda _: done.release()
+        self._loop.add(requests).result()
+        for _ in requests:
+            done.acquire()
+        return [embedding_of(request) for request in requests]
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+
+def embedding_of(request: Request) -> Tensor:
+    """The result of an ended embedding request; raises the cause if it failed."""
+    if request.finish_reason is not FinishReason.STOP:
+        raise EngineError(f"request {request.id} ended by {request.finish_reason}: {request.error or 'no result'}")
+    result: Tensor = request.result
+    return result
+
+
+def _several(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
+    """One prompt or many: a list of strings, of id lists or of conversations is many."""
+    if isinstance(prompts, str) or (prompts and not isinstance(prompts[0], str | Sequence)):
+        return [prompts]  # type: ignore[list-item]
+    return list(prompts)  # type: ignore[arg-type]
+
+
+def _params_for(
+    prompts: Sequence[Prompt], params: SamplingParams | Sequence[SamplingParams] | None
+) -> Sequence[SamplingParams]:
+    if params is None or isinstance(params, SamplingParams):
+        return [params or SamplingParams()] * len(prompts)
+    if len(params) != len(prompts):
+        raise InvalidRequestError(f"{len(prompts)} prompts were given with {len(params)} sets of params")
+    return params

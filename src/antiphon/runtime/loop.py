@@ -1,0 +1,121 @@
+"""`EngineLoop`: the thread that owns an `EngineCore`, and the only one that touches it."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TypeVar
+
+from antiphon.engine.core import EngineCore, describe
+from antiphon.engine.request import FinishReason, Request
+from antiphon.errors import EngineError
+
+Value = TypeVar("Value")
+
+JOIN_SECONDS = 30.0
+
+
+class EngineLoop:
+    """Runs steps while there is work. Other threads hand in calls, which are made between steps."""
+
+    def __init__(self, core: EngineCore, after_step: Callable[[], None] | None = None) -> None:
+        self.core = core
+        self._after_step = after_step
+        self._calls: deque[tuple[Callable[[], object], Future[object]]] = deque()
+        self._wake = threading.Event()
+        self._closing = False
+        self.failure: str | None = None
+        self._thread = threading.Thread(target=self._run, name="antiphon-engine", daemon=True)
+        self._thread.start()
+
+    def call(self, function: Callable[[], Value]) -> Future[Value]:
+        """Have the engine's thread call `function` between two steps."""
+        future: Future[Value] = Future()
+        if self._closing or self.failure is not None:
+            future.set_exception(EngineError(self.failure or "the engine is closed"))
+            return future
+        self._calls.append((function, future))  # type: ignore[arg-type]
+        self._wake.set()
+        return future
+
+    def add(self, requests: list[Request]) -> Future[None]:
+        """Hand requests in; the future raises what refused them. Either all are taken or none."""
+
+        def add_all() -> None:
+            added: list[Request] = []
+            try:
+                for request in requests:
+                    self.core.add(request)
+                    added.append(request)
+            except Exception:
+                for request in added:
+                    self.core.abort(request.id)
+                raise
+
+        return self.call(add_all)
+
+    def abort(self, request_id: str, reason: FinishReason) -> None:
+        """End a request soon, without waiting for it."""
+        if not self._closing and self.failure is None:
+            self.call(lambda: self.core.abort(request_id, reason))
+
+    def _run(self) -> None:
+        try:
+            while not self._closing:
+                self._make_calls()
+                if self.core.has_work and self.core.step():
+                    if self._after_step is not None:
+                        self._after_step()
+                    continue
+                if not self.core.has_work:
+                    self.core.check_integrity()
+                if not self._calls:
+                    self._wake.wait(None if not self.core.has_work else 0.01)
+                    self._wake.clear()
+        except BaseException as error:
+            self._die(describe(error) if isinstance(error, Exception) else type(error).__name__)
+            raise
+        finally:
+            self._make_calls()
+
+    def _make_calls(self) -> None:
+        while self._calls:
+            function, future = self._calls.popleft()
+            try:
+                future.set_result(function())
+            except Exception as error:
+                future.set_exception(error)
+        if self._after_step is not None:
+            self._after_step()
+
+    def _die(self, cause: str) -> None:
+        """The loop itself broke: everybody who waits is told the cause."""
+        self.failure = f"the engine stopped: {cause}"
+        for slot in self.core.slots.values():
+            for request in slot.scheduler.requests():
+                if not request.is_ended:
+                    request.finish_reason, request.error = FinishReason.FAILED, self.failure
+                    request.state = FinishReason.FAILED.state
+                    if request.on_end is not None:
+                        request.on_end(request)
+        while self._calls:
+            _, future = self._calls.popleft()
+            future.set_exception(EngineError(self.failure))
+        if self._after_step is not None:
+            self._after_step()
+
+    def close(self) -> None:
+        """End every request, give all memory back, stop the thread."""
+        if self._closing:
+            return
+        if self.failure is None:
+            self.call(self._unload_all).result(JOIN_SECONDS)
+        self._closing = True
+        self._wake.set()
+        self._thread.join(JOIN_SECONDS)
+
+    def _unload_all(self) -> None:
+        for name in list(self.core.slots):
+            self.core.remove_model(name)

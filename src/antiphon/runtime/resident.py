@@ -1,0 +1,120 @@
+"""A loaded model made part of an engine: its place in the arena, its scheduler, its executor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from antiphon import ops
+from antiphon.engine.core import ModelSlot
+from antiphon.engine.kv.arena import SlabArena
+from antiphon.engine.kv.manager import GroupSpec, KVManager
+from antiphon.engine.one_shot import OneShotScheduler
+from antiphon.engine.scheduler import Scheduler
+from antiphon.errors import InvalidRequestError, UnsupportedError
+from antiphon.executor.executor import ModelExecutor, OneShotExecutor
+from antiphon.models.bert import Bert
+from antiphon.models.model import CausalLM
+from antiphon.ops import CacheKind, CacheLayout, KVCache
+from antiphon.runtime.config import PAGE_TYPES, EngineConfig
+from antiphon.runtime.loading import LoadedModel
+
+
+@dataclass(frozen=True)
+class Arena:
+    """The memory and its bookkeeping."""
+
+    books: SlabArena
+    memory: Tensor
+
+    @classmethod
+    def allocate(cls, config: EngineConfig) -> Arena:
+        books = SlabArena(config.kv_bytes, config.slab_size())
+        return cls(books, ops.allocate_arena(books.total_bytes))
+
+
+def cache_layouts(model: CausalLM, config: EngineConfig) -> list[CacheLayout]:
+    """The model's groups in the engine's page types, with compression where it is asked for."""
+    layouts = []
+    for group in model.cache_groups():
+        compressed = config.recent_tokens is not None and group.kind is CacheKind.FULL
+        try:
+            layout = CacheLayout(
+                group,
+                config.block_tokens,
+                PAGE_TYPES[config.key_type],
+                PAGE_TYPES[config.value_type],
+                recent_tokens=config.recent_tokens if compressed else None,
+                sink_tokens=config.sink_tokens if compressed else 0,
+            )
+        except ValueError as error:
+            raise InvalidRequestError(
+                f"key_type {config.key_type!r}, value_type {config.value_type!r}: {error}"
+            ) from error
+        layouts.append(layout)
+    return layouts
+
+
+def make_slot(loaded: LoadedModel, arena: Arena, config: EngineConfig) -> ModelSlot:
+    """Scheduler and executor for a model, on the shared arena."""
+    model = loaded.model
+    if isinstance(model, Bert):
+        one_shot = OneShotScheduler(
+            loaded.name,
+            config.make_policy(),
+            max_model_tokens=model.max_positions,
+            max_step_tokens=max(config.max_step_tokens, model.max_positions),
+            step_seconds=config.step_seconds,
+        )
+        return ModelSlot(loaded.name, one_shot, OneShotExecutor(model))
+    if not isinstance(model, CausalLM):
+        raise UnsupportedError(f"model {loaded.name!r} is for {model.task.value}, which the engine does not serve")
+    layouts = cache_layouts(model, config)
+    largest = max(layout.block_bytes for layout in layouts)
+    if largest > arena.books.slab_bytes:
+        raise InvalidRequestError(
+            f"a block of model {loaded.name!r} has {largest} bytes, a slab of the cache {arena.books.slab_bytes}: "
+            f"give the cache at least {largest * 4} bytes"
+        )
+    max_tokens = min(model.max_positions, config.max_model_tokens or model.max_positions)
+    specs = [
+        GroupSpec(
+            layout.group.name,
+            layout.block_bytes,
+            window=layout.window,
+            sink_tokens=layout.sink_tokens,
+            cross=layout.group.kind is CacheKind.CROSS,
+        )
+        for layout in layouts
+    ]
+    revision = f"{loaded.name}:{config.key_type}:{config.value_type}:{config.sink_tokens}:{config.recent_tokens}"
+    step_tokens = config.max_step_tokens if config.chunk_tokens is not None else max_tokens
+    kv = KVManager(
+        arena.books,
+        specs,
+        config.block_tokens,
+        max_step_tokens=step_tokens,
+        revision=revision,
+        prefix_caching=config.prefix_caching,
+    )
+    scheduler = Scheduler(loaded.name, kv, config.make_policy(), config.scheduler(), max_tokens)
+    executor = ModelExecutor(
+        model,
+        KVCache(arena.memory, layouts),
+        max_rows=config.max_running,
+        max_tokens=max_tokens,
+        max_cross_tokens=0,
+        vocab_size=min(model.vocab_size, loaded.tokenizer.vocab_size),
+    )
+    return ModelSlot(loaded.name, scheduler, executor)
+
+
+def check_batch_invariance(device: torch.device | str = "cpu") -> None:
+    """Batch-invariant mode needs kernels that treat every row alike; the reference's matrix product does not."""
+    backend = ops.active_backend(torch.device(device).type)
+    if backend.name == "reference":
+        raise UnsupportedError(
+            "batch-invariant mode needs the native kernels, and this installation was made without a C++ compiler"
+        )

@@ -1,0 +1,152 @@
+"""`GrammarConstraint`: what one answer may say next. Its masks are computed by threads of their own."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from queue import SimpleQueue
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from antiphon.errors import EngineError
+
+#: One bit per token of the vocabulary, the lowest bit first; set means allowed.
+Bitmask: TypeAlias = NDArray[np.int32]
+
+#: Enough for the deepest recursion that a grammar within the limits of `GrammarSpec` drives its compiler into.
+STACK_BYTES = 64 << 20
+
+_stack_size_lock = threading.Lock()
+
+
+def start_deep_thread(name: str, target: Callable[..., None], *arguments: Any) -> None:
+    """Run `target` on a daemon thread with a stack of `STACK_BYTES`, whatever the platform gives by default."""
+    thread = threading.Thread(target=target, args=arguments, name=name, daemon=True)
+    with _stack_size_lock:
+        previous = threading.stack_size(STACK_BYTES)
+        try:
+            thread.start()
+        finally:
+            threading.stack_size(previous)
+
+
+class MaskWorkers:
+    """Threads that compute the masks of all constraints of a model; they end when nothing refers to this object."""
+
+    def __init__(self, num_threads: int) -> None:
+        self._queue: SimpleQueue[tuple[GrammarConstraint, int] | None] = SimpleQueue()
+        for index in range(num_threads):
+            start_deep_thread(f"grammar-mask-{index}", _work, self._queue)
+            weakref.finalize(self, self._queue.put, None)
+
+    def submit(self, constraint: GrammarConstraint, token: int) -> None:
+        self._queue.put((constraint, token))
+
+
+def _work(queue: SimpleQueue[tuple[GrammarConstraint, int] | None]) -> None:
+    while (item := queue.get()) is not None:
+        constraint, token = item
+        constraint.take(token)
+        del item, constraint  # a request that has ended is not kept alive by an idle thread
+
+
+@dataclass(frozen=True)
+class EndTokens:
+    """The tokens that end an answer, and the mask that allows nothing else."""
+
+    ids: frozenset[int]
+    mask: Bitmask
+
+    @classmethod
+    def of(cls, ids: frozenset[int], vocab_size: int) -> EndTokens:
+        bits = np.zeros(-(-vocab_size // 32) * 32, dtype=np.uint8)
+        bits[sorted(ids)] = 1
+        return cls(ids, np.packbits(bits, bitorder="little").view(np.int32))
+
+
+def compute_mask(matcher: Any, num_words: int) -> Bitmask:
+    """The matcher's next mask; the interpreter runs on meanwhile."""
+    mask = np.empty(num_words, dtype=np.int32)
+    matcher.unsafe_compute_mask_ptr(mask.ctypes.data, mask.nbytes)
+    return mask
+
+
+class GrammarConstraint:
+    """The state of one answer under a grammar; used by one thread at a time.
+
+    `advance` returns at once and the next mask is computed in the background; `mask`, `is_stopped`, `clone` and the
+    next `advance` wait for it. A mask is never changed once it was returned. When the grammar is complete, the tokens
+    that end an answer are allowed; when it cannot go on, nothing else is.
+    """
+
+    def __init__(self, matcher: Any, mask: Bitmask, ends: EndTokens, workers: MaskWorkers, is_stopped: bool) -> None:
+        self._matcher = matcher
+        self._mask = mask
+        self._ends = ends
+        self._workers = workers
+        self._is_stopped = is_stopped
+        self._failure = ""
+        self._computing = threading.Lock()  # held from `advance` until its mask is there
+
+    def advance(self, token: int) -> None:
+        """Take the token that was drawn; `EngineError` if the last mask did not allow it, and nothing has changed."""
+        mask = self.mask()
+        if not (0 <= token < 32 * len(mask) and mask[token >> 5] >> (token & 31) & 1):
+            raise EngineError(f"token {token} is not allowed by the grammar at this point")
+        if token in self._ends.ids:
+            self._is_stopped = True
+            self._mask = self._ends.mask
+            return
+        self._computing.acquire()
+        self._workers.submit(self, token)
+
+    def take(self, token: int) -> None:
+        """What a worker does of `advance`."""
+        try:
+            matcher = self._matcher
+            matcher.consume_token(token)
+            mask = compute_mask(matcher, len(self._mask))
+            if matcher.is_error():
+                self._failure = error_summary(matcher.get_error())
+            self._is_stopped = matcher.is_stopped()
+            self._mask = mask
+        except BaseException as error:  # a panic of the matcher is no `Exception`
+            self._failure = f"{type(error).__name__}: {error}"
+        finally:
+            self._computing.release()
+
+    def mask(self) -> Bitmask:
+        """The tokens allowed next; `EngineError` if the grammar turned out too complex to follow further."""
+        with self._computing:
+            if self._failure:
+                raise EngineError(f"structured output failed: {self._failure}")
+            return self._mask
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether `mask` would return without waiting."""
+        return not self._computing.locked()
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether the answer is complete and nothing but its end can follow."""
+        with self._computing:
+            return self._is_stopped
+
+    def clone(self) -> GrammarConstraint:
+        """Another answer that goes on from the same point, independently."""
+        mask = self.mask()
+        return GrammarConstraint(self._matcher.deep_copy(), mask, self._ends, self._workers, self._is_stopped)
+
+
+def error_summary(message: str) -> str:
+    """The matcher's complaint in one line: where, and the regex parser's own words if it was that."""
+    lines = [line.strip() for line in message.splitlines()]
+    first = next((line for line in lines if line), "unknown error")
+    cause = next((line.removeprefix("error: ") for line in lines if line.startswith("error: ")), None)
+    summary = first.removesuffix(":") if cause is None else f"{first.removesuffix(':')}: {cause}"
+    return summary if len(summary) <= 400 else summary[:400] + "…"

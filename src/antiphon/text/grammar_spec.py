@@ -1,0 +1,164 @@
+"""`GrammarSpec`: the form that a request's answer must take, checked for size and sense before anything compiles it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, NoReturn
+
+from antiphon.errors import InvalidRequestError
+
+MAX_SCHEMA_BYTES = 65_536
+MAX_SCHEMA_DEPTH = 64
+MAX_SCHEMA_OBJECTS = 2_048
+#: All `multipleOf` of a schema together, each without its decimal point: dividing takes a state per remainder.
+MAX_MULTIPLES = 100_000
+MAX_REGEX_BYTES = 8_192
+MAX_GRAMMAR_BYTES = 16_384
+MAX_CHOICES = 4_096
+MAX_CHOICE_BYTES = 65_536
+
+#: Where a schema would set the grammar compiler's own options, such as unbounded whitespace.
+OPTIONS_KEY = "x-guidance"
+
+
+@dataclass(frozen=True)
+class GrammarSpec:
+    """Exactly one of the fields is set. Checked on creation; what only a compiler can see, the compiler reports.
+
+    - `json_schema`: a JSON schema, as an object or as its text; the answer is a document that it accepts.
+    - `json_object`: any JSON object.
+    - `regex`: a regular expression (without look-around and back-references) that the whole answer matches.
+    - `choice`: one of these strings.
+    - `grammar`: a context-free grammar in Lark's notation, beginning at its rule `start`.
+    """
+
+    json_schema: Mapping[str, Any] | str | None = None
+    json_object: bool = False
+    regex: str | None = None
+    choice: tuple[str, ...] | None = None
+    grammar: str | None = None
+
+    def __post_init__(self) -> None:
+        given = {
+            "json_schema": self.json_schema is not None,
+            "json_object": self.json_object,
+            "regex": self.regex is not None,
+            "choice": self.choice is not None,
+            "grammar": self.grammar is not None,
+        }
+        names = [name for name, is_given in given.items() if is_given]
+        if len(names) != 1:
+            found = " and ".join(names) or "none"
+            raise InvalidRequestError(f"structured output takes exactly one of {', '.join(given)}; found {found}")
+        if self.json_schema is not None:
+            _check_schema(self.schema_text)
+        elif self.regex is not None:
+            _check_text("regex", self.regex, MAX_REGEX_BYTES)
+        elif self.grammar is not None:
+            _check_text("grammar", self.grammar, MAX_GRAMMAR_BYTES)
+        elif self.choice is not None:
+            _check_choice(self.choice)
+
+    @property
+    def schema_text(self) -> str:
+        """The JSON schema as text."""
+        if self.json_object:
+            return '{"type": "object"}'
+        if isinstance(self.json_schema, str):
+            return self.json_schema
+        try:
+            return json.dumps(self.json_schema, allow_nan=False)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InvalidRequestError(f"json_schema cannot be written as JSON: {_brief(error)}") from None
+
+    @property
+    def kind(self) -> str:
+        """The name of the field that is set, as a person would say it."""
+        if self.json_object or self.json_schema is not None:
+            return "JSON schema"
+        if self.regex is not None:
+            return "regex"
+        return "choice" if self.choice is not None else "grammar"
+
+
+def _check_text(name: str, text: object, limit: int) -> None:
+    if not isinstance(text, str):
+        raise InvalidRequestError(f"{name} is {type(text).__name__}, not a string")
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError as error:
+        raise InvalidRequestError(f"{name} has a lone surrogate at character {error.start}") from None
+    if size > limit:
+        raise InvalidRequestError(f"{name} has {size:,} bytes; at most {limit:,} are taken")
+
+
+def _check_choice(choice: object) -> None:
+    if not isinstance(choice, tuple) or not choice:
+        raise InvalidRequestError("choice must be a non-empty tuple of strings")
+    if len(choice) > MAX_CHOICES:
+        raise InvalidRequestError(f"choice has {len(choice):,} strings; at most {MAX_CHOICES:,} are taken")
+    for index, text in enumerate(choice):
+        _check_text(f"choice[{index}]", text, MAX_CHOICE_BYTES)
+        if not text:
+            raise InvalidRequestError(f"choice[{index}] is empty")
+    size = sum(len(text.encode()) for text in choice)
+    if size > MAX_CHOICE_BYTES:
+        raise InvalidRequestError(f"choice has {size:,} bytes in all; at most {MAX_CHOICE_BYTES:,} are taken")
+
+
+def _check_schema(text: str) -> None:
+    """Size, depth and the keywords whose cost their value decides; the walk does not recurse."""
+    _check_text("json_schema", text, MAX_SCHEMA_BYTES)
+    try:
+        schema = json.loads(text, parse_constant=_refuse_constant)
+    except RecursionError:
+        raise InvalidRequestError(f"json_schema is nested more than {MAX_SCHEMA_DEPTH} levels deep") from None
+    except ValueError as error:
+        raise InvalidRequestError(f"json_schema is not JSON: {_brief(error)}") from None
+    if not isinstance(schema, dict):
+        raise InvalidRequestError(f"json_schema must be a JSON object, not {type(schema).__name__}")
+    if OPTIONS_KEY in schema:
+        raise InvalidRequestError(f"json_schema has {OPTIONS_KEY!r}, which a request cannot set")
+    num_objects = 0
+    multiples = 0
+    level: list[Any] = [schema]
+    for _ in range(MAX_SCHEMA_DEPTH):
+        deeper: list[Any] = []
+        for value in level:
+            if isinstance(value, dict):
+                num_objects += 1
+                multiples += _multiple(value.get("multipleOf"))
+                deeper.extend(value.values())
+            else:
+                deeper.extend(value)
+        level = [value for value in deeper if isinstance(value, dict | list)]
+    if level:
+        raise InvalidRequestError(f"json_schema is nested more than {MAX_SCHEMA_DEPTH} levels deep")
+    if num_objects > MAX_SCHEMA_OBJECTS:
+        raise InvalidRequestError(
+            f"json_schema has {num_objects:,} objects inside it; at most {MAX_SCHEMA_OBJECTS:,} are taken"
+        )
+    if multiples > MAX_MULTIPLES:
+        raise InvalidRequestError(
+            f"json_schema has multipleOf up to {multiples:,} in all, counted without decimal points; "
+            f"at most {MAX_MULTIPLES:,} is taken"
+        )
+
+
+def _multiple(value: object) -> int:
+    """The number with its decimal point and trailing zeros taken away: 0.25 is 25."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return 0
+    digits = "".join(map(str, Decimal(str(value)).as_tuple().digits))
+    return int(digits[:32])
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def _brief(error: Exception) -> str:
+    return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
