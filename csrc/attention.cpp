@@ -55,7 +55,8 @@ void decode_row(Element element, const std::uint8_t *source, const std::uint8_t 
     }
 }
 
-// Tokens [begin, begin + count) of one block, as floats whose rows are padded with zeros to full vectors.
+// Tokens [begin, begin + count) of one block, as floats whose rows are padded with zeros to full vectors. Rows that lie
+// far apart are brought together, since each would need a page of its own in the processor's tables every time.
 Matrix read_tokens(const Region &region, const Attention &a, const AttentionTile &tile, std::int64_t begin,
                    std::int64_t count, float *decoded) {
     const std::int64_t block = begin / a.block_tokens, token = begin % a.block_tokens;
@@ -67,8 +68,8 @@ Matrix read_tokens(const Region &region, const Attention &a, const AttentionTile
         offset = (tile.first_key + begin) * region.token_stride;
     }
     const std::uint8_t *source = region.base + offset + tile.kv_head * region.head_stride;
-    if (region.element == Element::f32 && a.head_dim % kLanes == 0) {
-        return {reinterpret_cast<const float *>(source), region.token_stride / std::int64_t(sizeof(float))};
+    if (region.element == Element::f32 && a.head_dim % kLanes == 0 && tile.block_table) {
+        return {reinterpret_cast<const float *>(source), a.head_dim};
     }
     const std::uint8_t *scales = region.scale_base + scale_offset + tile.kv_head * region.scale_head_stride;
     const std::int64_t width = padded_head(a.head_dim);

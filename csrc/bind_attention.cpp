@@ -1,6 +1,8 @@
 // Attention for Python: the work cut into tiles and shared out over threads.
 
 #include <algorithm>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "bind.h"
@@ -11,7 +13,7 @@ namespace nb = nanobind;
 namespace antiphon {
 namespace {
 
-constexpr std::int64_t kTargetRows = 32;                        // of a tile
+constexpr std::int64_t kFewestRows = 16, kMostRows = 64;              // of a tile
 constexpr std::size_t kMostPartialBytes = std::size_t(64) << 20;  // more than this is not worth a split by keys
 
 // A tile's partitions, or what `join` makes of them.
@@ -23,6 +25,7 @@ struct Work {
     const AttentionKernels *kernels;
     Attention attention;
     std::vector<AttentionTile> tiles;
+    std::int64_t target_rows = kMostRows;
     std::int64_t scratch_floats = 0;
     float *scratch = nullptr;
     // For a split by keys: the pieces of all tiles in order, the first piece of each tile, and the pieces' results.
@@ -31,9 +34,14 @@ struct Work {
     float *partials = nullptr;
     std::int64_t piece_floats = 0;
 
+    // Large tiles read keys and values seldom; smaller ones where there would be too few for the threads.
+    void size_tiles(std::int64_t rows, int threads) {
+        target_rows = std::clamp(rows / (4 * std::max(threads, 1)), kFewestRows, kMostRows);
+    }
+
     void add_tiles(std::int64_t kv_heads, const std::int32_t *block_table, std::int64_t first_key, std::int64_t length,
                    std::int64_t first_query, std::int64_t num_queries) {
-        const std::int64_t step = std::max<std::int64_t>(1, kTargetRows / attention.heads_per_kv_head);
+        const std::int64_t step = std::max<std::int64_t>(1, target_rows / attention.heads_per_kv_head);
         for (std::int64_t begin = 0; begin < num_queries; begin += step) {
             const std::int64_t count = std::min(step, num_queries - begin);
             for (std::int64_t head = 0; head < kv_heads; ++head) {
@@ -122,9 +130,9 @@ public:
         run_tasks(std::uint32_t(tasks), threads, Writing::run, const_cast<Writing *>(&writing));
     }
 
-    void attend(std::uintptr_t q, std::int64_t q_token_stride, std::int64_t q_head_stride, std::int64_t heads,
-                std::uintptr_t block_tables, std::int64_t table_stride, std::uintptr_t seq_lens, std::uintptr_t query_start,
-                std::int64_t requests, double scale, bool causal, std::int64_t window, std::int64_t sink_tokens,
+    void attend(std::uintptr_t q, std::int64_t q_token_stride, std::int64_t q_head_stride, std::int64_t tokens,
+                std::int64_t heads, std::uintptr_t block_tables, std::int64_t table_stride, std::int64_t table_blocks,
+                std::uintptr_t seq_lens, std::uintptr_t query_start, std::int64_t requests, double scale, bool causal, std::int64_t window, std::int64_t sink_tokens,
                 std::uintptr_t sinks, double softcap, std::uintptr_t bias, std::int64_t bias_head_stride,
                 std::int64_t bias_query_stride, std::uintptr_t out, int threads, std::size_t variant) const {
         Work work{variant_at(variant).attention,
@@ -132,9 +140,15 @@ public:
                    q_head_stride, at<float>(out), heads * head_dim_, float(scale), causal, window, sink_tokens,
                    at<const float>(sinks), float(softcap), at<const float>(bias), bias_head_stride, bias_query_stride}};
         const std::int32_t *starts = at<const std::int32_t>(query_start);
+        work.size_tiles(tokens * heads, threads);
         for (std::int64_t r = 0; r < requests; ++r) {
-            work.add_tiles(kv_heads_, at<const std::int32_t>(block_tables) + r * table_stride, 0,
-                           at<const std::int32_t>(seq_lens)[r], starts[r], starts[r + 1] - starts[r]);
+            const std::int64_t length = at<const std::int32_t>(seq_lens)[r], queries = starts[r + 1] - starts[r];
+            if (starts[r] < 0 || starts[r + 1] > tokens || queries > length || length > table_blocks * block_tokens_) {
+                throw std::invalid_argument("request " + std::to_string(r) + " has " + std::to_string(queries) +
+                                            " queries, " + std::to_string(length) + " tokens and " +
+                                            std::to_string(table_blocks) + " blocks of " + std::to_string(block_tokens_));
+            }
+            work.add_tiles(kv_heads_, at<const std::int32_t>(block_tables) + r * table_stride, 0, length, starts[r], queries);
         }
         work.run(threads);
     }
@@ -187,6 +201,7 @@ void attention(std::uintptr_t q, std::int64_t q_token_stride, std::int64_t q_hea
                heads / kv_heads, at<const float>(q), q_token_stride, q_head_stride, at<float>(out), heads * head_dim,
                float(scale), causal, 0, 0, nullptr, 0, at<const float>(bias), bias_head_stride, bias_query_stride}};
     const std::int32_t *starts = at<const std::int32_t>(seq_start);
+    work.size_tiles(starts[sequences] * heads, threads);
     for (std::int64_t s = 0; s < sequences; ++s) {
         const std::int64_t length = starts[s + 1] - starts[s];
         work.add_tiles(kv_heads, nullptr, starts[s], length, starts[s], length);

@@ -9,16 +9,27 @@ namespace {
 
 constexpr float kInfinity = __builtin_inff();
 
+// Pairs of terms, pairs of pairs and so on, since a chain of terms one after the other would wait on itself.
+template <int first, int count, int size>
+ANTIPHON_INLINE Lanes terms(const Lanes *powers, const float (&coefficients)[size]) {
+    if constexpr (count == 1) {
+        return splat_lanes(coefficients[first]);
+    } else {
+        constexpr int half = count > 8 ? 8 : count > 4 ? 4 : count > 2 ? 2 : 1;
+        constexpr int power = half == 8 ? 3 : half == 4 ? 2 : half == 2 ? 1 : 0;
+        return multiply_add(terms<first + half, count - half>(powers, coefficients), powers[power],
+                            terms<first, half>(powers, coefficients));
+    }
+}
 template <int count> ANTIPHON_INLINE Lanes polynomial(Lanes x, const float (&coefficients)[count]) {
-    Lanes value = splat_lanes(coefficients[count - 1]);
-#pragma GCC unroll 16
-    for (int i = count - 2; i >= 0; --i) value = multiply_add(value, x, splat_lanes(coefficients[i]));
-    return value;
+    const Lanes square = x * x, fourth = square * square;
+    const Lanes powers[] = {x, square, fourth, fourth * fourth};
+    return terms<0, count>(powers, coefficients);
 }
 
-// 2^n · e^r with r within half of log 2, where e^r is its series.
+// 2^n · e^r with r within half of log 2.
 ANTIPHON_INLINE Lanes exp_lanes(Lanes x) {
-    constexpr float series[] = {1.0f, 1.0f, 1.0f / 2, 1.0f / 6, 1.0f / 24, 1.0f / 120, 1.0f / 720, 1.0f / 5040};
+    constexpr float fitted[] = {1.0f, 1.0f, 0.5f, 0.166665763f, 0.041666463f, 0.00836320501f, 0.00139336882f};
     constexpr float rounding = 12582912.0f;  // 1.5 · 2^23: what is added to it is rounded to a whole number
     const Lanes low = splat_lanes(-87.0f), high = splat_lanes(88.7f);
     const Lanes within = x < low ? low : (x > high ? high : x);
@@ -27,7 +38,7 @@ ANTIPHON_INLINE Lanes exp_lanes(Lanes x) {
     // log 2 in two parts, the first short enough that its product with n is exact.
     const Lanes r = multiply_add(n, splat_lanes(2.12194440e-4f), multiply_add(n, splat_lanes(-0.693359375f), within));
     const LaneInts power = (LaneInts)shifted << 23;
-    const Lanes value = (Lanes)((LaneInts)polynomial(r, series) + power);
+    const Lanes value = (Lanes)((LaneInts)polynomial(r, fitted) + power);
     const Lanes bounded = x < low ? Lanes{} : (x > high ? splat_lanes(kInfinity) : value);
     return x == x ? bounded : x;
 }

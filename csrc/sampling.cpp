@@ -67,20 +67,35 @@ Survey survey(const LogitRow &row, std::int64_t begin, std::int64_t end, bool sc
     return found;
 }
 
-// Scaled logits, and their sums with Gumbel noise, for one group. What `threshold` excludes by value has -inf.
-float perturb(const LogitRow &row, std::int64_t begin, float threshold, float *scaled, float *values) {
+// The upper 23 bits of a word for each token of a group, and the largest of them.
+std::int32_t random_bits(const LogitRow &row, std::int64_t begin, std::int32_t *bits) {
+    constexpr int width = sizeof(LaneInts) / sizeof(std::int32_t);
+    std::uint32_t words[kVocabularyGroup];
+    philox_group<kVocabularyGroup>(row.seed, row.index, std::uint32_t(begin / 4), words);
+    LaneInts top{};
+    for (int i = 0; i < kVocabularyGroup; i += width) {
+        Words word;
+        std::memcpy(&word, words + i, sizeof word);
+        const LaneInts upper = (LaneInts)(word >> 9);
+        std::memcpy(bits + i, &upper, sizeof upper);
+        top = upper > top ? upper : top;
+    }
+    std::int32_t found = 0;
+    for (int lane = 0; lane < width; ++lane) found = top[lane] > found ? top[lane] : found;
+    return found;
+}
+
+// Scaled logits, and their sums with Gumbel noise, for one group; -inf for what lies under `threshold`.
+float perturb(const LogitRow &row, std::int64_t begin, const std::int32_t *bits, float threshold, float *scaled,
+              float *values) {
     constexpr int width = sizeof(Lanes) / sizeof(float);
     float buffer[kVocabularyGroup];
-    std::uint32_t bits[kVocabularyGroup];
     const float *group = group_logits(row, begin, buffer);
-    philox_group<kVocabularyGroup>(row.seed, row.index, std::uint32_t(begin / 4), bits);
     Lanes top = splat_lanes(-kInfinity);
     for (int i = 0; i < kVocabularyGroup; i += width) {
-        LaneInts word;
-        std::memcpy(&word, bits + i, sizeof word);
-        // A number within (0, 1) from the upper 23 bits, both ends left out.
-        const Lanes number = __builtin_convertvector((LaneInts)((Words)word >> 9), Lanes);
-        const Lanes uniform = (number + 0.5f) * 0x1p-23f;
+        LaneInts number;
+        std::memcpy(&number, bits + i, sizeof number);
+        const Lanes uniform = (__builtin_convertvector(number, Lanes) + 0.5f) * 0x1p-23f;
         const Lanes noise = -log_lanes(-log_lanes(uniform));
         const Lanes logit = load_lanes(group + i) / row.temperature;
         const Lanes value = logit >= threshold ? logit + noise : splat_lanes(-kInfinity);
@@ -94,6 +109,13 @@ float perturb(const LogitRow &row, std::int64_t begin, float threshold, float *s
     return found;
 }
 
+// Whether no noise up to that of `bits` lifts a scaled logit of `top` to `wanted`. Noise of at least d takes a number u
+// with 1 - u <= -log u <= e^-d; the bounds are widened by more than rounding can take away.
+bool out_of_reach(float top, float wanted, std::int32_t bits) {
+    const float missing = 1.0f - (float(bits) + 0.5f) * 0x1p-23f;
+    return top < wanted && missing > exponential(top - wanted) * 1.001f + 1e-7f;
+}
+
 bool keeps(Threshold threshold, float scaled, std::int64_t token) {
     return scaled > threshold.scaled || (scaled == threshold.scaled && token <= threshold.token);
 }
@@ -101,19 +123,22 @@ bool keeps(Threshold threshold, float scaled, std::int64_t token) {
 Draw draw(const LogitRow &row, std::int64_t begin, std::int64_t end, Threshold threshold, const float *maxima,
           std::int64_t likely) {
     float scaled[kVocabularyGroup], values[kVocabularyGroup];
-    // What the likely token has is a bound that most groups cannot reach with any noise.
+    std::int32_t bits[kVocabularyGroup];
+    // What the likely token comes to is a bound that most groups cannot reach with any noise, or with theirs.
     const std::int64_t likely_group = likely / kVocabularyGroup * kVocabularyGroup;
-    perturb(row, likely_group, threshold.scaled, scaled, values);
-    const float bound = values[likely - likely_group];
+    random_bits(row, likely_group, bits);
+    perturb(row, likely_group, bits, threshold.scaled, scaled, values);
+    float bound = values[likely - likely_group];
     Draw best{-kInfinity, -1};
     for (std::int64_t i = begin; i < end; i += kVocabularyGroup) {
         const float top = maxima[i / kVocabularyGroup] / row.temperature;
-        const float reach = top + kMostNoise;
-        if (top < threshold.scaled || reach < bound || reach < best.value) continue;
-        if (!(perturb(row, i, threshold.scaled, scaled, values) > best.value)) continue;
+        if (top < threshold.scaled || top + kMostNoise < bound) continue;
+        if (out_of_reach(top, bound, random_bits(row, i, bits))) continue;
+        if (!(perturb(row, i, bits, threshold.scaled, scaled, values) > best.value)) continue;
         for (int j = 0; j < kVocabularyGroup; ++j) {
             if (values[j] > best.value && keeps(threshold, scaled[j], i + j)) best = {values[j], i + j};
         }
+        bound = best.value > bound ? best.value : bound;
     }
     return best;
 }

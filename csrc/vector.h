@@ -142,7 +142,13 @@ ANTIPHON_INLINE Floats operator/(Floats a, Floats b) {
     return map([](Lanes x, Lanes y) -> Lanes { return x / y; }, a, b);
 }
 ANTIPHON_INLINE Floats maximum(Floats a, Floats b) {
-    return map([](Lanes x, Lanes y) -> Lanes { return x > y ? x : y; }, a, b);
+#if defined(__AVX2__)
+    return {_mm256_max_ps(a.all, b.all)};
+#elif defined(__aarch64__)
+    return {vmaxq_f32(a.low, b.low), vmaxq_f32(a.high, b.high)};
+#else
+    return {a.low > b.low ? a.low : b.low, a.high > b.high ? a.high : b.high};
+#endif
 }
 
 // The first `count` elements, zeros behind them.
@@ -158,11 +164,15 @@ ANTIPHON_INLINE void store_part(float *target, Floats value, int count) {
 }
 
 ANTIPHON_INLINE float largest(Floats value) {
+#if defined(__aarch64__)
+    return vmaxvq_f32(vmaxq_f32(value.low, value.high));
+#else
     float lanes[kLanes];
     store(lanes, value);
     float found = lanes[0];
     for (int lane = 1; lane < kLanes; ++lane) found = lanes[lane] > found ? lanes[lane] : found;
     return found;
+#endif
 }
 
 // The lanes' sum, always added in the same order.

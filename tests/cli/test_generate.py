@@ -14,7 +14,7 @@ import pytest
 
 from antiphon.cli.app import main
 from support.terminal import CTRL_C, CTRL_D, Terminal
-from support.tiny_model import CONFIG, CONTEXT, write_folder
+from support.tiny_model import CONFIG, CONTEXT, write_bert, write_folder
 
 COMMAND = [sys.executable, "-c", "from antiphon.cli.app import main; main()"]
 
@@ -160,37 +160,6 @@ class TestRun:
             process.stdout.close()
             errors = process.stderr.read()
         assert "Traceback" not in errors and "Exception ignored" not in errors
-
-
-def write_bert(folder: Path) -> Path:
-    """A tiny encoder with the tiny tokenizer."""
-    import torch
-
-    shapes = {
-        "embeddings.word_embeddings.weight": (272, 16),
-        "embeddings.position_embeddings.weight": (32, 16),
-        "embeddings.token_type_embeddings.weight": (2, 16),
-        "embeddings.LayerNorm.weight": (16,),
-        "embeddings.LayerNorm.bias": (16,),
-    }
-    for name in ("attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense"):
-        shapes |= {f"encoder.layer.0.{name}.weight": (16, 16), f"encoder.layer.0.{name}.bias": (16,)}
-    for name in ("attention.output.LayerNorm", "output.LayerNorm"):
-        shapes |= {f"encoder.layer.0.{name}.weight": (16,), f"encoder.layer.0.{name}.bias": (16,)}
-    for name, rows, columns in (("intermediate.dense", 24, 16), ("output.dense", 16, 24)):
-        shapes |= {f"encoder.layer.0.{name}.weight": (rows, columns), f"encoder.layer.0.{name}.bias": (rows,)}
-    config = {
-        "model_type": "bert",
-        "vocab_size": 272,
-        "hidden_size": 16,
-        "intermediate_size": 24,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 2,
-        "max_position_embeddings": 32,
-        "type_vocab_size": 2,
-    }
-    state = {name: torch.zeros(shape) for name, shape in shapes.items()}
-    return write_folder(folder / "bert", state, config, chat_template=None)
 
 
 class TestChat:

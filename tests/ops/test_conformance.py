@@ -188,7 +188,7 @@ class Pages:
 
     def expected(
         self, scale: float, causal: bool = True, window: int | None = None, sinks: Tensor | None = None,
-        softcap: float | None = None, bias: Tensor | None = None,
+        softcap: float | None = None, bias: Tensor | None = None, sink_tokens: int = 0,
     ) -> Tensor:  # fmt: skip
         """Query by query and head by head in float64."""
         out = []
@@ -198,17 +198,18 @@ class Pages:
                 position = length - count + i
                 last = position + 1 if causal else length
                 first = max(0, position - window + 1) if window else 0
+                seen = torch.tensor([t for t in range(last) if t >= first or t < sink_tokens])
                 heads = []
                 for head in range(4):
                     kv = head // (4 // keys.shape[1])
-                    logits = keys[first:last, kv].double() @ q[i, head].double() * scale
+                    logits = keys[seen, kv].double() @ q[i, head].double() * scale
                     if softcap:
                         logits = (logits / softcap).tanh() * softcap
                     if bias is not None:
-                        logits = logits + bias[head, position, first:last].double()
+                        logits = logits + bias[head, position, seen].double()
                     weights = logits.exp()
                     total = weights.sum() + (sinks[head].double().exp() if sinks is not None else 0)
-                    heads.append(weights @ values[first:last, kv].double() / total)
+                    heads.append(weights @ values[seen, kv].double() / total)
                 out.append(torch.stack(heads))
         return torch.stack(out)
 
@@ -228,7 +229,9 @@ def test_paged_attention_dtypes(
 
 
 @pytest.mark.parametrize("kv_heads", [1, 2, 4])
-@pytest.mark.parametrize("case", ["plain", "window", "sinks", "softcap", "bias", "bidirectional", "all"])
+@pytest.mark.parametrize(
+    "case", ["plain", "window", "sinks", "softcap", "bias", "bidirectional", "sink_tokens", "no_window", "all"]
+)
 def test_paged_attention_options(case: str, kv_heads: int, generator: torch.Generator) -> None:
     options: dict[str, dict[str, object]] = {
         "plain": {},
@@ -237,8 +240,10 @@ def test_paged_attention_options(case: str, kv_heads: int, generator: torch.Gene
         "softcap": dict(softcap=2.0),
         "bias": dict(bias=torch.randn(4, 30, 30, generator=generator)),
         "bidirectional": dict(causal=False),
+        "sink_tokens": dict(window=5, sink_tokens=3),
+        "no_window": dict(sink_tokens=3),
     }
-    options["all"] = options["window"] | options["sinks"] | options["softcap"] | options["bias"]
+    options["all"] = options["sink_tokens"] | options["sinks"] | options["softcap"] | options["bias"]
     chosen = options[case]
     pages = Pages(LENGTHS, QUERIES, generator, kv_heads=kv_heads, window=chosen.get("window"))  # type: ignore[arg-type]
     got = ops.paged_attention(pages.q, pages.cache, pages.group, 0.3, **chosen)  # type: ignore[arg-type]
@@ -251,6 +256,24 @@ def test_window_never_reads_freed_blocks(generator: torch.Generator) -> None:
     expected = pages.expected(0.3, window=5)
     pages.group.block_tables[0, :6] = 0
     assert relative(ops.paged_attention(pages.q, pages.cache, pages.group, 0.3, window=5), expected) < TOLERANCE
+
+
+@pytest.mark.parametrize("queries", [1, 3])
+def test_sink_tokens_leave_only_the_blocks_between_freed(queries: int, generator: torch.Generator) -> None:
+    pages = Pages([30], [queries], generator, window=5)
+    expected = pages.expected(0.3, window=5, sink_tokens=6)
+    pages.group.block_tables[0, 2:5] = 0  # tokens 8 to 19
+    got = ops.paged_attention(pages.q, pages.cache, pages.group, 0.3, window=5, sink_tokens=6)
+    assert relative(got, expected) < TOLERANCE
+
+
+def test_attention_over_many_blocks(generator: torch.Generator) -> None:
+    """Sequences longer than what any backend takes at once, with a window that begins far behind the first tokens."""
+    pages = Pages([1100, 600], [3, 1], generator)
+    assert relative(ops.paged_attention(pages.q, pages.cache, pages.group, 0.3), pages.expected(0.3)) < TOLERANCE
+    options = dict(window=300, sink_tokens=5)
+    got = ops.paged_attention(pages.q, pages.cache, pages.group, 0.3, **options)  # type: ignore[arg-type]
+    assert relative(got, pages.expected(0.3, **options)) < TOLERANCE  # type: ignore[arg-type]
 
 
 def test_store_skips_negative_slots(generator: torch.Generator) -> None:
@@ -309,7 +332,7 @@ def test_attention(causal: bool, generator: torch.Generator) -> None:
 
 def naive_conv(x: Tensor, w: Tensor, b: Tensor, stride: int, dilation: int, groups: int) -> Tensor:
     """[B, T, C] channel by channel, tap by tap."""
-    batch, frames, channels = x.shape
+    batch, frames, _ = x.shape
     outputs, per_group, kernel = w.shape
     length = (frames - (kernel - 1) * dilation - 1) // stride + 1
     out = b.double().repeat(batch, length, 1)
@@ -392,7 +415,8 @@ def test_lstm_carries_its_state(generator: torch.Generator) -> None:
     weights, x = lstm_weights(5, 7, generator), torch.randn(2, 9, 5, generator=generator)
     state = (torch.randn(1, 2, 7, generator=generator), torch.randn(1, 2, 7, generator=generator))
     start = [(state[0][0, row].double(), state[1][0, row].double()) for row in range(2)]
-    parts = [ops.lstm(part, torch.full((2,), part.shape[1]), weights, state=state) for part in x.split((1, 5, 3), dim=1)]
+    chunks = x.split((1, 5, 3), dim=1)
+    parts = [ops.lstm(part, torch.full((2,), part.shape[1]), weights, state=state) for part in chunks]
     for row in range(2):
         expected, h, c = naive_lstm(x[row], weights, *start[row])
         assert relative(torch.cat(parts, 1)[row], expected) < TOLERANCE
@@ -406,7 +430,8 @@ def test_small_operations(generator: torch.Generator) -> None:
     assert torch.equal(ops.add(x, y[0]), x + y[0])
     assert torch.equal(ops.gather_rows(x, torch.tensor([5, 0, 0])), x[[5, 0, 0]])
     means = ops.segment_mean(x, torch.tensor([0, 1, 4, 6], dtype=torch.int32))
-    assert relative(means, torch.stack([x[:1].double().mean(0), x[1:4].double().mean(0), x[4:].double().mean(0)])) < 1e-6
+    expected = torch.stack([part.double().mean(0) for part in x.split((1, 3, 2))])
+    assert relative(means, expected) < 1e-6
     assert relative(ops.l2_normalize(x), x.double() / x.double().norm(dim=-1, keepdim=True)) < 1e-6
 
 
@@ -416,9 +441,8 @@ def rows(count: int, **changes: object) -> SamplingRows:
         temperature=torch.float32, top_k=torch.int32, top_p=torch.float32, min_p=torch.float32, seed=torch.int64,
         index=torch.int64,
     )  # fmt: skip
-    fields = {
-        name: torch.as_tensor(value, dtype=dtypes[name]).expand(count).clone() for name, value in (base | changes).items()
-    }
+    values = base | changes
+    fields = {name: torch.as_tensor(value, dtype=dtypes[name]).expand(count).clone() for name, value in values.items()}
     return SamplingRows(**fields)
 
 

@@ -30,3 +30,11 @@ def test_uniform_is_a_function_of_seed_index_and_column() -> None:
     assert torch.equal(a[2, :50], b[0]) and torch.equal(a[1, :50], b[1])
     assert len({float(x) for x in a.flatten()}) > 290
     assert bool((a > 0).all()) and bool((a < 1).all())
+
+
+def test_uniform_never_rounds_to_its_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gumbel noise of 0 or 1 would be infinite, and its token drawn whatever the logits say."""
+    for word in (0, 0xFFFFFFFF):
+        monkeypatch.setattr("antiphon.ops.philox.philox", lambda *_, word=word: [torch.full((1, 2), word)] * 4)
+        numbers = uniform(torch.tensor([0]), torch.tensor([0]), 8)
+        assert bool((-torch.log(-torch.log(numbers))).isfinite().all())

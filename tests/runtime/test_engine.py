@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import random
 import threading
 import time
@@ -214,6 +215,33 @@ def test_abandoned_requests_leave_no_trace(engine: Engine) -> None:
     figures = engine.figures()[engine.models[0]]
     assert (figures["running"], figures["waiting"]) == (0, 0)
     engine._loop.call(engine._core.check_integrity).result()
+
+
+def resident_bytes() -> int:
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.slow
+def test_a_thousand_abandoned_requests_cost_no_memory(tiny_loaded: LoadedModel) -> None:
+    """After a first few hundred have warmed everything up, a thousand more leave pool and resident memory alike."""
+    source = random.Random(8)
+    engine = Engine(tiny_loaded, **OPTIONS, prefix_caching=False)
+
+    def abandon(count: int) -> int:
+        for _ in range(count):
+            with engine.stream([source.randrange(200) for _ in range(source.randint(1, 60))], LONG) as stream:
+                for _ in range(source.choice([0, 0, 1, 3])):
+                    next(stream)
+        wait_until_free(engine)
+        gc.collect()
+        return resident_bytes()
+
+    warm = abandon(500)
+    after = abandon(1000)
+    assert engine.figures()["arena"]["lent_bytes"] == 0
+    engine.close()
+    assert after - warm < 8 << 20
 
 
 # -- refusals -----------------------------------------------------------------------------------------------------

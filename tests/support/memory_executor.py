@@ -169,6 +169,7 @@ class MemoryExecutor:
     host: dict[str, list[_Cell | None]] = field(default_factory=dict)
     rows: dict[int, _Row] = field(default_factory=dict)
     fails_next: bool = False
+    fails_if: Callable[[StepPlan], bool] = lambda plan: False
     on_step: Callable[[StepPlan], None] | None = None
 
     def __post_init__(self) -> None:
@@ -191,7 +192,7 @@ class MemoryExecutor:
         assert len(set(rows)) == len(rows) and min(rows, default=0) >= 0, "requests of a step share a row or have none"
         setups = [(setup.request.row, setup, setup.request.tokens[-1]) for setup in plan.row_setups]
         assert all(row >= 0 for row, _, _ in setups), "a row is set up for a request without one"
-        step = _Step(self, plan, rows, tokens, setups, self.fails_next)
+        step = _Step(self, plan, rows, tokens, setups, self.fails_next or self.fails_if(plan))
         self.fails_next = False
         self.device.queue.append(step)
         if self.on_step is not None:

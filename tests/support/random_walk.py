@@ -3,35 +3,42 @@
 from __future__ import annotations
 
 import random
+from functools import cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from antiphon.text.grammar_constraint import GrammarConstraint
 from antiphon.text.tokenizer import Tokenizer
 
+CLOSING = (b'"', b"}", b"]", b",", b":")
+
 
 def allowed(constraint: GrammarConstraint) -> list[int]:
-    return np.flatnonzero(np.unpackbits(constraint.mask().view(np.uint8), bitorder="little")).tolist()
+    return _allowed(constraint).tolist()
 
 
-def closers(tokenizer: Tokenizer) -> frozenset[int]:
+def _allowed(constraint: GrammarConstraint) -> NDArray[np.intp]:
+    return np.flatnonzero(np.unpackbits(constraint.mask().view(np.uint8), bitorder="little"))
+
+
+@cache
+def closers(tokenizer: Tokenizer) -> NDArray[np.intp]:
     """Tokens that close something: without a leaning to them a random answer hardly ever ends."""
-    ends = (b'"', b"}", b"]", b",", b":")
-    ids = (token_id for token_id in range(tokenizer.vocab_size) if tokenizer.token_bytes(token_id).startswith(ends))
-    return frozenset(ids) | tokenizer.eos_ids
+    ids = (token_id for token_id in range(tokenizer.vocab_size) if tokenizer.token_bytes(token_id).startswith(CLOSING))
+    return np.array(sorted({*ids, *tokenizer.eos_ids}))
 
 
 def random_answer(
     constraint: GrammarConstraint, tokenizer: Tokenizer, source: random.Random, max_tokens: int = 400
 ) -> str | None:
     """The text of a finished answer, or None if it had not ended after `max_tokens`."""
-    leaning = closers(tokenizer)
     tokens: list[int] = []
     while len(tokens) < max_tokens:
-        choices = allowed(constraint)
-        assert choices, "an empty mask"
-        closing = [token for token in choices if token in leaning]
-        token = source.choice(closing if closing and source.random() < 0.5 else choices)
+        choices = _allowed(constraint)
+        assert len(choices), "an empty mask"
+        closing = np.intersect1d(choices, closers(tokenizer), assume_unique=True)
+        token = int(source.choice(closing if len(closing) and source.random() < 0.5 else choices))
         constraint.advance(token)
         if token in tokenizer.eos_ids:
             assert constraint.is_stopped

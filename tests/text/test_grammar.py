@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 import random
 import re
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import jsonschema
 import numpy as np
 import pytest
-from support.random_walk import allowed, random_answer
-from support.structured_schemas import TASKS, items, one_of, record, text, whole
-from support.vocabularies import small_bpe, small_sentencepiece
 
 from antiphon.errors import EngineError, InvalidRequestError, UnsupportedError
 from antiphon.text.gguf_vocab import tokenizer_from_gguf
@@ -25,6 +26,10 @@ from antiphon.text.grammar import GrammarCompiler
 from antiphon.text.grammar_constraint import GrammarConstraint
 from antiphon.text.grammar_spec import GrammarSpec
 from antiphon.text.tokenizer import Tokenizer
+from antiphon.weights.open import open_checkpoint
+from support.random_walk import allowed, random_answer
+from support.structured_schemas import TASKS, items, one_of, record, text, whole
+from support.vocabularies import small_bpe, small_sentencepiece
 
 PADDING = 23  # logits past the vocabulary, as models have them
 
@@ -195,9 +200,14 @@ def test_a_regex_that_matches_nothing_at_all(pattern: str, tokenizer: Tokenizer,
     assert tokenizer.eos_ids <= set(allowed(compiler.compile(GrammarSpec(regex=pattern))))
 
 
-def test_choice(answers: Callable[..., list[str]]) -> None:
+def test_choice(tokenizer: Tokenizer, compiler: GrammarCompiler, answers: Callable[..., list[str]]) -> None:
     choices = ("a", "ab", "abc", 'quo"te', "back\\slash", "new\nline", "naïve 色 😀", " blank", "/slash/", "\x7f\x01")
-    assert set(answers(GrammarSpec(choice=choices), count=80)) == set(choices)
+    spec = GrammarSpec(choice=choices)
+    assert set(answers(spec)) <= set(choices)
+    for choice in choices:
+        constraint = compiler.compile(spec)
+        assert take(constraint, tokenizer, choice) == choice
+        assert tokenizer.eos_ids <= set(allowed(constraint))
 
 
 def test_many_choices(answers: Callable[..., list[str]]) -> None:
@@ -223,6 +233,18 @@ def test_natural_spellings_are_allowed(answer: str, tokenizer: Tokenizer, compil
     constraint = compiler.compile(GrammarSpec(json_schema=record(name=text(20), age=whole(0, 99))))
     assert take(constraint, tokenizer, answer) == answer
     assert tokenizer.eos_ids <= set(allowed(constraint))
+
+
+@pytest.mark.weights
+@pytest.mark.parametrize("model", ["qwen2.5-coder-0.5b", "tinyllama-1.1b", "gemma-3-270m"])
+def test_real_vocabularies(model: str, model_path: Callable[[str], Path]) -> None:
+    tokenizer = tokenizer_from_gguf(open_checkpoint(model_path(model)).metadata)
+    compiler = GrammarCompiler(tokenizer, tokenizer.eos_ids, tokenizer.vocab_size)
+    for seed, task in enumerate(TASKS):
+        constraint = compiler.compile(GrammarSpec(json_schema=task.schema))
+        answer = random_answer(constraint, tokenizer, random.Random(seed), max_tokens=1000)
+        assert answer is not None
+        jsonschema.Draft202012Validator(task.schema).validate(json.loads(answer))
 
 
 # -- the constraint -----------------------------------------------------------------------------------------------
@@ -348,6 +370,31 @@ def test_workers_end_with_their_compiler(tokenizer: Tokenizer) -> None:
     for thread in workers:
         thread.join(10)
         assert not thread.is_alive()
+
+
+def test_a_process_ends_in_the_middle_of_a_mask() -> None:
+    """The threads are waited for: tearing the interpreter down while one is inside the matcher can crash it."""
+    code = """
+import atexit
+constraints = []
+atexit.register(lambda: print("at the end", all(constraint.is_ready for constraint in constraints)))
+
+from support.random_walk import allowed
+from support.vocabularies import small_bpe
+from antiphon.text.gguf_vocab import tokenizer_from_gguf
+from antiphon.text.grammar import GrammarCompiler
+from antiphon.text.grammar_spec import GrammarSpec
+tokenizer = tokenizer_from_gguf(small_bpe()[0])
+compiler = GrammarCompiler(tokenizer, tokenizer.eos_ids, tokenizer.vocab_size)
+constraints.extend(compiler.compile(GrammarSpec(json_schema={"const": "x" * 20_000})) for _ in range(20))
+for constraint in constraints:
+    constraint.advance(allowed(constraint)[0])
+print("before", all(constraint.is_ready for constraint in constraints))
+"""
+    path = os.pathsep.join(entry for entry in sys.path if entry)
+    environment = {**os.environ, "PYTHONPATH": path}
+    result = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "before False\nat the end True\n", "")
 
 
 # -- what is refused ----------------------------------------------------------------------------------------------

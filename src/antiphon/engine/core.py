@@ -58,7 +58,7 @@ class _InFlight:
     plan_seconds: float
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class ModelSlot:
     """A resident model: its scheduler, its executor, and the time it has had."""
 
@@ -134,11 +134,15 @@ class EngineCore:
 
     def step(self) -> bool:
         """One step of the model whose turn it is; False if there was nothing to do."""
+        num_requests = len(self._owner)
         for slot in self._by_turn():
             if self._step(slot):
+                self._commit_done(besides=slot)
                 return True
             if slot.scheduler.best_priority() is Priority.CRITICAL and self._make_room_for(slot):
                 return True
+        if len(self._owner) < num_requests:
+            return self.step()  # a deadline passed: the memory it freed may be what a model before it waited for
         return self._unlock()
 
     def _by_turn(self) -> list[ModelSlot]:
@@ -216,6 +220,12 @@ class EngineCore:
             )
         )
 
+    def _commit_done(self, besides: ModelSlot) -> None:
+        """Steps of other models that are done: their tokens do not wait for those models' next turn."""
+        for slot in self.slots.values():
+            while slot is not besides and slot.in_flight and slot.in_flight[0].handle.done():
+                self._commit(slot, slot.in_flight.popleft())
+
     def _drain(self, slot: ModelSlot) -> None:
         while slot.in_flight:
             self._commit(slot, slot.in_flight.popleft())
@@ -231,13 +241,15 @@ class EngineCore:
 
     def _make_room_for(self, first: ModelSlot) -> bool:
         """Preempt requests of less urgent models, the least urgent first, until this one can do a step."""
-        others = [slot for slot in self.slots.values() if slot is not first and _urgency(slot) > _urgency(first)]
-        for slot in sorted(others, key=_urgency, reverse=True):
-            self._drain(slot)
+        for slot in self.slots.values():
+            self._drain(slot)  # what is in flight cannot be preempted, and may have ended
+        by_urgency = sorted(self.slots.values(), key=_urgency)
+        for slot in reversed(by_urgency[by_urgency.index(first) + 1 :]):
             plan = StepPlan(slot.name)
             while slot.scheduler.preempt_last(plan):
-                self._launch(slot, plan, self.clock())
-                self._drain(slot)
+                if plan.has_moves:
+                    self._launch(slot, plan, self.clock())
+                    self._drain(slot)
                 if self._step(first):
                     return True
                 plan = StepPlan(slot.name)
@@ -250,7 +262,8 @@ class EngineCore:
 
 def _urgency(slot: ModelSlot) -> tuple[float, float]:
     """Of the model's most urgent, then oldest request; smaller goes first."""
-    pairs = ((float(request.priority), request.marks.arrived) for request in slot.scheduler.requests())
+    requests = [request for request in slot.scheduler.requests() if not request.is_ended]
+    pairs = ((float(request.priority), request.marks.arrived) for request in requests)
     return min(pairs, default=(float("inf"), 0.0))
 
 

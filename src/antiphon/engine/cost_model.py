@@ -6,8 +6,11 @@ from dataclasses import dataclass
 
 #: Steps are forgotten at this rate, so that the model follows a machine whose speed changes.
 FORGETTING = 0.98
-#: Trusted from this many steps on.
+#: Trusted from this many steps on, with this many that have prefill.
 MIN_STEPS = 8
+MIN_PREFILL_STEPS = 1
+#: Passes over the weights for each measured step.
+SWEEPS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,37 +26,51 @@ class StepShape:
 
 
 class CostModel:
-    """Seconds of a step ≈ w · features, by recursive least squares with forgetting; weights are kept from below 0."""
+    """Seconds of a step ≈ w · features with w ≥ 0: least squares over recent steps, by coordinate descent.
+
+    Errors count in proportion to the step's length, so that short steps are predicted as well as long ones. The
+    weights start from the last ones, so what recent steps say nothing about (prefill, while all decode) stays.
+    """
 
     def __init__(self) -> None:
-        size = 4
-        self.weights = [0.0] * size
-        self._covariance = [[1e4 if i == j else 0.0 for j in range(size)] for i in range(size)]
+        self.weights = [0.0] * 4
         self.num_steps = 0
+        self._num_prefill_steps = 0
+        self._most_prefill_tokens = 0
+        self._products = [[0.0] * 4 for _ in range(4)]  # of features with features, over the steps
+        self._targets = [0.0] * 4  # of features with seconds
 
     @property
     def is_fitted(self) -> bool:
-        return self.num_steps >= MIN_STEPS
+        return self.num_steps >= MIN_STEPS and self._num_prefill_steps >= MIN_PREFILL_STEPS
 
     def observe(self, shape: StepShape, seconds: float) -> None:
-        x, p = shape.features(), self._covariance
-        px = [sum(row[j] * x[j] for j in range(4)) for row in p]
-        denominator = FORGETTING + sum(x[i] * px[i] for i in range(4))
-        gain = [value / denominator for value in px]
-        error = seconds - sum(w * value for w, value in zip(self.weights, x, strict=True))
-        self.weights = [max(0.0, w + g * error) for w, g in zip(self.weights, gain, strict=True)]
-        for i in range(4):
+        products, targets, weights = self._products, self._targets, self.weights
+        scale = 1.0 / max(seconds, 1e-6)
+        x = [scale * value for value in shape.features()]
+        for i, row in enumerate(products):
+            targets[i] = FORGETTING * targets[i] + x[i]  # times scale * seconds, which is 1
             for j in range(4):
-                p[i][j] = min((p[i][j] - gain[i] * px[j]) / FORGETTING, 1e6)
+                row[j] = FORGETTING * row[j] + x[i] * x[j]
+        for _ in range(SWEEPS):
+            for i, row in enumerate(products):
+                if row[i] > 1e-6:
+                    error = targets[i] - (
+                        row[0] * weights[0] + row[1] * weights[1] + row[2] * weights[2] + row[3] * weights[3]
+                    )
+                    weights[i] = max(0.0, weights[i] + error / row[i])
         self.num_steps += 1
+        self._num_prefill_steps += shape.prefill_tokens > 0
+        self._most_prefill_tokens = max(self._most_prefill_tokens, shape.prefill_tokens)
 
     def predict(self, shape: StepShape) -> float:
         return sum(w * value for w, value in zip(self.weights, shape.features(), strict=True))
 
     def prefill_tokens_within(self, seconds: float, decodes: int, context_tokens: int, cap: int) -> int:
-        """How many prefill tokens fit a step of this length beside the decodes; `cap` where tokens seem free."""
+        """How many prefill tokens fit a step of this length beside the decodes; at most twice what was ever seen."""
+        cap = min(cap, 2 * self._most_prefill_tokens)
         spare = seconds - self.predict(StepShape(decodes, 0, context_tokens))
         per_token = self.weights[2]
         if per_token <= 0.0:
-            return cap
+            return cap if spare > 0.0 else 0
         return max(0, min(cap, int(spare / per_token)))

@@ -240,6 +240,7 @@ class Scheduler:
         cap = self.config.max_step_tokens - plan.num_tokens
         arrivals = [r.marks.arrived for r in (*farther, *self.waiting.values()) if not r.marks.tokens]
         oldest_wait = now - min(arrivals, default=now)
+        context += farther[0].num_scheduled_tokens if farther else 0
         view = StepView(now, plan.num_decodes, context, oldest_wait, cap, self.cost)
         allowance = min(cap, self.policy.prefill_tokens(view))
         if self.config.step_seconds is not None and self.cost.is_fitted:
@@ -335,11 +336,28 @@ class Scheduler:
         self.waiting[victim.id] = victim
 
     def _admit(self, plan: StepPlan, allowance: int, now: float) -> int | None:
-        """Admit the next waiting request with a first chunk; its tokens, or None if nobody can be admitted."""
-        candidates = [request for request in self.waiting.values() if self._is_ready(request)]
-        if not candidates:
+        """Admit the next waiting request with a first chunk; its tokens, or None if nobody can be admitted.
+
+        Where the next one finds no place or no room, one that may displace a running request goes before it.
+        """
+        first = None
+        if self._free_rows:
+            ready = [request for request in self.waiting.values() if self._is_ready(request)]
+            if not ready:
+                return None
+            first = self.policy.next_waiting(ready, now)
+            if (count := self._admit_one(first, plan, allowance, now)) is not None:
+                return count
+        if not self.policy.displaces or not self.running:
             return None
-        request = self.policy.next_waiting(candidates, now)
+        last, may_displace = self.running[-1], self.policy.may_displace
+        urgent = [r for r in self.waiting.values() if may_displace(r, last, now) and self._is_ready(r)]
+        if not urgent or (request := self.policy.next_waiting(urgent, now)) is first:
+            return None
+        return self._admit_one(request, plan, allowance, now)
+
+    def _admit_one(self, request: Request, plan: StepPlan, allowance: int, now: float) -> int | None:
+        """Admit this request, displacing others where it may; its tokens, or None with it still waiting."""
         while not self._free_rows:
             if not self._displace(request, plan, now):
                 return None

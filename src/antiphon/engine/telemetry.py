@@ -119,10 +119,12 @@ def _step_events(steps: Iterable[StepRecord]) -> list[dict[str, Any]]:
         for part, seconds in parts.items():
             events.append(_event(part, "models", step.model, begin, seconds))
             begin += seconds
+        # A request ends when the result is there, so its part of the step does not reach into the commit.
+        until_result = step.seconds - parts.get("commit", 0.0)
         for request, tokens, is_decode in requests:
             phase = "decode" if is_decode else "prefill"
             figures = {"tokens": tokens, "step": step.index}
-            events.append(_event(phase, "requests", request, step.start, step.seconds, figures))
+            events.append(_event(phase, "requests", request, step.start, until_result, figures))
     return events
 
 

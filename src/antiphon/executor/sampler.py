@@ -45,9 +45,7 @@ class Sampler:
             logits = logits[step.sample_rows]
         rows = step.rows if len(step.sample_entries) == len(step.rows) else step.rows[step.sample_entries]
         wanted = [
-            place
-            for place, entry in enumerate(step.sample_entries)
-            if plan.requests[entry].params.logprobs is not None
+            place for place, entry in enumerate(step.sample_entries) if plan.requests[entry].params.logprobs is not None
         ]
         raw = logits[wanted].float().log_softmax(-1) if wanted else None
         failures = self._edit(step, rows, logits) if self._edits else {}

@@ -67,7 +67,7 @@ class SelfAttention(Module):
             q, k = ops.rotary(q, k, batch.positions, rotary)
         group = batch.groups[cache.group]
         ops.store_kv(k, v, cache, group)
-        y = ops.paged_attention(q, cache, group, self.scale, window=cache.window)
+        y = ops.paged_attention(q, cache, group, self.scale, window=cache.window, sink_tokens=cache.sink_tokens)
         return self.out(y.flatten(1), residual)
 
 

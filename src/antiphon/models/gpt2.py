@@ -82,7 +82,9 @@ class GPT2Layer(Module):
         q, k, v = split_heads(self.qkv(self.attention_norm(x)), (self.num_heads,) * 3, self.head_dim)
         group = batch.groups[cache.group]
         ops.store_kv(k, v, cache, group)
-        y = ops.paged_attention(q, cache, group, self.head_dim**-0.5)
+        y = ops.paged_attention(
+            q, cache, group, self.head_dim**-0.5, window=cache.window, sink_tokens=cache.sink_tokens
+        )
         x = self.out(y.flatten(1), residual=x)
         return self.down(self.up(self.mlp_norm(x)), residual=x)
 

@@ -37,5 +37,5 @@ def uniform(seed: Tensor, index: Tensor, columns: int) -> Tensor:
     zero = torch.zeros_like(seed)
     counter = (blocks, index & _MASK, (index >> 32) & _MASK, zero)
     words = torch.stack(philox(counter, (seed & _MASK, (seed >> 32) & _MASK)), dim=-1)  # [R, blocks, 4]
-    bits = words.view(len(seed), -1)[:, :columns] >> 8
-    return (bits.to(torch.float32) + 0.5) * 2.0**-24
+    bits = words.view(len(seed), -1)[:, :columns] >> 9  # 23 bits and a half fit an fp32: 1 is never reached by rounding
+    return (bits.to(torch.float32) + 0.5) * 2.0**-23

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 import torch.nn.functional as F
@@ -231,7 +232,7 @@ def attention(
 ) -> Tensor:
     out = torch.empty_like(q)
     starts = seq_start.tolist()
-    for start, end in zip(starts, starts[1:], strict=False):
+    for start, end in pairwise(starts):
         length = end - start
         visible = _visible(length, torch.arange(length, device=q.device), length, causal)
         own_bias = None if bias is None else bias[:, :length, :length]
@@ -318,7 +319,7 @@ def gather_rows(x: Tensor, rows: Tensor) -> Tensor:
 
 def segment_mean(x: Tensor, seq_start: Tensor) -> Tensor:
     starts = seq_start.tolist()
-    return torch.stack([x[start:end].float().mean(0) for start, end in zip(starts, starts[1:], strict=False)])
+    return torch.stack([x[start:end].float().mean(0) for start, end in pairwise(starts)])
 
 
 def l2_normalize(x: Tensor) -> Tensor:

@@ -37,7 +37,7 @@ class LSTMWeights:
 
 @dataclass(frozen=True)
 class SamplingRows:
-    """Per-row sampling parameters. Randomness is Philox(seed, output index), so a row's draw depends on no other row."""
+    """Sampling parameters by row. Randomness is Philox(seed, output index), so a row's draw depends on no other row."""
 
     temperature: Tensor  # float32 [R]; 0 is greedy
     top_k: Tensor  # int32 [R]; 0 keeps all

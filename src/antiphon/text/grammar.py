@@ -15,8 +15,8 @@ from antiphon.text.grammar_constraint import (
     GrammarConstraint,
     MaskWorkers,
     compute_mask,
+    deep_thread,
     error_summary,
-    start_deep_thread,
 )
 from antiphon.text.grammar_spec import GrammarSpec
 from antiphon.text.tokenizer import Tokenizer
@@ -27,8 +27,8 @@ COMPILE_SECONDS = 10.0
 #: blanks in which one that has lost its way could go on forever.
 JSON_STYLE = {"whitespace_flexible": False, "item_separator": ",[ ]?", "key_separator": ":[ ]?"}
 
-#: What one grammar may cost: work per mask, and states kept in memory (1 to 2 kB each).
-LIMITS = {"step_lexer_fuel": 100_000, "max_lexer_states": 50_000, "verbose_errors": False}
+#: States that one grammar may keep in memory, of 1 to 2 kB each; the library bounds the work for each mask by itself.
+MAX_LEXER_STATES = 50_000
 
 #: Precedes a text that is encoded as if it stood in the middle of another.
 ANCHOR = "\x02"
@@ -78,7 +78,7 @@ class GrammarCompiler:
             raise UnsupportedError("the model has no end token, so an answer of a given form could never end")
         self.prepare()
         result: Future[GrammarConstraint] = Future()
-        start_deep_thread("grammar-compile", self._compile_into, spec, result)
+        deep_thread("grammar-compile", self._compile_into, spec, result)
         try:
             return result.result(COMPILE_SECONDS)
         except TimeoutError:
@@ -96,7 +96,7 @@ class GrammarCompiler:
     def _compile(self, spec: GrammarSpec) -> GrammarConstraint:
         from llguidance import LLMatcher, LLParserLimits
 
-        limits = LLParserLimits(**LIMITS)  # type: ignore[arg-type]
+        limits = LLParserLimits(max_lexer_states=MAX_LEXER_STATES, verbose_errors=False)
         matcher = LLMatcher(self._vocabulary, _source(spec), log_level=0, limits=limits)
         if matcher.is_error():
             raise InvalidRequestError(f"the {spec.kind} is not usable: {_reworded(matcher.get_error())}")
@@ -125,6 +125,8 @@ def _source(spec: GrammarSpec) -> str:
 def _reworded(message: str) -> str:
     if message.startswith("oneOf constraints"):
         return "oneOf is supported only where its branches provably exclude each other; use anyOf"
+    if message.startswith("lexer precomputation failed"):
+        return "its patterns are too complex"
     return error_summary(message)
 
 

@@ -23,15 +23,16 @@ STACK_BYTES = 64 << 20
 _stack_size_lock = threading.Lock()
 
 
-def start_deep_thread(name: str, target: Callable[..., None], *arguments: Any) -> None:
-    """Run `target` on a daemon thread with a stack of `STACK_BYTES`, whatever the platform gives by default."""
-    thread = threading.Thread(target=target, args=arguments, name=name, daemon=True)
+def deep_thread(name: str, target: Callable[..., None], *arguments: Any, daemon: bool = False) -> threading.Thread:
+    """A thread that runs `target` on a stack of `STACK_BYTES`, whatever the platform gives by default."""
+    thread = threading.Thread(target=target, args=arguments, name=name, daemon=daemon)
     with _stack_size_lock:
         previous = threading.stack_size(STACK_BYTES)
         try:
             thread.start()
         finally:
             threading.stack_size(previous)
+    return thread
 
 
 class MaskWorkers:
@@ -39,9 +40,8 @@ class MaskWorkers:
 
     def __init__(self, num_threads: int) -> None:
         self._queue: SimpleQueue[tuple[GrammarConstraint, int] | None] = SimpleQueue()
-        for index in range(num_threads):
-            start_deep_thread(f"grammar-mask-{index}", _work, self._queue)
-            weakref.finalize(self, self._queue.put, None)
+        threads = [deep_thread(f"grammar-mask-{n}", _work, self._queue, daemon=True) for n in range(num_threads)]
+        weakref.finalize(self, _end, self._queue, threads)
 
     def submit(self, constraint: GrammarConstraint, token: int) -> None:
         self._queue.put((constraint, token))
@@ -52,6 +52,15 @@ def _work(queue: SimpleQueue[tuple[GrammarConstraint, int] | None]) -> None:
         constraint, token = item
         constraint.take(token)
         del item, constraint  # a request that has ended is not kept alive by an idle thread
+
+
+def _end(queue: SimpleQueue[tuple[GrammarConstraint, int] | None], threads: list[threading.Thread]) -> None:
+    """Runs at the latest before the interpreter is torn down, which a thread inside the matcher would not survive."""
+    for _ in threads:
+        queue.put(None)
+    for thread in threads:
+        if thread is not threading.current_thread():
+            thread.join(10)
 
 
 @dataclass(frozen=True)

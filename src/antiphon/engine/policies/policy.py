@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import ClassVar
 
 from antiphon.engine.cost_model import CostModel
 from antiphon.engine.request import Request
@@ -24,6 +25,9 @@ class StepView:
 
 class Policy(ABC):
     """Order, victims and shares. A policy keeps no request."""
+
+    #: Whether `may_displace` can ever say yes.
+    displaces: ClassVar[bool] = False
 
     @abstractmethod
     def rank(self, request: Request) -> tuple[float, ...]:

@@ -14,6 +14,8 @@ class PriorityPolicy(Policy):
     `ageing_seconds` of None turns ageing off.
     """
 
+    displaces = True
+
     def __init__(self, ageing_seconds: float | None = 10.0) -> None:
         self.ageing_seconds = ageing_seconds
 

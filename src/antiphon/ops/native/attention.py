@@ -37,21 +37,21 @@ class _Group:
     """A group's tensors as the extension reads them, with their addresses."""
 
     tensors: tuple[Tensor, ...]
-    slots: int
-    tables: tuple[int, int]  # address, entries from one request to the next
-    rest: tuple[int, int, int]  # addresses of lengths and starts, number of requests
+    slots: tuple[int, int]  # address, number
+    tables: tuple[int, int, int]  # address, entries from one request to the next, entries of a request
+    requests: tuple[int, int, int]  # addresses of lengths and starts, number
 
 
 def _group(group: GroupBatch) -> _Group:
     """The extension's view of a group's tensors, made once for all layers of a step."""
     found = group.packed.get("native")
     if found is None:
-        slots = group.slot_mapping.contiguous()
+        slots = group.slot_mapping.to(torch.int64).contiguous()
         tables, lengths, starts = _integers(group.block_tables), _integers(group.seq_lens), _integers(group.query_start)
         found = _Group(
             (slots, tables, lengths, starts),
-            slots.data_ptr(),
-            (tables.data_ptr(), tables.stride(0)),
+            (slots.data_ptr(), len(slots)),
+            (tables.data_ptr(), tables.stride(0), tables.shape[1]),
             (lengths.data_ptr(), starts.data_ptr(), len(lengths)),
         )
         group.packed["native"] = found
@@ -86,9 +86,12 @@ def _bias(bias: Tensor | None) -> tuple[Tensor | None, int, int, int]:
 def store_kv(
     k: Tensor, v: Tensor, cache: LayerCache, group: GroupBatch, threads: int | None = None, variant: int = 0
 ) -> None:
-    k, *k_place = _heads(k)
-    v, *v_place = _heads(v)
-    _pages(cache).store(*k_place, *v_place, _group(group).slots, k.shape[0], threads or default_threads(), variant)
+    kv_heads, head_dim = cache.layout.group.num_kv_heads, cache.layout.group.head_dim
+    slots, count = _group(group).slots
+    if not k.shape == v.shape == (count, kv_heads, head_dim):
+        raise ValueError(f"k and v are {tuple(k.shape)} and {tuple(v.shape)}, not {(count, kv_heads, head_dim)}")
+    k_place, v_place = _heads(k), _heads(v)
+    _pages(cache).store(*k_place[1:], *v_place[1:], slots, count, threads or default_threads(), variant)
 
 
 def paged_attention(
@@ -109,14 +112,14 @@ def paged_attention(
     tokens, heads, channels = q.shape
     if channels != head_dim or heads % kv_heads:
         raise ValueError(f"q is {tuple(q.shape)}; the pages have {kv_heads} kv heads of {head_dim} channels")
-    wide, *place = _heads(q)
+    place = _heads(q)
     out = torch.empty(tokens, heads, head_dim)
     own = _group(group)
     sinks = None if sinks is None else sinks.float().contiguous()
-    bias, *bias_place = _bias(bias)
+    bias_place = _bias(bias)
     _pages(cache).attend(
-        *place, heads, *own.tables, *own.rest, scale, causal, window or 0, sink_tokens,
-        0 if sinks is None else sinks.data_ptr(), softcap or 0.0, *bias_place, out.data_ptr(),
+        *place[1:], tokens, heads, *own.tables, *own.requests, scale, causal, window or 0, sink_tokens,
+        0 if sinks is None else sinks.data_ptr(), softcap or 0.0, *bias_place[1:], out.data_ptr(),
         threads or default_threads(), variant,
     )  # fmt: skip
     return out if q.dtype is torch.float32 else out.to(q.dtype)
@@ -137,14 +140,12 @@ def attention(
     kv_heads = k.shape[1]
     if k.shape != v.shape or k.shape[0] != tokens or k.shape[2] != head_dim or heads % kv_heads:
         raise ValueError(f"q, k and v are {tuple(q.shape)}, {tuple(k.shape)} and {tuple(v.shape)}")
-    wide, *q_place = _heads(q)
-    k, *k_place = _heads(k)
-    v, *v_place = _heads(v)
+    places = [_heads(x) for x in (q, k, v)]
     starts = _integers(seq_start)
     out = torch.empty(tokens, heads, head_dim)
-    bias, *bias_place = _bias(bias)
+    bias_place = _bias(bias)
     extension().attention(
-        *q_place, *k_place, *v_place, heads, kv_heads, head_dim, starts.data_ptr(), len(starts) - 1, scale, causal,
-        *bias_place, out.data_ptr(), threads or default_threads(), variant,
+        *(number for place in places for number in place[1:]), heads, kv_heads, head_dim, starts.data_ptr(),
+        len(starts) - 1, scale, causal, *bias_place[1:], out.data_ptr(), threads or default_threads(), variant,
     )  # fmt: skip
     return out if q.dtype is torch.float32 else out.to(q.dtype)

@@ -40,13 +40,14 @@ def rotary(
 ) -> tuple[Tensor, Tensor]:
     values = table.values
     (q_token, q_head, q_channel), (k_token, k_head, k_channel) = q.stride(), k.stride()
-    plain = q.dtype is k.dtype is values.dtype is torch.float32 and q_channel == k_channel == 1 and values.is_contiguous()
-    if not plain or positions.dim() != 1:
+    single = q.dtype is k.dtype is values.dtype is torch.float32 and positions.dim() == 1
+    if not (single and q_channel == k_channel == 1 and values.is_contiguous()):
         return reference.rotary(q, k, positions, table)
     if positions.dtype is not torch.int32 or not positions.is_contiguous():
         positions = positions.to(torch.int32).contiguous()
-    tokens, heads, head_dim = q.shape
-    kv_heads = k.shape[1]
+    (tokens, heads, head_dim), (k_tokens, kv_heads, k_dim) = q.shape, k.shape
+    if not tokens == k_tokens == len(positions) or head_dim != k_dim or values.shape[1] > head_dim:
+        raise ValueError(f"q is {tuple(q.shape)}, k {tuple(k.shape)}, with {len(positions)} positions")
     q_out, k_out = torch.empty(tokens, heads, head_dim), torch.empty(tokens, kv_heads, head_dim)
     extension().rotary(
         q.data_ptr(), q_token, q_head, heads, k.data_ptr(), k_token, k_head, kv_heads, tokens, head_dim,
@@ -77,11 +78,12 @@ def _norm(
     """Either norm; None where the extension cannot read an argument."""
     strides = _strides(x)
     residual_strides = (0, 0) if residual is None else _strides(residual)
-    readable = strides is not None and residual_strides is not None and _is_vector(weight) and _is_vector(bias)
     shape = x.shape
-    if not readable or not (residual is None or residual.shape == shape):
+    if strides is None or residual_strides is None or not (residual is None or residual.shape == shape):
         return None
     inner, width = shape[-2] if len(shape) == 3 else 1, shape[-1]
+    if not (_is_vector(weight, width) and _is_vector(bias, width)):
+        return None
     y = torch.empty(shape)
     total = x if residual is None else torch.empty(shape)
     extension().norm(
@@ -92,5 +94,5 @@ def _norm(
     return y, total
 
 
-def _is_vector(x: Tensor | None) -> bool:
-    return x is None or (x.dtype is torch.float32 and x.is_contiguous())
+def _is_vector(x: Tensor | None, width: int) -> bool:
+    return x is None or (x.dtype is torch.float32 and x.numel() == width and x.is_contiguous())

@@ -1,0 +1,52 @@
+"""Random traffic on random models in simulated memory: no output ever changes, and the books always balance."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+import pytest
+from support.engine_world import Traffic
+
+#: An event is something that happens to a request: it arrives, is refused, computes in a step, is preempted, ends, …
+EVENTS = (
+    "arrivals", "refusals", "overloads", "forks", "step entries", "preemptions", "swaps", "cancels", "failing steps",
+    "unloads", "ended: stop", "ended: length", "ended: deadline", "ended: failed", "ended: cancelled",
+)  # fmt: skip
+
+
+def fuzz(seed: int, num_events: int) -> Counter[str]:
+    """One world from beginning to end, with the integrity of everything checked after every event."""
+    traffic = Traffic(random.Random(seed))
+    for _ in range(num_events):
+        traffic.event()
+    traffic.finish()
+    return traffic.world.events
+
+
+def count(total: Counter[str]) -> int:
+    return sum(total[name] for name in EVENTS)
+
+
+def test_random_traffic_leaves_every_output_and_the_books_right() -> None:
+    total: Counter[str] = Counter()
+    for seed in range(30):
+        total += fuzz(seed, 250)
+    for name in EVENTS:
+        assert total[name], f"the traffic has no {name}"
+    assert total["integrity checks"] > 5_000
+    assert count(total) > 10_000
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_a_million_events() -> None:
+    total: Counter[str] = Counter()
+    seed = 1_000
+    while count(total) < 1_000_000:
+        total += fuzz(seed, 500)
+        seed += 1
+    print(f"\n{count(total):,} events in {seed - 1_000} worlds")
+    for name, number in sorted(total.items()):
+        print(f"  {name:20} {number:>10,}")
+    assert total["integrity checks"] >= total["steps"]
