@@ -1,5 +1,6 @@
 # make run    the default model answers a question (fetched on first use)
 # make test   linters, types and every test, the slow ones and those on real weights included
+# make soak   the tests of chance at their full length; hours
 
 PYTHON ?= python3
 VENV := .venv
@@ -11,7 +12,7 @@ PROMPT ?= What is the capital of France?
 BUILD_INPUTS := pyproject.toml CMakeLists.txt $(wildcard csrc/*)
 PACKAGE := $(shell find src -name '*.py' -o -name '*.toml')
 
-.PHONY: run test clean
+.PHONY: run test soak clean
 
 run: $(VENV)/.installed
 	$(BIN)/antiphon run $(MODEL) "$(PROMPT)"
@@ -21,6 +22,10 @@ test: $(VENV)/.installed-test
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/pytest -m ""
+
+soak: export ANTIPHON_HOME := $(CURDIR)/.weights
+soak: $(VENV)/.installed-test
+	$(BIN)/pytest -m slow --soak
 
 clean:
 	rm -rf $(VENV) build dist

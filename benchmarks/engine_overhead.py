@@ -19,7 +19,8 @@ from antiphon.engine.plan import StepPlan, StepResult
 from antiphon.engine.policies.fcfs import FirstComeFirstServed
 from antiphon.engine.request import Request
 from antiphon.engine.sampling_params import SamplingParams
-from antiphon.engine.scheduler import Scheduler, SchedulerConfig
+from antiphon.engine.scheduler import Scheduler
+from antiphon.engine.scheduler_config import SchedulerConfig
 from antiphon.executor.executor import DoneHandle
 from antiphon.executor.rows import RowStore
 from antiphon.executor.step_batch import build_step

@@ -15,7 +15,8 @@ from antiphon.engine.plan import StepResult
 from antiphon.engine.policies.registry import make_policy
 from antiphon.engine.request import Request
 from antiphon.engine.sampling_params import SamplingParams
-from antiphon.engine.scheduler import Scheduler, SchedulerConfig
+from antiphon.engine.scheduler import Scheduler
+from antiphon.engine.scheduler_config import SchedulerConfig
 
 BLOCK_TOKENS = 16
 PROMPT_TOKENS = 64

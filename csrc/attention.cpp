@@ -1,4 +1,4 @@
-// Attention and the writing of pages. Compiled once per instruction set, with ANTIPHON_VARIANT naming the set.
+// Attention. Compiled once per instruction set, with ANTIPHON_VARIANT naming the set.
 
 #include "attention.h"
 
@@ -390,45 +390,11 @@ void join(const Attention &a, const AttentionTile &tile, const float *partials, 
     finish_rows(a, tile, w);
 }
 
-void store_int8(std::int64_t head_dim, const float *row, std::uint8_t *target, std::uint8_t *scales) {
-    for (std::int64_t begin = 0; begin < head_dim; begin += kScaleChannels) {
-        float top = 0;
-        for (int i = 0; i < kScaleChannels; ++i) {
-            const float magnitude = row[begin + i] < 0 ? -row[begin + i] : row[begin + i];
-            top = magnitude > top ? magnitude : top;
-        }
-        const std::uint16_t half = float_to_half(top / 127);
-        std::memcpy(scales + begin / kScaleChannels * 2, &half, sizeof half);
-        const float scale = half_to_float(reinterpret_cast<const std::uint8_t *>(&half));
-        const float inverse = scale > 0 ? 1.0f / scale : 0;
-        for (int i = 0; i < kScaleChannels; ++i) {
-            constexpr float rounding = 12582912.0f;  // 1.5 · 2^23
-            float value = row[begin + i] * inverse;
-            value = value > 127 ? 127 : value < -127 ? -127 : value;
-            target[begin + i] = std::uint8_t(std::int8_t(value + rounding - rounding));
-        }
-    }
-}
-
-void store_row(const Region &region, std::int64_t head_dim, std::int64_t block_offset, std::int64_t head,
-               std::int64_t token, const float *row) {
-    std::uint8_t *target = region.base + block_offset + head * region.head_stride + token * region.token_stride;
-    if (region.element == Element::f32) {
-        std::memcpy(target, row, head_dim * sizeof(float));
-    } else if (region.element == Element::i8) {
-        store_int8(head_dim, row, target,
-                   region.scale_base + block_offset + head * region.scale_head_stride + token * region.scale_token_stride);
-    } else {
-        for (std::int64_t i = 0; i < head_dim; ++i) {
-            const std::uint16_t bits = region.element == Element::f16 ? float_to_half(row[i]) : float_to_brain_float(row[i]);
-            std::memcpy(target + 2 * i, &bits, sizeof bits);
-        }
-    }
-}
-
 }  // namespace
 
 namespace ANTIPHON_VARIANT {
+
+void store_row(const Region &, std::int64_t, std::int64_t, std::int64_t, std::int64_t, const float *);
 
 extern const AttentionKernels attention;
 const AttentionKernels attention = {attend, attend_partition, join, store_row};

@@ -14,6 +14,16 @@ from support.tiny_model import tiny_gguf, tiny_llama  # noqa: F401  (fixtures fo
 torch.set_num_threads(min(2, os.cpu_count() or 1))
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--soak", action="store_true", help="Run the long tests at their full length (hours).")
+
+
+@pytest.fixture(scope="session")
+def soak(request: pytest.FixtureRequest) -> bool:
+    """Whether tests of chance run at their full length, or at one that fits a pull request."""
+    return bool(request.config.getoption("--soak"))
+
+
 @pytest.fixture(scope="session")
 def model_path() -> Callable[[str], Path]:
     """The main file of a catalog model, fetched by the project's own code on first use."""

@@ -28,7 +28,7 @@ def test_pools_of_different_block_sizes_lend_and_reclaim_slabs() -> None:
     held = large.allocate()
     assert held is not None and large.allocate() is None
     assert len({small.entries[block] for block in blocks[4:]} | {large.entries[held]}) == 13
-    small.check_integrity({block: 1 for block in blocks[4:]})
+    small.check_integrity(dict.fromkeys(blocks[4:], 1))
     large.check_integrity({held: 1})
     arena.check_integrity()
 

@@ -6,15 +6,15 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
-from support.engine_world import ModelSetup, World, with_config
-from support.memory_executor import expected_output
 
 from antiphon.engine.kv.manager import GroupSpec
 from antiphon.engine.plan import StepPlan, SwapOut
 from antiphon.engine.request import FinishReason, Priority, Request, RequestState
 from antiphon.engine.sampling_params import SamplingParams
-from antiphon.engine.scheduler import Preemption, SchedulerConfig
+from antiphon.engine.scheduler_config import Preemption, SchedulerConfig
 from antiphon.errors import ContextLengthError, InvalidRequestError, ModelNotFoundError, OverloadedError
+from support.engine_world import ModelSetup, World, with_config
+from support.memory_executor import expected_output
 
 PLAIN = ModelSetup()
 
@@ -125,6 +125,25 @@ def test_models_that_hold_each_others_memory_get_unstuck(preemption: Preemption,
     world.check_drained()
 
 
+def test_a_critical_request_that_needs_the_memory_of_two_models_gets_it() -> None:
+    """It displaces a normal request of its own model that has aged and is admitted before it again and again."""
+    world = World(4)
+    config = SchedulerConfig(preemption=Preemption.SWAP, chunk_tokens=None)
+    world.add_model("a", ModelSetup(config=config, policy="priority", ageing_seconds=0.01))
+    world.add_model("b", PLAIN)
+    normal = [world.add("a", [1] * 10, 20), world.add("b", [2] * 10, 40)]
+    for _ in range(10):
+        world.step()
+    critical = world.add("a", [3] * 60, 3, priority=Priority.CRITICAL)
+    before = world.events["step entries"]
+    while not critical.marks.tokens:
+        assert world.step()
+    assert world.events["step entries"] - before <= 3
+    world.drain()
+    assert all(request.state is RequestState.FINISHED for request in [critical, *normal])
+    world.check_outputs()
+
+
 def test_memory_freed_by_a_deadline_in_another_model_is_used_at_once() -> None:
     world = World(2)
     world.add_model("a", PLAIN)
@@ -151,7 +170,7 @@ def test_unloading_ends_a_models_requests_and_returns_its_slabs() -> None:
     world.unload("a")
     assert world.arena.lent_bytes < lent
     assert {request.finish_reason for request in ended} == {FinishReason.CANCELLED}
-    with pytest.raises(ModelNotFoundError, match="'a'.*loaded: b"):
+    with pytest.raises(ModelNotFoundError, match=r"'a' is not loaded; loaded: b"):
         world.add("a", [1])
     world.drain()
     assert kept.output == expected_output(kept)

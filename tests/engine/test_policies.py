@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from support.engine_world import ModelSetup, World, with_config
 
 from antiphon.engine.cost_model import CostModel, StepShape
 from antiphon.engine.policies.adaptive import MIN_PREFILL_TOKENS, UNFITTED_PREFILL_TOKENS, AdaptivePolicy
 from antiphon.engine.policies.policy import StepView
 from antiphon.engine.policies.registry import make_policy
 from antiphon.engine.request import Priority, Request
-from antiphon.engine.scheduler import SchedulerConfig
+from antiphon.engine.scheduler_config import SchedulerConfig
 from antiphon.errors import InvalidRequestError
+from support.engine_world import ModelSetup, World, with_config
 
 ONE_PLACE = ModelSetup(config=SchedulerConfig(max_running=1), prefix_caching=False)
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from support.engine_world import ModelSetup, SimulatedModel, World, with_config
-from support.memory_executor import Truth
 
 from antiphon.engine.kv.manager import GroupSpec
 from antiphon.engine.plan import StepPlan, StepResult
 from antiphon.engine.request import FinishReason, Request
 from antiphon.engine.sampling_params import SamplingParams
-from antiphon.engine.scheduler import Preemption, SchedulerConfig
+from antiphon.engine.scheduler_config import Preemption, SchedulerConfig
+from support.engine_world import ModelSetup, SimulatedModel, World, with_config
+from support.memory_executor import Truth
 
 BLOCK = 16
 SETUP = ModelSetup((GroupSpec("full", 512),), BLOCK, SchedulerConfig(chunk_tokens=256))
@@ -204,7 +204,7 @@ def test_a_window_lets_the_arena_hold_longer_requests() -> None:
 
 
 def test_prompt_logprobs_are_told_once_though_a_request_is_preempted() -> None:
-    world, model = world_of(with_config(SETUP, chunk_tokens=8))
+    _, model = world_of(with_config(SETUP, chunk_tokens=8))
     request = Request("r", "m", prompt_of(20), SamplingParams(max_tokens=4, prompt_logprobs=True))
     scheduler = model.scheduler
     scheduler.add(request, 1.0)

@@ -6,6 +6,7 @@ import random
 from collections import Counter
 
 import pytest
+
 from support.engine_world import Traffic
 
 #: An event is something that happens to a request: it arrives, is refused, computes in a step, is preempted, ends, …

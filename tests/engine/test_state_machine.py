@@ -5,12 +5,12 @@ from __future__ import annotations
 import hypothesis.strategies as st
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
-from support.engine_world import ENDING_TOKEN, ModelSetup, World
 
 from antiphon.engine.kv.manager import GroupSpec
 from antiphon.engine.request import Priority, Request
-from antiphon.engine.scheduler import Preemption, SchedulerConfig
+from antiphon.engine.scheduler_config import Preemption, SchedulerConfig
 from antiphon.errors import ContextLengthError, OverloadedError
+from support.engine_world import ENDING_TOKEN, ModelSetup, World
 
 BLOCK_BYTES = st.sampled_from([256, 512, 1024])
 

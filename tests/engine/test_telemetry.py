@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.engine_world import ModelSetup, World, with_config
 
 from antiphon.engine.request import TimeMarks
+from support.engine_world import ModelSetup, World, with_config
 
 SETUP = with_config(ModelSetup(), max_running=4, chunk_tokens=8)
 
@@ -84,7 +85,7 @@ def test_the_trace_is_json_with_phases_that_nest(tmp_path: Path, depth: int) -> 
                 assert event["ts"] + event["dur"] <= whole["ts"] + whole["dur"] + 0.2
     assert "queued" in [event["name"] for event in lanes[requests[4].id]], "it waited for a place"
     steps = sorted((event for event in lanes["chat"] if event["name"] == "step"), key=lambda event: event["ts"])
-    for earlier, later in zip(steps, steps[1:], strict=False):
+    for earlier, later in pairwise(steps):
         assert earlier["ts"] + earlier["dur"] <= later["ts"] + 0.2, "steps of a model do not overlap"
 
 

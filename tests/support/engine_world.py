@@ -13,7 +13,8 @@ from antiphon.engine.plan import StepPlan
 from antiphon.engine.policies.registry import make_policy
 from antiphon.engine.request import FinishReason, Priority, Request, RequestState
 from antiphon.engine.sampling_params import SamplingParams
-from antiphon.engine.scheduler import Preemption, Scheduler, SchedulerConfig
+from antiphon.engine.scheduler import Scheduler
+from antiphon.engine.scheduler_config import Preemption, SchedulerConfig
 from antiphon.errors import ContextLengthError, OverloadedError
 from support.memory_executor import VOCABULARY, MemoryDevice, MemoryExecutor, expected_output
 
@@ -39,7 +40,7 @@ class ModelSetup:
 
     groups: tuple[GroupSpec, ...] = (GroupSpec("full", 256),)
     block_tokens: int = 4
-    config: SchedulerConfig = SchedulerConfig()
+    config: SchedulerConfig = field(default_factory=SchedulerConfig)
     policy: str = "fcfs"
     ageing_seconds: float | None = 10.0
     tpot_target: float = 0.1

@@ -1,8 +1,9 @@
 """An executor without a model: it keeps the arena's memory in Python and checks every place that a query would read.
 
-In place of keys and values a block holds, for each position, a number that depends on all tokens up to it. A step writes
-the numbers of the tokens it computes through the rows' tables, then reads back whatever its queries can see (all, a window,
-the sinks) and compares. The token drawn depends on the seed and all tokens so far, so outputs are known in advance.
+In place of keys and values a block holds, for each position, a number that depends on all tokens up to it. A step
+writes the numbers of the tokens it computes through the rows' tables, then reads back whatever its queries can see
+(everything, a window, the sinks) and compares. The token drawn depends on the seed and all tokens so far, so outputs
+are known in advance.
 """
 
 from __future__ import annotations
@@ -298,9 +299,8 @@ class MemoryExecutor:
         for group, spec in enumerate(self.groups):
             units = spec.block_bytes // UNIT_BYTES
             if spec.cross:
-                spans, states_of = [(0, request.cross_tokens)], [states[request.num_prompt_tokens - 1]] * (
-                    request.cross_tokens
-                )
+                spans = [(0, request.cross_tokens)]
+                states_of = [states[request.num_prompt_tokens - 1]] * request.cross_tokens
             elif spec.window is None:
                 spans, states_of = [(0, end)], states
             else:

@@ -157,16 +157,20 @@ class EngineCore:
         return sorted(busy, key=turn)
 
     def _step(self, slot: ModelSlot) -> bool:
-        """Launch a step if there is one to launch, and commit the oldest if the model has enough in flight."""
+        """Launch a step if there is one to launch, and commit the oldest if the model has enough in flight.
+
+        False if no request advanced by it; moving blocks alone is no progress.
+        """
         started = self.clock()
         plan = slot.scheduler.plan(started)
-        launched = bool(plan) or plan.has_moves
-        if launched:
+        advanced = bool(plan)
+        if plan or plan.has_moves:
             self._launch(slot, plan, started)
-        if slot.in_flight and (len(slot.in_flight) >= slot.depth or not launched):
-            self._commit(slot, slot.in_flight.popleft())
-            return True
-        return launched
+        while slot.in_flight and (len(slot.in_flight) >= slot.depth or not advanced):
+            step = slot.in_flight.popleft()
+            self._commit(slot, step)
+            advanced = advanced or bool(step.plan)
+        return advanced
 
     def _launch(self, slot: ModelSlot, plan: StepPlan, started: float) -> None:
         planned = self.clock()

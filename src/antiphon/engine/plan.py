@@ -118,5 +118,3 @@ class Executor(Protocol):
         """Launch a step. Its moves, table updates and row setups come first and hold even if the forward then fails."""
 
     def close(self) -> None: ...
-
-

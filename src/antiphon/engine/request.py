@@ -173,4 +173,3 @@ class Request:
     @property
     def is_ended(self) -> bool:
         return self.finish_reason is not None
-

@@ -4,62 +4,18 @@ from __future__ import annotations
 
 import heapq
 from bisect import insort
-from dataclasses import dataclass
-from enum import StrEnum
 
 from antiphon.engine.cost_model import CostModel, StepShape
 from antiphon.engine.kv.manager import KVManager
+from antiphon.engine.kv.swap import SwapSpace
 from antiphon.engine.plan import RowSetup, StepPlan, StepResult, SwapIn, SwapOut
 from antiphon.engine.policies.policy import Policy, StepView
 from antiphon.engine.request import FinishReason, Priority, Request, RequestState
+from antiphon.engine.scheduler_config import Preemption, SchedulerConfig, SchedulerCounters
 from antiphon.errors import ContextLengthError, InvalidRequestError, OverloadedError
 
 #: Prefill advances by at least this much a step, however short the step's time budget.
 MIN_PREFILL_TOKENS = 16
-
-
-class Preemption(StrEnum):
-    RECOMPUTE = "recompute"  # blocks are dropped; the tokens are computed again
-    SWAP = "swap"  # blocks are copied to host memory and back, while there is room for them
-
-
-@dataclass(frozen=True)
-class SchedulerConfig:
-    """Limits of one model's steps. `chunk_tokens` of None computes every prompt whole."""
-
-    max_running: int = 64
-    max_waiting: int = 1024
-    max_step_tokens: int = 2048
-    chunk_tokens: int | None = 512
-    step_seconds: float | None = None
-    preemption: Preemption = Preemption.RECOMPUTE
-    swap_bytes: int = 1 << 30
-
-    def __post_init__(self) -> None:
-        for name in ("max_running", "max_waiting", "max_step_tokens"):
-            if getattr(self, name) < 1:
-                raise InvalidRequestError(f"{name} is {getattr(self, name)}; it must be 1 or more")
-        if self.chunk_tokens is not None and self.chunk_tokens < 1:
-            raise InvalidRequestError(f"chunk_tokens is {self.chunk_tokens}; it must be 1 or more, or None")
-
-
-@dataclass(frozen=True, slots=True)
-class _Swapped:
-    """A request's blocks in host memory."""
-
-    key: str
-    held: list[list[bool]]  # by group: which places of the table had a block
-    num_bytes: int
-
-
-@dataclass(slots=True)
-class SchedulerCounters:
-    preemptions: int = 0
-    swaps_out: int = 0
-    swaps_in: int = 0
-    prefill_tokens: int = 0
-    decode_tokens: int = 0
-    cached_tokens: int = 0
 
 
 class Scheduler:
@@ -79,8 +35,7 @@ class Scheduler:
         self.running: list[Request] = []  # by rank
         self.ending: dict[int, Request] = {}  # by order of arrival: ended while a step of theirs is in flight
         self._free_rows = list(range(config.max_running - 1, -1, -1))
-        self._swapped: dict[int, _Swapped] = {}  # by order of arrival
-        self._dropped_keys: list[str] = []
+        self._swap = SwapSpace(config.swap_bytes)
         self._deadlines: list[tuple[float, int, str]] = []
         self._num_arrivals = 0
         self._short: Request | None = None  # in the plan being made, the first that did not get the room it needs
@@ -148,21 +103,17 @@ class Scheduler:
     def _forget(self, request: Request) -> None:
         """Give back everything an ended request held."""
         if request.swapped:
-            self._dropped_keys.append(self._forget_swapped(request))
+            self._swap.drop(request)
         self.kv.release(request)
         if request.row >= 0:
             self._free_rows.append(request.row)
             request.row = -1
 
-    def _forget_swapped(self, request: Request) -> str:
-        request.swapped = False
-        return self._swapped.pop(request.sequence).key
-
     # -- what there is ------------------------------------------------------------------------------------------
 
     @property
     def has_work(self) -> bool:
-        return bool(self.waiting or self.running or self._dropped_keys)
+        return bool(self.waiting or self.running or self._swap.has_dropped)
 
     def requests(self) -> list[Request]:
         """Everybody who may hold blocks."""
@@ -187,8 +138,8 @@ class Scheduler:
         self._short = self._paused = None
         if self._deadlines and self._deadlines[0][0] <= now:
             self._expire(now)
-        if self._dropped_keys:
-            plan.dropped_keys, self._dropped_keys = self._dropped_keys, []
+        if self._swap.has_dropped:
+            plan.dropped_keys = self._swap.take_dropped()
         farther, context = self._plan_decodes(plan)
         if farther or self.waiting:
             self._plan_prefill(plan, farther, context, now)
@@ -318,12 +269,9 @@ class Scheduler:
         self.running.remove(victim)
         spans = self.kv.spans(victim)
         size = sum(num_bytes for _, num_bytes in spans)
-        room = self.config.swap_bytes - sum(swapped.num_bytes for swapped in self._swapped.values())
-        if self.config.preemption is Preemption.SWAP and size <= room and victim.num_computed_tokens:
-            key = f"{victim.sequence}:{victim.marks.preemptions}"  # never used twice
-            plan.moves.append(SwapOut(key, spans))
-            self._swapped[victim.sequence] = _Swapped(key, self.kv.swap_out(victim), size)
-            victim.swapped = True
+        swaps = self.config.preemption is Preemption.SWAP and self._swap.has_room(size)
+        if swaps and victim.num_computed_tokens:
+            plan.moves.append(SwapOut(self._swap.put(victim, self.kv.swap_out(victim), size), spans))
             self.counters.swaps_out += 1
         else:
             self.kv.release(victim)
@@ -401,7 +349,7 @@ class Scheduler:
         may_pack = not self.running
         spans: list[tuple[int, int]] = []
         if request.swapped:
-            if not self.kv.swap_in(request, self._swapped[request.sequence].held, plan, may_pack):
+            if not self.kv.swap_in(request, self._swap.held(request), plan, may_pack):
                 return None
             spans = self.kv.spans(request)
         elif request.fork_of is not None and self.kv.can_fork(request.fork_of, request.num_prompt_tokens - 1):
@@ -420,7 +368,7 @@ class Scheduler:
                 request.num_computed_tokens = 0
             return None
         if request.swapped:
-            plan.moves.insert(moves, SwapIn(self._forget_swapped(request), spans))
+            plan.moves.insert(moves, SwapIn(self._swap.take(request), spans))
             self.counters.swaps_in += 1
         elif not request.marks.first_scheduled:
             request.num_cached_tokens = cached
@@ -529,7 +477,7 @@ class Scheduler:
         assert sorted(rows + self._free_rows) == list(range(self.config.max_running)), "rows are lost or given twice"
         assert all(request.state is RequestState.RUNNING and not request.is_ended for request in self.running)
         assert all(request.state is RequestState.WAITING and request.row < 0 for request in self.waiting.values())
-        assert set(self._swapped) == {r.sequence for r in self.waiting.values() if r.swapped}
+        self._swap.check_integrity({r.sequence for r in self.waiting.values() if r.swapped})
         ranks = [self.policy.rank(request) for request in self.running]
         assert ranks == sorted(ranks), "running requests are out of order"
         for request in self.requests():

@@ -85,4 +85,4 @@ def use_backend(name: str) -> Iterator[Backend]:
 
 
 def dispatch(operation: str, tensor: Tensor) -> Callable[..., Any]:
-    return (_forced.get() or _default(tensor.device.type)).operations[operation]
+    return (_forced.get() or _default("cpu" if tensor.is_cpu else tensor.device.type)).operations[operation]

@@ -8,7 +8,7 @@ import torch
 
 from antiphon.engine.policies.policy import Policy
 from antiphon.engine.policies.registry import DEFAULT_TPOT_TARGET, make_policy
-from antiphon.engine.scheduler import Preemption, SchedulerConfig
+from antiphon.engine.scheduler_config import Preemption, SchedulerConfig
 from antiphon.errors import InvalidRequestError
 
 PAGE_TYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16, "int8": torch.int8}

@@ -95,7 +95,7 @@ def load_resolved(resolved: ResolvedModel, report: LoadReport | None = None) -> 
         _refuse_leftovers(checkpoint, model, resolved.name)
         prepare(model, report)
     _check_vocabulary(resolved.name, model, tokenizer)
-    eos_ids = tokenizer.eos_ids | _generation_eos(resolved)
+    eos_ids = end_ids(resolved, tokenizer)
     template = load_chat_template(resolved, checkpoint, tokenizer)
     return LoadedModel(resolved.name, model, tokenizer, template, eos_ids, report)
 
@@ -149,6 +149,11 @@ def _read_text(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise CheckpointError(f"cannot read {path}: {error}") from error
+
+
+def end_ids(resolved: ResolvedModel, tokenizer: Tokenizer) -> frozenset[int]:
+    """Tokens that end an answer: the vocabulary's own, and those that `generation_config.json` names."""
+    return tokenizer.eos_ids | _generation_eos(resolved)
 
 
 def _generation_eos(resolved: ResolvedModel) -> frozenset[int]:

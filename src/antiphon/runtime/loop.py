@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -27,6 +28,8 @@ class EngineLoop:
         self._wake = threading.Event()
         self._closing = False
         self.failure: str | None = None
+        #: When the present round of calls and a step began, in seconds of `time.monotonic`; None while idle.
+        self.busy_since: float | None = None
         self._thread = threading.Thread(target=self._run, name="antiphon-engine", daemon=True)
         self._thread.start()
 
@@ -64,6 +67,7 @@ class EngineLoop:
     def _run(self) -> None:
         try:
             while not self._closing:
+                self.busy_since = time.monotonic()
                 self._make_calls()
                 if self.core.has_work and self.core.step():
                     if self._after_step is not None:
@@ -72,6 +76,7 @@ class EngineLoop:
                 if not self.core.has_work:
                     self.core.check_integrity()
                 if not self._calls:
+                    self.busy_since = None
                     self._wake.wait(None if not self.core.has_work else 0.01)
                     self._wake.clear()
         except BaseException as error:

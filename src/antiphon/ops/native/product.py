@@ -93,7 +93,7 @@ def linear(
     if x.dtype is not torch.float32 or not _is_plain(bias, (weight.rows,)) or not _is_plain(residual, shape):
         return reference.finish_linear(matmul(x, weight).to(x.dtype), bias, activation, residual)
     x = _checked(x, weight)
-    out = torch.empty(shape)
+    out = torch.empty(*shape)
     matrix.multiply(
         x.data_ptr(), x.stride(0), shape[0], 0 if bias is None else bias.data_ptr(), number, gated,
         0 if residual is None else residual.data_ptr(), 0 if residual is None else residual.stride(0),

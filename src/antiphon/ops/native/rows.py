@@ -84,8 +84,8 @@ def _norm(
     inner, width = shape[-2] if len(shape) == 3 else 1, shape[-1]
     if not (_is_vector(weight, width) and _is_vector(bias, width)):
         return None
-    y = torch.empty(shape)
-    total = x if residual is None else torch.empty(shape)
+    y = torch.empty(*shape)
+    total = x if residual is None else torch.empty(*shape)
     extension().norm(
         centred, x.data_ptr(), *strides, 0 if residual is None else residual.data_ptr(), *residual_strides,
         shape[0] * inner, inner, width, weight.data_ptr(), 0 if bias is None else bias.data_ptr(), eps,

@@ -1,0 +1,43 @@
+"""Limits of one model's scheduler, and what it counts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from antiphon.errors import InvalidRequestError
+
+
+class Preemption(StrEnum):
+    RECOMPUTE = "recompute"  # blocks are dropped; the tokens are computed again
+    SWAP = "swap"  # blocks are copied to host memory and back, while there is room for them
+
+
+@dataclass(frozen=True)
+class SchedulerConfig:
+    """Limits of one model's steps. `chunk_tokens` of None computes every prompt whole."""
+
+    max_running: int = 64
+    max_waiting: int = 1024
+    max_step_tokens: int = 2048
+    chunk_tokens: int | None = 512
+    step_seconds: float | None = None
+    preemption: Preemption = Preemption.RECOMPUTE
+    swap_bytes: int = 1 << 30
+
+    def __post_init__(self) -> None:
+        for name in ("max_running", "max_waiting", "max_step_tokens"):
+            if getattr(self, name) < 1:
+                raise InvalidRequestError(f"{name} is {getattr(self, name)}; it must be 1 or more")
+        if self.chunk_tokens is not None and self.chunk_tokens < 1:
+            raise InvalidRequestError(f"chunk_tokens is {self.chunk_tokens}; it must be 1 or more, or None")
+
+
+@dataclass(slots=True)
+class SchedulerCounters:
+    preemptions: int = 0
+    swaps_out: int = 0
+    swaps_in: int = 0
+    prefill_tokens: int = 0
+    decode_tokens: int = 0
+    cached_tokens: int = 0
