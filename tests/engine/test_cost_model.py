@@ -10,7 +10,7 @@ from antiphon.engine.cost_model import CostModel, StepShape
 
 
 def truth(shape: StepShape) -> float:
-    return 0.005 + 0.0002 * shape.decodes + 0.0001 * shape.prefill_tokens + 0.001 * shape.context_tokens / 1024
+    return 0.005 + 0.0002 * shape.decodes + 0.0001 * shape.prefill_tokens + 0.001 * shape.attended_tokens / 1024
 
 
 def random_shape(rng: random.Random) -> StepShape:
@@ -69,3 +69,13 @@ def test_tokens_within_a_time() -> None:
     assert model.prefill_tokens_within(0.02, 8, 800, 50) == 50
     assert model.prefill_tokens_within(0.005, 8, 800, 4096) == 0
     assert model.prefill_tokens_within(60.0, 8, 800, 1 << 20) == 2 * 512, "not far beyond what was measured"
+
+
+def test_a_token_far_into_a_prompt_costs_more() -> None:
+    model = CostModel()
+    for index in range(60):
+        shape = StepShape(index % 5, 64 * (index % 3), 5000 * (index % 7))
+        model.observe(shape, truth(shape))
+    near, far = (model.prefill_tokens_within(0.05, 4, 0, 128, prefill_start=start) for start in (0, 8192))
+    assert near == 128
+    assert far < 10

@@ -19,10 +19,10 @@ class StepShape:
 
     decodes: int  # requests that compute one token
     prefill_tokens: int  # tokens of requests farther behind
-    context_tokens: int = 0  # cached tokens that attention reads, over all requests
+    attended_tokens: int = 0  # tokens that attention reads, summed over the tokens that are computed
 
     def features(self) -> tuple[float, float, float, float]:
-        return (1.0, float(self.decodes), float(self.prefill_tokens), self.context_tokens / 1024.0)
+        return (1.0, float(self.decodes), float(self.prefill_tokens), self.attended_tokens / 1024.0)
 
 
 class CostModel:
@@ -66,11 +66,16 @@ class CostModel:
     def predict(self, shape: StepShape) -> float:
         return sum(w * value for w, value in zip(self.weights, shape.features(), strict=True))
 
-    def prefill_tokens_within(self, seconds: float, decodes: int, context_tokens: int, cap: int) -> int:
-        """How many prefill tokens fit a step of this length beside the decodes; at most twice what was ever seen."""
+    def prefill_tokens_within(
+        self, seconds: float, decodes: int, attended_tokens: int, cap: int, prefill_start: int = 0
+    ) -> int:
+        """How many prefill tokens fit a step of this length beside the decodes; at most twice what was ever seen.
+
+        A prompt's token attends to everything before it, so it costs the more the farther in it stands.
+        """
         cap = min(cap, 2 * self._most_prefill_tokens)
-        spare = seconds - self.predict(StepShape(decodes, 0, context_tokens))
-        per_token = self.weights[2]
+        spare = seconds - self.predict(StepShape(decodes, 0, attended_tokens))
+        per_token = self.weights[2] + self.weights[3] * prefill_start / 1024.0
         if per_token <= 0.0:
             return cap if spare > 0.0 else 0
         return max(0, min(cap, int(spare / per_token)))

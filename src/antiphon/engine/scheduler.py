@@ -15,7 +15,7 @@ from antiphon.engine.scheduler_config import Preemption, SchedulerConfig, Schedu
 from antiphon.errors import ContextLengthError, InvalidRequestError, OverloadedError
 
 #: Prefill advances by at least this much a step, however short the step's time budget.
-MIN_PREFILL_TOKENS = 16
+MIN_PREFILL_TOKENS = 2
 
 
 class Scheduler:
@@ -191,11 +191,12 @@ class Scheduler:
         cap = self.config.max_step_tokens - plan.num_tokens
         arrivals = [r.marks.arrived for r in (*farther, *self.waiting.values()) if not r.marks.tokens]
         oldest_wait = now - min(arrivals, default=now)
-        context += farther[0].num_scheduled_tokens if farther else 0
-        view = StepView(now, plan.num_decodes, context, oldest_wait, cap, self.cost)
+        start = farther[0].num_scheduled_tokens if farther else 0
+        view = StepView(now, plan.num_decodes, context, oldest_wait, cap, self.cost, start)
         allowance = min(cap, self.policy.prefill_tokens(view))
         if self.config.step_seconds is not None and self.cost.is_fitted:
-            within = self.cost.prefill_tokens_within(self.config.step_seconds, plan.num_decodes, context, cap)
+            seconds = self.config.step_seconds
+            within = self.cost.prefill_tokens_within(seconds, plan.num_decodes, context, cap, start)
             allowance = min(allowance, max(within, MIN_PREFILL_TOKENS))
         for request in farther:
             if request.row >= 0 and request is not self._paused:  # else it was preempted by one before it, or will be
@@ -415,6 +416,7 @@ class Scheduler:
             if result.prompt_logprobs and index in result.prompt_logprobs:
                 known = len(request.prompt_logprobs) - plan.starts[index]  # some are, if it was preempted since
                 request.prompt_logprobs.extend(result.prompt_logprobs[index][known:])
+                request.prompt_top_logprobs.extend(result.prompt_top_logprobs.get(index, ())[known:])
             if request.num_computed_tokens % size < count:
                 kv.remember(request)
                 kv.drop_out_of_window(request)
@@ -451,8 +453,11 @@ class Scheduler:
 
     def observe(self, plan: StepPlan, seconds: float) -> None:
         """Teach the cost model what the step took."""
-        context = sum(plan.starts)
-        self.cost.observe(StepShape(plan.num_decodes, plan.num_tokens - plan.num_decodes, context), seconds)
+        decodes = plan.num_decodes
+        attended = sum(plan.starts[:decodes])
+        for start, count in zip(plan.starts[decodes:], plan.counts[decodes:], strict=True):
+            attended += count * start + count * count // 2
+        self.cost.observe(StepShape(decodes, plan.num_tokens - decodes, attended), seconds)
 
     def fail(self, plan: StepPlan, error: str, now: float) -> None:
         """A step that raised: its requests fail with the cause, everybody else goes on."""

@@ -6,7 +6,7 @@ from antiphon.engine.policies.policy import StepView
 from antiphon.engine.policies.priority import PriorityPolicy
 
 #: Prefill always advances by this much, or a heavy decode load would starve it.
-MIN_PREFILL_TOKENS = 16
+MIN_PREFILL_TOKENS = 2
 #: The first steps, before the cost model is fitted, take no more than this beside running requests.
 UNFITTED_PREFILL_TOKENS = 64
 #: Aim below the target, since predictions miss on both sides.
@@ -35,5 +35,7 @@ class AdaptivePolicy(PriorityPolicy):
         target = self.tpot_target * MARGIN
         if self.ttft_target is not None and view.oldest_wait > self.ttft_target / 2:
             target *= 2
-        tokens = view.cost.prefill_tokens_within(target, view.decodes, view.context_tokens, view.cap)
+        tokens = view.cost.prefill_tokens_within(
+            target, view.decodes, view.attended_tokens, view.cap, view.prefill_start
+        )
         return max(tokens, min(MIN_PREFILL_TOKENS, view.cap))

@@ -17,10 +17,11 @@ class StepView:
 
     now: float
     decodes: int
-    context_tokens: int  # cached tokens that the decodes' attention reads
+    attended_tokens: int  # cached tokens that the decodes' attention reads
     oldest_wait: float  # seconds that the longest-waiting request has been without a first token
     cap: int  # tokens that are left of the step's cap
     cost: CostModel
+    prefill_start: int = 0  # where the first of those farther behind goes on
 
 
 class Policy(ABC):
