@@ -98,6 +98,7 @@ class StepResult:
     logprobs: list[float] | None = None
     top_logprobs: list[list[tuple[int, float]] | None] | None = None
     prompt_logprobs: dict[int, list[float]] = field(default_factory=dict)  # by entry
+    prompt_top_logprobs: dict[int, list[list[tuple[int, float]]]] = field(default_factory=dict)
     failures: dict[int, str] = field(default_factory=dict)  # by entry: requests whose own edits failed, and why
     timings: dict[str, float] = field(default_factory=dict)  # build, run, sample: seconds
 

@@ -35,12 +35,11 @@ class Sampler:
         """Draw the tokens of the sampling entries and write them to their rows."""
         # Rows of the head beyond the tokenizer's vocabulary are padding and must never be drawn.
         logits = logits[:, : self._vocab_size]
-        prompt_logprobs = {
-            entry: self._prompt_logprobs(plan, entry, logits[first:last])
-            for entry, (first, last) in step.prompt_rows.items()
-        }
+        result = StepResult([])
+        for entry, (first, last) in step.prompt_rows.items():
+            self._report_prompt(plan, entry, logits[first:last], result)
         if not step.sample_entries:
-            return StepResult([], prompt_logprobs=prompt_logprobs)
+            return result
         if step.sample_rows is not None:
             logits = logits[step.sample_rows]
         rows = step.rows if len(step.sample_entries) == len(step.rows) else step.rows[step.sample_entries]
@@ -57,7 +56,7 @@ class Sampler:
             for place, row in enumerate(rows.tolist()):
                 if row in self._edits:
                     self._edits[row].took(tokens[place])
-        result = StepResult(tokens, prompt_logprobs=prompt_logprobs, failures=failures)
+        result.tokens, result.failures = tokens, failures
         if raw is not None:
             self._report(plan, step, wanted, raw, result)
         return result
@@ -94,10 +93,14 @@ class Sampler:
         result.top_logprobs = top
 
     @staticmethod
-    def _prompt_logprobs(plan: StepPlan, entry: int, logits: Tensor) -> list[float]:
+    def _report_prompt(plan: StepPlan, entry: int, logits: Tensor, result: StepResult) -> None:
         """Of the prompt's tokens that this chunk predicts: those at its positions plus one."""
         request, start = plan.requests[entry], plan.starts[entry]
         predicted = request.prompt[start + 1 : start + 1 + len(logits)]
         logprobs = logits[: len(predicted)].float().log_softmax(-1)
         picked = logprobs.gather(-1, torch.tensor(predicted, dtype=torch.int64)[:, None])
-        return [float(value) for value in picked[:, 0]]
+        result.prompt_logprobs[entry] = picked[:, 0].tolist()
+        if request.params.logprobs:
+            values, ids = logprobs.topk(min(request.params.logprobs, logprobs.shape[1]))
+            pairs = zip(ids.tolist(), values.tolist(), strict=True)
+            result.prompt_top_logprobs[entry] = [list(zip(*pair, strict=True)) for pair in pairs]

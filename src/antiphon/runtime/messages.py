@@ -6,6 +6,9 @@ from typing import Any
 
 import msgspec
 
+#: Of one prompt, in one call.
+MAX_SAMPLES = 128
+
 
 class SamplingFields(msgspec.Struct, frozen=True, omit_defaults=True):
     """The fields of `SamplingParams`, in types that travel."""
@@ -59,7 +62,7 @@ class Unload(msgspec.Struct, frozen=True, tag=True):
 
 
 class Generate(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
-    """`n` samples of one prompt; their ids are `id/0` to `id/n-1`. Answered by `Refused`, or by `Deltas` and `Ended`."""
+    """`n` samples of a prompt, with ids `id/0` to `id/n-1`. Answered by `Refused` or `Accepted`; `Deltas`; `Ended`."""
 
     id: str
     model: str
@@ -182,6 +185,7 @@ class Ended(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     time_per_output_token: float = 0.0
     total: float = 0.0
     prompt_logprobs: list[float] = []
+    prompt_top_logprobs: list[list[tuple[int, float]]] = []
 
 
 class Embedded(msgspec.Struct, frozen=True, tag=True):

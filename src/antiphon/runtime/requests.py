@@ -11,13 +11,13 @@ from antiphon.engine.request import Priority, Request
 from antiphon.engine.sampling_params import SamplingParams
 from antiphon.errors import InvalidRequestError
 from antiphon.runtime.loading import LoadedModel
+from antiphon.runtime.messages import MAX_SAMPLES
 from antiphon.text.grammar import GrammarCompiler
 from antiphon.text.grammar_spec import GrammarSpec
 
 #: Text to continue, token ids, or the messages of a conversation.
 Prompt = str | Sequence[int] | Sequence[Mapping[str, Any]]
 
-MAX_SAMPLES = 128
 _numbers = itertools.count(1)
 
 
