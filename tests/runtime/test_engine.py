@@ -286,7 +286,8 @@ def test_overload_is_refused_with_the_numbers(tiny_loaded: LoadedModel) -> None:
     ("options", "word"),
     [
         (dict(policy="lottery"), "lottery"), (dict(key_type="int3"), "int3"), (dict(block_tokens=5), "5"),
-        (dict(preemption="delete"), "delete"), (dict(max_running=0), "max_running"), (dict(chunk_tokens=0), "chunk_tokens"),
+        (dict(preemption="delete"), "delete"), (dict(max_running=0), "max_running"),
+        (dict(chunk_tokens=0), "chunk_tokens"),
         (dict(sink_tokens=4), "sink_tokens"), (dict(no_such_option=1), "no_such_option"),
     ],
 )  # fmt: skip

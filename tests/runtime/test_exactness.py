@@ -5,15 +5,40 @@ from __future__ import annotations
 import random
 
 import pytest
-from support.schedules import Outcome, run_alone, run_schedule
 
 from antiphon import ops
 from antiphon.engine.sampling_params import SamplingParams
 from antiphon.runtime.loading import LoadedModel, load_model
+from support.schedules import Outcome, run_alone, run_schedule
 
 pytestmark = pytest.mark.skipif("native" not in ops.available_backends(), reason="needs batch-invariant kernels")
 
-WORDS = "once upon a time there was a little cat who saw the big red ball and ran to Tom and Lily in the park".split()
+WORDS = [
+    "once",
+    "upon",
+    "a",
+    "time",
+    "there",
+    "was",
+    "a",
+    "little",
+    "cat",
+    "who",
+    "saw",
+    "the",
+    "big",
+    "red",
+    "ball",
+    "and",
+    "ran",
+    "to",
+    "Tom",
+    "and",
+    "Lily",
+    "in",
+    "the",
+    "park",
+]
 
 
 def make_prompts(loaded: LoadedModel, count: int, longest: int, seed: int) -> list[list[int]]:

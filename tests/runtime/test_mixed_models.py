@@ -7,11 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.tiny_model import write_bert
 
 from antiphon import Engine, Priority, SamplingParams
 from antiphon.runtime.loading import LoadedModel, load_model
 from antiphon.runtime.streams import Stream
+from support.tiny_model import write_bert
 
 LONG = SamplingParams(max_tokens=1500, ignore_eos=True)
 

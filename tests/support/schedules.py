@@ -78,7 +78,7 @@ def run_schedule(
     params: SamplingParams,
     seed: int,
 ) -> Outcome:
-    """One random schedule of the prompts; every finished answer must be the expected one, every other a prefix of it."""
+    """One random schedule of the prompts: a finished answer must be the expected one, any other a prefix of it."""
     source = random.Random(seed)
     longest = max(len(prompt) for prompt in prompts) + params.max_tokens
     config = random_config(source, loaded, longest)
