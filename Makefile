@@ -21,7 +21,7 @@ test: export ANTIPHON_HOME := $(CURDIR)/.weights
 test: $(VENV)/.installed-test
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/pytest -m ""
+	$(BIN)/pytest -m "" --durations 20
 
 soak: export ANTIPHON_HOME := $(CURDIR)/.weights
 soak: $(VENV)/.installed-test
