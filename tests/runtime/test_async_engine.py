@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Any
 
 import pytest
@@ -90,5 +91,23 @@ def test_refusals_reach_the_caller(tiny_loaded: LoadedModel) -> None:
                 await engine.generate([[1], [2], [3]], LONG)
             answers = await engine.generate([[1]], SamplingParams(max_tokens=2, ignore_eos=True))
             assert len(answers[0].token_ids) == 2
+
+    asyncio.run(main())
+
+
+def test_a_caller_who_leaves_before_being_taken_in_does_no_harm(tiny_loaded: LoadedModel) -> None:
+    async def main() -> None:
+        async with AsyncEngine(tiny_loaded, **OPTIONS) as engine:
+            running = await engine.stream([1, 2], LONG)
+            for index in range(40):
+                asked = asyncio.create_task(engine.stream([3, 4], LONG))
+                await asyncio.sleep(index * 0.0002)
+                asked.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    (await asked).close()
+            running.close()
+            await until_free(engine)
+            [answer] = await engine.generate([[1, 2]], SamplingParams(max_tokens=5, ignore_eos=True))
+            assert len(answer.token_ids) == 5
 
     asyncio.run(main())

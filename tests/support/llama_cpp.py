@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from pathlib import Path
 
 import numpy as np
@@ -49,6 +50,9 @@ def llama_cpp_logits(path: Path, tokens: list[int], vocab_size: int) -> np.ndarr
     assert model, f"llama.cpp could not load {path}"
     context = library.llama_init_from_model(model, library.llama_context_default_params())
     assert context
+    threads = len(os.sched_getaffinity(0))
+    library.llama_set_n_threads.argtypes = [ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32]
+    library.llama_set_n_threads(context, threads, threads)  # its default of four spins on a smaller machine
     batch = library.llama_batch_init(len(tokens), 0, 1)
     batch.n_tokens = len(tokens)
     for i, token in enumerate(tokens):

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from antiphon import __version__
-from antiphon.cli import batch, generate, models
+from antiphon.cli import batch, generate, models, serve
 from antiphon.errors import AntiphonError
 
 # A `--help` that is absent counts as False, not None: for None, Typer would load its validation library (0.1 s).
@@ -40,6 +40,7 @@ def _options(
     """One inference engine for language and speech."""
 
 
+app.command()(serve.serve)
 app.command()(generate.run)
 app.command()(generate.chat)
 app.command()(batch.batch)

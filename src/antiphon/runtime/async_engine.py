@@ -154,7 +154,12 @@ class AsyncEngine(EngineBase):
         # Tokenizing and compiling take milliseconds; they must not hold up the event loop.
         requests = await asyncio.to_thread(make)
         streams = [AsyncStream(self, self._factories[r.model].loaded.tokenizer, r) for r in requests]
-        await asyncio.wrap_future(self._loop.add(requests))
+        try:
+            await asyncio.wrap_future(self._loop.add(requests))
+        except asyncio.CancelledError:
+            for stream in streams:  # they may have been taken in already
+                stream.close()
+            raise
         return streams
 
     async def embed(self, texts: str | Sequence[str], *, model: str | None = None) -> list[Tensor]:

@@ -69,9 +69,10 @@ class EngineLoop:
             while not self._closing:
                 self.busy_since = time.monotonic()
                 self._make_calls()
-                if self.core.has_work and self.core.step():
-                    if self._after_step is not None:
-                        self._after_step()
+                advanced = self.core.has_work and self.core.step()
+                if self._after_step is not None:
+                    self._after_step()  # if nobody advanced, too: a deadline may have ended somebody
+                if advanced:
                     continue
                 if not self.core.has_work:
                     self.core.check_integrity()
@@ -88,6 +89,8 @@ class EngineLoop:
     def _make_calls(self) -> None:
         while self._calls:
             function, future = self._calls.popleft()
+            if not future.set_running_or_notify_cancel():
+                continue  # whoever asked has gone
             try:
                 future.set_result(function())
             except Exception as error:

@@ -1,0 +1,101 @@
+"""From what a client wrote to the tokens of a prompt."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from antiphon.errors import TokenizerError
+from antiphon.server.errors import invalid
+from antiphon.server.models import ReadyModel
+from antiphon.server.schemas import AssistantMessage, Message, TextContent, Tool, ToolMessage
+
+RESERVED = {"messages", "tools", "add_generation_prompt"}
+
+
+def render(
+    model: ReadyModel,
+    messages: Sequence[Message],
+    tools: Sequence[Tool] = (),
+    add_generation_prompt: bool = True,
+    options: dict[str, Any] | None = None,
+) -> str:
+    """The conversation as the model's own template writes it. Blocking."""
+    if model.text.chat_template is None:
+        message = f"model {model.name!r} has no chat template; use /v1/completions"
+        raise invalid(message, "messages", "invalid_template")
+    options = options or {}
+    if RESERVED & options.keys():
+        raise invalid(f"chat_template_kwargs cannot set {sorted(RESERVED & options.keys())[0]}", "chat_template_kwargs")
+    plain = [plain_message(message) for message in messages]
+    listed = [_plain_tool(tool) for tool in tools] or None
+    return model.text.chat_template.render(plain, listed, add_generation_prompt, **options)
+
+
+def encode(model: ReadyModel, text: str, add_special_tokens: bool) -> list[int]:
+    """Blocking."""
+    return model.text.tokenizer.encode(text, add_special_tokens=add_special_tokens)
+
+
+def check_ids(model: ReadyModel, ids: list[int], param: str) -> list[int]:
+    try:
+        for token in ids:
+            model.text.tokenizer.check_id(token)
+    except TokenizerError as error:
+        raise invalid(str(error), param) from None
+    return ids
+
+
+def several(prompt: str | list[str] | list[int] | list[list[int]]) -> list[str | list[int]]:
+    """One prompt or many: strings, or lists of token ids."""
+    if isinstance(prompt, str) or (prompt and isinstance(prompt[0], int)):
+        return [prompt]
+    return list(prompt)  # type: ignore[arg-type]
+
+
+def plain_message(message: Message) -> dict[str, Any]:
+    """A message as templates take it: text joined, `developer` as `system`, arguments of calls as objects."""
+    role = "system" if message.role == "developer" else message.role
+    plain: dict[str, Any] = {"role": role, "content": _text(message.content)}
+    if message.name is not None:
+        plain["name"] = message.name
+    if isinstance(message, ToolMessage):
+        plain["tool_call_id"] = message.tool_call_id
+    if isinstance(message, AssistantMessage):
+        if message.reasoning_content is not None:
+            plain["reasoning_content"] = message.reasoning_content
+        if message.tool_calls:
+            plain["tool_calls"] = [
+                {
+                    "id": call.id,
+                    "type": "function",
+                    "function": {"name": call.function.name, "arguments": _arguments(call.function.arguments)},
+                }
+                for call in message.tool_calls
+            ]
+    return plain
+
+
+def _text(content: TextContent | None) -> str:
+    if content is None:
+        return ""
+    return content if isinstance(content, str) else "".join(part.text for part in content)
+
+
+def _arguments(text: str) -> Any:
+    """Templates write arguments as JSON themselves; text that is no object is passed on as it is."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return value if isinstance(value, dict) else text
+
+
+def _plain_tool(tool: Tool) -> dict[str, Any]:
+    function: dict[str, Any] = {"name": tool.function.name}
+    if tool.function.description is not None:
+        function["description"] = tool.function.description
+    if tool.function.parameters is not None:
+        function["parameters"] = tool.function.parameters
+    return {"type": "function", "function": function}

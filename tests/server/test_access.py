@@ -1,0 +1,128 @@
+"""API keys, a model that cannot be loaded, an engine that dies, and what is logged."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import openai
+import pytest
+
+from antiphon.errors import InvalidRequestError
+from antiphon.server.config import ModelSpec, ServerConfig
+from antiphon.server.keys import KeyRing
+from antiphon.server.logs import JsonLines
+from support.http_server import RunningServer, running_server
+
+KEYS = ["first-secret-key", "second-secret-key"]
+MESSAGES = [{"role": "user", "content": "an-unmistakable-prompt"}]
+
+
+@pytest.fixture(scope="module")
+def guarded(chat_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    """With keys, and with a second model whose file is broken."""
+    folder = tmp_path_factory.mktemp("guarded")
+    (folder / "keys").write_text("# keys\n\n" + "\n".join(KEYS) + "\n")
+    (folder / "broken.gguf").write_bytes(b"GGUF" + b"\x03\x00\x00\x00" + b"\xff" * 64)
+    specs = (ModelSpec.of(str(chat_folder)), ModelSpec.of(str(folder / "broken.gguf")))
+    config = ServerConfig(models=specs, keys=KeyRing.read(folder / "keys"), offline=True)
+    with running_server(config, {"kv_bytes": 16 << 20}) as running:
+        yield running
+
+
+def test_keys_open_and_others_do_not(guarded: RunningServer) -> None:
+    for key in KEYS:
+        assert len(list(guarded.openai(key).models.list())) == 3
+    for key in ("first-secret-ke", "first-secret-key2", "x"):
+        with pytest.raises(openai.AuthenticationError) as refused:
+            guarded.openai(key).models.list()
+        assert refused.value.code == "invalid_api_key"
+    for path in ("/v1/models", "/metrics", "/openapi.json", "/nothing"):
+        assert httpx.get(guarded.url + path).status_code == 401
+    basic = httpx.get(guarded.url + "/v1/models", headers={"authorization": f"Basic {KEYS[0]}"})
+    assert basic.status_code == 401 and basic.headers["www-authenticate"] == "Bearer"
+    assert httpx.get(guarded.url + "/livez").status_code == 200
+    assert httpx.get(guarded.url + "/readyz").status_code == 503
+
+
+def test_keys_are_not_kept_in_the_clear() -> None:
+    ring = KeyRing(KEYS)
+    assert not any(key in repr(vars(ring)) + repr(ring) for key in KEYS)
+    with pytest.raises(InvalidRequestError, match="no API key"):
+        KeyRing([])
+    with pytest.raises(InvalidRequestError, match="4 characters") as short:
+        KeyRing(["abcd"])
+    assert "abcd" not in str(short.value)
+
+
+def test_a_model_that_failed_to_load(guarded: RunningServer) -> None:
+    with guarded.openai(KEYS[0]) as client:
+        with pytest.raises(openai.InternalServerError, match=r"broken.*failed to load: .*broken\.gguf") as failed:
+            client.completions.create(model="broken", prompt="a")
+        assert failed.value.status_code == 503 and failed.value.code == "model_load_failed"
+        assert client.completions.create(model="tiny-chat", prompt="a", max_tokens=2).choices[0].text
+        assert client.models.retrieve("broken").to_dict()["state"] == "failed"
+    ready = httpx.get(guarded.url + "/readyz")
+    assert ready.status_code == 503 and ready.json()["models"]["broken"].startswith("failed: ")
+
+
+def test_logs_hold_no_text_and_no_keys(guarded: RunningServer, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, logger="antiphon"), guarded.openai(KEYS[0]) as client:
+        details = dict(model="tiny-chat", messages=MESSAGES, max_tokens=9, temperature=0)
+        text = client.chat.completions.create(**details).choices[0].message.content
+        list(client.chat.completions.create(**details, stream=True))
+        with pytest.raises(openai.BadRequestError):
+            client.chat.completions.create(**details, logit_bias={"an-unmistakable-prompt": 1})
+        time.sleep(0.2)
+    lines = [JsonLines().format(record) for record in caplog.records]
+    requests = [json.loads(line) for line in lines if '"event": "request"' in line]
+    assert len(requests) == 3
+    assert requests[0]["route"] == "/v1/chat/completions" and requests[0]["model"] == "tiny-chat"
+    assert requests[0]["completion_tokens"] == requests[1]["completion_tokens"] == 9
+    assert (requests[2]["status"], requests[2]["code"]) == (400, "invalid_value")
+    everything = "\n".join(lines)
+    assert not any(secret in everything for secret in ("unmistakable", json.dumps(text), *KEYS))
+
+
+def test_metrics(server: RunningServer) -> None:
+    httpx.post(server.url + "/v1/completions", json={"model": "tiny-chat", "prompt": "hello", "max_tokens": 3})
+    text = httpx.get(server.url + "/metrics").text
+    values = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+    assert float(values['antiphon:generation_tokens_total{model_name="tiny-chat"}']) >= 3
+    assert float(values['antiphon:time_to_first_token_seconds_count{model_name="tiny-chat"}']) >= 1
+    assert values['antiphon:num_requests_running{model_name="tiny-chat"}'] == "0.0"
+    assert values["antiphon:engine_up"] == "1.0"
+    assert 'antiphon:http_requests_total{route="/v1/completions",status="200"}' in values
+
+
+def test_a_killed_engine_is_told_and_replaced(guarded: RunningServer) -> None:
+    """Every stream ends with an error event, readiness says why, and the next answers are right again."""
+    details = dict(model="tiny-chat", prompt="hello", temperature=0)
+    with guarded.openai(KEYS[0]) as client:
+        wanted = client.completions.create(**details, max_tokens=8).choices[0].text
+        stream = client.completions.create(**details, max_tokens=4000, stream=True, extra_body={"ignore_eos": True})
+        next(iter(stream))
+        pid = guarded.serving.client.pid
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
+        killed = time.monotonic()
+        with pytest.raises(openai.APIError, match="engine"):
+            for _ in stream:
+                pass
+        assert time.monotonic() - killed < 2
+        ready = httpx.get(guarded.url + "/readyz")
+        assert ready.status_code == 503
+        with pytest.raises(openai.InternalServerError) as refused:
+            client.completions.create(**details)
+        assert refused.value.status_code == 503 and refused.value.code == "engine_restarting"
+        assert "retry-after" in refused.value.response.headers
+        while httpx.get(guarded.url + "/readyz").json()["status"] == "restarting":
+            assert time.monotonic() - killed < 30
+            time.sleep(0.05)
+        assert client.completions.create(**details, max_tokens=8).choices[0].text == wanted

@@ -1,0 +1,79 @@
+"""Clients that go away: what they asked for ends, and its memory comes back."""
+
+from __future__ import annotations
+
+import socket
+import time
+
+import httpx
+import openai
+import orjson
+import pytest
+
+from support.http_server import RunningServer
+
+ENDLESS = {"model": "tiny-chat", "max_tokens": 4000, "ignore_eos": True}
+CHAT = {**ENDLESS, "messages": [{"role": "user", "content": "hello"}]}
+
+
+def wait_until_running(server: RunningServer) -> None:
+    deadline = time.monotonic() + 10
+    while not server.figures()["running"]:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def send(server: RunningServer, path: str, body: dict[str, object]) -> socket.socket:
+    host, port = server.url.removeprefix("http://").split(":")
+    connection = socket.create_connection((host, int(port)))
+    data = orjson.dumps(body)
+    head = f"POST {path} HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n"
+    connection.sendall(head.encode() + data)
+    return connection
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("n", [1, 3])
+def test_a_dropped_connection_ends_the_request(server: RunningServer, stream: bool, n: int) -> None:
+    server.wait_until_idle()
+    connection = send(server, "/v1/chat/completions", {**CHAT, "stream": stream, "n": n})
+    wait_until_running(server)
+    connection.close()
+    server.wait_until_idle(5)
+
+
+def test_a_dropped_connection_ends_all_prompts(server: RunningServer) -> None:
+    connection = send(server, "/v1/completions", {**ENDLESS, "prompt": ["hello", "the", "a"], "stream": True})
+    wait_until_running(server)
+    connection.close()
+    server.wait_until_idle(5)
+
+
+def test_leaving_a_stream_early(server: RunningServer, client: openai.OpenAI) -> None:
+    details = dict(model="tiny-chat", prompt="hello", max_tokens=4000, extra_body={"ignore_eos": True})
+    with client.completions.create(**details, stream=True) as stream:
+        for _, _chunk in zip(range(3), stream, strict=False):
+            pass
+    server.wait_until_idle(5)
+
+
+def test_a_body_that_never_comes_to_its_end(server: RunningServer) -> None:
+    host, port = server.url.removeprefix("http://").split(":")
+    lines = ["POST /tokenize HTTP/1.1", "Host: a", "Content-Type: application/json", "Content-Length: 100", "", "{"]
+    with socket.create_connection((host, int(port))) as connection:
+        connection.sendall("\r\n".join(lines).encode())
+    assert httpx.get(server.url + "/livez").status_code == 200
+
+
+def test_a_slow_reader_loses_nothing(server: RunningServer) -> None:
+    body = {**ENDLESS, "prompt": "hello", "max_tokens": 1500, "temperature": 0}
+    whole = httpx.post(server.url + "/v1/completions", json=body, timeout=60).json()["choices"][0]["text"]
+    text = ""
+    with httpx.stream("POST", server.url + "/v1/completions", json={**body, "stream": True}, timeout=60) as answer:
+        for number, line in enumerate(answer.iter_lines()):
+            if number < 40:
+                time.sleep(0.02)
+            if line.startswith("data: {"):
+                text += orjson.loads(line[6:])["choices"][0]["text"]
+    assert text == whole
+    server.wait_until_idle(5)

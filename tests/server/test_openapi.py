@@ -1,0 +1,92 @@
+"""The OpenAPI document and the server agree, on requests that nobody would think of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from schemathesis import GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    negative_data_rejection,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from antiphon.server.config import ModelSpec, ServerConfig
+from support.http_server import RunningServer, running_server
+
+CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+    negative_data_rejection,
+]
+PATHS = [
+    "/v1/chat/completions",
+    "/v1/completions",
+    "/v1/embeddings",
+    "/tokenize",
+    "/detokenize",
+    "/apply-template",
+    "/v1/models",
+    "/v1/models/{name}",
+]
+#: What has no body and no parameter that could be wrong cannot be asked wrongly.
+CASES = [(path, mode) for path in PATHS for mode in GenerationMode if mode.is_positive or "models" not in path]
+
+
+@pytest.fixture(scope="module")
+def small(chat_folder: Path, encoder_folder: Path) -> Iterator[RunningServer]:
+    """With a context so short that the longest answer is soon there."""
+    specs = tuple(ModelSpec.of(str(folder)) for folder in (chat_folder, encoder_folder))
+    config = ServerConfig(models=specs, offline=True)
+    with running_server(config, {"kv_bytes": 16 << 20, "max_model_tokens": 128}) as running:
+        yield running
+
+
+def test_document_names_every_route(server: RunningServer) -> None:
+    pages = httpx.get(server.url + "/openapi.json").json()
+    assert set(pages["paths"]) == {*PATHS, "/livez", "/readyz", "/metrics"}
+    chat = pages["paths"]["/v1/chat/completions"]["post"]
+    assert chat["requestBody"]["content"]["application/json"]["schema"] == {"$ref": "#/components/schemas/ChatBody"}
+    assert "text/event-stream" in chat["responses"]["200"]["content"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("path", "mode"), CASES)
+def test_random_requests_break_nothing(small: RunningServer, path: str, mode: GenerationMode, soak: bool) -> None:
+    """Valid and invalid bodies of the document's own schemas. `model` is one that is there three times in four."""
+    schema = schemathesis.openapi.from_url(small.url + "/openapi.json")
+    (operation,) = (found.ok() for found in schema.get_all_operations() if found.ok().path == path)
+    used = {"models": 0, "good": 0}
+
+    @settings(
+        max_examples=800 if soak else 60,
+        deadline=None,
+        database=None,
+        phases=[Phase.explicit, Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(case=operation.as_strategy(generation_mode=mode))
+    def run(case: schemathesis.Case) -> None:
+        model = case.body.get("model") if isinstance(case.body, dict) else None
+        if isinstance(model, str) and 1 <= len(model) <= 512:
+            used["models"] += 1
+            if used["models"] % 4:
+                case.body["model"] = "bert" if path == "/v1/embeddings" else "tiny-chat"
+        answer = case.call_and_validate(checks=CHECKS, timeout=60)
+        used["good"] += answer.status_code == 200
+
+    run()
+    assert used["good"] or not mode.is_positive
+    small.wait_until_idle()
+    assert httpx.get(small.url + "/readyz").status_code == 200

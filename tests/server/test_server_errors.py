@@ -1,0 +1,194 @@
+"""Errors: OpenAI's shape, the client's own exception types, and nothing that a client sends breaks the server."""
+
+from __future__ import annotations
+
+import json
+import socket
+from typing import Any
+
+import httpx
+import openai
+import pytest
+
+from support.http_server import RunningServer
+
+MESSAGES = [{"role": "user", "content": "hello"}]
+GOOD = {"model": "tiny-chat", "messages": MESSAGES, "max_tokens": 2}
+
+
+def post(server: RunningServer, path: str = "/v1/chat/completions", **options: Any) -> httpx.Response:
+    return httpx.post(server.url + path, timeout=30, **options)
+
+
+def test_the_client_raises_its_own_types(client: openai.OpenAI) -> None:
+    with pytest.raises(openai.NotFoundError, match="did you mean tiny-chat") as unknown:
+        client.chat.completions.create(model="tiny-chatt", messages=MESSAGES)
+    assert unknown.value.code == "model_not_found"
+    with pytest.raises(openai.BadRequestError, match=r"5\d\d\d tokens.*takes 4096") as long:
+        client.chat.completions.create(model="tiny-chat", messages=[{"role": "user", "content": "ab" * 2600}])
+    assert long.value.code == "context_length_exceeded" and long.value.param == "messages"
+    with pytest.raises(openai.BadRequestError) as schema:
+        form = {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "nonsense"}}}
+        client.chat.completions.create(model="tiny-chat", messages=MESSAGES, response_format=form)
+    assert schema.value.code == "invalid_schema"
+    with pytest.raises(openai.BadRequestError, match="is for embeddings"):
+        client.chat.completions.create(model="bert", messages=MESSAGES)
+    with pytest.raises(openai.BadRequestError, match="is for text generation"):
+        client.embeddings.create(model="tiny-chat", input="hello")
+    with pytest.raises(openai.BadRequestError, match=r"input\[1\] has \d+ tokens; model 'bert' takes 32") as text:
+        client.embeddings.create(model="bert", input=["a", "b" * 50])
+    assert text.value.code == "context_length_exceeded"
+
+
+CASES: list[tuple[dict[str, Any], str, str]] = [
+    ({"reasoning_effort": "high"}, "unknown_parameter", "reasoning_effort"),
+    ({"functions": []}, "unknown_parameter", "functions"),
+    ({"temperature": -1}, "invalid_value", "temperature"),
+    ({"temperature": "1"}, "invalid_value", "temperature"),
+    ({"top_p": 0}, "invalid_value", "top_p"),
+    ({"n": 17}, "invalid_value", "n"),
+    ({"n": True}, "invalid_value", "n"),
+    ({"stop": ["a"] * 17}, "invalid_value", "stop"),
+    ({"stop": [""]}, "invalid_value", "stop"),
+    ({"logit_bias": {"x": 1}}, "invalid_value", "logit_bias"),
+    ({"logit_bias": {"999999": 1}}, "invalid_value", "logit_bias"),
+    ({"stop_token_ids": [99999]}, "invalid_value", "stop_token_ids"),
+    ({"max_tokens": 0}, "invalid_value", "max_tokens"),
+    ({"min_tokens": 9}, "invalid_value", "min_tokens"),
+    ({"max_completion_tokens": 3}, "invalid_value", "max_tokens"),
+    ({"top_logprobs": 2}, "invalid_value", "top_logprobs"),
+    ({"stream_options": {"include_usage": True}}, "invalid_value", "stream_options"),
+    ({"messages": []}, "invalid_value", "messages"),
+    ({"messages": [{"role": "robot", "content": "a"}]}, "invalid_value", "messages[0]"),
+    ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]}, "unknown_parameter", None),
+    ({"messages": [{"role": "user"}]}, "missing_required_parameter", "messages[0].content"),
+    ({"guided_regex": "(", "guided_choice": ["a"]}, "invalid_value", "guided_regex"),
+    ({"guided_regex": "("}, "invalid_schema", None),
+    ({"guided_grammar": "start: nothing"}, "invalid_schema", None),
+    ({"guided_json": {"a": "b" * 70_000}}, "invalid_schema", "guided_json"),
+    ({"guided_regex": "a+", "banned_token_ids": [1]}, "invalid_value", "banned_token_ids"),
+    ({"guided_regex": "a+", "min_tokens": 1}, "invalid_value", "min_tokens"),
+    ({"allowed_token_ids": [1], "banned_token_ids": [1, 2]}, "invalid_value", "banned_token_ids"),
+    ({"tool_choice": "required"}, "invalid_value", "tool_choice"),
+    ({"chat_template_kwargs": {"messages": []}}, "invalid_value", "chat_template_kwargs"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "code", "param"), CASES, ids=[",".join(case[0]) for case in CASES])
+def test_refusals(server: RunningServer, change: dict[str, Any], code: str, param: str | None) -> None:
+    answer = post(server, json={**GOOD, **change})
+    assert answer.status_code == 400, answer.text
+    error = answer.json()["error"]
+    assert error["code"] == code, error
+    assert error["type"] == "invalid_request_error"
+    assert param is None or error["param"] == param
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b"\xff\xfe",
+        b'{"model": "\\ud800"}',
+        b"[" * 100_000,
+        b'{"temperature": NaN}',
+        b"1e999",
+    ],
+    ids=range(9),
+)
+def test_garbage_bodies(server: RunningServer, body: bytes) -> None:
+    for path in ("/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/tokenize", "/detokenize"):
+        answer = post(server, path, content=body, headers={"content-type": "application/json"})
+        assert answer.status_code == 400, answer.text
+        assert answer.json()["error"]["message"]
+
+
+def test_bodies_that_are_too_large(server: RunningServer) -> None:
+    answer = post(server, json={**GOOD, "user": "a" * (1 << 20)})
+    assert answer.status_code == 413 and answer.json()["error"]["code"] == "body_too_large"
+
+    def pieces() -> Any:
+        for _ in range(40):
+            yield b" " * 65536
+
+    try:
+        answer = post(server, content=pieces(), headers={"content-type": "application/json"})
+        assert answer.status_code == 413
+    except httpx.WriteError:
+        pass  # it hung up before all was sent
+
+
+def test_content_type_and_routes(server: RunningServer) -> None:
+    answer = post(server, content=json.dumps(GOOD), headers={"content-type": "text/plain"})
+    assert answer.status_code == 415 and answer.json()["error"]["code"] == "unsupported_media_type"
+    assert httpx.get(server.url + "/nothing").json()["error"]["code"] == "not_found"
+    answer = httpx.get(server.url + "/v1/chat/completions")
+    assert answer.status_code == 405 and answer.json()["error"]["code"] == "method_not_allowed"
+
+
+def test_garbage_before_http(server: RunningServer) -> None:
+    host, port = server.url.removeprefix("http://").split(":")
+    for garbage in (
+        b"\x00\x01\x02\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"POST / HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
+    ):
+        with socket.create_connection((host, int(port)), timeout=5) as connection:
+            connection.sendall(garbage)
+            connection.settimeout(5)
+            assert b" 200 " not in connection.recv(65536)
+    assert post(server, json=GOOD).status_code == 200
+
+
+def test_a_template_that_refuses(server: RunningServer) -> None:
+    answer = post(server, json={**GOOD, "model": "bert"})
+    assert answer.status_code == 400
+    answer = post(server, "/apply-template", json={"model": "bert", "messages": MESSAGES})
+    assert answer.status_code == 400 and answer.json()["error"]["code"] == "invalid_template"
+
+
+def test_text_routes(server: RunningServer) -> None:
+    ids = post(server, "/tokenize", json={"model": "tiny-chat", "prompt": "hello the"}).json()
+    assert ids["count"] == len(ids["tokens"]) == len(ids["token_strs"]) and ids["max_model_len"] == 4096
+    text = post(server, "/detokenize", json={"model": "tiny-chat", "tokens": ids["tokens"]}).json()
+    assert text == {"prompt": "hello the"}
+    prompt = post(server, "/apply-template", json={"model": "tiny-chat", "messages": MESSAGES}).json()["prompt"]
+    assert prompt == "<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n"
+    chat = post(server, "/tokenize", json={"model": "tiny-chat", "messages": MESSAGES}).json()["tokens"]
+    again = post(server, "/tokenize", json={"model": "tiny-chat", "prompt": prompt}).json()["tokens"]
+    assert chat == again
+    developer = [{"role": "developer", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}]
+    answer = post(
+        server, "/apply-template", json={"model": "tiny-chat", "messages": developer, "add_generation_prompt": False}
+    )
+    assert answer.json()["prompt"] == "<|im_start|>system\nab<|im_end|>\n"
+    assert post(server, "/detokenize", json={"model": "tiny-chat", "tokens": [5000]}).status_code == 400
+
+
+def test_truncation_is_opt_in(server: RunningServer) -> None:
+    long = {"model": "tiny-chat", "prompt": "ab" * 4000, "max_tokens": 1}
+    assert post(server, "/v1/completions", json=long).status_code == 400
+    cut = post(server, "/v1/completions", json={**long, "truncate_prompt_tokens": 20})
+    assert cut.json()["usage"]["prompt_tokens"] == 20
+
+
+def test_overload_is_429_with_retry_after(server: RunningServer) -> None:
+    """Eight run and 32 may wait; a request for more choices than there is room for is told to come back."""
+    many = {"model": "tiny-chat", "prompt": ["hello"] * 16, "max_tokens": 4000, "ignore_eos": True, "stream": True}
+    with httpx.Client(timeout=30) as first:
+        streams = [first.stream("POST", server.url + "/v1/completions", json=many) for _ in range(3)]
+        opened = [stream.__enter__() for stream in streams]
+        statuses = [answer.status_code for answer in opened]
+        refused = [answer for answer in opened if answer.status_code == 429]
+        if not refused:
+            refused = [post(server, "/v1/completions", json={**many, "stream": False})]
+        assert refused[0].status_code == 429, statuses
+        assert refused[0].headers["retry-after"] == "1"
+        refused[0].read()
+        assert refused[0].json()["error"]["code"] == "overloaded"
+        for stream in streams:
+            stream.__exit__(None, None, None)
+    server.wait_until_idle()
