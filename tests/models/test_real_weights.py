@@ -27,6 +27,8 @@ from support.paged import PagedRunner
 pytestmark = pytest.mark.weights
 
 TOKENS = 512
+#: llama.cpp quantises activations to 8 bits. On Gemma that moves its own perplexity by 1.1 % from the fp32 truth.
+LLAMA_CPP_TOLERANCE = {"gemma-3-270m": 0.015}
 ModelPath = Callable[[str], Path]
 
 
@@ -83,7 +85,7 @@ def test_gguf_logits(name: str, model_path: ModelPath) -> None:
     assert figures["KL"] <= 1e-5
     assert figures["top-1"] >= 0.995
     assert figures["perplexity"] == pytest.approx(figures["transformers"], rel=1e-4)
-    assert figures["perplexity"] == pytest.approx(figures["llama.cpp"], rel=0.01)
+    assert figures["perplexity"] == pytest.approx(figures["llama.cpp"], rel=LLAMA_CPP_TOLERANCE.get(name, 0.01))
 
 
 def test_minilm_equals_sentence_transformers(model_path: ModelPath) -> None:
