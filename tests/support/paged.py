@@ -96,12 +96,13 @@ class PagedRunner:
         max_tokens: int,
         block_tokens: int = 4,
         dtype: torch.dtype = torch.float32,
+        value_dtype: torch.dtype | None = None,
         seed: int = 0,
         cross_tokens: int = 0,
     ) -> None:
         self.model = model
         self.cross_tokens = cross_tokens
-        layouts = [CacheLayout(group, block_tokens, dtype, dtype) for group in model.cache_groups()]
+        layouts = [CacheLayout(group, block_tokens, dtype, value_dtype or dtype) for group in model.cache_groups()]
         wanted: list[tuple[int, str, int]] = []
         for row in range(num_requests):
             for layout in layouts:
