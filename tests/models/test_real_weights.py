@@ -251,7 +251,7 @@ INT8_TOLERANCE = {"smollm2-135m": 0.005, "qwen2.5-coder-0.5b": 0.012}
 @pytest.mark.slow
 @pytest.mark.parametrize("name", INT8_TOLERANCE)
 def test_int8_pages_keep_the_perplexity(name: str, model_path: ModelPath) -> None:
-    """int8 keys and values take at most 0.54 times the bytes of fp16; int8 values alone are as good as full precision."""
+    """int8 keys and values take at most 0.54 times the bytes of fp16; int8 values alone cost no accuracy."""
     checkpoint = open_checkpoint(model_path(name))
     tokens = tokenizer_from_gguf(checkpoint.metadata).encode(enwik8_text())[:TOKENS]
     model = build_model(checkpoint)
