@@ -284,10 +284,10 @@ class MemoryExecutor:
                 self._cell(row, group, position // size).values[position % size] = truth.states[position]
 
     def _cell(self, row: _Row, group: int, index: int) -> _Cell:
-        """The block to write to; one that was another's begins anew."""
+        """The block to write to; one that was another's, or this model's before it was loaded anew, begins anew."""
         entry, units = row.tables[group][index], self.groups[group].block_bytes // UNIT_BYTES
         cell = self.device.cell(entry, units)
-        if cell is None or cell.owner != (self.model, group):
+        if cell is None or cell.owner != (self.model, group) or len(cell.values) != self.block_tokens:
             cell = _Cell((self.model, group), [None] * self.block_tokens)
             self.device.put(entry, units, cell)
         return cell
