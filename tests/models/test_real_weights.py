@@ -138,7 +138,7 @@ def whisper_reference(path: Path) -> torch.nn.Module:
     for theirs, ours in WHISPER_RENAMES:
         state = {name.replace(theirs, ours): tensor for name, tensor in state.items()}
     model.model.load_state_dict(state, strict=True)
-    return model.eval()
+    return model.double().eval()
 
 
 def test_whisper_equals_transformers(model_path: ModelPath) -> None:
@@ -152,16 +152,15 @@ def test_whisper_equals_transformers(model_path: ModelPath) -> None:
     encoded = ours.encode(features.transpose(1, 2).contiguous(), starts)
     prompts = [[50257, 50362, 383, 3139, 286, 4881], [50257, 50362, 843]]
     with torch.no_grad():
-        states = theirs.model.encoder(features).last_hidden_state
+        states = theirs.model.encoder(features.double()).last_hidden_state
     assert (encoded.view(2, 1500, -1) - states).abs().max() <= 1e-3
     runner = PagedRunner(ours, 2, 16, block_tokens=16, cross_tokens=1500)
     runner.store_encoded(encoded)
     logits = runner.step([(row, prompt, 0) for row, prompt in enumerate(prompts)])
     for row, prompt in enumerate(prompts):
         with torch.no_grad():
-            expected = theirs(input_features=features[row : row + 1], decoder_input_ids=torch.tensor([prompt])).logits[
-                0
-            ]
+            sound = features[row : row + 1].double()
+            expected = theirs(input_features=sound, decoder_input_ids=torch.tensor([prompt])).logits[0]
         assert (logits[row] - expected).abs().max() <= 1e-3
 
 

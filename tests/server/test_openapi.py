@@ -83,6 +83,10 @@ def test_random_requests_break_nothing(small: RunningServer, path: str, mode: Ge
             used["models"] += 1
             if used["models"] % 4:
                 case.body["model"] = "bert" if path == "/v1/embeddings" else "tiny-chat"
+        if "{name}" in path:
+            used["models"] += 1
+            if used["models"] % 4:
+                case.path_parameters["name"] = "tiny-chat"
         answer = case.call_and_validate(checks=CHECKS, timeout=60)
         used["good"] += answer.status_code == 200
 
