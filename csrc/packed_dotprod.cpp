@@ -124,6 +124,9 @@ ANTIPHON_INLINE void rows_product(const std::uint8_t *codes, const Unpacked &unp
 }
 
 struct DotProduct {
+    static constexpr int kMicroTokens = 4;
+    struct Session {};
+
     template <int type> static void read_head(const std::uint8_t *head, int groups, Unpacked &out) {
         constexpr PackedForm form = PackedFormOf<type>::form;
         const auto sixteen = [](const std::uint8_t *halves, float32x4_t *values) {

@@ -8,6 +8,9 @@ namespace antiphon {
 namespace {
 
 struct Portable {
+    static constexpr int kMicroTokens = 4;
+    struct Session {};
+
     template <int type> static void read_head(const std::uint8_t *head, int groups, Unpacked &out) {
         constexpr PackedForm form = PackedFormOf<type>::form;
         for (int g = 0; g < groups; ++g) {
