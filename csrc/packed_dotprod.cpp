@@ -124,7 +124,7 @@ ANTIPHON_INLINE void rows_product(const std::uint8_t *codes, const Unpacked &unp
 }
 
 struct DotProduct {
-    static constexpr int kMicroTokens = 4;
+    static constexpr int kMicroTokens = 4, kDirectTokens = 4;
     struct Session {};
 
     template <int type> static void read_head(const std::uint8_t *head, int groups, Unpacked &out) {

@@ -1,6 +1,7 @@
 // The walk over tokens, tiles and blocks that the instruction sets' packed kernels share.
 //
-// `Machine` does the work on one block, for at most its kMicroTokens tokens together; its Session lives as long as a product. Compiled once per instruction set, so everything here has internal linkage.
+// `Machine` does the work on one block, for at most its kMicroTokens tokens together. Up to kDirectTokens in all, codes are
+// used as they are unpacked, else from a copy. Its Session lives as long as a product. Compiled once per instruction set, so everything here has internal linkage.
 
 #pragma once
 
@@ -12,8 +13,8 @@
 namespace antiphon {
 namespace {
 
-constexpr int kDirectTokens = 4;   // up to so many, codes are used as they are unpacked, else from a copy
 constexpr std::int64_t kBlockColumns = kBlockGroups * kPackedGroup;
+constexpr std::size_t kPrefetchBytes = 8192;  // ahead of what few tokens are multiplied with: they wait for memory
 constexpr std::int64_t kTokenBlockBytes = 1 << 18;  // of quantised x that shall stay in the second-level cache
 
 // A block's scales as numbers, and its codes, one byte each as [groups][8][16][4] with `zero` taken off.
@@ -35,6 +36,16 @@ struct TokenView {
         : codes(x.codes + token * x.columns + group * kPackedGroup), scales(x.scales + token * x.groups() + group),
           offsets(x.offsets + token * x.groups() + group), half_sums(x.half_sums + (token * x.groups() + group) * 2),
           columns(x.columns), groups(x.groups()) {}
+
+    // The same from a later token on.
+    TokenView after(std::int64_t tokens) const {
+        TokenView view = *this;
+        view.codes += tokens * columns;
+        view.scales += tokens * groups;
+        view.offsets += tokens * groups;
+        view.half_sums += tokens * groups * 2;
+        return view;
+    }
 };
 
 std::int64_t token_block(std::int64_t columns) {
@@ -70,7 +81,7 @@ template <class Machine, int type> struct Driver {
                              std::int64_t first_group, std::int64_t token, std::int64_t tokens, float *totals,
                              float *minima) {
         while (tokens > 0) {
-            constexpr int most = direct && kDirectTokens < Machine::kMicroTokens ? kDirectTokens : Machine::kMicroTokens;
+            constexpr int most = direct ? Machine::kDirectTokens : Machine::kMicroTokens;
             const TokenView x(p.x, token, first_group);
             const int count = take_tokens<direct, most>(codes, unpacked, groups, x, tokens, totals, minima);
             token += count;
@@ -89,7 +100,8 @@ template <class Machine, int type> struct Driver {
             const int count = int(groups - first < kBlockGroups ? groups - first : kBlockGroups);
             const std::uint8_t *const codes = tile + form.head_bytes(count);
             Machine::template read_head<type>(tile, count, unpacked);
-            if (tokens <= kDirectTokens) {
+            if (tokens <= Machine::kDirectTokens) {
+                for (std::size_t i = 0; i < form.block_bytes(count); i += 64) __builtin_prefetch(tile + kPrefetchBytes + i, 0, 2);
                 block_tokens<true>(p, codes, unpacked, count, first, token, tokens, totals, minima);
             } else {
                 for (int g = 0; g < count; ++g) {

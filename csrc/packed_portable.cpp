@@ -8,7 +8,7 @@ namespace antiphon {
 namespace {
 
 struct Portable {
-    static constexpr int kMicroTokens = 4;
+    static constexpr int kMicroTokens = 4, kDirectTokens = 4;
     struct Session {};
 
     template <int type> static void read_head(const std::uint8_t *head, int groups, Unpacked &out) {

@@ -52,7 +52,7 @@ ANTIPHON_INLINE __m512i splat_quad(const std::int8_t *codes) {
 }
 
 struct Vnni {
-    static constexpr int kMicroTokens = 8;
+    static constexpr int kMicroTokens = 8, kDirectTokens = 8;
     struct Session {};
 
     template <int type> static void read_head(const std::uint8_t *head, int groups, Unpacked &out) {
@@ -105,24 +105,40 @@ struct Vnni {
     template <int type, int tokens, bool direct>
     static void product(const std::uint8_t *codes, const Unpacked &unpacked, int groups, const TokenView &x, float *totals,
                         float *minima) {
-        multiply<type, tokens, direct>(codes, unpacked, groups, x, totals, minima, std::make_integer_sequence<int, 4>{});
+        multiply<type, tokens, direct>(codes, unpacked, groups, x, totals, std::make_integer_sequence<int, 4>{});
+        if constexpr (PackedFormOf<type>::form.minimum) add_minima<tokens>(unpacked, groups, x, minima);
+    }
+
+    template <int tokens> static void add_minima(const Unpacked &unpacked, int groups, const TokenView &x, float *minima) {
+        __m512 least[tokens];
+#pragma GCC unroll 16
+        for (int t = 0; t < tokens; ++t) least[t] = _mm512_loadu_ps(minima + t * kPackedRows);
+        for (int g = 0; g < groups; ++g) {
+            const __m512 minimum = _mm512_load_ps(unpacked.minima[g]);
+#pragma GCC unroll 16
+            for (int t = 0; t < tokens; ++t) {
+                least[t] = _mm512_fmadd_ps(minimum, _mm512_set1_ps(x.offsets[t * x.groups + g]), least[t]);
+            }
+        }
+#pragma GCC unroll 16
+        for (int t = 0; t < tokens; ++t) _mm512_storeu_ps(minima + t * kPackedRows, least[t]);
     }
 
     template <int type, int tokens, bool direct, int... q>
     ANTIPHON_INLINE void multiply(const std::uint8_t *codes, const Unpacked &unpacked, int groups, const TokenView &x,
-                                  float *totals, float *minima, std::integer_sequence<int, q...>) {
+                                  float *totals, std::integer_sequence<int, q...>) {
         constexpr PackedForm form = PackedFormOf<type>::form;
-        __m512 total[tokens], least[tokens];
-        for (int t = 0; t < tokens; ++t) {
-            total[t] = _mm512_loadu_ps(totals + t * kPackedRows);
-            if constexpr (form.minimum) least[t] = _mm512_loadu_ps(minima + t * kPackedRows);
-        }
+        // Sums of a group's two halves; of few tokens even where one would do, since additions to one sum wait for it.
+        constexpr int chains = form.halves || tokens < 6 ? 2 : 1;
+        __m512 total[tokens];
+        for (int t = 0; t < tokens; ++t) total[t] = _mm512_loadu_ps(totals + t * kPackedRows);
         for (int g = 0; g < groups; ++g) {
-            __m512i sums[tokens][2];  // of a group's two halves
+            __m512i sums[tokens][chains];
             for (int t = 0; t < tokens; ++t) {
-                for (int h = 0; h < 2; ++h) {
-                    sums[t][h] = excess<type> ? _mm512_set1_epi32(-excess<type> * x.half_sums[(t * x.groups + g) * 2 + h])
-                                              : _mm512_setzero_si512();
+                const std::int16_t *const half_sums = x.half_sums + (t * x.groups + g) * 2;
+                for (int c = 0; c < chains; ++c) {
+                    const int sum = chains == 2 ? half_sums[c] : half_sums[0] + half_sums[1];
+                    sums[t][c] = excess<type> ? _mm512_set1_epi32(-excess<type> * sum) : _mm512_setzero_si512();
                 }
             }
             const auto pair = [&](auto index) __attribute__((always_inline)) {
@@ -135,38 +151,32 @@ struct Vnni {
                     quads[1] = _mm512_load_si512(unpacked.codes[g][first + 4]);
                 }
                 const std::int8_t *const values = x.codes + g * kPackedGroup + 4 * first;
-#pragma GCC unroll 8
+#pragma GCC unroll 16
                 for (int t = 0; t < tokens; ++t) {
                     sums[t][0] = _mm512_dpbusd_epi32(sums[t][0], quads[0], splat_quad(values + t * x.columns));
-                    sums[t][1] = _mm512_dpbusd_epi32(sums[t][1], quads[1], splat_quad(values + t * x.columns + 16));
+                }
+#pragma GCC unroll 16
+                for (int t = 0; t < tokens; ++t) {
+                    __m512i &sum = sums[t][chains - 1];
+                    sum = _mm512_dpbusd_epi32(sum, quads[1], splat_quad(values + t * x.columns + 16));
                 }
             };
             (pair(std::integral_constant<int, q>{}), ...);
             const __m512 scale = _mm512_load_ps(unpacked.scales[g]);
-#pragma GCC unroll 8
+#pragma GCC unroll 16
             for (int t = 0; t < tokens; ++t) {
-                __m512i whole;
+                __m512i whole = sums[t][0];
                 if constexpr (form.halves) {
                     whole = _mm512_add_epi32(_mm512_mullo_epi32(sums[t][0], _mm512_load_si512(unpacked.half_scales[g][0])),
                                              _mm512_mullo_epi32(sums[t][1], _mm512_load_si512(unpacked.half_scales[g][1])));
-                } else {
+                } else if constexpr (chains == 2) {
                     whole = _mm512_add_epi32(sums[t][0], sums[t][1]);
                 }
                 const __m512 both = _mm512_mul_ps(scale, _mm512_set1_ps(x.scales[t * x.groups + g]));
                 total[t] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(whole), both, total[t]);
             }
-            if constexpr (form.minimum) {
-                const __m512 minimum = _mm512_load_ps(unpacked.minima[g]);
-#pragma GCC unroll 8
-                for (int t = 0; t < tokens; ++t) {
-                    least[t] = _mm512_fmadd_ps(minimum, _mm512_set1_ps(x.offsets[t * x.groups + g]), least[t]);
-                }
-            }
         }
-        for (int t = 0; t < tokens; ++t) {
-            _mm512_storeu_ps(totals + t * kPackedRows, total[t]);
-            if constexpr (form.minimum) _mm512_storeu_ps(minima + t * kPackedRows, least[t]);
-        }
+        for (int t = 0; t < tokens; ++t) _mm512_storeu_ps(totals + t * kPackedRows, total[t]);
     }
 
     static std::uint32_t largest_magnitude(const float *x) {
