@@ -8,9 +8,11 @@
 #include <new>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "bind.h"
 #include "product.h"
+#include "quantize.h"
 #include "thread_pool.h"
 
 namespace nb = nanobind;
@@ -67,6 +69,30 @@ struct Packing {
     }
 };
 
+// Floats to a quantised type and then to the packed form, a tile at a time.
+struct Quantizing {
+    int type;
+    const TypeKernels *decoder;  // of the floats
+    const std::uint8_t *floats;
+    std::size_t row_bytes;
+    std::int64_t rows, columns;
+    std::uint8_t *packed;
+
+    static void run(void *context, std::uint32_t tile, int) {
+        const Quantizing &work = *static_cast<const Quantizing *>(context);
+        const std::int64_t first = tile * kPackedRows, left = work.rows - first, count = left < kPackedRows ? left : kPackedRows;
+        const std::size_t quantized_bytes = quantized_row_bytes(work.type, work.columns);
+        std::vector<float> row(work.columns);
+        std::vector<std::uint8_t> quantized(count * quantized_bytes);
+        for (std::int64_t r = 0; r < count; ++r) {
+            work.decoder->decode_row(work.floats + (first + r) * work.row_bytes, work.columns, nullptr, row.data());
+            quantize_row(work.type, row.data(), work.columns, quantized.data() + r * quantized_bytes);
+        }
+        pack_tiles(work.type, quantized.data(), quantized_bytes, count, work.columns, 0, 1,
+                   work.packed + packed_bytes(work.type, first, work.columns));
+    }
+};
+
 // A matrix for Python: the memory of encoded parts must outlive it, that of packed parts it keeps alive.
 class BoundMatrix {
 public:
@@ -86,6 +112,22 @@ public:
         Packing work{type, at<const std::uint8_t>(data), row_bytes, rows, matrix_.columns, per_task, packed};
         run_tasks(std::uint32_t((tiles + per_task - 1) / per_task), threads, Packing::run, &work);
         matrix_.append(type, true, packed, 0, rows, nullptr);
+        store_ = std::move(store);
+        bytes_ += bytes;
+    }
+
+    void quantize(int type, int target, std::uintptr_t data, std::size_t row_bytes, std::int64_t rows,
+                  std::shared_ptr<Store> store, int threads) {
+        const TypeKernels *const decoder = variants().front().find(type);
+        if (!decoder || !quantizes_to(target) || matrix_.columns % kPackedGroup) {
+            throw std::invalid_argument("rows of type " + std::to_string(type) + " and " + std::to_string(matrix_.columns) +
+                                        " columns cannot be quantised to type " + std::to_string(target));
+        }
+        const std::size_t bytes = packed_bytes(target, rows, matrix_.columns);
+        std::uint8_t *const packed = store->take(bytes);
+        Quantizing work{target, decoder, at<const std::uint8_t>(data), row_bytes, rows, matrix_.columns, packed};
+        run_tasks(std::uint32_t((rows + kPackedRows - 1) / kPackedRows), threads, Quantizing::run, &work);
+        matrix_.append(target, true, packed, 0, rows, nullptr);
         store_ = std::move(store);
         bytes_ += bytes;
     }
@@ -124,6 +166,8 @@ void bind_product(nb::module_ &module) {
         .def("append", &BoundMatrix::append,
              "More rows, whose memory must outlive the matrix: type, address, bytes of a row, rows, codebook's address or 0.")
         .def("pack", &BoundMatrix::pack, Unlocked(), "More rows, copied: type, address, bytes of a row, rows, store, threads.")
+        .def("quantize", &BoundMatrix::quantize, Unlocked(),
+             "More rows, of floats, quantised: type, type to become, address, bytes of a row, rows, store, threads.")
         .def("multiply", &BoundMatrix::multiply, Unlocked(), "out = activation(x · Wᵀ + bias) + residual, in fp32.")
         .def("take_rows", &BoundMatrix::take_rows, Unlocked(), "out[count, columns] = the rows named by int64 ids, decoded.")
         .def_prop_ro("nbytes", &BoundMatrix::bytes, "Bytes of all rows in their form.")

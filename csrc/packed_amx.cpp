@@ -51,7 +51,7 @@ private:
 
     ANTIPHON_INLINE void multiply_group(const Unpacked &unpacked, int g, const TokenView &x, Sums &sums) {
         _tile_zero(0);
-        _tile_loadd(1, x.codes + g * kPackedGroup, x.columns);
+        _tile_loadd(1, x.codes + g * kPackedGroup, x.stride);
         _tile_loadd(2, unpacked.codes[g], 64);
         _tile_dpbsud(0, 1, 2);
         _tile_stored(0, sums, 64);

@@ -93,7 +93,7 @@ ANTIPHON_INLINE void rows_product(const std::uint8_t *codes, const Unpacked &unp
             }
         };
         begin(0);
-        half_group<type, tokens, vectors, direct, 0>(codes, values, x.columns, sums, quads);
+        half_group<type, tokens, vectors, direct, 0>(codes, values, x.stride, sums, quads);
         if constexpr (form.halves) {
             Sums<tokens, vectors> whole;
             for (int v = 0; v < vectors; ++v) {
@@ -101,13 +101,13 @@ ANTIPHON_INLINE void rows_product(const std::uint8_t *codes, const Unpacked &unp
                 for (int t = 0; t < tokens; ++t) whole[t][v] = vmulq_s32(sums[t][v], scale);
             }
             begin(1);
-            half_group<type, tokens, vectors, direct, 1>(codes, values, x.columns, sums, quads);
+            half_group<type, tokens, vectors, direct, 1>(codes, values, x.stride, sums, quads);
             for (int v = 0; v < vectors; ++v) {
                 const int32x4_t scale = vld1q_s32(unpacked.half_scales[g][1] + first_row + 4 * v);
                 for (int t = 0; t < tokens; ++t) sums[t][v] = vmlaq_s32(whole[t][v], sums[t][v], scale);
             }
         } else {
-            half_group<type, tokens, vectors, direct, 1>(codes, values, x.columns, sums, quads);
+            half_group<type, tokens, vectors, direct, 1>(codes, values, x.stride, sums, quads);
         }
         codes += code_bytes;
         for (int t = 0; t < tokens; ++t) {

@@ -153,12 +153,12 @@ struct Vnni {
                 const std::int8_t *const values = x.codes + g * kPackedGroup + 4 * first;
 #pragma GCC unroll 16
                 for (int t = 0; t < tokens; ++t) {
-                    sums[t][0] = _mm512_dpbusd_epi32(sums[t][0], quads[0], splat_quad(values + t * x.columns));
+                    sums[t][0] = _mm512_dpbusd_epi32(sums[t][0], quads[0], splat_quad(values + t * x.stride));
                 }
 #pragma GCC unroll 16
                 for (int t = 0; t < tokens; ++t) {
                     __m512i &sum = sums[t][chains - 1];
-                    sum = _mm512_dpbusd_epi32(sum, quads[1], splat_quad(values + t * x.columns + 16));
+                    sum = _mm512_dpbusd_epi32(sum, quads[1], splat_quad(values + t * x.stride + 16));
                 }
             };
             (pair(std::integral_constant<int, q>{}), ...);
