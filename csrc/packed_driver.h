@@ -107,6 +107,9 @@ template <class Machine, int type> struct Driver {
                 for (int g = 0; g < count; ++g) {
                     Machine::template unpack_codes<type>(codes + g * form.code_bytes(), unpacked.codes[g]);
                 }
+                for (std::size_t i = 0; i < form.block_bytes(kBlockGroups); i += 64) {
+                    __builtin_prefetch(tile + form.block_bytes(count) + i);
+                }
                 block_tokens<false>(p, codes, unpacked, count, first, token, tokens, totals, minima);
             }
             tile += form.block_bytes(count);
