@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "kernels.h"
+#include "workspace.h"
 
 namespace antiphon {
 
@@ -16,12 +17,10 @@ template <class T> T *at(std::uintptr_t address) { return reinterpret_cast<T *>(
 // The kernels of the `index`-th best instruction set; an exception where there are not so many.
 const Variant &variant_at(std::size_t index);
 
-// Memory of the calling thread, aligned to 64 bytes, at least `bytes` of it and kept for the next call.
-char *workspace(std::size_t bytes);
-
 void bind_product(nanobind::module_ &module);
 void bind_attention(nanobind::module_ &module);
 void bind_rows(nanobind::module_ &module);
 void bind_sampling(nanobind::module_ &module);
+void bind_program(nanobind::module_ &module);
 
 }  // namespace antiphon
