@@ -22,6 +22,15 @@ void check_starts(const std::int32_t *starts, std::int64_t sequences, std::int64
     }
 }
 
+const std::int64_t *slots_of(const Frame &frame, int group, std::int64_t tokens) {
+    const GroupTables &tables = frame.groups[group];
+    if (tables.num_slots != tokens) {
+        throw std::invalid_argument(std::to_string(tokens) + " tokens are stored to " + std::to_string(tables.num_slots) +
+                                    " slots");
+    }
+    return tables.slots;
+}
+
 // Keys that the queries [first, last) of a sequence see, summed.
 std::int64_t visible_pairs(const Masking &m, std::int64_t first, std::int64_t last, std::int64_t length) {
     std::int64_t pairs = 0;
@@ -75,14 +84,15 @@ void RotaryInstruction::run(const Frame &frame) const {
 }
 
 void StoreInstruction::run(const Frame &frame) const {
-    pages->store(k.at(frame), v.at(frame), frame.groups[group].slots, tokens.at(frame.symbols), frame.threads, *frame.variant);
+    const std::int64_t count = tokens.at(frame.symbols);
+    pages->store(k.at(frame), v.at(frame), slots_of(frame, group, count), count, frame.threads, *frame.variant);
 }
 
 void HeadsInstruction::run(const Frame &frame) const {
     const std::int64_t count = tokens.at(frame.symbols);
     const HeadsCall call{q.at(frame), k.at(frame), v.at(frame), heads, frame.at<const float>(q_norm),
                          frame.at<const float>(k_norm), q_eps, k_eps, frame.at<const std::int32_t>(positions),
-                         frame.at<const float>(table), rotated, pages, frame.groups[group].slots, frame.at<float>(q_out)};
+                         frame.at<const float>(table), rotated, pages, slots_of(frame, group, count), frame.at<float>(q_out)};
     check_positions(call.positions, count, table_rows);
     run_heads(call, count, frame.threads, *frame.variant);
 }
