@@ -40,9 +40,9 @@ void make(Program *self, std::size_t num_addresses, const std::vector<std::tuple
     new (self) Program(num_addresses, std::move(own_areas), std::move(own_buffers), constants);
 }
 
-void embed(Program &program, const Matrix &matrix, PlaceTuple ids, bool wide, double scale, PlaceTuple out, ExtentTuple tokens) {
+void embed(Program &program, std::uintptr_t matrix, PlaceTuple ids, bool wide, double scale, PlaceTuple out, ExtentTuple tokens) {
     append<EmbedInstruction>(program, [&](EmbedInstruction &i) {
-        i.matrix = &matrix;
+        i.matrix = at<const Matrix>(matrix);
         i.ids = place(ids);
         i.wide = wide;
         i.scale = float(scale);
@@ -51,11 +51,11 @@ void embed(Program &program, const Matrix &matrix, PlaceTuple ids, bool wide, do
     });
 }
 
-void linear(Program &program, const Matrix &matrix, PlaceTuple x, std::int64_t x_stride, PlaceTuple bias, int activation,
+void linear(Program &program, std::uintptr_t matrix, PlaceTuple x, std::int64_t x_stride, PlaceTuple bias, int activation,
             bool gated, PlaceTuple residual, std::int64_t residual_stride, PlaceTuple out, std::int64_t out_stride,
             ExtentTuple tokens) {
     append<LinearInstruction>(program, [&](LinearInstruction &i) {
-        i.matrix = &matrix;
+        i.matrix = at<const Matrix>(matrix);
         i.x = place(x);
         i.x_stride = x_stride;
         i.bias = place(bias);
@@ -231,11 +231,11 @@ void l2_normalize(Program &program, PlaceTuple x, std::int64_t x_stride, std::in
     });
 }
 
-void conv1d(Program &program, const Matrix &matrix, PlaceTuple x, std::int64_t channels, std::int64_t stride,
+void conv1d(Program &program, std::uintptr_t matrix, PlaceTuple x, std::int64_t channels, std::int64_t stride,
             std::int64_t left, std::int64_t right, PlaceTuple bias, int activation, PlaceTuple out, ExtentTuple windows,
             ExtentTuple frames, ExtentTuple out_frames) {
     append<ConvolutionInstruction>(program, [&](ConvolutionInstruction &i) {
-        i.matrix = &matrix;
+        i.matrix = at<const Matrix>(matrix);
         i.x = place(x);
         i.channels = channels;
         i.stride = stride;
@@ -281,12 +281,12 @@ std::vector<ProfileTuple> profiles(const Program &program) {
 
 void bind_program(nb::module_ &module) {
     using Unlocked = nb::call_guard<nb::gil_scoped_release>;
-    // A program keeps the matrices and pages alive that its instructions read.
+    // A program keeps the pages alive that its instructions read. Matrices come by address: whoever recorded keeps them.
     using Keeps = nb::keep_alive<1, 2>;
     nb::class_<Program>(module, "Program", "A recorded forward pass, run in one call.")
         .def("__init__", &make, "addresses of a run, areas (symbol, symbol, bytes), buffers (area, offset), constants.")
-        .def("embed", &embed, Keeps())
-        .def("linear", &linear, Keeps())
+        .def("embed", &embed)
+        .def("linear", &linear)
         .def("norm", &norm)
         .def("rotary", &rotary)
         .def("store_kv", &store_kv, Keeps())
@@ -297,7 +297,7 @@ void bind_program(nb::module_ &module) {
         .def("add", &add)
         .def("segment_mean", &segment_mean)
         .def("l2_normalize", &l2_normalize)
-        .def("conv1d", &conv1d, Keeps())
+        .def("conv1d", &conv1d)
         .def("empty", &empty, "An instruction that does nothing.")
         .def("workspace_bytes", &Program::workspace_bytes)
         .def("profile", &Program::profile, "Whether runs take the time of every instruction.")

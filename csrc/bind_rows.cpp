@@ -42,10 +42,10 @@ void unit_rows(std::uintptr_t x, std::int64_t x_stride, std::int64_t rows, std::
     run_unit_rows({at<const float>(x), x_stride, width, at<float>(out)}, rows, threads, variant_at(variant));
 }
 
-void convolution(const Matrix &matrix, std::uintptr_t x, std::int64_t windows, std::int64_t frames, std::int64_t channels,
+void convolution(std::uintptr_t matrix, std::uintptr_t x, std::int64_t windows, std::int64_t frames, std::int64_t channels,
                  std::int64_t out_frames, std::int64_t stride, std::int64_t left, std::int64_t right,
                  std::uintptr_t bias, int activation, std::uintptr_t out, int threads, std::size_t variant) {
-    run_convolution({&matrix, at<const float>(x), windows, frames, channels, out_frames, stride, left, right,
+    run_convolution({at<const Matrix>(matrix), at<const float>(x), windows, frames, channels, out_frames, stride, left, right,
                      at<const float>(bias), Activation(activation), at<float>(out)},
                     threads, variant_at(variant));
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "attention.h"
+#include "packed.h"
 #include "rows.h"
 #include "sampling.h"
 
@@ -43,6 +44,7 @@ struct Variant {
     const AttentionKernels *attention;
     RowKernels rows;
     const SamplingKernels *sampling;
+    const PackedKernels *packed;
 };
 
 std::size_t scratch_bytes(std::int64_t tokens);

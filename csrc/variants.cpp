@@ -1,5 +1,9 @@
 #include "kernels.h"
 
+#if defined(ANTIPHON_ARM_VARIANTS)
+#include <sys/auxv.h>
+#endif
+
 namespace antiphon {
 
 #define ANTIPHON_DECLARE(variant) \
@@ -15,13 +19,30 @@ namespace antiphon {
     void unit_rows(const UnitRows &, std::int64_t, std::int64_t); \
     void finish(const Epilogue &, std::int64_t, std::int64_t, std::int64_t, const float *, const float *, std::int64_t); \
     static const Variant kernels = { \
-        #variant, find, &attention, {rms_norm, layer_norm, rotate, add, segment_means, unit_rows, finish}, &sampling}; \
+        #variant,  find,   &attention, {rms_norm, layer_norm, rotate, add, segment_means, unit_rows, finish}, \
+        &sampling, nullptr}; \
     }
 ANTIPHON_DECLARE(baseline)
 #if defined(ANTIPHON_X86_VARIANTS)
 ANTIPHON_DECLARE(avx2)
 ANTIPHON_DECLARE(avx512)
 #endif
+
+// Kernels for packed weights; the portable ones go with every set that has none of its own.
+#define ANTIPHON_DECLARE_PACKED(name) \
+    namespace name { \
+    extern const PackedKernels packed; \
+    }
+ANTIPHON_DECLARE_PACKED(portable)
+#if defined(ANTIPHON_ARM_VARIANTS)
+ANTIPHON_DECLARE_PACKED(dotprod)
+#endif
+
+static Variant with_packed(Variant variant, const char *name, const PackedKernels &packed) {
+    variant.name = name;
+    variant.packed = &packed;
+    return variant;
+}
 
 const std::vector<Variant> &variants() {
     static const std::vector<Variant> found = [] {
@@ -31,10 +52,14 @@ const std::vector<Variant> &variants() {
         const bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
         const bool has_avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
                                 __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq");
-        if (has_avx2 && has_avx512) list.push_back(avx512::kernels);
-        if (has_avx2) list.push_back(avx2::kernels);
+        if (has_avx2 && has_avx512) list.push_back(with_packed(avx512::kernels, "avx512", portable::packed));
+        if (has_avx2) list.push_back(with_packed(avx2::kernels, "avx2", portable::packed));
 #endif
-        list.push_back(baseline::kernels);
+#if defined(ANTIPHON_ARM_VARIANTS)
+        constexpr unsigned long has_dot_product = 1ul << 20;  // HWCAP_ASIMDDP
+        if (getauxval(AT_HWCAP) & has_dot_product) list.push_back(with_packed(baseline::kernels, "dotprod", dotprod::packed));
+#endif
+        list.push_back(with_packed(baseline::kernels, "baseline", portable::packed));
         return list;
     }();
     return found;

@@ -20,6 +20,14 @@ class Module:
                 seen.add(id(leaf))
                 yield leaf
 
+    def modules(self) -> Iterator[Module]:
+        """This node and every one below it."""
+        yield self
+        for child in vars(self).values():
+            for node in child if isinstance(child, list | tuple) else [child]:
+                if isinstance(node, Module):
+                    yield from node.modules()
+
     def weights(self) -> Iterator[Weight]:
         return (leaf for leaf in self.leaves() if isinstance(leaf, Weight))
 

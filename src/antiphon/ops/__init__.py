@@ -6,23 +6,38 @@ Letters in shapes: T tokens of all requests end to end, R requests, H hidden siz
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from torch import Tensor
 
 from antiphon.ops.backend import active_backend, available_backends, dispatch, get_backend, use_backend
 from antiphon.ops.batch import Batch, GroupBatch
 from antiphon.ops.cache import CacheGroup, CacheKind, CacheLayout, KVCache, LayerCache, allocate_arena
-from antiphon.ops.types import Activation, LSTMWeights, RotaryTable, SamplingRows
+from antiphon.ops.types import Activation, LSTMWeights, RotaryTable, SamplingRows, WeightForm
+from antiphon.weights.types import TensorType
 from antiphon.weights.weight import Weight
 
 __all__ = [
     "Activation", "Batch", "CacheGroup", "CacheKind", "CacheLayout", "GroupBatch", "KVCache", "LSTMWeights",
-    "LayerCache", "RotaryTable", "SamplingRows", "active_backend", "add", "allocate_arena", "attention",
+    "LayerCache", "RotaryTable", "SamplingRows", "WeightForm", "active_backend", "add", "allocate_arena", "attention",
     "available_backends", "conv1d", "conv_transpose1d", "embed", "gather_rows", "get_backend", "l2_normalize",
-    "layer_norm", "linear", "lstm", "paged_attention", "paged_attention_weights", "rms_norm", "rotary", "sample",
+    "layer_norm", "linear", "lstm", "paged_attention", "paged_attention_weights", "prepare_weights", "rms_norm", "rotary", "sample",
     "segment_mean", "store_kv", "use_backend",
 ]  # fmt: skip
+
+
+def prepare_weights(
+    weights: Sequence[Weight],
+    repack: bool = True,
+    quantize: Callable[[Weight], TensorType | None] = lambda weight: None,
+    release_pages: Callable[[], None] = lambda: None,
+) -> list[WeightForm]:
+    """Bring weights into the form the active backend computes with, and say what became of them.
+
+    `repack` allows a copy in another order; `quantize` names the type that a weight's floats shall become, if any;
+    `release_pages` is called when the files' bytes that were read are no longer needed.
+    """
+    return active_backend().prepare_weights(weights, repack, quantize, release_pages)
 
 
 def embed(ids: Tensor, weight: Weight, scale: float = 1.0) -> Tensor:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from antiphon.errors import UnsupportedError
 from antiphon.ops import native, reference
+from antiphon.ops.types import WeightForm
 
 OPERATIONS = (
     "embed",
@@ -40,6 +41,7 @@ class Backend:
 
     def __init__(self, name: str, module: ModuleType | object) -> None:
         self.name = name
+        self.prepare_weights: Callable[..., list[WeightForm]] = module.prepare_weights
         self.operations: dict[str, Callable[..., Any]] = {
             operation: getattr(module, operation, getattr(reference, operation)) for operation in OPERATIONS
         }

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from antiphon.errors import UnsupportedError
 from antiphon.ops.batch import GroupBatch
 from antiphon.ops.cache import LayerCache
 from antiphon.ops.pages import read_pages, write_pages
 from antiphon.ops.philox import uniform
-from antiphon.ops.types import Activation, LSTMWeights, RotaryTable, SamplingRows
+from antiphon.ops.types import Activation, LSTMWeights, RotaryTable, SamplingRows, WeightForm
 from antiphon.weights.dequantize import dequantize
+from antiphon.weights.types import TensorType
 from antiphon.weights.weight import Weight
 
 BF16_PACK = "reference.bf16"
@@ -34,6 +36,26 @@ def pack_bf16(weight: Weight) -> None:
     if BF16_PACK not in weight.packed:
         weight.packed[BF16_PACK] = dense(weight).to(torch.bfloat16)
         weight.release_parts()
+
+
+def prepare_weights(
+    weights: Sequence[Weight],
+    repack: bool = True,
+    quantize: Callable[[Weight], TensorType | None] = lambda weight: None,
+    release_pages: Callable[[], None] = lambda: None,
+) -> list[WeightForm]:
+    """Decode every weight to bf16. There is nothing to repack, and quantising is the native backend's to do."""
+    forms = []
+    for weight in weights:
+        if quantize(weight) is not None:
+            raise UnsupportedError("weights are quantised by the native backend, which was not built on this machine")
+        parts = weight.parts
+        pack_bf16(weight)
+        for part in parts:
+            size = part.rows * weight.columns * 2
+            forms.append(WeightForm(part.type, part.data.numel(), size, quantized=TensorType.BF16))
+    release_pages()
+    return forms
 
 
 def embed(ids: Tensor, weight: Weight, scale: float = 1.0) -> Tensor:

@@ -7,9 +7,22 @@ from typing import Literal
 
 from torch import Tensor
 
+from antiphon.weights.types import TensorType
+
 #: What `linear` and `conv1d` apply to the product. The `*_gate` kinds expect the gate's rows first and as many
 #: rows of the value after them, and give activation(gate) * value.
 Activation = Literal["none", "relu", "gelu", "gelu_tanh", "silu", "silu_gate", "gelu_tanh_gate"]
+
+
+@dataclass(frozen=True)
+class WeightForm:
+    """What became of rows of one type when they were made ready to compute with."""
+
+    type: TensorType
+    stored_bytes: int
+    resident_bytes: int
+    packed: bool = False
+    quantized: TensorType | None = None  # what floats became
 
 
 @dataclass(frozen=True)

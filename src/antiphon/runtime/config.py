@@ -10,6 +10,7 @@ from antiphon.engine.policies.policy import Policy
 from antiphon.engine.policies.registry import DEFAULT_TPOT_TARGET, make_policy
 from antiphon.engine.scheduler_config import Preemption, SchedulerConfig
 from antiphon.errors import InvalidRequestError
+from antiphon.runtime.weight_forms import WeightOptions
 
 PAGE_TYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16, "int8": torch.int8}
 
@@ -51,6 +52,8 @@ class EngineConfig:
     slab_bytes: int | None = None
     record_requests: bool = False
     record: bool = True
+    repack: bool = True
+    quantize: str | None = None
 
     def __post_init__(self) -> None:
         for name in ("key_type", "value_type"):
@@ -68,6 +71,7 @@ class EngineConfig:
             )
         self.make_policy()
         self.scheduler()
+        self.weight_options()
 
     def make_policy(self) -> Policy:
         return make_policy(
@@ -87,6 +91,10 @@ class EngineConfig:
             preemption=Preemption(self.preemption),
             swap_bytes=self.swap_bytes,
         )
+
+    def weight_options(self) -> WeightOptions:
+        """How the engine loads models that it is given by name."""
+        return WeightOptions(self.repack, self.quantize)
 
     def slab_size(self) -> int:
         """Bytes of a slab: many slabs, so that models share the arena finely, but not smaller than is sensible."""

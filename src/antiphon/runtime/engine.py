@@ -58,7 +58,10 @@ class EngineBase:
 
     def load(self, model: str | LoadedModel) -> LoadedModel:
         """Make a model resident, from a name, path or hub reference, or one that is loaded already."""
-        loaded = load_model(model, offline=self._offline) if isinstance(model, str) else model
+        if isinstance(model, str):
+            loaded = load_model(model, offline=self._offline, options=self.config.weight_options())
+        else:
+            loaded = model
         if loaded.name in self._factories:
             raise InvalidRequestError(f"model {loaded.name!r} is resident already")
         slot = make_slot(loaded, self._arena, self.config)

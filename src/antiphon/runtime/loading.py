@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
-from antiphon import ops
 from antiphon.errors import CheckpointError, UnsupportedError
 from antiphon.models.model import CausalLM, Model
 from antiphon.models.registry import build_model
-from antiphon.ops import reference
+from antiphon.runtime.weight_forms import LoadReport, WeightOptions, prepare
 from antiphon.text.chat_template import ChatTemplate, find_chat_template
 from antiphon.text.gguf_vocab import tokenizer_from_gguf
 from antiphon.text.hf_vocab import tokenizer_from_file
@@ -24,31 +21,6 @@ from antiphon.weights.checkpoint import Checkpoint
 from antiphon.weights.json_object import read_json_object
 from antiphon.weights.open import open_checkpoint
 from antiphon.weights.resolve import ResolvedModel, resolve
-
-
-@dataclass
-class LoadReport:
-    """Where start-up's time went and what the weights became."""
-
-    seconds: dict[str, float] = field(default_factory=dict)
-    bytes_by_type: dict[str, int] = field(default_factory=dict)
-    backend: str = ""
-    converted_to: str | None = None
-
-    @contextmanager
-    def phase(self, name: str) -> Iterator[None]:
-        start = time.perf_counter()
-        try:
-            yield
-        finally:
-            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
-
-    def line(self) -> str:
-        """One line for people."""
-        types = ", ".join(f"{name} {size / 1e6:.0f} MB" for name, size in sorted(self.bytes_by_type.items()))
-        became = f" converted to {self.converted_to}" if self.converted_to else " kept as stored"
-        phases = ", ".join(f"{name} {seconds:.2f}s" for name, seconds in self.seconds.items())
-        return f"{self.backend} backend; weights {types}{became}; {phases}"
 
 
 @dataclass(frozen=True)
@@ -76,15 +48,23 @@ class LoadedModel:
         return self.model
 
 
-def load_model(reference_: str, *, offline: bool = False, progress: Callable[..., None] | None = None) -> LoadedModel:
+def load_model(
+    reference: str,
+    *,
+    offline: bool = False,
+    progress: Callable[..., None] | None = None,
+    options: WeightOptions | None = None,
+) -> LoadedModel:
     """Resolve, fetch if need be, and load. Every failure is an `AntiphonError` that names the file and the fault."""
     report = LoadReport()
     with report.phase("fetch"):
-        resolved = resolve(reference_, offline=offline, progress=progress)
-    return load_resolved(resolved, report)
+        resolved = resolve(reference, offline=offline, progress=progress)
+    return load_resolved(resolved, report, options)
 
 
-def load_resolved(resolved: ResolvedModel, report: LoadReport | None = None) -> LoadedModel:
+def load_resolved(
+    resolved: ResolvedModel, report: LoadReport | None = None, options: WeightOptions | None = None
+) -> LoadedModel:
     report = report or LoadReport()
     with report.phase("open"):
         checkpoint = open_checkpoint(resolved.path)
@@ -93,27 +73,11 @@ def load_resolved(resolved: ResolvedModel, report: LoadReport | None = None) -> 
     with report.phase("weights"):
         model = build_model(checkpoint)
         _refuse_leftovers(checkpoint, model, resolved.name)
-        prepare(model, report)
+        prepare(model, report, options or WeightOptions(), checkpoint.release_pages)
     _check_vocabulary(resolved.name, model, tokenizer)
     eos_ids = end_ids(resolved, tokenizer)
     template = load_chat_template(resolved, checkpoint, tokenizer)
     return LoadedModel(resolved.name, model, tokenizer, template, eos_ids, report)
-
-
-def prepare(model: Model, report: LoadReport) -> None:
-    """Bring the weights into the form the active backend computes with.
-
-    The native backend reads every stored type. Without it quantised weights would be decoded on every call, so
-    they are decoded once, to bf16.
-    """
-    backend = ops.active_backend()
-    report.backend = backend.name
-    for weight in model.weights():
-        for name, size in weight.bytes_by_type.items():
-            report.bytes_by_type[name] = report.bytes_by_type.get(name, 0) + size
-        if backend.name == "reference":
-            reference.pack_bf16(weight)
-            report.converted_to = "BF16"
 
 
 def load_tokenizer(resolved: ResolvedModel, checkpoint: Checkpoint) -> Tokenizer:

@@ -160,7 +160,9 @@ class ServedEngine(EngineBase):
                 raise InvalidRequestError(f"model {name!r} is resident already, or being loaded")
             self._loading.add(name)
             try:
-                loaded = replace(load_model(command.reference, offline=command.offline), name=name)
+                options = self.config.weight_options()
+                loaded = load_model(command.reference, offline=command.offline, options=options)
+                loaded = replace(loaded, name=name)
                 self.load(loaded)
             finally:
                 self._loading.discard(name)

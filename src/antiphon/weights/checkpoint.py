@@ -12,6 +12,7 @@ from torch import Tensor
 
 from antiphon.errors import CheckpointError
 from antiphon.weights.dequantize import dequantize
+from antiphon.weights.mapped import MappedFile
 from antiphon.weights.types import TensorType
 from antiphon.weights.weight import Weight, WeightPart
 
@@ -46,6 +47,7 @@ class Checkpoint(ABC):
 
     def __init__(self) -> None:
         self._used: set[str] = set()
+        self._maps: list[MappedFile] = []
 
     @abstractmethod
     def tensors(self) -> Mapping[str, StoredTensor]:
@@ -74,6 +76,11 @@ class Checkpoint(ABC):
         """A small tensor (norm, bias, convolution) decoded to plain floats, in memory of its own."""
         tensor = self.stored(name, shape)
         return dequantize(tensor.data, tensor.type).view(shape).to(dtype)
+
+    def release_pages(self) -> None:
+        """Give the memory of mapped files back that was read so far; the tensors stay as they are."""
+        for mapped in self._maps:
+            mapped.release_pages()
 
     def mark_used(self, *names: str) -> None:
         """Declare tensors as known but not needed, so that `unused` does not report them."""

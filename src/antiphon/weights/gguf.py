@@ -92,7 +92,7 @@ class GGUFFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        mapped = MappedFile(path)
+        self.mapped = mapped = MappedFile(path)
         header = _Header(mapped)
         self.version = header.version
         self.metadata = header.metadata
@@ -111,6 +111,7 @@ class GGUFCheckpoint(Checkpoint):
     def __init__(self, path: Path) -> None:
         super().__init__()
         self.files = _open_parts(path)
+        self._maps = [file.mapped for file in self.files]
         first = self.files[0]
         self.metadata = first.metadata
         architecture = first.metadata.get("general.architecture")

@@ -108,6 +108,7 @@ class Llama2cCheckpoint(Checkpoint):
     def __init__(self, path: Path) -> None:
         super().__init__()
         mapped = MappedFile(path)
+        self._maps = [mapped]
         start = bytes(mapped.buffer[: HEADER.size])
         if len(start) >= 8 and int.from_bytes(start[:4], "little") == LATER_MAGIC:
             version = int.from_bytes(start[4:8], "little")

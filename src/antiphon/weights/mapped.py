@@ -29,6 +29,11 @@ class MappedFile:
         except OSError as error:
             raise CheckpointError(f"cannot read {path}: {error.strerror or error}") from error
 
+    def release_pages(self) -> None:
+        """Let the system take the pages back that were read; whoever looks again reads them from the file."""
+        if hasattr(mmap, "MADV_DONTNEED"):
+            self.buffer.madvise(mmap.MADV_DONTNEED)
+
     def tensor(self) -> Tensor:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="The given buffer is not writable")

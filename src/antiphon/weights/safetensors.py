@@ -48,7 +48,7 @@ class SafetensorsFile:
         self.path = path
         self.tensors: dict[str, StoredTensor] = {}
         self.unreadable: dict[str, str] = {}
-        mapped = MappedFile(path)
+        self.mapped = mapped = MappedFile(path)
         length = int.from_bytes(mapped.buffer[:8], "little")
         if mapped.size < 8 or length > min(mapped.size - 8, MAX_HEADER_BYTES):
             self._refuse(f"claims a header of {length} bytes in a file of {mapped.size}")
@@ -113,6 +113,7 @@ class SafetensorsCheckpoint(Checkpoint):
         self._tensors: dict[str, StoredTensor] = {}
         self._unreadable: dict[str, str] = {}
         for file in _open_shards(folder):
+            self._maps.append(file.mapped)
             for name in (*file.tensors, *file.unreadable):
                 if name in self._tensors or name in self._unreadable:
                     raise CheckpointError(f"{file.path}: tensor {name!r} is in another shard too")

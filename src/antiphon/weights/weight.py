@@ -61,8 +61,8 @@ class Weight:
 
     @property
     def resident_bytes(self) -> int:
-        """Bytes of the form that is computed with: the packed tensors where there are any, else the file's."""
-        packed = sum(value.nbytes for value in self.packed.values() if isinstance(value, Tensor))
+        """Bytes of the form that is computed with: what backends packed where they did, else the file's."""
+        packed = sum(getattr(value, "nbytes", 0) for value in self.packed.values())
         return packed or self._nbytes
 
     @property

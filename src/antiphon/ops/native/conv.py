@@ -68,7 +68,7 @@ def conv1d(
     length = (frames - kernel) // stride + 1
     out = torch.empty(x.shape[0], length, outputs)
     extension().convolution(
-        taps(weight).matrix, x.data_ptr(), *x.shape, length, stride, *padding,
+        taps(weight).matrix.address, x.data_ptr(), *x.shape, length, stride, *padding,
         0 if bias is None else bias.data_ptr(), _ACTIVATIONS[activation][0], out.data_ptr(),
         threads or default_threads(), variant,
     )  # fmt: skip

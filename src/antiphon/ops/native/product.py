@@ -13,7 +13,10 @@ from antiphon.ops.native.extension import available, default_threads, extension
 from antiphon.ops.types import Activation
 from antiphon.weights.dequantize import iq_grid
 from antiphon.weights.types import TensorType
-from antiphon.weights.weight import Weight
+from antiphon.weights.weight import Weight, WeightPart
+
+#: The key of the extension's matrix among a weight's packed forms.
+PACKED = "native"
 
 _WITH_CODEBOOK = frozenset(
     {TensorType.IQ2_XXS, TensorType.IQ2_XS, TensorType.IQ2_S, TensorType.IQ3_XXS, TensorType.IQ3_S}
@@ -32,6 +35,10 @@ def supports_type(type: TensorType) -> bool:
 
 def supports(weight: Weight) -> bool:
     """Whether `matmul` and `take_rows` can read every part of the weight."""
+    return PACKED in weight.packed or _supports_parts(weight)
+
+
+def _supports_parts(weight: Weight) -> bool:
     return bool(weight.parts) and all(supports_type(part.type) and part.data.is_cpu for part in weight.parts)
 
 
@@ -40,6 +47,7 @@ def matmul(
 ) -> Tensor:
     """x [T, K] · weightᵀ → fp32 [T, N], accumulated in fp32; `supports(weight)` must hold.
 
+    Packed rows are multiplied with x rounded to int8 by groups of 32 (csrc/packed.h), all others with x itself.
     A row of the result depends on its row of x alone: not on T, nor on the number of threads. `out`, where given,
     is fp32 [T, N] with contiguous rows. `variant` counts in `variants()`.
     """
@@ -118,14 +126,17 @@ def _is_plain(x: Tensor | None, shape: tuple[int, ...]) -> bool:
 
 def _matrix(weight: Weight) -> Any:
     """The extension's view of a weight, made once; None where the extension cannot read it."""
-    if not weight.parts:
-        return None
-    matrix = weight.packed.get("native")
-    if matrix is None and supports(weight):
+    matrix = weight.packed.get(PACKED)
+    if matrix is None and _supports_parts(weight):
         matrix = extension().Matrix(weight.columns)
         for part in weight.parts:
-            # `iq_grid` keeps an IQ type's codebook alive.
-            codebook = iq_grid(part.type).data_ptr() if part.type in _WITH_CODEBOOK else 0
-            matrix.append(part.type, part.data.data_ptr(), part.data.shape[1], part.rows, codebook)
-        weight.packed["native"] = matrix
+            append_part(matrix, part)
+        weight.packed[PACKED] = matrix
     return matrix
+
+
+def append_part(matrix: Any, part: WeightPart) -> None:
+    """Rows as the file has them; whoever holds the matrix must hold the part too."""
+    # `iq_grid` keeps an IQ type's codebook alive.
+    codebook = iq_grid(part.type).data_ptr() if part.type in _WITH_CODEBOOK else 0
+    matrix.append(part.type, part.data.data_ptr(), part.data.shape[1], part.rows, codebook)

@@ -12,7 +12,6 @@ from typing import Any, ClassVar, Protocol
 from antiphon.ops.cache import LayerCache
 from antiphon.ops.native.attention import _pages
 from antiphon.ops.native.product import _ACTIVATIONS as ACTIVATIONS
-from antiphon.ops.native.product import _matrix as native_matrix
 from antiphon.ops.program.dimension import Size, product
 from antiphon.ops.program.traced import Traced, Value
 from antiphon.ops.types import Activation
@@ -92,6 +91,7 @@ class Embed(Instruction):
     kind: ClassVar = "embed"
     ids: Traced
     matrix: Weight
+    handle: Any  # the extension's matrix, kept alive
     scale: float
     out: Traced
 
@@ -104,7 +104,7 @@ class Embed(Instruction):
 
     def emit(self, native: Any, layout: Layout) -> None:
         native.embed(
-            native_matrix(self.matrix), layout.place(self.ids), self.ids.dtype.itemsize == 8, self.scale,
+            self.handle.address, layout.place(self.ids), self.ids.dtype.itemsize == 8, self.scale,
             layout.place(self.out), layout.extent(self.out.shape[0]),
         )  # fmt: skip
 
@@ -114,6 +114,7 @@ class Linear(Instruction):
     kind: ClassVar = "linear"
     x: Traced
     matrix: Weight
+    handle: Any  # the extension's matrix, kept alive
     bias: Traced | None
     activation: Activation
     residual: Traced | None
@@ -129,7 +130,7 @@ class Linear(Instruction):
     def emit(self, native: Any, layout: Layout) -> None:
         residual = self.residual
         native.linear(
-            native_matrix(self.matrix), layout.place(self.x), self.x.strides[0], layout.place(self.bias),
+            self.handle.address, layout.place(self.x), self.x.strides[0], layout.place(self.bias),
             *ACTIVATIONS[self.activation], layout.place(residual), 0 if residual is None else residual.strides[0],
             layout.place(self.out), self.out.strides[0], layout.extent(self.out.shape[0]),
         )  # fmt: skip
@@ -391,7 +392,7 @@ class Conv1d(Instruction):
 
     def emit(self, native: Any, layout: Layout) -> None:
         native.conv1d(
-            self.taps, layout.place(self.x), self.x.shape[2], self.stride, *self.padding, layout.place(self.bias),
+            self.taps.address, layout.place(self.x), self.x.shape[2], self.stride, *self.padding, layout.place(self.bias),
             ACTIVATIONS[self.activation][0], layout.place(self.out), layout.extent(self.x.shape[0]),
             layout.extent(self.x.shape[1]), layout.extent(self.out.shape[1]),
         )  # fmt: skip

@@ -15,7 +15,7 @@ from antiphon.ops.batch import GroupBatch
 from antiphon.ops.cache import LayerCache
 from antiphon.ops.native import conv
 from antiphon.ops.native.extension import available
-from antiphon.ops.native.product import supports
+from antiphon.ops.native.product import _matrix as native_matrix
 from antiphon.ops.program import instructions
 from antiphon.ops.program.dimension import Dim, Size, as_dim, product, same, same_shape, shape_text
 from antiphon.ops.program.fusion import fuse
@@ -192,9 +192,12 @@ class _Recorder:
         return name
 
     @staticmethod
-    def _readable(weight: Weight, what: str) -> Weight:
-        _require(supports(weight), f"{what} has a type that no native kernel reads: {', '.join(weight.bytes_by_type)}")
-        return weight
+    def _handle(weight: Weight, what: str) -> Any:
+        handle = native_matrix(weight)
+        _require(
+            handle is not None, f"{what} has a type that no native kernel reads: {', '.join(weight.bytes_by_type)}"
+        )
+        return handle
 
     # -- operations ---------------------------------------------------------------------------------------------
 
@@ -204,9 +207,8 @@ class _Recorder:
             "embed needs ids in one row",
         )
         out = self._new(ids.shape[0], weight.columns)
-        self._append(
-            instructions.Embed(ids=ids, matrix=self._readable(weight, "an embedding"), scale=float(scale), out=out)
-        )
+        handle = self._handle(weight, "an embedding")
+        self._append(instructions.Embed(ids=ids, matrix=weight, handle=handle, scale=float(scale), out=out))
         return out
 
     def linear(
@@ -225,9 +227,16 @@ class _Recorder:
             residual = self._rows(residual, "a residual")
             _require(same_shape(residual.shape, out.shape), f"the residual is {residual.text}, not {out.text}")
         own_bias = self._vector(bias, weight.rows, "a bias")
-        matrix = self._readable(weight, "a linear layer")
         self._append(
-            instructions.Linear(x=x, matrix=matrix, bias=own_bias, activation=activation, residual=residual, out=out)
+            instructions.Linear(
+                x=x,
+                matrix=weight,
+                handle=self._handle(weight, "a linear layer"),
+                bias=own_bias,
+                activation=activation,
+                residual=residual,
+                out=out,
+            )
         )
         return out
 

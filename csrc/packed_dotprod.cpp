@@ -1,0 +1,246 @@
+// The packed product for ARM processors with the dot product instructions: one of them multiplies four rows by a quad.
+
+#include <arm_neon.h>
+
+#include <utility>
+
+#include "packed_driver.h"
+
+namespace antiphon {
+namespace {
+
+// Sums start here where they are less than 2^22, so that their bits are those of 1.5 * 2^23 + sum as a float.
+constexpr std::int32_t kMagicBits = 0x4B400000;
+constexpr float kMagic = 12582912.0f;
+
+template <int type> constexpr bool starts_at_magic = !PackedFormOf<type>::form.halves;
+
+template <int type> ANTIPHON_INLINE float32x4_t to_float(int32x4_t sum) {
+    if constexpr (starts_at_magic<type>) return vreinterpretq_f32_s32(sum) - vdupq_n_f32(kMagic);
+    return vcvtq_f32_s32(sum);
+}
+
+// Quad q of four rows, with `zero` still in it.
+template <int type, int q> ANTIPHON_INLINE int8x16_t load_quad(const std::uint8_t *codes) {
+    constexpr PackedForm form = PackedFormOf<type>::form;
+    if constexpr (form.bits == 8) return vreinterpretq_s8_u8(vld1q_u8(codes + 64 * q));
+    const uint8x16_t nibbles = vld1q_u8(codes + 64 * (q % 4));
+    uint8x16_t quad = q < 4 ? nibbles & 15 : nibbles >> 4;
+    if constexpr (form.bits == 5) {
+        const uint8x16_t high = vld1q_u8(codes + 256);
+        quad |= (q < 4 ? high << (q < 4 ? 4 - q : 0) : high >> (q < 4 ? 0 : q - 4)) & 16;
+    }
+    if constexpr (form.bits == 6) {
+        const uint8x16_t high = vld1q_u8(codes + 256 + 64 * (q / 4));
+        constexpr int i = q % 4;
+        quad |= (i < 2 ? high << (i < 2 ? 4 - 2 * i : 0) : high >> (i < 2 ? 0 : 2 * i - 4)) & 48;
+    }
+    return vreinterpretq_s8_u8(quad);
+}
+
+template <int tokens, int vectors> using Sums = int32x4_t[tokens][vectors];
+
+// Quads q and up to the half's end of `vectors` times four rows.
+template <int type, int tokens, int vectors, bool direct, int half, int... i>
+ANTIPHON_INLINE void half_group(const std::uint8_t *codes, const std::int8_t *x, std::int64_t x_stride,
+                                Sums<tokens, vectors> &sums, std::integer_sequence<int, i...>) {
+    int8x16_t values[tokens];
+    for (int t = 0; t < tokens; ++t) values[t] = vld1q_s8(x + t * x_stride + 16 * half);
+    const auto quad = [&](auto index) __attribute__((always_inline)) {
+        constexpr int lane = decltype(index)::value, q = 4 * half + lane;
+        int8x16_t weights[vectors];
+#pragma GCC unroll 4
+        for (int v = 0; v < vectors; ++v) {
+            if constexpr (direct) {
+                weights[v] = load_quad<type, q>(codes + 16 * v);
+            } else {
+                weights[v] = vreinterpretq_s8_u8(vld1q_u8(codes + 64 * q + 16 * v));
+            }
+        }
+#pragma GCC unroll 4
+        for (int t = 0; t < tokens; ++t) {
+#pragma GCC unroll 4
+            for (int v = 0; v < vectors; ++v) sums[t][v] = vdotq_laneq_s32(sums[t][v], weights[v], values[t], lane);
+        }
+    };
+    (quad(std::integral_constant<int, i>{}), ...);
+}
+
+// All groups of a block for `vectors` times four rows.
+template <int type, int tokens, int vectors, bool direct>
+ANTIPHON_INLINE void rows_product(const std::uint8_t *codes, const Unpacked &unpacked, int first_row, int groups,
+                                  const TokenView &x, float *totals) {
+    constexpr PackedForm form = PackedFormOf<type>::form;
+    constexpr auto quads = std::make_integer_sequence<int, 4>{};
+    const std::size_t code_bytes = direct ? form.code_bytes() : sizeof unpacked.codes[0];
+    const int start = starts_at_magic<type> ? kMagicBits : 0;
+    codes = (direct ? codes : reinterpret_cast<const std::uint8_t *>(unpacked.codes)) + 4 * first_row;
+    float32x4_t total[tokens][vectors];
+    for (int t = 0; t < tokens; ++t) {
+        for (int v = 0; v < vectors; ++v) total[t][v] = vld1q_f32(totals + t * kPackedRows + first_row + 4 * v);
+    }
+    for (int g = 0; g < groups; ++g) {
+        const std::int8_t *const values = x.codes + g * kPackedGroup;
+        Sums<tokens, vectors> sums;
+        const auto begin = [&](int h) __attribute__((always_inline)) {
+            for (int t = 0; t < tokens; ++t) {
+                int first = start;
+                if (direct && form.zero) {
+                    const std::int16_t *const half_sums = x.half_sums + (t * x.groups + g) * 2;
+                    first -= form.zero * (form.halves ? half_sums[h] : half_sums[0] + half_sums[1]);
+                }
+                for (int v = 0; v < vectors; ++v) sums[t][v] = vdupq_n_s32(first);
+            }
+        };
+        begin(0);
+        half_group<type, tokens, vectors, direct, 0>(codes, values, x.columns, sums, quads);
+        if constexpr (form.halves) {
+            Sums<tokens, vectors> whole;
+            for (int v = 0; v < vectors; ++v) {
+                const int32x4_t scale = vld1q_s32(unpacked.half_scales[g][0] + first_row + 4 * v);
+                for (int t = 0; t < tokens; ++t) whole[t][v] = vmulq_s32(sums[t][v], scale);
+            }
+            begin(1);
+            half_group<type, tokens, vectors, direct, 1>(codes, values, x.columns, sums, quads);
+            for (int v = 0; v < vectors; ++v) {
+                const int32x4_t scale = vld1q_s32(unpacked.half_scales[g][1] + first_row + 4 * v);
+                for (int t = 0; t < tokens; ++t) sums[t][v] = vmlaq_s32(whole[t][v], sums[t][v], scale);
+            }
+        } else {
+            half_group<type, tokens, vectors, direct, 1>(codes, values, x.columns, sums, quads);
+        }
+        codes += code_bytes;
+        for (int t = 0; t < tokens; ++t) {
+            const float32x4_t x_scale = vld1q_dup_f32(x.scales + t * x.groups + g);
+            for (int v = 0; v < vectors; ++v) {
+                const float32x4_t scale = vld1q_f32(unpacked.scales[g] + first_row + 4 * v) * x_scale;
+                total[t][v] = vfmaq_f32(total[t][v], to_float<type>(sums[t][v]), scale);
+            }
+        }
+    }
+    for (int t = 0; t < tokens; ++t) {
+        for (int v = 0; v < vectors; ++v) vst1q_f32(totals + t * kPackedRows + first_row + 4 * v, total[t][v]);
+    }
+}
+
+struct DotProduct {
+    template <int type> static void read_head(const std::uint8_t *head, int groups, Unpacked &out) {
+        constexpr PackedForm form = PackedFormOf<type>::form;
+        const auto sixteen = [](const std::uint8_t *halves, float32x4_t *values) {
+            const float16x8_t low = vreinterpretq_f16_u8(vld1q_u8(halves)), high = vreinterpretq_f16_u8(vld1q_u8(halves + 16));
+            values[0] = vcvt_f32_f16(vget_low_f16(low));
+            values[1] = vcvt_high_f32_f16(low);
+            values[2] = vcvt_f32_f16(vget_low_f16(high));
+            values[3] = vcvt_high_f32_f16(high);
+        };
+        if constexpr (form.halves) {
+            float32x4_t factor[4];
+            sixteen(head, factor);
+            for (int g = 0; g < groups; ++g) {
+                for (int v = 0; v < 4; ++v) vst1q_f32(out.scales[g] + 4 * v, factor[v]);
+                for (int h = 0; h < 2; ++h) {
+                    const int8x16_t scales = vreinterpretq_s8_u8(vld1q_u8(head + 32 + 32 * g + 16 * h));
+                    const int16x8_t low = vmovl_s8(vget_low_s8(scales)), high = vmovl_high_s8(scales);
+                    std::int32_t *const target = out.half_scales[g][h];
+                    vst1q_s32(target, vmovl_s16(vget_low_s16(low)));
+                    vst1q_s32(target + 4, vmovl_high_s16(low));
+                    vst1q_s32(target + 8, vmovl_s16(vget_low_s16(high)));
+                    vst1q_s32(target + 12, vmovl_high_s16(high));
+                }
+            }
+        } else if constexpr (form.factors) {
+            float32x4_t factor[4], minimum_factor[4];
+            sixteen(head, factor);
+            sixteen(head + 32, minimum_factor);
+            for (int v = 0; v < 4; ++v) minimum_factor[v] = -minimum_factor[v];
+            const auto scaled = [](const std::uint8_t *bytes, const float32x4_t *by, float *target) {
+                const uint8x16_t scales = vld1q_u8(bytes);
+                const uint16x8_t low = vmovl_u8(vget_low_u8(scales)), high = vmovl_high_u8(scales);
+                vst1q_f32(target, vcvtq_f32_u32(vmovl_u16(vget_low_u16(low))) * by[0]);
+                vst1q_f32(target + 4, vcvtq_f32_u32(vmovl_high_u16(low)) * by[1]);
+                vst1q_f32(target + 8, vcvtq_f32_u32(vmovl_u16(vget_low_u16(high))) * by[2]);
+                vst1q_f32(target + 12, vcvtq_f32_u32(vmovl_high_u16(high)) * by[3]);
+            };
+            for (int g = 0; g < groups; ++g) {
+                scaled(head + 64 + 16 * g, factor, out.scales[g]);
+                scaled(head + 192 + 16 * g, minimum_factor, out.minima[g]);
+            }
+        } else {
+            for (int g = 0; g < groups; ++g) {
+                float32x4_t values[4];
+                sixteen(head + 32 * g, values);
+                for (int v = 0; v < 4; ++v) vst1q_f32(out.scales[g] + 4 * v, values[v]);
+                if constexpr (form.minimum) {
+                    sixteen(head + 32 * (groups + g), values);
+                    for (int v = 0; v < 4; ++v) vst1q_f32(out.minima[g] + 4 * v, values[v]);
+                }
+            }
+        }
+    }
+
+    template <int type> static void unpack_codes(const std::uint8_t *codes, std::int8_t (*out)[kPackedRows][4]) {
+        unpack_quads<type>(codes, out, std::make_integer_sequence<int, 8>{});
+    }
+
+    template <int type, int... q>
+    ANTIPHON_INLINE void unpack_quads(const std::uint8_t *codes, std::int8_t (*out)[kPackedRows][4],
+                                      std::integer_sequence<int, q...>) {
+        const int8x16_t zero = vdupq_n_s8(PackedFormOf<type>::form.zero);
+        for (int v = 0; v < 4; ++v) {
+            (vst1q_s8(&out[q][4 * v][0], load_quad<type, q>(codes + 16 * v) - zero), ...);
+        }
+    }
+
+    template <int type, int tokens, bool direct>
+    static void product(const std::uint8_t *codes, const Unpacked &unpacked, int groups, const TokenView &x, float *totals,
+                        float *minima) {
+        constexpr int vectors = tokens <= 2 ? 4 : 2;
+        for (int row = 0; row < kPackedRows; row += 4 * vectors) {
+            rows_product<type, tokens, vectors, direct>(codes, unpacked, row, groups, x, totals);
+        }
+        if constexpr (PackedFormOf<type>::form.minimum) {
+            float32x4_t total[tokens][4];
+            for (int t = 0; t < tokens; ++t) {
+                for (int v = 0; v < 4; ++v) total[t][v] = vld1q_f32(minima + t * kPackedRows + 4 * v);
+            }
+            for (int g = 0; g < groups; ++g) {
+                float32x4_t minimum[4];
+                for (int v = 0; v < 4; ++v) minimum[v] = vld1q_f32(unpacked.minima[g] + 4 * v);
+                for (int t = 0; t < tokens; ++t) {
+                    const float32x4_t offset = vld1q_dup_f32(x.offsets + t * x.groups + g);
+                    for (int v = 0; v < 4; ++v) total[t][v] = vfmaq_f32(total[t][v], minimum[v], offset);
+                }
+            }
+            for (int t = 0; t < tokens; ++t) {
+                for (int v = 0; v < 4; ++v) vst1q_f32(minima + t * kPackedRows + 4 * v, total[t][v]);
+            }
+        }
+    }
+
+    static std::uint32_t largest_magnitude(const float *x) {
+        const uint32x4_t mask = vdupq_n_u32(0x7FFFFFFFu);
+        uint32x4_t largest = vdupq_n_u32(0);
+        for (int i = 0; i < kPackedGroup; i += 4) largest = vmaxq_u32(largest, vreinterpretq_u32_f32(vld1q_f32(x + i)) & mask);
+        return vmaxvq_u32(largest);
+    }
+
+    static void quantize_group(const float *x, float inverse, std::int8_t *codes, std::int16_t *half_sums) {
+        for (int h = 0; h < 2; ++h) {
+            int32x4_t parts[4];
+            for (int i = 0; i < 4; ++i) parts[i] = vcvtnq_s32_f32(vld1q_f32(x + 16 * h + 4 * i) * inverse);
+            const int16x8_t low = vcombine_s16(vmovn_s32(parts[0]), vmovn_s32(parts[1]));
+            const int16x8_t high = vcombine_s16(vmovn_s32(parts[2]), vmovn_s32(parts[3]));
+            vst1q_s8(codes + 16 * h, vcombine_s8(vmovn_s16(low), vmovn_s16(high)));
+            half_sums[h] = vaddvq_s16(low + high);
+        }
+    }
+};
+
+}  // namespace
+
+namespace dotprod {
+extern const PackedKernels packed;
+const PackedKernels packed = {quantize_tokens<DotProduct>, multiply_packed<DotProduct>, packed_scratch_bytes};
+}  // namespace dotprod
+
+}  // namespace antiphon

@@ -1,0 +1,69 @@
+"""Weights brought into the form that the native products read fastest, once, when a model is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from antiphon.ops.native.extension import default_threads, extension
+from antiphon.ops.native.product import PACKED, append_part, supports_type
+from antiphon.ops.types import WeightForm
+from antiphon.weights.types import TensorType
+from antiphon.weights.weight import Weight, WeightPart
+
+#: Packed bytes after which the file's pages are given back.
+RELEASE_BYTES = 64 << 20
+
+
+def prepare_weights(
+    weights: Sequence[Weight],
+    repack: bool = True,
+    quantize: Callable[[Weight], TensorType | None] = lambda weight: None,
+    release_pages: Callable[[], None] = lambda: None,
+) -> list[WeightForm]:
+    """Pack what has a packed form and quantise floats to what `quantize` says, then packed; tell what became of each.
+
+    A weight that is packed whole lets its file's bytes go. `release_pages` is called as the work goes on, so that
+    file and packed weights are not both in memory. Without `repack` what is quantised in the file stays as it is.
+    """
+    forms = [_forms(weight, repack, quantize(weight)) for weight in weights]
+    sizes = [form.resident_bytes for of_weight in forms for form in of_weight if form.packed]
+    if not sizes:
+        return [form for of_weight in forms for form in of_weight]
+    store, packed = extension().Store(sum(sizes)), 0
+    for weight, of_weight in zip(weights, forms, strict=True):
+        if not any(form.packed for form in of_weight):
+            continue
+        matrix = extension().Matrix(weight.columns)
+        for part, form in zip(weight.parts, of_weight, strict=True):
+            place = (part.data.data_ptr(), part.data.shape[1], part.rows)
+            if form.quantized is not None:
+                matrix.quantize(part.type, form.quantized, *place, store, default_threads())
+            elif form.packed:
+                matrix.pack(part.type, *place, store, default_threads())
+            else:
+                append_part(matrix, part)
+        weight.packed[PACKED] = matrix
+        if all(form.packed for form in of_weight):
+            weight.release_parts()
+        packed += matrix.nbytes
+        if packed >= RELEASE_BYTES:
+            packed = 0
+            release_pages()
+    release_pages()
+    return [form for of_weight in forms for form in of_weight]
+
+
+def _forms(weight: Weight, repack: bool, quantize: TensorType | None) -> list[WeightForm]:
+    if not all(supports_type(part.type) and part.data.is_cpu for part in weight.parts):
+        return [WeightForm(part.type, part.data.numel(), part.data.numel()) for part in weight.parts]
+    return [_form(part, weight.columns, repack, quantize) for part in weight.parts]
+
+
+def _form(part: WeightPart, columns: int, repack: bool, quantize: TensorType | None) -> WeightForm:
+    stored = part.data.numel()
+    if quantize is not None and part.type.is_float and extension().packs(quantize, columns):
+        size = extension().packed_bytes(quantize, part.rows, columns)
+        return WeightForm(part.type, stored, size, packed=True, quantized=quantize)
+    if repack and extension().packs(part.type, columns):
+        return WeightForm(part.type, stored, extension().packed_bytes(part.type, part.rows, columns), packed=True)
+    return WeightForm(part.type, stored, stored)

@@ -1,0 +1,104 @@
+"""What weights become when a model is loaded: as its file has them, packed for the processor, or quantised."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from antiphon import ops
+from antiphon.errors import InvalidRequestError
+from antiphon.layers.linear import Embedding, Head
+from antiphon.models.model import Model
+from antiphon.ops import WeightForm
+from antiphon.weights.types import TensorType
+from antiphon.weights.weight import Weight
+
+#: What `quantize` may be: the type of matrices, and that of embeddings and heads.
+QUANTIZATIONS = {"int8": (TensorType.Q8_0, TensorType.Q8_0), "q4": (TensorType.Q4_1, TensorType.Q8_0)}
+
+
+@dataclass(frozen=True)
+class WeightOptions:
+    """`repack` copies quantised weights into the order the kernels read fastest; `quantize` is for those in floats."""
+
+    repack: bool = True
+    quantize: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.quantize is not None and self.quantize not in QUANTIZATIONS:
+            raise InvalidRequestError(f"quantize is {self.quantize!r}; there are: {', '.join(QUANTIZATIONS)}")
+
+
+@dataclass
+class LoadReport:
+    """Where start-up's time went and what the weights became."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+    backend: str = ""
+    forms: list[WeightForm] = field(default_factory=list)
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+
+    @property
+    def bytes_by_type(self) -> dict[str, int]:
+        """The files' bytes."""
+        sizes: dict[str, int] = {}
+        for form in self.forms:
+            sizes[form.type.name] = sizes.get(form.type.name, 0) + form.stored_bytes
+        return sizes
+
+    @property
+    def resident_bytes(self) -> int:
+        return sum(form.resident_bytes for form in self.forms)
+
+    def line(self) -> str:
+        """One line for people."""
+        sizes: dict[tuple[str, str], list[int]] = {}
+        for form in self.forms:
+            stored, resident = sizes.setdefault((form.type.name, _became(form)), [0, 0])
+            sizes[form.type.name, _became(form)] = [stored + form.stored_bytes, resident + form.resident_bytes]
+        types = ", ".join(
+            f"{name} {stored / 1e6:.0f} MB {became}" + (f" ({resident / 1e6:.0f} MB)" if resident != stored else "")
+            for (name, became), (stored, resident) in sorted(sizes.items())
+        )
+        phases = ", ".join(f"{name} {seconds:.2f}s" for name, seconds in self.seconds.items())
+        return f"{self.backend} backend; weights {types}; {self.resident_bytes / 1e6:.0f} MB resident; {phases}"
+
+
+def _became(form: WeightForm) -> str:
+    if form.quantized is TensorType.BF16:
+        return "converted to BF16"
+    if form.quantized is not None:
+        return f"quantised to {form.quantized.name}"
+    return "packed" if form.packed else "kept as stored"
+
+
+def prepare(
+    model: Model,
+    report: LoadReport,
+    options: WeightOptions = WeightOptions(),  # noqa: B008  (frozen)
+    release_pages: Callable[[], None] = lambda: None,
+) -> None:
+    """Bring the weights into the form the active backend computes with.
+
+    The native backend reads every stored type and packs most of those that are quantised. Without it quantised
+    weights would be decoded on every call, so they are decoded once, to bf16.
+    """
+    report.backend = ops.active_backend().name
+    looked_up = {id(node.weight) for node in model.modules() if isinstance(node, Embedding | Head)}
+
+    def target(weight: Weight) -> TensorType | None:
+        if options.quantize is None:
+            return None
+        matrices, embeddings = QUANTIZATIONS[options.quantize]
+        return embeddings if id(weight) in looked_up else matrices
+
+    report.forms += ops.prepare_weights(list(model.weights()), options.repack, target, release_pages)
