@@ -277,6 +277,14 @@ std::vector<ProfileTuple> profiles(const Program &program) {
     return found;
 }
 
+double machine_read_rate(std::size_t bytes, int repeats, int threads, std::size_t variant) {
+    return read_rate(bytes, repeats, threads, *variant_at(variant).limits);
+}
+
+double machine_multiply_rate(double seconds, int threads, std::size_t variant) {
+    return multiply_rate(seconds, threads, *variant_at(variant).limits);
+}
+
 }  // namespace
 
 void bind_program(nb::module_ &module) {
@@ -305,6 +313,11 @@ void bind_program(nb::module_ &module) {
         .def("run", &run, Unlocked(),
              "symbols, addresses, groups (slots, number, tables, stride, blocks, lengths, starts, requests), threads, "
              "variant: the nanoseconds that it took.");
+    module.def("read_rate", &machine_read_rate, Unlocked(), "Bytes a second read from a buffer: bytes, repeats, threads, variant.");
+    module.def("multiply_rate", &machine_multiply_rate, Unlocked(),
+               "fp32 multiplications with additions a second: seconds to try, threads, variant.");
+    module.def("int8_multiply_rate", &int8_multiply_rate, Unlocked(),
+               "int8 multiplications with additions a second, or 0: seconds to try, threads.");
 }
 
 }  // namespace antiphon
