@@ -41,13 +41,16 @@ constexpr int kChains = 12;  // sums that do not wait for each other
 constexpr std::int64_t kInt8Multiplications = kChains * 16;
 bool has_int8() { return getauxval(AT_HWCAP) & (1ul << 20); }  // HWCAP_ASIMDDP
 __attribute__((target("arch=armv8.2-a+dotprod"))) float multiply_int8(std::int64_t rounds) {
-    int32x4_t totals[kChains] = {};
+    int32x4_t totals[kChains];
+#pragma GCC unroll 12
+    for (int c = 0; c < kChains; ++c) totals[c] = vdupq_n_s32(0);
     const int8x16_t x = vdupq_n_s8(std::int8_t(rounds)), w = vdupq_n_s8(3);
     for (std::int64_t round = 0; round < rounds; ++round) {
 #pragma GCC unroll 12
         for (int c = 0; c < kChains; ++c) asm("sdot %0.4s, %1.16b, %2.16b" : "+w"(totals[c]) : "w"(x), "w"(w));
     }
     int32x4_t all = totals[0];
+#pragma GCC unroll 12
     for (int c = 1; c < kChains; ++c) all = vaddq_s32(all, totals[c]);
     return float(vaddvq_s32(all));
 }
@@ -56,13 +59,15 @@ constexpr std::int64_t kInt8Multiplications = kChains * 64;
 bool has_int8() { return __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bw"); }
 __attribute__((target("avx512f,avx512bw,avx512vnni"))) float multiply_int8(std::int64_t rounds) {
     __m512i totals[kChains];
-    for (__m512i &total : totals) total = _mm512_setzero_si512();
+#pragma GCC unroll 12
+    for (int c = 0; c < kChains; ++c) totals[c] = _mm512_setzero_si512();
     const __m512i x = _mm512_set1_epi8(char(rounds)), w = _mm512_set1_epi8(3);
     for (std::int64_t round = 0; round < rounds; ++round) {
 #pragma GCC unroll 12
         for (int c = 0; c < kChains; ++c) totals[c] = _mm512_dpbusd_epi32(totals[c], x, w);
     }
     __m512i all = totals[0];
+#pragma GCC unroll 12
     for (int c = 1; c < kChains; ++c) all = _mm512_add_epi32(all, totals[c]);
     return float(_mm512_reduce_add_epi32(all));
 }

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from antiphon import ops
 from antiphon.models.bert import Bert
-from antiphon.models.model import CausalLM
+from antiphon.models.model import CausalLM, Model
 from antiphon.models.whisper import CROSS_GROUP, Whisper
 from antiphon.ops import Batch, KVCache
 from antiphon.ops.program import InputSpec, Program, Recording, record
@@ -51,6 +51,22 @@ def record_store_encoded(model: Whisper, cache: KVCache) -> Recording:
         model.store_encoded(inputs["encoded"], Batch(positions, query_start, logit_rows, groups=groups), cache)
 
     return record(store, (encoded,), [CROSS_GROUP])  # type: ignore[arg-type]
+
+
+def stages(model: Model, cache: KVCache) -> dict[str, Callable[[], Recording]]:
+    """What a model runs as programs, by name."""
+    found: dict[str, Callable[[], Recording]] = {}
+    if isinstance(model, Whisper):
+        whisper = model
+        found["encode"] = lambda: record_encode(whisper)
+        found["store_encoded"] = lambda: record_store_encoded(whisper, cache)
+    if isinstance(model, CausalLM):
+        causal = model
+        found["forward"] = lambda: record_forward(causal, cache)
+    if isinstance(model, Bert):
+        bert = model
+        found["embed"] = lambda: record_embed(bert)
+    return found
 
 
 class Recorded:

@@ -65,6 +65,11 @@ class Instruction:
     def weight(self) -> Weight | None:
         return None
 
+    @property
+    def is_int8(self) -> bool:
+        """Whether its product is of int8."""
+        return False
+
     def macs_per_row(self) -> int:
         """Multiplications with additions for each row of the result, attention to keys left out."""
         return 0
@@ -123,6 +128,10 @@ class Linear(Instruction):
     @property
     def weight(self) -> Weight:
         return self.matrix
+
+    @property
+    def is_int8(self) -> bool:
+        return bool(self.handle.is_packed)
 
     def macs_per_row(self) -> int:
         return self.matrix.rows * self.matrix.columns

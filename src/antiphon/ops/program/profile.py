@@ -18,14 +18,17 @@ class MachineLimits:
     """The best of a short measurement, all threads together."""
 
     bytes_per_second: float
-    macs_per_second: float  # fp32
+    macs_per_second: float  # of fp32
+    int8_macs_per_second: float  # 0 where products do not use the processor's int8 instructions
 
     @classmethod
     def measure(cls, weight_bytes: int, threads: int | None = None) -> MachineLimits:
         threads = threads or default_threads()
         size = min(max(weight_bytes, 1 << 20), MOST_READ_BYTES)
         return cls(
-            extension().read_rate(size, READ_REPEATS, threads, 0), extension().multiply_rate(MULTIPLY_SECONDS, threads, 0)
+            extension().read_rate(size, READ_REPEATS, threads, 0),
+            extension().multiply_rate(MULTIPLY_SECONDS, threads, 0),
+            extension().int8_multiply_rate(MULTIPLY_SECONDS, threads),
         )
 
 
@@ -38,10 +41,12 @@ class KindTime:
     seconds: float = 0.0
     bytes: float = 0.0
     macs: float = 0.0
+    is_int8: bool = False
 
     def limit_seconds(self, limits: MachineLimits) -> float:
         """The least time that the machine could have needed for the bytes and operations that count."""
-        return max(self.bytes / limits.bytes_per_second, self.macs / limits.macs_per_second)
+        rate = limits.int8_macs_per_second if self.is_int8 and limits.int8_macs_per_second else limits.macs_per_second
+        return max(self.bytes / limits.bytes_per_second, self.macs / rate)
 
 
 @dataclass
@@ -65,7 +70,7 @@ def program_time(program: Program) -> ProgramTime:
         weight = instruction.weight
         types = "" if weight is None else " " + "+".join(weight.bytes_by_type)
         name = instruction.operation + types
-        kind = kinds.setdefault(name, KindTime(name))
+        kind = kinds.setdefault(name, KindTime(name, is_int8=instruction.is_int8))
         kind.calls += calls
         kind.seconds += nanoseconds * 1e-9
         kind.bytes += calls * instruction.weight_bytes() + keys * instruction.bytes_per_key()
