@@ -25,10 +25,22 @@ class Interval:
 
 
 def assign(intervals: Sequence[Interval]) -> tuple[list[int], int]:
-    """An offset for each interval, and the bytes of all; those that meet never overlap. The largest choose first."""
+    """An offset for each interval, and the bytes of all; those that meet never overlap.
+
+    Each takes the tightest gap. Of two orders, the largest first and the earliest first, the better one counts.
+    """
+    everyone = range(len(intervals))
+    orders = (
+        sorted(everyone, key=lambda i: (-intervals[i].size, intervals[i].first, i)),
+        sorted(everyone, key=lambda i: (intervals[i].first, -intervals[i].size, i)),
+    )
+    return min((_assign(intervals, order) for order in orders), key=lambda found: found[1])
+
+
+def _assign(intervals: Sequence[Interval], order: Sequence[int]) -> tuple[list[int], int]:
     offsets = [0] * len(intervals)
     placed: list[int] = []
-    for index in sorted(range(len(intervals)), key=lambda i: (-intervals[i].size, intervals[i].first, i)):
+    for index in order:
         own = intervals[index]
         taken = sorted(
             (offsets[other], offsets[other] + intervals[other].size) for other in placed if own.meets(intervals[other])

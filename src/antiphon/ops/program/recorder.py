@@ -58,7 +58,9 @@ class Recording:
 
     @property
     def symbols(self) -> tuple[str, ...]:
-        return tuple(sorted({s for value in self.inputs for size in value.shape for s in as_dim(size).symbols}))
+        """The sizes that the inputs bring, in the order in which they are told."""
+        found = {s for value in self.inputs for size in value.shape for s in as_dim(size).symbols}
+        return tuple(symbol for symbol in SAMPLES[0] if symbol in found)
 
 
 #: Takes the traced inputs by name and the traced groups, and gives the forward's result.
