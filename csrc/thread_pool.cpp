@@ -43,6 +43,8 @@ public:
         }
     }
 
+    void keep_awake(int change) { held_.fetch_add(change, std::memory_order_relaxed); }
+
 private:
     // `ticket_` holds the number of the call in its upper half and the next task in its lower half. A thread claims a
     // task by counting it up; that fails once another call has begun, so what a late thread read before is discarded.
@@ -82,6 +84,10 @@ private:
         return false;
     }
 
+    bool is_held(int thread) const {
+        return held_.load(std::memory_order_relaxed) > 0 && thread < threads_.load(std::memory_order_relaxed);
+    }
+
     bool start_worker() {
         try {
             const int thread = workers_ + 1;
@@ -97,7 +103,7 @@ private:
         for (;;) {
             const auto deadline = std::chrono::steady_clock::now() + kSpin;
             bool found = claim_and_run(thread);
-            while (!found && std::chrono::steady_clock::now() < deadline) {
+            while (!found && (is_held(thread) || std::chrono::steady_clock::now() < deadline)) {
                 for (int i = 0; i < 16 && !found; ++i) {
                     pause_briefly();
                     found = claim_and_run(thread);
@@ -115,7 +121,7 @@ private:
     int workers_ = 0;
     std::atomic<std::uint64_t> ticket_{kClosed};
     std::atomic<std::uint32_t> count_{0}, done_{0};
-    std::atomic<int> threads_{0};
+    std::atomic<int> threads_{0}, held_{0};
     std::atomic<Task> task_{nullptr};
     std::atomic<void *> context_{nullptr};
     std::mutex sleep_;
@@ -150,6 +156,17 @@ void run_tasks(std::uint32_t count, int threads, Task task, void *context) {
         return;
     }
     pool().run(count, threads, task, context);
+}
+
+KeepAwake::KeepAwake(int threads) {
+    if (threads > 1) {
+        pool_ = &pool();
+        static_cast<Pool *>(pool_)->keep_awake(1);
+    }
+}
+
+KeepAwake::~KeepAwake() {
+    if (pool_) static_cast<Pool *>(pool_)->keep_awake(-1);
 }
 
 }  // namespace antiphon

@@ -17,12 +17,17 @@ namespace antiphon {
     const TypeKernels *find(int type); \
     extern const AttentionKernels attention; \
     extern const SamplingKernels sampling; \
+    extern const LimitKernels limits; \
     void rms_norm(const Norm &, std::int64_t, std::int64_t); \
     void layer_norm(const Norm &, std::int64_t, std::int64_t); \
     void rotate(const Rotation &, std::int64_t, std::int64_t); \
+    void add(const RowSum &, std::int64_t, std::int64_t); \
+    void segment_means(const SegmentMeans &, std::int64_t, std::int64_t); \
+    void unit_rows(const UnitRows &, std::int64_t, std::int64_t); \
     void finish(const Epilogue &, std::int64_t, std::int64_t, std::int64_t, const float *, const float *, std::int64_t); \
-    static const Variant kernels = {#variant,  find,     &attention, {rms_norm, layer_norm, rotate, finish}, \
-                                    &sampling, nullptr}; \
+    static const Variant kernels = { \
+        #variant,  find,   &attention, {rms_norm, layer_norm, rotate, add, segment_means, unit_rows, finish}, \
+        &sampling, &limits, nullptr}; \
     }
 ANTIPHON_DECLARE(baseline)
 #if defined(ANTIPHON_X86_VARIANTS)

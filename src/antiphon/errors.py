@@ -23,6 +23,10 @@ class UnsupportedError(AntiphonError):
     """Something well-formed that this build cannot run: an architecture, tensor type or tokenizer."""
 
 
+class UnrecordableError(UnsupportedError):
+    """A forward that cannot be taken down as a program: it does something outside the operations and views."""
+
+
 class TokenizerError(AntiphonError):
     """A vocabulary that is inconsistent, or text that it cannot encode."""
 

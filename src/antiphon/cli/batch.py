@@ -38,6 +38,8 @@ def batch(
     kv_memory: options.KVMemory = 1024,
     kv_type: options.KVType = "fp16",
     trace: options.Trace = None,
+    profile: options.Profile = False,
+    record: options.Record = True,
     offline: options.Offline = False,
 ) -> None:
     """Answer many prompts together; one JSON line for each, in order."""
@@ -53,12 +55,16 @@ def batch(
     prompts = [[{"role": "user", "content": text}] if template else text for text in texts]
     settings = dict(
         max_running=max_running, max_waiting=max(1024, len(texts)), policy=policy, preemption=preemption,
-        record_requests=trace is not None,
+        record=record, record_requests=trace is not None,
     )  # fmt: skip
     with engine_for(loaded, kv_memory, kv_type, **settings) as engine:
+        if profile:
+            engine.start_profile()
         answers = engine.generate(prompts, params, grammar=grammar)
         if trace is not None:
             engine.write_trace(trace)
+        if profile:
+            print("\n".join(engine.profile_lines()), file=sys.stderr)
     for answer in answers:
         line = {
             "text": answer.text,
@@ -78,6 +84,7 @@ def batch(
 def embed(
     model: options.ModelArgument,
     file: InputFile,
+    record: options.Record = True,
     offline: options.Offline = False,
 ) -> None:
     """Embed texts; one JSON list of numbers a line, in order."""
@@ -85,7 +92,7 @@ def embed(
     from antiphon.cli.session import load
     from antiphon.runtime.engine import Engine
 
-    with Engine(load(model, offline), kv_bytes=1 << 20) as engine:
+    with Engine(load(model, offline), kv_bytes=1 << 20, record=record) as engine:
         for vector in engine.embed(texts):
             print(json.dumps([round(value, 7) for value in vector.tolist()]))
 

@@ -41,6 +41,13 @@ Choice = Annotated[
 ]
 KVMemory = Annotated[int, typer.Option("--kv-memory", help="Megabytes for keys and values.")]
 KVType = Annotated[str, typer.Option("--kv-type", help="Type of keys and values: fp32, fp16, bf16 or int8.")]
+Profile = Annotated[
+    bool, typer.Option("--profile", help="Afterwards tell the time of each kind of instruction.")
+]
+Record = Annotated[
+    bool,
+    typer.Option("--record/--no-record", help="Run the forward as one native program; same answers, less time."),
+]
 Trace = Annotated[
     Path | None,
     typer.Option("--trace", help="Write a timeline for Perfetto or chrome://tracing.", show_default=False),

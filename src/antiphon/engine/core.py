@@ -221,6 +221,7 @@ class EngineCore:
                 *slot.scheduler.figures(),
                 parts,
                 requests,
+                result.native_seconds,
             )
         )
 

@@ -101,6 +101,7 @@ class StepResult:
     prompt_top_logprobs: dict[int, list[list[tuple[int, float]]]] = field(default_factory=dict)
     failures: dict[int, str] = field(default_factory=dict)  # by entry: requests whose own edits failed, and why
     timings: dict[str, float] = field(default_factory=dict)  # build, run, sample: seconds
+    native_seconds: float = 0.0  # of the run: in the native program, where the forward is one
 
 
 class StepHandle(Protocol):

@@ -31,6 +31,7 @@ class StepRecord:
     blocks_owned: int
     parts: dict[str, float]
     requests: list[tuple[str, int, bool]] = field(default_factory=list)  # id, tokens, whether it was a decode
+    native_seconds: float = 0.0  # of the run: in the native program, where the forward is one
 
     @property
     def seconds(self) -> float:

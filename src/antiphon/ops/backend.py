@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from functools import cache
 from types import ModuleType
@@ -39,7 +39,7 @@ OPERATIONS = (
 class Backend:
     """One callable per operation; what a backend lacks, the reference does."""
 
-    def __init__(self, name: str, module: ModuleType) -> None:
+    def __init__(self, name: str, module: ModuleType | object) -> None:
         self.name = name
         self.prepare_weights: Callable[..., list[WeightForm]] = module.prepare_weights
         self.operations: dict[str, Callable[..., Any]] = {
@@ -77,13 +77,18 @@ def active_backend(device_type: str = "cpu") -> Backend:
 
 
 @contextmanager
-def use_backend(name: str) -> Iterator[Backend]:
-    """Run the operations of this block (and of this thread or task only) on the named backend."""
-    token = _forced.set(get_backend(name))
+def use_operations(backend: Backend) -> Iterator[Backend]:
+    """Run the operations of this block (and of this thread or task only) on this backend."""
+    token = _forced.set(backend)
     try:
-        yield get_backend(name)
+        yield backend
     finally:
         _forced.reset(token)
+
+
+def use_backend(name: str) -> AbstractContextManager[Backend]:
+    """Run the operations of this block (and of this thread or task only) on the named backend."""
+    return use_operations(get_backend(name))
 
 
 def dispatch(operation: str, tensor: Tensor) -> Callable[..., Any]:

@@ -17,6 +17,7 @@ from antiphon.models.model import CausalLM
 from antiphon.runtime.config import EngineConfig
 from antiphon.runtime.loading import LoadedModel, load_model
 from antiphon.runtime.loop import EngineLoop
+from antiphon.runtime.profile import Profile
 from antiphon.runtime.requests import Prompt, RequestFactory
 from antiphon.runtime.resident import Arena, check_batch_invariance, make_slot
 from antiphon.runtime.streams import Completion, Stream
@@ -47,6 +48,7 @@ class EngineBase:
         self._factories: dict[str, RequestFactory] = {}
         self._loop = EngineLoop(self._core, after_step)
         self._offline = offline
+        self._profile: Profile | None = None
         try:
             for model in models:
                 self.load(model)
@@ -128,6 +130,16 @@ class EngineBase:
     def write_trace(self, path: str | Path) -> None:
         """The recent steps and requests as a trace for Chrome's tracing page or Perfetto."""
         self._loop.call(lambda: self._core.telemetry.write_trace(Path(path))).result()
+
+    def start_profile(self) -> None:
+        """Take the time of every instruction from now on; measures what the machine can do at best first."""
+        self._profile = self._loop.call(lambda: Profile(self._core)).result()
+
+    def profile_lines(self) -> list[str]:
+        """Where the time of the steps since `start_profile` went, for people."""
+        if self._profile is None:
+            raise InvalidRequestError("no profile was started")
+        return self._loop.call(self._profile.lines).result()
 
     def close(self) -> None:
         """End everything and give all memory back. The engine is not usable afterwards."""

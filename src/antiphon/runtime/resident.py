@@ -68,7 +68,7 @@ def make_slot(loaded: LoadedModel, arena: Arena, config: EngineConfig) -> ModelS
             max_step_tokens=max(config.max_step_tokens, model.max_positions),
             step_seconds=config.step_seconds,
         )
-        return ModelSlot(loaded.name, one_shot, OneShotExecutor(model))
+        return ModelSlot(loaded.name, one_shot, OneShotExecutor(model, record=config.record))
     if not isinstance(model, CausalLM):
         raise UnsupportedError(f"model {loaded.name!r} is for {model.task.value}, which the engine does not serve")
     layouts = cache_layouts(model, config)
@@ -107,6 +107,7 @@ def make_slot(loaded: LoadedModel, arena: Arena, config: EngineConfig) -> ModelS
         max_tokens=max_tokens,
         max_cross_tokens=0,
         vocab_size=min(model.vocab_size, loaded.tokenizer.vocab_size),
+        record=config.record,
     )
     return ModelSlot(loaded.name, scheduler, executor)
 
