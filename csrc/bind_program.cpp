@@ -231,16 +231,17 @@ void l2_normalize(Program &program, PlaceTuple x, std::int64_t x_stride, std::in
     });
 }
 
-void conv1d(Program &program, std::uintptr_t matrix, PlaceTuple x, std::int64_t channels, std::int64_t stride,
-            std::int64_t left, std::int64_t right, PlaceTuple bias, int activation, PlaceTuple out, ExtentTuple windows,
-            ExtentTuple frames, ExtentTuple out_frames) {
+void conv1d(Program &program, PlaceTuple panels, std::int64_t kernel, std::int64_t out_channels, PlaceTuple x,
+            std::int64_t channels, std::int64_t stride, std::int64_t left, PlaceTuple bias, int activation,
+            PlaceTuple out, ExtentTuple windows, ExtentTuple frames, ExtentTuple out_frames) {
     append<ConvolutionInstruction>(program, [&](ConvolutionInstruction &i) {
-        i.matrix = at<const Matrix>(matrix);
+        i.panels = place(panels);
+        i.kernel = kernel;
+        i.out_channels = out_channels;
         i.x = place(x);
         i.channels = channels;
         i.stride = stride;
         i.left = left;
-        i.right = right;
         i.bias = place(bias);
         i.activation = Activation(activation);
         i.out = place(out);
