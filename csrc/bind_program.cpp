@@ -5,10 +5,12 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <stdexcept>
 #include <tuple>
 #include <utility>
 
 #include "bind.h"
+#include "decode_step.h"
 #include "instructions.h"
 
 namespace nb = nanobind;
@@ -231,16 +233,17 @@ void l2_normalize(Program &program, PlaceTuple x, std::int64_t x_stride, std::in
     });
 }
 
-void conv1d(Program &program, std::uintptr_t matrix, PlaceTuple x, std::int64_t channels, std::int64_t stride,
-            std::int64_t left, std::int64_t right, PlaceTuple bias, int activation, PlaceTuple out, ExtentTuple windows,
-            ExtentTuple frames, ExtentTuple out_frames) {
+void conv1d(Program &program, PlaceTuple panels, std::int64_t kernel, std::int64_t out_channels, PlaceTuple x,
+            std::int64_t channels, std::int64_t stride, std::int64_t left, PlaceTuple bias, int activation,
+            PlaceTuple out, ExtentTuple windows, ExtentTuple frames, ExtentTuple out_frames) {
     append<ConvolutionInstruction>(program, [&](ConvolutionInstruction &i) {
-        i.matrix = at<const Matrix>(matrix);
+        i.panels = place(panels);
+        i.kernel = kernel;
+        i.out_channels = out_channels;
         i.x = place(x);
         i.channels = channels;
         i.stride = stride;
         i.left = left;
-        i.right = right;
         i.bias = place(bias);
         i.activation = Activation(activation);
         i.out = place(out);
@@ -265,6 +268,31 @@ std::int64_t run(Program &program, const std::vector<std::int64_t> &symbols, con
                           at<const std::int32_t>(std::get<6>(g)), std::get<7>(g)});
     }
     return program.run(symbols, addresses, tables, threads, variant_at(variant));
+}
+
+using TablesTuple = std::tuple<std::uintptr_t, std::int64_t, std::int64_t, bool>;
+
+void make_decode_step(DecodeStep *self, Program &program, std::int64_t num_symbols, std::int64_t logit_width,
+                      const std::vector<std::uintptr_t> &columns, const std::vector<TablesTuple> &groups) {
+    if (columns.size() != 8) throw std::invalid_argument("a step needs 8 arrays over rows");
+    RowArrays rows{at<std::int32_t>(columns[0]),
+                   at<const std::int32_t>(columns[1]),
+                   {at<const float>(columns[2]), at<const std::int32_t>(columns[3]), at<const float>(columns[4]),
+                    at<const float>(columns[5]), at<const std::int64_t>(columns[6]), at<const std::int64_t>(columns[7])},
+                   at<std::int64_t>(columns[7]),
+                   {}};
+    for (const TablesTuple &g : groups) {
+        rows.groups.push_back({at<const std::int32_t>(std::get<0>(g)), std::get<1>(g), std::get<2>(g), std::get<3>(g)});
+    }
+    new (self) DecodeStep(program, std::move(rows), num_symbols, logit_width);
+}
+
+std::tuple<std::vector<std::int64_t>, std::int64_t, std::int64_t> run_decode(
+    DecodeStep &step, const std::vector<std::int64_t> &rows, const std::vector<std::int64_t> &positions,
+    std::uintptr_t logits, std::int64_t vocabulary, int threads, std::size_t variant) {
+    if (rows.size() != positions.size()) throw std::invalid_argument("every row has one position");
+    auto result = step.run(rows, positions, at<float>(logits), vocabulary, threads, variant_at(variant));
+    return {std::move(result.tokens), result.program_nanoseconds, result.sample_nanoseconds};
 }
 
 using ProfileTuple = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t>;
@@ -313,6 +341,13 @@ void bind_program(nb::module_ &module) {
         .def("run", &run, Unlocked(),
              "symbols, addresses, groups (slots, number, tables, stride, blocks, lengths, starts, requests), threads, "
              "variant: the nanoseconds that it took.");
+    nb::class_<DecodeStep>(module, "DecodeStep", "A step of one token for every request, from rows to tokens.")
+        .def("__init__", &make_decode_step, Keeps(),
+             "program, its symbols, width of the logits, addresses of the arrays over rows (last token, cross tokens, "
+             "temperature, top k, top p, min p, seed, output index), tables (address, stride, block's tokens, cross).")
+        .def("run", &run_decode, Unlocked(),
+             "rows, positions, address of the logits, vocabulary, threads, variant: tokens, and the nanoseconds of the "
+             "program and of drawing them.");
     module.def("read_rate", &machine_read_rate, Unlocked(), "Bytes a second read from a buffer: bytes, repeats, threads, variant.");
     module.def("multiply_rate", &machine_multiply_rate, Unlocked(),
                "fp32 multiplications with additions a second: seconds to try, threads, variant.");

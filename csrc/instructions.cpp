@@ -174,9 +174,9 @@ void UnitRowsInstruction::run(const Frame &frame) const {
 }
 
 void ConvolutionInstruction::run(const Frame &frame) const {
-    run_convolution({matrix, frame.at<const float>(x), windows.at(frame.symbols), frames.at(frame.symbols), channels,
-                     out_frames.at(frame.symbols), stride, left, right, frame.at<const float>(bias), activation,
-                     frame.at<float>(out)},
+    run_convolution({frame.at<const float>(panels), kernel, out_channels, frame.at<const float>(x),
+                     windows.at(frame.symbols), frames.at(frame.symbols), channels, out_frames.at(frame.symbols), stride,
+                     left, frame.at<const float>(bias), activation, frame.at<float>(out)},
                     frame.threads, *frame.variant);
 }
 

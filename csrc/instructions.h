@@ -136,9 +136,8 @@ struct UnitRowsInstruction final : Instruction {
 };
 
 struct ConvolutionInstruction final : Instruction {
-    const Matrix *matrix;
-    Place x, bias, out;
-    std::int64_t channels, stride, left, right;
+    Place x, panels, bias, out;
+    std::int64_t kernel, out_channels, channels, stride, left;
     Activation activation;
     Extent windows, frames, out_frames;
     void run(const Frame &) const override;

@@ -6,7 +6,6 @@
 
 #include "attend.h"
 #include "kernels.h"
-#include "matrix.h"
 
 namespace antiphon {
 
@@ -35,12 +34,13 @@ struct HeadsCall {
 };
 void run_heads(const HeadsCall &call, std::int64_t tokens, int threads, const Variant &variant);
 
-// activation(x [windows, frames, channels] convolved + bias) → out [windows, out_frames, rows of the matrix]. The matrix
-// has for each output channel the taps one after the other, each with all input channels.
+// activation(x [windows, frames, channels] convolved + bias) → out [windows, out_frames, out_channels]. `panels` are the
+// weights as `Convolution` reads them, with the taps of an output one after the other, each with all input channels.
 struct ConvolutionCall {
-    const Matrix *matrix;
+    const float *panels;
+    std::int64_t kernel, out_channels;
     const float *x;
-    std::int64_t windows, frames, channels, out_frames, stride, left, right;
+    std::int64_t windows, frames, channels, out_frames, stride, left;
     const float *bias;
     Activation activation;
     float *out;

@@ -24,9 +24,10 @@ namespace antiphon {
     void add(const RowSum &, std::int64_t, std::int64_t); \
     void segment_means(const SegmentMeans &, std::int64_t, std::int64_t); \
     void unit_rows(const UnitRows &, std::int64_t, std::int64_t); \
+    void convolve(const Convolution &, std::int64_t, std::int64_t); \
     void finish(const Epilogue &, std::int64_t, std::int64_t, std::int64_t, const float *, const float *, std::int64_t); \
     static const Variant kernels = { \
-        #variant,  find,   &attention, {rms_norm, layer_norm, rotate, add, segment_means, unit_rows, finish}, \
+        #variant,  find,   &attention, {rms_norm, layer_norm, rotate, add, segment_means, unit_rows, convolve, finish}, \
         &sampling, &limits, nullptr}; \
     }
 ANTIPHON_DECLARE(baseline)

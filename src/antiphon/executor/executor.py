@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from antiphon.engine.plan import BlockCopy, StepPlan, StepResult, SwapOut
+from antiphon.executor.decode_step import DecodeStep
 from antiphon.executor.recorded import Embed, Forward
 from antiphon.executor.rows import RowStore
 from antiphon.executor.sampler import Sampler
@@ -54,6 +55,7 @@ class ModelExecutor:
         lengths = [max_cross_tokens if layout.group.kind == "cross" else max_tokens for layout in layouts]
         self._rows = RowStore(max_rows, layouts, lengths)
         self._sampler = Sampler(self._rows, vocab_size)
+        self._decode: DecodeStep | None = None
         self._swapped: dict[str, list[Tensor]] = {}
 
     def submit(self, plan: StepPlan) -> DoneHandle:
@@ -64,6 +66,10 @@ class ModelExecutor:
         self._sampler.set_up(plan)
         if not plan:
             return DoneHandle(StepResult([]))
+        if plan.num_decodes == len(plan.requests) and self._sampler.is_plain(plan):
+            decode = self._decode_step()
+            if decode is not None:
+                return DoneHandle(decode.run(plan, begun))
         step = build_step(plan, self._rows)
         built = time.perf_counter()
         logits = self._forward(step.batch)
@@ -73,6 +79,15 @@ class ModelExecutor:
         result.timings = {"build": built - begun, "run": ran - built, "sample": sampled - ran}
         result.native_seconds = self._forward.native_seconds
         return DoneHandle(result)
+
+    def _decode_step(self) -> DecodeStep | None:
+        """Steps of one token for every request, where the forward is recorded."""
+        program = self._forward.recorded.program()
+        if program is None:
+            return None
+        if self._decode is None:
+            self._decode = DecodeStep(program, self._forward, self._rows, self._sampler.vocab_size)
+        return self._decode
 
     def _span(self, entry: int, num_bytes: int) -> Tensor:
         return self._cache.arena[entry * OFFSET_UNIT : entry * OFFSET_UNIT + num_bytes]

@@ -101,10 +101,17 @@ class Forward:
     def __init__(self, model: CausalLM, cache: KVCache, wanted: bool) -> None:
         self._model = model
         self._cache = cache
+        self.logit_width = model.vocab_size
         self.recorded = Recorded(type(model).__name__, lambda: record_forward(model, cache), wanted)
         self._logits = torch.empty(0)
         #: Seconds that the last step spent in its program; 0 where there is none.
         self.native_seconds = 0.0
+
+    def logits(self, count: int) -> Tensor:
+        """Room for so many rows of logits, which the next step uses again."""
+        if self._logits.numel() < count * self.logit_width:
+            self._logits = torch.empty(count * self.logit_width)
+        return self._logits
 
     def __call__(self, batch: Batch) -> Tensor:
         program = self.recorded.program() if batch.embeds is None else None
@@ -115,10 +122,7 @@ class Forward:
             "token_ids": batch.token_ids, "positions": batch.positions, "query_start": batch.query_start,
             "logit_rows": batch.logit_rows,
         }  # fmt: skip
-        needed = len(batch.logit_rows) * self._model.vocab_size
-        if self._logits.numel() < needed:
-            self._logits = torch.empty(needed)
-        logits = program.run(inputs, batch.groups, self._logits)  # type: ignore[arg-type]
+        logits = program.run(inputs, batch.groups, self.logits(len(batch.logit_rows)))  # type: ignore[arg-type]
         self.native_seconds = program.native_seconds
         return logits
 

@@ -19,7 +19,7 @@ class Sampler:
 
     def __init__(self, store: RowStore, vocab_size: int) -> None:
         self._store = store
-        self._vocab_size = vocab_size
+        self.vocab_size = vocab_size
         self._edits: dict[int, LogitEdits] = {}
 
     def set_up(self, plan: StepPlan) -> None:
@@ -31,10 +31,14 @@ class Sampler:
             if edits is not None and row >= 0:
                 self._edits[row] = edits
 
+    def is_plain(self, plan: StepPlan) -> bool:
+        """Whether the plan's requests want nothing but a token drawn from their logits as they are."""
+        return not self._edits and all(request.params.logprobs is None for request in plan.requests)
+
     def sample(self, plan: StepPlan, step: StepBatch, logits: Tensor) -> StepResult:
         """Draw the tokens of the sampling entries and write them to their rows."""
         # Rows of the head beyond the tokenizer's vocabulary are padding and must never be drawn.
-        logits = logits[:, : self._vocab_size]
+        logits = logits[:, : self.vocab_size]
         result = StepResult([])
         for entry, (first, last) in step.prompt_rows.items():
             self._report_prompt(plan, entry, logits[first:last], result)
@@ -48,7 +52,7 @@ class Sampler:
         ]
         raw = logits[wanted].float().log_softmax(-1) if wanted else None
         failures = self._edit(step, rows, logits) if self._edits else {}
-        drawn, _ = ops.sample(logits, self._rows(rows))
+        drawn, _ = ops.sample(logits, self._rows(rows), logprobs=False)
         tokens: list[int] = drawn.tolist()
         self._store.last_token[rows] = tokens
         self._store.output_index[rows] += 1

@@ -171,12 +171,14 @@ def lstm(
     return dispatch("lstm", x)(x, lengths, forward, backward, state)
 
 
-def sample(logits: Tensor, rows: SamplingRows) -> tuple[Tensor, Tensor]:
+def sample(logits: Tensor, rows: SamplingRows, logprobs: bool = True) -> tuple[Tensor, Tensor | None]:
     """One token per row of logits [R, V] → (tokens int64 [R], their log-probabilities under the raw logits [R]).
+
+    Without `logprobs` these are left out, which spares a pass over the logits.
 
     Gumbel-max with Philox noise: a row's token depends on its own logits, parameters, seed and index alone.
     """
-    return dispatch("sample", logits)(logits, rows)
+    return dispatch("sample", logits)(logits, rows, logprobs)
 
 
 def add(x: Tensor, y: Tensor) -> Tensor:

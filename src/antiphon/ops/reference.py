@@ -362,9 +362,8 @@ def _keep(logits: Tensor, rows: SamplingRows) -> Tensor:
     return torch.empty_like(logits).scatter_(-1, order, ordered.masked_fill(drop, float("-inf")))
 
 
-def sample(logits: Tensor, rows: SamplingRows) -> tuple[Tensor, Tensor]:
+def sample(logits: Tensor, rows: SamplingRows, logprobs: bool = True) -> tuple[Tensor, Tensor | None]:
     logits = logits.float()
-    logprobs = logits.log_softmax(-1)
     tokens = logits.argmax(-1)
     random = (rows.temperature > 0).nonzero().squeeze(-1)
     if len(random):
@@ -374,6 +373,6 @@ def sample(logits: Tensor, rows: SamplingRows) -> tuple[Tensor, Tensor]:
             scaled = _keep(scaled, own)
         noise = -torch.log(-torch.log(uniform(own.seed, own.index, logits.shape[-1])))
         tokens[random] = (scaled + noise).argmax(-1)
-    return tokens, logprobs.gather(-1, tokens[:, None]).squeeze(-1)
+    return tokens, logits.log_softmax(-1).gather(-1, tokens[:, None]).squeeze(-1) if logprobs else None
 
 

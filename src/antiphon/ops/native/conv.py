@@ -1,4 +1,4 @@
-"""Convolution as a product: in [B, T, C] the taps of an output lie end to end."""
+"""Convolution: in [B, T, C] the taps of an output lie end to end, so nothing is copied to multiply them."""
 
 from __future__ import annotations
 
@@ -13,30 +13,29 @@ from antiphon.ops import reference
 from antiphon.ops.native.extension import available, default_threads, extension
 from antiphon.ops.native.product import _ACTIVATIONS
 from antiphon.ops.types import Activation
-from antiphon.weights.types import TensorType
+
+#: Output channels of a panel.
+PANEL = 8
 
 
 @dataclass(frozen=True)
-class Taps:
-    """A weight as the extension reads it: [C_out, kernel * C_in], tap by tap."""
-
-    matrix: Any
-    rows: Tensor
-    version: int  # of the weight that this was made of
+class _Panels:
+    values: Tensor
+    version: int  # of the weight that they were made of
 
 
 _made: Any = WeakTensorKeyDictionary()
 
 
-def taps(weight: Tensor) -> Taps:
-    """The extension's view of a weight [C_out, C_in, kernel], made once."""
-    found: Taps | None = _made.get(weight)
+def panels(weight: Tensor) -> Tensor:
+    """A weight [C_out, C_in, kernel] as the extension reads it, made once: [C_out / 8, kernel * C_in, 8]."""
+    found: _Panels | None = _made.get(weight)
     if found is None or found.version != weight._version:
-        rows = weight.detach().transpose(1, 2).flatten(1).contiguous()
-        matrix = extension().Matrix(rows.shape[1])
-        matrix.append(TensorType.F32, rows.data_ptr(), rows.shape[1] * 4, rows.shape[0], 0)
-        found = _made[weight] = Taps(matrix, rows, weight._version)
-    return found
+        rows = weight.detach().transpose(1, 2).flatten(1)  # [C_out, kernel * C_in]
+        padded = torch.nn.functional.pad(rows, (0, 0, 0, -len(rows) % PANEL))
+        values = padded.unflatten(0, (-1, PANEL)).transpose(1, 2).contiguous()
+        found = _made[weight] = _Panels(values, weight._version)
+    return found.values
 
 
 def supports(weight: Tensor, bias: Tensor | None, dilation: int, groups: int, activation: Activation) -> bool:
@@ -58,17 +57,16 @@ def conv1d(
     threads: int | None = None,
     variant: int = 0,
 ) -> Tensor:
+    outputs, channels, kernel = weight.shape
     frames = x.shape[1] + sum(padding)
-    if state is not None or x.dtype is not torch.float32 or frames < weight.shape[2] or min(padding) < 0:
-        return reference.conv1d(x, weight, bias, stride, padding, dilation, groups, activation, state)
-    if not supports(weight, bias, dilation, groups, activation) or x.shape[2] != weight.shape[1]:
+    fits = x.dtype is torch.float32 and x.is_cpu and x.shape[2] == channels and frames >= kernel and min(padding) >= 0
+    if state is not None or not fits or not supports(weight, bias, dilation, groups, activation):
         return reference.conv1d(x, weight, bias, stride, padding, dilation, groups, activation, state)
     x, bias = x.contiguous(), None if bias is None else bias.contiguous()
-    outputs, channels, kernel = weight.shape
     length = (frames - kernel) // stride + 1
     out = torch.empty(x.shape[0], length, outputs)
     extension().convolution(
-        taps(weight).matrix.address, x.data_ptr(), *x.shape, length, stride, *padding,
+        panels(weight).data_ptr(), kernel, outputs, x.data_ptr(), *x.shape, length, stride, padding[0],
         0 if bias is None else bias.data_ptr(), _ACTIVATIONS[activation][0], out.data_ptr(),
         threads or default_threads(), variant,
     )  # fmt: skip

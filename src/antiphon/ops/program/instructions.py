@@ -376,12 +376,11 @@ class L2Normalize(Instruction):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Conv1d(Instruction):
-    """`taps` is the extension's matrix of the weight, [C_out, kernel * C_in]."""
+    """`panels` are the weight as the extension reads it."""
 
     kind: ClassVar = "conv1d"
     x: Traced
-    taps: Any
-    taps_bytes: int
+    panels: Traced
     kernel: int
     bias: Traced | None
     stride: int
@@ -397,11 +396,12 @@ class Conv1d(Instruction):
         return int(self.out.shape[2]) * self.kernel * int(self.x.shape[2])
 
     def weight_bytes(self) -> int:
-        return self.taps_bytes
+        return int(product(self.panels.shape)) * self.panels.dtype.itemsize
 
     def emit(self, native: Any, layout: Layout) -> None:
         native.conv1d(
-            self.taps.address, layout.place(self.x), self.x.shape[2], self.stride, *self.padding, layout.place(self.bias),
-            ACTIVATIONS[self.activation][0], layout.place(self.out), layout.extent(self.x.shape[0]),
-            layout.extent(self.x.shape[1]), layout.extent(self.out.shape[1]),
+            layout.place(self.panels), self.kernel, self.out.shape[2], layout.place(self.x), self.x.shape[2],
+            self.stride, self.padding[0], layout.place(self.bias), ACTIVATIONS[self.activation][0],
+            layout.place(self.out), layout.extent(self.x.shape[0]), layout.extent(self.x.shape[1]),
+            layout.extent(self.out.shape[1]),
         )  # fmt: skip

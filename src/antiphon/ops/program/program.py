@@ -56,17 +56,17 @@ class Program:
     def __init__(self, recording: Recording, threads: int | None = None, variant: int = 0) -> None:
         self.recording = recording
         self.plan = plan_buffers(recording.instructions, recording.output)
-        self._threads = threads or default_threads()
-        self._variant = variant
+        self.threads = threads or default_threads()
+        self.variant = variant
         layout = _Layout(recording, self.plan)
-        self._native = extension().Program(
+        self.native = extension().Program(
             layout.num_addresses,
             [(*layout.symbols(area.symbols), area.bytes) for area in self.plan.areas],
             [self.plan.places[id(value)] for value in self.plan.values],
             [value.constant.data_ptr() for value in layout.constants if value.constant is not None],
         )
         for instruction in recording.instructions:
-            instruction.emit(self._native, layout)
+            instruction.emit(self.native, layout)
         self._bindings = list(_bindings(recording))
         #: Seconds that the last run spent in native code.
         self.native_seconds = 0.0
@@ -96,23 +96,23 @@ class Program:
             addresses.append(result.data_ptr())
         tables = [_group(groups[name]) for name in recording.groups] if groups is not None else []
         rows = [(*table.slots, *table.tables, *table.requests) for table in tables]
-        self.native_seconds = 1e-9 * self._native.run(symbols, addresses, rows, self._threads, self._variant)
+        self.native_seconds = 1e-9 * self.native.run(symbols, addresses, rows, self.threads, self.variant)
         return result
 
     def workspace_bytes(self, symbols: Mapping[str, int]) -> int:
         """Bytes of all buffers for these sizes."""
-        size: int = self._native.workspace_bytes([symbols[name] for name in self.recording.symbols])
+        size: int = self.native.workspace_bytes([symbols[name] for name in self.recording.symbols])
         return size
 
     # -- time ---------------------------------------------------------------------------------------------------
 
     def profile(self, on: bool) -> None:
         """Whether runs from now on take the time of every instruction."""
-        self._native.profile(on)
+        self.native.profile(on)
 
     def profiles(self) -> list[tuple[int, int, int, int, int]]:
         """Of each instruction: calls, nanoseconds, rows, pairs of query and key, and keys, over all profiled runs."""
-        found: list[tuple[int, int, int, int, int]] = self._native.profiles()
+        found: list[tuple[int, int, int, int, int]] = self.native.profiles()
         return found
 
 

@@ -398,10 +398,9 @@ class _Recorder:
         )
         length = (as_dim(x.shape[1]) + (sum(padding) - kernel)) // stride + 1
         out = self._new(x.shape[0], length if length.symbols else length.constant, outputs)
-        taps = conv.taps(weight)
         self._append(
             instructions.Conv1d(
-                x=x, taps=taps.matrix, taps_bytes=taps.rows.nbytes, kernel=kernel,
+                x=x, panels=self._constant(conv.panels(weight), "a convolution's weight"), kernel=kernel,
                 bias=self._vector(bias, outputs, "a convolution's bias"), stride=stride, padding=tuple(padding),
                 activation=activation, out=out,
             )  # fmt: skip
