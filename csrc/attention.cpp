@@ -113,7 +113,14 @@ void multiply_keys(const Workspace &w, Matrix keys, std::int64_t count, float *s
         for (; row + kMicroRows <= w.rows; row += kMicroRows) {
             multiply_four<kMicroRows>(w.q + row * w.width, w.width, four, scores + row * kScoreStride + k);
         }
-        for (; row < w.rows; ++row) multiply_four<1>(w.q + row * w.width, w.width, four, scores + row * kScoreStride + k);
+        const float *const rest = w.q + row * w.width;
+        float *const rest_scores = scores + row * kScoreStride + k;
+        switch (w.rows - row) {
+        case 3: multiply_four<3>(rest, w.width, four, rest_scores); break;
+        case 2: multiply_four<2>(rest, w.width, four, rest_scores); break;
+        case 1: multiply_four<1>(rest, w.width, four, rest_scores); break;
+        default: break;
+        }
     }
 }
 

@@ -14,7 +14,7 @@ namespace antiphon {
 namespace {
 
 constexpr std::int64_t kBlockColumns = kBlockGroups * kPackedGroup;
-constexpr std::size_t kPrefetchBytes = 8192;  // ahead of what few tokens are multiplied with: they wait for memory
+constexpr std::size_t kPrefetchBytes = 8192;  // ahead of what is multiplied
 constexpr std::int64_t kTokenBlockBytes = 1 << 18;  // of quantised x that shall stay in the second-level cache
 
 // A block's scales as numbers, and its codes, one byte each as [groups][8][16][4] with `zero` taken off.
@@ -100,8 +100,8 @@ template <class Machine, int type> struct Driver {
             const int count = int(groups - first < kBlockGroups ? groups - first : kBlockGroups);
             const std::uint8_t *const codes = tile + form.head_bytes(count);
             Machine::template read_head<type>(tile, count, unpacked);
+            for (std::size_t i = 0; i < form.block_bytes(count); i += 64) __builtin_prefetch(tile + kPrefetchBytes + i, 0, 2);
             if (tokens <= Machine::kDirectTokens) {
-                for (std::size_t i = 0; i < form.block_bytes(count); i += 64) __builtin_prefetch(tile + kPrefetchBytes + i, 0, 2);
                 block_tokens<true>(p, codes, unpacked, count, first, token, tokens, totals, minima);
             } else {
                 for (int g = 0; g < count; ++g) {
