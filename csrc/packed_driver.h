@@ -100,8 +100,8 @@ template <class Machine, int type> struct Driver {
             const int count = int(groups - first < kBlockGroups ? groups - first : kBlockGroups);
             const std::uint8_t *const codes = tile + form.head_bytes(count);
             Machine::template read_head<type>(tile, count, unpacked);
-            for (std::size_t i = 0; i < form.block_bytes(count); i += 64) __builtin_prefetch(tile + kPrefetchBytes + i, 0, 2);
             if (tokens <= Machine::kDirectTokens) {
+                for (std::size_t i = 0; i < form.block_bytes(count); i += 64) __builtin_prefetch(tile + kPrefetchBytes + i, 0, 2);
                 block_tokens<true>(p, codes, unpacked, count, first, token, tokens, totals, minima);
             } else {
                 for (int g = 0; g < count; ++g) {
