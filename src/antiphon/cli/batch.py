@@ -37,6 +37,8 @@ def batch(
     ] = "recompute",
     kv_memory: options.KVMemory = 1024,
     kv_type: options.KVType = "fp16",
+    no_repack: options.NoRepack = False,
+    quantize: options.Quantize = None,
     trace: options.Trace = None,
     profile: options.Profile = False,
     record: options.Record = True,
@@ -50,7 +52,7 @@ def batch(
     texts = _inputs(file)
     from antiphon.cli.session import engine_for, load
 
-    loaded = load(model, offline)
+    loaded = load(model, offline, no_repack, quantize)
     template = not raw and loaded.chat_template is not None
     prompts = [[{"role": "user", "content": text}] if template else text for text in texts]
     settings = dict(
@@ -85,6 +87,8 @@ def embed(
     model: options.ModelArgument,
     file: InputFile,
     record: options.Record = True,
+    no_repack: options.NoRepack = False,
+    quantize: options.Quantize = None,
     offline: options.Offline = False,
 ) -> None:
     """Embed texts; one JSON list of numbers a line, in order."""
@@ -92,7 +96,7 @@ def embed(
     from antiphon.cli.session import load
     from antiphon.runtime.engine import Engine
 
-    with Engine(load(model, offline), kv_bytes=1 << 20, record=record) as engine:
+    with Engine(load(model, offline, no_repack, quantize), kv_bytes=1 << 20, record=record) as engine:
         for vector in engine.embed(texts):
             print(json.dumps([round(value, 7) for value in vector.tolist()]))
 

@@ -45,6 +45,8 @@ def run(
     choice: options.Choice = None,
     kv_memory: options.KVMemory = DEFAULT_KV_MEGABYTES,
     kv_type: options.KVType = "fp16",
+    no_repack: options.NoRepack = False,
+    quantize: options.Quantize = None,
     trace: options.Trace = None,
     profile: options.Profile = False,
     record: options.Record = True,
@@ -69,7 +71,7 @@ def run(
     grammar = options.grammar_of(json_schema, regex, choice)
     from antiphon.cli.session import engine_for, load, print_stream, report_line
 
-    loaded = load(model, offline)
+    loaded = load(model, offline, no_repack, quantize)
     prompt_ids = _prompt_ids(loaded, text, system, raw)
     with engine_for(loaded, kv_memory, kv_type, record=record, record_requests=trace is not None) as engine:
         if profile:
@@ -97,6 +99,8 @@ def chat(
     kv_memory: options.KVMemory = DEFAULT_KV_MEGABYTES,
     kv_type: options.KVType = "fp16",
     record: options.Record = True,
+    no_repack: options.NoRepack = False,
+    quantize: options.Quantize = None,
     offline: options.Offline = False,
 ) -> None:
     """Hold a conversation in the terminal."""
@@ -105,7 +109,7 @@ def chat(
     params = SamplingParams(temperature, top_k, top_p, seed=seed, max_tokens=max_tokens)
     from antiphon.cli.session import engine_for, load
 
-    loaded = load(model, offline)
+    loaded = load(model, offline, no_repack, quantize)
     loaded.causal_lm()  # a model that does not generate is refused here
     if loaded.chat_template is None:
         raise InvalidRequestError(f"model {loaded.name!r} has no chat template; use `antiphon run {model} --raw`")
