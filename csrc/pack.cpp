@@ -239,16 +239,24 @@ void unpack_row(int type, const std::uint8_t *packed, std::int64_t columns, std:
     });
 }
 
+static std::int64_t code_stride(std::int64_t columns) { return ((columns + 63) / 64 | 1) * 64; }
+
 std::size_t activation_bytes(std::int64_t tokens, std::int64_t columns) {
     const std::size_t rows = (tokens + kPackedTokens - 1) / kPackedTokens * kPackedTokens, groups = columns / kPackedGroup;
-    return aligned(rows * columns) + 3 * aligned(rows * groups * 4);
+    return rows * code_stride(columns) + 3 * aligned(rows * groups * 4);
 }
 
 Activations place_activations(char *memory, std::int64_t tokens, std::int64_t columns) {
     const std::size_t rows = (tokens + kPackedTokens - 1) / kPackedTokens * kPackedTokens, groups = columns / kPackedGroup;
-    char *const scales = memory + aligned(rows * columns), *const offsets = scales + aligned(rows * groups * 4);
-    return {tokens, columns, reinterpret_cast<std::int8_t *>(memory), reinterpret_cast<float *>(scales),
-            reinterpret_cast<float *>(offsets), reinterpret_cast<std::int16_t *>(offsets + aligned(rows * groups * 4))};
+    const std::int64_t stride = code_stride(columns);
+    char *const scales = memory + rows * stride, *const offsets = scales + aligned(rows * groups * 4);
+    return {tokens,
+            columns,
+            stride,
+            reinterpret_cast<std::int8_t *>(memory),
+            reinterpret_cast<float *>(scales),
+            reinterpret_cast<float *>(offsets),
+            reinterpret_cast<std::int16_t *>(offsets + aligned(rows * groups * 4))};
 }
 
 }  // namespace antiphon

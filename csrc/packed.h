@@ -90,10 +90,11 @@ void pack_tiles(int type, const std::uint8_t *encoded, std::size_t row_bytes, st
 // A row of a packed matrix, decoded: the same floats as from the encoded row.
 void unpack_row(int type, const std::uint8_t *packed, std::int64_t columns, std::int64_t row, float *out);
 
-// Quantised rows of x, all arrays [tokens, ...] without gaps and aligned to 64.
+// Quantised rows of x. All arrays begin at a multiple of 64, and all but `codes` have no gaps.
 struct Activations {
     std::int64_t tokens, columns;
-    std::int8_t *codes;        // [tokens, columns]
+    std::int64_t stride;       // bytes from one token's codes to the next's: an odd number of 64, which spreads tokens over a cache
+    std::int8_t *codes;        // [tokens, columns], `stride` apart
     float *scales;             // [tokens, groups]
     float *offsets;            // [tokens, groups]: scale * float(sum of the codes)
     std::int16_t *half_sums;   // [tokens, groups, 2]: sums of the codes of a group's two halves

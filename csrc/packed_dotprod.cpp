@@ -93,7 +93,7 @@ ANTIPHON_INLINE void rows_product(const std::uint8_t *codes, const Unpacked &unp
             }
         };
         begin(0);
-        half_group<type, tokens, vectors, direct, 0>(codes, values, x.columns, sums, quads);
+        half_group<type, tokens, vectors, direct, 0>(codes, values, x.stride, sums, quads);
         if constexpr (form.halves) {
             Sums<tokens, vectors> whole;
             for (int v = 0; v < vectors; ++v) {
@@ -101,13 +101,13 @@ ANTIPHON_INLINE void rows_product(const std::uint8_t *codes, const Unpacked &unp
                 for (int t = 0; t < tokens; ++t) whole[t][v] = vmulq_s32(sums[t][v], scale);
             }
             begin(1);
-            half_group<type, tokens, vectors, direct, 1>(codes, values, x.columns, sums, quads);
+            half_group<type, tokens, vectors, direct, 1>(codes, values, x.stride, sums, quads);
             for (int v = 0; v < vectors; ++v) {
                 const int32x4_t scale = vld1q_s32(unpacked.half_scales[g][1] + first_row + 4 * v);
                 for (int t = 0; t < tokens; ++t) sums[t][v] = vmlaq_s32(whole[t][v], sums[t][v], scale);
             }
         } else {
-            half_group<type, tokens, vectors, direct, 1>(codes, values, x.columns, sums, quads);
+            half_group<type, tokens, vectors, direct, 1>(codes, values, x.stride, sums, quads);
         }
         codes += code_bytes;
         for (int t = 0; t < tokens; ++t) {
@@ -121,6 +121,86 @@ ANTIPHON_INLINE void rows_product(const std::uint8_t *codes, const Unpacked &unp
     for (int t = 0; t < tokens; ++t) {
         for (int v = 0; v < vectors; ++v) vst1q_f32(totals + t * kPackedRows + first_row + 4 * v, total[t][v]);
     }
+}
+
+// All groups of a block, unpacked, for eight rows and four tokens. Compilers move the sums about and spill them, so it
+// is written out: sums in v0-v7, tokens' codes in v8-v11, weights in v12-v15, totals in v16-v23.
+ANTIPHON_INLINE void four_tokens(const Unpacked &unpacked, int first_row, int groups, const TokenView &x, float *totals) {
+    const std::int8_t *codes = &unpacked.codes[0][0][first_row][0], *x0 = x.codes, *x1 = x0 + x.stride, *x2 = x1 + x.stride,
+                      *x3 = x2 + x.stride;
+    const float *scales = unpacked.scales[0] + first_row;
+    const float *s0 = x.scales, *s1 = s0 + x.groups, *s2 = s1 + x.groups, *s3 = s2 + x.groups;
+    std::int64_t left = groups;
+    float *const target = totals + first_row;
+#define ANTIPHON_QUAD(offset, a, b, lane) \
+    "ldp q" #a ", q" #b ", [%[codes], #" #offset "]\n" \
+    "sdot v0.4s, v" #a ".16b, v8.4b[" #lane "]\n" \
+    "sdot v1.4s, v" #b ".16b, v8.4b[" #lane "]\n" \
+    "sdot v2.4s, v" #a ".16b, v9.4b[" #lane "]\n" \
+    "sdot v3.4s, v" #b ".16b, v9.4b[" #lane "]\n" \
+    "sdot v4.4s, v" #a ".16b, v10.4b[" #lane "]\n" \
+    "sdot v5.4s, v" #b ".16b, v10.4b[" #lane "]\n" \
+    "sdot v6.4s, v" #a ".16b, v11.4b[" #lane "]\n" \
+    "sdot v7.4s, v" #b ".16b, v11.4b[" #lane "]\n"
+#define ANTIPHON_TOKEN(scale, a, b, c, d) \
+    "ldr s27, [%[" #scale "]], #4\n" \
+    "fsub v" #a ".4s, v" #a ".4s, v24.4s\n" \
+    "fsub v" #b ".4s, v" #b ".4s, v24.4s\n" \
+    "fmul v28.4s, v25.4s, v27.s[0]\n" \
+    "fmul v29.4s, v26.4s, v27.s[0]\n" \
+    "fmla v" #c ".4s, v" #a ".4s, v28.4s\n" \
+    "fmla v" #d ".4s, v" #b ".4s, v29.4s\n"
+#define ANTIPHON_CODES \
+    "ldr q8, [%[x0]], #16\n" \
+    "ldr q9, [%[x1]], #16\n" \
+    "ldr q10, [%[x2]], #16\n" \
+    "ldr q11, [%[x3]], #16\n"
+    asm volatile(
+        "dup v24.4s, %w[magic]\n"
+        "ldp q16, q17, [%[target]]\n"
+        "ldp q18, q19, [%[target], #64]\n"
+        "ldp q20, q21, [%[target], #128]\n"
+        "ldp q22, q23, [%[target], #192]\n"
+        "1:\n"
+        "mov v0.16b, v24.16b\n"
+        "mov v1.16b, v24.16b\n"
+        "mov v2.16b, v24.16b\n"
+        "mov v3.16b, v24.16b\n"
+        "mov v4.16b, v24.16b\n"
+        "mov v5.16b, v24.16b\n"
+        "mov v6.16b, v24.16b\n"
+        "mov v7.16b, v24.16b\n"
+        ANTIPHON_CODES
+        ANTIPHON_QUAD(0, 12, 13, 0)
+        ANTIPHON_QUAD(64, 14, 15, 1)
+        ANTIPHON_QUAD(128, 12, 13, 2)
+        ANTIPHON_QUAD(192, 14, 15, 3)
+        ANTIPHON_CODES
+        ANTIPHON_QUAD(256, 12, 13, 0)
+        ANTIPHON_QUAD(320, 14, 15, 1)
+        ANTIPHON_QUAD(384, 12, 13, 2)
+        ANTIPHON_QUAD(448, 14, 15, 3)
+        "ldp q25, q26, [%[scales]]\n"
+        "add %[codes], %[codes], #512\n"
+        "add %[scales], %[scales], #64\n"
+        ANTIPHON_TOKEN(s0, 0, 1, 16, 17)
+        ANTIPHON_TOKEN(s1, 2, 3, 18, 19)
+        ANTIPHON_TOKEN(s2, 4, 5, 20, 21)
+        ANTIPHON_TOKEN(s3, 6, 7, 22, 23)
+        "subs %[left], %[left], #1\n"
+        "b.ne 1b\n"
+        "stp q16, q17, [%[target]]\n"
+        "stp q18, q19, [%[target], #64]\n"
+        "stp q20, q21, [%[target], #128]\n"
+        "stp q22, q23, [%[target], #192]\n"
+        : [codes] "+r"(codes), [x0] "+r"(x0), [x1] "+r"(x1), [x2] "+r"(x2), [x3] "+r"(x3), [scales] "+r"(scales),
+          [s0] "+r"(s0), [s1] "+r"(s1), [s2] "+r"(s2), [s3] "+r"(s3), [left] "+r"(left)
+        : [target] "r"(target), [magic] "r"(kMagicBits)
+        : "cc", "memory", "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9", "v10", "v11", "v12", "v13", "v14",
+          "v15", "v16", "v17", "v18", "v19", "v20", "v21", "v22", "v23", "v24", "v25", "v26", "v27", "v28", "v29");
+#undef ANTIPHON_QUAD
+#undef ANTIPHON_TOKEN
+#undef ANTIPHON_CODES
 }
 
 struct DotProduct {
@@ -196,7 +276,11 @@ struct DotProduct {
                         float *minima) {
         constexpr int vectors = tokens <= 2 ? 4 : 2;
         for (int row = 0; row < kPackedRows; row += 4 * vectors) {
-            rows_product<type, tokens, vectors, direct>(codes, unpacked, row, groups, x, totals);
+            if constexpr (tokens == 4 && !direct && starts_at_magic<type>) {
+                four_tokens(unpacked, row, groups, x, totals);
+            } else {
+                rows_product<type, tokens, vectors, direct>(codes, unpacked, row, groups, x, totals);
+            }
         }
         if constexpr (PackedFormOf<type>::form.minimum) {
             float32x4_t total[tokens][4];

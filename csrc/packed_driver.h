@@ -30,12 +30,12 @@ struct TokenView {
     const std::int8_t *codes;
     const float *scales, *offsets;
     const std::int16_t *half_sums;
-    std::int64_t columns, groups;  // strides
+    std::int64_t stride, groups;  // from token to token
 
     TokenView(const Activations &x, std::int64_t token, std::int64_t group)
-        : codes(x.codes + token * x.columns + group * kPackedGroup), scales(x.scales + token * x.groups() + group),
+        : codes(x.codes + token * x.stride + group * kPackedGroup), scales(x.scales + token * x.groups() + group),
           offsets(x.offsets + token * x.groups() + group), half_sums(x.half_sums + (token * x.groups() + group) * 2),
-          columns(x.columns), groups(x.groups()) {}
+          stride(x.stride), groups(x.groups()) {}
 };
 
 std::int64_t token_block(std::int64_t columns) {
@@ -86,6 +86,9 @@ template <class Machine, int type> struct Driver {
             } else {
                 for (int g = 0; g < count; ++g) {
                     Machine::template unpack_codes<type>(codes + g * form.code_bytes(), unpacked.codes[g]);
+                }
+                for (std::size_t i = 0; i < form.block_bytes(kBlockGroups); i += 64) {
+                    __builtin_prefetch(tile + form.block_bytes(count) + i);
                 }
                 block_tokens<false>(p, codes, unpacked, count, first, token, tokens, totals, minima);
             }
@@ -139,7 +142,7 @@ void quantize_tokens(const float *x, std::int64_t x_stride, std::int64_t begin, 
     for (std::int64_t t = begin; t < end; ++t) {
         for (std::int64_t g = 0; g < groups; ++g) {
             const float *const source = x + t * x_stride + g * kPackedGroup;
-            std::int8_t *const codes = a.codes + t * a.columns + g * kPackedGroup;
+            std::int8_t *const codes = a.codes + t * a.stride + g * kPackedGroup;
             std::int16_t *const half_sums = a.half_sums + (t * groups + g) * 2;
             const std::uint32_t magnitude = Machine::largest_magnitude(source);
             float scale = bits_to_float(0x7FC00000u);  // NaN

@@ -52,7 +52,7 @@ struct Portable {
             if (direct) unpack_codes<type>(codes + g * form.code_bytes(), own);
             const std::int8_t(*const weights)[kPackedRows][4] = direct ? own : unpacked.codes[g];
             for (int t = 0; t < tokens; ++t) {
-                const std::int8_t *const values = x.codes + t * x.columns + g * kPackedGroup;
+                const std::int8_t *const values = x.codes + t * x.stride + g * kPackedGroup;
                 std::int32_t halves[2][kPackedRows] = {};
                 for (int q = 0; q < 8; ++q) {
                     for (int r = 0; r < kPackedRows; ++r) {

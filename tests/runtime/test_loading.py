@@ -89,7 +89,7 @@ def test_without_native_kernels_quantised_weights_are_decoded_once(tiny_llama: P
     with ops.use_backend("reference"):
         loaded = load_model(str(tiny_llama))
     assert loaded.report.backend == "reference"
-    assert loaded.report.converted_to == "BF16" and "converted to BF16" in loaded.report.line()
+    assert "converted to BF16" in loaded.report.line()
 
 
 @pytest.mark.parametrize("name", ["model.layers.1.mlp.up_proj.weight", "model.norm.weight"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +13,12 @@ from antiphon.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from antiphon.text.grammar_spec import GrammarSpec
+
+
+class Quantization(StrEnum):
+    INT8 = "int8"
+    Q4 = "q4"
+
 
 ModelArgument = Annotated[
     str, typer.Argument(metavar="MODEL", help="Catalog name, file, folder, or hub:owner/repository[:file].")
@@ -41,12 +48,16 @@ Choice = Annotated[
 ]
 KVMemory = Annotated[int, typer.Option("--kv-memory", help="Megabytes for keys and values.")]
 KVType = Annotated[str, typer.Option("--kv-type", help="Type of keys and values: fp32, fp16, bf16 or int8.")]
-Profile = Annotated[
-    bool, typer.Option("--profile", help="Afterwards tell the time of each kind of instruction.")
+NoRepack = Annotated[
+    bool, typer.Option("--no-repack", help="Compute with quantised weights as the file has them: less memory, slower.")
 ]
-Record = Annotated[
-    bool,
-    typer.Option("--record/--no-record", help="Run the forward as one native program; same answers, less time."),
+Quantize = Annotated[
+    Quantization | None,
+    typer.Option("--quantize", help="Quantise weights that the file has as floats.", show_default=False),
+]
+Profile = Annotated[bool, typer.Option("--profile", help="Tell afterwards where the time of the steps went.")]
+NoRecord = Annotated[
+    bool, typer.Option("--no-record", help="Run operations one by one, not as a native program: same answers, slower.")
 ]
 Trace = Annotated[
     Path | None,

@@ -48,6 +48,8 @@ def serve(
     ] = None,
     kv_memory: Annotated[int, typer.Option("--kv-memory", help="Megabytes for keys and values.", min=1)] = 1024,
     kv_type: Annotated[KVType, typer.Option("--kv-type", help="Type of keys and values.")] = KVType.FP16,
+    no_repack: options.NoRepack = False,
+    quantize: options.Quantize = None,
     policy: Annotated[Policy, typer.Option("--policy", help="Scheduling.")] = Policy.FCFS,
     max_running: Annotated[int, typer.Option("--max-running", help="Requests computed together.", min=1)] = 64,
     max_waiting: Annotated[
@@ -73,7 +75,7 @@ def serve(
     log_requests: Annotated[
         bool, typer.Option("--log-requests/--no-log-requests", help="A line of JSON for every request.")
     ] = True,
-    record: options.Record = True,
+    no_record: options.NoRecord = False,
     offline: options.Offline = False,
 ) -> None:
     """Serve models over HTTP with OpenAI's API. Ctrl-C or SIGTERM lets running requests finish, then stops."""
@@ -94,7 +96,8 @@ def serve(
     engine = dict(
         kv_bytes=kv_memory << 20, key_type=kv_type.value, value_type=kv_type.value, policy=policy.value,
         max_running=max_running, max_waiting=max_waiting, max_model_tokens=max_model_tokens,
-        record=record,
+        repack=not no_repack, quantize=None if quantize is None else quantize.value,
+        record=not no_record,
     )  # fmt: skip
     if config.keys is None and host not in ("127.0.0.1", "::1", "localhost"):
         print(f"antiphon: listening on {host} without API keys: anyone who reaches it can use it", file=sys.stderr)
@@ -135,6 +138,7 @@ class StartTable:
         self._kv_bytes = kv_bytes
         self._rows = [("MODEL", "PHASE", "SECONDS", "BYTES")]
         self._weight_bytes = 0
+        self._forms: list[str] = []
 
     def add(self, model: ServedModel) -> None:
         loaded = model.loaded
@@ -142,6 +146,7 @@ class StartTable:
             self._rows.append((model.name, f"failed: {model.error}", "", ""))
         else:
             self._weight_bytes += loaded.weight_bytes
+            self._forms.append(f"{model.name}: {loaded.forms}")
             for phase, seconds in loaded.seconds.items():
                 size = f"{loaded.weight_bytes:,}" if phase == "weights" else ""
                 self._rows.append((model.name, phase, f"{seconds:.2f}", size))
@@ -155,6 +160,7 @@ class StartTable:
         for model, phase, seconds, size in self._rows:
             line = f"{model:<{widths[0]}}  {phase:<{widths[1]}}  {seconds:>{widths[2]}}  {size:>{widths[3]}}"
             lines.append(line.rstrip())
+        lines += self._forms
         weights, cache = self._weight_bytes / 1e6, self._kv_bytes / 1e6
         lines.append(
             f"memory: weights {weights:,.0f} MB, keys and values {cache:,.0f} MB, {weights + cache:,.0f} MB in all"

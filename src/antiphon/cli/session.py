@@ -13,13 +13,15 @@ if TYPE_CHECKING:
     from antiphon.runtime.streams import Completion, Stream
 
 
-def load(model: str, offline: bool) -> LoadedModel:
+def load(model: str, offline: bool, no_repack: bool = False, quantize: str | None = None) -> LoadedModel:
     """The model, fetched if need be; one line on what its weights became."""
     from antiphon.cli.progress import fetch_progress
     from antiphon.runtime.loading import load_model
+    from antiphon.runtime.weight_forms import WeightOptions
 
+    options = WeightOptions(not no_repack, quantize)
     with fetch_progress() as progress:
-        loaded = load_model(model, offline=offline, progress=progress)
+        loaded = load_model(model, offline=offline, progress=progress, options=options)
     print(f"{loaded.name}: {loaded.report.line()}", file=sys.stderr)
     if loaded.report.backend == "reference":
         print("antiphon: installed without native kernels (no C++ compiler was found); this is slower", file=sys.stderr)

@@ -126,6 +126,7 @@ class Loaded(msgspec.Struct, frozen=True, tag=True):
     max_tokens: int
     weight_bytes: int
     seconds: dict[str, float]
+    forms: str  # what the weights became, for people
 
 
 class LoadFailed(msgspec.Struct, frozen=True, tag=True):

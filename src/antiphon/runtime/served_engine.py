@@ -180,6 +180,7 @@ class ServedEngine(EngineBase):
             max_tokens=min(model.max_positions, limit or model.max_positions),
             weight_bytes=sum(weights.values()),
             seconds=loaded.report.seconds,
+            forms=loaded.report.weights(),
         )
 
     def _unload(self, command: Unload) -> None:

@@ -59,8 +59,8 @@ class LoadReport:
     def resident_bytes(self) -> int:
         return sum(form.resident_bytes for form in self.forms)
 
-    def line(self) -> str:
-        """One line for people."""
+    def weights(self) -> str:
+        """What the weights became, for people."""
         sizes: dict[tuple[str, str], list[int]] = {}
         for form in self.forms:
             stored, resident = sizes.setdefault((form.type.name, _became(form)), [0, 0])
@@ -69,8 +69,12 @@ class LoadReport:
             f"{name} {stored / 1e6:.0f} MB {became}" + (f" ({resident / 1e6:.0f} MB)" if resident != stored else "")
             for (name, became), (stored, resident) in sorted(sizes.items())
         )
+        return f"weights {types}; {self.resident_bytes / 1e6:.0f} MB resident"
+
+    def line(self) -> str:
+        """One line for people."""
         phases = ", ".join(f"{name} {seconds:.2f}s" for name, seconds in self.seconds.items())
-        return f"{self.backend} backend; weights {types}; {self.resident_bytes / 1e6:.0f} MB resident; {phases}"
+        return f"{self.backend} backend; {self.weights()}; {phases}"
 
 
 def _became(form: WeightForm) -> str:
