@@ -31,7 +31,7 @@ from support.paged import PagedRunner, Span, build_batch
 
 pytestmark = pytest.mark.skipif(not native.available(), reason="programs need the native extension")
 
-#: Steps of (request, tokens, start): prompts whole and in chunks, single tokens, more and fewer requests, longer tables.
+#: Steps of (request, tokens, start): prompts whole and in chunks, single tokens, other numbers of requests and blocks.
 STEPS = [
     [(0, 9, 0)],
     [(0, 1, 9), (1, 17, 0)],
@@ -163,7 +163,8 @@ def test_more_windows_than_positions_are_refused() -> None:
 def test_bad_input_is_refused_with_the_numbers() -> None:
     model = pair(llama)[1]
     beside = Beside(model, 2)
-    batch = build_batch([Span([1, 2], 0, beside.recorded.tables[0], wants_all_logits=True)], beside.recorded.cache.layouts)
+    span = Span([1, 2], 0, beside.recorded.tables[0], wants_all_logits=True)
+    batch = build_batch([span], beside.recorded.cache.layouts)
 
     def run(**changed: torch.Tensor) -> None:
         names = ("token_ids", "positions", "query_start", "logit_rows")

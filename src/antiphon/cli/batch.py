@@ -41,7 +41,7 @@ def batch(
     quantize: options.Quantize = None,
     trace: options.Trace = None,
     profile: options.Profile = False,
-    record: options.Record = True,
+    no_record: options.NoRecord = False,
     offline: options.Offline = False,
 ) -> None:
     """Answer many prompts together; one JSON line for each, in order."""
@@ -57,7 +57,7 @@ def batch(
     prompts = [[{"role": "user", "content": text}] if template else text for text in texts]
     settings = dict(
         max_running=max_running, max_waiting=max(1024, len(texts)), policy=policy, preemption=preemption,
-        record=record, record_requests=trace is not None,
+        record=not no_record, record_requests=trace is not None,
     )  # fmt: skip
     with engine_for(loaded, kv_memory, kv_type, **settings) as engine:
         if profile:
@@ -86,9 +86,9 @@ def batch(
 def embed(
     model: options.ModelArgument,
     file: InputFile,
-    record: options.Record = True,
     no_repack: options.NoRepack = False,
     quantize: options.Quantize = None,
+    no_record: options.NoRecord = False,
     offline: options.Offline = False,
 ) -> None:
     """Embed texts; one JSON list of numbers a line, in order."""
@@ -96,7 +96,7 @@ def embed(
     from antiphon.cli.session import load
     from antiphon.runtime.engine import Engine
 
-    with Engine(load(model, offline, no_repack, quantize), kv_bytes=1 << 20, record=record) as engine:
+    with Engine(load(model, offline, no_repack, quantize), kv_bytes=1 << 20, record=not no_record) as engine:
         for vector in engine.embed(texts):
             print(json.dumps([round(value, 7) for value in vector.tolist()]))
 

@@ -49,7 +49,7 @@ def run(
     quantize: options.Quantize = None,
     trace: options.Trace = None,
     profile: options.Profile = False,
-    record: options.Record = True,
+    no_record: options.NoRecord = False,
     offline: options.Offline = False,
 ) -> None:
     """Answer one prompt, streaming the text; figures follow on standard error."""
@@ -73,7 +73,7 @@ def run(
 
     loaded = load(model, offline, no_repack, quantize)
     prompt_ids = _prompt_ids(loaded, text, system, raw)
-    with engine_for(loaded, kv_memory, kv_type, record=record, record_requests=trace is not None) as engine:
+    with engine_for(loaded, kv_memory, kv_type, record=not no_record, record_requests=trace is not None) as engine:
         if profile:
             engine.start_profile()
         streams = engine.stream_samples(prompt_ids, params, n=n, grammar=grammar)
@@ -98,9 +98,9 @@ def chat(
     system: options.System = None,
     kv_memory: options.KVMemory = DEFAULT_KV_MEGABYTES,
     kv_type: options.KVType = "fp16",
-    record: options.Record = True,
     no_repack: options.NoRepack = False,
     quantize: options.Quantize = None,
+    no_record: options.NoRecord = False,
     offline: options.Offline = False,
 ) -> None:
     """Hold a conversation in the terminal."""
@@ -116,7 +116,7 @@ def chat(
     with contextlib.suppress(ImportError):
         import readline  # noqa: F401  (line editing and history in input())
     print(f"{loaded.name}: {HELP_IN_CHAT}", file=sys.stderr)
-    with engine_for(loaded, kv_memory, kv_type, record=record) as engine:
+    with engine_for(loaded, kv_memory, kv_type, record=not no_record) as engine:
         _converse(engine, loaded, params, system)
 
 

@@ -55,12 +55,9 @@ Quantize = Annotated[
     Quantization | None,
     typer.Option("--quantize", help="Quantise weights that the file has as floats.", show_default=False),
 ]
-Profile = Annotated[
-    bool, typer.Option("--profile", help="Afterwards tell the time of each kind of instruction.")
-]
-Record = Annotated[
-    bool,
-    typer.Option("--record/--no-record", help="Run the forward as one native program; same answers, less time."),
+Profile = Annotated[bool, typer.Option("--profile", help="Tell afterwards where the time of the steps went.")]
+NoRecord = Annotated[
+    bool, typer.Option("--no-record", help="Run operations one by one, not as a native program: same answers, slower.")
 ]
 Trace = Annotated[
     Path | None,

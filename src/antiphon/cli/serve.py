@@ -75,7 +75,7 @@ def serve(
     log_requests: Annotated[
         bool, typer.Option("--log-requests/--no-log-requests", help="A line of JSON for every request.")
     ] = True,
-    record: options.Record = True,
+    no_record: options.NoRecord = False,
     offline: options.Offline = False,
 ) -> None:
     """Serve models over HTTP with OpenAI's API. Ctrl-C or SIGTERM lets running requests finish, then stops."""
@@ -96,8 +96,8 @@ def serve(
     engine = dict(
         kv_bytes=kv_memory << 20, key_type=kv_type.value, value_type=kv_type.value, policy=policy.value,
         max_running=max_running, max_waiting=max_waiting, max_model_tokens=max_model_tokens,
-        record=record,
         repack=not no_repack, quantize=None if quantize is None else quantize.value,
+        record=not no_record,
     )  # fmt: skip
     if config.keys is None and host not in ("127.0.0.1", "::1", "localhost"):
         print(f"antiphon: listening on {host} without API keys: anyone who reaches it can use it", file=sys.stderr)

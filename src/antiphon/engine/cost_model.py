@@ -37,7 +37,7 @@ class CostModel:
 
     def __init__(self) -> None:
         self._weights = [0.0] * 4
-        self._num_unfitted = 0  # steps since the last fit
+        self._unfitted: list[tuple[StepShape, float]] = []  # steps since the last fit
         self.num_steps = 0
         self._num_prefill_steps = 0
         self._most_prefill_tokens = 0
@@ -49,6 +49,14 @@ class CostModel:
         return self.num_steps >= MIN_STEPS and self._num_prefill_steps >= MIN_PREFILL_STEPS
 
     def observe(self, shape: StepShape, seconds: float) -> None:
+        self.num_steps += 1
+        self._num_prefill_steps += shape.prefill_tokens > 0
+        self._most_prefill_tokens = max(self._most_prefill_tokens, shape.prefill_tokens)
+        self._unfitted.append((shape, seconds))
+        if len(self._unfitted) == MOST_UNFITTED:
+            self._fit()
+
+    def _count(self, shape: StepShape, seconds: float) -> None:
         products, targets = self._products, self._targets
         scale = 1.0 / max(seconds, 1e-6)
         x = [scale * value for value in shape.features()]
@@ -56,23 +64,19 @@ class CostModel:
             targets[i] = FORGETTING * targets[i] + x[i]  # times scale * seconds, which is 1
             for j in range(4):
                 row[j] = FORGETTING * row[j] + x[i] * x[j]
-        self.num_steps += 1
-        self._num_unfitted += 1
-        if self._num_unfitted == MOST_UNFITTED:
-            self._fit()
-        self._num_prefill_steps += shape.prefill_tokens > 0
-        self._most_prefill_tokens = max(self._most_prefill_tokens, shape.prefill_tokens)
 
     @property
     def weights(self) -> list[float]:
         """Of the features, fitted to the steps so far."""
-        if self._num_unfitted:
+        if self._unfitted:
             self._fit()
         return self._weights
 
     def _fit(self) -> None:
+        for shape, seconds in self._unfitted:
+            self._count(shape, seconds)
+        self._unfitted.clear()
         targets, weights = self._targets, self._weights
-        self._num_unfitted = 0
         for _ in range(SWEEPS):
             for i, row in enumerate(self._products):
                 if row[i] > 1e-6:

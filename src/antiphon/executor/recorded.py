@@ -26,8 +26,8 @@ SEQ_START = InputSpec("seq_start", torch.int32, (("R", 1),))
 
 def record_forward(model: CausalLM, cache: KVCache) -> Recording:
     """A step of a token-by-token model: T tokens of R requests in, logits of L rows out."""
-    specs = (TOKENS, POSITIONS, QUERY_START, LOGIT_ROWS)
-    return record(lambda inputs, groups: model.forward(Batch(groups=groups, **inputs), cache), specs, list(cache.layouts))
+    inputs = (TOKENS, POSITIONS, QUERY_START, LOGIT_ROWS)
+    return record(lambda x, groups: model.forward(Batch(groups=groups, **x), cache), inputs, list(cache.layouts))
 
 
 def record_embed(model: Bert) -> Recording:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from functools import cache
-from types import ModuleType
 from typing import Any
 
 from torch import Tensor
@@ -39,7 +38,7 @@ OPERATIONS = (
 class Backend:
     """One callable per operation; what a backend lacks, the reference does."""
 
-    def __init__(self, name: str, module: ModuleType | object) -> None:
+    def __init__(self, name: str, module: Any) -> None:
         self.name = name
         self.prepare_weights: Callable[..., list[WeightForm]] = module.prepare_weights
         self.operations: dict[str, Callable[..., Any]] = {

@@ -11,7 +11,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from antiphon.ops import reference
 from antiphon.ops.native.extension import available, default_threads, extension
-from antiphon.ops.native.product import _ACTIVATIONS
+from antiphon.ops.native.product import ACTIVATIONS
 from antiphon.ops.types import Activation
 
 #: Output channels of a panel.
@@ -41,7 +41,7 @@ def panels(weight: Tensor) -> Tensor:
 def supports(weight: Tensor, bias: Tensor | None, dilation: int, groups: int, activation: Activation) -> bool:
     """Whether there is a kernel: fp32, neither dilated nor grouped nor gated."""
     plain = all(t is None or (t.dtype is torch.float32 and t.is_cpu) for t in (weight, bias))
-    return available() and plain and dilation == 1 and groups == 1 and not _ACTIVATIONS[activation][1]
+    return available() and plain and dilation == 1 and groups == 1 and not ACTIVATIONS[activation][1]
 
 
 def conv1d(
@@ -67,7 +67,7 @@ def conv1d(
     out = torch.empty(x.shape[0], length, outputs)
     extension().convolution(
         panels(weight).data_ptr(), kernel, outputs, x.data_ptr(), *x.shape, length, stride, padding[0],
-        0 if bias is None else bias.data_ptr(), _ACTIVATIONS[activation][0], out.data_ptr(),
+        0 if bias is None else bias.data_ptr(), ACTIVATIONS[activation][0], out.data_ptr(),
         threads or default_threads(), variant,
     )  # fmt: skip
     return out

@@ -12,7 +12,7 @@ from antiphon.ops.program.recorder import Recording
 from antiphon.ops.program.traced import Kind, Value
 
 SYMBOLS = {"T": "tokens", "R": "requests", "L": "logit rows", "B": "windows", "S": "states of a window"}
-HEADINGS = ("#", "OPERATION", "RESULT", "READS", "TO", "WEIGHT", "BYTES", "MACS")
+HEADINGS: tuple[str, ...] = ("#", "OPERATION", "RESULT", "READS", "TO", "WEIGHT", "BYTES", "MACS")
 
 
 @dataclass(frozen=True)
@@ -102,4 +102,4 @@ def _total_lines(recording: Recording) -> Iterator[str]:
 
 def _area_line(symbols: tuple[str, ...], count: int, size: int, unshared: int) -> str:
     unit, saved = "".join(symbols) or "run", 100 - 100 * size / max(unshared, 1)
-    return f"buffers for each {unit}: {count} values in {size:,} bytes; {unshared:,} if none shared, {saved:.0f} % saved"
+    return f"buffers for each {unit}: {count} values in {size:,} bytes; {saved:.0f} % less than {unshared:,} unshared"

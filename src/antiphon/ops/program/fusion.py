@@ -24,16 +24,9 @@ def fuse(instructions: Sequence[Instruction]) -> tuple[Instruction, ...]:
             continue
         if uses[id(rotary.k_out.value)] != 1 or _is_read(rotary.q_out.value, instructions[rotary_place + 1 : place]):
             continue
-        norms = []
-        for heads in (rotary.q, rotary.k):
-            norm_place = writer.get(id(heads.value), -1)
-            norm = instructions[norm_place] if norm_place >= 0 else None
-            plain = isinstance(norm, Norm) and not norm.centred and norm.residual is None and norm.bias is None
-            if plain and norm.x.dim() == 3 and uses[id(heads.value)] == 1 and _is_whole(heads):
-                norms.append((norm_place, norm))
-        both = len(norms) == 2  # with one of them there is nothing to gain
-        q_norm, k_norm = (norms[0][1], norms[1][1]) if both else (None, None)
-        dropped |= {rotary_place} | ({place for place, _ in norms} if both else set())
+        norms = [_plain_norm(heads, instructions, writer, uses) for heads in (rotary.q, rotary.k)]
+        q_norm, k_norm = norms if None not in norms else (None, None)  # with one of them there is nothing to gain
+        dropped |= {rotary_place} | {writer[id(norm.out.value)] for norm in (q_norm, k_norm) if norm is not None}
         joined[place] = PrepareHeads(
             q=rotary.q if q_norm is None else q_norm.x,
             k=rotary.k if k_norm is None else k_norm.x,
@@ -49,6 +42,17 @@ def fuse(instructions: Sequence[Instruction]) -> tuple[Instruction, ...]:
             q_out=rotary.q_out,
         )
     return tuple(joined.get(i, instruction) for i, instruction in enumerate(instructions) if i not in dropped)
+
+
+def _plain_norm(
+    heads: Traced, instructions: Sequence[Instruction], writer: dict[int, int], uses: Counter[int]
+) -> Norm | None:
+    """The root-mean-square norm of each head whose result these heads are, if nobody else reads it."""
+    place = writer.get(id(heads.value))
+    norm = None if place is None else instructions[place]
+    if not isinstance(norm, Norm) or norm.centred or norm.residual is not None or norm.bias is not None:
+        return None
+    return norm if norm.x.dim() == 3 and uses[id(heads.value)] == 1 and _is_whole(heads) else None
 
 
 def _is_whole(tensor: Traced) -> bool:

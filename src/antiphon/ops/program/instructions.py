@@ -10,12 +10,13 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Protocol
 
 from antiphon.ops.cache import LayerCache
-from antiphon.ops.native.attention import _pages
-from antiphon.ops.native.product import _ACTIVATIONS as ACTIVATIONS
+from antiphon.ops.native.attention import pages_of
+from antiphon.ops.native.product import ACTIVATIONS
 from antiphon.ops.program.dimension import Size, product
 from antiphon.ops.program.traced import Traced, Value
 from antiphon.ops.types import Activation
 from antiphon.weights.weight import Weight
+
 
 class Layout(Protocol):
     """Where values lie in a native program."""
@@ -214,7 +215,7 @@ class StoreKV(Instruction):
 
     def emit(self, native: Any, layout: Layout) -> None:
         native.store_kv(
-            _pages(self.cache), _heads(layout, self.k), _heads(layout, self.v), layout.group(self.group),
+            pages_of(self.cache), _heads(layout, self.k), _heads(layout, self.v), layout.group(self.group),
             layout.extent(self.rows),
         )  # fmt: skip
 
@@ -244,7 +245,7 @@ class PrepareHeads(Instruction):
 
     def emit(self, native: Any, layout: Layout) -> None:
         native.heads(
-            _pages(self.cache), _heads(layout, self.q), _heads(layout, self.k), _heads(layout, self.v),
+            pages_of(self.cache), _heads(layout, self.q), _heads(layout, self.k), _heads(layout, self.v),
             self.q.shape[1], layout.place(self.q_gain), self.q_eps, layout.place(self.k_gain), self.k_eps,
             layout.place(self.positions), layout.place(self.table), *self.table.shape, layout.group(self.group),
             layout.place(self.q_out), layout.extent(self.rows),
@@ -278,7 +279,7 @@ class PagedAttention(Instruction):
 
     def emit(self, native: Any, layout: Layout) -> None:
         native.paged_attention(
-            _pages(self.cache), _heads(layout, self.q), self.q.shape[1], layout.group(self.group), self.scale,
+            pages_of(self.cache), _heads(layout, self.q), self.q.shape[1], layout.group(self.group), self.scale,
             self.causal, self.window or 0, self.sink_tokens, layout.place(self.sinks), self.softcap or 0.0,
             layout.place(self.bias), _bias_strides(self.bias), layout.place(self.out), layout.extent(self.rows),
         )  # fmt: skip

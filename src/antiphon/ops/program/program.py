@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from antiphon.ops.batch import GroupBatch
-from antiphon.ops.native.attention import _group
+from antiphon.ops.native.attention import group_tables
 from antiphon.ops.native.extension import default_threads, extension
 from antiphon.ops.program.dimension import Dim, Size, as_dim
 from antiphon.ops.program.plan import BufferPlan, plan_buffers
@@ -94,7 +94,7 @@ class Program:
         if recording.output is not None:
             result = _room(recording.output, by_name, out)
             addresses.append(result.data_ptr())
-        tables = [_group(groups[name]) for name in recording.groups] if groups is not None else []
+        tables = [group_tables(groups[name]) for name in recording.groups] if groups is not None else []
         rows = [(*table.slots, *table.tables, *table.requests) for table in tables]
         self.native_seconds = 1e-9 * self.native.run(symbols, addresses, rows, self.threads, self.variant)
         return result

@@ -15,7 +15,7 @@ from antiphon.ops.batch import GroupBatch
 from antiphon.ops.cache import LayerCache
 from antiphon.ops.native import conv
 from antiphon.ops.native.extension import available
-from antiphon.ops.native.product import _matrix as native_matrix
+from antiphon.ops.native.product import matrix_of
 from antiphon.ops.program import instructions
 from antiphon.ops.program.dimension import Dim, Size, as_dim, product, same, same_shape, shape_text
 from antiphon.ops.program.fusion import fuse
@@ -161,7 +161,8 @@ class _Recorder:
         if tensor is None:
             return None
         if not isinstance(tensor, Tensor) or tensor.dtype is not torch.float32 or not tensor.is_cpu:
-            raise UnrecordableError(f"{what} is {getattr(tensor, 'dtype', type(tensor).__name__)}, not a float32 tensor")
+            kind = getattr(tensor, "dtype", type(tensor).__name__)
+            raise UnrecordableError(f"{what} is {kind}, not a float32 tensor")
         shape: list[Size] = list(tensor.shape)
         for place in range(1, min(len(shape), len(like)) + 1):
             size = like[-place]
@@ -195,7 +196,7 @@ class _Recorder:
 
     @staticmethod
     def _handle(weight: Weight, what: str) -> Any:
-        handle = native_matrix(weight)
+        handle = matrix_of(weight)
         _require(
             handle is not None, f"{what} has a type that no native kernel reads: {', '.join(weight.bytes_by_type)}"
         )
@@ -288,7 +289,8 @@ class _Recorder:
             "rotary embedding along several axes has no native kernel",
         )
         values = self._constant(table.values, "a rotary table")
-        _require(values.is_contiguous() and int(values.shape[1]) <= int(q.shape[2]), f"the rotary table is {values.text}")
+        fits = values.is_contiguous() and int(values.shape[1]) <= int(q.shape[2])
+        _require(fits, f"the rotary table is {values.text}")
         q_out, k_out = self._new(*q.shape), self._new(*k.shape)
         self._append(instructions.Rotary(q=q, k=k, positions=positions, table=values, q_out=q_out, k_out=k_out))
         return q_out, k_out
@@ -400,10 +402,15 @@ class _Recorder:
         out = self._new(x.shape[0], length if length.symbols else length.constant, outputs)
         self._append(
             instructions.Conv1d(
-                x=x, panels=self._constant(conv.panels(weight), "a convolution's weight"), kernel=kernel,
-                bias=self._vector(bias, outputs, "a convolution's bias"), stride=stride, padding=tuple(padding),
-                activation=activation, out=out,
-            )  # fmt: skip
+                x=x,
+                panels=self._constant(conv.panels(weight), "a convolution's weight"),
+                kernel=kernel,
+                bias=self._vector(bias, outputs, "a convolution's bias"),
+                stride=stride,
+                padding=padding,
+                activation=activation,
+                out=out,
+            )
         )
         return out
 

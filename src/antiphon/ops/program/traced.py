@@ -206,15 +206,13 @@ class Traced:
                 raise UnrecordableError(f"{self.text} is cut to {stop}, which changes from step to step")
             begin, end, _ = item.indices(size)
             return self._slice(dim, begin, max(end - begin, 0))
-        if stop is None or (isinstance(stop, Dim) and stop == size):
-            end = size
-        elif isinstance(stop, int) and stop < 0:
-            end = size + stop
-        else:
-            raise UnrecordableError(f"{self.text} is cut to {stop}: how much that is changes from step to step")
         if start < 0:
             raise UnrecordableError(f"{self.text} is sliced from its end, which changes from step to step")
-        return self._slice(dim, start, end - start)
+        if stop is None or (isinstance(stop, Dim) and stop == size):
+            return self._slice(dim, start, size - start)
+        if isinstance(stop, int) and stop < 0:
+            return self._slice(dim, start, size + (stop - start))
+        raise UnrecordableError(f"{self.text} is cut to {stop}: how much that is changes from step to step")
 
     # -- everything else ----------------------------------------------------------------------------------------
 
