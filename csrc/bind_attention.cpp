@@ -108,7 +108,7 @@ class Pages {
 public:
     Pages(std::uintptr_t arena, std::int64_t kv_heads, std::int64_t block_tokens, std::int64_t head_dim, int key_element,
           int value_element, std::int64_t key_offset, std::int64_t value_offset, std::int64_t key_scale_offset,
-          std::int64_t value_scale_offset)
+          std::int64_t value_scale_offset, std::uintptr_t key_balance)
         : kv_heads_(kv_heads), block_tokens_(block_tokens), head_dim_(head_dim) {
         std::uint8_t *base = at<std::uint8_t>(arena);
         const auto region = [&](int element, std::int64_t offset, std::int64_t scale_offset) {
@@ -118,6 +118,7 @@ public:
                           block_tokens * scale, scale};
         };
         keys_ = region(key_element, key_offset, key_scale_offset);
+        keys_.balance = at<const float>(key_balance);
         values_ = region(value_element, value_offset, value_scale_offset);
     }
 
@@ -215,9 +216,10 @@ void bind_attention(nb::module_ &module) {
     using Unlocked = nb::call_guard<nb::gil_scoped_release>;
     nb::class_<Pages>(module, "Pages", "One layer's pages, whose arena must outlive it.")
         .def(nb::init<std::uintptr_t, std::int64_t, std::int64_t, std::int64_t, int, int, std::int64_t, std::int64_t,
-                      std::int64_t, std::int64_t>(),
+                      std::int64_t, std::int64_t, std::uintptr_t>(),
              "arena: address, kv_heads, block_tokens, head_dim, then for keys and values the element type (0 f32, 1 f16, "
-             "2 bf16, 3 int8), the offset of the region in a block and that of its scales.")
+             "2 bf16, 3 int8), the offset of the region in a block and that of its scales; at "
+             "last the address of what int8 keys are divided by, or 0.")
         .def("store", &Pages::store, Unlocked(), "Write k, v [tokens, kv_heads, head_dim] to int64 slots.")
         .def("attend", &Pages::attend, Unlocked(), "Attention of q [tokens, heads, head_dim] over the pages.");
     module.def("attention", &attention, Unlocked(), "Attention over sequences laid end to end.");
