@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from antiphon.engine.plan import BlockCopy, StepPlan, StepResult, SwapOut
+from antiphon.executor.cross import fill_cross, forward_observing
 from antiphon.executor.rows import RowStore
 from antiphon.executor.sampler import Sampler
 from antiphon.executor.step_batch import build_step
@@ -52,13 +53,15 @@ class ModelExecutor:
         self._move(plan)
         self._rows.apply(plan)
         self._sampler.set_up(plan)
+        fill_cross(plan, self._model, self._cache, self._rows)
         if not plan:
             return DoneHandle(StepResult([]))
         step = build_step(plan, self._rows)
         built = time.perf_counter()
-        logits = self._model.forward(step.batch, self._cache)
+        logits, observed = forward_observing(plan, step, self._model, self._cache)
         ran = time.perf_counter()
         result = self._sampler.sample(plan, step, logits)
+        result.observed = observed
         sampled = time.perf_counter()
         result.timings = {"build": built - begun, "run": ran - built, "sample": sampled - ran}
         return DoneHandle(result)

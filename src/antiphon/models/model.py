@@ -20,6 +20,7 @@ class Task(StrEnum):
     EMBED = "embed"  # one vector per text
     TRANSCRIBE = "transcribe"  # sound to tokens
     SYNTHESIZE = "synthesize"  # phonemes to sound
+    PHONEMIZE = "phonemize"  # letters to phonemes
     VOICE_ACTIVITY = "voice-activity"  # sound to probabilities of speech
 
 
