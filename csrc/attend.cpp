@@ -143,13 +143,14 @@ struct Writing {
 
 Pages::Pages(std::uint8_t *arena, std::int64_t kv_heads, std::int64_t block_tokens, std::int64_t head_dim,
              Element key_element, Element value_element, std::int64_t key_offset, std::int64_t value_offset,
-             std::int64_t key_scale_offset, std::int64_t value_scale_offset)
+             std::int64_t key_scale_offset, std::int64_t value_scale_offset, const float *key_balance)
     : kv_heads_(kv_heads), block_tokens_(block_tokens), head_dim_(head_dim) {
     const auto region = [&](Element element, std::int64_t offset, std::int64_t scale_offset) {
         const std::int64_t token = head_dim * element_bytes(element), scale = head_dim / kScaleChannels * 2;
         return Region{element, arena + offset, block_tokens * token, token, arena + scale_offset, block_tokens * scale, scale};
     };
     keys_ = region(key_element, key_offset, key_scale_offset);
+    keys_.balance = key_balance;
     values_ = region(value_element, value_offset, value_scale_offset);
 }
 

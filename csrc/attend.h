@@ -41,7 +41,7 @@ class Pages {
 public:
     Pages(std::uint8_t *arena, std::int64_t kv_heads, std::int64_t block_tokens, std::int64_t head_dim,
           Element key_element, Element value_element, std::int64_t key_offset, std::int64_t value_offset,
-          std::int64_t key_scale_offset, std::int64_t value_scale_offset);
+          std::int64_t key_scale_offset, std::int64_t value_scale_offset, const float *key_balance);
 
     // One token's keys and values; a negative slot is left out.
     void store_token(const float *k, std::int64_t k_head_stride, const float *v, std::int64_t v_head_stride,

@@ -277,6 +277,10 @@ void load_queries(const Attention &a, const AttentionTile &tile, const Workspace
             a.q + (tile.first_query + row / a.heads_per_kv_head) * a.q_token_stride + head * a.q_head_stride;
         float *target = w.q + row * w.width;
         for (std::int64_t i = 0; i < w.width; ++i) target[i] = i < a.head_dim ? source[i] * a.scale : 0;
+        if (a.keys.balance) {
+            const float *balance = a.keys.balance + tile.kv_head * a.head_dim;
+            for (std::int64_t i = 0; i < a.head_dim; ++i) target[i] *= balance[i];
+        }
     }
 }
 

@@ -11,9 +11,11 @@ namespace {
 
 void make_pages(Pages *self, std::uintptr_t arena, std::int64_t kv_heads, std::int64_t block_tokens,
                 std::int64_t head_dim, int key_element, int value_element, std::int64_t key_offset,
-                std::int64_t value_offset, std::int64_t key_scale_offset, std::int64_t value_scale_offset) {
+                std::int64_t value_offset, std::int64_t key_scale_offset, std::int64_t value_scale_offset,
+                std::uintptr_t key_balance) {
     new (self) Pages(at<std::uint8_t>(arena), kv_heads, block_tokens, head_dim, Element(key_element),
-                     Element(value_element), key_offset, value_offset, key_scale_offset, value_scale_offset);
+                     Element(value_element), key_offset, value_offset, key_scale_offset, value_scale_offset,
+                     at<const float>(key_balance));
 }
 
 void store(const Pages &pages, std::uintptr_t k, std::int64_t k_token_stride, std::int64_t k_head_stride,

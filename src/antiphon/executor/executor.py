@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from antiphon.engine.plan import BlockCopy, StepPlan, StepResult, SwapOut
+from antiphon.executor.cross import fill_cross, forward_observing
 from antiphon.executor.decode_step import DecodeStep
 from antiphon.executor.recorded import Embed, Forward
 from antiphon.executor.rows import RowStore
@@ -49,6 +50,7 @@ class ModelExecutor:
         vocab_size: int,
         record: bool = True,
     ) -> None:
+        self._model = model
         self._cache = cache
         self._forward = Forward(model, cache, record)
         layouts = list(cache.layouts.values())
@@ -64,6 +66,7 @@ class ModelExecutor:
         self._move(plan)
         self._rows.apply(plan)
         self._sampler.set_up(plan)
+        fill_cross(plan, self._model, self._cache, self._rows)
         if not plan:
             return DoneHandle(StepResult([]))
         if plan.num_decodes == len(plan.requests) and self._sampler.is_plain(plan):
@@ -72,9 +75,10 @@ class ModelExecutor:
                 return DoneHandle(decode.run(plan, begun))
         step = build_step(plan, self._rows)
         built = time.perf_counter()
-        logits = self._forward(step.batch)
+        logits, observed = forward_observing(plan, step, self._model, self._cache, self._forward)
         ran = time.perf_counter()
         result = self._sampler.sample(plan, step, logits)
+        result.observed = observed
         sampled = time.perf_counter()
         result.timings = {"build": built - begun, "run": ran - built, "sample": sampled - ran}
         result.native_seconds = self._forward.native_seconds

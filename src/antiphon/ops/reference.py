@@ -14,7 +14,25 @@ from antiphon.ops.batch import GroupBatch
 from antiphon.ops.cache import LayerCache
 from antiphon.ops.pages import read_pages, write_pages
 from antiphon.ops.philox import uniform
-from antiphon.ops.types import Activation, LSTMWeights, RotaryTable, SamplingRows, WeightForm
+from antiphon.ops.reference_sound import (  # noqa: F401  (operations, found here by their names)
+    adaptive_norm,
+    concatenate,
+    expand_frames,
+    frame_counts,
+    harmonic_source,
+    harmonic_spectrum,
+    inverse_spectrum,
+    leaky_relu,
+    log_pitch,
+    mask_frames,
+    modulate,
+    pack_rows,
+    pad_rows,
+    prepend_mirrored,
+    pulse_noise_vocoder,
+    repeat_frames,
+)
+from antiphon.ops.types import Activation, Function, LSTMWeights, RotaryTable, SamplingRows, WeightForm
 from antiphon.weights.dequantize import dequantize
 from antiphon.weights.types import TensorType
 from antiphon.weights.weight import Weight
@@ -72,7 +90,7 @@ def embed(ids: Tensor, weight: Weight, scale: float = 1.0) -> Tensor:
     return out * scale if scale != 1.0 else out
 
 
-def activate(y: Tensor, activation: Activation) -> Tensor:
+def activate(y: Tensor, activation: Activation | Function) -> Tensor:
     match activation:
         case "none":
             return y
@@ -90,6 +108,11 @@ def activate(y: Tensor, activation: Activation) -> Tensor:
         case "gelu_tanh_gate":
             gate, value = y.chunk(2, dim=-1)
             return F.gelu(gate, approximate="tanh") * value
+        case "sigmoid":
+            return torch.sigmoid(y)
+        case "magnitude":
+            real, imaginary = y.chunk(2, dim=-1)
+            return (real.square() + imaginary.square()).sqrt_()
     raise ValueError(f"unknown activation {activation!r}")
 
 
@@ -331,8 +354,8 @@ def lstm(
     return torch.nn.utils.rnn.pad_packed_sequence(repacked, batch_first=True, total_length=x.shape[1])[0]
 
 
-def add(x: Tensor, y: Tensor) -> Tensor:
-    return x + y
+def add(x: Tensor, y: Tensor, scale: float = 1.0) -> Tensor:
+    return x + y if scale == 1.0 else (x + y).mul_(scale)
 
 
 def gather_rows(x: Tensor, rows: Tensor) -> Tensor:

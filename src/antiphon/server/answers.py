@@ -144,7 +144,7 @@ class ModelCard(Answer):
     created: int
     owned_by: str
     root: str
-    state: Literal["loading", "ready", "failed"]
+    state: Literal["unloaded", "loading", "ready", "unloading", "failed"]
     task: str | None
     max_model_len: int | None
     weight_bytes: int | None

@@ -6,6 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from antiphon.runtime.keep_alive import PATTERN as KEEP_ALIVE_PATTERN
+
 MAX_LOGPROBS = 20
 TokenId = Annotated[int, Field(ge=0, lt=2**31)]
 Name = Annotated[str, Field(min_length=1, max_length=512)]
@@ -131,19 +133,22 @@ class StreamOptions(Body):
 # -- requests -----------------------------------------------------------------------------------------------------
 
 
+#: Seconds, or like `5m`; -1 is for ever.
+KeepAlive = Annotated[float, Field(ge=-1, le=1e9)] | Annotated[str, Field(pattern=KEEP_ALIVE_PATTERN)]
+
+
 class ModelBody(Body):
     model: Name
+    #: How long the model stays resident after this request.
+    keep_alive: KeepAlive | None = None
     #: Taken, and of no effect on the answer.
     user: str | None = None
 
 
-class GenerateBody(ModelBody):
-    """What every generation can be asked. Fields that are None take the server's defaults."""
+class SamplingBody(ModelBody):
+    """How an answer is drawn, ended and scheduled. Fields that are None take the server's defaults."""
 
     stream: bool | None = None
-    stream_options: StreamOptions | None = None
-    n: Annotated[int, Field(ge=1, le=128)] | None = None
-    max_tokens: Annotated[int, Field(ge=0, lt=2**31)] | None = None
     min_tokens: Annotated[int, Field(ge=0, lt=2**31)] | None = None
     temperature: Annotated[float, Field(ge=0, le=100)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
@@ -160,7 +165,6 @@ class GenerateBody(ModelBody):
     stop: str | list[str] | None = None
     stop_token_ids: list[TokenId] | None = None
     ignore_eos: bool | None = None
-    response_format: ResponseFormat | None = None
     guided_json: dict[str, Any] | None = None
     guided_regex: str | None = None
     guided_choice: Annotated[list[str], Field(min_length=1)] | None = None
@@ -179,6 +183,15 @@ class GenerateBody(ModelBody):
     service_tier: str | None = None
     safety_identifier: str | None = None
     prompt_cache_key: str | None = None
+
+
+class GenerateBody(SamplingBody):
+    """What a generation can be asked."""
+
+    stream_options: StreamOptions | None = None
+    n: Annotated[int, Field(ge=1, le=128)] | None = None
+    max_tokens: Annotated[int, Field(ge=0, lt=2**31)] | None = None
+    response_format: ResponseFormat | None = None
 
 
 class ChatBody(GenerateBody):

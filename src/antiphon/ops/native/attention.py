@@ -27,6 +27,7 @@ def pages_of(cache: LayerCache) -> Any:
             cache.arena.data_ptr(), layout.group.num_kv_heads, layout.block_tokens, layout.group.head_dim,
             _ELEMENTS[layout.key_dtype], _ELEMENTS[layout.value_dtype], start, start + layout.value_offset,
             start + layout.key_scale_offset, start + layout.value_scale_offset,
+            0 if cache.key_balance is None else cache.key_balance.data_ptr(),
         )  # fmt: skip
         cache.packed["native"] = pages
     return pages

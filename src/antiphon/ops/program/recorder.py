@@ -13,7 +13,7 @@ from antiphon.errors import UnrecordableError
 from antiphon.ops.backend import Backend, use_operations
 from antiphon.ops.batch import GroupBatch
 from antiphon.ops.cache import LayerCache
-from antiphon.ops.native import conv
+from antiphon.ops.native import conv, convolution
 from antiphon.ops.native.extension import available
 from antiphon.ops.native.product import matrix_of
 from antiphon.ops.program import instructions
@@ -392,6 +392,10 @@ class _Recorder:
             state is None and conv.supports(weight, bias, dilation, groups, activation),
             "a convolution with state, dilation or groups has no native kernel",
         )
+        _require(
+            stride != 1 or (weight.shape[2] > 1 and not convolution.has_fewer_products(weight)),
+            f"a convolution with a weight of {tuple(weight.shape)} takes the way with fewer products",
+        )
         x = self._rows(x, "the input of a convolution")
         outputs, channels, kernel = weight.shape
         _require(
@@ -414,7 +418,8 @@ class _Recorder:
         )
         return out
 
-    def add(self, x: Any, y: Any) -> Traced:
+    def add(self, x: Any, y: Any, scale: float = 1.0) -> Traced:
+        _require(scale == 1.0, f"a sum times {scale} has no native kernel")
         if not isinstance(x, Traced):
             x, y = y, x  # a sum is the same either way round
         x = self._rows(x, "a summand")
