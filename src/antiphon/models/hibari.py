@@ -18,7 +18,6 @@ from antiphon.layers.norm import LayerNorm
 from antiphon.models.synthesizer import Speech, SpeechState, Synthesizer, flatten
 from antiphon.weights.checkpoint import Checkpoint
 from antiphon.weights.source import Source
-from antiphon.weights.weight import Weight
 
 SAMPLE_RATE = 24_000
 WIDTH = 1200
