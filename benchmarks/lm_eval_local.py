@@ -130,7 +130,7 @@ def main() -> int:
 
         started = time.monotonic()
         reference = AutoModelForCausalLM.from_pretrained(**gguf, dtype=torch.float32).eval()
-        theirs = evaluate(HFLM(pretrained=reference, tokenizer=tokenizer, batch_size=1, device="cpu"), task)
+        theirs = evaluate(HFLM(pretrained=reference, tokenizer=tokenizer, batch_size=8, device="cpu"), task)
         theirs_seconds = time.monotonic() - started
     print(f"{options.items} items, {CHOICES} endings each, {options.model}")
     print(f"{'':24}{'acc':>8}{'acc_norm':>10}{'seconds':>9}")

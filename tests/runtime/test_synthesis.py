@@ -262,6 +262,22 @@ def test_an_unread_synthesis_pauses(engine: Engine) -> None:
 
 
 @pytest.mark.weights
+def test_a_paced_synthesis_keeps_step_with_its_listener(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("antiphon.runtime.synthesis.FAR_AHEAD", 0.2)
+    asked: list[Priority] = []
+    add = engine._loop.add
+    monkeypatch.setattr(
+        engine._loop, "add", lambda requests: asked.extend(r.priority for r in requests) or add(requests)
+    )
+    synthesis = engine.speak("This is one sentence. " * 5, paced=True)
+    synthesis.wait()
+    stats = synthesis.stats
+    listened = stats.processing_seconds - stats.time_to_first_audio
+    assert listened > 0.5 * stats.audio_seconds  # not made all at once
+    assert asked[0] is Priority.NORMAL and Priority.HIGH in asked[1:]  # nearly dry, it goes first
+
+
+@pytest.mark.weights
 def test_long_words_are_cut_to_what_the_model_takes(engine: Engine) -> None:
     chunks = list(engine.speak("[x](/" + "ba " * 60 + "/) " * 4))
     assert sum(chunk.seconds for chunk in chunks) > 5

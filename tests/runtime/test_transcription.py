@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from antiphon import Engine
+from antiphon import Engine, SamplingParams
 from antiphon.audio.segments import Segment as Span
 from antiphon.audio.segments import Window
 from antiphon.errors import AudioError, EngineError, InvalidRequestError, UnsupportedError
@@ -171,6 +173,28 @@ def test_what_is_refused(loaded: LoadedModel) -> None:
         with pytest.raises(UnsupportedError, match="does not generate text"):
             engine.generate("Once", model="tiny-whisper")
         assert settled(engine)["blocks_owned"] == 0
+
+
+def test_beside_chat_both_say_what_they_say_alone(loaded: LoadedModel, tiny_llama: Path) -> None:
+    """One arena, one loop: chats stream while recordings are transcribed, and every model's steps come between."""
+    recording, prompts = sounds(95)[0], [[index, 5, 9] for index in range(4)]
+    params = SamplingParams(max_tokens=60, ignore_eos=True)
+    with Engine(loaded, kv_bytes=64 << 20, batch_invariant=True) as engine:
+        chat = engine.load(str(tiny_llama)).name
+        alone = engine.transcribe(recording, **ONCE)
+        said = engine.generate(prompts, params, model=chat)
+        events = engine.transcribe_events(recording, **ONCE)
+        next(events)  # now other windows are on their way
+        begun = engine._core.telemetry.num_steps
+        streams = [engine.stream(prompt, params, model=chat) for prompt in prompts]
+        *_, together = events
+        answers = [stream.wait() for stream in streams]
+        assert settled(engine)["blocks_owned"] == 0
+        order = [step.model for step in engine._core.telemetry.steps if step.index >= begun]
+    assert isinstance(together, Transcript)
+    assert tokens_of(together) == tokens_of(alone)
+    assert [answer.token_ids for answer in answers] == [answer.token_ids for answer in said]
+    assert sum(before != after for before, after in pairwise(order)) >= 10, "the models take turns"
 
 
 def test_async_events_and_leaving_early(loaded: LoadedModel) -> None:

@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
-import numpy as np
 import openai
 import pytest
-import soundfile
 
 from antiphon.server.config import Limits, ModelSpec, ServerConfig
 from support.http_server import RunningServer, running_server
-from support.sounds import tone
+from support.sounds import tone, wav_bytes
 from support.tiny_whisper import dims, state_dict, vocabulary
 from weights.whisper_files import ggml_file
 
 MODEL = "ggml-tiny"
-
-
-def wav(samples: np.ndarray, rate: int = 16_000) -> bytes:
-    file = io.BytesIO()
-    soundfile.write(file, samples, rate, format="WAV")
-    return file.getvalue()
 
 
 @pytest.fixture(scope="module")
@@ -52,9 +43,9 @@ def refusal(server: RunningServer, file: bytes, **more: Any) -> openai.APIStatus
     [
         (b"", "0 bytes"),
         (b"this is no sound at all" * 20, "not a sound file"),
-        (wav(tone(1))[:30], "short"),
-        (wav(tone(1))[:44], "no samples"),
-        (wav(tone(25, rate=8_000), 8_000), "20 s"),
+        (wav_bytes(tone(1))[:30], "short"),
+        (wav_bytes(tone(1))[:44], "no samples"),
+        (wav_bytes(tone(25, rate=8_000), 8_000), "20 s"),
     ],
     ids=["empty", "garbage", "cut header", "no samples", "too long"],
 )
@@ -81,24 +72,24 @@ WRONG: list[tuple[dict[str, Any], str, str | None]] = [
 
 @pytest.mark.parametrize(("fields", "code", "param"), WRONG, ids=[str(fields) for fields, *_ in WRONG])
 def test_wrong_fields(hearing: RunningServer, fields: dict[str, Any], code: str, param: str | None) -> None:
-    error = refusal(hearing, wav(tone(1)), **fields)
+    error = refusal(hearing, wav_bytes(tone(1)), **fields)
     assert isinstance(error, openai.BadRequestError)
     assert (error.code, error.param) == (code, param), error.message
 
 
 def test_other_refusals(hearing: RunningServer) -> None:
-    assert isinstance(refusal(hearing, wav(tone(1)), model="nobody"), openai.NotFoundError)
+    assert isinstance(refusal(hearing, wav_bytes(tone(1)), model="nobody"), openai.NotFoundError)
     large = refusal(hearing, bytes(2 << 20))
     assert (large.status_code, large.code) == (413, "body_too_large")
     assert "1,048,576" in large.message
     with hearing.openai() as client, pytest.raises(openai.BadRequestError, match="only English"):
-        client.audio.translations.create(model="whisper-1", file=("a.wav", wav(tone(1))))
+        client.audio.translations.create(model="whisper-1", file=("a.wav", wav_bytes(tone(1))))
 
 
 @pytest.mark.parametrize("path", ["transcriptions", "translations"])
 def test_forms_that_are_none(hearing: RunningServer, path: str) -> None:
     url = f"{hearing.url}/v1/audio/{path}"
-    file = {"file": ("a.wav", wav(tone(1)))}
+    file = {"file": ("a.wav", wav_bytes(tone(1)))}
     answers = [
         (httpx.post(url, json={"model": MODEL}), 415, "unsupported_media_type"),
         (httpx.post(url, data={"model": MODEL, "file": "text"}, files={"x": b""}), 400, "missing_required_parameter"),

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+import io
+
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float32]
+
+
+def wav_bytes(samples: Floats, rate: int = 16_000) -> bytes:
+    """A WAV file of 16-bit samples."""
+    import soundfile
+
+    file = io.BytesIO()
+    soundfile.write(file, samples, rate, format="WAV")
+    return file.getvalue()
 
 
 def tone(seconds: float, hertz: float = 440.0, rate: int = 16_000, level: float = 0.3) -> Floats:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -132,10 +132,14 @@ SYNTHESIS_STEP_TOKENS = 96
 
 
 def make_synthesis_slot(loaded: LoadedModel, model: Synthesizer, config: EngineConfig) -> ModelSlot:
-    """A synthesiser as one-shot requests, an utterance each; every stage is a step of its own."""
+    """A synthesiser as one-shot requests, an utterance each; every stage is a step of its own.
+
+    Its requests go by priority even where others go by arrival, since a listener about to hear nothing must go first.
+    """
+    policy = replace(config, policy="priority") if config.policy == "fcfs" else config
     scheduler = OneShotScheduler(
         loaded.name,
-        config.make_policy(),
+        policy.make_policy(),
         max_model_tokens=model.max_positions,
         num_stages=len(model.stages),
         max_step_tokens=SYNTHESIS_STEP_TOKENS,

@@ -31,6 +31,7 @@ from antiphon.runtime.window_segments import Stretch, segments_of, stretches
 
 #: Windows of one recording that are in the engine at once; their sound and states are in memory.
 MAX_WINDOWS = 12
+FIRST_WINDOWS = 4
 #: Speech after the end of a window's transcript that makes the rest of the window be transcribed again.
 LEFTOVER_SPEECH = 1.0
 #: A segment in which the voice activity never reaches this has no speaker.
@@ -275,8 +276,10 @@ class _Parallel(_Run):
         jobs: dict[WindowJob, tuple[_Place, SpeechWindow]] = {}
         is_read = False
         while not is_read or places:
-            # Until a window has told the language, the others would each have to find it.
-            limit = MAX_WINDOWS if self.account.language is not None else 1
+            # Until a window has told the language, the others would each have to find it; and the first text should
+            # not wait for a dozen windows.
+            limit = MAX_WINDOWS if self.account.num_windows else FIRST_WINDOWS
+            limit = limit if self.account.language is not None else 1
             while not is_read and len(places) < limit:
                 window = next(windows, None)
                 if window is None:

@@ -13,6 +13,7 @@ from fastapi import APIRouter, Request, Response
 
 from antiphon.runtime.messages import Ended, Generate, GrammarFields, TextDelta
 from antiphon.server.body import read_body
+from antiphon.server.chat_sound import spoken_reply, without_sound
 from antiphon.server.errors import invalid
 from antiphon.server.events import closing, note_usage, stream_events
 from antiphon.server.generation import Generations, make_call
@@ -23,6 +24,7 @@ from antiphon.server.prompts import chat_prompt
 from antiphon.server.sampling import check_prompt, grammar_fields, output_tokens, sampling_fields
 from antiphon.server.schemas import ChatBody
 from antiphon.server.serving import EventStream, Serving, json_answer, serving_of, unless_gone
+from antiphon.server.spoken_reply import SpokenReply, spoken_chunks
 from antiphon.server.tools import ToolUse, tool_use
 
 router = APIRouter()
@@ -74,15 +76,21 @@ class Chat:
 async def chat_completions(request: Request) -> Response:
     serving = serving_of(request)
     body = await read_body(request, ChatBody, serving.config.limits.body_bytes)
+    passage = request.scope["passage"]
+    body = await unless_gone(request, without_sound(serving, body, passage.key))
+    reply = await spoken_reply(serving, body)
     chat = await understand(serving, body)
-    figures = request.scope["passage"].figures
+    figures = passage.figures
     figures["model"] = chat.model.name
     generations = Generations(serving, [chat.call])
+    if reply is not None:
+        passage.at_end += [reply.close, lambda: serving.sounds.put(reply.id, passage.key, reply.transcript)]
     if body.stream:
         await unless_gone(request, generations.open())
-        events = stream_events(generations, _chunks(chat, generations, figures), figures)
+        chunks = _chunks(chat, generations, figures)
+        events = stream_events(generations, chunks if reply is None else spoken_chunks(chunks, reply), figures)
         return EventStream(events, generations.close)
-    return await unless_gone(request, _whole(chat, generations, figures))
+    return await unless_gone(request, _whole(chat, generations, figures, reply))
 
 
 async def understand(serving: Serving, body: ChatBody) -> Chat:
@@ -146,6 +154,11 @@ class Reply:
         self._take(self.parser.feed(self._chat.text(delta)))
         self._logprobs += self._chat.logprobs(delta) or []
 
+    @property
+    def content(self) -> str:
+        """The text so far."""
+        return self._text["content"]
+
     def _take(self, pieces: list[Piece]) -> None:
         for piece in pieces:
             for change in deltas([piece]):
@@ -195,7 +208,7 @@ def deltas(pieces: list[Piece]) -> list[dict[str, Any]]:
     return changes
 
 
-async def _whole(chat: Chat, generations: Generations, figures: dict[str, Any]) -> Response:
+async def _whole(chat: Chat, generations: Generations, figures: dict[str, Any], spoken: SpokenReply | None) -> Response:
     async with closing(generations):
         await generations.open()
         replies = [Reply(chat) for _ in range(chat.call.n)]
@@ -205,6 +218,10 @@ async def _whole(chat: Chat, generations: Generations, figures: dict[str, Any]) 
                 choices.append(replies[index].choice(index, event))
             else:
                 replies[index].add(event)
+                if spoken is not None:
+                    spoken.say(replies[index].content[len(spoken.transcript) :])
+    if spoken is not None:
+        choices[0]["message"] |= await spoken.message(replies[0].content)
     usage = generations.usage(bool(chat.body.timings))
     note_usage(figures, usage)
     choices.sort(key=lambda choice: int(choice["index"]))

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import IO, Any, TypeVar
 
 from antiphon.audio.decode import DecodeStream, decode_stream
-from antiphon.audio.samples import DecodeLimits, Floats
+from antiphon.audio.samples import DecodeLimits, Floats, RawFormat
 from antiphon.errors import AntiphonError, AudioError, EngineError
 from antiphon.runtime.messages import Transcribe
 from antiphon.runtime.transcribe_stream import TranscribeStream
@@ -27,12 +27,19 @@ class Hearing:
     """Of one file, which it closes. `events` may be read once; closing ends whatever still runs."""
 
     def __init__(
-        self, serving: Serving, model: ReadyModel, file: IO[bytes], options: TranscriptionOptions, param: str = "file"
+        self,
+        serving: Serving,
+        model: ReadyModel,
+        file: IO[bytes],
+        options: TranscriptionOptions,
+        param: str = "file",
+        raw: RawFormat | None = None,
     ) -> None:
         self._serving = serving
         self._model = model
         self._file = file
         self._param = param
+        self._raw = raw
         limits = serving.config.limits
         self._limits = DecodeLimits(max_bytes=limits.audio_bytes, max_seconds=limits.audio_seconds)
         self._call = Transcribe(uuid.uuid4().hex, model.name, b"", options, is_fed=True)
@@ -105,4 +112,9 @@ class Hearing:
             self._working.add_done_callback(lambda _: self._file.close())
 
     def _open(self) -> DecodeStream:
-        return decode_stream(self._file, chunk_seconds=PIECE_SECONDS, limits=self._limits)  # type: ignore[arg-type]
+        return decode_stream(
+            self._file,  # type: ignore[arg-type]
+            chunk_seconds=PIECE_SECONDS,
+            limits=self._limits,
+            raw=self._raw,
+        )

@@ -9,7 +9,7 @@ from typing import Any
 from antiphon.errors import TokenizerError
 from antiphon.server.errors import invalid
 from antiphon.server.models import ReadyModel
-from antiphon.server.schemas import AssistantMessage, Message, TextContent, Tool, ToolMessage
+from antiphon.server.schemas import AssistantMessage, InputAudioPart, Message, TextContent, TextPart, Tool, ToolMessage
 from antiphon.server.tool_forms import takes_one_call
 from antiphon.text.chat_template import ChatPrompt, ChatTemplate
 
@@ -107,6 +107,8 @@ def plain_message(message: Message) -> dict[str, Any]:
     """A message as templates take it: text joined, `developer` as `system`, arguments of calls as objects."""
     role = "system" if message.role == "developer" else message.role
     plain: dict[str, Any] = {"role": role, "content": _text(message.content)}
+    if isinstance(message, AssistantMessage) and message.audio is not None and not plain["content"]:
+        raise invalid("audio of a message is looked up by /v1/chat/completions only", "messages", "unsupported_value")
     if message.name is not None:
         plain["name"] = message.name
     if isinstance(message, ToolMessage):
@@ -126,10 +128,15 @@ def plain_message(message: Message) -> dict[str, Any]:
     return plain
 
 
-def _text(content: TextContent | None) -> str:
+def _text(content: TextContent | Sequence[TextPart | InputAudioPart] | None) -> str:
     if content is None:
         return ""
-    return content if isinstance(content, str) else "".join(part.text for part in content)
+    if isinstance(content, str):
+        return content
+    texts = [part.text for part in content if isinstance(part, TextPart)]
+    if len(texts) < len(content):
+        raise invalid("input_audio is taken by /v1/chat/completions only", "messages", "unsupported_value")
+    return "".join(texts)
 
 
 def _arguments(text: str) -> Any:

@@ -28,6 +28,18 @@ class TextPart(Body):
     text: str
 
 
+class InputAudio(Body):
+    data: str  # base64
+    format: Literal["wav", "mp3", "flac", "opus", "ogg", "aac", "m4a", "webm", "pcm16"]
+
+
+class InputAudioPart(Body):
+    """Sound, which becomes the text that it says; in chats only."""
+
+    type: Literal["input_audio"]
+    input_audio: InputAudio
+
+
 TextContent = str | list[TextPart]
 
 
@@ -39,7 +51,7 @@ class SystemMessage(Body):
 
 class UserMessage(Body):
     role: Literal["user"]
-    content: TextContent
+    content: str | list[Annotated[TextPart | InputAudioPart, Field(discriminator="type")]]
     name: str | None = None
 
 
@@ -55,6 +67,14 @@ class ToolCall(Body):
     index: int | None = None
 
 
+class AudioReference(Body):
+    id: Annotated[str, Field(max_length=512)]
+    #: As the server gave it; the id says enough.
+    data: str | None = None
+    expires_at: int | None = None
+    transcript: str | None = None
+
+
 class AssistantMessage(Body):
     """As the server gave it: fields that clients send back empty are taken."""
 
@@ -64,7 +84,7 @@ class AssistantMessage(Body):
     tool_calls: list[ToolCall] | None = None
     name: str | None = None
     refusal: None = None
-    audio: None = None
+    audio: AudioReference | None = None
     function_call: None = None
     annotations: Annotated[list[Any], Field(max_length=0)] | None = None
 
@@ -185,6 +205,17 @@ class SamplingBody(ModelBody):
     prompt_cache_key: str | None = None
 
 
+class VoiceReference(Body):
+    id: Name
+
+
+class ReplyAudio(Body):
+    """How a reply is spoken. Without a voice, the model's own."""
+
+    format: Literal["wav", "mp3", "flac", "opus", "aac", "pcm16"]
+    voice: Name | VoiceReference | None = None
+
+
 class GenerateBody(SamplingBody):
     """What a generation can be asked."""
 
@@ -203,7 +234,8 @@ class ChatBody(GenerateBody):
     tool_choice: Literal["none", "auto", "required"] | NamedTool | None = None
     parallel_tool_calls: bool | None = None
     chat_template_kwargs: dict[str, Any] | None = None
-    modalities: list[Literal["text"]] | None = None
+    modalities: list[Literal["text", "audio"]] | None = None
+    audio: ReplyAudio | None = None
 
 
 class CompletionBody(GenerateBody):

@@ -16,6 +16,7 @@ from antiphon.server.metrics import Metrics
 from antiphon.server.models import ServedModels
 from antiphon.server.passage import Passages
 from antiphon.server.response_store import ResponseStore
+from antiphon.server.sound_store import SoundStore
 from antiphon.server.tracing import Tracing
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class Serving:
         self.models = ServedModels(config, client)
         self.passages = Passages()
         self.responses = ResponseStore(config.limits.stored_responses, config.limits.stored_bytes)
+        self.sounds = SoundStore()
         self.tracing = None if config.otlp_endpoint is None else Tracing(config.otlp_endpoint)
         self.is_draining = False
 

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, RootModel, WithJsonSchema
 
 from antiphon.runtime.speech_options import MAX_SPEED, MIN_SPEED
 from antiphon.server.answers import Answer, Count
-from antiphon.server.schemas import Body, KeepAlive, ModelBody, Name
+from antiphon.server.schemas import KeepAlive, ModelBody, Name, VoiceReference
 
 Upload = Annotated[Any, WithJsonSchema({"type": "string", "format": "binary"})]
 TranscriptFormat = Literal["json", "text", "srt", "verbose_json", "vtt"]
@@ -53,10 +53,6 @@ class TranscriptionForm(SoundForm):
     ] = ["segment"]
     #: Silences are always where a recording is cut.
     chunking_strategy: Literal["auto"] | None = None
-
-
-class VoiceReference(Body):
-    id: Name
 
 
 class SpeechBody(ModelBody):

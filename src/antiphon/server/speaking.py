@@ -35,16 +35,12 @@ class Speaking:
         self._stream: SpeakStream | None = None
         self.stats: SpeechStats | None = None
 
-    async def open(self) -> None:
-        """Raises what the engine refuses of the voice, the language or the pronunciations."""
-        client = self._serving.client
+    def begin(self) -> None:
+        """Hand it to the engine; what that refuses is raised by `parts`."""
         try:
-            self._stream = client.speak(self._call)
-            await self._stream.accepted()
+            self._stream = self._serving.client.speak(self._call)
         except EngineError as error:
-            raise engine_unavailable(client) if client.state != "ready" else engine_failure(client, error) from error
-        except AntiphonError as error:
-            raise api_error(error) from error
+            raise engine_unavailable(self._serving.client) from error
 
     def close(self) -> None:
         if self._stream is not None:

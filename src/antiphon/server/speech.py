@@ -39,7 +39,7 @@ async def speech(request: Request) -> Response:
     async def begin() -> bytes:
         """The first bytes: what is refused is refused before the answer begins."""
         try:
-            await speaking.open()
+            speaking.begin()
             return await anext(chunks)
         except BaseException:
             speaking.close()
