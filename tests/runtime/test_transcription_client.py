@@ -65,6 +65,39 @@ def test_the_same_as_here(world: tuple[asyncio.Runner, EngineClient], ggml: Path
     assert "".join(part.text for part in progress) == transcript.text  # type: ignore[attr-defined]
 
 
+def test_a_recording_in_pieces_is_the_same(world: tuple[asyncio.Runner, EngineClient]) -> None:
+    runner, client = world
+    sound = noise(23)
+
+    async def main() -> tuple[Transcript, Transcript]:
+        whole = await client.transcribe(Transcribe("whole", "tiny", sound.tobytes(), OPTIONS)).wait()
+        stream = client.transcribe(Transcribe("fed", "tiny", b"", OPTIONS, is_fed=True))
+        for start in range(0, len(sound), 3 * RATE):
+            assert await asyncio.wait_for(stream.room(), 60)
+            stream.push(sound[start : start + 3 * RATE].tobytes())
+        stream.finish()
+        return whole, await stream.wait()
+
+    whole, fed = runner.run(main())
+    assert fed == whole
+
+
+def test_a_recording_that_is_fed_can_be_left(world: tuple[asyncio.Runner, EngineClient]) -> None:
+    """With its sound unfinished: the thread that waits for more of it ends too."""
+    runner, client = world
+
+    async def main() -> None:
+        for number in range(70):  # more than there are threads
+            stream = client.transcribe(Transcribe(f"left-{number}", "tiny", b"", OPTIONS, is_fed=True))
+            stream.push(noise(1).tobytes())
+            stream.close()
+            assert not await stream.room()
+        last = client.transcribe(Transcribe("last", "tiny", noise(1).tobytes(), OPTIONS))
+        await asyncio.wait_for(last.wait(), 60)
+
+    runner.run(main())
+
+
 def test_refusals_and_leaving_early(world: tuple[asyncio.Runner, EngineClient]) -> None:
     runner, client = world
 

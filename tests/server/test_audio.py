@@ -224,8 +224,8 @@ def test_chat_by_voice(sound: RunningServer, client: openai.OpenAI) -> None:
     assert spoken.usage.prompt_tokens == written.usage.prompt_tokens
     samples = base64.b64decode(audio.data)
     assert len(samples) > 2 * 24_000
-    deltas = [chunk.choices[0].delta.model_extra["audio"] for chunk in ask(heard, **aloud, stream=True) if chunk.choices
-              and "audio" in (chunk.choices[0].delta.model_extra or {})]  # fmt: skip
+    told = [chunk.choices[0].delta.model_dump(exclude_none=True) for chunk in ask(heard, **aloud, stream=True)]
+    deltas = [delta["audio"] for delta in told if "audio" in delta]
     assert "".join(delta.get("transcript", "") for delta in deltas) == text
     assert b"".join(base64.b64decode(delta.get("data", "")) for delta in deltas) == samples
     assert "expires_at" in deltas[-1] and len({delta["id"] for delta in deltas}) == 1

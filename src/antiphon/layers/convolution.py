@@ -33,6 +33,10 @@ class Convolution(Module):
         self.dilation = dilation
         self.groups = groups
 
+    def prepare(self) -> None:
+        """Bring the weight into the form that is computed with now, instead of when it is first needed."""
+        ops.prepare_convolution(self.weight, self.stride, self.groups)
+
     def __call__(self, x: Tensor) -> Tensor:
         padding = (self.padding, self.padding)
         return ops.conv1d(x, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)

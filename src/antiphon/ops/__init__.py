@@ -18,14 +18,14 @@ from antiphon.weights.types import TensorType
 from antiphon.weights.weight import Weight
 
 __all__ = [
-    "Activation", "Batch", "CacheGroup", "CacheKind", "CacheLayout", "CountScale", "Function", "GroupBatch", "KVCache",
-    "LSTMWeights", "LayerCache", "RotaryTable", "SamplingRows", "WeightForm", "activate", "active_backend",
+    "Activation", "Batch", "CacheGroup", "CacheKind", "CacheLayout", "CountScale", "Function", "GroupBatch",
+    "KVCache", "LSTMWeights", "LayerCache", "RotaryTable", "SamplingRows", "WeightForm", "activate", "active_backend",
     "adaptive_norm", "add", "allocate_arena", "attention", "available_backends", "concatenate", "conv1d",
     "conv_transpose1d", "embed", "expand_frames", "frame_counts", "gather_rows", "get_backend", "harmonic_source",
-    "harmonic_spectrum", "inverse_spectrum", "l2_normalize", "layer_norm", "leaky_relu", "linear", "log_pitch", "lstm",
-    "mask_frames", "modulate", "pack_rows", "pad_rows", "paged_attention", "paged_attention_weights", "prepare_weights",
-    "prepend_mirrored", "pulse_noise_vocoder", "repeat_frames", "rms_norm", "rotary", "sample", "segment_mean",
-    "store_kv", "use_backend",
+    "harmonic_spectrum", "inverse_spectrum", "l2_normalize", "layer_norm", "leaky_relu", "linear", "log_pitch",
+    "lstm", "mask_frames", "modulate", "pack_rows", "pad_rows", "paged_attention", "paged_attention_weights",
+    "prepare_convolution", "prepare_weights", "prepend_mirrored", "pulse_noise_vocoder", "repeat_frames", "rms_norm",
+    "rotary", "sample", "segment_mean", "store_kv", "use_backend",
 ]  # fmt: skip
 
 
@@ -139,6 +139,11 @@ def conv1d(
     the last S inputs, so that chunks give what the whole would.
     """
     return dispatch("conv1d", x)(x, weight, bias, stride, padding, dilation, groups, activation, state)
+
+
+def prepare_convolution(weight: Tensor, stride: int = 1, groups: int = 1) -> None:
+    """Make whatever `conv1d` keeps of a weight [C_out, C_in / groups, kernel] now; it changes no result."""
+    dispatch("prepare_convolution", weight)(weight, stride, groups)
 
 
 def conv_transpose1d(

@@ -25,6 +25,7 @@ OPERATIONS = (
     "paged_attention_weights",
     "attention",
     "conv1d",
+    "prepare_convolution",
     "conv_transpose1d",
     "lstm",
     "sample",

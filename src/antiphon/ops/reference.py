@@ -305,6 +305,10 @@ def conv1d(
     return activate(y.transpose(1, 2), activation).contiguous()
 
 
+def prepare_convolution(weight: Tensor, stride: int = 1, groups: int = 1) -> None:
+    pass
+
+
 def conv_transpose1d(
     x: Tensor,
     weight: Tensor,

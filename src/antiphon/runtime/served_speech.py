@@ -24,7 +24,7 @@ THREADS = 4
 
 @dataclass(eq=False)
 class _Speech:
-    """A synthesis that is being begun or runs. Who begins it looks at `is_aborted` last; who aborts it sets it first."""
+    """A synthesis being begun or running. Who begins it looks at `is_aborted` last; who aborts it sets it first."""
 
     feed: TextFeed | None
     synthesis: Synthesis | None = None

@@ -79,6 +79,21 @@ def has_fewer_products(weight: Tensor) -> bool:
     return min(inputs, outputs) >= MIN_CHANNELS and weight.numel() <= MAX_WEIGHTS and 3 <= width <= MAX_WIDTH
 
 
+def _kernel(weight: Tensor) -> _Kernel:
+    """The weight on its way there, which is made once and kept with it."""
+    kernel: _Kernel | None = getattr(weight, _CACHE, None)
+    if kernel is None:
+        kernel = _Kernel.of(weight)
+        setattr(weight, _CACHE, kernel)
+    return kernel
+
+
+def prepare_convolution(weight: Tensor, stride: int = 1, groups: int = 1) -> None:
+    plain = stride == 1 and groups == 1 and weight.is_cpu and weight.dtype is torch.float32
+    if plain and has_fewer_products(weight):
+        _kernel(weight)
+
+
 def conv1d(
     x: Tensor,
     weight: Tensor,
@@ -98,10 +113,7 @@ def conv1d(
     frames = x.shape[1] + sum(padding) - (width - 1) * dilation
     if not plain or frames < MIN_FRAMES * dilation or not has_fewer_products(weight):
         return conv.conv1d(x, weight, bias, stride, padding, dilation, groups, activation, state)
-    kernel: _Kernel | None = getattr(weight, _CACHE, None)
-    if kernel is None:
-        kernel = _Kernel.of(weight)
-        setattr(weight, _CACHE, kernel)
+    kernel = _kernel(weight)
     out = torch.stack([_row(row, kernel, bias, padding[0], dilation, frames, outputs) for row in x])
     return reference.activate(out, activation)
 
