@@ -29,55 +29,62 @@ void eight_bits(const float *x, std::uint8_t *block) {
     }
 }
 
+constexpr int kVectors = kColumns / kLanes;
+
 struct Fit {
-    float codes[kColumns], scale, minimum, error;
+    Floats codes[kVectors];
+    float scale, minimum, error;
 };
 
-void round_codes(const float *x, float inverse, Fit &fit) {
-    for (int i = 0; i < kColumns; ++i) {
-        // The sum with 1.5 * 2^23 rounds to an integer.
-        const float steps = std::min(std::max((x[i] - fit.minimum) * inverse, 0.0f), 15.0f);
-        fit.codes[i] = (steps + 12582912.0f) - 12582912.0f;
+// Codes for the fit's minimum and a scale of 1 / inverse. The sum with 1.5 * 2^23 rounds to an integer.
+ANTIPHON_INLINE void round_codes(const Floats *x, float inverse, Fit &fit) {
+    const Floats magic = splat(12582912.0f), most = splat(-15);
+    for (int i = 0; i < kVectors; ++i) {
+        const Floats steps = maximum((x[i] - splat(fit.minimum)) * splat(inverse), zeros());
+        fit.codes[i] = (zeros() - maximum(zeros() - steps, most) + magic) - magic;
     }
 }
 
 // The squared error of codes for the rounded scale and minimum that the file can hold.
-void measure(const float *x, Fit &fit) {
+ANTIPHON_INLINE void measure(const Floats *x, Fit &fit) {
     std::uint8_t half[2];
     store_half(half, fit.scale);
     fit.scale = half_to_float(half);
     store_half(half, fit.minimum);
     fit.minimum = half_to_float(half);
     round_codes(x, fit.scale > 0 ? 1 / fit.scale : 0, fit);
-    fit.error = 0;
-    for (int i = 0; i < kColumns; ++i) {
-        const float difference = fit.codes[i] * fit.scale + fit.minimum - x[i];
-        fit.error += difference * difference;
+    Floats error = zeros();
+    for (int i = 0; i < kVectors; ++i) {
+        const Floats difference = fit.codes[i] * splat(fit.scale) + splat(fit.minimum) - x[i];
+        error = error + difference * difference;
     }
+    fit.error = sum(error);
 }
 
 // Scale and minimum by least squares for the codes there are.
-bool refit(const float *x, Fit &fit) {
-    float codes = 0, squares = 0, values = 0, products = 0;
-    for (int i = 0; i < kColumns; ++i) {
-        codes += fit.codes[i];
-        squares += fit.codes[i] * fit.codes[i];
-        values += x[i];
-        products += fit.codes[i] * x[i];
+ANTIPHON_INLINE bool refit(const Floats *x, float values, Fit &fit) {
+    Floats code_lanes = zeros(), square_lanes = zeros(), product_lanes = zeros();
+    for (int i = 0; i < kVectors; ++i) {
+        code_lanes = code_lanes + fit.codes[i];
+        square_lanes = square_lanes + fit.codes[i] * fit.codes[i];
+        product_lanes = product_lanes + fit.codes[i] * x[i];
     }
-    const float spread = kColumns * squares - codes * codes;
+    const float codes = sum(code_lanes), spread = kColumns * sum(square_lanes) - codes * codes;
     if (spread <= 0) return false;
-    fit.scale = (kColumns * products - codes * values) / spread;
+    fit.scale = (kColumns * sum(product_lanes) - codes * values) / spread;
     fit.minimum = (values - fit.scale * codes) / kColumns;
     return fit.scale > 0;
 }
 
-void four_bits(const float *x, std::uint8_t *block) {
-    float low = x[0], high = x[0];
-    for (int i = 1; i < kColumns; ++i) {
-        low = std::min(low, x[i]);
-        high = std::max(high, x[i]);
+void four_bits(const float *values, std::uint8_t *block) {
+    Floats x[kVectors], total = zeros();
+    for (int i = 0; i < kVectors; ++i) {
+        x[i] = load(values + kLanes * i);
+        total = total + x[i];
     }
+    const float high = largest(maximum(maximum(x[0], x[1]), maximum(x[2], x[3])));
+    const float low =
+        -largest(maximum(maximum(zeros() - x[0], zeros() - x[1]), maximum(zeros() - x[2], zeros() - x[3])));
     Fit best;
     best.scale = (high - low) / 15;
     best.minimum = low;
@@ -87,14 +94,16 @@ void four_bits(const float *x, std::uint8_t *block) {
         Fit fit;
         fit.minimum = low + (high - low) * (float(range % 3) / 30);
         round_codes(x, (15 + 0.6f * float(range / 3)) / (high - low), fit);
-        if (!refit(x, fit)) continue;
+        if (!refit(x, sum(total), fit)) continue;
         measure(x, fit);
         if (fit.error < best.error) best = fit;
     }
     store_half(block, best.scale);
     store_half(block + 2, best.minimum);
+    float codes[kColumns];
+    for (int i = 0; i < kVectors; ++i) store(codes + kLanes * i, best.codes[i]);
     for (int i = 0; i < kColumns / 2; ++i) {
-        block[4 + i] = std::uint8_t(int(best.codes[i]) | int(best.codes[i + kColumns / 2]) << 4);
+        block[4 + i] = std::uint8_t(int(codes[i]) | int(codes[i + kColumns / 2]) << 4);
     }
 }
 

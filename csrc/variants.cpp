@@ -30,12 +30,15 @@ ANTIPHON_DECLARE(avx2)
 ANTIPHON_DECLARE(avx512)
 #endif
 
-// Kernels for packed weights; the portable ones go with every set that has none of its own.
+// Kernels for packed weights; a set that has none of its own takes those of a lesser set.
 #define ANTIPHON_DECLARE_PACKED(name) \
     namespace name { \
     extern const PackedKernels packed; \
     }
 ANTIPHON_DECLARE_PACKED(portable)
+#if defined(ANTIPHON_X86_VARIANTS)
+ANTIPHON_DECLARE_PACKED(avx2)
+#endif
 #if defined(ANTIPHON_ARM_VARIANTS)
 ANTIPHON_DECLARE_PACKED(dotprod)
 #endif
@@ -54,8 +57,8 @@ const std::vector<Variant> &variants() {
         const bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
         const bool has_avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
                                 __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq");
-        if (has_avx2 && has_avx512) list.push_back(with_packed(avx512::kernels, "avx512", portable::packed));
-        if (has_avx2) list.push_back(with_packed(avx2::kernels, "avx2", portable::packed));
+        if (has_avx2 && has_avx512) list.push_back(with_packed(avx512::kernels, "avx512", avx2::packed));
+        if (has_avx2) list.push_back(with_packed(avx2::kernels, "avx2", avx2::packed));
 #endif
 #if defined(ANTIPHON_ARM_VARIANTS)
         constexpr unsigned long has_dot_product = 1ul << 20;  // HWCAP_ASIMDDP

@@ -27,19 +27,21 @@ from support.paged import PagedRunner
 pytestmark = pytest.mark.weights
 
 TOKENS = 512
+FEW_TOKENS = 96
 #: llama.cpp quantises activations to 8 bits. On Gemma that moves its own perplexity by 1.1 % from the fp32 truth.
 LLAMA_CPP_TOLERANCE = {"gemma-3-270m": 0.015}
 ModelPath = Callable[[str], Path]
 
 
-def our_logits(path: Path, backend: str) -> tuple[list[int], torch.Tensor]:
-    checkpoint = open_checkpoint(path)
-    tokens = tokenizer_from_gguf(checkpoint.metadata).encode(enwik8_text())[:TOKENS]
-    model = build_model(checkpoint)
+def our_logits(path: Path, tokens: list[int], backend: str) -> torch.Tensor:
+    """Logits of every token; on the native backend with weights packed as for any user."""
+    model = build_model(open_checkpoint(path))
     assert isinstance(model, CausalLM)
     with ops.use_backend(backend):
-        (logits,) = PagedRunner(model, 1, TOKENS, block_tokens=16).step([(0, tokens, 0)])
-    return tokens, logits
+        if backend == "native":
+            ops.prepare_weights(list(model.weights()))
+        (logits,) = PagedRunner(model, 1, len(tokens), block_tokens=16).step([(0, tokens, 0)])
+    return logits
 
 
 def transformers_logits(path: Path, tokens: list[int]) -> torch.Tensor:
@@ -67,25 +69,34 @@ def perplexity(tokens: list[int], logits: torch.Tensor) -> float:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["smollm2-135m", "qwen2.5-coder-0.5b", "gemma-3-270m", "tinyllama-1.1b"])
-def test_gguf_logits(name: str, model_path: ModelPath) -> None:
+def test_gguf_logits(name: str, model_path: ModelPath, soak: bool) -> None:
+    """The reference is transformers' model to rounding. The native products round x to 8 bits, as llama.cpp's do, and
+    may lose a fifth more than they by it. On few tokens chance alone moves a perplexity by a percent."""
     path = model_path(name)
-    tokens, ours = our_logits(path, "reference")
+    tokens = tokenizer_from_gguf(open_checkpoint(path).metadata).encode(enwik8_text())[: TOKENS if soak else FEW_TOKENS]
     theirs = transformers_logits(path, tokens)
+    ours = our_logits(path, tokens, "reference")
+    llama_cpp = torch.from_numpy(llama_cpp_logits(path, tokens, ours.shape[1]))
     figures = {
         "KL": mean_kl(theirs, ours),
         "top-1": top1_agreement(theirs, ours),
         "perplexity": perplexity(tokens, ours),
         "transformers": perplexity(tokens, theirs),
-        "llama.cpp": perplexity(tokens, torch.from_numpy(llama_cpp_logits(path, tokens, ours.shape[1]))),
+        "llama.cpp": perplexity(tokens, llama_cpp),
+        "llama.cpp KL": mean_kl(theirs, llama_cpp),
     }
     if "native" in ops.available_backends():
-        figures["native KL"] = mean_kl(theirs, our_logits(path, "native")[1])
-        assert figures["native KL"] <= 1e-5
+        native = our_logits(path, tokens, "native")
+        figures |= {"native KL": mean_kl(theirs, native), "native": perplexity(tokens, native)}
+        assert figures["native KL"] <= 1.2 * figures["llama.cpp KL"], figures
+        assert figures["native"] == pytest.approx(figures["transformers"], rel=0.005 if soak else 0.02), figures
     print(name, figures)
     assert figures["KL"] <= 1e-5
     assert figures["top-1"] >= 0.995
     assert figures["perplexity"] == pytest.approx(figures["transformers"], rel=1e-4)
-    assert figures["perplexity"] == pytest.approx(figures["llama.cpp"], rel=LLAMA_CPP_TOLERANCE.get(name, 0.01))
+    if soak:
+        tolerance = LLAMA_CPP_TOLERANCE.get(name, 0.01)
+        assert figures["perplexity"] == pytest.approx(figures["llama.cpp"], rel=tolerance)
 
 
 def test_minilm_equals_sentence_transformers(model_path: ModelPath) -> None:
