@@ -17,7 +17,7 @@ constexpr std::int64_t kBlockColumns = kBlockGroups * kPackedGroup;
 constexpr std::size_t kPrefetchBytes = 8192;  // ahead of what is multiplied
 constexpr std::int64_t kTokenBlockBytes = 1 << 18;  // of quantised x that shall stay in the second-level cache
 
-// A block's scales as numbers, and its codes, one byte each as [groups][8][16][4] with `zero` taken off.
+// A block's scales as numbers, and its codes, one byte each as [groups][8][16][4], as `Machine` wants them.
 struct alignas(64) Unpacked {
     float scales[kBlockGroups][kPackedRows];                  // W
     float minima[kBlockGroups][kPackedRows];                  // M

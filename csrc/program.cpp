@@ -5,7 +5,6 @@
 #include <string>
 
 #include "scratch.h"
-#include "thread_pool.h"
 
 namespace antiphon {
 namespace {
@@ -53,7 +52,6 @@ std::int64_t Program::run(const std::vector<std::int64_t> &symbols, const std::v
     for (const std::uintptr_t constant : constants_) values.push_back(reinterpret_cast<char *>(constant));
 
     const Frame frame{symbols.data(), values.data(), groups.data(), threads, &variant};
-    const KeepAwake awake(threads);
     if (profiling_) {
         run_profiled(frame);
     } else {

@@ -14,7 +14,9 @@ namespace {
 
 using Task = void (*)(void *, std::uint32_t, int);
 
-// How long a thread looks for work before it sleeps: about the time between two operations of one forward pass.
+// How long a thread looks for work before it sleeps: longer than what comes between two parallel operations of a forward
+// pass, recorded or not. Never to sleep would be worse: where other processes want the processor, threads that spin use
+// up their share of it.
 constexpr auto kSpin = std::chrono::microseconds(50);
 
 inline void pause_briefly() {
@@ -42,8 +44,6 @@ public:
             }
         }
     }
-
-    void keep_awake(int change) { held_.fetch_add(change, std::memory_order_relaxed); }
 
 private:
     // `ticket_` holds the number of the call in its upper half and the next task in its lower half. A thread claims a
@@ -84,10 +84,6 @@ private:
         return false;
     }
 
-    bool is_held(int thread) const {
-        return held_.load(std::memory_order_relaxed) > 0 && thread < threads_.load(std::memory_order_relaxed);
-    }
-
     bool start_worker() {
         try {
             const int thread = workers_ + 1;
@@ -103,7 +99,7 @@ private:
         for (;;) {
             const auto deadline = std::chrono::steady_clock::now() + kSpin;
             bool found = claim_and_run(thread);
-            while (!found && (is_held(thread) || std::chrono::steady_clock::now() < deadline)) {
+            while (!found && std::chrono::steady_clock::now() < deadline) {
                 for (int i = 0; i < 16 && !found; ++i) {
                     pause_briefly();
                     found = claim_and_run(thread);
@@ -121,7 +117,7 @@ private:
     int workers_ = 0;
     std::atomic<std::uint64_t> ticket_{kClosed};
     std::atomic<std::uint32_t> count_{0}, done_{0};
-    std::atomic<int> threads_{0}, held_{0};
+    std::atomic<int> threads_{0};
     std::atomic<Task> task_{nullptr};
     std::atomic<void *> context_{nullptr};
     std::mutex sleep_;
@@ -156,17 +152,6 @@ void run_tasks(std::uint32_t count, int threads, Task task, void *context) {
         return;
     }
     pool().run(count, threads, task, context);
-}
-
-KeepAwake::KeepAwake(int threads) {
-    if (threads > 1) {
-        pool_ = &pool();
-        static_cast<Pool *>(pool_)->keep_awake(1);
-    }
-}
-
-KeepAwake::~KeepAwake() {
-    if (pool_) static_cast<Pool *>(pool_)->keep_awake(-1);
 }
 
 }  // namespace antiphon

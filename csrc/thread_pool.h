@@ -11,17 +11,4 @@ namespace antiphon {
 // A forked child starts with no threads of its own and makes them when it first needs them.
 void run_tasks(std::uint32_t count, int threads, void (*task)(void *, std::uint32_t, int), void *context);
 
-// While one of these lives, the threads that took part in the last call look for work without ever sleeping: between
-// the instructions of a program nobody has to be woken.
-class KeepAwake {
-public:
-    explicit KeepAwake(int threads);
-    ~KeepAwake();
-    KeepAwake(const KeepAwake &) = delete;
-    KeepAwake &operator=(const KeepAwake &) = delete;
-
-private:
-    void *pool_ = nullptr;
-};
-
 }  // namespace antiphon

@@ -36,12 +36,15 @@ ANTIPHON_DECLARE(avx2)
 ANTIPHON_DECLARE(avx512)
 #endif
 
-// Kernels for packed weights; the portable ones go with every set that has none of its own.
+// Kernels for packed weights; a set that has none of its own takes those of a lesser set.
 #define ANTIPHON_DECLARE_PACKED(name) \
     namespace name { \
     extern const PackedKernels packed; \
     }
 ANTIPHON_DECLARE_PACKED(portable)
+#if defined(ANTIPHON_X86_VARIANTS)
+ANTIPHON_DECLARE_PACKED(avx2)
+#endif
 #if defined(ANTIPHON_ARM_VARIANTS)
 ANTIPHON_DECLARE_PACKED(dotprod)
 #endif
@@ -81,8 +84,8 @@ const std::vector<Variant> &variants() {
             if (may_use_amx()) list.push_back(with_packed(avx512::kernels, "amx", amx::packed));
             list.push_back(with_packed(avx512::kernels, "avx512vnni", avx512vnni::packed));
         }
-        if (has_avx2 && has_avx512) list.push_back(with_packed(avx512::kernels, "avx512", portable::packed));
-        if (has_avx2) list.push_back(with_packed(avx2::kernels, "avx2", portable::packed));
+        if (has_avx2 && has_avx512) list.push_back(with_packed(avx512::kernels, "avx512", avx2::packed));
+        if (has_avx2) list.push_back(with_packed(avx2::kernels, "avx2", avx2::packed));
 #endif
 #if defined(ANTIPHON_ARM_VARIANTS)
         constexpr unsigned long has_dot_product = 1ul << 20;  // HWCAP_ASIMDDP
