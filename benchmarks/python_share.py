@@ -50,7 +50,8 @@ def measure(model: str, streams: int, tokens: int, record: bool) -> None:
         engine._core.telemetry.steps.clear()
         engine.generate(prompts, params)
         steps = list(engine._core.telemetry.steps)
-    pairs = [(a, b) for a, b in pairwise(steps) if a.decode_tokens == b.decode_tokens == streams and not a.prefill_tokens]
+    decodes = [step for step in steps if step.decode_tokens == streams and not step.prefill_tokens]
+    pairs = [(a, b) for a, b in pairwise(decodes) if b.index == a.index + 1]
     periods = [later.start - step.start for step, later in pairs]
     outside = [period - step.native_seconds for (step, _), period in zip(pairs, periods, strict=True)]
     share = statistics.median(part / whole for part, whole in zip(outside, periods, strict=True))
