@@ -132,10 +132,10 @@ def measure(engine, case: Case, random_: random.Random) -> dict[str, float]:  # 
     for _ in range(1, case.streams):
         prompts.append(first if case.shared_prompt else [random_.randrange(1000, 30000) for _ in range(case.prompt)])
     if case.shared_prompt:
-        engine.generate([first], SamplingParams(max_tokens=1, ignore_eos=True))
+        engine.generate([first], SamplingParams(temperature=0.0, max_tokens=1, ignore_eos=True))
         prompts = [[*first, random_.randrange(1000, 30000)] for _ in prompts]
     started = time.perf_counter()
-    engine.generate(prompts, SamplingParams(max_tokens=max(case.output, 1), ignore_eos=True))
+    engine.generate(prompts, SamplingParams(temperature=0.0, max_tokens=max(case.output, 1), ignore_eos=True))
     if case.output == 0:
         return {"rate": case.prompt / (time.perf_counter() - started)}
     with tempfile.TemporaryDirectory() as folder:
