@@ -100,7 +100,7 @@ def test_gguf_logits(name: str, model_path: ModelPath, soak: bool) -> None:
 @pytest.mark.skipif("native" not in ops.available_backends(), reason="the extension was not built")
 @pytest.mark.parametrize("name", ["smollm2-135m", "qwen2.5-coder-0.5b", "gemma-3-270m", "tinyllama-1.1b"])
 def test_packed_products_lose_no_more_than_llama_cpp(name: str, model_path: ModelPath, soak: bool) -> None:
-    """Both round x to 8 bits; ours may lose a fifth more by it. On few tokens chance moves a perplexity by a percent."""
+    """Both round x to 8 bits; ours may lose a fifth more by it. On few tokens chance moves perplexity by a percent."""
     path = model_path(name)
     tokens = first_tokens(path, soak)
     exact = our_logits(path, tokens, "native", repack=False)

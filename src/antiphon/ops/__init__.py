@@ -21,8 +21,8 @@ __all__ = [
     "Activation", "Batch", "CacheGroup", "CacheKind", "CacheLayout", "GroupBatch", "KVCache", "LSTMWeights",
     "LayerCache", "RotaryTable", "SamplingRows", "WeightForm", "active_backend", "add", "allocate_arena", "attention",
     "available_backends", "conv1d", "conv_transpose1d", "embed", "gather_rows", "get_backend", "l2_normalize",
-    "layer_norm", "linear", "lstm", "paged_attention", "paged_attention_weights", "prepare_weights", "rms_norm", "rotary",
-    "sample", "segment_mean", "store_kv", "use_backend",
+    "layer_norm", "linear", "lstm", "paged_attention", "paged_attention_weights", "prepare_weights", "rms_norm",
+    "rotary", "sample", "segment_mean", "store_kv", "use_backend",
 ]  # fmt: skip
 
 
