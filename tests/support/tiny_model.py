@@ -123,8 +123,10 @@ GGUF_NAMES = {
 }
 
 
-def write_gguf(path: Path, state: dict[str, Tensor] | None = None, architecture: str = "llama") -> Path:
-    """The same model as llama.cpp's converter writes it, in F32."""
+def write_gguf(
+    path: Path, state: dict[str, Tensor] | None = None, architecture: str = "llama", quantised: str | None = None
+) -> Path:
+    """The same model as llama.cpp's converter writes it, in F32, or with its matrices of a quantised type."""
     writer = gguf.GGUFWriter(path, architecture)
     writer.add_context_length(CONTEXT)
     writer.add_embedding_length(HIDDEN)
@@ -144,7 +146,12 @@ def write_gguf(path: Path, state: dict[str, Tensor] | None = None, architecture:
     writer.add_eos_token_id(tokens.index("<|im_end|>"))
     writer.add_chat_template(CHAT_TEMPLATE)
     for name, tensor in (tiny_state() if state is None else state).items():
-        writer.add_tensor(_gguf_name(name), _gguf_rows(name, tensor).numpy().astype(np.float32))
+        values = _gguf_rows(name, tensor).numpy().astype(np.float32)
+        if quantised is None or tensor.dim() < 2:
+            writer.add_tensor(_gguf_name(name), values)
+        else:
+            kind = gguf.GGMLQuantizationType[quantised]
+            writer.add_tensor(_gguf_name(name), gguf.quants.quantize(values, kind), raw_dtype=kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
