@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from antiphon.ops import reference
-from antiphon.ops.native import conv
+from antiphon.ops.native import direct_convolution
 from antiphon.ops.types import Activation
 
 OUTPUTS = 4
@@ -112,7 +112,7 @@ def conv1d(
         return reference.activate(y, activation)
     frames = x.shape[1] + sum(padding) - (width - 1) * dilation
     if not plain or frames < MIN_FRAMES * dilation or not has_fewer_products(weight):
-        return conv.conv1d(x, weight, bias, stride, padding, dilation, groups, activation, state)
+        return direct_convolution.conv1d(x, weight, bias, stride, padding, dilation, groups, activation, state)
     kernel = _kernel(weight)
     out = torch.stack([_row(row, kernel, bias, padding[0], dilation, frames, outputs) for row in x])
     return reference.activate(out, activation)

@@ -13,7 +13,7 @@ from antiphon.errors import UnrecordableError
 from antiphon.ops.backend import Backend, use_operations
 from antiphon.ops.batch import GroupBatch
 from antiphon.ops.cache import LayerCache
-from antiphon.ops.native import conv, convolution
+from antiphon.ops.native import convolution, direct_convolution
 from antiphon.ops.native.extension import available
 from antiphon.ops.native.product import matrix_of
 from antiphon.ops.program import instructions
@@ -389,7 +389,7 @@ class _Recorder:
         state: Tensor | None = None,
     ) -> Traced:
         _require(
-            state is None and conv.supports(weight, bias, dilation, groups, activation),
+            state is None and direct_convolution.supports(weight, bias, dilation, groups, activation),
             "a convolution with state, dilation or groups has no native kernel",
         )
         _require(
@@ -407,7 +407,7 @@ class _Recorder:
         self._append(
             instructions.Conv1d(
                 x=x,
-                panels=self._constant(conv.panels(weight), "a convolution's weight"),
+                panels=self._constant(direct_convolution.panels(weight), "a convolution's weight"),
                 kernel=kernel,
                 bias=self._vector(bias, outputs, "a convolution's bias"),
                 stride=stride,
