@@ -178,8 +178,10 @@ def test_catalog_models_and_their_size(ask: Callable[..., httpx.Response], clien
     assert known["smollm2-135m"]["bytes"] > 1e7 and "first" not in known
     with pytest.raises(openai.BadRequestError, match="is for embeddings"):
         client.completions.create(model="all-minilm-l6-v2", prompt="a")
-    with pytest.raises(openai.NotFoundError):
+    with pytest.raises(openai.BadRequestError, match="is for speech"):
         client.completions.create(model="kokoro-82m", prompt="a")
+    with pytest.raises(openai.NotFoundError):
+        client.completions.create(model="silero-vad", prompt="a")
 
 
 def test_paths_and_hub_references_of_clients_are_unknown(client: openai.OpenAI, folders: list[Path]) -> None:

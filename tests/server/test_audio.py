@@ -125,13 +125,20 @@ def test_two_transcriptions_beside_a_chat(sound: RunningServer, client: openai.O
     chat = dict(model="tiny-chat", messages=[{"role": "user", "content": "hello"}], temperature=0, max_tokens=200)
     alone = client.chat.completions.create(**chat).choices[0].message.content  # type: ignore[call-overload]
 
-    def transcribe(_: int) -> str:
+    def transcribe() -> str:
         return client.audio.transcriptions.create(model="whisper-1", file=jfk()).text
 
     with ThreadPoolExecutor(2) as pool:
-        heard = list(pool.map(transcribe, range(2), timeout=300))
+        hearing = [pool.submit(transcribe) for _ in range(2)]
+        deadline = time.monotonic() + 60
+        while not sound.figures()["running"]:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        assert len(sound.serving.passages) == 2
         stream = client.chat.completions.create(**chat, stream=True)  # type: ignore[call-overload]
         text = "".join(chunk.choices[0].delta.content or "" for chunk in stream)
+        assert not any(one.done() for one in hearing)  # the chat did not wait for them
+        heard = [one.result(300) for one in hearing]
     assert text == alone
     assert [normalize_words(one) for one in heard] == [normalize_words(JFK_TEXT)] * 2
     sound.wait_until_idle()

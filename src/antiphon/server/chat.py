@@ -13,7 +13,7 @@ from fastapi import APIRouter, Request, Response
 
 from antiphon.runtime.messages import Ended, Generate, GrammarFields, TextDelta
 from antiphon.server.body import read_body
-from antiphon.server.chat_sound import spoken_reply, without_sound
+from antiphon.server.chat_sound import has_sound, spoken_reply, without_sound
 from antiphon.server.errors import invalid
 from antiphon.server.events import closing, note_usage, stream_events
 from antiphon.server.generation import Generations, make_call
@@ -77,7 +77,8 @@ async def chat_completions(request: Request) -> Response:
     serving = serving_of(request)
     body = await read_body(request, ChatBody, serving.config.limits.body_bytes)
     passage = request.scope["passage"]
-    body = await unless_gone(request, without_sound(serving, body, passage.key))
+    if has_sound(body):
+        body = await unless_gone(request, without_sound(serving, body, passage.key))
     reply = await spoken_reply(serving, body)
     chat = await understand(serving, body)
     figures = passage.figures

@@ -28,6 +28,18 @@ FORMATS: dict[str, AudioFormat] = {
 }
 
 
+def has_sound(body: ChatBody) -> bool:
+    """Whether any message has some, or refers to some."""
+    return any(
+        message.audio is not None
+        if isinstance(message, AssistantMessage)
+        else isinstance(message, UserMessage)
+        and not isinstance(message.content, str)
+        and any(isinstance(part, InputAudioPart) for part in message.content)
+        for message in body.messages
+    )
+
+
 async def without_sound(serving: Serving, body: ChatBody, key: int | None) -> ChatBody:
     """The chat with text in the place of every sound."""
     messages: list[Any] = []
