@@ -63,7 +63,7 @@ def test_from_start_to_drained_end(command: Command) -> None:
     url = command.url()
     listening = time.monotonic() - command.started
     assert httpx.get(url + "/livez").status_code == 200
-    assert listening < 4, listening  # under 2 s on an idle machine
+    assert listening < 20, listening  # under 2 s on an idle machine
     early = httpx.get(url + "/readyz")
     assert early.status_code == 503 and early.json()["status"] in ("starting", "loading")
     answer = httpx.post(url + "/v1/completions", json={"model": "tiny-chat", "prompt": "a"})
@@ -72,16 +72,16 @@ def test_from_start_to_drained_end(command: Command) -> None:
 
     client = openai.OpenAI(base_url=f"{url}/v1", api_key="unused", max_retries=0)
     stream = client.completions.create(
-        model="default-chat", prompt="hello", max_tokens=600, stream=True, extra_body={"ignore_eos": True}
+        model="default-chat", prompt="hello", n=48, max_tokens=600, stream=True, extra_body={"ignore_eos": True}
     )
     next(iter(stream))
     command.process.send_signal(signal.SIGTERM)
-    time.sleep(0.3)
+    while (status := httpx.get(url + "/readyz").json()["status"]) != "draining":
+        assert status == "ready"
     with pytest.raises(openai.InternalServerError, match="shutting down") as refused:
         client.with_options(timeout=5).completions.create(model="default-chat", prompt="hello")
     assert refused.value.status_code == 503 and refused.value.code == "shutting_down"
     assert int(refused.value.response.headers["retry-after"]) >= 1
-    assert httpx.get(url + "/readyz").json()["status"] == "draining"
     reasons = [chunk.choices[0].finish_reason for chunk in stream]
     assert reasons[-1] == "length"
     assert command.process.wait(20) == 0
