@@ -1,12 +1,12 @@
-# make run    the default model answers a question (fetched on first use)
+# make run    the server answers a question, and stays until Ctrl-C on a terminal (models are fetched on first use)
 # make test   linters, types and every test, the slow ones and those on real weights included
 # make soak   the tests of chance at their full length; hours
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-MODEL ?= qwen2.5-coder-0.5b
-PROMPT ?= What is the capital of France?
+MODELS ?=
+PORT ?= 8000
 
 # What a stamp's installation was made from; Python files of an editable one are read in place.
 BUILD_INPUTS := pyproject.toml CMakeLists.txt $(wildcard csrc/*)
@@ -15,7 +15,7 @@ PACKAGE := $(shell find src -name '*.py' -o -name '*.toml')
 .PHONY: run test soak clean
 
 run: $(VENV)/.installed
-	$(BIN)/antiphon run $(MODEL) "$(PROMPT)"
+	$(BIN)/python examples/first_question.py $(MODELS) --port $(PORT)
 
 test: export ANTIPHON_HOME := $(CURDIR)/.weights
 test: $(VENV)/.installed-test

@@ -113,7 +113,14 @@ void multiply_keys(const Workspace &w, Matrix keys, std::int64_t count, float *s
         for (; row + kMicroRows <= w.rows; row += kMicroRows) {
             multiply_four<kMicroRows>(w.q + row * w.width, w.width, four, scores + row * kScoreStride + k);
         }
-        for (; row < w.rows; ++row) multiply_four<1>(w.q + row * w.width, w.width, four, scores + row * kScoreStride + k);
+        const float *const rest = w.q + row * w.width;
+        float *const rest_scores = scores + row * kScoreStride + k;
+        switch (w.rows - row) {
+        case 3: multiply_four<3>(rest, w.width, four, rest_scores); break;
+        case 2: multiply_four<2>(rest, w.width, four, rest_scores); break;
+        case 1: multiply_four<1>(rest, w.width, four, rest_scores); break;
+        default: break;
+        }
     }
 }
 
@@ -270,6 +277,10 @@ void load_queries(const Attention &a, const AttentionTile &tile, const Workspace
             a.q + (tile.first_query + row / a.heads_per_kv_head) * a.q_token_stride + head * a.q_head_stride;
         float *target = w.q + row * w.width;
         for (std::int64_t i = 0; i < w.width; ++i) target[i] = i < a.head_dim ? source[i] * a.scale : 0;
+        if (a.keys.balance) {
+            const float *balance = a.keys.balance + tile.kv_head * a.head_dim;
+            for (std::int64_t i = 0; i < a.head_dim; ++i) target[i] *= balance[i];
+        }
     }
 }
 

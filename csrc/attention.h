@@ -24,6 +24,7 @@ struct Region {
     std::int64_t head_stride, token_stride;
     std::uint8_t *scale_base;  // of int8
     std::int64_t scale_head_stride, scale_token_stride;
+    const float *balance = nullptr;  // of int8 keys: [kv heads, head_dim] that stored keys are divided by, or null
 };
 
 struct Attention {

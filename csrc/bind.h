@@ -21,5 +21,6 @@ void bind_product(nanobind::module_ &module);
 void bind_attention(nanobind::module_ &module);
 void bind_rows(nanobind::module_ &module);
 void bind_sampling(nanobind::module_ &module);
+void bind_program(nanobind::module_ &module);
 
 }  // namespace antiphon

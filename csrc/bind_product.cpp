@@ -144,6 +144,7 @@ public:
     }
 
     std::size_t bytes() const { return bytes_; }
+    bool is_packed() const { return matrix_.any_packed(); }
     std::uintptr_t address() const { return reinterpret_cast<std::uintptr_t>(&matrix_); }
 
 private:
@@ -171,6 +172,7 @@ void bind_product(nb::module_ &module) {
         .def("multiply", &BoundMatrix::multiply, Unlocked(), "out = activation(x · Wᵀ + bias) + residual, in fp32.")
         .def("take_rows", &BoundMatrix::take_rows, Unlocked(), "out[count, columns] = the rows named by int64 ids, decoded.")
         .def_prop_ro("nbytes", &BoundMatrix::bytes, "Bytes of all rows in their form.")
+        .def_prop_ro("is_packed", &BoundMatrix::is_packed, "Whether products with some rows are of int8.")
         .def_prop_ro("address", &BoundMatrix::address, "Of the `Matrix`, for recorded programs.");
     module.def("supports", &supports, "Whether there are kernels for a GGUF type id.");
     module.def("packs", &packs, "Whether rows of a GGUF type id and so many columns have a packed form.");

@@ -1,38 +1,13 @@
-// Norms and rotary embedding for Python, shared out over threads by rows.
+// Norms, rotary embedding and other row by row work for Python.
 
-#include <algorithm>
-#include <stdexcept>
-#include <string>
+#include "row_tasks.h"
 
 #include "bind.h"
-#include "thread_pool.h"
 
 namespace nb = nanobind;
 
 namespace antiphon {
 namespace {
-
-constexpr std::int64_t kTaskElements = 16384;  // fewer are not worth another thread's waking
-
-template <class Argument> struct RowTasks {
-    void (*kernel)(const Argument &, std::int64_t begin, std::int64_t end);
-    const Argument *argument;
-    std::int64_t rows, rows_per_task;
-
-    static void run(void *context, std::uint32_t index, int) {
-        const RowTasks &tasks = *static_cast<const RowTasks *>(context);
-        const std::int64_t begin = index * tasks.rows_per_task;
-        tasks.kernel(*tasks.argument, begin, std::min(begin + tasks.rows_per_task, tasks.rows));
-    }
-};
-
-template <class Argument>
-void run_rows(void (*kernel)(const Argument &, std::int64_t, std::int64_t), const Argument &argument, std::int64_t rows,
-              std::int64_t width, int threads) {
-    const std::int64_t rows_per_task = std::max<std::int64_t>(1, kTaskElements / std::max<std::int64_t>(1, width));
-    RowTasks<Argument> tasks{kernel, &argument, rows, rows_per_task};
-    run_tasks(std::uint32_t((rows + rows_per_task - 1) / rows_per_task), threads, RowTasks<Argument>::run, &tasks);
-}
 
 void norm(bool centred, std::uintptr_t x, std::int64_t outer_stride, std::int64_t inner_stride, std::uintptr_t residual,
           std::int64_t residual_outer_stride, std::int64_t residual_inner_stride, std::int64_t rows, std::int64_t inner,
@@ -41,8 +16,7 @@ void norm(bool centred, std::uintptr_t x, std::int64_t outer_stride, std::int64_
     const Norm argument{{at<const float>(x), inner, outer_stride, inner_stride},
                         {at<const float>(residual), inner, residual_outer_stride, residual_inner_stride},
                         width, at<const float>(weight), at<const float>(bias), float(eps), at<float>(y), at<float>(total)};
-    const RowKernels &kernels = variant_at(variant).rows;
-    run_rows(centred ? kernels.layer_norm : kernels.rms_norm, argument, rows, width, threads);
+    run_norm(centred, argument, rows, threads, variant_at(variant));
 }
 
 void rotary(std::uintptr_t q, std::int64_t q_token_stride, std::int64_t q_head_stride, std::int64_t heads,
@@ -53,14 +27,28 @@ void rotary(std::uintptr_t q, std::int64_t q_token_stride, std::int64_t q_head_s
     const Rotation rotation{{{at<const float>(q), q_token_stride, q_head_stride, heads, at<float>(q_out)},
                              {at<const float>(k), k_token_stride, k_head_stride, kv_heads, at<float>(k_out)}},
                             head_dim, rotated, at<const std::int32_t>(positions), at<const float>(table)};
-    for (std::int64_t t = 0; t < tokens; ++t) {
-        const std::int64_t position = rotation.positions[t];
-        if (position < 0 || position >= table_rows) {
-            throw std::out_of_range("position " + std::to_string(position) + " does not lie within the rotary table's " +
-                                    std::to_string(table_rows) + " rows");
-        }
-    }
-    run_rows(variant_at(variant).rows.rotate, rotation, tokens, (heads + kv_heads) * head_dim, threads);
+    check_positions(rotation.positions, tokens, table_rows);
+    run_rotary(rotation, tokens, threads, variant_at(variant));
+}
+
+void segment_means(std::uintptr_t x, std::int64_t x_stride, std::int64_t width, std::uintptr_t seq_start,
+                   std::int64_t segments, std::uintptr_t out, int threads, std::size_t variant) {
+    const SegmentMeans means{at<const float>(x), x_stride, width, at<const std::int32_t>(seq_start), at<float>(out)};
+    run_segment_means(means, segments, threads, variant_at(variant));
+}
+
+void unit_rows(std::uintptr_t x, std::int64_t x_stride, std::int64_t rows, std::int64_t width, std::uintptr_t out,
+               int threads, std::size_t variant) {
+    run_unit_rows({at<const float>(x), x_stride, width, at<float>(out)}, rows, threads, variant_at(variant));
+}
+
+void convolution(std::uintptr_t panels, std::int64_t kernel, std::int64_t out_channels, std::uintptr_t x,
+                 std::int64_t windows, std::int64_t frames, std::int64_t channels, std::int64_t out_frames,
+                 std::int64_t stride, std::int64_t left, std::uintptr_t bias, int activation, std::uintptr_t out,
+                 int threads, std::size_t variant) {
+    run_convolution({at<const float>(panels), kernel, out_channels, at<const float>(x), windows, frames, channels,
+                     out_frames, stride, left, at<const float>(bias), Activation(activation), at<float>(out)},
+                    threads, variant_at(variant));
 }
 
 }  // namespace
@@ -69,6 +57,9 @@ void bind_rows(nb::module_ &module) {
     using Unlocked = nb::call_guard<nb::gil_scoped_release>;
     module.def("norm", &norm, Unlocked(), "Root-mean-square norm, or layer norm where `centred`, of rows of floats.");
     module.def("rotary", &rotary, Unlocked(), "q and k [tokens, heads, head_dim] turned by int32 positions.");
+    module.def("segment_means", &segment_means, Unlocked(), "The mean of each segment's rows, by int32 starts.");
+    module.def("unit_rows", &unit_rows, Unlocked(), "Rows scaled to length 1.");
+    module.def("convolution", &convolution, Unlocked(), "Frames [windows, frames, channels] convolved with panels of taps.");
 }
 
 }  // namespace antiphon

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "attention.h"
+#include "limits.h"
 #include "packed.h"
 #include "rows.h"
 #include "sampling.h"
@@ -47,6 +48,7 @@ struct Variant {
     const AttentionKernels *attention;
     RowKernels rows;
     const SamplingKernels *sampling;
+    const LimitKernels *limits;
     const PackedKernels *packed;
 };
 

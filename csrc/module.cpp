@@ -33,6 +33,7 @@ NB_MODULE(_native, module) {
     antiphon::bind_attention(module);
     antiphon::bind_rows(module);
     antiphon::bind_sampling(module);
+    antiphon::bind_program(module);
     module.def("variants", &antiphon::variant_names,
                "The instruction sets that this processor can run kernels of, the best first.");
 }

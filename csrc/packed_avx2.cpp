@@ -166,6 +166,8 @@ ANTIPHON_INLINE __m128i load_eight_bytes(const std::uint8_t *source) {
 }
 
 struct Avx2 {
+    static constexpr int kMicroTokens = 4, kDirectTokens = 4;
+    struct Session {};
     static constexpr bool kOneToken = false;
 
     template <int type> static void read_head(const std::uint8_t *head, int groups, Unpacked &out) {

@@ -199,6 +199,8 @@ ANTIPHON_INLINE void four_tokens(const Unpacked &unpacked, int first_row, int gr
 }
 
 struct DotProduct {
+    static constexpr int kMicroTokens = 4, kDirectTokens = 4;
+    struct Session {};
     static constexpr bool kOneToken = true;
     template <int type> static void one_token(const std::uint8_t *tile, const Activations &x, float *y) {
         tile_one<type>(tile, x, y);

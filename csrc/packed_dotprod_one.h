@@ -13,7 +13,6 @@ namespace antiphon {
 namespace {
 
 constexpr int kRowVectors = 4;       // of four rows each
-constexpr int kPrefetchBytes = 1536;
 
 // As bits 1.5 * 2^23, to which an int of less than 2^22 can be added in place.
 constexpr std::int32_t kMagicBits = 0x4B400000;

@@ -1,6 +1,8 @@
 // The walk over tokens, tiles and blocks that the instruction sets' packed kernels share.
 //
-// `Machine` does the work on one block and, where it has `kOneToken`, on a whole tile for a single token. Compiled once per instruction set, so everything here has internal linkage.
+// `Machine` does the work on one block, for at most its kMicroTokens tokens together, and where it has kOneToken, on a
+// whole tile for a single token. Up to kDirectTokens in all, codes are used as they are unpacked, else from a copy. Its
+// Session lives as long as a product. Compiled once per instruction set, so everything here has internal linkage.
 
 #pragma once
 
@@ -12,9 +14,8 @@
 namespace antiphon {
 namespace {
 
-constexpr std::int64_t kMicroTokens = 4;    // tokens that a machine multiplies together
-constexpr std::int64_t kDirectTokens = 4;   // up to so many, codes are used as they are unpacked, else from a copy
 constexpr std::int64_t kBlockColumns = kBlockGroups * kPackedGroup;
+constexpr std::size_t kPrefetchBytes = 8192;  // ahead of what is multiplied
 constexpr std::int64_t kTokenBlockBytes = 1 << 18;  // of quantised x that shall stay in the second-level cache
 
 // A block's scales as numbers, and its codes, one byte each as [groups][8][16][4], as `Machine` wants them.
@@ -36,6 +37,16 @@ struct TokenView {
         : codes(x.codes + token * x.stride + group * kPackedGroup), scales(x.scales + token * x.groups() + group),
           offsets(x.offsets + token * x.groups() + group), half_sums(x.half_sums + (token * x.groups() + group) * 2),
           stride(x.stride), groups(x.groups()) {}
+
+    // The same from a later token on.
+    TokenView after(std::int64_t tokens) const {
+        TokenView view = *this;
+        view.codes += tokens * stride;
+        view.scales += tokens * groups;
+        view.offsets += tokens * groups;
+        view.half_sums += tokens * groups * 2;
+        return view;
+    }
 };
 
 std::int64_t token_block(std::int64_t columns) {
@@ -51,20 +62,29 @@ std::size_t packed_scratch_bytes(std::int64_t tokens, std::int64_t columns) {
 template <class Machine, int type> struct Driver {
     static constexpr PackedForm form = PackedFormOf<type>::form;
 
+    // As many tokens as the machine multiplies together, at most `most`: how many they were.
+    template <bool direct, int most>
+    static int take_tokens(const std::uint8_t *codes, const Unpacked &unpacked, int groups, const TokenView &x,
+                           std::int64_t tokens, float *totals, float *minima) {
+        if constexpr (most > 1) {
+            if (tokens < most) {
+                constexpr int fewer = most > 8 ? 8 : most - 1;
+                return take_tokens<direct, fewer>(codes, unpacked, groups, x, tokens, totals, minima);
+            }
+        }
+        Machine::template product<type, most, direct>(codes, unpacked, groups, x, totals, minima);
+        return most;
+    }
+
     // Some tokens with one block: the totals [tokens][16] go on.
     template <bool direct>
     static void block_tokens(const PackedProduct &p, const std::uint8_t *codes, const Unpacked &unpacked, int groups,
                              std::int64_t first_group, std::int64_t token, std::int64_t tokens, float *totals,
                              float *minima) {
         while (tokens > 0) {
-            const int count = int(tokens < kMicroTokens ? tokens : kMicroTokens);
+            constexpr int most = direct ? Machine::kDirectTokens : Machine::kMicroTokens;
             const TokenView x(p.x, token, first_group);
-            switch (count) {
-            case 1: Machine::template product<type, 1, direct>(codes, unpacked, groups, x, totals, minima); break;
-            case 2: Machine::template product<type, 2, direct>(codes, unpacked, groups, x, totals, minima); break;
-            case 3: Machine::template product<type, 3, direct>(codes, unpacked, groups, x, totals, minima); break;
-            default: Machine::template product<type, 4, direct>(codes, unpacked, groups, x, totals, minima); break;
-            }
+            const int count = take_tokens<direct, most>(codes, unpacked, groups, x, tokens, totals, minima);
             token += count;
             tokens -= count;
             totals += count * kPackedRows;
@@ -81,7 +101,8 @@ template <class Machine, int type> struct Driver {
             const int count = int(groups - first < kBlockGroups ? groups - first : kBlockGroups);
             const std::uint8_t *const codes = tile + form.head_bytes(count);
             Machine::template read_head<type>(tile, count, unpacked);
-            if (tokens <= kDirectTokens) {
+            if (tokens <= Machine::kDirectTokens) {
+                for (std::size_t i = 0; i < form.block_bytes(count); i += 64) __builtin_prefetch(tile + kPrefetchBytes + i, 0, 2);
                 block_tokens<true>(p, codes, unpacked, count, first, token, tokens, totals, minima);
             } else {
                 for (int g = 0; g < count; ++g) {
@@ -97,6 +118,7 @@ template <class Machine, int type> struct Driver {
     }
 
     static void multiply(const PackedProduct &p, std::int64_t begin, std::int64_t end, void *scratch) {
+        [[maybe_unused]] const typename Machine::Session session;
         Unpacked &unpacked = *static_cast<Unpacked *>(scratch);
         const std::int64_t block = token_block(p.x.columns);
         const std::size_t tile_bytes = form.tile_bytes(p.x.groups());

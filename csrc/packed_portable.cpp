@@ -8,6 +8,8 @@ namespace antiphon {
 namespace {
 
 struct Portable {
+    static constexpr int kMicroTokens = 4, kDirectTokens = 4;
+    struct Session {};
     static constexpr bool kOneToken = false;
 
     template <int type> static void read_head(const std::uint8_t *head, int groups, Unpacked &out) {

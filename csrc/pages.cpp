@@ -7,11 +7,14 @@
 namespace antiphon {
 namespace {
 
-void store_int8(std::int64_t head_dim, const float *row, std::uint8_t *target, std::uint8_t *scales) {
+void store_int8(std::int64_t head_dim, const float *row, const float *balance, std::uint8_t *target,
+                std::uint8_t *scales) {
     for (std::int64_t begin = 0; begin < head_dim; begin += kScaleChannels) {
+        float values[kScaleChannels];
+        for (int i = 0; i < kScaleChannels; ++i) values[i] = balance ? row[begin + i] / balance[begin + i] : row[begin + i];
         float top = 0;
-        for (int i = 0; i < kScaleChannels; ++i) {
-            const float magnitude = row[begin + i] < 0 ? -row[begin + i] : row[begin + i];
+        for (const float value : values) {
+            const float magnitude = value < 0 ? -value : value;
             top = magnitude > top ? magnitude : top;
         }
         const std::uint16_t half = float_to_half(top / 127);
@@ -20,7 +23,7 @@ void store_int8(std::int64_t head_dim, const float *row, std::uint8_t *target, s
         const float inverse = scale > 0 ? 1.0f / scale : 0;
         for (int i = 0; i < kScaleChannels; ++i) {
             constexpr float rounding = 12582912.0f;  // 1.5 · 2^23
-            float value = row[begin + i] * inverse;
+            float value = values[i] * inverse;
             value = value > 127 ? 127 : value < -127 ? -127 : value;
             target[begin + i] = std::uint8_t(std::int8_t(value + rounding - rounding));
         }
@@ -37,7 +40,7 @@ void store_row(const Region &region, std::int64_t head_dim, std::int64_t block_o
     if (region.element == Element::f32) {
         std::memcpy(target, row, head_dim * sizeof(float));
     } else if (region.element == Element::i8) {
-        store_int8(head_dim, row, target,
+        store_int8(head_dim, row, region.balance ? region.balance + head * head_dim : nullptr, target,
                    region.scale_base + block_offset + head * region.scale_head_stride + token * region.scale_token_stride);
     } else {
         for (std::int64_t i = 0; i < head_dim; ++i) {

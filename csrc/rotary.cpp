@@ -7,6 +7,7 @@
 namespace antiphon {
 namespace {
 
+// `out` may be `x` itself.
 void rotate_head(const float *x, const float *cosines, const float *sines, std::int64_t half, std::int64_t head_dim,
                  float *out) {
     std::int64_t i = 0;
@@ -16,8 +17,9 @@ void rotate_head(const float *x, const float *cosines, const float *sines, std::
         store(out + half + i, second * c + first * s);
     }
     for (; i < half; ++i) {
-        out[i] = x[i] * cosines[i] - x[half + i] * sines[i];
-        out[half + i] = x[half + i] * cosines[i] + x[i] * sines[i];
+        const float first = x[i], second = x[half + i];
+        out[i] = first * cosines[i] - second * sines[i];
+        out[half + i] = second * cosines[i] + first * sines[i];
     }
     for (i = 2 * half; i < head_dim; ++i) out[i] = x[i];
 }

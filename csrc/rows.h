@@ -32,6 +32,41 @@ struct Rotation {
     const float *table;  // [positions, rotated]: cosines, then sines
 };
 
+// out[row] = x[row] + y[row modulo y_rows]
+struct RowSum {
+    const float *x;
+    std::int64_t x_stride;
+    const float *y;
+    std::int64_t y_stride, y_rows, width;
+    float *out;  // contiguous
+};
+
+// The mean of the rows [seq_start[s], seq_start[s + 1]) for each segment s.
+struct SegmentMeans {
+    const float *x;
+    std::int64_t x_stride, width;
+    const std::int32_t *seq_start;
+    float *out;  // contiguous
+};
+
+// Rows scaled to length 1.
+struct UnitRows {
+    const float *x;
+    std::int64_t x_stride, width;
+    float *out;  // contiguous
+};
+
+// out[frame] = weight · x[frame ..], for weights of [channels, columns] in panels of eight channels, each [columns, 8] and
+// the last filled up with zeros.
+struct Convolution {
+    const float *panels;
+    std::int64_t columns, channels;
+    const float *x;
+    std::int64_t x_stride;  // from the inputs of one frame to those of the next, which may overlap
+    float *out;
+    std::int64_t out_stride;
+};
+
 enum class Activation : int { none, relu, gelu, gelu_tanh, silu };
 
 // activation(y + bias) [· (value + value_bias)] + residual, for the columns [begin, end) of `out`.
@@ -50,6 +85,12 @@ struct RowKernels {
     void (*layer_norm)(const Norm &, std::int64_t begin, std::int64_t end);
     // Tokens [begin, end).
     void (*rotate)(const Rotation &, std::int64_t begin, std::int64_t end);
+    void (*add)(const RowSum &, std::int64_t begin, std::int64_t end);
+    // Segments [begin, end).
+    void (*segment_means)(const SegmentMeans &, std::int64_t begin, std::int64_t end);
+    void (*unit_rows)(const UnitRows &, std::int64_t begin, std::int64_t end);
+    // Frames [begin, end).
+    void (*convolve)(const Convolution &, std::int64_t begin, std::int64_t end);
     // `y` and `value`, `stride` apart by token, hold the columns from `begin` on; `y` may be `out` itself.
     void (*finish)(const Epilogue &, std::int64_t tokens, std::int64_t begin, std::int64_t end, const float *y,
                    const float *value, std::int64_t stride);

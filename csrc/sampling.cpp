@@ -35,7 +35,7 @@ float largest_of(const float *group) {
     return largest(maximum(first, second));
 }
 
-Survey survey(const LogitRow &row, std::int64_t begin, std::int64_t end, bool scaled, float *maxima) {
+Survey survey(const LogitRow &row, std::int64_t begin, std::int64_t end, bool plain, bool scaled, float *maxima) {
     float buffer[kVocabularyGroup];
     Survey found{-kInfinity, begin, 0, 0};
     std::int64_t top_group = begin;
@@ -50,11 +50,12 @@ Survey survey(const LogitRow &row, std::int64_t begin, std::int64_t end, bool sc
     if (found.top == -kInfinity) return found;
     for (found.top_token = top_group; row.logits[found.top_token] != found.top;) ++found.top_token;
 
+    if (!plain && !scaled) return found;
     const float scaled_top = found.top / row.temperature;
     Floats totals[2] = {zeros(), zeros()}, scaled_totals = zeros();
     for (std::int64_t i = begin; i < end; i += kVocabularyGroup) {
         const float *group = group_logits(row, i, buffer);
-        for (int j = 0; j < kVocabularyGroup; j += 2 * kLanes) {
+        for (int j = 0; plain && j < kVocabularyGroup; j += 2 * kLanes) {
             totals[0] = totals[0] + exponential(load(group + j) - splat(found.top));
             totals[1] = totals[1] + exponential(load(group + j + kLanes) - splat(found.top));
         }

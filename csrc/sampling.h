@@ -37,9 +37,9 @@ struct Draw {
 };
 
 struct SamplingKernels {
-    // Tokens [begin, end), a partition; `maxima` has one place for each group of the row. Without `scaled` the scaled
-    // total is left out.
-    Survey (*survey)(const LogitRow &, std::int64_t begin, std::int64_t end, bool scaled, float *maxima);
+    // Tokens [begin, end), a partition; `maxima` has one place for each group of the row. The totals are made where asked
+    // for, and else 0.
+    Survey (*survey)(const LogitRow &, std::int64_t begin, std::int64_t end, bool plain, bool scaled, float *maxima);
     // The kept token with the largest sum of scaled logit and Gumbel noise. `likely` is any kept token.
     Draw (*draw)(const LogitRow &, std::int64_t begin, std::int64_t end, Threshold, const float *maxima, std::int64_t likely);
     // Sums of e^(scaled logit - top) by bin, and the tokens of one bin, whose number is returned.

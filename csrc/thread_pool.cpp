@@ -14,7 +14,9 @@ namespace {
 
 using Task = void (*)(void *, std::uint32_t, int);
 
-// How long a thread looks for work before it sleeps: about the time between two operations of one forward pass.
+// How long a thread looks for work before it sleeps: longer than what comes between two parallel operations of a forward
+// pass, recorded or not. Never to sleep would be worse: where other processes want the processor, threads that spin use
+// up their share of it.
 constexpr auto kSpin = std::chrono::microseconds(50);
 
 inline void pause_briefly() {

@@ -2,6 +2,12 @@
 
 #if defined(ANTIPHON_ARM_VARIANTS)
 #include <sys/auxv.h>
+#elif defined(ANTIPHON_X86_VARIANTS)
+#include <cpuid.h>
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 #endif
 
 namespace antiphon {
@@ -11,12 +17,18 @@ namespace antiphon {
     const TypeKernels *find(int type); \
     extern const AttentionKernels attention; \
     extern const SamplingKernels sampling; \
+    extern const LimitKernels limits; \
     void rms_norm(const Norm &, std::int64_t, std::int64_t); \
     void layer_norm(const Norm &, std::int64_t, std::int64_t); \
     void rotate(const Rotation &, std::int64_t, std::int64_t); \
+    void add(const RowSum &, std::int64_t, std::int64_t); \
+    void segment_means(const SegmentMeans &, std::int64_t, std::int64_t); \
+    void unit_rows(const UnitRows &, std::int64_t, std::int64_t); \
+    void convolve(const Convolution &, std::int64_t, std::int64_t); \
     void finish(const Epilogue &, std::int64_t, std::int64_t, std::int64_t, const float *, const float *, std::int64_t); \
-    static const Variant kernels = {#variant,  find,     &attention, {rms_norm, layer_norm, rotate, finish}, \
-                                    &sampling, nullptr}; \
+    static const Variant kernels = { \
+        #variant,  find,   &attention, {rms_norm, layer_norm, rotate, add, segment_means, unit_rows, convolve, finish}, \
+        &sampling, &limits, nullptr}; \
     }
 ANTIPHON_DECLARE(baseline)
 #if defined(ANTIPHON_X86_VARIANTS)
@@ -36,6 +48,23 @@ ANTIPHON_DECLARE_PACKED(avx2)
 #if defined(ANTIPHON_ARM_VARIANTS)
 ANTIPHON_DECLARE_PACKED(dotprod)
 #endif
+#if defined(ANTIPHON_X86_VARIANTS)
+ANTIPHON_DECLARE_PACKED(avx512vnni)
+ANTIPHON_DECLARE_PACKED(amx)
+
+// Whether the processor has AMX for int8 and the system lets this process use it, which has to be asked for once.
+static bool may_use_amx() {
+#if defined(__linux__)
+    unsigned a, b, c, d;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return false;
+    constexpr unsigned tiles = 1u << 24, int8 = 1u << 25;
+    constexpr long request_permission = 0x1023, tile_data = 18;
+    return (d & tiles) && (d & int8) && syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
+#else
+    return false;
+#endif
+}
+#endif
 
 static Variant with_packed(Variant variant, const char *name, const PackedKernels &packed) {
     variant.name = name;
@@ -51,6 +80,10 @@ const std::vector<Variant> &variants() {
         const bool has_avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
         const bool has_avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
                                 __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq");
+        if (has_avx2 && has_avx512 && __builtin_cpu_supports("avx512vnni")) {
+            if (may_use_amx()) list.push_back(with_packed(avx512::kernels, "amx", amx::packed));
+            list.push_back(with_packed(avx512::kernels, "avx512vnni", avx512vnni::packed));
+        }
         if (has_avx2 && has_avx512) list.push_back(with_packed(avx512::kernels, "avx512", avx2::packed));
         if (has_avx2) list.push_back(with_packed(avx2::kernels, "avx2", avx2::packed));
 #endif

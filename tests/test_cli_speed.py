@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 HEAVY = {"torch", "numpy", "transformers", "tokenizers", "gguf", "jinja2", "rich"}
-COMMANDS = ("serve", "run", "chat", "pull", "list", "info", "rm")
+COMMANDS = ("serve", "config", "bench", "run", "chat", "pull", "list", "info", "rm")
 QUICK = [["--help"], ["--version"], ["list"], *([name, "--help"] for name in COMMANDS)]
 
 

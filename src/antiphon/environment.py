@@ -1,7 +1,9 @@
 """Every environment variable that Antiphon reads. An argument given in code or on the command line comes first.
 
 - `ANTIPHON_HOME`: where models are kept; the platform's cache folder when unset.
-- `ANTIPHON_OFFLINE`: when set to anything but `0`, `false` or `no`, nothing is fetched.
+- `ANTIPHON_OFFLINE`: when set to anything but `0`, `false`, `no` or `off`, nothing is fetched.
+- `ANTIPHON_CONFIG`: the configuration file of a server.
+- `ANTIPHON_` and the name of an option of `antiphon serve` in capitals, as in ANTIPHON_PORT: that option's value.
 - `HF_ENDPOINT`, `HF_TOKEN`: the model hub's own variables for its address and for access to gated models.
 """
 
@@ -28,7 +30,18 @@ def home() -> Path:
 
 def offline() -> bool:
     """Whether fetching is forbidden for the whole process."""
-    return os.environ.get("ANTIPHON_OFFLINE", "").strip().lower() not in ("", "0", "false", "no")
+    return os.environ.get("ANTIPHON_OFFLINE", "").strip().lower() not in ("", "0", "false", "no", "off")
+
+
+def config_file() -> Path | None:
+    """The configuration file of a server, if the environment names one."""
+    chosen = os.environ.get("ANTIPHON_CONFIG")
+    return Path(chosen).expanduser() if chosen else None
+
+
+def option(variable: str) -> str | None:
+    """The value of a server's option; one that is set to nothing is not set."""
+    return os.environ.get(variable) or None
 
 
 def hub_endpoint() -> str:

@@ -23,6 +23,10 @@ class UnsupportedError(AntiphonError):
     """Something well-formed that this build cannot run: an architecture, tensor type or tokenizer."""
 
 
+class UnrecordableError(UnsupportedError):
+    """A forward that cannot be taken down as a program: it does something outside the operations and views."""
+
+
 class TokenizerError(AntiphonError):
     """A vocabulary that is inconsistent, or text that it cannot encode."""
 
@@ -43,5 +47,21 @@ class OverloadedError(AntiphonError):
     """More work than the engine agreed to hold; the caller may try again later."""
 
 
+class MemoryBudgetError(AntiphonError):
+    """A model that can never fit the memory budget."""
+
+
+class MemoryBusyError(AntiphonError):
+    """A model for which there is no room now: the others are in use or pinned. The caller may try again later."""
+
+
+class ModelInUseError(AntiphonError):
+    """A model that cannot be unloaded while requests use it."""
+
+
 class EngineError(AntiphonError):
     """A request that failed inside the engine, with the cause."""
+
+
+class AudioError(AntiphonError):
+    """Sound that cannot be decoded or encoded, or that passes a limit."""

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import pytest
 
 from antiphon.cli.app import main
+from antiphon.ops import native
 from support.terminal import CTRL_C, CTRL_D, Terminal
 from support.tiny_model import CONFIG, CONTEXT, write_bert, write_folder
 
@@ -67,6 +68,14 @@ class TestRun:
             r"12 tokens at \d+\.\d tok/s, \d+\.\d GB/s of weights read, ended by length",
             figures,
         )
+
+    @pytest.mark.skipif(not native.available(), reason="programs need the native extension")
+    def test_a_profile_follows_the_answer(self, invoke: Invoke, tiny_llama: Path) -> None:
+        plain = invoke("run", str(tiny_llama), "hello", "--max-tokens", "12", "--no-record")
+        profiled = invoke("run", str(tiny_llama), "hello", "--max-tokens", "12", "--profile")
+        assert (plain.code, profiled.code, profiled.out) == (0, 0, plain.out)
+        assert re.search(r"^  linear F32 +\d+ +[\d.]+ +[\d.]+ % +[\d.]+ +[\d.]+ +\d+ %$", profiled.err, re.MULTILINE)
+        assert "outside the program" in profiled.err
 
     def test_standard_input_is_the_prompt(self, invoke: Invoke, tiny_llama: Path) -> None:
         given = invoke("run", str(tiny_llama), "hello there", "--max-tokens", "8").out
@@ -253,6 +262,18 @@ class TestInfo:
         assert rows["context"] == "4,096 tokens"
         assert rows["KV bytes per token"] == "fp32 512, fp16 256"
         assert "not runnable" not in rows
+
+    @pytest.mark.skipif(not native.available(), reason="programs need the native extension")
+    def test_the_program(self, invoke: Invoke, tiny_llama: Path) -> None:
+        outcome = invoke("info", str(tiny_llama), "--program")
+        head, *lines = outcome.out.partition("\nprogram ")[2].splitlines()
+        assert head == "forward: 20 instructions; T tokens, R requests, L logit rows"
+        rows = [re.split(r" {2,}", line.strip()) for line in lines]
+        assert rows[1][:5] == ["0", "embed", "[T, 64]", "token_ids", rows[1][4]]
+        assert ["linear", "[T, 96]"] in [row[1:3] for row in rows]  # gate and value in one product
+        assert rows[20][1:5] == ["linear", "[L, 272]", rows[20][3], "result"]
+        assert "weights read by a run: 315,392 bytes" in lines
+        assert sum(line.startswith("buffers for each") for line in lines) == 2
 
     def test_a_gguf(self, invoke: Invoke, tiny_gguf: Path) -> None:
         rows = self.rows(invoke("info", str(tiny_gguf)))

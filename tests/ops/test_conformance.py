@@ -276,6 +276,26 @@ def test_attention_over_many_blocks(generator: torch.Generator) -> None:
     assert relative(got, pages.expected(0.3, **options)) < TOLERANCE  # type: ignore[arg-type]
 
 
+def test_balanced_keys_lose_less(generator: torch.Generator) -> None:
+    """Keys with a few large channels: divided by a balance, the small ones keep their bits."""
+    pages = Pages([13, 7], [3, 1], generator, torch.int8, torch.float32)
+    size = torch.ones(2, 32)
+    size[:, ::7] = 128.0
+    pages.keys = [keys * size for keys in pages.keys]
+    pages.q = pages.q / size.repeat_interleave(2, dim=0)
+    errors = []
+    for balance in (None, size):
+        cache = LayerCache(pages.cache.arena, pages.cache.layout, 1, balance)
+        for row, keys in enumerate(pages.keys):
+            entries = pages.tables[row].long()[torch.arange(len(keys)) // 4]
+            slots = entries * 4 + torch.arange(len(keys)) % 4
+            group = GroupBatch(slots, pages.tables, torch.tensor([13, 7]), torch.tensor([0, len(keys)]))
+            ops.store_kv(keys, pages.values[row], cache, group)
+        errors.append(relative(ops.paged_attention(pages.q, cache, pages.group, 0.3), pages.expected(0.3)))
+    assert errors[1] < PAGE_TOLERANCE[torch.int8]
+    assert errors[1] < 0.1 * errors[0]
+
+
 def test_store_skips_negative_slots(generator: torch.Generator) -> None:
     pages = Pages([8], [1], generator)
     before = pages.cache.arena.clone()
@@ -429,6 +449,11 @@ def test_small_operations(generator: torch.Generator) -> None:
     assert torch.equal(ops.add(x, y), x + y)
     assert torch.equal(ops.add(x, y[0]), x + y[0])
     assert torch.equal(ops.gather_rows(x, torch.tensor([5, 0, 0])), x[[5, 0, 0]])
+    wide = torch.randn(3, 4, 6, generator=generator)
+    assert relative(ops.activate(wide, "sigmoid"), 1 / (1 + torch.exp(-wide.double()))) < 1e-6
+    lengths = torch.view_as_complex(torch.stack(wide.double().chunk(2, dim=-1), dim=-1)).abs()
+    assert relative(ops.activate(wide, "magnitude"), lengths) < 1e-6
+    assert torch.equal(ops.activate(wide, "relu"), wide.clamp(min=0))
     means = ops.segment_mean(x, torch.tensor([0, 1, 4, 6], dtype=torch.int32))
     expected = torch.stack([part.double().mean(0) for part in x.split((1, 3, 2))])
     assert relative(means, expected) < 1e-6

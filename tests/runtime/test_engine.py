@@ -170,15 +170,14 @@ def test_a_timeout_ends_by_deadline(engine: Engine) -> None:
 
 def test_a_failing_step_fails_its_requests_with_the_cause(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     executor = engine._core.slots[engine.models[0]].executor
-    forward = executor._model.forward  # type: ignore[attr-defined]
 
     def broken(*_: Any) -> torch.Tensor:
         raise RuntimeError("matrix fell over")
 
-    monkeypatch.setattr(executor._model, "forward", broken)  # type: ignore[attr-defined]
+    monkeypatch.setattr(executor, "submit", broken)
     with pytest.raises(EngineError, match="RuntimeError: matrix fell over"):
         engine.generate("hello", SamplingParams(max_tokens=3))
-    monkeypatch.setattr(executor._model, "forward", forward)  # type: ignore[attr-defined]
+    monkeypatch.undo()
     assert len(engine.generate("hello", SamplingParams(max_tokens=3, ignore_eos=True))[0].token_ids) == 3
     wait_until_free(engine)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import openai
 import pytest
+from tokenizers import Tokenizer
 
 from antiphon.server.config import Limits, ModelSpec, ServerConfig
 from support.http_server import TOOL_TEMPLATE, RunningServer, running_server, write_random_bert
@@ -24,8 +25,29 @@ def encoder_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def server(chat_folder: Path, encoder_folder: Path) -> Iterator[RunningServer]:
-    specs = tuple(ModelSpec.of(str(folder)) for folder in (chat_folder, encoder_folder))
+def llama_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model with Llama 3's template for tools, and its control token before calls."""
+    source = (Path(__file__).parent.parent / "text" / "templates" / "llama3.jinja").read_text(encoding="utf-8")
+    folder = write_folder(tmp_path_factory.mktemp("served") / "tiny-llama3", chat_template=source)
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.add_special_tokens(["<|python_tag|>", "<|eot_id|>"])
+    tokenizer.save(str(folder / "tokenizer.json"))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def thinker_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model whose template opens the reasoning."""
+    source = TOOL_TEMPLATE.replace("assistant\n{% endif %}", "assistant\n<think>{% endif %}")
+    return write_folder(tmp_path_factory.mktemp("served") / "tiny-thinker", chat_template=source)
+
+
+@pytest.fixture(scope="session")
+def server(
+    chat_folder: Path, encoder_folder: Path, llama_folder: Path, thinker_folder: Path
+) -> Iterator[RunningServer]:
+    folders = (chat_folder, encoder_folder, llama_folder, thinker_folder)
+    specs = tuple(ModelSpec.of(str(folder)) for folder in folders)
     config = ServerConfig(models=specs, limits=Limits(body_bytes=1 << 20, choices=16), offline=True)
     with running_server(config, {"kv_bytes": 16 << 20, "max_waiting": 32, "max_running": 8}) as running:
         yield running

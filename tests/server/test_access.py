@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import signal
+import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ import openai
 import pytest
 
 from antiphon.errors import InvalidRequestError
-from antiphon.server.config import ModelSpec, ServerConfig
+from antiphon.server.config import Limits, ModelSpec, ServerConfig
 from antiphon.server.keys import KeyRing
 from antiphon.server.logs import JsonLines
 from support.http_server import RunningServer, running_server
@@ -88,6 +89,58 @@ def test_logs_hold_no_text_and_no_keys(guarded: RunningServer, caplog: pytest.Lo
     assert (requests[2]["status"], requests[2]["code"]) == (400, "invalid_value")
     everything = "\n".join(lines)
     assert not any(secret in everything for secret in ("unmistakable", json.dumps(text), *KEYS))
+
+
+@pytest.fixture(scope="module")
+def open_to_pages(chat_folder: Path) -> Iterator[RunningServer]:
+    """For pages of one origin, with a short time for each request, and a log of what clients send."""
+    config = ServerConfig(
+        models=(ModelSpec.of(str(chat_folder)),),
+        keys=KeyRing(KEYS),
+        cors_origins=("https://page.example",),
+        limits=Limits(request_seconds=0.5),
+        logs_text=True,
+        offline=True,
+    )
+    with running_server(config, {"kv_bytes": 16 << 20}) as running:
+        yield running
+
+
+@pytest.mark.slow
+def test_pages_of_other_origins_are_not_helped(open_to_pages: RunningServer, server: RunningServer) -> None:
+    def preflight(url: str, origin: str) -> httpx.Response:
+        headers = {
+            "origin": origin,
+            "access-control-request-method": "POST",
+            "access-control-request-headers": "authorization,content-type",
+        }
+        return httpx.options(url + "/v1/chat/completions", headers=headers)
+
+    allowed = preflight(open_to_pages.url, "https://page.example")
+    assert allowed.status_code == 200 and allowed.headers["access-control-allow-origin"] == "https://page.example"
+    headers = {"origin": "https://page.example"}
+    assert httpx.get(open_to_pages.url + "/livez", headers=headers).headers["access-control-allow-origin"]
+    for url, origin in ((open_to_pages.url, "https://other.example"), (server.url, "https://page.example")):
+        assert "access-control-allow-origin" not in preflight(url, origin).headers
+
+
+@pytest.mark.slow
+def test_a_request_that_takes_too_long_and_a_log_with_text(
+    open_to_pages: RunningServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    with open_to_pages.openai(KEYS[0]) as client, caplog.at_level(logging.INFO, logger="antiphon"):
+        details = dict(model="tiny-chat", prompt="secret words", max_tokens=4000, extra_body={"ignore_eos": True})
+        with pytest.raises(openai.InternalServerError, match=r"longer than 0\.5 s") as slow:
+            client.completions.create(**details)
+        assert slow.value.status_code == 504 and slow.value.code == "timeout"
+        with pytest.raises(openai.APIError, match=r"longer than 0\.5 s"):
+            list(client.completions.create(**details, stream=True))
+    assert any("secret words" in JsonLines().format(record) for record in caplog.records)
+    with socket.create_connection(open_to_pages.url.removeprefix("http://").split(":"), timeout=20) as connection:
+        lines = ["POST /tokenize HTTP/1.1", "Host: a", f"Authorization: Bearer {KEYS[0]}"]
+        lines += ["Content-Type: application/json", "Content-Length: 100", "", "{"]
+        connection.sendall("\r\n".join(lines).encode())
+        assert b"504" in connection.recv(4096)  # a body that never comes to its end
 
 
 def test_metrics(server: RunningServer) -> None:

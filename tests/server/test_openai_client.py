@@ -204,7 +204,7 @@ def test_a_full_batch_of_embeddings(client: openai.OpenAI) -> None:
 
 def test_models(client: openai.OpenAI) -> None:
     names = {model.id for model in client.models.list()}
-    assert names == {"tiny-chat", "bert", "default-chat", "default-embedding"}
+    assert names == {"tiny-chat", "bert", "tiny-llama3", "tiny-thinker", "default-chat", "default-embedding"}
     assert client.models.retrieve("default-chat").to_dict()["root"] == "tiny-chat"
     with pytest.raises(openai.NotFoundError, match="did you mean tiny-chat"):
         client.models.retrieve("tiny-cat")

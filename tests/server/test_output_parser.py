@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from antiphon.server.output_parser import CallArguments, CallStart, Content, OutputParser, Piece, Reasoning
+from antiphon.server.tool_forms import LLAMA
 
 TOOLS = frozenset({"weather", "add"})
 ONE = '<tool_call>\n{"name": "weather", "arguments": {"city": "Zürich", "days": [1, 2]}}\n</tool_call>'
@@ -34,7 +36,7 @@ def whole(pieces: list[Piece]) -> tuple[str, str, list[tuple[str, str]]]:
     return content, reasoning, calls
 
 
-def parse(parts: list[str], **options: bool) -> tuple[str, str, list[tuple[str, str]]]:
+def parse(parts: list[str], **options: Any) -> tuple[str, str, list[tuple[str, str]]]:
     parser = OutputParser(TOOLS, **options)
     pieces = [piece for part in parts for piece in parser.feed(part)]
     return whole(pieces + parser.finish())
@@ -76,8 +78,36 @@ CASES = [
 ]  # fmt: skip
 
 
+TAG = "<|python_tag|>"
+BARE = '{"name": "weather", "parameters": {"city": "Zürich", "days": [1, 2]}}'
+LLAMA_CASES = [
+    (BARE, ("", "", [WEATHER])),
+    (TAG + BARE, ("", "", [WEATHER])),
+    (f"{TAG} {BARE}; {BARE}", ("", "", [WEATHER, WEATHER])),
+    (f"{BARE};{BARE}\n{BARE}", ("", "", [WEATHER] * 3)),
+    (f"I will look. {TAG}{BARE}", ("I will look.", "", [WEATHER])),
+    ('{"type": "function", "name": "add", "parameters": {"a": 1}}', ("", "", [("add", '{"a": 1}')])),
+    (f'{TAG}{{"type": "function", "name": "add", "parameters": {{}}}}', ("", "", [("add", "{}")])),
+    (f'{TAG}weather.call(city="Oslo", days=[1, 2])', ("", "", [("weather", '{"city": "Oslo", "days": [1, 2]}')])),
+    (f"look {TAG}add.call()", ("look", "", [("add", "{}")])),
+    (f"{TAG}nobody.call(a=1)", None),
+    (f"{TAG}add.call(1)", None),
+    (f"{TAG}add.call(**x)", None),
+    (f"{TAG}add.call(a=open('x'))", None),
+    (f"{TAG}print(1", None),
+    (f"{TAG}  ", None),
+    ('{"name": "nobody", "parameters": {}}', None),
+    ('{"name": "add", "arguments": {}}', None),
+    ('see {"name": "add", "parameters": {}}', None),
+    (BARE + " Done; really.", ("Done; really.", "", [WEATHER])),
+    ('{"name": "add", "parameters": {"a": 1', ("", "", [("add", '{"a": 1')])),
+    ('{"name": "add", "parameters": "{\\"a\\": 1}"}', ("", "", [("add", '{"a": 1}')])),
+]
+CASES += [(text, {"form": LLAMA}, wanted) for text, wanted in LLAMA_CASES]
+
+
 @pytest.mark.parametrize(("text", "options", "wanted"), CASES, ids=range(len(CASES)))
-def test_every_split_gives_the_same(text: str, options: dict[str, bool], wanted: object) -> None:
+def test_every_split_gives_the_same(text: str, options: dict[str, Any], wanted: object) -> None:
     wanted = wanted or (text, "", [])  # what is no call of ours stays as it was written
     assert parse([text], **options) == wanted
     assert parse(list(text), **options) == wanted
@@ -110,6 +140,15 @@ def test_soup_is_read_alike_however_it_is_cut(parts: list[str], data: st.DataObj
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=6)))
     pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
     assert parse(pieces, reasoning=True) == parse([text], reasoning=True)
+
+
+@given(st.lists(st.sampled_from([TAG, ";", '{"name": "add"', "}", ",", "\n", '"parameters": {}', '"type": 1', "{",
+                                 '"', "add.call(", ")", "text", "<|", " "]), max_size=12), st.data())  # fmt: skip
+def test_llama_soup_is_read_alike_however_it_is_cut(parts: list[str], data: st.DataObject) -> None:
+    text = "".join(parts)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=6)))
+    pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+    assert parse(pieces, form=LLAMA) == parse([text], form=LLAMA)
 
 
 JSON_VALUES = st.recursive(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
+import ssl
 import subprocess
 import sys
 import threading
@@ -38,7 +39,7 @@ class Command:
         return "".join(self.lines)
 
     def url(self) -> str:
-        while not (found := re.search(r"http://[\d.]+:\d+", self.text())):
+        while not (found := re.search(r"https?://[\d.]+:\d+", self.text())):
             assert self.process.poll() is None and time.monotonic() - self.started < 30, self.text()
             time.sleep(0.01)
         return found[0]
@@ -76,15 +77,65 @@ def test_from_start_to_drained_end(command: Command) -> None:
     next(iter(stream))
     command.process.send_signal(signal.SIGTERM)
     time.sleep(0.3)
-    with pytest.raises(openai.APIConnectionError):
-        client.with_options(timeout=5).models.list()
+    with pytest.raises(openai.InternalServerError, match="shutting down") as refused:
+        client.with_options(timeout=5).completions.create(model="default-chat", prompt="hello")
+    assert refused.value.status_code == 503 and refused.value.code == "shutting_down"
+    assert int(refused.value.response.headers["retry-after"]) >= 1
+    assert httpx.get(url + "/readyz").json()["status"] == "draining"
     reasons = [chunk.choices[0].finish_reason for chunk in stream]
     assert reasons[-1] == "length"
     assert command.process.wait(20) == 0
     text = command.text()
     assert re.search(r"tiny-chat +weights +\d+\.\d\d +[\d,]{5,}", text)
-    assert re.search(r"memory: weights 0 MB, keys and values 17 MB", text)
+    assert re.search(r"memory: weights 0 MB, keys and values 17 MB, 17 MB in all, of a budget of [\d,]+ MB", text)
+    assert re.search(r"server +listening +\d+\.\d\d\n", text) and f"API: {url}/v1" in text
     assert "Traceback" not in text
+
+
+@pytest.mark.slow
+def test_over_tls_with_a_file_of_settings_and_cut_off_at_the_end_of_the_grace(
+    chat_folder: Path, tmp_path: Path
+) -> None:
+    """Also: what is not done when the grace is over is told so, and the exit code is 0 all the same."""
+    pair = ["-keyout", str(tmp_path / "key.pem"), "-out", str(tmp_path / "cert.pem")]
+    name = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
+    made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *pair, *name]
+    subprocess.run(made, check=True, capture_output=True)
+    settings = f"""
+        [server]
+        port = 0
+        grace = 0.5
+        tls_cert = "{tmp_path}/cert.pem"
+        tls_key = "{tmp_path}/key.pem"
+        [memory]
+        kv_memory = 16
+        [models]
+        models = ["{chat_folder}"]
+    """
+    (tmp_path / "antiphon.toml").write_text(settings)
+    command = Command("--config", str(tmp_path / "antiphon.toml"))
+    try:
+        url = command.url()
+        assert url.startswith("https://")
+        trusted = ssl.create_default_context(cafile=tmp_path / "cert.pem")
+        with httpx.Client(base_url=url, verify=trusted, timeout=60) as client:
+            while client.get("/readyz").status_code != 200:
+                assert time.monotonic() - command.started < 60, command.text()
+                time.sleep(0.05)
+            with pytest.raises(httpx.HTTPError):
+                httpx.get(url + "/livez")  # nobody vouches for the certificate
+            body = {"model": "default-chat", "prompt": "a", "max_tokens": 4000, "ignore_eos": True, "stream": True}
+            with client.stream("POST", "/v1/completions", json=body) as answer:
+                lines = answer.iter_lines()
+                assert next(lines).startswith("data: ")
+                command.process.send_signal(signal.SIGTERM)
+                rest = [line for line in lines if line]
+        assert '"code":"shutting_down"' in rest[-1]
+        assert command.process.wait(20) == 0
+    finally:
+        if command.process.poll() is None:
+            command.process.kill()
+        command.process.wait()
 
 
 @pytest.mark.parametrize(
@@ -94,9 +145,13 @@ def test_from_start_to_drained_end(command: Command) -> None:
         (["/nowhere/model.gguf"], "there is no model at /nowhere/model.gguf"),
         (["smollm2-135m", "smollm2-135m"], "two models would be called 'smollm2-135m'"),
         (["smollm2-135m", "--api-key-file", "/nowhere/keys"], "cannot read the API key file /nowhere/keys"),
+        (
+            ["smollm2-135m", "--config", "/nowhere/antiphon.toml"],
+            "cannot read the configuration /nowhere",
+        ),
         (["smollm2-135m", "--host", "192.0.2.1"], "cannot listen on 192.0.2.1 port 8000"),
     ],
-    ids=["name", "path", "twice", "keys", "address"],
+    ids=["name", "path", "twice", "keys", "file", "address"],
 )
 def test_what_can_be_refused_at_once_is(arguments: list[str], message: str) -> None:
     command = Command(*arguments)

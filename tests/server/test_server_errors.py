@@ -60,7 +60,7 @@ CASES: list[tuple[dict[str, Any], str, str]] = [
     ({"stream_options": {"include_usage": True}}, "invalid_value", "stream_options"),
     ({"messages": []}, "invalid_value", "messages"),
     ({"messages": [{"role": "robot", "content": "a"}]}, "invalid_value", "messages[0]"),
-    ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]}, "unknown_parameter", None),
+    ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "invalid_value", "messages[0].content[0]"),
     ({"messages": [{"role": "user"}]}, "missing_required_parameter", "messages[0].content"),
     ({"guided_regex": "(", "guided_choice": ["a"]}, "invalid_value", "guided_regex"),
     ({"guided_regex": "("}, "invalid_schema", None),

@@ -8,6 +8,8 @@ from typing import Any
 import openai
 import pytest
 
+from support.http_server import RunningServer
+
 MESSAGES: list[Any] = [{"role": "user", "content": "hello"}]
 ADD = {
     "type": "function",
@@ -34,10 +36,14 @@ def check(name: str, arguments: str) -> None:
         assert name == "add" and 0 <= values["a"] <= 9 and values["b"] in ("x", "y") and len(values) == 2
 
 
+MODELS = ["tiny-chat", "tiny-llama3"]
+
+
+@pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("seed", range(4))
-def test_required_calls_are_valid(client: openai.OpenAI, seed: int) -> None:
+def test_required_calls_are_valid(client: openai.OpenAI, model: str, seed: int) -> None:
     answer = client.chat.completions.create(
-        model="tiny-chat", messages=MESSAGES, tools=TOOLS, tool_choice="required", seed=seed,
+        model=model, messages=MESSAGES, tools=TOOLS, tool_choice="required", seed=seed,
         max_tokens=200, parallel_tool_calls=False,
     )  # fmt: skip
     choice = answer.choices[0]
@@ -62,9 +68,10 @@ def test_several_calls_in_one_answer(client: openai.OpenAI) -> None:
     assert found > 1
 
 
-def test_a_named_tool_is_called(client: openai.OpenAI) -> None:
+@pytest.mark.parametrize("model", MODELS)
+def test_a_named_tool_is_called(client: openai.OpenAI, model: str) -> None:
     choice = {"type": "function", "function": {"name": "add"}}
-    details: dict[str, Any] = dict(model="tiny-chat", messages=MESSAGES, tools=TOOLS, tool_choice=choice, seed=5)
+    details: dict[str, Any] = dict(model=model, messages=MESSAGES, tools=TOOLS, tool_choice=choice, seed=5)
     whole = client.chat.completions.create(**details, max_tokens=200).choices[0].message.tool_calls or []
     assert [call.function.name for call in whole] == ["add"]  # type: ignore[union-attr]
     name, arguments, pieces, reason = "", "", 0, None
@@ -96,12 +103,42 @@ def test_a_conversation_of_two_turns(client: openai.OpenAI) -> None:
     assert json.loads(found) == json.loads(written)
 
 
+def test_llama_takes_several_calls_one_by_one(client: openai.OpenAI) -> None:
+    """Its template refuses two calls in one message, so required calls are single, and histories are taken apart."""
+    for seed in range(6):
+        answer = client.chat.completions.create(
+            model="tiny-llama3", messages=MESSAGES, tools=TOOLS, tool_choice="required", seed=seed, temperature=1.5,
+            max_tokens=300,
+        )  # fmt: skip
+        assert len(answer.choices[0].message.tool_calls or []) == 1
+    calls = [
+        {"id": f"c{number}", "type": "function", "function": {"name": "add", "arguments": f'{{"a": {number}}}'}}
+        for number in (1, 2)
+    ]
+    results = [{"role": "tool", "tool_call_id": f"c{number}", "content": f"result {number}"} for number in (2, 1)]
+    messages = [*MESSAGES, {"role": "assistant", "content": "", "tool_calls": calls}, *results]
+    body = {"model": "tiny-llama3", "messages": messages, "tools": TOOLS}
+    prompt = client.post("/../apply-template", body=body, cast_to=object)["prompt"]  # type: ignore[index]
+    places = [prompt.index(text) for text in ('{"a": 1}', "result 1", '{"a": 2}', "result 2")]
+    assert places == sorted(places)
+
+
+def test_llamas_control_token_is_seen(client: openai.OpenAI, server: RunningServer) -> None:
+    """It is no text, so nothing but its id tells that it was written."""
+    tokenizer = server.serving.models.find("tiny-llama3").text.tokenizer  # type: ignore[union-attr]
+    tag = tokenizer.id_of("<|python_tag|>")
+    details: dict[str, Any] = dict(model="tiny-llama3", messages=MESSAGES, max_tokens=3, logit_bias={str(tag): 100})
+    assert client.chat.completions.create(**details).choices[0].message.content == ""
+    assert client.chat.completions.create(**details, tools=TOOLS).choices[0].message.content == "<|python_tag|>" * 3
+
+
 def test_auto_and_none(client: openai.OpenAI) -> None:
     auto = client.chat.completions.create(model="tiny-chat", messages=MESSAGES, tools=TOOLS, max_tokens=6)
     assert auto.choices[0].finish_reason == "length"
     strict = {"type": "function", "function": {**ADD["function"], "strict": True}}  # type: ignore[dict-item]
-    enforced = client.chat.completions.create(model="tiny-chat", messages=MESSAGES, tools=[strict], max_tokens=6)
-    assert enforced.choices[0].message.content is not None
+    for model in MODELS:
+        enforced = client.chat.completions.create(model=model, messages=MESSAGES, tools=[strict], max_tokens=6)
+        assert enforced.choices[0].message.content is not None
     none = client.chat.completions.create(
         model="tiny-chat", messages=MESSAGES, tools=TOOLS, tool_choice="none", max_tokens=6
     )

@@ -34,8 +34,9 @@ def help_text(*arguments: str) -> str:
 
 def cli_docs() -> str:
     sections = [BEGINNING, f"```text\n{help_text()}\n```\n"]
-    for name in typer.main.get_command(app).commands:  # type: ignore[attr-defined]
-        sections.append(f"## antiphon {name}\n\n```text\n{help_text(name)}\n```\n")
+    for name, command in typer.main.get_command(app).commands.items():  # type: ignore[attr-defined]
+        for names in [[name], *([name, inner] for inner in getattr(command, "commands", ()))]:
+            sections.append(f"## antiphon {' '.join(names)}\n\n```text\n{help_text(*names)}\n```\n")
     sections.append(f"<!-- typer {typer.__version__} -->\n")
     return "\n".join(sections)
 

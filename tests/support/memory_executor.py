@@ -94,12 +94,13 @@ class MemoryDevice:
         self.queue: deque[_Step] = deque()
 
     def cell(self, entry: int, num_units: int) -> _Cell | None:
-        """The content of a block, or None where its memory was never written or has been written over in part."""
+        """The content of a block, or None where its memory was never written, or as a part of another block."""
         cell = self.units.get(entry)
         for unit in range(entry + 1, entry + num_units):
             if self.units.get(unit) is not cell:
                 return None
-        return cell
+        larger = cell is not None and cell in (self.units.get(entry - 1), self.units.get(entry + num_units))
+        return None if larger else cell
 
     def put(self, entry: int, num_units: int, cell: _Cell | None) -> None:
         for unit in range(entry, entry + num_units):

@@ -118,7 +118,7 @@ class PagedRunner:
         for row, group, size in wanted:
             self.tables[row][group].append(offset // OFFSET_UNIT)
             offset += size
-        self.cache = KVCache(arena, layouts)
+        self.cache = KVCache(arena, layouts, model.key_balance)
         self.cross_groups = frozenset(x.group.name for x in layouts if x.group.kind is CacheKind.CROSS)
 
     def step(self, spans: Sequence[tuple[int, Sequence[int], int]]) -> list[Tensor]:

@@ -22,6 +22,8 @@ NAMES = {
     "whisper-base.en": "transcription",
     "whisper-base": "transcription",
     "kokoro-82m": "speech",
+    "hibari-6m": "speech",
+    "english-phonemes": "phonemes",
     "all-minilm-l6-v2": "embedding",
     "silero-vad": "voice-activity",
 }

@@ -56,7 +56,7 @@ def test_safetensors_by_folder_and_by_file(tmp_path: Path) -> None:
             "is a Git LFS pointer, not the file",
         ),
         (b"<!DOCTYPE html><html></html>", UnsupportedError, "is a web page"),
-        (b"lmgg" + bytes(60), UnsupportedError, "before GGUF"),
+        (b"lmgg" + bytes(60), CheckpointError, "n_vocab is 0"),
         (b"FUGG" + bytes(60), UnsupportedError, "big-endian"),
         (b"\x89PNG\r\n\x1a\n" + bytes(60), CheckpointError, r"68 bytes, starting with .*PNG.* is not GGUF"),
         (b"hello", CheckpointError, "5 bytes, starting with b'hello'"),

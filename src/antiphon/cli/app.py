@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from antiphon import __version__
-from antiphon.cli import batch, generate, models, serve
+from antiphon.cli import batch, bench, config, generate, models, serve, speak, transcribe
 from antiphon.errors import AntiphonError
 
 # A `--help` that is absent counts as False, not None: for None, Typer would load its validation library (0.1 s).
@@ -41,10 +41,14 @@ def _options(
 
 
 app.command()(serve.serve)
+app.command()(config.config)
 app.command()(generate.run)
 app.command()(generate.chat)
 app.command()(batch.batch)
 app.command()(batch.embed)
+app.add_typer(bench.app, name="bench")
+app.command()(transcribe.transcribe)
+app.command()(speak.speak)
 app.command()(models.pull)
 app.command("list", context_settings=QUICK)(models.list_models)
 app.command()(models.info)

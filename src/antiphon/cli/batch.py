@@ -40,6 +40,8 @@ def batch(
     no_repack: options.NoRepack = False,
     quantize: options.Quantize = None,
     trace: options.Trace = None,
+    profile: options.Profile = False,
+    no_record: options.NoRecord = False,
     offline: options.Offline = False,
 ) -> None:
     """Answer many prompts together; one JSON line for each, in order."""
@@ -55,12 +57,16 @@ def batch(
     prompts = [[{"role": "user", "content": text}] if template else text for text in texts]
     settings = dict(
         max_running=max_running, max_waiting=max(1024, len(texts)), policy=policy, preemption=preemption,
-        record_requests=trace is not None,
+        record=not no_record, record_requests=trace is not None,
     )  # fmt: skip
     with engine_for(loaded, kv_memory, kv_type, **settings) as engine:
+        if profile:
+            engine.start_profile()
         answers = engine.generate(prompts, params, grammar=grammar)
         if trace is not None:
             engine.write_trace(trace)
+        if profile:
+            print("\n".join(engine.profile_lines()), file=sys.stderr)
     for answer in answers:
         line = {
             "text": answer.text,
@@ -82,6 +88,7 @@ def embed(
     file: InputFile,
     no_repack: options.NoRepack = False,
     quantize: options.Quantize = None,
+    no_record: options.NoRecord = False,
     offline: options.Offline = False,
 ) -> None:
     """Embed texts; one JSON list of numbers a line, in order."""
@@ -89,7 +96,7 @@ def embed(
     from antiphon.cli.session import load
     from antiphon.runtime.engine import Engine
 
-    with Engine(load(model, offline, no_repack, quantize), kv_bytes=1 << 20) as engine:
+    with Engine(load(model, offline, no_repack, quantize), kv_bytes=1 << 20, record=not no_record) as engine:
         for vector in engine.embed(texts):
             print(json.dumps([round(value, 7) for value in vector.tolist()]))
 

@@ -48,6 +48,8 @@ def run(
     no_repack: options.NoRepack = False,
     quantize: options.Quantize = None,
     trace: options.Trace = None,
+    profile: options.Profile = False,
+    no_record: options.NoRecord = False,
     offline: options.Offline = False,
 ) -> None:
     """Answer one prompt, streaming the text; figures follow on standard error."""
@@ -71,13 +73,17 @@ def run(
 
     loaded = load(model, offline, no_repack, quantize)
     prompt_ids = _prompt_ids(loaded, text, system, raw)
-    with engine_for(loaded, kv_memory, kv_type, record_requests=trace is not None) as engine:
+    with engine_for(loaded, kv_memory, kv_type, record=not no_record, record_requests=trace is not None) as engine:
+        if profile:
+            engine.start_profile()
         streams = engine.stream_samples(prompt_ids, params, n=n, grammar=grammar)
         for stream in streams:
             print_stream(stream)
             print(report_line(loaded, stream.completion()), file=sys.stderr)
         if trace is not None:
             engine.write_trace(trace)
+        if profile:
+            print("\n".join(engine.profile_lines()), file=sys.stderr)
     if any(stream.completion().finish_reason == "cancelled" for stream in streams):
         raise typer.Exit(130)
 
@@ -94,6 +100,7 @@ def chat(
     kv_type: options.KVType = "fp16",
     no_repack: options.NoRepack = False,
     quantize: options.Quantize = None,
+    no_record: options.NoRecord = False,
     offline: options.Offline = False,
 ) -> None:
     """Hold a conversation in the terminal."""
@@ -109,7 +116,7 @@ def chat(
     with contextlib.suppress(ImportError):
         import readline  # noqa: F401  (line editing and history in input())
     print(f"{loaded.name}: {HELP_IN_CHAT}", file=sys.stderr)
-    with engine_for(loaded, kv_memory, kv_type) as engine:
+    with engine_for(loaded, kv_memory, kv_type, record=not no_record) as engine:
         _converse(engine, loaded, params, system)
 
 

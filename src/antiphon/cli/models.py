@@ -62,6 +62,9 @@ def remove(names: Models) -> None:
 
 def info(
     name: Annotated[str, typer.Argument(metavar="MODEL", help="Catalog name, file, folder, or hub reference.")],
+    program: Annotated[
+        bool, typer.Option("--program", help="The forward as it is recorded: instructions, weights, buffers, costs.")
+    ] = False,
     offline: Annotated[bool, typer.Option("--offline", help="Fetch nothing; fail if the model is not here.")] = False,
 ) -> None:
     """Print a model's architecture, sizes, tensor types and context."""
@@ -95,6 +98,10 @@ def info(
     width = max(len(label) for label, _ in rows)
     for label, value in rows:
         typer.echo(f"{label.ljust(width)}  {value}")
+    if program and facts.obstacle is None:
+        from antiphon.runtime.describe import describe_programs
+
+        typer.echo("\n".join(["", *describe_programs(model)]))
 
 
 def _megabytes(size: int) -> str:

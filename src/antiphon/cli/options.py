@@ -55,6 +55,10 @@ Quantize = Annotated[
     Quantization | None,
     typer.Option("--quantize", help="Quantise weights that the file has as floats.", show_default=False),
 ]
+Profile = Annotated[bool, typer.Option("--profile", help="Tell afterwards where the time of the steps went.")]
+NoRecord = Annotated[
+    bool, typer.Option("--no-record", help="Run operations one by one, not as a native program: same answers, slower.")
+]
 Trace = Annotated[
     Path | None,
     typer.Option("--trace", help="Write a timeline for Perfetto or chrome://tracing.", show_default=False),

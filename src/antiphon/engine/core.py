@@ -16,6 +16,9 @@ from antiphon.errors import ModelNotFoundError
 #: A model's share of time when several have work, by its most urgent request. Critical work goes before all else.
 SHARES = {Priority.CRITICAL: 16.0, Priority.HIGH: 4.0, Priority.NORMAL: 1.0}
 
+#: A decoder with so many requests computes them together as well as with more.
+FEED_REQUESTS = 16
+
 
 class ModelScheduler(Protocol):
     """What the loop needs of a model's scheduler; one for requests that grow, one for one-shot requests."""
@@ -59,6 +62,13 @@ class _InFlight:
 
 
 @dataclass(slots=True, eq=False)
+class TurnClock:
+    """The time that a model has had relative to its share. Parts of one model have one clock."""
+
+    time: float = 0.0
+
+
+@dataclass(slots=True, eq=False)
 class ModelSlot:
     """A resident model: its scheduler, its executor, and the time it has had."""
 
@@ -66,8 +76,17 @@ class ModelSlot:
     scheduler: ModelScheduler
     executor: Executor
     depth: int = 1  # steps that may be in flight
-    virtual_time: float = 0.0
+    clock: TurnClock = field(default_factory=lambda: TurnClock())
+    #: The part of the same model whose requests this part's results become: an encoder's decoder.
+    feeds: ModelSlot | None = None
     in_flight: deque[_InFlight] = field(default_factory=deque)
+
+    @property
+    def place(self) -> int:
+        """The order of a model's parts: first an encoder, as long as its decoder has room for more in one step."""
+        if self.feeds is None:
+            return 1
+        return 0 if len(self.feeds.scheduler.requests()) < FEED_REQUESTS else 2
 
 
 class EngineCore:
@@ -82,7 +101,7 @@ class EngineCore:
         self._last_commit = 0.0
 
     def add_model(self, slot: ModelSlot) -> None:
-        slot.virtual_time = min((other.virtual_time for other in self.slots.values()), default=0.0)
+        slot.clock.time = min((other.clock.time for other in self.slots.values()), default=0.0)
         self.slots[slot.name] = slot
 
     def remove_model(self, name: str) -> None:
@@ -117,9 +136,9 @@ class EngineCore:
         request.on_end = ended
         if was_idle:
             # Time in which the model had nothing to do is not saved up against the others.
-            others = [other for other in self.slots.values() if other.scheduler.has_work and other is not slot]
-            least = min((other.virtual_time for other in others), default=slot.virtual_time)
-            slot.virtual_time = max(slot.virtual_time, least)
+            others = [o for o in self.slots.values() if o.scheduler.has_work and o.clock is not slot.clock]
+            least = min((other.clock.time for other in others), default=slot.clock.time)
+            slot.clock.time = max(slot.clock.time, least)
 
     def abort(self, request_id: str, reason: FinishReason = FinishReason.CANCELLED) -> bool:
         """End a request whatever its state; False if it is not here (any more)."""
@@ -151,8 +170,8 @@ class EngineCore:
         if len(busy) < 2:
             return busy
 
-        def turn(slot: ModelSlot) -> tuple[bool, float]:
-            return (slot.scheduler.best_priority() is not Priority.CRITICAL, slot.virtual_time)
+        def turn(slot: ModelSlot) -> tuple[bool, float, int]:
+            return (slot.scheduler.best_priority() is not Priority.CRITICAL, slot.clock.time, slot.place)
 
         return sorted(busy, key=turn)
 
@@ -194,7 +213,7 @@ class EngineCore:
         done = self.clock()
         begun = max(step.started, self._last_commit)  # until then the step waited for the one before it
         self._last_commit = done
-        slot.virtual_time += (done - begun) / SHARES[Priority.NORMAL if best is None else best]
+        slot.clock.time += (done - begun) / SHARES[Priority.NORMAL if best is None else best]
         if plan:
             slot.scheduler.observe(plan, ran - begun)
             self._record(slot, step, result, begun, ran, done)
@@ -221,6 +240,7 @@ class EngineCore:
                 *slot.scheduler.figures(),
                 parts,
                 requests,
+                result.native_seconds,
             )
         )
 

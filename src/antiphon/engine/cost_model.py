@@ -9,8 +9,10 @@ FORGETTING = 0.98
 #: Trusted from this many steps on, with this many that have prefill.
 MIN_STEPS = 8
 MIN_PREFILL_STEPS = 1
-#: Passes over the weights for each measured step.
+#: Passes over the weights in a fit.
 SWEEPS = 4
+#: Steps after which the fit is made though nobody asked: before too much of what they replaced is forgotten.
+MOST_UNFITTED = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +31,13 @@ class CostModel:
     """Seconds of a step ≈ w · features with w ≥ 0: least squares over recent steps, by coordinate descent.
 
     Errors count in proportion to the step's length, so that short steps are predicted as well as long ones. The
-    weights start from the last ones, so what recent steps say nothing about (prefill, while all decode) stays.
+    weights start from the last ones, so what recent steps say nothing about (prefill, while all decode) stays. The fit
+    is made when somebody asks for it, or else every few steps: most steps are only counted.
     """
 
     def __init__(self) -> None:
-        self.weights = [0.0] * 4
+        self._weights = [0.0] * 4
+        self._unfitted: list[tuple[StepShape, float]] = []  # steps since the last fit
         self.num_steps = 0
         self._num_prefill_steps = 0
         self._most_prefill_tokens = 0
@@ -45,23 +49,41 @@ class CostModel:
         return self.num_steps >= MIN_STEPS and self._num_prefill_steps >= MIN_PREFILL_STEPS
 
     def observe(self, shape: StepShape, seconds: float) -> None:
-        products, targets, weights = self._products, self._targets, self.weights
+        self.num_steps += 1
+        self._num_prefill_steps += shape.prefill_tokens > 0
+        self._most_prefill_tokens = max(self._most_prefill_tokens, shape.prefill_tokens)
+        self._unfitted.append((shape, seconds))
+        if len(self._unfitted) == MOST_UNFITTED:
+            self._fit()
+
+    def _count(self, shape: StepShape, seconds: float) -> None:
+        products, targets = self._products, self._targets
         scale = 1.0 / max(seconds, 1e-6)
         x = [scale * value for value in shape.features()]
         for i, row in enumerate(products):
             targets[i] = FORGETTING * targets[i] + x[i]  # times scale * seconds, which is 1
             for j in range(4):
                 row[j] = FORGETTING * row[j] + x[i] * x[j]
+
+    @property
+    def weights(self) -> list[float]:
+        """Of the features, fitted to the steps so far."""
+        if self._unfitted:
+            self._fit()
+        return self._weights
+
+    def _fit(self) -> None:
+        for shape, seconds in self._unfitted:
+            self._count(shape, seconds)
+        self._unfitted.clear()
+        targets, weights = self._targets, self._weights
         for _ in range(SWEEPS):
-            for i, row in enumerate(products):
+            for i, row in enumerate(self._products):
                 if row[i] > 1e-6:
                     error = targets[i] - (
                         row[0] * weights[0] + row[1] * weights[1] + row[2] * weights[2] + row[3] * weights[3]
                     )
                     weights[i] = max(0.0, weights[i] + error / row[i])
-        self.num_steps += 1
-        self._num_prefill_steps += shape.prefill_tokens > 0
-        self._most_prefill_tokens = max(self._most_prefill_tokens, shape.prefill_tokens)
 
     def predict(self, shape: StepShape) -> float:
         return sum(w * value for w, value in zip(self.weights, shape.features(), strict=True))

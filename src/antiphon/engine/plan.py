@@ -39,6 +39,7 @@ class RowSetup:
 
     request: Request
     tables: list[list[int]]
+    fills_cross: bool = False  # its cross blocks are new and are filled before the forward
 
 
 @dataclass(slots=True)
@@ -95,12 +96,17 @@ class StepResult:
 
     tokens: list[int]
     outputs: list[Any] | None = None  # of one-shot requests, one for each entry, after their last stage
+    candidates: dict[int, list[tuple[int, float]]] = field(default_factory=dict)  # by entry, of members of a search
+    drawn_logprobs: list[float] | None = None  # under the edited logits, for every sampling entry
+    probed: dict[int, float] = field(default_factory=dict)  # by entry: the probability that its request asked for
+    observed: dict[int, Any] = field(default_factory=dict)  # by entry: cross-attention of its tokens
     logprobs: list[float] | None = None
     top_logprobs: list[list[tuple[int, float]] | None] | None = None
     prompt_logprobs: dict[int, list[float]] = field(default_factory=dict)  # by entry
     prompt_top_logprobs: dict[int, list[list[tuple[int, float]]]] = field(default_factory=dict)
     failures: dict[int, str] = field(default_factory=dict)  # by entry: requests whose own edits failed, and why
     timings: dict[str, float] = field(default_factory=dict)  # build, run, sample: seconds
+    native_seconds: float = 0.0  # of the run: in the native program, where the forward is one
 
 
 class StepHandle(Protocol):

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import Any, Protocol
 
+from antiphon.engine.beam import BeamGroup
 from antiphon.engine.sampling_params import SamplingParams
+from antiphon.engine.transcript_rules import TranscriptRules
 
 
 class Priority(IntEnum):
@@ -109,6 +111,17 @@ class Request:
     #: The request whose blocks this one starts from, as one of `n` samples of a prompt.
     fork_of: Request | None = None
     cross_tokens: int = 0
+    #: What a one-shot request computes on, or the states that a request's cross blocks are filled from.
+    inputs: Any = None
+    #: A digest of everything but the tokens that the keys and values depend on; without one, nothing is shared.
+    content: bytes = b""
+    rules: TranscriptRules | None = None
+    #: The search that the request is a hypothesis of.
+    beam: BeamGroup | None = None
+    #: A position of the prompt and a token whose probability there is wanted.
+    probe: tuple[int, int] | None = None
+    #: Whether the cross-attention of the prompt's tokens is wanted.
+    observes: bool = False
     #: Tokens that end the request when drawn.
     stop_ids: frozenset[int] = frozenset()
 
@@ -131,12 +144,16 @@ class Request:
     num_dropped_blocks: list[int] = field(default_factory=list)  # by group, from the front of the window
     has_shared_tail: bool = False
     swapped: bool = False
+    cross_filled: bool = False  # or about to be, by the plan that sets the row up
 
     # Kept for the caller.
-    result: Any = None  # of a one-shot request
+    result: Any = None  # of a one-shot request; between its stages, what the next one starts from
     stage: int = 0  # stages done, of a one-shot request
     logprobs: list[float] = field(default_factory=list)
     top_logprobs: list[list[tuple[int, float]]] = field(default_factory=list)
+    drawn_logprobs: list[float] = field(default_factory=list)  # after all edits, of a request with rules
+    probed: float | None = None
+    observed: dict[int, Any] = field(default_factory=dict)  # position of the first token → [heads, tokens, states]
     prompt_logprobs: list[float] = field(default_factory=list)
     prompt_top_logprobs: list[list[tuple[int, float]]] = field(default_factory=list)
     sequence: int = 0  # order of arrival
@@ -152,6 +169,11 @@ class Request:
     @property
     def num_prompt_tokens(self) -> int:
         return len(self.prompt)
+
+    @property
+    def reads_whole_prompt(self) -> bool:
+        """Whether something is wanted of the prompt that a cached prefix would not tell."""
+        return self.params.prompt_logprobs or self.probe is not None or self.observes
 
     @property
     def num_output_tokens(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from bisect import insort
 
+from antiphon.engine.beam import BeamGroup, Hypothesis
 from antiphon.engine.cost_model import CostModel, StepShape
 from antiphon.engine.kv.manager import KVManager
 from antiphon.engine.kv.swap import SwapSpace
@@ -38,6 +39,7 @@ class Scheduler:
         self._swap = SwapSpace(config.swap_bytes)
         self._deadlines: list[tuple[float, int, str]] = []
         self._num_arrivals = 0
+        self._rewritten: list[Request] = []  # whose rows no longer hold what the executor knows of them
         self._short: Request | None = None  # in the plan being made, the first that did not get the room it needs
         self._paused: Request | None = None  # kept out of the plan being made, so that it can be preempted soon
 
@@ -74,6 +76,11 @@ class Scheduler:
             )
         # The last token of an answer is never computed, so it needs no room.
         request.limit = min(length + request.params.max_tokens, self.max_model_tokens, room + 1)
+        if request.beam is not None and request.beam.width > self.config.max_running:
+            raise InvalidRequestError(
+                f"a search of {request.beam.width} beams runs them together; model {self.model!r} runs "
+                f"{self.config.max_running} requests at once"
+            )
 
     def abort(self, request_id: str, reason: FinishReason, now: float) -> bool:
         """End a request now. Its blocks are free at once, or when the step that is computing it is committed."""
@@ -99,6 +106,10 @@ class Scheduler:
             self._forget(request)
         if request.on_end is not None:
             request.on_end(request)
+        if request.beam is not None:  # nobody goes on without the others
+            for other in request.beam.members:
+                if not other.is_ended:
+                    self._end(other, reason, now, error)
 
     def _forget(self, request: Request) -> None:
         """Give back everything an ended request held."""
@@ -140,6 +151,8 @@ class Scheduler:
             self._expire(now)
         if self._swap.has_dropped:
             plan.dropped_keys = self._swap.take_dropped()
+        plan.row_setups = [RowSetup(request, []) for request in self._rewritten if request.row >= 0]
+        self._rewritten = []
         farther, context = self._plan_decodes(plan)
         if farther or self.waiting:
             self._plan_prefill(plan, farther, context, now)
@@ -148,8 +161,12 @@ class Scheduler:
             request.num_pending_samples += samples
             if not request.marks.first_scheduled:
                 request.marks.first_scheduled = now
+        plan.row_setups = [setup for setup in plan.row_setups if setup.request.row >= 0]
         for setup in plan.row_setups:
             setup.tables = [self.kv.table_entries(setup.request, group) for group in range(len(self.kv.groups))]
+            setup.fills_cross = _fills_cross(setup.request)
+        for setup in plan.row_setups:
+            setup.request.cross_filled = True
         return plan
 
     def _plan_decodes(self, plan: StepPlan) -> tuple[list[Request], int]:
@@ -168,8 +185,8 @@ class Scheduler:
                 if behind > 1:
                     farther.append(request)
                 continue
-            if start + 1 >= request.limit and request.num_pending_samples:
-                continue  # the token being drawn is its last
+            if request.num_pending_samples and (start + 1 >= request.limit or request.beam is not None):
+                continue  # the token being drawn is its last, or others decide what it is
             if len(requests) >= cap:
                 break
             if request is self._paused:
@@ -203,8 +220,8 @@ class Scheduler:
                 allowance -= self._advance(request, plan, allowance)
         while self.waiting and self._short is None and (allowance > 0 or not plan.requests):
             taken = self._admit(plan, max(allowance, 1), now)
-            if taken is None:
-                break
+            if taken is None or _fills_cross(plan.row_setups[-1].request):
+                break  # filling takes about as long as a chunk: one newcomer a step, so that the others do not wait
             allowance -= taken
 
     def _chunk(self, request: Request, allowance: int) -> int:
@@ -400,6 +417,7 @@ class Scheduler:
         """Take a step's result in: advance, keep what others may share, end who is done, free what was theirs."""
         size, kv = self.kv.block_tokens, self.kv
         drawn = 0
+        searches: list[BeamGroup] = []
         tokens, logprobs, top = result.tokens, result.logprobs, result.top_logprobs
         for index, request in enumerate(plan.requests):
             count = plan.counts[index]
@@ -413,6 +431,10 @@ class Scheduler:
                     self._forget(request)
                 continue
             request.num_computed_tokens += count
+            if index in result.probed:
+                request.probed = result.probed[index]
+            if index in result.observed:
+                request.observed[plan.starts[index]] = result.observed[index]
             if result.prompt_logprobs and index in result.prompt_logprobs:
                 known = len(request.prompt_logprobs) - plan.starts[index]  # some are, if it was preempted since
                 request.prompt_logprobs.extend(result.prompt_logprobs[index][known:])
@@ -424,9 +446,15 @@ class Scheduler:
                 if result.failures and index in result.failures:
                     self._end(request, FinishReason.FAILED, now, result.failures[index])
                     continue
+                if request.beam is not None:
+                    if request.beam.offer(request, result.candidates[index]):
+                        searches.append(request.beam)
+                    continue
                 token = tokens[drawn - 1]
                 request.tokens.append(token)
                 request.marks.tokens.append(now)
+                if request.rules is not None and result.drawn_logprobs is not None:
+                    request.drawn_logprobs.append(result.drawn_logprobs[drawn - 1])
                 if logprobs is not None and request.params.logprobs is not None:
                     request.logprobs.append(logprobs[drawn - 1])
                     chosen = top[drawn - 1] if top is not None else None
@@ -438,8 +466,65 @@ class Scheduler:
                     continue
                 if reason is not None:
                     self._end(request, reason, now)
+        for search in searches:
+            if not search.leader.is_ended:
+                self._advance_search(search, now)
         self.counters.decode_tokens += plan.num_decodes
         self.counters.prefill_tokens += plan.num_tokens - plan.num_decodes
+
+    def _advance_search(self, search: BeamGroup, now: float) -> None:
+        """Give the hypotheses that go on to the members: the first of a member stays with it, others take the places
+        of members that have none."""
+        leader = search.leader
+        chosen = search.choose()
+        leader.marks.tokens.append(now)
+        if not chosen and not search.finished:
+            self._end(leader, FinishReason.FAILED, now, "no hypothesis of the search has a finite probability")
+            return
+        if not chosen:
+            best = search.best()
+            leader.tokens = [*leader.prompt, *best.output]
+            leader.drawn_logprobs = best.logprobs
+            self._end(leader, FinishReason.STOP if best.has_end else FinishReason.LENGTH, now)
+            return
+        staying: dict[int, Hypothesis] = {}
+        moving: list[Hypothesis] = []
+        for hypothesis in chosen:
+            if id(hypothesis.parent) in staying:
+                moving.append(hypothesis)
+            else:
+                staying[id(hypothesis.parent)] = hypothesis
+        vacant = [member for member in search.members if id(member) not in staying]
+        for member, hypothesis in zip(vacant, moving, strict=False):
+            self._become(member, hypothesis.parent)
+            member.drawn_logprobs.append(hypothesis.logprob)
+            member.tokens.append(hypothesis.token)
+        for member in vacant[len(moving) :]:  # fewer hypotheses than members: one is followed twice
+            first = chosen[0]
+            self._become(member, first.parent)
+            member.drawn_logprobs.append(float("-inf"))
+            member.tokens.append(first.token)
+        for hypothesis in staying.values():
+            hypothesis.parent.tokens.append(hypothesis.token)
+            hypothesis.parent.drawn_logprobs.append(hypothesis.logprob)
+        self._rewritten += search.members
+
+    def _become(self, member: Request, parent: Request) -> None:
+        """Make a member a copy of another: its tokens, and its blocks where it has them."""
+        member.tokens, member.drawn_logprobs = list(parent.tokens), list(parent.drawn_logprobs)
+        if member.swapped:
+            self._swap.drop(member)
+            member.num_computed_tokens = 0
+        if member.row < 0:
+            return  # it waits, and will compute what it needs
+        self.kv.release(member)
+        if self.kv.can_fork(parent, parent.num_computed_tokens) and parent.num_computed_tokens:
+            self.kv.fork(parent, member, parent.num_computed_tokens)
+            return
+        self.running.remove(member)
+        self._free_rows.append(member.row)
+        member.row, member.num_computed_tokens, member.state = -1, 0, RequestState.WAITING
+        self.waiting[member.id] = member
 
     @staticmethod
     def _ends(request: Request, token: int) -> FinishReason | None:
@@ -487,3 +572,8 @@ class Scheduler:
         assert ranks == sorted(ranks), "running requests are out of order"
         for request in self.requests():
             assert not request.tables or request.num_computed_tokens <= len(request.tables[0]) * self.kv.block_tokens
+
+
+def _fills_cross(request: Request) -> bool:
+    """Whether the request's cross blocks are its own and nothing has been written to them."""
+    return request.cross_tokens > 0 and not request.cross_filled

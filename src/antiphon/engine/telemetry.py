@@ -31,6 +31,7 @@ class StepRecord:
     blocks_owned: int
     parts: dict[str, float]
     requests: list[tuple[str, int, bool]] = field(default_factory=list)  # id, tokens, whether it was a decode
+    native_seconds: float = 0.0  # of the run: in the native program, where the forward is one
 
     @property
     def seconds(self) -> float:
@@ -81,12 +82,45 @@ class RequestRecord:
         )
 
 
+@dataclass(slots=True)
+class SpeechRecord:
+    """What a finished synthesis of a text cost; its utterances are requests of their own."""
+
+    id: str
+    model: str
+    arrived: float
+    audio_seconds: float
+    processing_seconds: float
+    real_time_factor: float
+    time_to_first_audio: float
+    worst_deficit: float
+    clauses: int
+
+
+@dataclass(slots=True)
+class TranscriptRecord:
+    """What a finished transcription of a recording cost; its windows are requests of their own."""
+
+    id: str
+    model: str
+    arrived: float
+    audio_seconds: float
+    processing_seconds: float
+    real_time_factor: float
+    time_to_first_text: float | None
+    windows: int
+    fallbacks: int
+    output_tokens: int
+
+
 class Telemetry:
     """Bounded memory: the most recent steps and ended requests."""
 
     def __init__(self) -> None:
         self.steps: deque[StepRecord] = deque(maxlen=MAX_STEPS)
         self.requests: deque[RequestRecord] = deque(maxlen=MAX_REQUESTS)
+        self.transcripts: deque[TranscriptRecord] = deque(maxlen=MAX_REQUESTS)
+        self.speeches: deque[SpeechRecord] = deque(maxlen=MAX_REQUESTS)
         self.num_steps = 0
 
     def add_step(self, record: StepRecord) -> None:
@@ -96,9 +130,23 @@ class Telemetry:
     def add_request(self, request: Request) -> None:
         self.requests.append(RequestRecord.of(request))
 
+    def add_speech(self, record: SpeechRecord) -> None:
+        self.speeches.append(record)
+
+    def add_transcript(self, record: TranscriptRecord) -> None:
+        self.transcripts.append(record)
+
     def write_trace(self, path: Path) -> None:
         """The ring as Chrome trace events: one lane a model with its steps, one lane a request with its phases."""
         events = [*_step_events(self.steps), *_request_events(self.requests)]
+        events += [
+            _event("speech", "speech", record.id, record.arrived, record.processing_seconds, asdict(record))
+            for record in self.speeches
+        ]
+        events += [
+            _event("transcript", "transcripts", record.id, record.arrived, record.processing_seconds, asdict(record))
+            for record in self.transcripts
+        ]
         path.write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}))
 
 

@@ -8,13 +8,14 @@ from torch import Tensor
 
 from antiphon.engine.request import Request
 from antiphon.executor.bitmask import apply_bitmask
+from antiphon.executor.transcript_edits import TranscriptEdits
 
 MINUS_INFINITY = float("-inf")
 
 
 def edits_of(request: Request) -> LogitEdits | None:
     """The edits of a request that has any."""
-    if request.constraint is None and not request.params.edits_logits:
+    if request.constraint is None and request.rules is None and not request.params.edits_logits:
         return None
     return LogitEdits(request)
 
@@ -31,6 +32,7 @@ class LogitEdits:
         self._allowed = None if allowed is None else torch.tensor(sorted(allowed), dtype=torch.int64)
         self._banned = torch.tensor(sorted(params.banned_tokens), dtype=torch.int64)
         self._stops = torch.tensor(sorted(request.stop_ids), dtype=torch.int64)
+        self._transcript = None if request.rules is None else TranscriptEdits(request.rules)
         self._output_counts: dict[int, int] = {}
         self._prompt_ids = frozenset(request.prompt) if params.repetition_penalty != 1.0 else frozenset()
         if params.has_penalties:
@@ -48,6 +50,8 @@ class LogitEdits:
     def apply(self, logits: Tensor) -> None:
         """Change one row of logits [vocab] in place."""
         params, request = self.request.params, self.request
+        if self._transcript is not None and self._transcript.open(logits, request.num_output_tokens):
+            return
         if request.constraint is not None:
             mask = request.constraint.mask()
             if mask is not None:
@@ -58,6 +62,8 @@ class LogitEdits:
             logits[self._allowed] = kept
         if len(self._banned):
             logits[self._banned] = MINUS_INFINITY
+        if self._transcript is not None:
+            self._transcript.apply(logits, request.tokens)
         if len(self._stops) and request.num_output_tokens < params.min_tokens:
             logits[self._stops] = MINUS_INFINITY
         if len(self._bias_ids):

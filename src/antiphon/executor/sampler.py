@@ -19,7 +19,7 @@ class Sampler:
 
     def __init__(self, store: RowStore, vocab_size: int) -> None:
         self._store = store
-        self._vocab_size = vocab_size
+        self.vocab_size = vocab_size
         self._edits: dict[int, LogitEdits] = {}
 
     def set_up(self, plan: StepPlan) -> None:
@@ -31,13 +31,24 @@ class Sampler:
             if edits is not None and row >= 0:
                 self._edits[row] = edits
 
+    def is_plain(self, plan: StepPlan) -> bool:
+        """Whether the plan's requests want nothing but a token drawn from their logits as they are."""
+        return not self._edits and all(
+            request.params.logprobs is None and request.rules is None and request.beam is None and not request.observes
+            for request in plan.requests
+        )
+
     def sample(self, plan: StepPlan, step: StepBatch, logits: Tensor) -> StepResult:
         """Draw the tokens of the sampling entries and write them to their rows."""
         # Rows of the head beyond the tokenizer's vocabulary are padding and must never be drawn.
-        logits = logits[:, : self._vocab_size]
+        logits = logits[:, : self.vocab_size]
         result = StepResult([])
         for entry, (first, last) in step.prompt_rows.items():
             self._report_prompt(plan, entry, logits[first:last], result)
+        for entry, row in step.probe_rows.items():
+            probe = plan.requests[entry].probe
+            assert probe is not None
+            result.probed[entry] = float(logits[row].float().softmax(-1)[probe[1]])
         if not step.sample_entries:
             return result
         if step.sample_rows is not None:
@@ -48,7 +59,8 @@ class Sampler:
         ]
         raw = logits[wanted].float().log_softmax(-1) if wanted else None
         failures = self._edit(step, rows, logits) if self._edits else {}
-        drawn, _ = ops.sample(logits, self._rows(rows))
+        has_rules = any(plan.requests[entry].rules is not None for entry in step.sample_entries)
+        drawn, logprobs = ops.sample(logits, self._rows(rows), logprobs=has_rules)
         tokens: list[int] = drawn.tolist()
         self._store.last_token[rows] = tokens
         self._store.output_index[rows] += 1
@@ -57,9 +69,20 @@ class Sampler:
                 if row in self._edits:
                     self._edits[row].took(tokens[place])
         result.tokens, result.failures = tokens, failures
+        result.drawn_logprobs = None if logprobs is None else logprobs.tolist()
+        self._search(plan, step, logits, result)
         if raw is not None:
             self._report(plan, step, wanted, raw, result)
         return result
+
+    @staticmethod
+    def _search(plan: StepPlan, step: StepBatch, logits: Tensor, result: StepResult) -> None:
+        """The likeliest tokens of rows that are hypotheses of a search: enough for all of its beams and an end."""
+        for place, entry in enumerate(step.sample_entries):
+            beam = plan.requests[entry].beam
+            if beam is not None:
+                values, ids = logits[place].float().log_softmax(-1).topk(beam.width + 1)
+                result.candidates[entry] = list(zip(ids.tolist(), values.tolist(), strict=True))
 
     def _edit(self, step: StepBatch, rows: np.ndarray, logits: Tensor) -> dict[int, str]:
         """Apply the rows' own edits; one that fails is no fault of the others in the step."""

@@ -21,6 +21,7 @@ class StepBatch:
     sample_entries: list[int]  # entries that draw a token
     sample_rows: list[int] | None  # their rows of the logits; None: the logits are exactly theirs, in order
     prompt_rows: dict[int, tuple[int, int]]  # entry → its span of the logits, where the prompt's are wanted
+    probe_rows: dict[int, int]  # entry → the row of the logits that its probe reads
 
 
 def build_step(plan: StepPlan, store: RowStore) -> StepBatch:
@@ -63,7 +64,7 @@ def build_step(plan: StepPlan, store: RowStore) -> StepBatch:
             torch.from_numpy(lengths),
             start_tensor,
         )
-    entries, logit_rows, sample_rows, prompt_rows = _logit_rows(plan, query_start)
+    entries, logit_rows, sample_rows, prompt_rows, probe_rows = _logit_rows(plan, query_start)
     batch = Batch(
         positions=torch.from_numpy(positions),
         query_start=start_tensor,
@@ -71,26 +72,33 @@ def build_step(plan: StepPlan, store: RowStore) -> StepBatch:
         token_ids=torch.from_numpy(token_ids),
         groups=groups,
     )
-    return StepBatch(batch, rows, entries, sample_rows, prompt_rows)
+    return StepBatch(batch, rows, entries, sample_rows, prompt_rows, probe_rows)
 
 
 def _logit_rows(
     plan: StepPlan, query_start: np.ndarray
-) -> tuple[list[int], np.ndarray, list[int] | None, dict[int, tuple[int, int]]]:
-    """Which tokens reach the head: the last of each sampling entry, and all of a prompt whose logprobs are wanted."""
+) -> tuple[list[int], np.ndarray, list[int] | None, dict[int, tuple[int, int]], dict[int, int]]:
+    """Which tokens reach the head: the last of each sampling entry, those that a probe reads, and all of a prompt
+    whose logprobs are wanted."""
     entries = [entry for entry, samples in enumerate(plan.samples) if samples]
     wanting = [
         entry
         for entry in range(plan.num_decodes, len(plan.requests))
         if plan.requests[entry].params.prompt_logprobs and plan.starts[entry] < plan.requests[entry].num_prompt_tokens
     ]
-    if not wanting:
+    probing = {
+        entry: request.probe[0] - start
+        for entry, (request, start, count) in enumerate(zip(plan.requests, plan.starts, plan.counts, strict=True))
+        if request.probe is not None and start <= request.probe[0] < start + count
+    }
+    if not wanting and not probing:
         ends = query_start[1:] - 1
         rows = ends if len(entries) == len(plan.requests) else ends[entries]
-        return entries, rows.astype(np.int64), None, {}
+        return entries, rows.astype(np.int64), None, {}, {}
     logit_rows: list[int] = []
     sample_rows: list[int] = []
     prompt_rows: dict[int, tuple[int, int]] = {}
+    probe_rows: dict[int, int] = {}
     for entry, samples in enumerate(plan.samples):
         first, last = int(query_start[entry]), int(query_start[entry + 1])
         if entry in wanting:
@@ -100,4 +108,7 @@ def _logit_rows(
             logit_rows.append(last - 1)
         if samples:
             sample_rows.append(len(logit_rows) - 1)
-    return entries, np.asarray(logit_rows, dtype=np.int64), sample_rows, prompt_rows
+        if entry in probing:
+            probe_rows[entry] = len(logit_rows)
+            logit_rows.append(first + probing[entry])
+    return entries, np.asarray(logit_rows, dtype=np.int64), sample_rows, prompt_rows, probe_rows

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor
 
 from antiphon import ops
@@ -52,6 +53,24 @@ class SelfAttention(Module):
         self.head_dim = head_dim
         self.scale = head_dim**-0.5 if scale is None else scale
 
+    def key_balance(self, input_scale: Tensor) -> Tensor:
+        """Powers of two [kv_heads, head_dim] near the keys' usual size, the same for both channels of a rotary pair.
+
+        `input_scale` [hidden] is the weight of the norm in front. A key's channel is about the size of its bias and of
+        its row of the weight, or of the key norm's weight where there is one.
+        """
+        heads, kv_heads, _ = self.counts
+        if self.norms is not None:
+            size = self.norms[1].weight.abs().expand(kv_heads, -1)
+        else:
+            rows = torch.arange(heads * self.head_dim, (heads + kv_heads) * self.head_dim)
+            spread = (ops.embed(rows, self.qkv.weight) * input_scale).norm(dim=1)
+            mean = 0.0 if self.qkv.bias is None else self.qkv.bias[rows].abs()
+            size = (spread + mean).unflatten(0, (kv_heads, -1))
+        first, second = size.chunk(2, dim=1)
+        pair = torch.maximum(first, second).clamp(min=2.0**-20)
+        return torch.exp2(torch.log2(pair).round()).repeat(1, 2).contiguous()
+
     def __call__(
         self,
         x: Tensor,
@@ -93,6 +112,11 @@ class CrossAttention(Module):
         """Write the keys and values of encoder states [T, hidden] to the slots of the batch's cross group."""
         k, v = split_heads(self.key_value(encoded), (self.num_heads, self.num_heads), self.head_dim)
         ops.store_kv(k, v, cache, batch.groups[cache.group])
+
+    def probabilities(self, x: Tensor, batch: Batch, cache: LayerCache, heads: Sequence[int]) -> Tensor:
+        """By which the given heads attend to the states: [len(heads), T, longest]."""
+        q = self.query(x).unflatten(-1, (self.num_heads, self.head_dim))
+        return ops.paged_attention_weights(q, cache, batch.groups[cache.group], self.scale, heads)
 
     def __call__(self, x: Tensor, batch: Batch, cache: LayerCache, residual: Tensor | None = None) -> Tensor:
         q = self.query(x).unflatten(-1, (self.num_heads, self.head_dim))

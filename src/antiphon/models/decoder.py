@@ -141,6 +141,10 @@ class DecoderModel(CausalLM):
         group = CacheGroup(CACHE_GROUP, kind, config.num_layers, config.num_kv_heads, config.head_dim, config.window)
         return [group]
 
+    def key_balance(self, group: str, layer: int) -> Tensor | None:
+        own = self.layers[layer]
+        return own.attention.key_balance(own.input_norm.weight)
+
     def forward(self, batch: Batch, cache: KVCache) -> Tensor:
         x = self.embedding.inputs(batch)  # [T, hidden]
         for index, layer in enumerate(self.layers):

@@ -19,6 +19,9 @@ class Task(StrEnum):
     GENERATE = "generate"  # token by token
     EMBED = "embed"  # one vector per text
     TRANSCRIBE = "transcribe"  # sound to tokens
+    SYNTHESIZE = "synthesize"  # phonemes to sound
+    PHONEMIZE = "phonemize"  # letters to phonemes
+    VOICE_ACTIVITY = "voice-activity"  # sound to probabilities of speech
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,13 @@ class Model(Module, ABC):
     def cache_groups(self) -> list[CacheGroup]:
         """The layers whose keys and values are cached, by how they live and die. Empty for encoders."""
         return []
+
+    def key_balance(self, group: str, layer: int) -> Tensor | None:
+        """Powers of two [kv_heads, head_dim] near the size of each channel of a layer's keys, or None if not known.
+
+        They are the same for both channels of a rotary pair. int8 pages of keys divided by them lose less.
+        """
+        return None
 
     def state_spec(self) -> list[StateSpec]:
         """Per-request records beside keys and values."""

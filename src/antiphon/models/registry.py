@@ -14,10 +14,14 @@ ARCHITECTURES = {
     "gemma3": ("gemma3", "Gemma3"),
     "gemma3_text": ("gemma3", "Gemma3"),
     "gpt2": ("gpt2", "GPT2"),
+    "hibari": ("hibari", "Hibari"),
+    "kokoro": ("kokoro", "Kokoro"),
+    "letter-to-sound": ("letter_to_sound", "LetterToSound"),
     "llama": ("llama", "Llama"),
     "mistral": ("llama", "Llama"),
     "qwen2": ("qwen2", "Qwen2"),
     "qwen3": ("qwen3", "Qwen3"),
+    "silero-vad": ("silero_vad", "SileroVAD"),
     "whisper": ("whisper", "Whisper"),
 }
 

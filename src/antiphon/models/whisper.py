@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -14,8 +14,10 @@ from antiphon.layers.linear import Embedding, Head
 from antiphon.layers.mlp import MLP
 from antiphon.layers.module import Module
 from antiphon.layers.norm import LayerNorm
+from antiphon.models.encoder_decoder import EncoderDecoder
 from antiphon.models.metadata import require
-from antiphon.models.model import CausalLM, Task
+from antiphon.models.model import Task
+from antiphon.models.whisper_alignment import Heads, alignment_heads
 from antiphon.ops import Batch, CacheGroup, CacheKind, KVCache, LayerCache
 from antiphon.weights.checkpoint import Checkpoint
 from antiphon.weights.source import Source, TensorNames
@@ -65,6 +67,8 @@ class WhisperConfig:
     decoder_intermediate: int
     audio_positions: int  # encoder states of one 30 s window
     text_positions: int
+    #: Cross-attention heads (layer, head) that follow the sound: what word timestamps are read from.
+    alignment_heads: Heads = ()
 
 
 def config_from_hf(config: Mapping[str, Any]) -> WhisperConfig:
@@ -80,6 +84,12 @@ def config_from_hf(config: Mapping[str, Any]) -> WhisperConfig:
         decoder_intermediate=require(config, "decoder_ffn_dim"),
         audio_positions=require(config, "max_source_positions"),
         text_positions=require(config, "max_target_positions"),
+        alignment_heads=alignment_heads(
+            require(config, "decoder_layers"),
+            require(config, "decoder_attention_heads"),
+            require(config, "vocab_size"),
+            config.get("alignment_heads"),
+        ),
     )
 
 
@@ -96,6 +106,9 @@ def config_from_openai(dims: Mapping[str, Any]) -> WhisperConfig:
         decoder_intermediate=4 * require(dims, "n_text_state"),
         audio_positions=require(dims, "n_audio_ctx"),
         text_positions=require(dims, "n_text_ctx"),
+        alignment_heads=alignment_heads(
+            require(dims, "n_text_layer"), require(dims, "n_text_head"), require(dims, "n_vocab")
+        ),
     )
 
 
@@ -140,13 +153,25 @@ class DecoderLayer(Module):
         self.mlp_norm = LayerNorm(source, "final_layer_norm", hidden, NORM_EPS)
         self.mlp = MLP(source, "fc1", "fc2", hidden, config.decoder_intermediate, "gelu")
 
-    def __call__(self, x: Tensor, batch: Batch, cache: LayerCache, cross: LayerCache) -> Tensor:
+    def __call__(
+        self,
+        x: Tensor,
+        batch: Batch,
+        cache: LayerCache,
+        cross: LayerCache,
+        heads: Sequence[int] = (),
+        seen: list[Tensor] | None = None,
+    ) -> Tensor:
+        """States after the layer. The cross-attention probabilities of `heads` are put into `seen`."""
         x = self.self_attention(self.self_norm(x), batch, cache, None, residual=x)
-        x = self.cross_attention(self.cross_norm(x), batch, cross, residual=x)
+        query = self.cross_norm(x)
+        if heads and seen is not None:
+            seen.append(self.cross_attention.probabilities(query, batch, cross, heads))
+        x = self.cross_attention(query, batch, cross, residual=x)
         return self.mlp(self.mlp_norm(x), residual=x)
 
 
-class Whisper(CausalLM):
+class Whisper(EncoderDecoder):
     """Windows of log-mel frames in; their states, as cross-attention pages, steer a token decoder."""
 
     task = Task.TRANSCRIBE
@@ -155,6 +180,7 @@ class Whisper(CausalLM):
         self.config = config
         self.vocab_size = config.vocab_size
         self.max_positions = config.text_positions
+        self.cross_tokens = config.audio_positions
         hidden, encoder, decoder = config.hidden_size, source.at("model", "encoder"), source.at("model", "decoder")
         self.conv1 = Convolution(encoder, "conv1", config.num_mels, hidden, stride=1)
         self.conv2 = Convolution(encoder, "conv2", hidden, hidden, stride=2)
@@ -169,7 +195,7 @@ class Whisper(CausalLM):
 
     @classmethod
     def from_checkpoint(cls, checkpoint: Checkpoint) -> Self:
-        if checkpoint.format == "openai-whisper":
+        if checkpoint.format in ("openai-whisper", "ggml-whisper"):
             return cls(config_from_openai(checkpoint.metadata), Source(checkpoint, TensorNames(_openai_names())))
         return cls(config_from_hf(checkpoint.metadata), Source(checkpoint))
 
@@ -181,13 +207,25 @@ class Whisper(CausalLM):
             CacheGroup(CROSS_GROUP, CacheKind.CROSS, *shape),
         ]
 
+    @property
+    def num_encoder_stages(self) -> int:
+        """The convolutions, then a layer each."""
+        return 1 + len(self.encoder_layers)
+
+    def encode_stage(self, stage: int, x: Tensor, seq_start: Tensor) -> Tensor:
+        """Stage 0 takes windows [B, 2 * T, mels]; every stage gives states [B * T, hidden]."""
+        if stage == 0:
+            x = self.conv2(self.conv1(x))  # [B, T, hidden]
+            return ops.add(x, self.audio_position[: x.shape[1]]).flatten(0, 1)
+        x = self.encoder_layers[stage - 1](x, seq_start)
+        return self.encoder_norm(x) if stage == len(self.encoder_layers) else x
+
     def encode(self, features: Tensor, seq_start: Tensor) -> Tensor:
         """Encoder states [B * T, hidden] of windows [B, 2 * T, mels]; seq_start [B + 1] counts states, T each."""
-        x = self.conv2(self.conv1(features))  # [B, T, hidden]
-        x = ops.add(x, self.audio_position[: x.shape[1]]).flatten(0, 1)  # [B * T, hidden]
-        for layer in self.encoder_layers:
-            x = layer(x, seq_start)
-        return self.encoder_norm(x)
+        x = features
+        for stage in range(self.num_encoder_stages):
+            x = self.encode_stage(stage, x, seq_start)
+        return x
 
     def store_encoded(self, encoded: Tensor, batch: Batch, cache: KVCache) -> None:
         """Write every decoder layer's cross keys and values of encoder states to the batch's cross slots."""
@@ -195,8 +233,22 @@ class Whisper(CausalLM):
             layer.cross_attention.store(encoded, cache.layer(CROSS_GROUP, index), batch)
 
     def forward(self, batch: Batch, cache: KVCache) -> Tensor:
+        return self._decode(batch, cache, {}, None)
+
+    def forward_aligned(self, batch: Batch, cache: KVCache) -> tuple[Tensor, list[Tensor]]:
+        heads: dict[int, list[int]] = {}
+        for layer, head in self.config.alignment_heads:
+            heads.setdefault(layer, []).append(head)
+        seen: list[Tensor] = []
+        logits = self._decode(batch, cache, heads, seen)
+        return logits, seen
+
+    def _decode(
+        self, batch: Batch, cache: KVCache, heads: Mapping[int, Sequence[int]], seen: list[Tensor] | None
+    ) -> Tensor:
         x = self.embedding.inputs(batch)
         x = ops.add(x, self.text_position(batch.positions))  # [T, hidden]
         for index, layer in enumerate(self.decoder_layers):
-            x = layer(x, batch, cache.layer(SELF_GROUP, index), cache.layer(CROSS_GROUP, index))
+            caches = cache.layer(SELF_GROUP, index), cache.layer(CROSS_GROUP, index)
+            x = layer(x, batch, *caches, heads.get(index, ()), seen)
         return self.head(self.decoder_norm(ops.gather_rows(x, batch.logit_rows)))  # [L, vocab]

@@ -13,15 +13,18 @@ from torch import Tensor
 from antiphon.ops.backend import active_backend, available_backends, dispatch, get_backend, use_backend
 from antiphon.ops.batch import Batch, GroupBatch
 from antiphon.ops.cache import CacheGroup, CacheKind, CacheLayout, KVCache, LayerCache, allocate_arena
-from antiphon.ops.types import Activation, LSTMWeights, RotaryTable, SamplingRows, WeightForm
+from antiphon.ops.types import Activation, CountScale, Function, LSTMWeights, RotaryTable, SamplingRows, WeightForm
 from antiphon.weights.types import TensorType
 from antiphon.weights.weight import Weight
 
 __all__ = [
-    "Activation", "Batch", "CacheGroup", "CacheKind", "CacheLayout", "GroupBatch", "KVCache", "LSTMWeights",
-    "LayerCache", "RotaryTable", "SamplingRows", "WeightForm", "active_backend", "add", "allocate_arena", "attention",
-    "available_backends", "conv1d", "conv_transpose1d", "embed", "gather_rows", "get_backend", "l2_normalize",
-    "layer_norm", "linear", "lstm", "paged_attention", "paged_attention_weights", "prepare_weights", "rms_norm",
+    "Activation", "Batch", "CacheGroup", "CacheKind", "CacheLayout", "CountScale", "Function", "GroupBatch",
+    "KVCache", "LSTMWeights", "LayerCache", "RotaryTable", "SamplingRows", "WeightForm", "activate", "active_backend",
+    "adaptive_norm", "add", "allocate_arena", "attention", "available_backends", "concatenate", "conv1d",
+    "conv_transpose1d", "embed", "expand_frames", "frame_counts", "gather_rows", "get_backend", "harmonic_source",
+    "harmonic_spectrum", "inverse_spectrum", "l2_normalize", "layer_norm", "leaky_relu", "linear", "log_pitch",
+    "lstm", "mask_frames", "modulate", "pack_rows", "pad_rows", "paged_attention", "paged_attention_weights",
+    "prepare_convolution", "prepare_weights", "prepend_mirrored", "pulse_noise_vocoder", "repeat_frames", "rms_norm",
     "rotary", "sample", "segment_mean", "store_kv", "use_backend",
 ]  # fmt: skip
 
@@ -138,6 +141,11 @@ def conv1d(
     return dispatch("conv1d", x)(x, weight, bias, stride, padding, dilation, groups, activation, state)
 
 
+def prepare_convolution(weight: Tensor, stride: int = 1, groups: int = 1) -> None:
+    """Make whatever `conv1d` keeps of a weight [C_out, C_in / groups, kernel] now; it changes no result."""
+    dispatch("prepare_convolution", weight)(weight, stride, groups)
+
+
 def conv_transpose1d(
     x: Tensor,
     weight: Tensor,
@@ -171,17 +179,25 @@ def lstm(
     return dispatch("lstm", x)(x, lengths, forward, backward, state)
 
 
-def sample(logits: Tensor, rows: SamplingRows) -> tuple[Tensor, Tensor]:
+def sample(logits: Tensor, rows: SamplingRows, logprobs: bool = True) -> tuple[Tensor, Tensor | None]:
     """One token per row of logits [R, V] → (tokens int64 [R], their log-probabilities under the raw logits [R]).
+
+    Without `logprobs` these are left out, which spares a pass over the logits.
 
     Gumbel-max with Philox noise: a row's token depends on its own logits, parameters, seed and index alone.
     """
-    return dispatch("sample", logits)(logits, rows)
+    return dispatch("sample", logits)(logits, rows, logprobs)
 
 
-def add(x: Tensor, y: Tensor) -> Tensor:
-    """x + y, broadcast."""
-    return dispatch("add", x)(x, y)
+def activate(x: Tensor, function: Activation | Function) -> Tensor:
+    """A function of every element of x [..., C]. A gate, and `magnitude`, the length of (x[..., i], x[..., C / 2 + i]),
+    halve C."""
+    return dispatch("activate", x)(x, function)
+
+
+def add(x: Tensor, y: Tensor, scale: float = 1.0) -> Tensor:
+    """(x + y) * scale, broadcast."""
+    return dispatch("add", x)(x, y, scale)
 
 
 def gather_rows(x: Tensor, rows: Tensor) -> Tensor:
@@ -197,3 +213,122 @@ def segment_mean(x: Tensor, seq_start: Tensor) -> Tensor:
 def l2_normalize(x: Tensor) -> Tensor:
     """Rows of x [R, H] scaled to length 1, in fp32."""
     return dispatch("l2_normalize", x)(x)
+
+
+# Speech synthesis. Frames of B utterances are padded to one length, [B, T, C]; `lengths` [B] counts those that are
+# there. What lies beyond is ignored on the way in and, where a result is masked, zero on the way out.
+
+
+def mask_frames(x: Tensor, lengths: Tensor) -> Tensor:
+    """x [B, T, C] with the frames beyond each row's length set to zero."""
+    return dispatch("mask_frames", x)(x, lengths)
+
+
+def leaky_relu(x: Tensor, slope: float, lengths: Tensor) -> Tensor:
+    """x [B, T, C] where it is positive, slope * x elsewhere; masked."""
+    return dispatch("leaky_relu", x)(x, slope, lengths)
+
+
+def modulate(x: Tensor, scale: Tensor, shift: Tensor, lengths: Tensor) -> Tensor:
+    """x [B, T, C] * scale [B, C] + shift [B, C]; masked."""
+    return dispatch("modulate", x)(x, scale, shift, lengths)
+
+
+def adaptive_norm(
+    x: Tensor,
+    lengths: Tensor,
+    scale: Tensor,
+    shift: Tensor,
+    eps: float,
+    slope: float | None = None,
+    alpha: Tensor | None = None,
+) -> Tensor:
+    """Every channel of x [B, T, C] brought to mean 0 and variance 1 over its own row's frames, * scale + shift [B, C].
+
+    Then, where given, a leaky ReLU with `slope`, or alpha * y + sin²(alpha * y) with alpha [C], which is alpha times
+    the "snake" activation; masked.
+    """
+    return dispatch("adaptive_norm", x)(x, lengths, scale, shift, eps, slope, alpha)
+
+
+def concatenate(parts: Sequence[Tensor]) -> Tensor:
+    """Tensors side by side in their last dimension."""
+    return dispatch("concatenate", parts[0])(parts)
+
+
+def repeat_frames(x: Tensor, times: int) -> Tensor:
+    """Every frame of x [B, T, C] `times` times → [B, T * times, C]."""
+    return dispatch("repeat_frames", x)(x, times)
+
+
+def prepend_mirrored(x: Tensor) -> Tensor:
+    """x [B, T, C] with its second frame once more in front → [B, T + 1, C]."""
+    return dispatch("prepend_mirrored", x)(x)
+
+
+def pad_rows(x: Tensor, seq_start: Tensor) -> Tensor:
+    """Sequences seq_start [B + 1] of x [T, C], laid end to end, padded with zeros to the longest → [B, longest, C]."""
+    return dispatch("pad_rows", x)(x, seq_start)
+
+
+def pack_rows(x: Tensor, lengths: Tensor) -> Tensor:
+    """The frames of x [B, T, C] that are there, end to end → [sum(lengths), C]."""
+    return dispatch("pack_rows", x)(x, lengths)
+
+
+def expand_frames(x: Tensor, counts: Tensor) -> Tensor:
+    """Frame t of row b of x [B, T, C] counts[b, t] times → [B, longest sum, C]; masked."""
+    return dispatch("expand_frames", x)(x, counts)
+
+
+def frame_counts(logits: Tensor, lengths: Tensor, speed: Tensor, scale: CountScale) -> Tensor:
+    """round(frames of logits [B, T, D] on that scale / speed [B]), at least 1 → int64 [B, T]; 0 beyond the lengths."""
+    return dispatch("frame_counts", logits)(logits, lengths, speed, scale)
+
+
+def harmonic_source(
+    pitch: Tensor, lengths: Tensor, weight: Tensor, bias: Tensor, hop: int, rate: int, threshold: float, gain: float
+) -> Tensor:
+    """tanh(bias + weight [H] · sines of the first H harmonics) of pitch [B, T] in Hz → [B, T * hop] samples; masked.
+
+    The phase runs on through the row, linear between the middles of frames; where pitch is at most `threshold` the
+    sines, of amplitude `gain`, are left out.
+    """
+    operation = dispatch("harmonic_source", pitch)
+    return operation(pitch, lengths, weight, bias, hop, rate, threshold, gain)
+
+
+def harmonic_spectrum(source: Tensor, lengths: Tensor, basis: Tensor, hop: int) -> Tensor:
+    """Magnitudes, then phases, of source [B, N] around every `hop`-th sample → [B, N / hop + 1, bins]; masked.
+
+    `basis` [bins, 1, width] holds the windowed cosines, then the sines; rows are mirrored at both of their ends.
+    `lengths` counts samples.
+    """
+    return dispatch("harmonic_spectrum", source)(source, lengths, basis, hop)
+
+
+def inverse_spectrum(x: Tensor, lengths: Tensor, basis: Tensor, edge: Tensor, hop: int) -> Tensor:
+    """Samples [B, (T - 1) * hop] of frames x [B, T, bins] that hold log magnitudes, then what sin() makes phases of.
+
+    Overlapping frames of `basis` [bins, 1, width] are added up. The first samples are divided by `edge` [width], and
+    half a width is cut off at both ends.
+    """
+    return dispatch("inverse_spectrum", x)(x, lengths, basis, edge, hop)
+
+
+def log_pitch(pitch: Tensor, scale: float) -> Tensor:
+    """log(1 + pitch) * scale, and 0 where pitch is negative."""
+    return dispatch("log_pitch", pitch)(pitch, scale)
+
+
+def pulse_noise_vocoder(
+    spectra: Tensor, pitch: Tensor, noise: Sequence[Tensor], lengths: Tensor, width: int, hop: int, rate: int
+) -> Tensor:
+    """Samples [B, T * hop] of three spectra in one: filtered pulses at the pitch, shaped noise, and a free part.
+
+    `spectra` [B, T, 5 * bins] are log magnitude and turn of the filter, log magnitude of the noise, log magnitude and
+    phase of the free part; pitch [B, T] in Hz is unvoiced below 40; noise is complex [bins, T] or longer for each row.
+    Frames have `width` samples under a Hann window and stand `hop` apart; bins = width / 2 + 1.
+    """
+    operation = dispatch("pulse_noise_vocoder", spectra)
+    return operation(spectra, pitch, noise, lengths, width, hop, rate)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from functools import cache
-from types import ModuleType
 from typing import Any
 
 from torch import Tensor
@@ -26,20 +25,38 @@ OPERATIONS = (
     "paged_attention_weights",
     "attention",
     "conv1d",
+    "prepare_convolution",
     "conv_transpose1d",
     "lstm",
     "sample",
+    "activate",
     "add",
     "gather_rows",
     "segment_mean",
     "l2_normalize",
+    "mask_frames",
+    "leaky_relu",
+    "modulate",
+    "adaptive_norm",
+    "concatenate",
+    "repeat_frames",
+    "prepend_mirrored",
+    "pad_rows",
+    "pack_rows",
+    "expand_frames",
+    "frame_counts",
+    "harmonic_source",
+    "harmonic_spectrum",
+    "inverse_spectrum",
+    "log_pitch",
+    "pulse_noise_vocoder",
 )
 
 
 class Backend:
     """One callable per operation; what a backend lacks, the reference does."""
 
-    def __init__(self, name: str, module: ModuleType) -> None:
+    def __init__(self, name: str, module: Any) -> None:
         self.name = name
         self.prepare_weights: Callable[..., list[WeightForm]] = module.prepare_weights
         self.operations: dict[str, Callable[..., Any]] = {
@@ -77,13 +94,18 @@ def active_backend(device_type: str = "cpu") -> Backend:
 
 
 @contextmanager
-def use_backend(name: str) -> Iterator[Backend]:
-    """Run the operations of this block (and of this thread or task only) on the named backend."""
-    token = _forced.set(get_backend(name))
+def use_operations(backend: Backend) -> Iterator[Backend]:
+    """Run the operations of this block (and of this thread or task only) on this backend."""
+    token = _forced.set(backend)
     try:
-        yield get_backend(name)
+        yield backend
     finally:
         _forced.reset(token)
+
+
+def use_backend(name: str) -> AbstractContextManager[Backend]:
+    """Run the operations of this block (and of this thread or task only) on the named backend."""
+    return use_operations(get_backend(name))
 
 
 def dispatch(operation: str, tensor: Tensor) -> Callable[..., Any]:

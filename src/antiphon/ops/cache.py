@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -114,6 +115,8 @@ class LayerCache:
     arena: Tensor  # uint8 [bytes], base aligned to OFFSET_UNIT
     layout: CacheLayout
     layer: int  # index within the group
+    #: fp32 [kv_heads, head_dim], powers of two: int8 keys are stored divided by it, and queries multiplied.
+    key_balance: Tensor | None = None
     packed: dict[str, Any] = field(init=False, default_factory=dict, compare=False, repr=False)
 
     @property
@@ -141,13 +144,22 @@ class LayerCache:
 class KVCache:
     """The layer caches of one model over one arena."""
 
-    def __init__(self, arena: Tensor, layouts: list[CacheLayout]) -> None:
+    def __init__(
+        self,
+        arena: Tensor,
+        layouts: list[CacheLayout],
+        key_balance: Callable[[str, int], Tensor | None] | None = None,
+    ) -> None:
+        """`key_balance` gives what a layer of a group divides its keys by; it is asked only where keys are int8."""
         self.arena = arena
         self.layouts = {layout.group.name: layout for layout in layouts}
-        self._layers = {
-            name: [LayerCache(arena, layout, layer) for layer in range(layout.group.num_layers)]
-            for name, layout in self.layouts.items()
-        }
+        self._layers: dict[str, list[LayerCache]] = {}
+        for name, layout in self.layouts.items():
+            ask = key_balance if layout.key_dtype == torch.int8 else None
+            self._layers[name] = [
+                LayerCache(arena, layout, layer, ask(name, layer) if ask else None)
+                for layer in range(layout.group.num_layers)
+            ]
 
     def layer(self, group: str, index: int) -> LayerCache:
         return self._layers[group][index]

@@ -32,6 +32,8 @@ def _write(cache: LayerCache, slots: Tensor, values: Tensor, region: int) -> Non
 def write_pages(k: Tensor, v: Tensor, cache: LayerCache, slots: Tensor) -> None:
     """Store k, v [T, kv_heads, head_dim] at their slots; tokens with a negative slot are skipped."""
     layout = cache.layout
+    if cache.key_balance is not None:
+        k = k / cache.key_balance
     kept = slots >= 0
     if not bool(kept.all()):
         k, v, slots = k[kept], v[kept], slots[kept]
@@ -77,5 +79,7 @@ def read_pages(cache: LayerCache, block_table: Tensor, start: int, end: int) -> 
         if dtype == torch.int8:
             scale = _read(cache, entries, torch.float16, layout.group.head_dim // SCALE_CHANNELS, scale_region)
             page = page.float() * scale.float().repeat_interleave(SCALE_CHANNELS, dim=-1)
+        if region == 0 and cache.key_balance is not None:
+            page = page * cache.key_balance
         pages.append(page[start - first * tokens : end - first * tokens])
     return pages[0], pages[1]

@@ -14,7 +14,25 @@ from antiphon.ops.batch import GroupBatch
 from antiphon.ops.cache import LayerCache
 from antiphon.ops.pages import read_pages, write_pages
 from antiphon.ops.philox import uniform
-from antiphon.ops.types import Activation, LSTMWeights, RotaryTable, SamplingRows, WeightForm
+from antiphon.ops.reference_sound import (  # noqa: F401  (operations, found here by their names)
+    adaptive_norm,
+    concatenate,
+    expand_frames,
+    frame_counts,
+    harmonic_source,
+    harmonic_spectrum,
+    inverse_spectrum,
+    leaky_relu,
+    log_pitch,
+    mask_frames,
+    modulate,
+    pack_rows,
+    pad_rows,
+    prepend_mirrored,
+    pulse_noise_vocoder,
+    repeat_frames,
+)
+from antiphon.ops.types import Activation, Function, LSTMWeights, RotaryTable, SamplingRows, WeightForm
 from antiphon.weights.dequantize import dequantize
 from antiphon.weights.types import TensorType
 from antiphon.weights.weight import Weight
@@ -72,7 +90,7 @@ def embed(ids: Tensor, weight: Weight, scale: float = 1.0) -> Tensor:
     return out * scale if scale != 1.0 else out
 
 
-def activate(y: Tensor, activation: Activation) -> Tensor:
+def activate(y: Tensor, activation: Activation | Function) -> Tensor:
     match activation:
         case "none":
             return y
@@ -90,6 +108,11 @@ def activate(y: Tensor, activation: Activation) -> Tensor:
         case "gelu_tanh_gate":
             gate, value = y.chunk(2, dim=-1)
             return F.gelu(gate, approximate="tanh") * value
+        case "sigmoid":
+            return torch.sigmoid(y)
+        case "magnitude":
+            real, imaginary = y.chunk(2, dim=-1)
+            return (real.square() + imaginary.square()).sqrt_()
     raise ValueError(f"unknown activation {activation!r}")
 
 
@@ -282,6 +305,10 @@ def conv1d(
     return activate(y.transpose(1, 2), activation).contiguous()
 
 
+def prepare_convolution(weight: Tensor, stride: int = 1, groups: int = 1) -> None:
+    pass
+
+
 def conv_transpose1d(
     x: Tensor,
     weight: Tensor,
@@ -331,8 +358,8 @@ def lstm(
     return torch.nn.utils.rnn.pad_packed_sequence(repacked, batch_first=True, total_length=x.shape[1])[0]
 
 
-def add(x: Tensor, y: Tensor) -> Tensor:
-    return x + y
+def add(x: Tensor, y: Tensor, scale: float = 1.0) -> Tensor:
+    return x + y if scale == 1.0 else (x + y).mul_(scale)
 
 
 def gather_rows(x: Tensor, rows: Tensor) -> Tensor:
@@ -362,9 +389,8 @@ def _keep(logits: Tensor, rows: SamplingRows) -> Tensor:
     return torch.empty_like(logits).scatter_(-1, order, ordered.masked_fill(drop, float("-inf")))
 
 
-def sample(logits: Tensor, rows: SamplingRows) -> tuple[Tensor, Tensor]:
+def sample(logits: Tensor, rows: SamplingRows, logprobs: bool = True) -> tuple[Tensor, Tensor | None]:
     logits = logits.float()
-    logprobs = logits.log_softmax(-1)
     tokens = logits.argmax(-1)
     random = (rows.temperature > 0).nonzero().squeeze(-1)
     if len(random):
@@ -374,6 +400,6 @@ def sample(logits: Tensor, rows: SamplingRows) -> tuple[Tensor, Tensor]:
             scaled = _keep(scaled, own)
         noise = -torch.log(-torch.log(uniform(own.seed, own.index, logits.shape[-1])))
         tokens[random] = (scaled + noise).argmax(-1)
-    return tokens, logprobs.gather(-1, tokens[:, None]).squeeze(-1)
+    return tokens, logits.log_softmax(-1).gather(-1, tokens[:, None]).squeeze(-1) if logprobs else None
 
 

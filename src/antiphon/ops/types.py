@@ -13,6 +13,13 @@ from antiphon.weights.types import TensorType
 #: rows of the value after them, and give activation(gate) * value.
 Activation = Literal["none", "relu", "gelu", "gelu_tanh", "silu", "silu_gate", "gelu_tanh_gate"]
 
+#: What `activate` applies beside these. `magnitude` takes real parts and as many imaginary parts after them.
+Function = Literal["sigmoid", "magnitude"]
+
+
+#: How a duration is read from logits: the sum of their sigmoids, or exp - 1 of the only one.
+CountScale = Literal["sigmoid", "expm1"]
+
 
 @dataclass(frozen=True)
 class WeightForm:

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Sequence
 from typing import Any
 
 from torch import Tensor
 
+from antiphon.audio.samples import RawFormat
 from antiphon.engine.request import FinishReason, Priority, Request
 from antiphon.engine.sampling_params import SamplingParams
 from antiphon.errors import EngineError
+from antiphon.runtime.async_synthesis import AsyncSynthesis
+from antiphon.runtime.async_transcription import AsyncLiveSession, AsyncTranscription
 from antiphon.runtime.config import EngineConfig
 from antiphon.runtime.engine import EngineBase, _params_for, _several, embedding_of
 from antiphon.runtime.loading import LoadedModel
+from antiphon.runtime.recording import SoundSource, open_recording
 from antiphon.runtime.requests import Prompt
+from antiphon.runtime.speaking import speech_options
 from antiphon.runtime.streams import Completion, Delta, TextOutput
+from antiphon.runtime.transcribing import transcription_options
+from antiphon.runtime.transcription_options import DEFAULT_INTERVAL
+from antiphon.runtime.voice_activity import voice_model
 from antiphon.text.grammar_spec import GrammarSpec
 from antiphon.text.tokenizer import Tokenizer
 
@@ -172,6 +180,36 @@ class AsyncEngine(EngineBase):
         await asyncio.wrap_future(self._loop.add(requests))
         await asyncio.gather(*ended)
         return [embedding_of(request) for request in requests]
+
+    async def transcribe(
+        self, source: SoundSource, *, model: str | None = None, raw: RawFormat | None = None, **options: Any
+    ) -> AsyncTranscription:
+        """Events of a transcription; `wait` gives the transcript. Options are those of `TranscriptionOptions`."""
+        checked = transcription_options(options)
+        transcriber = await asyncio.to_thread(self._transcriber, model)
+        recording = await asyncio.to_thread(open_recording, source, raw=raw)
+        return AsyncTranscription(transcriber, recording, checked)
+
+    async def listen(
+        self, *, model: str | None = None, interval: float = DEFAULT_INTERVAL, **options: Any
+    ) -> AsyncLiveSession:
+        """A live session: push sound as it comes and read updates."""
+        checked = transcription_options(options)
+        transcriber = await asyncio.to_thread(self._transcriber, model)
+        await asyncio.to_thread(voice_model)
+        return AsyncLiveSession(transcriber, checked, interval)
+
+    async def speak(
+        self, text: str | AsyncIterable[str], *, model: str | None = None, **options: Any
+    ) -> AsyncSynthesis:
+        """Chunks of sound, the first while the rest is being made. Options are those of `SpeechOptions`.
+
+        The text may be an asynchronous iterator whose strings are still being written.
+        """
+        checked = speech_options(options)
+        speaker, port = await asyncio.to_thread(self._speaker, model)
+        await asyncio.to_thread(speaker.reader, checked)  # loads what reading needs, and refuses what it cannot
+        return AsyncSynthesis(speaker, port, text, checked)
 
     async def __aenter__(self) -> AsyncEngine:
         return self

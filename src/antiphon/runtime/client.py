@@ -28,20 +28,35 @@ from antiphon.runtime.messages import (
     Figures,
     FromEngine,
     Generate,
+    Hear,
+    Heard,
+    Listen,
+    LivePart,
     Load,
     Loaded,
     LoadFailed,
     Refused,
     Shutdown,
+    Speak,
+    SpeechPart,
+    Spoken,
+    StopListening,
+    Transcribe,
+    Transcribed,
+    TranscriptPart,
     Unload,
     Unloaded,
 )
+from antiphon.runtime.speak_stream import SpeakStream
+from antiphon.runtime.transcribe_stream import Told, TranscribeStream
+from antiphon.runtime.transcript import Transcript
 
 __all__ = ["EngineClient", "EngineState", "GenerateStream"]
 
 logger = logging.getLogger("antiphon.engine")
 
 START_SECONDS = 120.0
+DEFAULT_KV_BYTES = 1 << 30  # as in `EngineConfig`, which needs torch
 #: After this long without a death, earlier ones are forgotten.
 STABLE_SECONDS = 60.0
 FIRST_BACK_OFF = 0.25
@@ -91,12 +106,19 @@ class EngineClient:
         self._streams: dict[str, GenerateStream] = {}  # by the call's id
         self._samples: dict[str, GenerateStream] = {}  # by the samples' ids
         self._answers: dict[tuple[str, str], asyncio.Future[Any]] = {}  # by what was asked, and its name or id
+        self._transcriptions: dict[str, TranscribeStream] = {}
+        self._speeches: dict[str, SpeakStream] = {}
         self._questions = itertools.count(1)
 
     @property
     def pid(self) -> int | None:
         """Of the engine process, while there is one."""
         return None if self._process is None else self._process.pid
+
+    @property
+    def kv_bytes(self) -> int:
+        """Of the cache's arena."""
+        return int(self._options.get("kv_bytes", DEFAULT_KV_BYTES))
 
     @property
     def models(self) -> Mapping[str, Loaded]:
@@ -333,6 +355,53 @@ class EngineClient:
             raise
         return answer
 
+    def transcribe(self, call: Transcribe | Listen) -> TranscribeStream:
+        """Hand a recording in, or open a live session. Raises `EngineError` at once if the engine is not READY."""
+        process = self._ready_process()
+        if call.id in self._transcriptions:
+            raise InvalidRequestError(f"request id {call.id!r} is in use")
+        stream = TranscribeStream(
+            call.id,
+            lambda call_id, samples: process.send(Hear(call_id, samples)),
+            lambda call_id: process.send(StopListening(call_id)),
+            self._abort_transcription,
+        )
+        process.send(call)
+        self._transcriptions[call.id] = stream
+        return stream
+
+    def _abort_transcription(self, stream: TranscribeStream) -> None:
+        if self._transcriptions.pop(stream.id, None) is stream and self._process is not None:
+            self._process.send(Abort(stream.id, "disconnected"))
+
+    def _told(self, call_id: str, told: Told) -> None:
+        stream = self._transcriptions.get(call_id)
+        if stream is not None:
+            stream.put(told)
+            if isinstance(told, Transcript):
+                del self._transcriptions[call_id]
+
+    def speak(self, call: Speak) -> SpeakStream:
+        """Have a text spoken. Raises `EngineError` at once if the engine is not READY."""
+        process = self._ready_process()
+        if call.id in self._speeches:
+            raise InvalidRequestError(f"request id {call.id!r} is in use")
+        stream = SpeakStream(call.id, process.send, self._abort_speech)
+        process.send(call)
+        self._speeches[call.id] = stream
+        return stream
+
+    def _abort_speech(self, stream: SpeakStream) -> None:
+        if self._speeches.pop(stream.id, None) is stream and self._process is not None:
+            self._process.send(Abort(stream.id, "disconnected"))
+
+    def _spoke(self, told: SpeechPart | Spoken) -> None:
+        stream = self._speeches.get(told.id)
+        if stream is not None:
+            stream.put(told)
+            if isinstance(told, Spoken):
+                del self._speeches[told.id]
+
     async def figures(self) -> dict[str, Any]:
         """What `EngineBase.figures` tells (per model: running, waiting, blocks_…; "arena"), and "process": "pid",
         "resident_bytes", "steps". `EngineError` if the engine is not READY. Answered between two steps."""
@@ -377,8 +446,22 @@ class EngineClient:
                     if not stream.num_unended:
                         self._streams.pop(stream.id, None)
             case Accepted():
-                if event.id in self._streams:
-                    self._streams[event.id].accept()
+                generated = self._streams.get(event.id)
+                taken = generated or self._transcriptions.get(event.id) or self._speeches.get(event.id)
+                if taken is not None:
+                    taken.accept()
+            case Heard():
+                listened = self._transcriptions.get(event.id)
+                if listened is not None:
+                    listened.heard()
+            case SpeechPart() | Spoken():
+                self._spoke(event)
+            case TranscriptPart():
+                self._told(event.id, event.progress)
+            case LivePart():
+                self._told(event.id, event.update)
+            case Transcribed():
+                self._told(event.id, event.transcript)
             case Refused():
                 self._refused(event)
             case Loaded():
@@ -395,7 +478,10 @@ class EngineClient:
     def _refused(self, event: Refused) -> None:
         error = error_of(event.kind, event.message)
         stream = self._streams.get(event.id)
-        if not event.id:
+        sound = self._transcriptions.pop(event.id, None) or self._speeches.pop(event.id, None)
+        if sound is not None:
+            sound.fail(error)
+        elif not event.id:
             self._start_error = error
         elif stream is not None:
             self._forget(stream)
@@ -410,6 +496,11 @@ class EngineClient:
         self._samples.clear()
         for stream in streams:
             stream.fail(EngineError(message))
+        sounds: list[TranscribeStream | SpeakStream] = [*self._transcriptions.values(), *self._speeches.values()]
+        self._transcriptions.clear()
+        self._speeches.clear()
+        for sound in sounds:
+            sound.fail(EngineError(message))
         for key in list(self._answers):
             self._answer(key, EngineError(message))
 

@@ -24,7 +24,9 @@ class EngineConfig:
     """Checked on creation; a wrong value is an `InvalidRequestError` with the value in it.
 
     `sink_tokens` with `recent_tokens` turns on compression: layers that see everything then see only the first
-    `sink_tokens` and the last `recent_tokens`, and the blocks between are given back.
+    `sink_tokens` and the last `recent_tokens`, and the blocks between are given back. `record` has the forward of a
+    model taken down once as a native program; results are the same bits either way. `record_requests` has the trace
+    tell which requests were in a step.
     """
 
     kv_bytes: int = 1 << 30
@@ -49,6 +51,7 @@ class EngineConfig:
     batch_invariant: bool = False
     slab_bytes: int | None = None
     record_requests: bool = False
+    record: bool = True
     repack: bool = True
     quantize: str | None = None
 

@@ -32,5 +32,4 @@ class Conversation:
             texts += [message["content"] for message in self.messages]
             return tokenizer.encode("\n".join(texts))
         system = [{"role": "system", "content": self.system}] if self.system else []
-        prompt = self.loaded.chat_template.render(system + self.messages)
-        return tokenizer.encode(prompt, add_special_tokens=False)
+        return self.loaded.chat_template.prompt(tokenizer, system + self.messages).ids

@@ -7,9 +7,9 @@ from math import prod
 
 import torch
 
-from antiphon.errors import AntiphonError
+from antiphon.errors import AntiphonError, UnrecordableError
 from antiphon.models.registry import build_model
-from antiphon.ops import CacheKind, CacheLayout
+from antiphon.ops import CacheKind, CacheLayout, KVCache, allocate_arena
 from antiphon.weights.open import open_checkpoint
 from antiphon.weights.resolve import ResolvedModel
 
@@ -32,6 +32,22 @@ class ModelDescription:
     kv_bytes_per_token: dict[str, float] = field(default_factory=dict)  # page type → bytes
     cache_groups: list[str] = field(default_factory=list)
     obstacle: str | None = None
+
+
+def describe_programs(resolved: ResolvedModel) -> list[str]:
+    """The model's stages as native programs, for people; a stage that cannot be recorded says why."""
+    from antiphon.executor.recorded import stages
+    from antiphon.ops.program.describe import describe as describe_program
+
+    model = build_model(open_checkpoint(resolved.path))
+    layouts = [CacheLayout(group, key_dtype=torch.float16, value_dtype=torch.float16) for group in model.cache_groups()]
+    lines: list[str] = []
+    for name, make in stages(model, KVCache(allocate_arena(0), layouts)).items():
+        try:
+            lines += describe_program(name, make())
+        except UnrecordableError as error:
+            lines.append(f"program {name}: cannot be recorded: {error}")
+    return lines
 
 
 def describe(resolved: ResolvedModel) -> ModelDescription:

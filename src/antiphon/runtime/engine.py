@@ -12,14 +12,24 @@ from torch import Tensor
 from antiphon.engine.core import EngineCore
 from antiphon.engine.request import FinishReason, Priority, Request
 from antiphon.engine.sampling_params import SamplingParams
+from antiphon.engine.telemetry import SpeechRecord, TranscriptRecord
 from antiphon.errors import EngineError, InvalidRequestError, ModelNotFoundError, UnsupportedError
+from antiphon.models.encoder_decoder import EncoderDecoder
 from antiphon.models.model import CausalLM
+from antiphon.models.synthesizer import Synthesizer
 from antiphon.runtime.config import EngineConfig
 from antiphon.runtime.loading import LoadedModel, load_model
 from antiphon.runtime.loop import EngineLoop
+from antiphon.runtime.profile import Profile
+from antiphon.runtime.pronunciation import Pronunciation
 from antiphon.runtime.requests import Prompt, RequestFactory
-from antiphon.runtime.resident import Arena, check_batch_invariance, make_slot
+from antiphon.runtime.resident import Arena, check_batch_invariance, encoder_name, make_encoder_slot, make_slot
+from antiphon.runtime.speaking import Speaking
+from antiphon.runtime.speech_text import Speaker
 from antiphon.runtime.streams import Completion, Stream
+from antiphon.runtime.synthesis import SpeechPort
+from antiphon.runtime.transcribing import Transcribing
+from antiphon.runtime.transcription import EnginePort, Transcriber
 from antiphon.text.grammar_spec import GrammarSpec
 
 
@@ -45,8 +55,11 @@ class EngineBase:
         self._arena = Arena.allocate(self.config)
         self._core = EngineCore(record_requests=self.config.record_requests)
         self._factories: dict[str, RequestFactory] = {}
+        self._transcribers: dict[str, Transcriber] = {}
+        self._pronunciation: Pronunciation | None = None
         self._loop = EngineLoop(self._core, after_step)
         self._offline = offline
+        self._profile: Profile | None = None
         try:
             for model in models:
                 self.load(model)
@@ -64,16 +77,31 @@ class EngineBase:
             loaded = model
         if loaded.name in self._factories:
             raise InvalidRequestError(f"model {loaded.name!r} is resident already")
-        slot = make_slot(loaded, self._arena, self.config)
-        self._loop.call(lambda: self._core.add_model(slot)).result()
+        slots = [make_slot(loaded, self._arena, self.config)]
+        encoder = make_encoder_slot(loaded, slots[0], self.config)
+        slots += [encoder] if encoder is not None else []
+
+        def add() -> None:
+            for slot in slots:
+                self._core.add_model(slot)
+
+        self._loop.call(add).result()
         self._factories[loaded.name] = RequestFactory(loaded)
         return loaded
 
     def unload(self, name: str) -> None:
         """End the model's requests and give its weights' and its cache's memory back."""
         self._factory(name)
-        self._loop.call(lambda: self._core.remove_model(name)).result()
+
+        def remove() -> None:
+            for part in (name, encoder_name(name)):
+                if part in self._core.slots:
+                    self._core.remove_model(part)
+            self._arena.release_free_pages()
+
+        self._loop.call(remove).result()
         del self._factories[name]
+        self._transcribers.pop(name, None)
 
     @property
     def models(self) -> list[str]:
@@ -87,7 +115,7 @@ class EngineBase:
                     f"model {name!r} is not loaded; loaded: {', '.join(self._factories) or 'none'}"
                 )
             return self._factories[name]
-        fitting = [factory for factory in self._factories.values() if isinstance(factory.loaded.model, task)]
+        fitting = [factory for factory in self._factories.values() if _fits(factory.loaded, task)]
         if len(fitting) != 1:
             raise ModelNotFoundError(
                 f"{len(fitting)} resident models fit; name one of: {', '.join(self._factories) or 'none loaded'}"
@@ -101,6 +129,29 @@ class EngineBase:
         deadline = None if seconds is None else self._core.clock() + seconds
         return factory.make(prompt, params, deadline=deadline, **details)
 
+    def _transcriber(self, model: str | None) -> Transcriber:
+        """What transcribes with the named model, or with the only resident one that can."""
+        loaded = self._factory(model, EncoderDecoder).loaded
+        known = self._transcribers.get(loaded.name)
+        if known is None or known.recogniser.loaded is not loaded:
+            port = EnginePort(self._loop.add, self._loop.abort, self._core.clock, self._record_transcript)
+            known = self._transcribers[loaded.name] = Transcriber(loaded, port)
+        return known
+
+    def _record_transcript(self, record: TranscriptRecord) -> None:
+        self._loop.call(lambda: self._core.telemetry.add_transcript(record))
+
+    def _speaker(self, model: str | None) -> tuple[Speaker, SpeechPort]:
+        """What speaks with the named model, or with the only resident one that can."""
+        loaded = self._factory(model, Synthesizer).loaded
+        if self._pronunciation is None:
+            self._pronunciation = Pronunciation.from_catalog(offline=self._offline)
+        port = SpeechPort(self._loop.add, self._loop.abort, self._core.clock, self._record_speech)
+        return Speaker(loaded, self._pronunciation), port
+
+    def _record_speech(self, record: SpeechRecord) -> None:
+        self._loop.call(lambda: self._core.telemetry.add_speech(record))
+
     def _embedding_requests(self, texts: Sequence[str], model: str | None) -> list[Request]:
         from antiphon.models.bert import Bert
 
@@ -112,13 +163,16 @@ class EngineBase:
     # -- figures ------------------------------------------------------------------------------------------------
 
     def figures(self) -> dict[str, dict[str, int]]:
-        """Per model: running, waiting, blocks free, cached and owned; and the arena's bytes."""
+        """Per model: running, waiting, blocks free, cached and owned, bytes of the owned; and the arena's bytes."""
 
         def read() -> dict[str, dict[str, int]]:
             names = ("running", "waiting", "blocks_free", "blocks_cached", "blocks_owned")
             figures = {
                 name: dict(zip(names, slot.scheduler.figures(), strict=True)) for name, slot in self._core.slots.items()
             }
+            for name, slot in self._core.slots.items():
+                kv = getattr(slot.scheduler, "kv", None)  # one-shot requests have none
+                figures[name]["bytes_owned"] = 0 if kv is None else kv.usage().owned_bytes
             books = self._arena.books
             figures["arena"] = {"total_bytes": books.total_bytes, "lent_bytes": books.lent_bytes}
             return figures
@@ -129,13 +183,23 @@ class EngineBase:
         """The recent steps and requests as a trace for Chrome's tracing page or Perfetto."""
         self._loop.call(lambda: self._core.telemetry.write_trace(Path(path))).result()
 
+    def start_profile(self) -> None:
+        """Take the time of every instruction from now on; measures what the machine can do at best first."""
+        self._profile = self._loop.call(lambda: Profile(self._core)).result()
+
+    def profile_lines(self) -> list[str]:
+        """Where the time of the steps since `start_profile` went, for people."""
+        if self._profile is None:
+            raise InvalidRequestError("no profile was started")
+        return self._loop.call(self._profile.lines).result()
+
     def close(self) -> None:
         """End everything and give all memory back. The engine is not usable afterwards."""
         self._loop.close()
         self._factories.clear()
 
 
-class Engine(EngineBase):
+class Engine(EngineBase, Transcribing, Speaking):
     """The engine for threads: `generate` waits for whole answers, `stream` gives text as it is made.
 
     Keyword arguments are the fields of `EngineConfig`.
@@ -217,6 +281,13 @@ class Engine(EngineBase):
 
     def __exit__(self, *_: Any) -> None:
         self.close()
+
+
+def _fits(loaded: LoadedModel, task: type) -> bool:
+    """Whether the model is for the task; a decoder that needs an encoder is not for text alone."""
+    if task is CausalLM and isinstance(loaded.model, EncoderDecoder):
+        return False
+    return isinstance(loaded.model, task)
 
 
 def embedding_of(request: Request) -> Tensor:

@@ -9,18 +9,26 @@ from pathlib import Path
 from typing import Any
 
 from antiphon.errors import CheckpointError, UnsupportedError
+from antiphon.models.encoder_decoder import EncoderDecoder
 from antiphon.models.model import CausalLM, Model
 from antiphon.models.registry import build_model
+from antiphon.models.synthesizer import Synthesizer
+from antiphon.runtime.voices import VoiceBook
 from antiphon.runtime.weight_forms import LoadReport, WeightOptions, prepare
 from antiphon.text.chat_template import ChatTemplate, find_chat_template
 from antiphon.text.gguf_vocab import tokenizer_from_gguf
 from antiphon.text.hf_vocab import tokenizer_from_file
 from antiphon.text.llama2c_vocab import tokenizer_from_llama2c
+from antiphon.text.symbol_vocab import SymbolTokenizer
 from antiphon.text.tokenizer import Tokenizer
+from antiphon.text.whisper_vocab import WhisperTokenizer, tokens_from_json, tokens_from_tiktoken
 from antiphon.weights.checkpoint import Checkpoint
 from antiphon.weights.json_object import read_json_object
 from antiphon.weights.open import open_checkpoint
 from antiphon.weights.resolve import ResolvedModel, resolve
+
+#: Tokens of Whisper's English-only vocabulary; the multilingual ones are larger.
+ENGLISH_VOCABULARY = 51864
 
 
 @dataclass(frozen=True)
@@ -33,6 +41,7 @@ class LoadedModel:
     chat_template: ChatTemplate | None
     eos_ids: frozenset[int]
     report: LoadReport
+    voices: VoiceBook | None = None  # of a model that speaks
 
     def bytes_per_step(self) -> int:
         """Weight bytes that decoding one token reads: everything but an embedding table that is only looked up."""
@@ -43,7 +52,7 @@ class LoadedModel:
         return sum(weight.resident_bytes for weight in weights.values())
 
     def causal_lm(self) -> CausalLM:
-        if not isinstance(self.model, CausalLM):
+        if isinstance(self.model, EncoderDecoder) or not isinstance(self.model, CausalLM):
             raise UnsupportedError(f"model {self.name!r} is for {self.model.task.value}, it does not generate text")
         return self.model
 
@@ -77,7 +86,10 @@ def load_resolved(
     _check_vocabulary(resolved.name, model, tokenizer)
     eos_ids = end_ids(resolved, tokenizer)
     template = load_chat_template(resolved, checkpoint, tokenizer)
-    return LoadedModel(resolved.name, model, tokenizer, template, eos_ids, report)
+    voices = None
+    if isinstance(model, Synthesizer):
+        voices = VoiceBook.beside(resolved.files, model.style_size, resolved.name)
+    return LoadedModel(resolved.name, model, tokenizer, template, eos_ids, report, voices)
 
 
 def load_tokenizer(resolved: ResolvedModel, checkpoint: Checkpoint) -> Tokenizer:
@@ -86,8 +98,26 @@ def load_tokenizer(resolved: ResolvedModel, checkpoint: Checkpoint) -> Tokenizer
         return tokenizer_from_gguf(checkpoint.metadata)
     if checkpoint.format == "llama2c":
         return tokenizer_from_llama2c(_file(resolved, "tokenizer.bin"), int(checkpoint.metadata["vocab_size"]))
+    if checkpoint.format == "onnx":
+        return SymbolTokenizer(checkpoint.metadata.get("vocab") or {})
+    if checkpoint.architecture == "whisper":
+        return load_whisper_tokenizer(resolved, checkpoint)
     config = resolved.files.get("tokenizer_config.json")
     return tokenizer_from_file(_file(resolved, "tokenizer.json"), config)
+
+
+def load_whisper_tokenizer(resolved: ResolvedModel, checkpoint: Checkpoint) -> WhisperTokenizer:
+    """Whisper's text tokens: inside a ggml file, else from a `tokenizer.json` or OpenAI's own file beside it."""
+    metadata = checkpoint.metadata
+    vocab_size = int(metadata["n_vocab"] if "n_vocab" in metadata else metadata["vocab_size"])
+    if "tokens" in metadata:
+        return WhisperTokenizer(metadata["tokens"], vocab_size)
+    if "tokenizer.json" in resolved.files:
+        return WhisperTokenizer(tokens_from_json(resolved.files["tokenizer.json"]), vocab_size)
+    name = f"{'multilingual' if vocab_size > ENGLISH_VOCABULARY else 'gpt2'}.tiktoken"
+    if name in resolved.files:
+        return WhisperTokenizer(tokens_from_tiktoken(resolved.files[name]), vocab_size)
+    raise CheckpointError(f"model {resolved.name!r} has neither tokenizer.json nor {name} beside {resolved.path}")
 
 
 def load_chat_template(resolved: ResolvedModel, checkpoint: Checkpoint, tokenizer: Tokenizer) -> ChatTemplate | None:

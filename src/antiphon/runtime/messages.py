@@ -6,6 +6,11 @@ from typing import Any
 
 import msgspec
 
+from antiphon.runtime.speech import SpeechStats, TimedWord
+from antiphon.runtime.speech_options import SpeechOptions
+from antiphon.runtime.transcript import LiveUpdate, Transcript, TranscriptProgress
+from antiphon.runtime.transcription_options import DEFAULT_INTERVAL, TranscriptionOptions
+
 #: Of one prompt, in one call.
 MAX_SAMPLES = 128
 
@@ -84,8 +89,80 @@ class Embed(msgspec.Struct, frozen=True, tag=True):
     priority: int = 2
 
 
+class Transcribe(msgspec.Struct, frozen=True, tag=True):
+    """A recording: mono at 16 kHz, float32 in native byte order. Answered by `TranscriptPart`s and `Transcribed`, or
+    `Refused`.
+
+    With `is_fed` the samples follow in `Hear`s, each answered by `Heard` when it is used, and end with `StopListening`.
+    """
+
+    id: str
+    model: str
+    samples: bytes
+    options: TranscriptionOptions
+    is_fed: bool = False
+
+
+class Listen(msgspec.Struct, frozen=True, tag=True):
+    """Open a live session. Answered by `Accepted` or `Refused`; then `LivePart`s, and `Transcribed` at its end."""
+
+    id: str
+    model: str
+    options: TranscriptionOptions
+    interval: float = DEFAULT_INTERVAL
+
+
+class Hear(msgspec.Struct, frozen=True, tag=True):
+    """Sound for a live session or a recording that is fed, as in `Transcribe`."""
+
+    id: str
+    samples: bytes
+
+
+class StopListening(msgspec.Struct, frozen=True, tag=True):
+    """No more sound will come for a live session or a recording that is fed."""
+
+    id: str
+
+
+class Speak(msgspec.Struct, frozen=True, tag=True):
+    """A text to be spoken. Answered by `Accepted` or `Refused`; then `SpeechPart`s, and `Spoken` or `Refused`.
+
+    With `is_open` more of the text follows in `AppendText`s and ends with `EndText`. A few parts are sent ahead; then
+    each needs a `TakePart`.
+    """
+
+    id: str
+    model: str
+    text: str
+    options: SpeechOptions
+    is_open: bool = False
+
+
+class AppendText(msgspec.Struct, frozen=True, tag=True):
+    """More of the text of a synthesis that is open."""
+
+    id: str
+    text: str
+
+
+class EndText(msgspec.Struct, frozen=True, tag=True):
+    """No more text will come for a synthesis that is open."""
+
+    id: str
+
+
+class TakePart(msgspec.Struct, frozen=True, tag=True):
+    """A part of a synthesis has been read: another may be sent."""
+
+    id: str
+
+
 class Abort(msgspec.Struct, frozen=True, tag=True):
-    """End every sample of a generate, or an embed. The ids of single samples are understood as well."""
+    """End every sample of a generate, an embed, a transcription, a live session or a synthesis.
+
+    The ids of single samples are understood as well.
+    """
 
     id: str
     reason: str = "cancelled"
@@ -101,7 +178,23 @@ class Shutdown(msgspec.Struct, frozen=True, tag=True):
     """End everything and exit."""
 
 
-ToEngine = Load | Unload | Generate | Embed | Abort | AskFigures | Shutdown
+ToEngine = (
+    Load
+    | Unload
+    | Generate
+    | Embed
+    | Transcribe
+    | Listen
+    | Hear
+    | StopListening
+    | Speak
+    | AppendText
+    | EndText
+    | TakePart
+    | Abort
+    | AskFigures
+    | Shutdown
+)
 
 
 # -- from the engine ----------------------------------------------------------------------------------------------
@@ -120,13 +213,24 @@ class Heartbeat(msgspec.Struct, frozen=True, tag=True):
     busy_seconds: float
 
 
+class VoiceFields(msgspec.Struct, frozen=True):
+    """A voice of a model that speaks."""
+
+    name: str
+    language: str
+    gender: str | None = None
+
+
 class Loaded(msgspec.Struct, frozen=True, tag=True):
     name: str
-    task: str  # "generate" or "embed"
+    task: str  # "generate", "embed", "transcribe" or "synthesize"
     max_tokens: int
     weight_bytes: int
     seconds: dict[str, float]
-    forms: str  # what the weights became, for people
+    forms: str = ""  # what the weights became, for people
+    #: Of a model that speaks, and the one it speaks with unless told.
+    voices: list[VoiceFields] = []
+    default_voice: str | None = None
 
 
 class LoadFailed(msgspec.Struct, frozen=True, tag=True):
@@ -185,6 +289,9 @@ class Ended(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
     time_to_first_token: float = 0.0
     time_per_output_token: float = 0.0
     total: float = 0.0
+    #: Seconds between each token and the next.
+    gaps: list[float] = []
+    preemptions: int = 0
     prompt_logprobs: list[float] = []
     prompt_top_logprobs: list[list[tuple[int, float]]] = []
 
@@ -196,6 +303,51 @@ class Embedded(msgspec.Struct, frozen=True, tag=True):
     vectors: bytes
     width: int
     prompt_tokens: int
+
+
+class TranscriptPart(msgspec.Struct, frozen=True, tag=True):
+    """Segments of a recording that are final."""
+
+    id: str
+    progress: TranscriptProgress
+
+
+class LivePart(msgspec.Struct, frozen=True, tag=True):
+    """What is new in a live session."""
+
+    id: str
+    update: LiveUpdate
+
+
+class Transcribed(msgspec.Struct, frozen=True, tag=True):
+    """The end of a transcription or a live session."""
+
+    id: str
+    transcript: Transcript
+
+
+class Heard(msgspec.Struct, frozen=True, tag=True):
+    """A piece of a recording that is fed has been used: another may be sent."""
+
+    id: str
+
+
+class SpeechPart(msgspec.Struct, frozen=True, tag=True):
+    """The sound of a clause: float32 samples in native byte order, and where in the speech they stand."""
+
+    id: str
+    samples: bytes
+    rate: int
+    start: float
+    text: str
+    words: list[TimedWord]
+
+
+class Spoken(msgspec.Struct, frozen=True, tag=True):
+    """The end of a synthesis, after its last part."""
+
+    id: str
+    stats: SpeechStats
 
 
 class Figures(msgspec.Struct, frozen=True, tag=True):
@@ -222,6 +374,12 @@ FromEngine = (
     | Deltas
     | Ended
     | Embedded
+    | TranscriptPart
+    | LivePart
+    | Transcribed
+    | Heard
+    | SpeechPart
+    | Spoken
     | Figures
     | Dying
 )

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from antiphon.weights.checkpoint import Checkpoint
 
 #: Where a `config.json` states the context, by the names in use.
-CONTEXT_KEYS = ("max_position_embeddings", "n_positions", "max_target_positions")
+CONTEXT_KEYS = ("max_position_embeddings", "n_positions", "max_target_positions", "n_text_ctx")
+#: Speak phonemes, an utterance at a time: there is no context to state.
+WITHOUT_CONTEXT = ("hibari", "kokoro")
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,9 @@ class ModelText:
 
 
 def context_length(checkpoint: Checkpoint) -> int:
-    """Tokens that the model was made for, as its metadata state it."""
+    """Tokens that the model was made for, as its metadata state it; 0 for one that speaks."""
+    if checkpoint.architecture in WITHOUT_CONTEXT:
+        return 0
     keys = (f"{checkpoint.architecture}.context_length",) if checkpoint.format == "gguf" else CONTEXT_KEYS
     for key in keys:
         value = checkpoint.metadata.get(key)

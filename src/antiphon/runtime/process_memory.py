@@ -5,9 +5,12 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
+import mmap
 import os
 import resource
 import sys
+
+MADV_POPULATE_READ = 22
 
 
 def resident_bytes() -> int:
@@ -25,3 +28,21 @@ def return_memory() -> None:
     gc.collect()
     with contextlib.suppress(AttributeError, OSError):  # where the allocator is not glibc's
         ctypes.CDLL(None).malloc_trim(0)
+
+
+def read_pages(address: int, size: int) -> None:
+    """Have the pages of a span of mapped memory read in now, not one by one when they are first touched."""
+    page = mmap.PAGESIZE
+    start = address // page * page
+    if sys.platform == "linux" and size:
+        span = ctypes.c_void_p(start), ctypes.c_size_t(address + size - start)
+        if ctypes.CDLL(None).madvise(*span, MADV_POPULATE_READ):  # a kernel older than 5.14
+            ctypes.CDLL(None).madvise(*span, mmap.MADV_WILLNEED)
+
+
+def release_pages(address: int, size: int) -> None:
+    """Give the whole pages inside a span of private anonymous memory back; they read as zeros afterwards."""
+    page = mmap.PAGESIZE
+    start, end = -(-address // page) * page, (address + size) // page * page
+    if sys.platform == "linux" and end > start:
+        ctypes.CDLL(None).madvise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), mmap.MADV_DONTNEED)

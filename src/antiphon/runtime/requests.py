@@ -33,7 +33,7 @@ def encode_prompt(loaded: LoadedModel, prompt: Prompt) -> list[int]:
     if prompt and isinstance(prompt[0], Mapping):
         if loaded.chat_template is None:
             raise InvalidRequestError(f"model {loaded.name!r} has no chat template; give it plain text")
-        return tokenizer.encode(loaded.chat_template.render(prompt), add_special_tokens=False)  # type: ignore[arg-type]
+        return loaded.chat_template.prompt(tokenizer, prompt).ids  # type: ignore[arg-type]
     ids = [int(token) for token in prompt]  # type: ignore[arg-type]
     for token in ids:
         if not 0 <= token < loaded.model.vocab_size:

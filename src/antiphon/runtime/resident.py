@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -14,12 +14,17 @@ from antiphon.engine.kv.manager import GroupSpec, KVManager
 from antiphon.engine.one_shot import OneShotScheduler
 from antiphon.engine.scheduler import Scheduler
 from antiphon.errors import InvalidRequestError, UnsupportedError
+from antiphon.executor.encoder import EncoderExecutor
 from antiphon.executor.executor import ModelExecutor, OneShotExecutor
+from antiphon.executor.synthesis import SynthesisExecutor
 from antiphon.models.bert import Bert
+from antiphon.models.encoder_decoder import EncoderDecoder
 from antiphon.models.model import CausalLM
+from antiphon.models.synthesizer import Synthesizer
 from antiphon.ops import CacheKind, CacheLayout, KVCache
 from antiphon.runtime.config import PAGE_TYPES, EngineConfig
 from antiphon.runtime.loading import LoadedModel
+from antiphon.runtime.process_memory import release_pages
 
 
 @dataclass(frozen=True)
@@ -33,6 +38,13 @@ class Arena:
     def allocate(cls, config: EngineConfig) -> Arena:
         books = SlabArena(config.kv_bytes, config.slab_size())
         return cls(books, ops.allocate_arena(books.total_bytes))
+
+    def release_free_pages(self) -> None:
+        """Give the memory behind free slabs back to the system; it is zero when it is lent again."""
+        if self.memory.device.type == "cpu":
+            base = self.memory.data_ptr()
+            for offset, size in self.books.free_spans():
+                release_pages(base + offset, size)
 
 
 def cache_layouts(model: CausalLM, config: EngineConfig) -> list[CacheLayout]:
@@ -68,7 +80,9 @@ def make_slot(loaded: LoadedModel, arena: Arena, config: EngineConfig) -> ModelS
             max_step_tokens=max(config.max_step_tokens, model.max_positions),
             step_seconds=config.step_seconds,
         )
-        return ModelSlot(loaded.name, one_shot, OneShotExecutor(model))
+        return ModelSlot(loaded.name, one_shot, OneShotExecutor(model, record=config.record))
+    if isinstance(model, Synthesizer):
+        return make_synthesis_slot(loaded, model, config)
     if not isinstance(model, CausalLM):
         raise UnsupportedError(f"model {loaded.name!r} is for {model.task.value}, which the engine does not serve")
     layouts = cache_layouts(model, config)
@@ -102,13 +116,62 @@ def make_slot(loaded: LoadedModel, arena: Arena, config: EngineConfig) -> ModelS
     scheduler = Scheduler(loaded.name, kv, config.make_policy(), config.scheduler(), max_tokens)
     executor = ModelExecutor(
         model,
-        KVCache(arena.memory, layouts),
+        KVCache(arena.memory, layouts, model.key_balance),
         max_rows=config.max_running,
         max_tokens=max_tokens,
-        max_cross_tokens=0,
+        max_cross_tokens=model.cross_tokens if isinstance(model, EncoderDecoder) else 0,
         vocab_size=min(model.vocab_size, loaded.tokenizer.vocab_size),
+        record=config.record,
     )
     return ModelSlot(loaded.name, scheduler, executor)
+
+
+#: Phonemes of the utterances that one step of a synthesiser takes together. Its convolutions gain nothing from more,
+#: and a step that is longer makes everybody else wait.
+SYNTHESIS_STEP_TOKENS = 96
+
+
+def make_synthesis_slot(loaded: LoadedModel, model: Synthesizer, config: EngineConfig) -> ModelSlot:
+    """A synthesiser as one-shot requests, an utterance each; every stage is a step of its own.
+
+    Its requests go by priority even where others go by arrival, since a listener about to hear nothing must go first.
+    """
+    policy = replace(config, policy="priority") if config.policy == "fcfs" else config
+    scheduler = OneShotScheduler(
+        loaded.name,
+        policy.make_policy(),
+        max_model_tokens=model.max_positions,
+        num_stages=len(model.stages),
+        max_step_tokens=SYNTHESIS_STEP_TOKENS,
+        step_seconds=config.step_seconds,
+    )
+    return ModelSlot(loaded.name, scheduler, SynthesisExecutor(model))
+
+
+def encoder_name(model: str) -> str:
+    """What the encoder's part of a model is called inside the engine."""
+    return f"{model} encoder"
+
+
+def make_encoder_slot(loaded: LoadedModel, decoder: ModelSlot, config: EngineConfig) -> ModelSlot | None:
+    """The encoder of an encoder-decoder as one-shot requests, a window each; None for every other model.
+
+    A stage of it is a step of its own, so that other models' steps come between the layers of a window. Encoder and
+    decoder share the model's time.
+    """
+    model = loaded.model
+    if not isinstance(model, EncoderDecoder):
+        return None
+    scheduler = OneShotScheduler(
+        encoder_name(loaded.name),
+        config.make_policy(),
+        max_model_tokens=model.cross_tokens,
+        num_stages=model.num_encoder_stages,
+        max_step_tokens=max(config.max_step_tokens, model.cross_tokens),
+        step_seconds=config.step_seconds,
+    )
+    name = encoder_name(loaded.name)
+    return ModelSlot(name, scheduler, EncoderExecutor(model), clock=decoder.clock, feeds=decoder)
 
 
 def check_batch_invariance(device: torch.device | str = "cpu") -> None:

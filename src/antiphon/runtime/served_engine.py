@@ -6,7 +6,7 @@ import os
 import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -24,23 +24,35 @@ from antiphon.runtime.loading import LoadedModel, load_model
 from antiphon.runtime.messages import (
     Abort,
     Accepted,
+    AppendText,
     AskFigures,
     Deltas,
     Embed,
     Embedded,
     Ended,
+    EndText,
     Figures,
     Generate,
+    Hear,
+    Listen,
     Load,
     Loaded,
     LoadFailed,
     Refused,
+    Speak,
+    StopListening,
+    TakePart,
     TextDelta,
+    ToEngine,
+    Transcribe,
     Unload,
     Unloaded,
+    VoiceFields,
 )
-from antiphon.runtime.process_memory import resident_bytes, return_memory
+from antiphon.runtime.process_memory import read_pages, resident_bytes, return_memory
 from antiphon.runtime.requests import encode_prompt
+from antiphon.runtime.served_speech import ServedSpeech
+from antiphon.runtime.served_transcription import ServedTranscriptions
 from antiphon.runtime.streams import TextOutput
 
 LOAD_THREADS = 4
@@ -77,18 +89,21 @@ class _Sample:
             self._engine.dirty.append(self)
 
     def take(self) -> TextDelta | None:
-        """What has come since the last call."""
+        """What has come since the last call. With log-probabilities, the end token is told as well, without text."""
         self._is_dirty = False
-        delta = self.output.read()
-        if delta is None:
-            return None
-        request, ids = self.request, delta.token_ids
-        first = self._num_sent
-        self._num_sent += len(ids)
+        delta, request = self.output.read(), self.request
         if request.params.logprobs is None:
-            return TextDelta(request.id, delta.text, ids)
+            return None if delta is None else TextDelta(request.id, delta.text, delta.token_ids)
+        first = self._num_sent
+        ids = [] if delta is None else delta.token_ids
+        if self.output.is_done and request.finish_reason is FinishReason.STOP:
+            ids = request.output[first:]
+        if delta is None and not ids:
+            return None
+        self._num_sent += len(ids)
         chosen = slice(first, self._num_sent)
-        return TextDelta(request.id, delta.text, ids, request.logprobs[chosen], request.top_logprobs[chosen])
+        text = "" if delta is None else delta.text
+        return TextDelta(request.id, text, ids, request.logprobs[chosen], request.top_logprobs[chosen])
 
     def ended(self) -> Ended:
         request, marks = self.request, self.request.marks
@@ -106,6 +121,8 @@ class _Sample:
             time_to_first_token=marks.time_to_first_token,
             time_per_output_token=marks.time_per_output_token,
             total=marks.end_to_end,
+            gaps=marks.inter_token_gaps,
+            preemptions=marks.preemptions,
             prompt_logprobs=told.prompt_logprobs if request.params.prompt_logprobs else [],
             prompt_top_logprobs=told.prompt_top_logprobs if request.params.prompt_logprobs else [],
         )
@@ -125,6 +142,8 @@ class ServedEngine(EngineBase):
         self._load_threads = ThreadPoolExecutor(LOAD_THREADS, "antiphon-load")
         self._grammar_threads = ThreadPoolExecutor(GRAMMAR_THREADS, "antiphon-grammar")
         self._side_threads = ThreadPoolExecutor(SIDE_THREADS, "antiphon-side")
+        self._transcriptions = ServedTranscriptions(self._transcriber, send, _kind_and_message)
+        self._speech = ServedSpeech(self._speaker, send, _kind_and_message)
         super().__init__(after_step=self._flush, **options)
 
     @property
@@ -135,7 +154,7 @@ class ServedEngine(EngineBase):
     def busy_since(self) -> float | None:
         return self._loop.busy_since
 
-    def take(self, command: Load | Unload | Generate | Embed | Abort | AskFigures) -> None:
+    def take(self, command: ToEngine) -> None:
         """Act on a command, without waiting."""
         match command:
             case Generate():
@@ -150,11 +169,16 @@ class ServedEngine(EngineBase):
                 self._load_threads.submit(self._unload, command)
             case AskFigures():
                 self._side_threads.submit(self._answer_figures, command)
+            case Transcribe() | Listen() | Hear() | StopListening():
+                self._transcriptions.take(command)
+            case Speak() | AppendText() | EndText() | TakePart():
+                self._speech.take(command)
 
     # -- models -------------------------------------------------------------------------------------------------
 
     def _load(self, command: Load) -> None:
         name = command.name
+        self._offline = command.offline
         try:
             if name in self._loading or name in self._factories:
                 raise InvalidRequestError(f"model {name!r} is resident already, or being loaded")
@@ -163,6 +187,7 @@ class ServedEngine(EngineBase):
                 options = self.config.weight_options()
                 loaded = load_model(command.reference, offline=command.offline, options=options)
                 loaded = replace(loaded, name=name)
+                read_weights(loaded)
                 self.load(loaded)
             finally:
                 self._loading.discard(name)
@@ -181,6 +206,8 @@ class ServedEngine(EngineBase):
             weight_bytes=sum(weights.values()),
             seconds=loaded.report.seconds,
             forms=loaded.report.weights(),
+            voices=[VoiceFields(*astuple(voice)) for voice in loaded.voices.info()] if loaded.voices else [],
+            default_voice=None if loaded.voices is None else loaded.voices.default,
         )
 
     def _unload(self, command: Unload) -> None:
@@ -275,6 +302,8 @@ class ServedEngine(EngineBase):
     def _abort(self, command: Abort) -> None:
         reason = abort_reason(command.reason)
         group = self._groups.get(command.id)
+        if group is None and (self._transcriptions.abort(command.id) or self._speech.abort(command.id)):
+            return
         if group is None:
             self._loop.abort(command.id, reason)
             return
@@ -340,6 +369,14 @@ class ServedEngine(EngineBase):
             self._send(Figures(command.id, values))
         except BaseException as error:
             self._send(Refused(command.id, *_kind_and_message(error)))
+
+
+def read_weights(loaded: LoadedModel) -> None:
+    """Have weights that are computed with as they lie in their files in memory before the first request."""
+    with loaded.report.phase("read"):
+        for weight in loaded.model.weights():
+            for part in () if weight.packed else weight.parts:
+                read_pages(part.data.data_ptr(), part.data.nbytes)
 
 
 def _kind_and_message(error: BaseException) -> tuple[str, str]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from antiphon import ops
 from antiphon.errors import InvalidRequestError
+from antiphon.layers.convolution import Convolution
 from antiphon.layers.linear import Embedding, Head
 from antiphon.models.model import Model
 from antiphon.ops import WeightForm
@@ -105,4 +106,7 @@ def prepare(
         matrices, embeddings = QUANTIZATIONS[options.quantize]
         return embeddings if id(weight) in looked_up else matrices
 
+    for node in model.modules():
+        if isinstance(node, Convolution):
+            node.prepare()
     report.forms += ops.prepare_weights(list(model.weights()), options.repack, target, release_pages)

@@ -71,12 +71,20 @@ class AnswerToolCall(Answer):
     function: AnswerFunction
 
 
+class AnswerAudio(Answer):
+    id: str
+    data: str
+    expires_at: int
+    transcript: str
+
+
 class AnswerMessage(Answer):
     role: Literal["assistant"]
     content: str | None
     refusal: None = None
     reasoning_content: str | None = None
     tool_calls: list[AnswerToolCall] | None = None
+    audio: AnswerAudio | None = None
 
 
 class ChatChoice(Answer):
@@ -144,7 +152,7 @@ class ModelCard(Answer):
     created: int
     owned_by: str
     root: str
-    state: Literal["loading", "ready", "failed"]
+    state: Literal["unloaded", "loading", "ready", "unloading", "failed"]
     task: str | None
     max_model_len: int | None
     weight_bytes: int | None

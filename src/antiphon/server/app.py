@@ -10,24 +10,37 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 
 from antiphon import __version__
 from antiphon.errors import AntiphonError
-from antiphon.server import chat, completions, embeddings, openapi, state_routes, text_routes
+from antiphon.runtime.residency import Resident
+from antiphon.server import (
+    admin_routes,
+    chat,
+    completions,
+    embeddings,
+    openapi,
+    responses,
+    speech,
+    state_routes,
+    text_routes,
+    transcriptions,
+)
 from antiphon.server.config import ServerConfig
-from antiphon.server.gate import Gate
+from antiphon.server.errors import invalid
+from antiphon.server.gate import Gate, Rules
 from antiphon.server.logs import log
-from antiphon.server.models import ServedModel
 from antiphon.server.serving import Serving
+from antiphon.server.tracing import TracedRequests
 
 if TYPE_CHECKING:
     from antiphon.runtime.client import EngineClient
 
 
-def create_app(
-    config: ServerConfig, client: EngineClient, report: Callable[[ServedModel], None] | None = None
-) -> FastAPI:
+def create_app(config: ServerConfig, client: EngineClient, report: Callable[[Resident], None] | None = None) -> FastAPI:
     """The application starts the client when it starts, loads the models behind `/readyz`, and closes it at its end.
 
     `report` is called with each model once it is loaded or has failed.
@@ -44,15 +57,41 @@ def create_app(
             with suppress(asyncio.CancelledError):
                 await starting
             await client.close()
+            if serving.tracing is not None:
+                await asyncio.to_thread(serving.tracing.close)
 
     app = FastAPI(title="Antiphon", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
     app.state.serving = serving
-    for module in (chat, completions, embeddings, text_routes, state_routes):
+    sound = (transcriptions, speech)
+    for module in (chat, completions, responses, embeddings, *sound, text_routes, state_routes, admin_routes):
         app.include_router(module.router)
-    app.add_middleware(Gate, keys=config.keys, metrics=serving.metrics, is_draining=lambda: serving.is_draining)
+    _add_middleware(app, serving)
     app.add_exception_handler(HTTPException, _raise)
+    app.add_exception_handler(RequestValidationError, _raise_invalid)
     app.openapi = cache(lambda: openapi.document(app))  # type: ignore[method-assign]
     return app
+
+
+def _add_middleware(app: FastAPI, serving: Serving) -> None:
+    config, limits = serving.config, serving.config.limits
+    rules = Rules(config.keys, config.admin_keys, limits.requests_per_key, limits.request_seconds, config.logs_text)
+    app.add_middleware(
+        Gate,
+        rules=rules,
+        passages=serving.passages,
+        metrics=serving.metrics,
+        is_draining=lambda: serving.is_draining,
+    )
+    if serving.tracing is not None:
+        app.add_middleware(TracedRequests, tracing=serving.tracing)
+    if config.cors_origins:  # outside the gate: a browser asks without a key first
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=list(config.cors_origins),
+            allow_methods=["GET", "POST", "DELETE"],
+            allow_headers=["authorization", "content-type", "x-request-id"],
+            expose_headers=["x-request-id", "retry-after"],
+        )
 
 
 def _raise(_: Request, error: Exception) -> Response:
@@ -60,7 +99,15 @@ def _raise(_: Request, error: Exception) -> Response:
     raise error
 
 
-async def _start(serving: Serving, report: Callable[[ServedModel], None] | None) -> None:
+def _raise_invalid(_: Request, error: Exception) -> Response:
+    """What a path or a query says wrongly."""
+    assert isinstance(error, RequestValidationError)
+    fault = error.errors()[0]
+    name = str(fault["loc"][-1])
+    raise invalid(f"{name}: {fault['msg']}", name)
+
+
+async def _start(serving: Serving, report: Callable[[Resident], None] | None) -> None:
     try:
         await serving.client.start()
     except AntiphonError as error:

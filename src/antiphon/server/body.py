@@ -9,7 +9,9 @@ from fastapi import Request
 from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect
 
+from antiphon.runtime.keep_alive import parse_keep_alive
 from antiphon.server.errors import ApiError, invalid
+from antiphon.server.passage import Passage
 
 Model = TypeVar("Model", bound=BaseModel)
 MAX_MESSAGE_CHARACTERS = 300
@@ -31,38 +33,50 @@ async def read_body(request: Request, model: type[Model], limit: int) -> Model:
     except orjson.JSONDecodeError as error:
         raise invalid(f"the body is not JSON: {error}", code="invalid_json") from None
     try:
-        return model.model_validate(parsed)
+        body = model.model_validate(parsed)
+        note_body(request, body, parsed)
+        return body
     except ValidationError as error:
-        raise _fault(error) from None
+        raise fault_of(error) from None
     except RecursionError:
         raise invalid("the body is nested too deeply", code="invalid_json") from None
+
+
+def note_body(request: Request, body: BaseModel, parsed: Any) -> None:
+    """What the whole passage needs to know of the body."""
+    passage: Passage = request.scope["passage"]
+    keep_alive = getattr(body, "keep_alive", None)
+    if keep_alive is not None:
+        passage.keep_alive = parse_keep_alive(keep_alive)
+    if passage.logs_text:
+        passage.figures["body"] = parsed
 
 
 async def _read(request: Request, limit: int) -> bytes:
     declared = request.headers.get("content-length", "0")
     if declared.isdecimal() and int(declared) > limit:
-        raise _too_large(int(declared), limit)
+        raise too_large(int(declared), limit)
     pieces: list[bytes] = []
     size = 0
     try:
         async for piece in request.stream():
             size += len(piece)
             if size > limit:
-                raise _too_large(size, limit)
+                raise too_large(size, limit)
             pieces.append(piece)
     except ClientDisconnect:
         raise ClientGoneError from None
     return b"".join(pieces)
 
 
-def _too_large(size: int, limit: int) -> ApiError:
+def too_large(size: int, limit: int) -> ApiError:
     # What is left of the body is not read, so the connection cannot be used again.
     headers = {"connection": "close"}
     message = f"the body has {size:,} bytes or more; at most {limit:,} are taken"
     return ApiError(413, message, code="body_too_large", headers=headers)
 
 
-def _fault(error: ValidationError) -> ApiError:
+def fault_of(error: ValidationError) -> ApiError:
     """The first fault. Where a field may have several forms, the one whose form was met deepest is told."""
     faults = error.errors(include_url=False, include_context=False, include_input=False)
     unknown = [fault for fault in faults if fault["type"] == "extra_forbidden"]

@@ -8,12 +8,14 @@ BLANKS = " \t\r\n"
 
 
 class CallBody:
-    """Finds the call's `name`, and its `arguments` as the text they were written in, before the object is complete.
+    """Finds the call's `name`, and its arguments as the text they were written in, before the object is complete.
 
-    It is broken when the text can no longer become such an object. Arguments written as a JSON string are unwrapped.
+    The arguments stand under `arguments_key`. It is broken when the text can no longer become such an object. Arguments
+    written as a JSON string are unwrapped.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, arguments_key: str = "arguments") -> None:
+        self._arguments_key = arguments_key
         self.name: str | None = None
         self.is_done = False
         self.is_broken = False
@@ -35,7 +37,7 @@ class CallBody:
 
     @property
     def has_arguments(self) -> bool:
-        return "arguments" in self._seen
+        return self._arguments_key in self._seen
 
     def take_arguments(self) -> str:
         """What has come of the arguments since the last call."""
@@ -94,7 +96,7 @@ class CallBody:
 
     @property
     def _is_arguments(self) -> bool:
-        return self._key == "arguments"
+        return self._key == self._arguments_key
 
     def _in_container(self, character: str) -> None:
         if self._is_arguments:
@@ -135,7 +137,7 @@ class CallBody:
             self._end_value(text, is_string=True)
             return
         self._key, self._phase = text, "colon"
-        self.is_broken = text in self._seen and text in ("name", "arguments")
+        self.is_broken = text in self._seen and text in ("name", self._arguments_key)
         self._seen.add(text)
         self.first_key = text if self.first_key is None else self.first_key
 

@@ -13,16 +13,18 @@ from fastapi import APIRouter, Request, Response
 
 from antiphon.runtime.messages import Ended, Generate, GrammarFields, TextDelta
 from antiphon.server.body import read_body
+from antiphon.server.chat_sound import has_sound, spoken_reply, without_sound
 from antiphon.server.errors import invalid
 from antiphon.server.events import closing, note_usage, stream_events
 from antiphon.server.generation import Generations, make_call
 from antiphon.server.logprobs import chat_logprobs
 from antiphon.server.models import ReadyModel
-from antiphon.server.output_parser import END_CALL, THINK, CallArguments, CallStart, Content, OutputParser, Piece
-from antiphon.server.prompts import encode, render
+from antiphon.server.output_parser import THINK, CallArguments, CallStart, Content, OutputParser, Piece
+from antiphon.server.prompts import chat_prompt
 from antiphon.server.sampling import check_prompt, grammar_fields, output_tokens, sampling_fields
 from antiphon.server.schemas import ChatBody
 from antiphon.server.serving import EventStream, Serving, json_answer, serving_of, unless_gone
+from antiphon.server.spoken_reply import SpokenReply, spoken_chunks
 from antiphon.server.tools import ToolUse, tool_use
 
 router = APIRouter()
@@ -42,7 +44,19 @@ class Chat:
     created: int = field(default_factory=lambda: int(time.time()))
 
     def parser(self) -> OutputParser:
-        return OutputParser(self.use.names, self.looks_for_reasoning, self.is_in_reasoning)
+        use = self.use
+        return OutputParser(use.names, self.looks_for_reasoning, self.is_in_reasoning, use.form, use.is_single)
+
+    def text(self, delta: TextDelta) -> str:
+        """What was written, with the form's tag where it is a control token, which text leaves out."""
+        tag = self.use.form.tag
+        token = self.model.text.tokenizer.id_of(tag) if self.use.tools else None
+        if token not in self.model.text.tokenizer.special_ids or token not in delta.token_ids:
+            return delta.text
+        after = delta.token_ids[delta.token_ids.index(token) + 1 :]
+        rest = self.model.text.tokenizer.decode(after, skip_special_tokens=True)
+        cut = len(delta.text) - len(rest) if rest and delta.text.endswith(rest) else len(delta.text) if not rest else 0
+        return delta.text[:cut] + tag + delta.text[cut:]
 
     def logprobs(self, delta: TextDelta) -> list[dict[str, Any]] | None:
         """Entries of the tokens that are text; the end token is not."""
@@ -62,15 +76,22 @@ class Chat:
 async def chat_completions(request: Request) -> Response:
     serving = serving_of(request)
     body = await read_body(request, ChatBody, serving.config.limits.body_bytes)
+    passage = request.scope["passage"]
+    if has_sound(body):
+        body = await unless_gone(request, without_sound(serving, body, passage.key))
+    reply = await spoken_reply(serving, body)
     chat = await understand(serving, body)
-    figures = request.scope["passage"].figures
+    figures = passage.figures
     figures["model"] = chat.model.name
     generations = Generations(serving, [chat.call])
+    if reply is not None:
+        passage.at_end += [reply.close, lambda: serving.sounds.put(reply.id, passage.key, reply.transcript)]
     if body.stream:
         await unless_gone(request, generations.open())
-        events = stream_events(generations, _chunks(chat, generations, figures), figures)
+        chunks = _chunks(chat, generations, figures)
+        events = stream_events(generations, chunks if reply is None else spoken_chunks(chunks, reply), figures)
         return EventStream(events, generations.close)
-    return await unless_gone(request, _whole(chat, generations, figures))
+    return await unless_gone(request, _whole(chat, generations, figures, reply))
 
 
 async def understand(serving: Serving, body: ChatBody) -> Chat:
@@ -80,9 +101,8 @@ async def understand(serving: Serving, body: ChatBody) -> Chat:
     _check_choices(body, limits.choices)
     use = tool_use(body, model, limits)
     grammar = _form(body, use)
-    prompt = await asyncio.to_thread(render, model, body.messages, use.tools, True, body.chat_template_kwargs)
-    ids = await asyncio.to_thread(encode, model, prompt, False)
-    ids = check_prompt(ids, model, limits, "messages", body.truncate_prompt_tokens)
+    prompt = await asyncio.to_thread(chat_prompt, model, body.messages, use.tools, True, body.chat_template_kwargs)
+    ids = check_prompt(prompt.ids, model, limits, "messages", body.truncate_prompt_tokens)
     asked = body.max_completion_tokens if body.max_completion_tokens is not None else body.max_tokens
     if asked == 0:
         raise invalid("max_tokens is 0; it must be 1 or more", "max_tokens")
@@ -93,12 +113,12 @@ async def understand(serving: Serving, body: ChatBody) -> Chat:
         max_tokens=output_tokens(asked, len(ids), model, limits, None),
         logprobs=(body.top_logprobs or 0) if body.logprobs else None,
         grammar=grammar,
-        more_stops=[END_CALL] if use.is_single and use.tools and use.grammar is None else (),
+        more_stops=[use.form.end] if use.is_single and use.tools and use.grammar is None and use.form.end else (),
     )
     template = model.text.chat_template
     # An answer of a given form begins with that form, so there is nothing else to look for in it.
     thinks = grammar is None and template is not None and THINK in template.source
-    is_in_reasoning = thinks and prompt.rstrip().endswith(THINK)
+    is_in_reasoning = thinks and prompt.text.rstrip().endswith(THINK)
     return Chat(model, body, make_call(serving, body, model, ids, params, grammar), use, thinks, is_in_reasoning)
 
 
@@ -132,8 +152,13 @@ class Reply:
         self._logprobs: list[dict[str, Any]] = []
 
     def add(self, delta: TextDelta) -> None:
-        self._take(self.parser.feed(delta.text))
+        self._take(self.parser.feed(self._chat.text(delta)))
         self._logprobs += self._chat.logprobs(delta) or []
+
+    @property
+    def content(self) -> str:
+        """The text so far."""
+        return self._text["content"]
 
     def _take(self, pieces: list[Piece]) -> None:
         for piece in pieces:
@@ -184,7 +209,7 @@ def deltas(pieces: list[Piece]) -> list[dict[str, Any]]:
     return changes
 
 
-async def _whole(chat: Chat, generations: Generations, figures: dict[str, Any]) -> Response:
+async def _whole(chat: Chat, generations: Generations, figures: dict[str, Any], spoken: SpokenReply | None) -> Response:
     async with closing(generations):
         await generations.open()
         replies = [Reply(chat) for _ in range(chat.call.n)]
@@ -194,6 +219,10 @@ async def _whole(chat: Chat, generations: Generations, figures: dict[str, Any]) 
                 choices.append(replies[index].choice(index, event))
             else:
                 replies[index].add(event)
+                if spoken is not None:
+                    spoken.say(replies[index].content[len(spoken.transcript) :])
+    if spoken is not None:
+        choices[0]["message"] |= await spoken.message(replies[0].content)
     usage = generations.usage(bool(chat.body.timings))
     note_usage(figures, usage)
     choices.sort(key=lambda choice: int(choice["index"]))
@@ -221,7 +250,7 @@ async def _chunks(chat: Chat, generations: Generations, figures: dict[str, Any])
             continue
         entries = chat.logprobs(event)
         logprobs = {"content": entries, "refusal": None} if entries else None
-        changes = deltas(parser.feed(event.text))
+        changes = deltas(parser.feed(chat.text(event)))
         if logprobs is not None and not changes:
             changes = [{"content": ""}]
         for delta in changes:

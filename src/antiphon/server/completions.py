@@ -54,9 +54,6 @@ class Work:
     def echo(self, number: int) -> str:
         return self.echoes[number // self.n] if self.echoes else ""
 
-    def is_text(self, token: int) -> bool:
-        return bool(self.body.ignore_eos) or token not in self.model.text.eos_ids
-
 
 @router.post("/v1/completions")
 async def completions(request: Request) -> Response:
@@ -127,7 +124,10 @@ def _check(body: CompletionBody, num_prompts: int, limits: Limits) -> None:
 
 
 def _columns(work: Work, number: int, sample: Sample) -> dict[str, Any] | None:
-    """The `logprobs` of a choice: of the prompt where it is echoed, and of the output."""
+    """The `logprobs` of a choice: of the prompt where it is echoed, and of the output, its end token included.
+
+    So the output has as many entries as it has tokens, and whoever counts from the end (lm-eval) counts rightly.
+    """
     count = work.body.logprobs
     if count is None:
         return None
@@ -139,10 +139,9 @@ def _columns(work: Work, number: int, sample: Sample) -> dict[str, Any] | None:
         values = [None, *sample.end.prompt_logprobs]
         tops = [None, *sample.end.prompt_top_logprobs]
     if not work.wants_no_output:
-        kept = [place for place, token in enumerate(sample.token_ids) if work.is_text(token)]
-        ids += [sample.token_ids[place] for place in kept]
-        values += [sample.logprobs[place] for place in kept]
-        tops += [sample.top_logprobs[place] for place in kept if place < len(sample.top_logprobs)]
+        ids += sample.token_ids
+        values += sample.logprobs
+        tops += sample.top_logprobs
     return completion_logprobs(work.model.text.tokenizer, ids, values, tops if count else None)
 
 
@@ -182,12 +181,9 @@ async def _chunks(work: Work, generations: Generations, figures: dict[str, Any])
             continue
         columns = None
         if work.body.logprobs is not None:
-            kept = [place for place, token in enumerate(event.token_ids) if work.is_text(token)]
-            ids, values = [event.token_ids[place] for place in kept], [event.logprobs[place] for place in kept]
-            tops = [event.top_logprobs[place] for place in kept if place < len(event.top_logprobs)]
-            wanted = tops if work.body.logprobs else None
+            ids, tops = event.token_ids, event.top_logprobs if work.body.logprobs else None
             tokenizer = work.model.text.tokenizer
-            columns = completion_logprobs(tokenizer, ids, values, wanted, offsets[number])
+            columns = completion_logprobs(tokenizer, ids, event.logprobs, tops, offsets[number])
             offsets[number] += sum(num_characters(tokenizer, token) for token in ids)
         yield chunk(number, event.text, columns)
     usage = generations.usage(bool(work.body.timings))

@@ -2,13 +2,35 @@
 
 from __future__ import annotations
 
+import difflib
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 
 from antiphon.errors import InvalidRequestError
 from antiphon.server.keys import KeyRing
+from antiphon.weights.catalog import catalog
 
 DEFAULT_MODELS = ("qwen2.5-coder-0.5b", "all-minilm-l6-v2")
+#: Names that lead to the first model of a task, unless the configuration says otherwise.
+DEFAULT_ALIASES = {
+    "default-chat": "generate",
+    "default-embedding": "embed",
+    "default-transcription": "transcribe",
+    "default-speech": "synthesize",
+}
+#: Where these lead if no model of the task is configured and the catalog's may be loaded.
+DEFAULT_SOUND_MODELS = {"default-transcription": "whisper-base.en", "default-speech": "hibari-6m"}
+
+
+class LoadOnUse(StrEnum):
+    """Which models a request may bring in: those configured, the catalog's too, or any on the hub. Never a path."""
+
+    CONFIGURED = "configured"
+    CATALOG = "catalog"
+    HUB = "hub"
 
 
 @dataclass(frozen=True)
@@ -26,33 +48,65 @@ class Limits:
     logit_bias: int = 1024
     tools: int = 128
     request_seconds: float = 600.0
+    #: Responses that are kept to be gone on from, and their bytes.
+    stored_responses: int = 1024
+    stored_bytes: int = 64 << 20
+    #: Of a recording: its file, and what it becomes.
+    audio_bytes: int = 512 << 20
+    audio_seconds: float = 4 * 3600.0
+    speech_characters: int = 200_000
+    #: Of one key, at once.
+    requests_per_key: int | None = None
 
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """A model that the server is asked to hold: the name clients use, and where it comes from."""
+    """A model that the server is asked to hold: the name clients use, and where it comes from.
+
+    `keep_alive` is how many seconds it stays after its last use. A pinned one is never unloaded to make room.
+    """
 
     name: str
     reference: str
+    keep_alive: float = math.inf
+    is_pinned: bool = False
+    #: Loaded when the server starts, not when it is first used.
+    is_preloaded: bool = True
 
     @classmethod
     def of(cls, reference: str) -> ModelSpec:
         """Catalog names and hub references are their own names; a file or folder goes by its last part."""
-        if reference.startswith("hub:") or "/" not in reference:
-            path = Path(reference)
-            return cls(path.stem if path.is_file() else reference, reference)
-        path = Path(reference).expanduser()
-        return cls(path.stem if path.is_file() else path.resolve().name, reference)
+        return cls(name_of(reference), reference)
+
+
+def name_of(reference: str) -> str:
+    if reference.startswith("hub:") or "/" not in reference:
+        path = Path(reference)
+        return path.stem if path.is_file() else reference
+    path = Path(reference).expanduser()
+    return path.stem if path.is_file() else path.resolve().name
 
 
 @dataclass(frozen=True)
 class ServerConfig:
-    """Checked on creation. With `allow_load`, a catalog model is loaded when a request first names it."""
+    """Checked on creation. `memory_bytes` bounds weights and cache together; None takes most of the machine's.
+
+    `aliases` lead from further names to models; one that is not among `models` is loaded on its first use.
+    """
 
     models: tuple[ModelSpec, ...] = tuple(ModelSpec.of(name) for name in DEFAULT_MODELS)
+    aliases: Mapping[str, str] = field(default_factory=dict)
     keys: KeyRing | None = None
-    allow_load: bool = False
+    admin_keys: KeyRing | None = None
+    load_on_use: LoadOnUse = LoadOnUse.CATALOG
+    #: For models that a request brings in.
+    keep_alive: float = math.inf
+    memory_bytes: int | None = None
     offline: bool = False
+    logs_text: bool = False
+    cors_origins: tuple[str, ...] = ()
+    #: Of a collector that takes traces.
+    otlp_endpoint: str | None = None
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
@@ -60,3 +114,12 @@ class ServerConfig:
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise InvalidRequestError(f"two models would be called {twice[0]!r}: rename a file or folder")
+        for alias, name in self.aliases.items():
+            if alias in names or alias in catalog():
+                raise InvalidRequestError(f"the alias {alias!r} is the name of a model")
+            if name not in names and name.lower() not in catalog() and not name.startswith("hub:"):
+                near = difflib.get_close_matches(name, [*names, *catalog()], n=3, cutoff=0.4)
+                hint = f": did you mean {' or '.join(near)}?" if near else ""
+                raise InvalidRequestError(f"the alias {alias!r} leads to {name!r}, which is no model here{hint}")
+        if self.keys is not None and self.admin_keys is not None and self.keys.shares_a_key_with(self.admin_keys):
+            raise InvalidRequestError("an admin key is also an API key: administration needs keys of its own")

@@ -34,7 +34,7 @@ async def embeddings(request: Request) -> Response:
     inputs = await asyncio.to_thread(_inputs, body, model, serving.config.limits.embedding_inputs)
     vectors, tokens = await unless_gone(request, _embed(serving, model, body, inputs))
     vectors = await asyncio.to_thread(_shortened, vectors, body.dimensions)
-    serving.metrics.prompt(model.name, tokens)
+    serving.metrics.inputs(model.name, tokens)
     request.scope["passage"].figures |= {"prompt_tokens": tokens, "inputs": len(inputs)}
     rows = [_row(index, vector, body.encoding_format) for index, vector in enumerate(vectors)]
     usage = {"prompt_tokens": tokens, "total_tokens": tokens}
@@ -53,7 +53,7 @@ def _inputs(body: EmbeddingBody, model: ReadyModel, limit: int) -> list[list[int
             raise invalid(f"{name} is empty", "input")
         ids = encode(model, item, True) if isinstance(item, str) else check_ids(model, item, "input")
         if body.truncate_prompt_tokens is not None:
-            ids = ids[: body.truncate_prompt_tokens]
+            ids = _cut(ids, body.truncate_prompt_tokens, model, isinstance(item, str))
         if not ids:
             raise invalid(f"{name} has no tokens", "input")
         if len(ids) > model.max_tokens:
@@ -61,6 +61,12 @@ def _inputs(body: EmbeddingBody, model: ReadyModel, limit: int) -> list[list[int
             raise invalid(message, "input", "context_length_exceeded")
         inputs.append(ids)
     return inputs
+
+
+def _cut(ids: list[int], size: int, model: ReadyModel, is_text: bool) -> list[int]:
+    """The first tokens, and what the model expects at the end of every text."""
+    ends = len(ids) - 1 if is_text and len(ids) > size > 1 and ids[-1] in model.text.tokenizer.special_ids else len(ids)
+    return [*ids[: size - len(ids[ends:])], *ids[ends:]]
 
 
 async def _embed(

@@ -18,6 +18,10 @@ def event(content: Any) -> bytes:
     return b"data: " + orjson.dumps(content) + b"\n\n"
 
 
+def named_event(name: str, content: Any) -> bytes:
+    return b"event: " + name.encode() + b"\n" + event(content)
+
+
 async def stream_events(
     generations: Generations, chunks: AsyncIterator[dict[str, Any]], figures: dict[str, Any]
 ) -> AsyncIterator[bytes]:

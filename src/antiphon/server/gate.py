@@ -1,13 +1,13 @@
-"""The gate every request passes: a request id, the API key, draining, errors in OpenAI's shape, log and metrics."""
+"""The gate every request passes: id, key, limits, draining, errors in OpenAI's shape, log and metrics."""
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 import orjson
 from starlette.exceptions import HTTPException
@@ -19,30 +19,37 @@ from antiphon.server.errors import SERVER, ApiError, api_error, unavailable
 from antiphon.server.keys import KeyRing
 from antiphon.server.logs import log, log_failure
 from antiphon.server.metrics import Metrics
+from antiphon.server.passage import Passage, Passages, current_passage
 
 REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
 OPEN_ROUTES = {"/livez", "/readyz"}
 UNLOGGED_ROUTES = {*OPEN_ROUTES, "/metrics"}  # asked every few seconds by machines
-CLIENT_GONE = 499
+ADMIN = "/admin"
+#: A generation's own deadline comes first, since it can tell how far it came.
+SLACK_SECONDS = 2.0
+NEEDS_BEARER = {"www-authenticate": "Bearer"}
 
 
-@dataclass
-class Passage:
-    """What is known of one request, for its log line. It holds no text that a client sent."""
+@dataclass(frozen=True)
+class Rules:
+    """Whom the gate lets in, and for how long. `per_key` bounds the requests of one key at once."""
 
-    request_id: str
-    started: float = field(default_factory=time.perf_counter)
-    status: int = CLIENT_GONE
-    has_begun: bool = False
-    figures: dict[str, Any] = field(default_factory=dict)
+    keys: KeyRing | None = None
+    admin_keys: KeyRing | None = None
+    per_key: int | None = None
+    request_seconds: float = 600.0
+    logs_text: bool = False
 
 
 class Gate:
     """ASGI middleware. An error raised before the answer began becomes its body; one raised later ends the stream."""
 
-    def __init__(self, app: ASGIApp, keys: KeyRing | None, metrics: Metrics, is_draining: Callable[[], bool]) -> None:
+    def __init__(
+        self, app: ASGIApp, rules: Rules, passages: Passages, metrics: Metrics, is_draining: Callable[[], bool]
+    ) -> None:
         self._app = app
-        self._keys = keys
+        self._rules = rules
+        self._passages = passages
         self._metrics = metrics
         self._is_draining = is_draining
 
@@ -50,45 +57,98 @@ class Gate:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        passage = Passage(_request_id(scope))
+        passage = Passage(_request_id(scope), scope["method"], scope["path"], logs_text=self._rules.logs_text)
         scope["passage"] = passage
 
         async def send_marked(message: Message) -> None:
             if message["type"] == "http.response.start":
                 passage.status, passage.has_begun = message["status"], True
-                message["headers"] = [*message["headers"], (b"x-request-id", passage.request_id.encode())]
+                headers = message["headers"]
+                passage.is_event_stream = any(value.startswith(b"text/event-stream") for _, value in headers)
+                message["headers"] = [*headers, (b"x-request-id", passage.request_id.encode())]
             await send(message)
 
+        entered = current_passage.set(passage)
         try:
-            self._check(scope)
-            await self._app(scope, receive, send_marked)
-        except ClientGoneError:
-            pass
-        except Exception as error:
-            await self._fail(passage, error, send_marked)
+            await self._pass(scope, receive, send_marked, passage)
         finally:
+            current_passage.reset(entered)
             self._tell(scope, passage)
 
-    def _check(self, scope: Scope) -> None:
-        if scope["path"] in OPEN_ROUTES:
+    async def _pass(self, scope: Scope, receive: Receive, send: Send, passage: Passage) -> None:
+        alarm: asyncio.TimerHandle | None = None
+        try:
+            self._check(scope, passage)
+            if passage.path not in OPEN_ROUTES:
+                self._passages.enter(passage)
+                alarm = self._set_alarm(passage)
+            await self._app(scope, receive, send)
+        except ClientGoneError:
+            pass
+        except asyncio.CancelledError:
+            if passage.ending is None or passage.task is None:
+                raise
+            passage.task.uncancel()
+            passage.is_over = True
+            await self._fail(passage, passage.ending, send)
+        except Exception as error:
+            passage.is_over = True
+            await self._fail(passage, error, send)
+        finally:
+            if alarm is not None:
+                alarm.cancel()
+            passage.close()
+            self._passages.leave(passage)
+
+    def _set_alarm(self, passage: Passage) -> asyncio.TimerHandle | None:
+        if _is_admin(passage.path):
+            return None
+        limit = self._rules.request_seconds
+        error = ApiError(504, f"the request took longer than {limit:g} s", code="timeout", kind=SERVER)
+        return asyncio.get_running_loop().call_later(limit + SLACK_SECONDS, passage.end_with, error)
+
+    def _check(self, scope: Scope, passage: Passage) -> None:
+        if passage.path in OPEN_ROUTES:
             return
-        if self._keys is not None and not self._keys.opens(_header(scope, b"authorization")):
-            headers = {"www-authenticate": "Bearer"}
-            raise ApiError(401, "the API key is missing or wrong", code="invalid_api_key", headers=headers)
+        authorization = _header(scope, b"authorization")
+        if _is_admin(passage.path):
+            self._check_admin(authorization)
+            return
+        rules = self._rules
+        if rules.keys is not None:
+            passage.key = rules.keys.find(authorization)
+            if passage.key is None:
+                message = "the API key is missing or wrong"
+                raise ApiError(401, message, code="invalid_api_key", headers=NEEDS_BEARER)
         if self._is_draining():
             raise unavailable("the server is shutting down", "shutting_down")
+        running = self._passages.of_key(passage.key)
+        if rules.keys is not None and rules.per_key is not None and running >= rules.per_key:
+            message = f"this key has {running} requests under way; it may have {rules.per_key} at once"
+            headers = {"retry-after": "1"}
+            raise ApiError(429, message, code="too_many_requests", kind="overloaded_error", headers=headers)
+
+    def _check_admin(self, authorization: bytes | None) -> None:
+        keys = self._rules.admin_keys
+        if keys is None:
+            message = "administration is off: the server was started without an admin key file"
+            raise ApiError(403, message, code="admin_disabled")
+        if keys.find(authorization) is None:
+            message = "the admin key is missing or wrong"
+            raise ApiError(401, message, code="invalid_api_key", headers=NEEDS_BEARER)
 
     async def _fail(self, passage: Passage, error: Exception, send: Send) -> None:
         answer = _answer(error)
         if answer.status == 500 and not isinstance(error, ApiError | AntiphonError):
             log_failure(error, request_id=passage.request_id)
         passage.figures["code"] = answer.code
+        body = orjson.dumps(answer.body())
         if passage.has_begun:
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
+            if passage.is_event_stream:  # of anything else the connection is cut, so that a part is not taken for all
+                await send({"type": "http.response.body", "body": b"data: " + body + b"\n\n", "more_body": False})
             return
         headers = [(b"content-type", b"application/json")]
         headers += [(name.encode(), value.encode()) for name, value in answer.headers.items()]
-        body = orjson.dumps(answer.body())
         headers.append((b"content-length", str(len(body)).encode()))
         await send({"type": "http.response.start", "status": answer.status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
@@ -101,12 +161,16 @@ class Gate:
         log(
             "request",
             request_id=passage.request_id,
-            method=scope["method"],
+            method=passage.method,
             route=route,
             status=passage.status,
             seconds=round(time.perf_counter() - passage.started, 4),
             **passage.figures,
         )
+
+
+def _is_admin(path: str) -> bool:
+    return path == ADMIN or path.startswith(ADMIN + "/")
 
 
 def _answer(error: Exception) -> ApiError:

@@ -97,6 +97,16 @@ class Generations:
         for stream in self._streams:
             stream.close()
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether every sample has, so that `usage` is known."""
+        return all(len(ended) == call.n for ended, call in zip(self._ended, self._calls, strict=True))
+
+    def cancel(self) -> None:
+        """End what runs, and tell its reader so."""
+        for stream in self._streams:
+            stream.cancel()
+
     async def events(self) -> AsyncIterator[tuple[int, TextDelta | Ended]]:
         """Deltas and ends with the number of their choice, as they come. A failure of any is raised."""
         if len(self._streams) == 1:
@@ -149,6 +159,8 @@ class Generations:
         if not self._ended[index]:
             metrics.prompt(model, ended.prompt_tokens, ended.cached_tokens)
         metrics.ended(model, ended)
+        if self._serving.tracing is not None:
+            self._serving.tracing.generation(model, ended)
         self._ended[index].append(ended)
         if ended.finish_reason not in GOOD_ENDS:
             raise _bad_end(ended, self._serving.config.limits.request_seconds)

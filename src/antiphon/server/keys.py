@@ -33,12 +33,15 @@ class KeyRing:
             raise InvalidRequestError(f"cannot read the API key file {path}: {type(error).__name__}") from error
         return cls([line.strip() for line in lines if line.strip() and not line.strip().startswith("#")])
 
-    def opens(self, authorization: bytes | None) -> bool:
-        """Whether an `Authorization` header carries one of the keys. Takes the same time whichever key it is."""
+    def find(self, authorization: bytes | None) -> int | None:
+        """Which of the keys an `Authorization` header carries, if any. Takes the same time whichever it is."""
         scheme, _, key = (authorization or b"").partition(b" ")
         given = _hash(key.strip())
         matches = [hmac.compare_digest(given, known) for known in self._hashes]
-        return scheme.lower() == b"bearer" and any(matches)
+        return matches.index(True) if scheme.lower() == b"bearer" and any(matches) else None
+
+    def shares_a_key_with(self, other: KeyRing) -> bool:
+        return not set(self._hashes).isdisjoint(other._hashes)
 
     def __len__(self) -> int:
         return len(self._hashes)

@@ -4,42 +4,101 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import signal
 import socket
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import uvicorn
 
 from antiphon.errors import InvalidRequestError
+from antiphon.runtime.residency import Resident
 from antiphon.server.app import create_app
 from antiphon.server.config import ServerConfig
+from antiphon.server.errors import unavailable
 from antiphon.server.logs import log
-from antiphon.server.models import ServedModel
+from antiphon.server.serving import Serving
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
+#: What requests that were cut off get to say so.
+LAST_WORDS_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class TLSFiles:
+    """A certificate with its chain, and its key, as PEM files."""
+
+    certificate: Path
+    key: Path
+
+    def check(self) -> None:
+        """An unreadable or ill-matched pair is an error before anything starts."""
+        import ssl
+
+        for path in (self.certificate, self.key):
+            if not path.is_file():
+                raise InvalidRequestError(f"there is no TLS file {path}")
+        try:
+            ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(self.certificate, self.key)
+        except (OSError, ssl.SSLError) as error:
+            message = f"the TLS files {self.certificate} and {self.key} cannot be used: {error.strerror or error}"
+            raise InvalidRequestError(message) from error
 
 
 class DrainingServer(uvicorn.Server):
-    """On the first signal no new request is taken and running ones may finish; on the second they are cut off."""
+    """On the first signal new requests are refused and running ones may finish; on the second they are cut off."""
+
+    def __init__(self, config: uvicorn.Config, serving: Serving, grace_seconds: float) -> None:
+        super().__init__(config)
+        self._serving = serving
+        self._grace_seconds = grace_seconds
+        self._draining: asyncio.Task[None] | None = None
+        self._ending = asyncio.Event()
+
+    async def main_loop(self) -> None:
+        """Woken by the end, and once a second for the date in answers; the base class looks ten times a second."""
+        while not await self.on_tick(0):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(1.0):
+                    await self._ending.wait()
+
+    def _end(self) -> None:
+        self.should_exit = True
+        self._ending.set()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         loop = asyncio.get_running_loop()
         for number in SIGNALS:
-            loop.add_signal_handler(number, self._drain)
+            loop.add_signal_handler(number, self.drain)
         try:
             yield
         finally:
             for number in SIGNALS:
                 loop.remove_signal_handler(number)
 
-    def _drain(self) -> None:
-        if self.should_exit:
+    def drain(self) -> None:
+        if self._draining is not None:
             self.force_exit = True
-        self.config.app.state.serving.is_draining = True  # type: ignore[union-attr]
-        self.should_exit = True
+            self._end()
+            return
+        self._serving.is_draining = True
+        log("draining", running=len(self._serving.passages), grace_seconds=self._grace_seconds)
+        self._draining = asyncio.create_task(self._drain())
+
+    async def _drain(self) -> None:
+        """It goes on listening meanwhile, so that who comes is told to come back and where nobody is, nobody waits."""
+        passages = self._serving.passages
+        if not await passages.until_idle(self._grace_seconds):
+            log("cut off", running=len(passages))
+            for passage in passages:
+                passage.end_with(unavailable("the server is shutting down", "shutting_down"))
+            await passages.until_idle(LAST_WORDS_SECONDS)
+        self._end()
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -55,9 +114,9 @@ def bind(host: str, port: int) -> socket.socket:
     return listener
 
 
-def address(listener: socket.socket) -> str:
+def address(listener: socket.socket, scheme: str = "http") -> str:
     host, port = listener.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
 def run_server(
@@ -67,28 +126,36 @@ def run_server(
     *,
     grace_seconds: float,
     on_listening: Callable[[str], None],
-    on_model: Callable[[ServedModel], None] | None = None,
+    on_model: Callable[[Resident], None] | None = None,
+    tls: TLSFiles | None = None,
+    watchdog_seconds: float = 120.0,
 ) -> None:
     """Serve until a signal comes and the running requests are done, or `grace_seconds` are over."""
 
     async def serve() -> None:
         from antiphon.runtime.client import EngineClient
 
-        client = EngineClient(engine_options, offline=config.offline)
+        client = EngineClient(engine_options, offline=config.offline, watchdog_seconds=watchdog_seconds)
+        app = create_app(config, client, on_model)
         settings = uvicorn.Config(
-            create_app(config, client, on_model),
+            app,
             log_config=None,
             access_log=False,
             server_header=False,
             ws="none",
-            timeout_graceful_shutdown=max(1, round(grace_seconds)),
+            timeout_graceful_shutdown=1,
+            ssl_certfile=None if tls is None else tls.certificate,
+            ssl_keyfile=None if tls is None else tls.key,
         )
-        server = DrainingServer(settings)
+        server = DrainingServer(settings, app.state.serving, grace_seconds)
         serving = asyncio.create_task(server.serve([listener]))
         while not server.started and not serving.done():
             await asyncio.sleep(0.005)
         if server.started:
-            on_listening(address(listener))
+            # What is loaded by now stays: the collector need not look at it again with every few hundred requests.
+            gc.collect()
+            gc.freeze()
+            on_listening(address(listener, "http" if tls is None else "https"))
         await serving
 
     started = time.monotonic()

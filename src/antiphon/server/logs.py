@@ -17,8 +17,12 @@ def log(event: str, level: int = logging.INFO, **fields: Any) -> None:
 
 def log_failure(error: Exception, **fields: Any) -> None:
     """Where an unforeseen error came from. Its message is left out: it may hold what a client wrote."""
-    frames = [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in traceback.extract_tb(error.__traceback__)]
-    log("failure", logging.ERROR, error=type(error).__name__, frames=frames[-12:], **fields)
+    log("failure", logging.ERROR, error=type(error).__name__, frames=frames_of(error), **fields)
+
+
+def frames_of(error: BaseException) -> list[str]:
+    frames = traceback.extract_tb(error.__traceback__)
+    return [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames][-12:]
 
 
 class JsonLines(logging.Formatter):
@@ -26,7 +30,11 @@ class JsonLines(logging.Formatter):
         moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         line = {"time": f"{moment}.{int(record.msecs):03d}Z", "level": record.levelname.lower()}
         line["event"] = record.getMessage()
-        return json.dumps({**line, **getattr(record, "fields", {})}, default=str)
+        fields = dict(getattr(record, "fields", {}))
+        if record.exc_info and record.exc_info[1] is not None:
+            error = record.exc_info[1]
+            fields |= {"error": type(error).__name__, "frames": frames_of(error)}
+        return json.dumps({**line, **fields}, default=str)
 
 
 def set_up_logs(with_requests: bool) -> None:

@@ -1,74 +1,42 @@
-"""The models that a server holds: their names, whether they are ready, and what their text side needs."""
+"""The models that a server holds: their names, which of them a request may bring in, and what their text side needs."""
 
 from __future__ import annotations
 
-import asyncio
 import difflib
-import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from antiphon.errors import AntiphonError, EngineError
+from antiphon.errors import AntiphonError, EngineError, MemoryBudgetError, MemoryBusyError
 from antiphon.runtime.client import EngineState
-from antiphon.server.config import ModelSpec, ServerConfig
-from antiphon.server.errors import ApiError, invalid, unavailable
-from antiphon.server.logs import log_failure
+from antiphon.runtime.memory_budget import default_budget
+from antiphon.runtime.residency import ModelState, Residency, Resident
+from antiphon.server.config import DEFAULT_ALIASES, DEFAULT_SOUND_MODELS, LoadOnUse, ServerConfig
+from antiphon.server.errors import ApiError, api_error, invalid, unavailable
+from antiphon.server.logs import log
+from antiphon.server.passage import current_passage
 from antiphon.weights.catalog import catalog
+from antiphon.weights.resolve import HUB_REFERENCE
 
 if TYPE_CHECKING:
     from antiphon.runtime.client import EngineClient
     from antiphon.runtime.messages import Loaded
     from antiphon.runtime.model_text import ModelText
 
-#: Names that always lead to the first model of a task.
-ALIASES = {"default-chat": "generate", "default-embedding": "embed"}
-TASK_NAMES = {"generate": "text generation", "embed": "embeddings"}
-
-
-@dataclass
-class ServedModel:
-    """A model from the moment it is asked for. `text` and `loaded` are there once it is ready."""
-
-    spec: ModelSpec
-    created: int = field(default_factory=lambda: int(time.time()))
-    text: ModelText | None = None
-    loaded: Loaded | None = None
-    error: str | None = None
-    loading: asyncio.Task[None] | None = None
-
-    @property
-    def name(self) -> str:
-        return self.spec.name
-
-    @property
-    def state(self) -> str:
-        if self.error is not None:
-            return "failed"
-        return "ready" if self.loaded is not None and self.text is not None else "loading"
-
-    @property
-    def task(self) -> str | None:
-        """What it is for, as far as is known before it is loaded."""
-        if self.loaded is not None:
-            return self.loaded.task
-        entry = catalog().get(self.spec.reference.lower())
-        return None if entry is None else "embed" if entry.task == "embedding" else "generate"
-
-    def card(self, name: str) -> dict[str, Any]:
-        loaded = self.loaded
-        return {
-            "id": name,
-            "object": "model",
-            "created": self.created,
-            "owned_by": "antiphon",
-            "root": self.name,
-            "state": self.state,
-            "task": self.task,
-            "max_model_len": None if loaded is None else loaded.max_tokens,
-            "weight_bytes": None if loaded is None else loaded.weight_bytes,
-            "error": self.error,
-        }
+TASK_NAMES = {
+    "generate": "text generation",
+    "embed": "embeddings",
+    "transcribe": "transcription",
+    "synthesize": "speech",
+}
+#: The catalog's tasks that the server can do, and what the engine calls them.
+CATALOG_TASKS = {
+    "chat": "generate",
+    "completion": "generate",
+    "embedding": "embed",
+    "transcription": "transcribe",
+    "speech": "synthesize",
+}
 
 
 @dataclass(frozen=True)
@@ -78,86 +46,178 @@ class ReadyModel:
     name: str
     text: ModelText
     max_tokens: int
+    loaded: Loaded
 
 
 class ServedModels:
-    """Used from the server's event loop. Models load behind it; a request for one that is not ready is told so."""
+    """Used from the server's event loop. A model that a request names is loaded if need be, and stays for it."""
 
     def __init__(self, config: ServerConfig, client: EngineClient) -> None:
         self._config = config
         self._client = client
-        self._models = {spec.name: ServedModel(spec) for spec in config.models}
+        budget = default_budget() if config.memory_bytes is None else config.memory_bytes
+        self.residency = Residency(client, budget, offline=config.offline)
+        self._preloaded: list[Resident] = []
+        self._was_ready: set[str] = set()
+        for spec in config.models:
+            model = self.residency.add(Resident(spec.name, spec.reference, spec.keep_alive, spec.is_pinned))
+            if spec.is_preloaded:
+                model.state = ModelState.LOADING
+                self._preloaded.append(model)
+        for name in config.aliases.values():
+            self.residency.add(Resident(name, name, config.keep_alive))
 
-    def __iter__(self) -> Iterator[ServedModel]:
-        return iter(self._models.values())
+    def __iter__(self) -> Iterator[Resident]:
+        return iter(list(self.residency.models.values()))
 
-    async def load_all(self, report: Callable[[ServedModel], None] | None = None) -> None:
-        """Load what the configuration names, in order; one that fails does not keep the others out."""
-        for model in list(self._models.values()):
-            await self._load(model)
+    async def load_all(self, report: Callable[[Resident], None] | None = None) -> None:
+        """Load what is to be loaded at the start, in order; one that fails does not keep the others out."""
+        for model in self._preloaded:
+            try:
+                await self.residency.load(model, evict=False)
+            except MemoryBusyError as error:
+                log("left for its first use", model=model.name, cause=str(error))
+            except AntiphonError:
+                pass  # the model tells why
+            self._was_ready.add(model.name)
             if report is not None:
                 report(model)
 
-    def _load(self, model: ServedModel) -> asyncio.Task[None]:
-        if model.loading is None:
-            model.loading = asyncio.create_task(self._load_now(model))
-        return model.loading
-
-    async def _load_now(self, model: ServedModel) -> None:
-        """The weights in the engine's process and the text side in this one, at the same time."""
-        from antiphon.runtime.model_text import ModelText
-
-        try:
-            reading = asyncio.to_thread(ModelText.load, model.spec.reference, self._config.offline)
-            loading = self._client.load(model.name, model.spec.reference)
-            model.text, model.loaded = await asyncio.gather(reading, loading)
-        except AntiphonError as error:
-            model.error = str(error)
-        except Exception as error:  # a fault of ours: told like any other, so that nobody waits for ever
-            model.error = f"an internal error occurred ({type(error).__name__})"
-            log_failure(error, model=model.name)
-
     @property
     def is_ready(self) -> bool:
-        return all(model.state == "ready" for model in self._models.values())
+        """Whether the start is over and nothing of it failed."""
+        return all(m.name in self._was_ready and m.state is not ModelState.FAILED for m in self._preloaded)
 
-    def names(self) -> dict[str, ServedModel]:
+    @property
+    def status(self) -> str:
+        """For readiness: `ready`, or why not."""
+        if self.is_ready:
+            return "ready"
+        return "failed" if any(model.state is ModelState.FAILED for model in self._preloaded) else "loading"
+
+    def told(self, model: Resident) -> str:
+        """A model's state in a few words."""
+        if model.error is not None:
+            return f"failed: {model.error}"
+        if model.fetching is not None:
+            return f"{model.fetching.activity} ({model.fetching.done / 1e6:.0f} of {model.fetching.total / 1e6:.0f} MB)"
+        return "loading" if model.loading is not None else str(model.state)
+
+    # -- names --------------------------------------------------------------------------------------------------
+
+    def names(self) -> dict[str, Resident]:
         """Every name that leads to a model, aliases included."""
-        names = dict(self._models)
-        for alias, task in ALIASES.items():
-            found = next((model for model in self._models.values() if model.task == task), None)
+        names = dict(self.residency.models)
+        for alias, name in self._config.aliases.items():
+            names[alias] = self.residency.models[name]
+        configured = [model for model in self.residency.models.values() if model.is_configured]
+        for alias, task in DEFAULT_ALIASES.items():
+            found = next((model for model in configured if task_of(model) == task), None)
             if found is not None:
                 names.setdefault(alias, found)
         return names
 
-    def find(self, name: str) -> ServedModel:
+    def aliases(self, model: Resident) -> list[str]:
+        return [name for name, led_to in self.names().items() if led_to is model and name != model.name]
+
+    def find(self, name: str) -> Resident:
         """The model of that name; an unknown one is refused with the names nearest to it."""
         names = self.names()
         if name in names:
             return names[name]
-        known = [*names, *(catalog() if self._config.allow_load else ())]
+        known = [*names, *(self.catalog_names() if self._config.load_on_use is not LoadOnUse.CONFIGURED else ())]
         near = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
         hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(names) or 'none'}"
         message = f"no model is called {name[:200]!r} here: {hint}"
         raise ApiError(404, message, code="model_not_found", param="model")
 
+    def catalog_names(self) -> list[str]:
+        """Models of the catalog that can be served."""
+        return [name for name, entry in catalog().items() if entry.task in CATALOG_TASKS]
+
+    def known(self, name: str, allowed: LoadOnUse | None = None) -> Resident:
+        """As `find`, and a model that may be brought in now. It is never one given by a path."""
+        allowed = self._config.load_on_use if allowed is None else allowed
+        names = self.names()
+        if name in names:
+            return names[name]
+        lower = DEFAULT_SOUND_MODELS.get(name, name).lower()
+        if allowed is not LoadOnUse.CONFIGURED and lower in self.catalog_names():
+            name = lower
+        elif allowed is not LoadOnUse.HUB or HUB_REFERENCE.fullmatch(name) is None:
+            return self.find(name)
+        model = Resident(name, name, self._config.keep_alive, is_configured=False)
+        return self.residency.add(model)
+
+    # -- use ----------------------------------------------------------------------------------------------------
+
     async def ready(self, name: str, task: str | None = None) -> ReadyModel:
-        """The model, usable now; the error that tells why not otherwise."""
-        if self._config.allow_load and name not in self.names() and name in catalog():
-            self._models[name] = ServedModel(ModelSpec.of(name))
-            await asyncio.shield(self._load(self._models[name]))
-        model = self.find(name)
-        if model.error is not None:
-            raise unavailable(f"model {model.name!r} failed to load: {model.error}", "model_load_failed", 30)
+        """The model, usable until the present request has ended; the error that tells why not otherwise."""
+        model = self.known(name)
+        if model.failure is not None and not model.may_be_tried_again:
+            raise load_failure(model, model.failure)
         if self._client.state is not EngineState.READY:
             raise engine_unavailable(self._client)
-        if model.loaded is None or model.text is None:
+        if model in self._preloaded and model.name not in self._was_ready and model.state is not ModelState.READY:
             raise unavailable(f"model {model.name!r} is still loading", "model_loading")
-        if task is not None and model.loaded.task != task:
-            own = TASK_NAMES.get(model.loaded.task, model.loaded.task)
-            message = f"model {model.name!r} is for {own}, not for {TASK_NAMES[task]}"
+        self._check_task(model, task)
+        await self._lease(model)
+        self._check_task(model, task)
+        if model.loaded is None or model.text is None:  # unloaded by force while this request waited
+            raise unavailable(f"model {model.name!r} is {model.state}", "model_unloaded")
+        return ReadyModel(model.name, model.text, model.loaded.max_tokens, model.loaded)
+
+    async def _lease(self, model: Resident) -> None:
+        passage = current_passage.get()
+        try:
+            await self.residency.acquire(model)
+        except EngineError as error:
+            if self._client.state is not EngineState.READY:
+                raise engine_unavailable(self._client) from error
+            raise load_failure(model, error) from error
+        except AntiphonError as error:
+            raise load_failure(model, error) from error
+        if passage is None or passage.is_over:
+            self.residency.release(model)
+        else:
+            passage.at_end.append(lambda: self.residency.release(model, passage.keep_alive))
+
+    def _check_task(self, model: Resident, task: str | None) -> None:
+        own = task_of(model)
+        if task is not None and own is not None and own != task:
+            message = f"model {model.name!r} is for {TASK_NAMES.get(own, own)}, not for {TASK_NAMES[task]}"
             raise invalid(message, "model", "unsupported_model")
-        return ReadyModel(model.name, model.text, model.loaded.max_tokens)
+
+
+def task_of(model: Resident) -> str | None:
+    """What it is for, as far as is known before it is loaded."""
+    if model.loaded is not None:
+        return model.loaded.task
+    entry = catalog().get(model.reference.lower())
+    return None if entry is None else CATALOG_TASKS.get(entry.task, entry.task)
+
+
+def model_card(model: Resident, name: str) -> dict[str, Any]:
+    """A model as `/v1/models` shows it."""
+    loaded = model.loaded
+    return {
+        "id": name,
+        "object": "model",
+        "created": model.created,
+        "owned_by": "antiphon",
+        "root": model.name,
+        "state": "loading" if model.loading is not None else str(model.state),
+        "task": task_of(model),
+        "max_model_len": None if loaded is None else loaded.max_tokens,
+        "weight_bytes": None if loaded is None else loaded.weight_bytes,
+        "error": model.error,
+    }
+
+
+def load_failure(model: Resident, error: AntiphonError) -> ApiError:
+    if isinstance(error, MemoryBudgetError | MemoryBusyError):
+        return api_error(error)
+    return unavailable(f"model {model.name!r} failed to load: {error}", "model_load_failed", 30)
 
 
 def engine_unavailable(client: EngineClient) -> ApiError:

@@ -1,7 +1,7 @@
 """What a model writes, told apart while it streams: reasoning, content and tool calls.
 
-Tool calls are in the form of Qwen and Hermes: `<tool_call>{"name": ..., "arguments": {...}}</tool_call>`. Small models
-often leave the tags out, so an answer that begins with such an object, for a known tool, is a call as well.
+Tool calls are in one of the forms of `tool_forms`. Small models often leave the tags out, so an answer that begins with
+the object of a call, for a known tool, is a call as well.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from antiphon.server.call_body import CallBody
+from antiphon.server.python_call import python_call
+from antiphon.server.tool_forms import HERMES, LLAMA, ToolForm
 
 THINK, END_THINK = "<think>", "</think>"
-CALL, END_CALL = "<tool_call>", "</tool_call>"
 
 
 @dataclass(frozen=True)
@@ -45,18 +46,28 @@ class OutputParser:
     """Fed text in any pieces, it gives the same whole. What is no call of a known tool stays content, as written.
 
     `tools` are the names that may be called; without any, calls are not looked for. `reasoning` looks for a leading
-    `<think>`; `in_reasoning` says that the prompt has opened it already.
+    `<think>`; `in_reasoning` says that the prompt has opened it already. With `is_single`, nothing is told after the
+    first call.
     """
 
-    def __init__(self, tools: frozenset[str] = frozenset(), reasoning: bool = False, in_reasoning: bool = False):
+    def __init__(
+        self,
+        tools: frozenset[str] = frozenset(),
+        reasoning: bool = False,
+        in_reasoning: bool = False,
+        form: ToolForm = HERMES,
+        is_single: bool = False,
+    ) -> None:
         self._tools = tools
+        self._form = form
+        self._is_single = is_single
         self._mode = "reasoning" if in_reasoning else "start" if reasoning else "content"
         self._buffer = ""
         self._skip_space = in_reasoning
         self._space = ""  # blanks before a call, told only if it turns out to be none
-        self._tag = CALL  # what the present call began with: the tag, or nothing
+        self._tag = ""  # what the present call began with: the tag, or nothing
         self._may_be_bare = True  # nothing but calls has come so far
-        self._body = CallBody()
+        self._body = CallBody(form.arguments_key)
         self._is_started = False
         self.num_calls = 0
 
@@ -77,6 +88,10 @@ class OutputParser:
         elif self._mode == "reasoning":
             rest = rest.rstrip()
             pieces += [Reasoning(rest)] if rest else []
+        elif self._mode == "tag":
+            pieces.append(Content(self._space + self._tag + rest))
+        elif self._mode == "code":
+            pieces += self._code(rest)
         elif self._mode in ("start", "content"):
             rest = rest.lstrip() if self._skip_space else rest
             pieces += [Content(rest)] if rest else []
@@ -94,6 +109,8 @@ class OutputParser:
             return self._reasoning(pieces)
         if self._mode == "content":
             return self._content(pieces)
+        if self._mode == "tag":
+            return self._after_tag()
         if self._mode == "call":
             return self._call(pieces)
         return self._end_of_call() if self._mode == "end of call" else False
@@ -126,17 +143,35 @@ class OutputParser:
         if self._may_be_bare and self._buffer.lstrip().startswith("{"):
             self._begin_call("", self._buffer.index("{"))
             return True
-        text, found = self._until(CALL)
+        tag = self._form.tag
+        text, found = self._until(tag)
         if text:
             pieces.append(Content(text))
             self._may_be_bare = False
         if found:
-            self._begin_call(CALL, self._buffer.index(CALL))
+            self._begin_call(tag, self._buffer.index(tag))
         return found
 
     def _begin_call(self, tag: str, at: int) -> None:
         self._space, self._buffer = self._buffer[:at], self._buffer[at + len(tag) :]
-        self._mode, self._tag, self._body, self._is_started = "call", tag, CallBody(), False
+        self._tag, self._body, self._is_started = tag, CallBody(self._form.arguments_key), False
+        self._mode = "tag" if tag and self._form is LLAMA else "call"
+
+    def _after_tag(self) -> bool:
+        """After Llama's tag comes an object, or code that runs to the end of the answer."""
+        if not self._buffer.strip():
+            return False
+        self._mode = "call" if self._buffer.lstrip().startswith("{") else "code"
+        return True
+
+    def _code(self, text: str) -> list[Piece]:
+        """Code is a call if it has the form `name.call(key=value, ...)`; it is known at its end."""
+        found = python_call(text, self._tools)
+        if found is None:
+            return [Content(self._space + self._tag + text)]
+        index = self.num_calls
+        self.num_calls += 1
+        return [CallStart(index, found[0]), CallArguments(index, found[1])]
 
     def _until(self, tag: str) -> tuple[str, bool]:
         """The text before the tag, without blanks at its end, and whether the tag is there. Both stay in the buffer."""
@@ -157,7 +192,7 @@ class OutputParser:
         text, self._buffer = self._buffer, ""
         rest = body.feed(text)
         is_known = body.name in self._tools
-        if not self._is_started and is_known and (self._tag or (body.has_arguments and body.first_key == "name")):
+        if not self._is_started and is_known and (self._tag or (body.has_arguments and not self._is_other_object())):
             self._is_started = True
             pieces.append(CallStart(self.num_calls, str(body.name)))
             self.num_calls += 1
@@ -171,18 +206,31 @@ class OutputParser:
             self._mode, self._buffer, self._may_be_bare = "content", body.raw + rest, False
             return True
         if body.is_done or body.is_broken:
-            self._mode, self._buffer = "end of call" if self._tag else "content", rest
+            self._mode, self._buffer = "end of call" if self._tag or self._form is LLAMA else "content", rest
             self._skip_space = True
+            if self._is_single:
+                self._mode = "ended"
             return True
         return False
 
     def _is_other_object(self) -> bool:
         """Whether an object without the tag shows early that it is no call, so that it need not be held back."""
-        return not self._tag and self._body.first_key not in (None, "name")
+        return not self._tag and self._body.first_key not in (None, *self._form.first_keys)
 
     def _end_of_call(self) -> bool:
-        at = self._buffer.find(END_CALL)
+        end = self._form.end
+        if not end:
+            return self._semicolon()
+        at = self._buffer.find(end)
         if at < 0:
             return False
-        self._mode, self._buffer, self._skip_space = "content", self._buffer[at + len(END_CALL) :], True
+        self._mode, self._buffer, self._skip_space = "content", self._buffer[at + len(end) :], True
+        return True
+
+    def _semicolon(self) -> bool:
+        """Between two calls of Llama's form."""
+        text = self._buffer.lstrip()
+        if not text:
+            return False
+        self._mode, self._buffer, self._skip_space = "content", text.removeprefix(";"), True
         return True

@@ -6,6 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from antiphon.runtime.keep_alive import PATTERN as KEEP_ALIVE_PATTERN
+
 MAX_LOGPROBS = 20
 TokenId = Annotated[int, Field(ge=0, lt=2**31)]
 Name = Annotated[str, Field(min_length=1, max_length=512)]
@@ -26,6 +28,18 @@ class TextPart(Body):
     text: str
 
 
+class InputAudio(Body):
+    data: str  # base64
+    format: Literal["wav", "mp3", "flac", "opus", "ogg", "aac", "m4a", "webm", "pcm16"]
+
+
+class InputAudioPart(Body):
+    """Sound, which becomes the text that it says; in chats only."""
+
+    type: Literal["input_audio"]
+    input_audio: InputAudio
+
+
 TextContent = str | list[TextPart]
 
 
@@ -37,7 +51,7 @@ class SystemMessage(Body):
 
 class UserMessage(Body):
     role: Literal["user"]
-    content: TextContent
+    content: str | list[Annotated[TextPart | InputAudioPart, Field(discriminator="type")]]
     name: str | None = None
 
 
@@ -53,6 +67,14 @@ class ToolCall(Body):
     index: int | None = None
 
 
+class AudioReference(Body):
+    id: Annotated[str, Field(max_length=512)]
+    #: As the server gave it; the id says enough.
+    data: str | None = None
+    expires_at: int | None = None
+    transcript: str | None = None
+
+
 class AssistantMessage(Body):
     """As the server gave it: fields that clients send back empty are taken."""
 
@@ -62,7 +84,7 @@ class AssistantMessage(Body):
     tool_calls: list[ToolCall] | None = None
     name: str | None = None
     refusal: None = None
-    audio: None = None
+    audio: AudioReference | None = None
     function_call: None = None
     annotations: Annotated[list[Any], Field(max_length=0)] | None = None
 
@@ -131,19 +153,22 @@ class StreamOptions(Body):
 # -- requests -----------------------------------------------------------------------------------------------------
 
 
+#: Seconds, or like `5m`; -1 is for ever.
+KeepAlive = Annotated[float, Field(ge=-1, le=1e9)] | Annotated[str, Field(pattern=KEEP_ALIVE_PATTERN)]
+
+
 class ModelBody(Body):
     model: Name
+    #: How long the model stays resident after this request.
+    keep_alive: KeepAlive | None = None
     #: Taken, and of no effect on the answer.
     user: str | None = None
 
 
-class GenerateBody(ModelBody):
-    """What every generation can be asked. Fields that are None take the server's defaults."""
+class SamplingBody(ModelBody):
+    """How an answer is drawn, ended and scheduled. Fields that are None take the server's defaults."""
 
     stream: bool | None = None
-    stream_options: StreamOptions | None = None
-    n: Annotated[int, Field(ge=1, le=128)] | None = None
-    max_tokens: Annotated[int, Field(ge=0, lt=2**31)] | None = None
     min_tokens: Annotated[int, Field(ge=0, lt=2**31)] | None = None
     temperature: Annotated[float, Field(ge=0, le=100)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
@@ -160,7 +185,6 @@ class GenerateBody(ModelBody):
     stop: str | list[str] | None = None
     stop_token_ids: list[TokenId] | None = None
     ignore_eos: bool | None = None
-    response_format: ResponseFormat | None = None
     guided_json: dict[str, Any] | None = None
     guided_regex: str | None = None
     guided_choice: Annotated[list[str], Field(min_length=1)] | None = None
@@ -181,6 +205,26 @@ class GenerateBody(ModelBody):
     prompt_cache_key: str | None = None
 
 
+class VoiceReference(Body):
+    id: Name
+
+
+class ReplyAudio(Body):
+    """How a reply is spoken. Without a voice, the model's own."""
+
+    format: Literal["wav", "mp3", "flac", "opus", "aac", "pcm16"]
+    voice: Name | VoiceReference | None = None
+
+
+class GenerateBody(SamplingBody):
+    """What a generation can be asked."""
+
+    stream_options: StreamOptions | None = None
+    n: Annotated[int, Field(ge=1, le=128)] | None = None
+    max_tokens: Annotated[int, Field(ge=0, lt=2**31)] | None = None
+    response_format: ResponseFormat | None = None
+
+
 class ChatBody(GenerateBody):
     messages: Annotated[list[Message], Field(min_length=1)]
     max_completion_tokens: Annotated[int, Field(ge=1, lt=2**31)] | None = None
@@ -190,7 +234,8 @@ class ChatBody(GenerateBody):
     tool_choice: Literal["none", "auto", "required"] | NamedTool | None = None
     parallel_tool_calls: bool | None = None
     chat_template_kwargs: dict[str, Any] | None = None
-    modalities: list[Literal["text"]] | None = None
+    modalities: list[Literal["text", "audio"]] | None = None
+    audio: ReplyAudio | None = None
 
 
 class CompletionBody(GenerateBody):

@@ -14,6 +14,10 @@ from antiphon.server.body import ClientGoneError
 from antiphon.server.config import ServerConfig
 from antiphon.server.metrics import Metrics
 from antiphon.server.models import ServedModels
+from antiphon.server.passage import Passages
+from antiphon.server.response_store import ResponseStore
+from antiphon.server.sound_store import SoundStore
+from antiphon.server.tracing import Tracing
 
 if TYPE_CHECKING:
     from antiphon.runtime.client import EngineClient
@@ -27,6 +31,10 @@ class Serving:
         self.client = client
         self.metrics = Metrics()
         self.models = ServedModels(config, client)
+        self.passages = Passages()
+        self.responses = ResponseStore(config.limits.stored_responses, config.limits.stored_bytes)
+        self.sounds = SoundStore()
+        self.tracing = None if config.otlp_endpoint is None else Tracing(config.otlp_endpoint)
         self.is_draining = False
 
 
@@ -58,12 +66,15 @@ async def unless_gone(request: Request, work: Coroutine[Any, Any, Result]) -> Re
 
 
 class EventStream(Response):
-    """Server-sent events from an iterator. It is closed and `close` called at the end, or when the client goes away."""
+    """Server-sent events, or bytes of another kind, from an iterator.
 
-    def __init__(self, events: AsyncIterator[bytes], close: Callable[[], None]) -> None:
-        super().__init__(
-            media_type="text/event-stream", headers={"cache-control": "no-store", "x-accel-buffering": "no"}
-        )
+    It is closed and `close` called at the end, or when the client goes away.
+    """
+
+    def __init__(
+        self, events: AsyncIterator[bytes], close: Callable[[], None], media_type: str = "text/event-stream"
+    ) -> None:
+        super().__init__(media_type=media_type, headers={"cache-control": "no-store", "x-accel-buffering": "no"})
         del self.headers["content-length"]
         self._events = events
         self._close = close

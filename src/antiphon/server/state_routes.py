@@ -10,6 +10,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from antiphon.errors import AntiphonError
 from antiphon.runtime.client import EngineState
+from antiphon.server.models import model_card
 from antiphon.server.serving import json_answer, serving_of
 
 router = APIRouter()
@@ -19,12 +20,12 @@ FIGURES_SECONDS = 1.0
 @router.get("/v1/models")
 async def list_models(request: Request) -> Response:
     names = serving_of(request).models.names()
-    return json_answer({"object": "list", "data": [model.card(name) for name, model in names.items()]})
+    return json_answer({"object": "list", "data": [model_card(model, name) for name, model in names.items()]})
 
 
 @router.get("/v1/models/{name:path}")
 async def get_model(request: Request, name: str) -> Response:
-    return json_answer(serving_of(request).models.find(name).card(name))
+    return json_answer(model_card(serving_of(request).models.find(name), name))
 
 
 @router.get("/livez")
@@ -40,13 +41,13 @@ async def readyz(request: Request) -> Response:
     client = serving.client
     models: dict[str, Any] = {}
     for model in serving.models:
-        models[model.name] = model.state if model.error is None else f"failed: {model.error}"
+        models[model.name] = serving.models.told(model)
     if serving.is_draining:
         return json_answer({"status": "draining", "cause": None, "models": models}, 503)
     if client.state is not EngineState.READY:
         return json_answer({"status": str(client.state), "cause": client.cause, "models": models}, 503)
     if not serving.models.is_ready:
-        status = "failed" if any(model.error is not None for model in serving.models) else "loading"
+        status = serving.models.status
         return json_answer({"status": status, "cause": None, "models": models}, 503)
     return json_answer({"status": "ready", "cause": None, "models": models})
 

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request, Response
 from antiphon.server.body import read_body
 from antiphon.server.errors import invalid
 from antiphon.server.logprobs import spelled
-from antiphon.server.prompts import check_ids, encode, render
+from antiphon.server.prompts import chat_prompt, check_ids, encode, render
 from antiphon.server.schemas import DetokenizeBody, TemplateBody, TokenizeBody
 from antiphon.server.serving import json_answer, serving_of
 from antiphon.server.tools import check_tools
@@ -27,14 +27,16 @@ async def tokenize(request: Request) -> Response:
     if body.messages is None and any(value is not None for value in chat_fields):
         raise invalid("tools, add_generation_prompt and chat_template_kwargs go with messages", "prompt")
     model = await serving.models.ready(body.model)
-    text, adds_special = body.prompt or "", body.prompt is not None
     if body.messages is not None:
+        if body.add_special_tokens:
+            raise invalid("add_special_tokens goes with prompt: a chat's template writes its own", "add_special_tokens")
         check_tools(body.tools or [], serving.config.limits)
         generates = body.add_generation_prompt is not False
         options = body.chat_template_kwargs
-        text = await asyncio.to_thread(render, model, body.messages, body.tools or [], generates, options)
-    adds_special = adds_special if body.add_special_tokens is None else body.add_special_tokens
-    ids = await asyncio.to_thread(encode, model, text, adds_special)
+        chat = await asyncio.to_thread(chat_prompt, model, body.messages, body.tools or [], generates, options)
+        ids = chat.ids
+    else:
+        ids = await asyncio.to_thread(encode, model, body.prompt or "", body.add_special_tokens is not False)
     strings = [spelled(model.text.tokenizer, token) for token in ids]
     return json_answer({"tokens": ids, "token_strs": strings, "count": len(ids), "max_model_len": model.max_tokens})
 

@@ -9,9 +9,9 @@ from antiphon.runtime.messages import GrammarFields
 from antiphon.server.config import Limits
 from antiphon.server.errors import ApiError, invalid
 from antiphon.server.models import ReadyModel
-from antiphon.server.output_parser import CALL, END_CALL
 from antiphon.server.sampling import check_grammar
 from antiphon.server.schemas import ChatBody, NamedTool, Tool
+from antiphon.server.tool_forms import HERMES, LLAMA, ToolForm, takes_one_call, tool_form
 
 NO_PARAMETERS = {"type": "object", "properties": {}, "additionalProperties": False}
 
@@ -21,11 +21,12 @@ STYLE = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": 
 
 @dataclass(frozen=True)
 class ToolUse:
-    """What a chat may call. `grammar` is set where the form of the calls is enforced."""
+    """What a chat may call, and how. `grammar` is set where the form of the calls is enforced."""
 
     tools: tuple[Tool, ...] = ()
     grammar: GrammarFields | None = None
     is_single: bool = False
+    form: ToolForm = HERMES
 
     @property
     def names(self) -> frozenset[str]:
@@ -43,8 +44,10 @@ def tool_use(body: ChatBody, model: ReadyModel, limits: Limits) -> ToolUse:
     if choice == "none":
         return ToolUse()
     template = model.text.chat_template
-    if template is None or "tools" not in template.source or CALL not in template.source:
-        message = f"the chat template of model {model.name!r} does not know tools in the form {CALL}…{END_CALL}"
+    form = tool_form(template)
+    if form is None:
+        known = f"{HERMES.tag}…{HERMES.end} or " + f'{{"name": …, "{LLAMA.arguments_key}": …}}'
+        message = f"the chat template of model {model.name!r} does not know tools in the form {known}"
         raise ApiError(400, message, code="unsupported_value", param="tools")
     called = tools
     if isinstance(choice, NamedTool):
@@ -54,15 +57,15 @@ def tool_use(body: ChatBody, model: ReadyModel, limits: Limits) -> ToolUse:
     is_single = body.parallel_tool_calls is False
     grammar = None
     if isinstance(choice, NamedTool):
-        grammar = _grammar(called, "start: call")
+        grammar = _grammar(form, called, "start: call")
     elif choice == "required":
-        grammar = _grammar(called, "start: call" if is_single else 'start: call ("\\n" call)*')
+        several = f"start: call ({json.dumps(form.separator)} call)*"
+        grammar = _grammar(form, called, "start: call" if is_single or takes_one_call(template) else several)
     elif any(tool.function.strict for tool in tools):
-        beginning = "start: (begin rest)* TEXT\nTEXT: /(.|\\n)*/\n" + f'begin[lazy]: TEXT "{CALL}"'
-        grammar = _grammar(called, beginning, all_strict=False)
+        grammar = _optional_grammar(form, called)
     if grammar is not None:
         check_grammar(grammar, "tools")
-    return ToolUse(tuple(tools), grammar, is_single)
+    return ToolUse(tuple(tools), grammar, is_single, form)
 
 
 def check_tools(tools: list[Tool], limits: Limits) -> None:
@@ -78,16 +81,29 @@ def check_tools(tools: list[Tool], limits: Limits) -> None:
             check_grammar(schema, f"tools[{index}].function.parameters")
 
 
-def _grammar(tools: list[Tool], start: str, all_strict: bool = True) -> GrammarFields:
+def _optional_grammar(form: ToolForm, tools: list[Tool]) -> GrammarFields:
+    """Text is free; a call, once begun, keeps to the schemas of the tools that are strict."""
+    if form is LLAMA:  # a call begins with the first character of the answer or not at all
+        start = "start: call | TEXT\nTEXT: /([^{](.|\\n)*)?/"
+        return _grammar(form, tools, start, all_strict=False)
+    start = (
+        "start: (begin rest)* TEXT\nTEXT: /(.|\\n)*/\n" + f'begin[lazy]: TEXT "{form.tag}"\nrest: "\\n" function end'
+    )
+    return _grammar(form, tools, start, all_strict=False)
+
+
+def _grammar(form: ToolForm, tools: list[Tool], start: str, all_strict: bool = True) -> GrammarFields:
     """In Lark's notation: one rule for each tool, with its own schema for the arguments."""
-    lines = [start, f'call: "{CALL}" rest', f'rest: "\\n" function "\\n{END_CALL}"']
+    before = f"{json.dumps(form.before)} " if form.before else ""
+    end = json.dumps(form.after) if form.after else '""'
+    lines = [start, f"call: {before}function end", f"end: {end}"]
     lines.append("function: " + " | ".join(f"function_{index}" for index in range(len(tools))))
     for index, tool in enumerate(tools):
         function = tool.function
         schema = function.parameters or NO_PARAMETERS
         if not (all_strict or function.strict):
             schema = {"type": "object"}
-        begin = f'{{"name": {json.dumps(function.name)}, "arguments": '
+        begin = f'{{"name": {json.dumps(function.name)}, "{form.arguments_key}": '
         styled = {**schema, "x-guidance": STYLE}
         lines.append(f'function_{index}: {json.dumps(begin)} %json {json.dumps(styled)} "}}"')
     return GrammarFields(grammar="\n".join(lines))

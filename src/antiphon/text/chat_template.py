@@ -1,8 +1,15 @@
-"""Chat templates: messages in, the prompt a model was trained on out."""
+"""Chat templates: messages in, the prompt a model was trained on out.
+
+What a message says is text, whatever it spells: `ChatTemplate.prompt` breaks spellings of control tokens in messages,
+tools and options with a character that occurs nowhere else, renders, and leaves the character out when it encodes. So
+only the template's own markers become control tokens, and a text without such spellings takes no other way than ever.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from jinja2.exceptions import TemplateError as JinjaError
@@ -15,6 +22,17 @@ from antiphon.text.tokenizer import Tokenizer
 MAX_TEMPLATE_CHARACTERS = 1_000_000
 MAX_ERROR_CHARACTERS = 300
 TOOL_TEMPLATE = "tool_use"
+#: Private-use characters, of which one that no text holds is the guard of a rendering.
+GUARDS = range(0x10FFFD, 0x100000, -1)
+GUARD = re.compile("[\U00100001-\U0010fffd]")
+
+
+@dataclass(frozen=True)
+class ChatPrompt:
+    """A conversation as text and as the token ids that a model is given; the ids say more than the text can."""
+
+    text: str
+    ids: list[int]
 
 
 class ChatTemplate:
@@ -62,17 +80,29 @@ class ChatTemplate:
     ) -> str:
         """The prompt for these messages; any refusal or failure of the template is a `TemplateError`.
 
-        The prompt holds the special tokens already: encode it with `add_special_tokens=False`.
+        It is for reading: `prompt` tells a template's markers from messages that spell them.
         """
-        variables: dict[str, Any] = {
-            **self._special_tokens,
-            "documents": None,
-            **{name: _plain(value) for name, value in extra.items()},
-            "messages": [_plain(message) for message in messages],
-            "tools": None if tools is None else [_plain(tool) for tool in tools],
-            "add_generation_prompt": add_generation_prompt,
-        }
-        start_rendering()
+        return self._render(_given(messages, tools, extra), add_generation_prompt)
+
+    def prompt(
+        self,
+        tokenizer: Tokenizer,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        add_generation_prompt: bool = True,
+        **extra: Any,
+    ) -> ChatPrompt:
+        """The conversation, rendered and encoded; control tokens come from the template alone."""
+        given = _given(messages, tools, extra)
+        guard = _find_guard(given, self.source)
+        guarded = _mapped(given, lambda text: tokenizer.guarded(text, guard))
+        text = self._render(guarded, add_generation_prompt, guard)
+        return ChatPrompt(text.replace(guard, ""), tokenizer.encode_guarded(text, guard))
+
+    def _render(self, given: dict[str, Any], add_generation_prompt: bool, guard: str = "") -> str:
+        variables: dict[str, Any] = {**self._special_tokens, "documents": None, **given}
+        variables["add_generation_prompt"] = add_generation_prompt
+        start_rendering(guard)
         try:
             return "".join(_bounded(self._template.generate(**variables)))
         except TemplateError:
@@ -104,6 +134,42 @@ def _named_templates(value: Any) -> Iterator[tuple[str, str]]:
         for entry in value:
             if isinstance(entry, Mapping) and isinstance(entry.get("template"), str):
                 yield str(entry.get("name", "default")), entry["template"]
+
+
+def _given(
+    messages: Sequence[Mapping[str, Any]], tools: Sequence[Mapping[str, Any]] | None, extra: Mapping[str, Any]
+) -> dict[str, Any]:
+    """All that comes from a caller."""
+    return {
+        **{name: _plain(value) for name, value in extra.items()},
+        "messages": [_plain(message) for message in messages],
+        "tools": None if tools is None else [_plain(tool) for tool in tools],
+    }
+
+
+def _mapped(value: Any, change: Callable[[str], str]) -> Any:
+    """A copy with every string changed, also keys that are no plain names."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, dict):
+        return {
+            key if isinstance(key, str) and key.isidentifier() else _mapped(key, change): _mapped(item, change)
+            for key, item in value.items()
+        }
+    return [_mapped(item, change) for item in value] if isinstance(value, list) else value
+
+
+def _find_guard(given: dict[str, Any], source: str) -> str:
+    """A character that neither the caller nor the template uses."""
+    used = set(GUARD.findall(source))
+
+    def note(text: str) -> str:
+        if not text.isascii():
+            used.update(GUARD.findall(text))
+        return text
+
+    _mapped(given, note)
+    return next(chr(number) for number in GUARDS if chr(number) not in used)
 
 
 def _bounded(parts: Iterator[str]) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 
 
 class SpecialSplitter:
@@ -40,6 +41,25 @@ class SpecialSplitter:
             start = position = at + len(found)
         if start < len(text):
             yield text[start:]
+
+    def starts(self, text: str) -> list[int]:
+        """Every place where a spelling begins, also inside another."""
+        if self._candidate is None:
+            return []
+        return [
+            match.start()
+            for match in self._candidate.finditer(text)
+            if self._longest_at(text, match.start()) is not None
+        ]
+
+    def ends_in_part(self, text: str) -> bool:
+        """Whether the text's end is the beginning of a spelling, which what follows could complete."""
+        longest = min(len(text), max((lengths[0] for lengths in self._lengths.values()), default=0))
+        return any(text[-size:] in self._beginnings for size in range(1, longest))
+
+    @cached_property
+    def _beginnings(self) -> frozenset[str]:
+        return frozenset(text[:size] for text in self._ids for size in range(1, len(text)))
 
     def _longest_at(self, text: str, at: int) -> str | None:
         for length in self._lengths.get(text[at : at + 2], ()):

@@ -27,11 +27,16 @@ TICK = "antiphon_tick"
 BOUND = "antiphon_bound"
 
 _steps: ContextVar[list[int]] = ContextVar("steps")
+_guard: ContextVar[str] = ContextVar("guard", default="")
 
 
-def start_rendering() -> None:
-    """Begin a new allowance of steps for the rendering that follows in this context."""
+def start_rendering(guard: str = "") -> None:
+    """Begin a new allowance of steps for the rendering that follows in this context.
+
+    `guard` is a character that JSON must write as it is, because it will be left out of the prompt.
+    """
     _steps.set([MAX_STEPS])
+    _guard.set(guard)
 
 
 def _tick(steps: int = 1) -> None:
@@ -203,7 +208,9 @@ def _tojson(
     """JSON without Jinja's HTML escapes; the options are those Hugging Face's templates use."""
     if isinstance(indent, int):
         _check_size(indent * 1000)
-    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+    text = json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+    guard = _guard.get()
+    return text.replace(json.dumps(guard)[1:-1], guard) if ensure_ascii and guard else text
 
 
 def _raise_exception(message: Any) -> str:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
 
 from antiphon.errors import TokenizerError
+from antiphon.text.special_splitter import SpecialSplitter
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,46 @@ class Tokenizer(ABC):
     @abstractmethod
     def id_of(self, token_text: str) -> int | None:
         """Id of the token spelled exactly so in the vocabulary, or None."""
+
+    def respell(self, text: str) -> str:
+        """The text, character by character, in the spelling in which special tokens are looked for."""
+        return text
+
+    def guarded(self, text: str, guard: str) -> str:
+        """The text with `guard`, a character that is not in it, put into every spelling of a control token.
+
+        It is put at the end as well where that end is the beginning of a spelling.
+        """
+        places = {start + 1 for start in self._control.starts(self.respell(text))}
+        end = text.rstrip()
+        if self._control.ends_in_part(self.respell(end)):
+            places.add(len(end))
+        bounds = [0, *sorted(places), len(text)]
+        return guard.join(text[left:right] for left, right in pairwise(bounds))
+
+    def encode_guarded(self, text: str, guard: str) -> list[int]:
+        """Ids of a text whose parts went through `guarded`: the guards are left out, what they broke is plain text.
+
+        Control tokens that are spelled without a guard are those tokens. Without any guard it is
+        `encode(text, add_special_tokens=False)`.
+        """
+        if guard not in text:
+            return self.encode(text, add_special_tokens=False)
+        ids: list[int] = []
+        for part in self._control.split(text):
+            plain = [part] if isinstance(part, int) else self._encode_plain(part.replace(guard, ""))
+            ids += plain
+        return ids
+
+    def _encode_plain(self, text: str) -> list[int]:
+        return self.encode(text, add_special_tokens=False, parse_special=False)
+
+    @cached_property
+    def _control(self) -> SpecialSplitter:
+        """Finds spellings of control tokens."""
+        return SpecialSplitter(
+            {self.token_bytes(token).decode("utf-8", errors="replace"): token for token in self.special_ids}
+        )
 
     @property
     def bos_id(self) -> int | None:

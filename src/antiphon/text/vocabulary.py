@@ -118,10 +118,6 @@ class VocabularyTokenizer(Tokenizer):
         `after_token` says that it starts the text or follows a special token.
         """
 
-    def respell(self, text: str) -> str:
-        """Text in the vocabulary's own spelling; special tokens are looked for in that spelling."""
-        return text
-
     @property
     def vocab_size(self) -> int:
         return len(self.vocabulary)
@@ -144,6 +140,23 @@ class VocabularyTokenizer(Tokenizer):
         if add_special_tokens:
             ids.extend(self.suffix_ids)
         return ids
+
+    def encode_guarded(self, text: str, guard: str) -> list[int]:
+        check_encodable(text)
+        ids: list[int] = []
+        after_token = True
+        for part in self._every_special.split(self.respell(text)):
+            if isinstance(part, int):
+                ids.append(part)
+                after_token = True
+            elif run := part.replace(guard, ""):
+                ids.extend(self.encode_run(run, after_token))
+                after_token = False
+        return ids
+
+    @cached_property
+    def _control(self) -> SpecialSplitter:
+        return self._splitter(*SPECIAL_TYPES)
 
     @cached_property
     def _every_special(self) -> SpecialSplitter:

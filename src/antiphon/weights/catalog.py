@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 
 from antiphon.errors import ModelNotFoundError
 
-Task = Literal["chat", "completion", "transcription", "speech", "embedding", "voice-activity"]
+Task = Literal["chat", "completion", "transcription", "speech", "embedding", "voice-activity", "phonemes"]
 Registry = Literal["pip", "npm"]
 
 CATALOG_FILE = Path(__file__).with_name("catalog.toml")

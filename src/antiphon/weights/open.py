@@ -5,11 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from antiphon.errors import CheckpointError, ModelNotFoundError, UnsupportedError
-from antiphon.weights import gguf, llama2c, safetensors, whisper_pt
+from antiphon.weights import ctranslate2, ggml, gguf, llama2c, safetensors, whisper_pt
 from antiphon.weights.checkpoint import Checkpoint
+from antiphon.weights.ctranslate2 import CTranslate2Checkpoint
+from antiphon.weights.ggml import GgmlWhisperCheckpoint
 from antiphon.weights.gguf import GGUFCheckpoint
 from antiphon.weights.llama2c import Llama2cCheckpoint, Llama2cHeader
+from antiphon.weights.onnx import OnnxCheckpoint, is_onnx
 from antiphon.weights.safetensors import SafetensorsCheckpoint
+from antiphon.weights.silero import open_silero
 from antiphon.weights.whisper_pt import WhisperPtCheckpoint
 
 LFS_POINTER = b"version https://git-lfs"
@@ -17,7 +21,6 @@ PICKLE_MAGIC = b"\x80"
 
 #: Known beginnings of files that are not checkpoints we can read, with what to tell the user.
 FOREIGN = {
-    b"lmgg": "a GGML file of the time before GGUF",
     b"tjgg": "a GGJT file of the time before GGUF",
     b"FUGG": "a big-endian GGUF file",
     b"<!DOCTYPE": "a web page: the download was answered with one",
@@ -45,12 +48,21 @@ def open_checkpoint(path: Path) -> Checkpoint:
         raise CheckpointError(f"{path} is a Git LFS pointer, not the file: fetch the content with `git lfs pull`")
     if start.startswith(gguf.MAGIC):
         return GGUFCheckpoint(path)
+    if start.startswith(ggml.MAGIC):
+        return GgmlWhisperCheckpoint(path)
+    if ctranslate2.is_ctranslate2(start):
+        return CTranslate2Checkpoint(path)
     if start.startswith((whisper_pt.ZIP_MAGIC, PICKLE_MAGIC)):
         return WhisperPtCheckpoint(path)
     if _is_safetensors(start, size):
         if not (path.parent / safetensors.CONFIG_NAME).exists():
+            voice_activity = open_silero(path)
+            if voice_activity is not None:
+                return voice_activity
             raise CheckpointError(f"{path} is safetensors without a {safetensors.CONFIG_NAME} beside it")
         return SafetensorsCheckpoint(path.parent)
+    if is_onnx(start):
+        return OnnxCheckpoint(path)
     if int.from_bytes(start[:4], "little") == llama2c.LATER_MAGIC or Llama2cHeader.parse(start) is not None:
         return Llama2cCheckpoint(path)
     for magic, what in FOREIGN.items():
@@ -58,7 +70,7 @@ def open_checkpoint(path: Path) -> Checkpoint:
             raise UnsupportedError(f"{path} is {what}")
     raise CheckpointError(
         f"{path} ({size} bytes, starting with {start[:8]!r}) is not GGUF, safetensors, "
-        "a llama2.c checkpoint or a Whisper .pt file"
+        "a llama2.c checkpoint or a Whisper file (.pt, ggml or CTranslate2)"
     )
 
 

@@ -20,6 +20,8 @@ from antiphon.weights.store import ModelStore
 HUB_PREFIX = "hub:"
 HUB_REFERENCE = re.compile(r"hub:(?P<repository>[\w.-]+/[\w.-]+)(?::(?P<file>.+))?", re.ASCII)
 SPLIT_NAME = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf")
+#: What may lie beside a single file of Whisper and be needed to read its vocabulary.
+WHISPER_FILES = ("tokenizer.json", "config.json", "gpt2.tiktoken", "multilingual.tiktoken")
 FOLDER_FILES = (
     "config.json",
     "generation_config.json",
@@ -79,9 +81,11 @@ def resolve(
 def sniff_format(path: Path) -> str:
     """The format of a single model file, from its first bytes where they tell and its suffix where they do not."""
     with path.open("rb") as stream:
-        magic = stream.read(4)
-    if magic in FORMAT_OF_MAGIC:
-        return FORMAT_OF_MAGIC[magic]
+        start = stream.read(64)
+    if start[:4] in FORMAT_OF_MAGIC:
+        return FORMAT_OF_MAGIC[start[:4]]
+    if start[6:].startswith(b"WhisperSpec"):
+        return CTRANSLATE2_FORMAT
     try:
         return FORMAT_OF_SUFFIX[path.suffix]
     except KeyError:
@@ -89,6 +93,7 @@ def sniff_format(path: Path) -> str:
         raise CheckpointError(f"{path} is no model file that can be recognised (known: {known})") from None
 
 
+CTRANSLATE2_FORMAT = "ctranslate2-whisper"
 FORMAT_OF_MAGIC = {b"GGUF": "gguf", b"lmgg": "ggml-whisper"}
 FORMAT_OF_SUFFIX = {
     ".gguf": "gguf",
@@ -119,6 +124,8 @@ def _resolve_folder(path: Path) -> ResolvedModel:
     weights = [name for name in files if name.endswith(".safetensors")]
     if "config.json" in files and weights:
         return ResolvedModel(path.resolve().name, "hf", path, files, None)
+    if "model.bin" in files and not weights and sniff_format(path / "model.bin") == CTRANSLATE2_FORMAT:
+        return ResolvedModel(path.resolve().name, CTRANSLATE2_FORMAT, path / "model.bin", files, None)
     models = [item for name, item in files.items() if name.endswith(".gguf") and _is_first_split(name)]
     if len(models) == 1:
         return _resolve_file(models[0])
@@ -134,7 +141,10 @@ def _resolve_file(path: Path) -> ResolvedModel:
     elif format_ == "llama2c":
         names.append("tokenizer.bin")
     elif format_.endswith("-whisper"):
-        names.append("tokenizer.json")
+        names += WHISPER_FILES
+    elif format_ == "onnx":
+        names += ["config.json", "vocab.json", f"{path.stem}.json"]
+        names += sorted(f"voices/{voice.name}" for voice in path.parent.glob("voices/*.bin"))
     siblings = {name: path.parent / name for name in names}
     files = {name: sibling for name, sibling in siblings.items() if sibling.is_file()}
     if format_ == "gguf" and len(files) < len(names):

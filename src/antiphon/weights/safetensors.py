@@ -18,6 +18,7 @@ from antiphon.weights.sentence_transformers import sentence_head
 from antiphon.weights.types import TensorType
 
 CONFIG_NAME = "config.json"
+GENERATION_NAME = "generation_config.json"
 SINGLE_NAME = "model.safetensors"
 INDEX_NAME = "model.safetensors.index.json"
 
@@ -110,6 +111,9 @@ class SafetensorsCheckpoint(Checkpoint):
         self.architecture = architecture
         head = sentence_head(folder)
         self.metadata = config if head is None else config | {"sentence": head}
+        if architecture == "whisper" and (folder / GENERATION_NAME).exists():
+            stated = read_json_object(folder / GENERATION_NAME).get("alignment_heads")
+            self.metadata = {**self.metadata, "alignment_heads": stated}
         self._tensors: dict[str, StoredTensor] = {}
         self._unreadable: dict[str, str] = {}
         for file in _open_shards(folder):

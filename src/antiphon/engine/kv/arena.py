@@ -45,6 +45,17 @@ class SlabArena:
     def lent_bytes(self) -> int:
         return (self.num_slabs - len(self._free)) * self.slab_bytes
 
+    def free_spans(self) -> list[tuple[int, int]]:
+        """Offset and bytes of every run of free slabs."""
+        spans: list[tuple[int, int]] = []
+        for slab in sorted(self._free):
+            offset = slab * self.slab_bytes
+            if spans and sum(spans[-1]) == offset:
+                spans[-1] = (spans[-1][0], spans[-1][1] + self.slab_bytes)
+            else:
+                spans.append((offset, self.slab_bytes))
+        return spans
+
     def register(self, borrower: Borrower) -> None:
         self._borrowers.append(borrower)
 

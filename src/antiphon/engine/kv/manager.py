@@ -54,7 +54,8 @@ class KVManager:
         self.block_tokens = block_tokens
         self.arena = arena
         self.pools = [BlockPool(arena, group.block_bytes) for group in groups]
-        self.prefix_caching = prefix_caching and not any(group.cross for group in groups)
+        self.prefix_caching = prefix_caching
+        self._has_cross = any(group.cross for group in groups)
         self._revision = revision
         self._max_step_tokens = max_step_tokens
         self._growing = [index for index, group in enumerate(groups) if not group.cross]
@@ -112,9 +113,16 @@ class KVManager:
         size = self.block_tokens
         while len(digests) < num_blocks:
             index = len(digests)
-            parent = digests[-1] if digests else prefix_seed(self._revision, request.cache_salt)
+            parent = digests[-1] if digests else self._seed(request)
             digests.append(chain(parent, request.tokens[index * size : (index + 1) * size]))
         return digests
+
+    def _seed(self, request: Request) -> bytes:
+        return prefix_seed(self._revision, request.cache_salt, request.content)
+
+    def _may_share(self, request: Request) -> bool:
+        """Whether blocks of the request may be found by others: what they depend on must be known."""
+        return self.prefix_caching and (not self._has_cross or bool(request.content))
 
     def _find(self, request: Request, group: int, index: int) -> int | None:
         size = self.block_tokens
@@ -129,7 +137,8 @@ class KVManager:
         assert not request.tables
         self._hold(request)
         request.num_dropped_blocks = [0] * len(self.groups)
-        if not self.prefix_caching or request.params.prompt_logprobs:
+        request.cross_filled = False
+        if not self._may_share(request) or request.reads_whole_prompt:
             return 0
         limit = (request.num_tokens - 1) // self.block_tokens
         self._digests(request, limit)
@@ -189,7 +198,7 @@ class KVManager:
     def remember(self, request: Request) -> None:
         """Let the blocks that the request has filled be found by others."""
         num_full = request.num_computed_tokens // self.block_tokens
-        if not self.prefix_caching or num_full <= request.num_remembered_blocks:
+        if not self._may_share(request) or num_full <= request.num_remembered_blocks:
             return
         digests, size = self._digests(request, num_full), self.block_tokens
         for index in range(request.num_remembered_blocks, num_full):
@@ -295,6 +304,7 @@ class KVManager:
         child.digests = parent.digests[: num_tokens // self.block_tokens]
         child.num_remembered_blocks = min(parent.num_remembered_blocks, num_tokens // self.block_tokens)
         child.has_shared_tail = parent.has_shared_tail = True
+        child.cross_filled = parent.cross_filled
 
     def can_fork(self, parent: Request, num_tokens: int) -> bool:
         """Whether the parent still has every block that a request of `num_tokens` computed tokens would see."""

@@ -18,7 +18,7 @@ from antiphon.ops.native.extension import default_threads, extension
 _ELEMENTS = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2, torch.int8: 3}
 
 
-def _pages(cache: LayerCache) -> Any:
+def pages_of(cache: LayerCache) -> Any:
     """The extension's view of a layer's pages, made once."""
     pages = cache.packed.get("native")
     if pages is None:
@@ -27,13 +27,14 @@ def _pages(cache: LayerCache) -> Any:
             cache.arena.data_ptr(), layout.group.num_kv_heads, layout.block_tokens, layout.group.head_dim,
             _ELEMENTS[layout.key_dtype], _ELEMENTS[layout.value_dtype], start, start + layout.value_offset,
             start + layout.key_scale_offset, start + layout.value_scale_offset,
+            0 if cache.key_balance is None else cache.key_balance.data_ptr(),
         )  # fmt: skip
         cache.packed["native"] = pages
     return pages
 
 
 @dataclass(frozen=True)
-class _Group:
+class GroupTables:
     """A group's tensors as the extension reads them, with their addresses."""
 
     tensors: tuple[Tensor, ...]
@@ -42,13 +43,13 @@ class _Group:
     requests: tuple[int, int, int]  # addresses of lengths and starts, number
 
 
-def _group(group: GroupBatch) -> _Group:
+def group_tables(group: GroupBatch) -> GroupTables:
     """The extension's view of a group's tensors, made once for all layers of a step."""
     found = group.packed.get("native")
     if found is None:
         slots = group.slot_mapping.to(torch.int64).contiguous()
         tables, lengths, starts = _integers(group.block_tables), _integers(group.seq_lens), _integers(group.query_start)
-        found = _Group(
+        found = GroupTables(
             (slots, tables, lengths, starts),
             (slots.data_ptr(), len(slots)),
             (tables.data_ptr(), tables.stride(0), tables.shape[1]),
@@ -87,11 +88,11 @@ def store_kv(
     k: Tensor, v: Tensor, cache: LayerCache, group: GroupBatch, threads: int | None = None, variant: int = 0
 ) -> None:
     kv_heads, head_dim = cache.layout.group.num_kv_heads, cache.layout.group.head_dim
-    slots, count = _group(group).slots
+    slots, count = group_tables(group).slots
     if not k.shape == v.shape == (count, kv_heads, head_dim):
         raise ValueError(f"k and v are {tuple(k.shape)} and {tuple(v.shape)}, not {(count, kv_heads, head_dim)}")
     k_place, v_place = _heads(k), _heads(v)
-    _pages(cache).store(*k_place[1:], *v_place[1:], slots, count, threads or default_threads(), variant)
+    pages_of(cache).store(*k_place[1:], *v_place[1:], slots, count, threads or default_threads(), variant)
 
 
 def paged_attention(
@@ -114,10 +115,10 @@ def paged_attention(
         raise ValueError(f"q is {tuple(q.shape)}; the pages have {kv_heads} kv heads of {head_dim} channels")
     place = _heads(q)
     out = torch.empty(tokens, heads, head_dim)
-    own = _group(group)
+    own = group_tables(group)
     sinks = None if sinks is None else sinks.float().contiguous()
     bias_place = _bias(bias)
-    _pages(cache).attend(
+    pages_of(cache).attend(
         *place[1:], tokens, heads, *own.tables, *own.requests, scale, causal, window or 0, sink_tokens,
         0 if sinks is None else sinks.data_ptr(), softcap or 0.0, *bias_place[1:], out.data_ptr(),
         threads or default_threads(), variant,

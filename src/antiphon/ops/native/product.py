@@ -22,7 +22,7 @@ _WITH_CODEBOOK = frozenset(
     {TensorType.IQ2_XXS, TensorType.IQ2_XS, TensorType.IQ2_S, TensorType.IQ3_XXS, TensorType.IQ3_S}
 )
 #: The extension's number for an activation, and whether it is a gate's.
-_ACTIVATIONS: dict[Activation, tuple[int, bool]] = {
+ACTIVATIONS: dict[Activation, tuple[int, bool]] = {
     "none": (0, False), "relu": (1, False), "gelu": (2, False), "gelu_tanh": (3, False), "silu": (4, False),
     "gelu_tanh_gate": (3, True), "silu_gate": (4, True),
 }  # fmt: skip
@@ -51,7 +51,7 @@ def matmul(
     A row of the result depends on its row of x alone: not on T, nor on the number of threads. `out`, where given,
     is fp32 [T, N] with contiguous rows. `variant` counts in `variants()`.
     """
-    matrix = _matrix(weight)
+    matrix = matrix_of(weight)
     assert matrix is not None
     x = _checked(x, weight)
     tokens = x.shape[0]
@@ -69,7 +69,7 @@ def matmul(
 
 def take_rows(weight: Weight, ids: Tensor, variant: int = 0) -> Tensor:
     """The weight's rows ids [T], decoded → fp32 [T, K]; `supports(weight)` must hold."""
-    matrix = _matrix(weight)
+    matrix = matrix_of(weight)
     assert matrix is not None
     ids = ids.to(torch.int64).contiguous()
     out = torch.empty(ids.shape[0], weight.columns)
@@ -78,7 +78,7 @@ def take_rows(weight: Weight, ids: Tensor, variant: int = 0) -> Tensor:
 
 
 def embed(ids: Tensor, weight: Weight, scale: float = 1.0) -> Tensor:
-    if _matrix(weight) is None:
+    if matrix_of(weight) is None:
         return reference.embed(ids, weight, scale)
     rows = take_rows(weight, ids)
     return rows.mul_(scale) if scale != 1.0 else rows
@@ -93,10 +93,10 @@ def linear(
     threads: int | None = None,
     variant: int = 0,
 ) -> Tensor:
-    matrix = _matrix(weight)
+    matrix = matrix_of(weight)
     if matrix is None:
         return reference.linear(x, weight, bias, activation, residual)
-    number, gated = _ACTIVATIONS[activation]
+    number, gated = ACTIVATIONS[activation]
     shape = (x.shape[0], weight.rows // 2 if gated else weight.rows)
     if x.dtype is not torch.float32 or not _is_plain(bias, (weight.rows,)) or not _is_plain(residual, shape):
         return reference.finish_linear(matmul(x, weight).to(x.dtype), bias, activation, residual)
@@ -124,7 +124,7 @@ def _is_plain(x: Tensor | None, shape: tuple[int, ...]) -> bool:
     return x is None or (x.dtype is torch.float32 and x.shape == shape and x.stride(-1) == 1)
 
 
-def _matrix(weight: Weight) -> Any:
+def matrix_of(weight: Weight) -> Any:
     """The extension's view of a weight, made once; None where the extension cannot read it."""
     matrix = weight.packed.get(PACKED)
     if matrix is None and _supports_parts(weight):

@@ -1,4 +1,4 @@
-"""Norms and rotary embedding. A row's result depends on that row alone."""
+"""Norms, rotary embedding and pooling. A row's result depends on that row alone."""
 
 from __future__ import annotations
 
@@ -55,6 +55,28 @@ def rotary(
         threads or default_threads(), variant,
     )  # fmt: skip
     return q_out, k_out
+
+
+def segment_mean(x: Tensor, seq_start: Tensor, threads: int | None = None, variant: int = 0) -> Tensor:
+    if x.dtype is not torch.float32 or x.dim() != 2 or x.stride(1) != 1 or not x.is_cpu:
+        return reference.segment_mean(x, seq_start)
+    starts = seq_start.to(torch.int32).contiguous()
+    out = torch.empty(len(starts) - 1, x.shape[1])
+    extension().segment_means(
+        x.data_ptr(), x.stride(0), x.shape[1], starts.data_ptr(), len(out), out.data_ptr(),
+        threads or default_threads(), variant,
+    )  # fmt: skip
+    return out
+
+
+def l2_normalize(x: Tensor, threads: int | None = None, variant: int = 0) -> Tensor:
+    if x.dtype is not torch.float32 or x.dim() != 2 or x.stride(1) != 1 or not x.is_cpu:
+        return reference.l2_normalize(x)
+    out = torch.empty(*x.shape)
+    extension().unit_rows(
+        x.data_ptr(), x.stride(0), *x.shape, out.data_ptr(), threads or default_threads(), variant
+    )  # fmt: skip
+    return out
 
 
 def _strides(x: Tensor) -> tuple[int, int] | None:

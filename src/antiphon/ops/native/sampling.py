@@ -11,11 +11,11 @@ from antiphon.ops.types import SamplingRows
 
 
 def sample(
-    logits: Tensor, rows: SamplingRows, threads: int | None = None, variant: int = 0
-) -> tuple[Tensor, Tensor]:
+    logits: Tensor, rows: SamplingRows, logprobs: bool = True, threads: int | None = None, variant: int = 0
+) -> tuple[Tensor, Tensor | None]:
     parameters = (rows.temperature, rows.top_k, rows.top_p, rows.min_p, rows.seed, rows.index)
     if any(not value.is_cpu for value in parameters):
-        return reference.sample(logits, rows)
+        return reference.sample(logits, rows, logprobs)
     dtypes = (torch.float32, torch.int32, torch.float32, torch.float32, torch.int64, torch.int64)
     kept = [value.to(dtype).contiguous() for value, dtype in zip(parameters, dtypes, strict=True)]
     count, vocabulary = logits.shape
@@ -24,9 +24,9 @@ def sample(
     logits = logits.float()
     if logits.stride(1) != 1:
         logits = logits.contiguous()
-    tokens, logprobs = torch.empty(count, dtype=torch.int64), torch.empty(count)
+    tokens, found = torch.empty(count, dtype=torch.int64), torch.empty(count) if logprobs else None
     extension().sample(
         logits.data_ptr(), logits.stride(0), count, vocabulary, *(value.data_ptr() for value in kept),
-        tokens.data_ptr(), logprobs.data_ptr(), threads or default_threads(), variant,
+        tokens.data_ptr(), 0 if found is None else found.data_ptr(), threads or default_threads(), variant,
     )  # fmt: skip
-    return tokens, logprobs
+    return tokens, found

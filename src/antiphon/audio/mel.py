@@ -1,0 +1,149 @@
+"""Log-mel frames as Whisper takes them: 25 ms Hann windows every 10 ms, Slaney mel bands, log10 of power.
+
+Raw frames (log10, clamped at 1e-10) do not depend on what comes later, so that they can be made as sound arrives;
+what depends on a whole window, the floor 8 decades under its loudest band, is applied by `normalize` when the window
+is cut.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from antiphon.audio.samples import SPEECH_RATE, Floats
+from antiphon.errors import AudioError
+
+FFT = 400
+HOP = 160
+BINS = FFT // 2 + 1
+FRAMES_PER_SECOND = SPEECH_RATE // HOP
+WINDOW_SECONDS = 30
+WINDOW_FRAMES = WINDOW_SECONDS * FRAMES_PER_SECOND
+FLOOR = 1e-10
+DYNAMIC_RANGE = 8.0
+#: The raw value of a frame of digital silence.
+SILENCE = -10.0
+
+_BLOCK = 256  # frames whose spectra are held at once
+_LOG10_OF_2 = np.float32(np.log10(2.0))
+
+
+@cache
+def mel_filters(num_mels: int) -> NDArray[np.float64]:
+    """Triangular bands [BINS, num_mels] of unit area on Slaney's mel scale: linear to 1 kHz, then logarithmic."""
+    edges = _hertz(np.linspace(0.0, float(_mel(np.array(SPEECH_RATE / 2))), num_mels + 2))
+    bins = np.linspace(0.0, SPEECH_RATE / 2, BINS)
+    rising = (bins[:, None] - edges[None, :-2]) / np.diff(edges)[None, :-1]
+    falling = (edges[None, 2:] - bins[:, None]) / np.diff(edges)[None, 1:]
+    bands = np.maximum(0.0, np.minimum(rising, falling)) * (2.0 / (edges[2:] - edges[:-2]))
+    bands.setflags(write=False)
+    return bands
+
+
+def _mel(hertz: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.where(hertz < 1000.0, 0.015 * hertz, 15.0 + np.log(np.maximum(hertz, 1.0) / 1000.0) * 27.0 / np.log(6.4))
+
+
+def _hertz(mel: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.where(mel < 15.0, mel / 0.015, 1000.0 * np.exp(np.log(6.4) / 27.0 * (mel - 15.0)))
+
+
+def log_mel(samples: Floats, num_mels: int) -> Floats:
+    """Raw frames [len(samples) // 160, num_mels] of mono sound at 16 kHz; its ends are mirrored.
+
+    Sound shorter than 201 samples is taken as followed by silence.
+    """
+    num_frames = len(samples) // HOP
+    if len(samples) <= FFT // 2:
+        samples = np.pad(samples, (0, FFT // 2 + 1 - len(samples)))
+    return _frames(np.pad(samples, FFT // 2, mode="reflect"), num_frames, num_mels)
+
+
+def normalize(frames: Floats) -> Floats:
+    """Raw frames of one window as the model takes them: floored 8 decades under the loudest, then (x + 4) / 4."""
+    top = frames.max(initial=SILENCE)
+    out: Floats = ((np.maximum(frames, top - DYNAMIC_RANGE) + 4.0) / 4.0).astype(np.float32, copy=False)
+    return out
+
+
+def pad_frames(frames: Floats, num_frames: int = WINDOW_FRAMES) -> Floats:
+    """Raw frames followed by silence up to `num_frames`; more than that many is an error."""
+    missing = num_frames - len(frames)
+    if missing < 0:
+        raise AudioError(f"{len(frames)} frames do not fit a window of {num_frames}")
+    return np.pad(frames, ((0, missing), (0, 0)), constant_values=SILENCE) if missing else frames
+
+
+def window_features(samples: Floats, num_mels: int, seconds: float = WINDOW_SECONDS) -> Floats:
+    """Model input [frames, num_mels] of one window of sound, followed by silence up to `seconds`.
+
+    What `WhisperFeatureExtractor` gives for the same samples. Only the frames that touch sound are computed.
+    """
+    num_frames = round(seconds * FRAMES_PER_SECOND)
+    if len(samples) > num_frames * HOP:
+        raise AudioError(f"{len(samples) / SPEECH_RATE:.2f} s of sound do not fit a window of {seconds:g} s")
+    sounding = min(num_frames * HOP, len(samples) + FFT)  # so many samples that the mirrored end is silence
+    frames = log_mel(np.pad(samples, (0, sounding - len(samples))), num_mels)
+    return normalize(pad_frames(frames, num_frames))
+
+
+class MelStream:
+    """Raw frames of sound that arrives in pieces. All frames together equal `log_mel` of the whole."""
+
+    def __init__(self, num_mels: int) -> None:
+        self.num_mels = num_mels
+        #: Frames given so far; frame i is centred on sample 160 i.
+        self.num_frames = 0
+        self._num_samples = 0
+        self._tail: Floats = np.zeros(0, np.float32)  # padded signal from the next frame's first sample on
+        self._started = False
+
+    def push(self, samples: Floats) -> Floats:
+        """The frames [k, num_mels] that these samples complete."""
+        self._num_samples += len(samples)
+        self._tail = np.concatenate([self._tail, samples])
+        if not self._started:
+            if len(self._tail) <= FFT // 2:
+                return np.zeros((0, self.num_mels), np.float32)
+            self._tail = np.pad(self._tail, (FFT // 2, 0), mode="reflect")
+            self._started = True
+        return self._take(max(0, (len(self._tail) - FFT) // HOP + 1))
+
+    def finish(self) -> Floats:
+        """The frames that the end of the sound completes. The stream takes no more samples after this."""
+        total = self._num_samples // HOP
+        if not self._started:
+            self.num_frames = total
+            return log_mel(self._tail, self.num_mels)
+        self._tail = np.pad(self._tail, (0, FFT // 2), mode="reflect")
+        return self._take(total - self.num_frames)
+
+    def _take(self, available: int) -> Floats:
+        # A frame counts only once HOP samples of its own have come, as in the whole: n // 160 frames.
+        count = min(available, self._num_samples // HOP - self.num_frames)
+        frames = _frames(self._tail, count, self.num_mels)
+        self._tail = self._tail[count * HOP :].copy() if count else self._tail
+        self.num_frames += count
+        return frames
+
+
+@cache
+def _hann() -> NDArray[np.float64]:
+    return 0.5 - 0.5 * np.cos(2.0 * np.pi * np.arange(FFT) / FFT)
+
+
+def _frames(padded: Floats, num_frames: int, num_mels: int) -> Floats:
+    """Raw frames of an already padded signal: frame i reads padded[160 i : 160 i + 400]."""
+    out = np.empty((num_frames, num_mels), np.float32)
+    if not num_frames:
+        return out
+    spans = np.lib.stride_tricks.sliding_window_view(padded, FFT)[::HOP][:num_frames]
+    filters = mel_filters(num_mels).astype(np.float32)
+    for start in range(0, num_frames, _BLOCK):
+        # The spectrum needs float64: under a loud band, float32 would drown a quiet one 8 decades below.
+        spectrum = np.fft.rfft(spans[start : start + _BLOCK] * _hann(), axis=1)
+        power = (spectrum.real**2 + spectrum.imag**2).astype(np.float32)
+        out[start : start + _BLOCK] = np.log2(np.maximum(power @ filters, np.float32(FLOOR))) * _LOG10_OF_2
+    return out

@@ -1,0 +1,53 @@
+"""Change of sample rate, in pieces or at once, with the same result."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from antiphon.audio.samples import Floats
+from antiphon.errors import AudioError
+
+INSTALL = "install antiphon with its `audio` extra: pip install 'antiphon[audio]'"
+
+
+class Resampler:
+    """Mono sound from one rate to another. The pieces given out, end to end, are the same however it is fed."""
+
+    def __init__(self, source_rate: int, rate: int) -> None:
+        self.source_rate = source_rate
+        self.rate = rate
+        self._stream: Any = None
+        if source_rate != rate:
+            self._stream = _soxr(source_rate, rate).ResampleStream(source_rate, rate, 1, dtype="float32", quality="HQ")
+
+    def push(self, samples: Floats) -> Floats:
+        if self._stream is None:
+            return samples
+        out: Floats = self._stream.resample_chunk(np.ascontiguousarray(samples, np.float32))
+        return out
+
+    def finish(self) -> Floats:
+        """What is still inside. The resampler takes no more samples after this."""
+        if self._stream is None:
+            return np.zeros(0, np.float32)
+        out: Floats = self._stream.resample_chunk(np.zeros(0, np.float32), last=True)
+        return out
+
+
+def resample(samples: Floats, source_rate: int, rate: int) -> Floats:
+    """The whole of a sound at another rate."""
+    resampler = Resampler(source_rate, rate)
+    first = resampler.push(samples)
+    last = resampler.finish()
+    return np.concatenate([first, last]) if len(last) else first
+
+
+def _soxr(source_rate: int, rate: int) -> Any:
+    try:
+        import soxr
+    except ImportError as error:
+        change = f"from {source_rate} to {rate} Hz"
+        raise AudioError(f"sound must be resampled {change}, which needs soxr: {INSTALL}") from error
+    return soxr

@@ -1,0 +1,210 @@
+"""From speech probabilities to segments of speech, and from segments to windows that a recogniser takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+
+from antiphon.audio.samples import Floats
+from antiphon.errors import AudioError
+
+_TOLERANCE = 1e-6  # seconds
+
+
+@dataclass(frozen=True)
+class SegmentOptions:
+    """When speech begins and ends, in probabilities and seconds.
+
+    Speech begins at a frame of at least `threshold` and ends where frames stay under `release` for `min_silence`.
+    Segments shorter than `min_speech` are dropped; the rest grow by `padding` at both ends, meeting halfway where
+    two would overlap. One longer than `max_speech` is cut where its probability is lowest.
+    """
+
+    threshold: float = 0.5
+    release: float = 0.35
+    min_speech: float = 0.25
+    min_silence: float = 0.1
+    padding: float = 0.2
+    max_speech: float = float("inf")
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A stretch of a recording, in seconds."""
+
+    start: float
+    end: float
+
+    @property
+    def seconds(self) -> float:
+        return self.end - self.start
+
+
+@dataclass(frozen=True)
+class Window:
+    """Stretches of a recording laid end to end, for one pass of a recogniser. The spans are in order and disjoint."""
+
+    spans: tuple[Segment, ...]
+
+    @property
+    def seconds(self) -> float:
+        return sum(span.seconds for span in self.spans)
+
+    @property
+    def start(self) -> float:
+        return self.spans[0].start
+
+    @property
+    def end(self) -> float:
+        return self.spans[-1].end
+
+    def file_time(self, seconds: float, *, ending: bool = False) -> float:
+        """The moment of the recording at a moment of the window; what lies beyond the window is its end.
+
+        On a seam between spans, a beginning belongs to the later span and, with `ending`, an end to the earlier.
+        """
+        offset = 0.0
+        for span in self.spans:
+            within = seconds - offset
+            if within < span.seconds or (ending and within <= span.seconds):
+                return span.start + max(0.0, within)
+            offset += span.seconds
+        return self.end
+
+    def take(self, samples: Floats, rate: int, origin: float = 0.0) -> Floats:
+        """The window's sound out of a recording that begins at `origin` seconds."""
+        pieces = [samples[round((s.start - origin) * rate) : round((s.end - origin) * rate)] for s in self.spans]
+        return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+
+
+def speech_segments(
+    probabilities: Floats, frame_seconds: float, seconds: float, options: SegmentOptions | None = None
+) -> list[Segment]:
+    """Segments of speech, in order and disjoint, of a recording with one probability a frame and `seconds` long."""
+    options = options or SegmentOptions()
+    tracker = SpeechTracker(frame_seconds, options)
+    found = tracker.push(probabilities) + tracker.finish()
+    segments = [piece for segment in found for piece in _cut_long(segment, probabilities, frame_seconds, options)]
+    return _padded(segments, seconds, options.padding)
+
+
+class SpeechTracker:
+    """Finds speech in probabilities as they come. Its segments are unpadded, on frame boundaries, at least
+    `min_speech` long; `max_speech` is not applied."""
+
+    def __init__(self, frame_seconds: float, options: SegmentOptions | None = None) -> None:
+        self.frame_seconds = frame_seconds
+        self.options = options or SegmentOptions()
+        self._index = 0
+        self._start: int | None = None
+        self._quiet: int | None = None  # first frame of the silence that may end the segment
+
+    @property
+    def speaking_since(self) -> float | None:
+        """Where the open segment began, if there is one."""
+        return None if self._start is None else self._start * self.frame_seconds
+
+    @property
+    def quiet_since(self) -> float | None:
+        """Where, inside the open segment, the present silence began."""
+        return None if self._quiet is None else self._quiet * self.frame_seconds
+
+    def push(self, probabilities: Floats | Sequence[float]) -> list[Segment]:
+        """Segments that ended within these frames."""
+        done = []
+        options, silence = self.options, self.options.min_silence / self.frame_seconds
+        for probability in np.asarray(probabilities, np.float32).tolist():
+            if probability >= options.threshold:
+                self._quiet = None
+                if self._start is None:
+                    self._start = self._index
+            elif self._start is not None and probability < options.release:
+                if self._quiet is None:
+                    self._quiet = self._index
+                if self._index - self._quiet >= silence:
+                    done += self._close(self._quiet)
+            self._index += 1
+        return done
+
+    def finish(self) -> list[Segment]:
+        """The segment that the end of the sound ends, if any."""
+        return [] if self._start is None else self._close(self._index)
+
+    def _close(self, end: int) -> list[Segment]:
+        assert self._start is not None
+        segment = Segment(self._start * self.frame_seconds, end * self.frame_seconds)
+        self._start = self._quiet = None
+        return [segment] if segment.seconds > self.options.min_speech else []
+
+
+def cut_windows(
+    segments: Sequence[Segment], max_seconds: float = 30.0, max_gap: float = 1.0, slack: float = 4.0
+) -> list[Window]:
+    """Segments packed in order into windows of at most `max_seconds`.
+
+    A window that cannot take the next segment ends at the longest silence within its last `slack` seconds. Silence of
+    up to `max_gap` between two segments of a window stays in it; longer silence is left out, so that the window has a
+    seam there. A segment that alone is longer than a window is an error: cut it by `max_speech`.
+    """
+    windows: list[Window] = []
+    first = 0
+    while first < len(segments):
+        if segments[first].seconds > max_seconds + _TOLERANCE:
+            raise AudioError(
+                f"a segment of {segments[first].seconds:.2f} s at {segments[first].start:.2f} s is longer than "
+                f"a window of {max_seconds:g} s"
+            )
+        grown = [Window((segments[first],))]
+        for segment in segments[first + 1 :]:
+            extended = _extend(grown[-1], segment, max_gap)
+            if extended.seconds > max_seconds + _TOLERANCE:
+                break
+            grown.append(extended)
+        count = len(grown)
+        if first + count < len(segments):
+            near = [n for n in range(1, count + 1) if grown[n - 1].seconds >= grown[-1].seconds - slack]
+            count = max(near, key=lambda n: (segments[first + n].start - segments[first + n - 1].end, n))
+        windows.append(grown[count - 1])
+        first += count
+    return windows
+
+
+def _extend(window: Window, segment: Segment, max_gap: float) -> Window:
+    last = window.spans[-1]
+    if segment.start - last.end <= max_gap:
+        return Window((*window.spans[:-1], replace(last, end=segment.end)))
+    return Window((*window.spans, segment))
+
+
+def _cut_long(segment: Segment, probabilities: Floats, frame_seconds: float, options: SegmentOptions) -> list[Segment]:
+    """The segment in pieces that are at most `max_speech` long once padded, cut in the later half of each piece."""
+    limit = options.max_speech - 2 * options.padding
+    if segment.seconds <= limit:
+        return [segment]
+    if limit <= 4 * frame_seconds:
+        raise AudioError(f"max_speech {options.max_speech:g} s leaves no room beside padding {options.padding:g} s")
+    first, last = round(segment.start / frame_seconds), round(segment.end / frame_seconds)
+    longest = int(limit / frame_seconds)
+    bounds = [first]
+    while last - bounds[-1] > longest:
+        low, high = bounds[-1] + longest // 2, bounds[-1] + longest
+        # Of equally quiet places the middle of three frames decides, and the latest makes the fullest piece.
+        around = np.convolve(probabilities[low - 1 : high + 1], np.full(3, 1 / 3), "valid")
+        bounds.append(high - 1 - int(np.argmin(around[::-1])))
+    bounds.append(last)
+    return [Segment(a * frame_seconds, b * frame_seconds) for a, b in pairwise(bounds)]
+
+
+def _padded(segments: Sequence[Segment], seconds: float, padding: float) -> list[Segment]:
+    out = []
+    for index, segment in enumerate(segments):
+        before = segments[index - 1].end if index else -float("inf")
+        after = segments[index + 1].start if index + 1 < len(segments) else float("inf")
+        start = max(0.0, segment.start - min(padding, (segment.start - before) / 2))
+        end = min(seconds, segment.end + min(padding, (after - segment.end) / 2))
+        if end > start:
+            out.append(Segment(start, end))
+    return out

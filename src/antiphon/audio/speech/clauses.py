@@ -1,0 +1,99 @@
+"""Cutting text that may still be coming into clauses that can be spoken one by one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from antiphon.audio.speech.spoken_forms import TITLES
+from antiphon.audio.speech.words import clean
+
+#: A clause this long is cut at the next comma, and one this much longer at the next space.
+MAX_CHARACTERS = 220
+#: The first clause is cut at the first comma after this, so that the first sound comes early.
+FIRST_CHARACTERS = 24
+_SENTENCE_END = re.compile(r"[.!?…]+[\"”’')\]]*(?=\s)|\n\s*\n|\n")
+_CLAUSE_END = re.compile(r"[,;:—–][\"”’')\]]*(?=\s)|(?<=\s)[—–-](?=\s)")
+_LAST_WORD = re.compile(r"([^\s(\"“'‘]*)$")
+
+
+@dataclass(frozen=True)
+class Clause:
+    """A piece of the text, with whether a sentence or a paragraph ends with it."""
+
+    text: str
+    start: int  # in the whole text
+    ends_sentence: bool
+    ends_paragraph: bool = False
+
+
+class ClauseSplitter:
+    """Takes text as it comes and gives clauses as soon as their end is certain."""
+
+    def __init__(self, first_characters: int = FIRST_CHARACTERS, max_characters: int = MAX_CHARACTERS) -> None:
+        self._first = first_characters
+        self._max = max_characters
+        self._pending = ""
+        self._consumed = 0
+        self._num_clauses = 0
+
+    def push(self, text: str) -> Iterator[Clause]:
+        """Clauses that are complete now. A sentence's end is certain once something follows it."""
+        self._pending += clean(text)
+        while True:
+            cut = self._cut(is_last=False)
+            if cut is None:
+                return
+            clause = self._take(*cut)
+            if clause is not None:
+                yield clause
+
+    def finish(self) -> Iterator[Clause]:
+        """What is left."""
+        while self._pending.strip():
+            end, ends_sentence = self._cut(is_last=True) or (len(self._pending), True)
+            clause = self._take(end, ends_sentence)
+            if clause is not None:
+                yield clause
+
+    def _take(self, end: int, ends_sentence: bool) -> Clause | None:
+        text, self._pending = self._pending[:end], self._pending[end:]
+        start = self._consumed + len(text) - len(text.lstrip())
+        self._consumed += end
+        if not text.strip():
+            return None
+        self._num_clauses += 1
+        return Clause(text.strip(), start, ends_sentence, "\n" in text.rstrip(" ")[-2:] or "\n" in self._pending[:1])
+
+    def _cut(self, is_last: bool) -> tuple[int, bool] | None:
+        """Where the next clause ends and whether a sentence does; None while that cannot be told."""
+        pending = self._pending
+        sentence = next((m.end() for m in _SENTENCE_END.finditer(pending) if self._is_end(m, is_last)), None)
+        wanted = self._max if self._num_clauses else self._first
+        limit = len(pending) if sentence is None else sentence
+        if limit > wanted:
+            comma = next((m.end() for m in _CLAUSE_END.finditer(pending, wanted, limit)), None)
+            longest = 2 * self._max
+            if comma is not None and comma <= longest and (self._num_clauses == 0 or limit > self._max):
+                return comma, False
+            if limit > longest:
+                space = pending.rfind(" ", self._max, longest)
+                return (space if space > 0 else longest), False
+        return None if sentence is None else (sentence, True)
+
+    def _is_end(self, match: re.Match[str], is_last: bool) -> bool:
+        """Whether a mark ends a sentence: not after a title or an initial, nor before a small letter."""
+        text, mark = match.string, match[0]
+        if "\n" in mark:
+            return True
+        following = text[match.end() :].lstrip()
+        if not following:
+            return is_last
+        if following[0].islower():
+            return False
+        if not mark.startswith(".") or mark.startswith(".."):
+            return True
+        found = _LAST_WORD.search(text[: match.start()])
+        word = found[1] if found else ""
+        return not (word in TITLES or (len(word) == 1 and word.isupper() and word != "I"))

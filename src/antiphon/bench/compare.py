@@ -1,0 +1,111 @@
+"""Two runs side by side: what became better or worse, and whether by more than is tolerated."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from antiphon.bench.serve_bench import FORMAT
+from antiphon.errors import InvalidRequestError
+
+MORE_IS_BETTER = ("requests_per_second", "output_tokens_per_second", "goodput")
+LATENCIES = tuple(f"{name}.{part}" for name in ("ttft", "tpot", "itl", "e2e") for part in ("mean", "p50", "p90", "p99"))
+METRICS = (*MORE_IS_BETTER, "failed", *LATENCIES)
+DEFAULT_METRICS = (
+    "output_tokens_per_second", "goodput", "failed",
+    "ttft.p50", "ttft.p99", "tpot.p50", "tpot.p99", "e2e.p50", "e2e.p99",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Row:
+    """One figure of both runs. `is_worse` only if it is chosen and worse by more than the tolerance."""
+
+    metric: str
+    before: float
+    after: float
+    is_chosen: bool
+    is_worse: bool
+
+    @property
+    def ratio(self) -> float:
+        """1 where both are 0."""
+        if self.before:
+            return self.after / self.before
+        return math.inf if self.after else 1.0
+
+
+def parse_tolerance(text: str) -> float:
+    """`5%` or `0.05`."""
+    number, is_percent = (text[:-1], True) if text.endswith("%") else (text, False)
+    try:
+        value = float(number) / (100 if is_percent else 1)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < math.inf:
+        raise InvalidRequestError(f"the tolerance is {text!r}; it is written as 5% or 0.05")
+    return value
+
+
+def read_result(path: Path) -> dict[str, Any]:
+    try:
+        result = msgspec.json.decode(path.read_bytes())
+    except OSError as error:
+        raise InvalidRequestError(f"cannot read {path}: {error.strerror or error}") from error
+    except msgspec.DecodeError as error:
+        raise InvalidRequestError(f"{path} is not JSON: {error}") from error
+    if not isinstance(result, dict) or result.get("format") != FORMAT or "figures" not in result:
+        raise InvalidRequestError(f"{path} was not written by `antiphon bench serve --output` of this version")
+    return result
+
+
+def check_workloads(before: dict[str, Any], after: dict[str, Any]) -> None:
+    """Refuse runs that did different work, and say in what."""
+    one, other = before["workload"], after["workload"]
+    different = [name for name in {**one, **other} if one.get(name) != other.get(name)]
+    if different:
+        parts = ", ".join(f"{name} {one.get(name)} and {other.get(name)}" for name in different)
+        raise InvalidRequestError(f"the runs did different work: {parts}; --any-workload compares them all the same")
+
+
+def compare(
+    before: dict[str, Any], after: dict[str, Any], tolerance: float, chosen: Sequence[str] = DEFAULT_METRICS
+) -> list[Row]:
+    """Every figure that both runs have."""
+    unknown = [name for name in chosen if name not in METRICS]
+    if unknown:
+        raise InvalidRequestError(f"there is no figure {unknown[0]!r}; there are: {', '.join(METRICS)}")
+    rows = []
+    for metric in METRICS:
+        one, other = _value(before["figures"], metric), _value(after["figures"], metric)
+        if one is None or other is None:
+            continue
+        is_chosen = metric in chosen
+        worse = other < one * (1 - tolerance) if metric in MORE_IS_BETTER else other > one * (1 + tolerance)
+        rows.append(Row(metric, one, other, is_chosen, is_chosen and worse))
+    return rows
+
+
+def _value(figures: dict[str, Any], metric: str) -> float | None:
+    name, dot, part = metric.partition(".")
+    if dot:
+        row = figures["latency_ms"][name]
+        return None if row is None else float(row[part])
+    if metric == "goodput":
+        goodput = figures["goodput"]
+        return None if goodput is None else float(goodput["requests_per_second"])
+    return float(figures[metric])
+
+
+def comparison_table(rows: Sequence[Row]) -> str:
+    """Figures that are not chosen are shown, and marked as not judged."""
+    lines = [f"{'figure':26}{'before':>12}{'after':>12}{'ratio':>8}"]
+    for row in rows:
+        verdict = "worse" if row.is_worse else "" if row.is_chosen else "(not judged)"
+        lines.append(f"{row.metric:26}{row.before:>12,.2f}{row.after:>12,.2f}{row.ratio:>8.3f}  {verdict}".rstrip())
+    return "\n".join(lines)

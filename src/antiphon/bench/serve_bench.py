@@ -1,0 +1,109 @@
+"""`antiphon bench serve`: probe a server, warm it up, put the load on it, and tell what was seen."""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from antiphon import __version__
+from antiphon.bench.arrivals import Arrivals
+from antiphon.bench.http_stream import HttpClient, TransferError
+from antiphon.bench.load import Target, put_load
+from antiphon.bench.objectives import Objectives
+from antiphon.bench.openai_stream import Job
+from antiphon.bench.records import RequestRecord
+from antiphon.bench.summary import summarize
+from antiphon.bench.words import Counter, find_counter
+from antiphon.bench.workload import Workload
+from antiphon.errors import AntiphonError
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class BenchTarget:
+    base_url: str
+    model: str
+    api_key: str | None = None
+    timeout: float = 600.0
+
+
+def bench_serve(
+    where: BenchTarget,
+    workload: Workload,
+    objectives: Objectives | None = None,
+    on_done: Callable[[RequestRecord], None] | None = None,
+) -> dict[str, Any]:
+    """The whole run, in an event loop of its own. A server that cannot answer at all is an error."""
+    result: dict[str, Any] = run_loop(_bench(where, workload, objectives, on_done))
+    return result
+
+
+def run_loop(main: Coroutine[Any, Any, Any]) -> Any:
+    try:
+        import uvloop
+    except ImportError:  # not made for every platform
+        return asyncio.run(main)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(main)
+
+
+async def _bench(
+    where: BenchTarget,
+    workload: Workload,
+    objectives: Objectives | None,
+    on_done: Callable[[RequestRecord], None] | None,
+) -> dict[str, Any]:
+    dataset = workload.read_dataset()
+    client = HttpClient(where.base_url, where.api_key, where.timeout)
+    target = Target(client, workload.endpoint, where.model)
+    try:
+        refuses_ignore_eos = await _probe(target, workload)
+        asked = replace(workload, ignore_eos=False) if refuses_ignore_eos else workload
+        counter = await _counter(target)
+        warm_up, jobs = await asked.jobs(counter, dataset)
+        if warm_up:
+            concurrency = workload.arrivals.concurrency or 1
+            await put_load(target, warm_up, Arrivals(concurrency=concurrency))
+        result = await put_load(target, jobs, workload.arrivals, workload.seed, on_done)
+    finally:
+        client.close()
+    return {
+        "format": FORMAT,
+        "tool": f"antiphon {__version__}",
+        "machine": f"{platform.system()} {platform.machine()}",
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "target": {
+            "base_url": where.base_url,
+            "model": where.model,
+            "counts_tokens": counter is not None,
+            "refused_ignore_eos": refuses_ignore_eos,
+        },
+        "workload": asked.description(dataset),
+        "figures": summarize(result, objectives),
+    }
+
+
+async def _probe(target: Target, workload: Workload) -> bool:
+    """One short request, to fail early with the server's own words. True if it works only without `ignore_eos`."""
+    fields: dict[str, Any] = {"temperature": workload.temperature}
+    job = Job("Hello", 1, fields | ({"ignore_eos": True} if workload.ignore_eos else {}))
+    record = await target.perform(job)
+    if record.error is None:
+        return False
+    if workload.ignore_eos and record.error in ("http_400", "http_422"):
+        without = await target.perform(replace(job, fields=fields))
+        if without.error is None:
+            return True
+    raise AntiphonError(f"{target.client.name} does not answer ({record.error}): {record.message}")
+
+
+async def _counter(target: Target) -> Counter | None:
+    try:
+        return await find_counter(target.client, target.model)
+    except TransferError:
+        return None

@@ -1,0 +1,73 @@
+"""A run's figures as people read them: a table with small histograms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+LABELS = {
+    "ttft": "time to first token",
+    "tpot": "time per output token",
+    "itl": "inter-token gap",
+    "chunk_gap": "gap between chunks",
+    "e2e": "end to end",
+}
+COLUMNS = ("mean", "p50", "p90", "p99", "max")
+BARS = " ▁▂▃▄▅▆▇█"
+#: Above this share of a core the tool itself may be what limits the figures.
+BUSY_SHARE = 0.8
+
+
+def bars(counts: list[int]) -> str:
+    """A bar for each count; the smallest that is not zero can still be seen."""
+    most = max(counts)
+    return "".join(BARS[0 if not count else max(1, round(count / most * 8))] for count in counts)
+
+
+def result_table(result: dict[str, Any]) -> str:
+    """`result` as `bench serve --output` writes it."""
+    figures, workload = result["figures"], result["workload"]
+    lines = [
+        f"{result['target']['model']} at {result['target']['base_url']}: {workload['requests']} requests to the "
+        f"{workload['endpoint']} endpoint, {workload['arrivals']}",
+        "",
+        f"requests    {figures['completed']:>10,} done, {figures['failed']:,} failed in {figures['seconds']:.1f} s: "
+        f"{figures['requests_per_second']:.2f} a second",
+        f"input       {figures['input_tokens']:>10,} tokens{_cached(figures)}",
+        f"output      {figures['output_tokens']:>10,} tokens in {figures['chunks']:,} chunks: "
+        f"{figures['output_tokens_per_second']:,.1f} a second "
+        f"({figures['total_tokens_per_second']:,.1f} with the input)",
+    ]
+    goodput = figures["goodput"]
+    if goodput is not None:
+        limits = ", ".join(f"{name} ≤ {limit:g} ms" for name, limit in goodput["slo_ms"].items())
+        lines.append(
+            f"goodput     {goodput['requests_per_second']:>10.2f} requests a second ({goodput['share']:.1%}) "
+            f"with {limits}"
+        )
+    lines += ["", f"{'milliseconds':22}" + "".join(f"{column:>10}" for column in COLUMNS) + "  smallest to largest"]
+    for name, label in LABELS.items():
+        row = figures["latency_ms"][name]
+        if row is not None:
+            values = "".join(f"{row[column]:>10,.1f}" for column in COLUMNS)
+            lines.append(f"{label:22}{values}  {bars(row['histogram'])}".rstrip())
+    for kind, error in figures["errors"].items():
+        lines.append(f"error {kind}: {error['count']:,} × ({error['example']})")
+    return "\n".join([*lines, *_remarks(result)])
+
+
+def _cached(figures: dict[str, Any]) -> str:
+    if not figures["tells_cached_tokens"] or not figures["input_tokens"]:
+        return ""
+    return f", {figures['cached_tokens']:,} of them cached ({figures['cached_tokens'] / figures['input_tokens']:.1%})"
+
+
+def _remarks(result: dict[str, Any]) -> list[str]:
+    figures, tool = result["figures"], result["figures"]["tool"]
+    remarks = []
+    if figures["tokens_counted_by"] == "chunks":
+        remarks.append("note: the server tells no usage, so a chunk was counted as a token")
+    if result["target"]["refused_ignore_eos"]:
+        remarks.append("note: the server refuses ignore_eos, so answers may be shorter than asked")
+    if tool["cpu_share"] > BUSY_SHARE:
+        remarks.append(f"note: this tool used {tool['cpu_share']:.0%} of a core and may have been the limit itself")
+    return remarks

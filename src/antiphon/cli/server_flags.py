@@ -1,0 +1,69 @@
+"""Flags for every option of a server, made from the table of options, for the commands that take them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Optional
+
+import typer
+
+from antiphon.server.options import MODELS, OPTIONS, Kind, Option
+
+TYPES: dict[Kind, Any] = {
+    Kind.TEXT: str | None,
+    Kind.WHOLE: int | None,
+    Kind.NUMBER: float | None,
+    Kind.SWITCH: bool | None,
+    Kind.LIST: list[str] | None,
+    Kind.TABLE: list[str] | None,
+}
+
+
+def takes_server_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command that is called with keywords an argument for the models and a flag for every other option.
+
+    What is not given arrives as None, so that the environment, the file and the defaults can follow.
+    """
+    annotations: dict[str, Any] = {
+        "models": Annotated[list[str] | None, typer.Argument(metavar="MODEL", help=MODELS.help, show_default=False)],
+        "config": Annotated[
+            Path | None, typer.Option("--config", help="Configuration file (TOML).", show_default=False)
+        ],
+    }
+    for option in OPTIONS:
+        if option is not MODELS:
+            annotations[option.name] = Annotated[_type(option), _flag(option)]
+    kind = inspect.Parameter.KEYWORD_ONLY
+    parameters = [inspect.Parameter(name, kind, default=None, annotation=a) for name, a in annotations.items()]
+    command.__annotations__ = annotations
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return command
+
+
+def _type(option: Option) -> Any:
+    if not option.choices:
+        return TYPES[option.kind]
+    return Optional[StrEnum(option.name, {choice.upper(): choice for choice in option.choices})]  # noqa: UP045
+
+
+def _flag(option: Option) -> Any:
+    plain = option.kind not in (Kind.LIST, Kind.TABLE) and option.default is not None
+    shown = option.shown or (_text(option.default) if plain else False)
+    name = option.switch
+    if option.kind is Kind.SWITCH:
+        name = f"{name}/--no-{name.removeprefix('--')}"
+    return typer.Option(name, help=option.help, show_default=shown, metavar=option.metavar)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def plain(given: dict[str, Any]) -> dict[str, Any]:
+    """What a command was called with, in the types that settings have."""
+    return {name: value.value if isinstance(value, StrEnum) else value for name, value in given.items()}

@@ -1,0 +1,29 @@
+"""`TranscriptRules`: what a transcript with timestamps may say next, in ids; the executor applies it to logits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class TranscriptRules:
+    """The grammar of a transcriber's output.
+
+    The first tokens after the prompt are drawn from `opening`, one set of ids each (a language, a task). Then the
+    transcript begins, never with one of `blank`. With timestamps it begins with one of at most `max_initial` steps;
+    they come in pairs except before the end, never go backwards, and one is taken wherever timestamps together are
+    likelier than the likeliest text. `begin` is where in the request's tokens the transcript begins, its opening
+    past; a prompt that already holds the beginning of the transcript lies beyond it. Without timestamps only text and
+    the end, `end_id`, may be said.
+    """
+
+    begin: int
+    end_id: int
+    opening: tuple[tuple[int, ...], ...] = ()
+    blank: frozenset[int] = frozenset()
+    first_timestamp: int | None = None
+    max_initial: int | None = 50
+
+    @property
+    def has_timestamps(self) -> bool:
+        return self.first_timestamp is not None

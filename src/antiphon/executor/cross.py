@@ -1,0 +1,66 @@
+"""What an encoder-decoder needs beside a plain decoder: cross blocks filled, and their attention observed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from antiphon.engine.plan import StepPlan
+from antiphon.executor.rows import RowStore
+from antiphon.executor.step_batch import StepBatch
+from antiphon.models.encoder_decoder import EncoderDecoder
+from antiphon.models.model import CausalLM
+from antiphon.ops import Batch, CacheKind, GroupBatch, KVCache
+
+
+def fill_cross(plan: StepPlan, model: CausalLM, cache: KVCache, store: RowStore) -> None:
+    """Write the encoder states of newcomers to their cross blocks."""
+    setups = [setup for setup in plan.row_setups if setup.fills_cross and setup.request.row >= 0]
+    if not setups:
+        return
+    assert isinstance(model, EncoderDecoder)
+    for setup in setups:
+        request = setup.request
+        length = request.cross_tokens
+        groups: dict[str, GroupBatch] = {}
+        positions = np.arange(length, dtype=np.int64)
+        query_start = torch.tensor([0, length], dtype=torch.int32)
+        for table, layout in zip(store.tables, store.layouts, strict=True):
+            if layout.group.kind is not CacheKind.CROSS:
+                continue
+            entries = table[request.row, : -(-length // layout.block_tokens)]
+            slots = entries.astype(np.int64)[positions // layout.block_tokens] * layout.block_tokens
+            groups[layout.group.name] = GroupBatch(
+                torch.from_numpy(slots + positions % layout.block_tokens),
+                torch.from_numpy(entries[None].copy()),
+                torch.tensor([length], dtype=torch.int32),
+                query_start,
+            )
+        positions_tensor = torch.from_numpy(positions.astype(np.int32))
+        batch = Batch(positions_tensor, query_start, torch.zeros(0, dtype=torch.int64), groups=groups)
+        model.store_encoded(request.inputs, batch, cache)
+
+
+def forward_observing(
+    plan: StepPlan, step: StepBatch, model: CausalLM, cache: KVCache, forward: Callable[[Batch], Tensor]
+) -> tuple[Tensor, dict[int, Any]]:
+    """The step's logits, and for entries whose request observes, the cross-attention of their tokens.
+
+    `forward` is what runs a step in which nobody observes.
+    """
+    observing = [entry for entry, request in enumerate(plan.requests) if request.observes]
+    if not observing:
+        return forward(step.batch), {}
+    assert isinstance(model, EncoderDecoder)
+    logits, seen = model.forward_aligned(step.batch, cache)
+    weights = torch.cat(seen)  # [heads, tokens, states]
+    starts = step.batch.query_start.tolist()
+    observed = {
+        entry: weights[:, starts[entry] : starts[entry + 1], : plan.requests[entry].cross_tokens].clone()
+        for entry in observing
+    }
+    return logits, observed

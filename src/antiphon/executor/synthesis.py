@@ -1,0 +1,67 @@
+"""`SynthesisExecutor`: the stages of a synthesiser, for the utterances of many requests at once."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import torch
+
+from antiphon.engine.plan import StepPlan, StepResult
+from antiphon.engine.request import Request
+from antiphon.executor.executor import DoneHandle
+from antiphon.models.synthesizer import SpeechState, Synthesizer
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a request's utterance stands between two stages."""
+
+    state: SpeechState
+    row: int
+
+
+class SynthesisExecutor:
+    """Between stages a request's state lies in its `result`, so that one that is aborted leaves nothing behind."""
+
+    def __init__(self, model: Synthesizer) -> None:
+        self._model = model
+
+    def submit(self, plan: StepPlan) -> DoneHandle:
+        begun = time.perf_counter()
+        states, order = _gathered(plan)
+        built = time.perf_counter()
+        with torch.inference_mode():
+            states = self._model.advance(plan.stage, states)
+        places = [_Place(state, row) for state in states for row in range(len(state.utterances))]
+        outputs = None
+        if plan.stage == len(self._model.stages) - 1:
+            speeches = [speech for state in states for speech in self._model.speech(state)]
+            outputs = [speeches[place] for place in order]
+        else:
+            for request, place in zip(plan.requests, order, strict=True):
+                request.result = places[place]
+        timings = {"build": built - begun, "run": time.perf_counter() - built}
+        return DoneHandle(StepResult([], outputs=outputs, timings=timings))
+
+    def close(self) -> None:
+        pass
+
+
+def _gathered(plan: StepPlan) -> tuple[list[SpeechState], list[int]]:
+    """The states that the plan's requests are in, without rows of others, and each request's row among all of them."""
+    if plan.stage == 0:
+        return [SpeechState((request.inputs,)) for request in plan.requests], list(range(len(plan.requests)))
+    groups: dict[int, list[tuple[int, Request]]] = {}
+    for index, request in enumerate(plan.requests):
+        groups.setdefault(id(request.result.state), []).append((index, request))
+    states: list[SpeechState] = []
+    order = [0] * len(plan.requests)
+    position = 0
+    for members in groups.values():
+        state = members[0][1].result.state
+        states.append(state.take([request.result.row for _, request in members]))
+        for index, _ in members:
+            order[index] = position
+            position += 1
+    return states, order

@@ -1,0 +1,61 @@
+"""Convolutions over padded frames [B, T, channels], with weights from a checkpoint."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from antiphon import ops
+from antiphon.layers.module import Module
+from antiphon.weights.source import Source
+
+
+class Convolution(Module):
+    """A convolution of odd width that keeps the number of frames when its stride is 1."""
+
+    def __init__(
+        self,
+        source: Source,
+        name: str,
+        inputs: int,
+        outputs: int,
+        width: int,
+        *,
+        stride: int = 1,
+        padding: int | None = None,
+        dilation: int = 1,
+        groups: int = 1,
+        bias: bool = True,
+    ) -> None:
+        self.weight = source.tensor(f"{name}.weight", (outputs, inputs // groups, width))
+        self.bias = source.tensor(f"{name}.bias", (outputs,)) if bias else None
+        self.stride = stride
+        self.padding = (width - 1) * dilation // 2 if padding is None else padding
+        self.dilation = dilation
+        self.groups = groups
+
+    def prepare(self) -> None:
+        """Bring the weight into the form that is computed with now, instead of when it is first needed."""
+        ops.prepare_convolution(self.weight, self.stride, self.groups)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        padding = (self.padding, self.padding)
+        return ops.conv1d(x, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
+
+
+class TransposedConvolution(Module):
+    """A convolution that makes `stride` frames of one."""
+
+    def __init__(
+        self, source: Source, name: str, inputs: int, outputs: int, width: int, stride: int, *, groups: int = 1
+    ) -> None:
+        self.weight = source.tensor(f"{name}.weight", (inputs, outputs // groups, width))
+        self.bias = source.tensor(f"{name}.bias", (outputs,))
+        self.stride = stride
+        self.padding = (width - stride + 1) // 2
+        self.output_padding = stride + 2 * self.padding - width
+        self.groups = groups
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return ops.conv_transpose1d(
+            x, self.weight, self.bias, self.stride, self.padding, self.output_padding, self.groups
+        )

@@ -1,0 +1,198 @@
+"""Hibari: a small synthesiser distilled from Kokoro, ConvNeXt blocks over frames and a vocoder of pulses and noise."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from antiphon import ops
+from antiphon.errors import CheckpointError
+from antiphon.layers.convolution import Convolution
+from antiphon.layers.linear import Embedding, Linear
+from antiphon.layers.mlp import MLP
+from antiphon.layers.module import Module
+from antiphon.layers.norm import LayerNorm
+from antiphon.models.synthesizer import Speech, SpeechState, Synthesizer, flatten
+from antiphon.weights.checkpoint import Checkpoint
+from antiphon.weights.source import Source
+
+SAMPLE_RATE = 24_000
+WIDTH = 1200
+HOP = 300
+NUM_BINS = WIDTH // 2 + 1
+NUM_SYMBOLS = 178
+NUM_HEADS = 2
+NORM_EPS = 1e-5
+TEXT_KERNEL, FRAME_KERNEL = 5, 7
+#: Widths and depths: the text side of the decoder and of the prosody predictor, and how often each applies its layer.
+DECODER_TEXT, PROSODY_TEXT = (128, 4), (192, 6)
+DECODER_SIZE, DECODER_BLOCKS, TEXT_BLOCKS = 256, 8, 2
+PROSODY_DILATIONS = (1, 2, 4, 8, 1, 2)
+PITCH_SCALE, ENERGY_SCALE, FEATURE_SCALE = 100.0, 5.0, 0.2
+MAX_POSITIONS = 512
+LEAD_FRAMES = 3  # as its teacher's
+
+
+class ConvNextBlock(Module):
+    """x + gamma * mlp(norm(depthwise(x))), masked. arXiv:2201.03545."""
+
+    def __init__(self, source: Source, size: int, kernel: int, inner: int, dilation: int = 1) -> None:
+        self.depthwise = Convolution(source, "dw", size, size, kernel, groups=size, dilation=dilation)
+        self.norm = LayerNorm(source, "norm", size, NORM_EPS)
+        self.first = source.tensor("pw1.weight", (inner, size))[:, :, None]
+        self.first_bias = source.tensor("pw1.bias", (inner,))
+        # Gamma is folded into the second product.
+        gamma = source.tensor("gamma", (size,))
+        self.second = (source.tensor("pw2.weight", (size, inner)) * gamma[:, None])[:, :, None]
+        self.second_bias = source.tensor("pw2.bias", (size,)) * gamma
+
+    def __call__(self, x: Tensor, lengths: Tensor) -> Tensor:
+        y = ops.conv1d(self.norm(self.depthwise(x)), self.first, self.first_bias, activation="gelu")
+        return ops.mask_frames(ops.add(ops.conv1d(y, self.second, self.second_bias), x), lengths)
+
+
+class SharedLayer(Module):
+    """One pre-norm transformer layer, applied several times."""
+
+    def __init__(self, source: Source, size: int) -> None:
+        self.norm1 = LayerNorm(source, "norm1", size, NORM_EPS)
+        self.norm2 = LayerNorm(source, "norm2", size, NORM_EPS)
+        attention = source.at("self_attn")
+        self.qkv = attention.weight("in_proj_weight", (3 * size, size))
+        self.qkv_bias = attention.tensor("in_proj_bias", (3 * size,))
+        self.out = Linear(attention, "out_proj", size, size, bias=True)
+        self.mlp = MLP(source, "linear1", "linear2", size, 2 * size, "gelu")
+        self.head_dim = size // NUM_HEADS
+
+    def __call__(self, x: Tensor, seq_start: Tensor) -> Tensor:
+        qkv = ops.linear(self.norm1(x), self.qkv, self.qkv_bias).unflatten(-1, (3, NUM_HEADS, self.head_dim))
+        q, k, v = qkv.unbind(1)
+        y = ops.attention(q, k, v, seq_start, self.head_dim**-0.5)
+        x = self.out(y.flatten(1), residual=x)
+        return self.mlp(self.norm2(x), residual=x)
+
+
+class TextSide(Module):
+    """Phonemes → [T, size]."""
+
+    def __init__(self, source: Source, size: int, repeats: int) -> None:
+        self.embedding = Embedding(source, "emb", NUM_SYMBOLS, size)
+        self.blocks = [ConvNextBlock(source.at("convs", n), size, TEXT_KERNEL, 2 * size) for n in range(TEXT_BLOCKS)]
+        self.layer = SharedLayer(source.at("attn"), size)
+        self.norm = LayerNorm(source, "norm", size, NORM_EPS)
+        self.repeats = repeats
+
+    def __call__(self, ids: Tensor, seq_start: Tensor, lengths: Tensor) -> Tensor:
+        x = ops.pad_rows(self.embedding(ids), seq_start)
+        for block in self.blocks:
+            x = block(x, lengths)
+        rows = ops.pack_rows(x, lengths)
+        for _ in range(self.repeats):
+            rows = self.layer(rows, seq_start)
+        return ops.pad_rows(self.norm(rows), seq_start)
+
+
+class Hibari(Synthesizer):
+    """One voice. Weights are stored in 8 bits and computed with as floats, activations in full."""
+
+    stages = ("text", "prosody", "decoder", "waveform")
+    lone_stages = 4
+    sample_rate = SAMPLE_RATE
+    lead_samples = LEAD_FRAMES * 2 * HOP
+    style_size = 0
+
+    def __init__(self, source: Source, symbols: dict[str, int]) -> None:
+        self.vocab_size = NUM_SYMBOLS
+        self.max_positions = MAX_POSITIONS
+        self.symbols = symbols
+        decoder, prosody = source.at("m"), source.at("pn")
+        self.decoder_text = TextSide(decoder.at("text"), *DECODER_TEXT)
+        self.prosody_text = TextSide(prosody.at("text"), *PROSODY_TEXT)
+        text, size = PROSODY_TEXT[0], DECODER_SIZE
+        self.duration1 = Convolution(prosody, "dur.0", text, text, 3)
+        self.duration2 = Convolution(prosody, "dur.2", text, 1, 1)
+        self.prosody_in = Convolution(prosody, "pro_in", text, text, 1)
+        self.prosody_blocks = [
+            ConvNextBlock(prosody.at("pro", n), text, FRAME_KERNEL, 2 * text, dilation)
+            for n, dilation in enumerate(PROSODY_DILATIONS)
+        ]
+        self.prosody_out = Convolution(prosody, "pro_out", text, 4, 1)
+        # Two values of pitch, then two of energy, for every frame: in Hz, and on the scale that the decoder takes.
+        scale = torch.tensor([PITCH_SCALE, PITCH_SCALE, ENERGY_SCALE * FEATURE_SCALE, ENERGY_SCALE * FEATURE_SCALE])
+        assert self.prosody_out.bias is not None
+        self.prosody_out.weight = self.prosody_out.weight * scale[:, None, None]
+        self.prosody_out.bias = self.prosody_out.bias * scale
+        self.decoder_in = Convolution(decoder, "dec_in", DECODER_TEXT[0] + 2, size, FRAME_KERNEL)
+        self.decoder_blocks = [
+            ConvNextBlock(decoder.at("dec", n), size, FRAME_KERNEL, 3 * size) for n in range(DECODER_BLOCKS)
+        ]
+        self.decoder_norm = LayerNorm(decoder, "dec_norm", size, NORM_EPS)
+        self.head = decoder.tensor("head.weight", (5 * NUM_BINS, size))[:, :, None]
+        self.head_bias = decoder.tensor("head.bias", (5 * NUM_BINS,))
+
+    @classmethod
+    def from_checkpoint(cls, checkpoint: Checkpoint) -> Self:
+        return cls(Source(checkpoint), _symbols(checkpoint.metadata.get("vocab")))
+
+    def run_stage(self, stage: int, state: SpeechState) -> SpeechState:
+        return (self._text, self._prosody, self._decode, self._waveform)[stage](state)
+
+    def _text(self, state: SpeechState) -> SpeechState:
+        ids, _, seq_start, lengths = flatten([utterance.ids for utterance in state.utterances])
+        speed = torch.tensor([utterance.speed for utterance in state.utterances])
+        meaning = self.prosody_text(ids, seq_start, lengths)
+        hidden = ops.conv1d(meaning, self.duration1.weight, self.duration1.bias, padding=(1, 1), activation="gelu")
+        counts = ops.frame_counts(self.duration2(hidden), lengths, speed, "expm1")
+        text = self.decoder_text(ids, seq_start, lengths)
+        return state.with_({"frames": counts.sum(1)}, counts=counts, meaning=meaning, text=text)
+
+    def _prosody(self, state: SpeechState) -> SpeechState:
+        have, frames = state.tensors, state.lengths["frames"]
+        x = ops.mask_frames(self.prosody_in(ops.expand_frames(have["meaning"], have["counts"])), frames)
+        for block in self.prosody_blocks:
+            x = block(x, frames)
+        curves = ops.mask_frames(self.prosody_out(x), frames)  # [B, frames, 4]
+        pitch, energy = (part.flatten(1)[..., None] for part in curves.split(2, dim=-1))
+        return state.without("meaning").with_(pitch=pitch, energy=energy)
+
+    def _decode(self, state: SpeechState) -> SpeechState:
+        have, lengths = state.tensors, 2 * state.lengths["frames"]
+        text = ops.repeat_frames(ops.expand_frames(have["text"], have["counts"]), 2)
+        x = ops.concatenate([text, ops.log_pitch(have["pitch"], FEATURE_SCALE), have["energy"]])
+        x = ops.mask_frames(self.decoder_in(ops.mask_frames(x, lengths)), lengths)
+        for block in self.decoder_blocks:
+            x = block(x, lengths)
+        spectra = ops.conv1d(self.decoder_norm(x), self.head, self.head_bias)
+        return state.without("text", "energy").with_({"spectra": lengths}, spectra=spectra)
+
+    def _waveform(self, state: SpeechState) -> SpeechState:
+        have, lengths = state.tensors, state.lengths["spectra"]
+        pairs = zip(state.utterances, lengths.tolist(), strict=True)
+        noise = [_noise(utterance.seed, frames) for utterance, frames in pairs]
+        pitch = have["pitch"].squeeze(-1)
+        samples = ops.pulse_noise_vocoder(have["spectra"], pitch, noise, lengths, WIDTH, HOP, SAMPLE_RATE)
+        return state.without("spectra", "pitch").with_(samples=samples)
+
+    def speech(self, state: SpeechState) -> list[Speech]:
+        out = []
+        for row, utterance in enumerate(state.utterances):
+            counts = state.tensors["counts"][row, : len(utterance.ids)].tolist()
+            samples = state.tensors["samples"][row, : 2 * HOP * sum(counts)]
+            out.append(Speech(samples, [2 * HOP * count for count in counts]))
+        return out
+
+
+def _noise(seed: int, frames: int) -> Tensor:
+    """Complex noise [bins, frames] that follows from the seed alone."""
+    generator = np.random.default_rng(seed)
+    values = generator.standard_normal((NUM_BINS, 2 * frames), dtype=np.float32)
+    return torch.from_numpy(values.view(np.complex64))
+
+
+def _symbols(vocab: Any) -> dict[str, int]:
+    if not isinstance(vocab, dict) or not all(type(i) is int and 0 < i < NUM_SYMBOLS for i in vocab.values()):
+        raise CheckpointError(f"hibari has no vocab that numbers its symbols from 1 to {NUM_SYMBOLS - 1}")
+    return vocab

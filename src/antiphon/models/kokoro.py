@@ -1,0 +1,133 @@
+"""Kokoro-82M: StyleTTS 2 (arXiv:2306.07691) with an iSTFTNet vocoder, one shot from phonemes to samples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Self
+
+import torch
+
+from antiphon import ops
+from antiphon.layers.linear import Linear
+from antiphon.models.kokoro_config import SAMPLE_RATE, KokoroConfig, config_from_json
+from antiphon.models.kokoro_decoder import FrameDecoder, Generator
+from antiphon.models.kokoro_text import PhonemeBert, Predictor, TextEncoder
+from antiphon.models.synthesizer import Speech, SpeechState, Synthesizer, flatten
+from antiphon.weights.checkpoint import Checkpoint
+from antiphon.weights.source import Source
+
+#: Frames by which the decoder is ahead of the durations.
+LEAD_FRAMES = 3
+
+
+class Kokoro(Synthesizer):
+    """A voice's style for an utterance is two halves: the first steers the decoder, the second the predictors.
+
+    The norms of the decoder look at the whole utterance, so its stages are cut by layers and not by time.
+    """
+
+    def __init__(self, config: KokoroConfig, source: Source) -> None:
+        self.config = config
+        self.vocab_size = config.num_symbols
+        self.max_positions = config.max_positions
+        self.symbols = config.symbols
+        self.sample_rate = SAMPLE_RATE
+        self.lead_samples = LEAD_FRAMES * 2 * config.hop
+        self.style_size = 2 * config.style_size
+        encoder, decoder = source.at("encoder"), source.at("decoder", "decoder")
+        self.bert = PhonemeBert(encoder.at("bert"), config)
+        self.bert_encoder = Linear(encoder, "bert_encoder", config.bert_size, config.hidden_size, bias=True)
+        self.predictor = Predictor(encoder, config)
+        self.text_encoder = TextEncoder(encoder.at("text_encoder"), config)
+        self.decoder = FrameDecoder(decoder, config)
+        self.generator = Generator(decoder.at("generator"), config)
+        names, self._steps = zip(*self._make_stages(), strict=True)
+        self.stages: tuple[str, ...] = names
+        self.lone_stages = names.index("decoder")
+
+    @classmethod
+    def from_checkpoint(cls, checkpoint: Checkpoint) -> Self:
+        return cls(config_from_json(checkpoint.metadata), Source(checkpoint))
+
+    def _make_stages(self) -> list[tuple[str, Callable[[SpeechState], SpeechState]]]:
+        stages: list[tuple[str, Callable[[SpeechState], SpeechState]]] = [
+            ("text", self._text),
+            ("prosody", self._prosody),
+            ("source", self._source),
+            ("decoder", self._decode),
+        ]
+        for index, stage in enumerate(self.generator.upsampling):
+            stages.append((f"upsample.{index}", self._upsample(index)))
+            stages += [(f"block.{index}.{n}", self._block(index, n)) for n in range(len(stage.blocks))]
+        return [*stages, ("waveform", self._waveform)]
+
+    def run_stage(self, stage: int, state: SpeechState) -> SpeechState:
+        return self._steps[stage](state)
+
+    def _text(self, state: SpeechState) -> SpeechState:
+        ids, positions, seq_start, lengths = flatten([utterance.ids for utterance in state.utterances])
+        decoder_style, style = torch.stack([utterance.style for utterance in state.utterances]).split(
+            self.config.style_size, dim=-1
+        )
+        speed = torch.tensor([utterance.speed for utterance in state.utterances])
+        meaning = self.bert_encoder(self.bert(ids, positions, seq_start))
+        encoded = self.predictor.text(ops.pad_rows(meaning, seq_start), style, lengths)
+        counts = self.predictor.frame_counts(encoded, lengths, speed)
+        return state.with_(
+            {"ids": lengths, "frames": counts.sum(1)},
+            style=style,
+            decoder_style=decoder_style,
+            counts=counts,
+            encoded=encoded,
+            text=self.text_encoder(ids, seq_start, lengths),
+        )
+
+    def _prosody(self, state: SpeechState) -> SpeechState:
+        have, frames = state.tensors, state.lengths["frames"]
+        expanded = ops.expand_frames(have["encoded"], have["counts"])
+        pitch, energy = self.predictor.curves(expanded, have["style"], frames)
+        text = ops.expand_frames(have["text"], have["counts"])
+        return state.without("encoded", "style").with_(text=text, pitch=pitch, energy=energy)
+
+    def _source(self, state: SpeechState) -> SpeechState:
+        frames = state.lengths["frames"]
+        return state.with_(spectrum=self.generator.source(state.tensors["pitch"].squeeze(-1), 2 * frames))
+
+    def _decode(self, state: SpeechState) -> SpeechState:
+        have, frames = state.tensors, state.lengths["frames"]
+        x = self.decoder(have["text"], have["pitch"], have["energy"], have["decoder_style"], frames)
+        return state.without("text", "energy", "pitch").with_({"x": 2 * frames}, x=x)
+
+    def _upsample(self, index: int) -> Callable[[SpeechState], SpeechState]:
+        def run(state: SpeechState) -> SpeechState:
+            stage, have, lengths = self.generator.upsampling[index], state.tensors, state.lengths["x"]
+            x = stage.begin(have["x"], have["spectrum"], have["decoder_style"], lengths)
+            return state.without("x").with_({"x": stage.out_lengths(lengths)}, start=x)
+
+        return run
+
+    def _block(self, index: int, number: int) -> Callable[[SpeechState], SpeechState]:
+        def run(state: SpeechState) -> SpeechState:
+            blocks, have = self.generator.upsampling[index].blocks, state.tensors
+            y = blocks[number](have["start"], have["decoder_style"], state.lengths["x"])
+            last = number == len(blocks) - 1
+            if number:
+                y = ops.add(have["x"], y, 1 / len(blocks) if last else 1.0)
+            state = state.with_(x=y)
+            return state.without("start") if last else state
+
+        return run
+
+    def _waveform(self, state: SpeechState) -> SpeechState:
+        samples = self.generator.samples(state.tensors["x"], state.lengths["x"])
+        return state.without("x", "spectrum").with_(samples=samples)
+
+    def speech(self, state: SpeechState) -> list[Speech]:
+        hop = 2 * self.config.hop
+        out = []
+        for row, utterance in enumerate(state.utterances):
+            counts = state.tensors["counts"][row, : len(utterance.ids)].tolist()
+            samples = state.tensors["samples"][row, : hop * sum(counts)]
+            out.append(Speech(samples, [hop * count for count in counts]))
+        return out
+

@@ -1,0 +1,102 @@
+"""Words that no dictionary has: a small transformer from letters to phonemes, read out like CTC."""
+
+from __future__ import annotations
+
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from antiphon import ops
+from antiphon.errors import CheckpointError
+from antiphon.layers.linear import Embedding, Linear
+from antiphon.layers.mlp import MLP
+from antiphon.layers.module import Module
+from antiphon.layers.norm import LayerNorm
+from antiphon.models.model import Model, Task
+from antiphon.weights.checkpoint import Checkpoint
+from antiphon.weights.source import Source
+
+NORM_EPS = 1e-5
+NUM_HEADS = 4
+
+
+class Layer(Module):
+    """Pre-norm attention and MLP, biases throughout."""
+
+    def __init__(self, source: Source, size: int, inner: int) -> None:
+        self.norm1 = LayerNorm(source, "norm1", size, NORM_EPS)
+        self.norm2 = LayerNorm(source, "norm2", size, NORM_EPS)
+        attention = source.at("self_attn")
+        self.qkv = attention.weight("in_proj_weight", (3 * size, size))
+        self.qkv_bias = attention.tensor("in_proj_bias", (3 * size,))
+        self.out = Linear(attention, "out_proj", size, size, bias=True)
+        self.mlp = MLP(source, "linear1", "linear2", size, inner, "gelu")
+        self.head_dim = size // NUM_HEADS
+
+    def __call__(self, x: Tensor, seq_start: Tensor) -> Tensor:
+        qkv = ops.linear(self.norm1(x), self.qkv, self.qkv_bias).unflatten(-1, (3, NUM_HEADS, self.head_dim))
+        q, k, v = qkv.unbind(1)
+        y = ops.attention(q, k, v, seq_start, self.head_dim**-0.5)
+        x = self.out(y.flatten(1), residual=x)
+        return self.mlp(self.norm2(x), residual=x)
+
+
+class LetterToSound(Model):
+    """Letters [T] → for every letter a few slots with the likeliest phoneme each, 0 for none."""
+
+    task = Task.PHONEMIZE
+
+    def __init__(self, source: Source, letters: list[str], phonemes: list[str]) -> None:
+        tensors = source.checkpoint.tensors()
+        num_letters, size = tensors["m.emb.weight"].shape
+        head = tensors["m.head.weight"].shape[0]
+        tree = source.at("m")
+        self.vocab_size = num_letters
+        self.max_positions = tensors["m.pos"].shape[0]
+        self.num_classes = len(phonemes) + 1
+        if len(letters) + 1 != num_letters or head % self.num_classes:
+            raise CheckpointError(
+                f"the table names {len(letters)} letters and {len(phonemes)} phonemes; "
+                f"the network has {num_letters - 1} letters and {head} outputs"
+            )
+        self.letters = {letter: number for number, letter in enumerate(letters, 1)}
+        self.phonemes = phonemes
+        self.embedding = Embedding(tree, "emb", num_letters, size)
+        self.position = tree.tensor("pos", (self.max_positions, size))
+        depth = sum(name.endswith(".norm1.weight") for name in tensors)
+        inner = tensors["m.layers.0.linear1.weight"].shape[0]
+        self.layers = [Layer(tree.at("layers", index), size, inner) for index in range(depth)]
+        self.norm = LayerNorm(tree, "norm", size, NORM_EPS)
+        self.head = Linear(tree, "head", size, head, bias=True)
+
+    @classmethod
+    def from_checkpoint(cls, checkpoint: Checkpoint) -> Self:
+        tables = [checkpoint.metadata.get(key) for key in ("in", "out")]
+        for table in tables:
+            if not isinstance(table, list) or not all(isinstance(entry, str) for entry in table):
+                raise CheckpointError("the table of letters and phonemes is not beside the network")
+        letters, phonemes = tables
+        assert letters is not None and phonemes is not None
+        return cls(Source(checkpoint), letters, phonemes)
+
+    def forward(self, letters: Tensor) -> Tensor:
+        """Scores [T * slots, classes] of a word's letters [T]."""
+        seq_start = torch.tensor([0, len(letters)], dtype=torch.int32)
+        x = ops.add(self.embedding(letters), self.position[: len(letters)])
+        for layer in self.layers:
+            x = layer(x, seq_start)
+        return self.head(self.norm(x)).view(-1, self.num_classes)
+
+    def pronounce(self, word: str) -> str | None:
+        """The phonemes of a word; None if it has no letter that the network knows."""
+        ids = [self.letters[letter] for letter in word if letter in self.letters]
+        out = []
+        for start in range(0, len(ids), self.max_positions):
+            previous = 0
+            piece = torch.tensor(ids[start : start + self.max_positions], dtype=torch.int32)
+            for number in self.forward(piece).argmax(-1).tolist():
+                if number and number != previous:
+                    out.append(self.phonemes[number - 1])
+                previous = number
+        return "".join(out) or None

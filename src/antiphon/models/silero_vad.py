@@ -1,0 +1,173 @@
+"""Silero VAD: speech or not, every 32 ms. A short-time spectrum, four convolutions and one LSTM.
+
+A chunk of sound stands by itself until the LSTM, so that all chunks of all streams go through the layers before it at
+once. There each convolution, over the four spectra of a chunk, is one matrix: zero where it does not reach.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from antiphon import ops
+from antiphon.errors import UnsupportedError
+from antiphon.layers.module import Module
+from antiphon.models.model import Model, Task
+from antiphon.ops import LSTMWeights
+from antiphon.weights.checkpoint import Checkpoint
+from antiphon.weights.source import Source
+from antiphon.weights.weight import Weight
+
+HIDDEN = 128
+SPECTRA = 4  # of a chunk
+#: Points of the spectrum → sample rate.
+RATES = {256: 16_000, 128: 8_000}
+_BLOCK_CHUNKS = 1024  # chunks of all streams in one pass
+
+Floats = NDArray[np.float32]
+
+
+class ChunkConvolution(Module):
+    """A convolution of width 3 with ReLU over the few frames of a chunk, as one product: [N, frames * inputs] →
+    [N, outframes * outputs]."""
+
+    def __init__(self, source: Source, name: str, inputs: int, outputs: int, frames: int, stride: int = 1) -> None:
+        taps = source.tensor(f"{name}.weight", (outputs, inputs, 3))
+        bias = source.tensor(f"{name}.bias", (outputs,))
+        self.frames = (frames - 1) // stride + 1
+        matrix = torch.zeros(self.frames, outputs, frames, inputs)
+        for target in range(self.frames):
+            for tap in range(3):
+                origin = target * stride + tap - 1
+                if 0 <= origin < frames:
+                    matrix[target, :, origin] = taps[:, :, tap]
+        self.weight = Weight.from_tensor(matrix.view(self.frames * outputs, frames * inputs))
+        self.bias = bias.repeat(self.frames)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return ops.linear(x, self.weight, self.bias, activation="relu")
+
+
+@dataclass
+class VoiceState:
+    """What a stream carries from one call to the next; `voice_probabilities` overwrites it."""
+
+    context: Floats  # the end of the last chunk
+    rest: Floats  # samples that do not fill a chunk yet
+    hidden: Tensor  # [2, HIDDEN]: the LSTM's output and cell
+
+
+class SileroVAD(Model):
+    """Chunks of sound in, the probability of speech in each out."""
+
+    task = Task.VOICE_ACTIVITY
+    vocab_size = 0
+    max_positions = 0
+
+    def __init__(self, window: int, source: Source) -> None:
+        self.window = window
+        self.rate = RATES[window]
+        self.hop = window // 2
+        self.chunk = 2 * window  # samples
+        self.context = window // 4  # samples of the chunk before that are seen again
+        bins = window // 2 + 1
+        self.bins = bins
+        basis = source.tensor("stft_conv.weight", (2 * bins, 1, window))
+        self.basis = Weight.from_tensor(basis[:, 0])
+        self.conv1 = ChunkConvolution(source, "conv1", bins, 128, SPECTRA)
+        self.conv2 = ChunkConvolution(source, "conv2", 128, 64, self.conv1.frames, stride=2)
+        self.conv3 = ChunkConvolution(source, "conv3", 64, 64, self.conv2.frames, stride=2)
+        self.conv4 = ChunkConvolution(source, "conv4", 64, HIDDEN, self.conv3.frames)
+        cell = source.at("lstm_cell")
+        self.lstm = LSTMWeights(
+            cell.tensor("weight_ih", (4 * HIDDEN, HIDDEN)),
+            cell.tensor("weight_hh", (4 * HIDDEN, HIDDEN)),
+            cell.tensor("bias_ih", (4 * HIDDEN,)),
+            cell.tensor("bias_hh", (4 * HIDDEN,)),
+        )
+        self.head = Weight.from_tensor(source.tensor("final_conv.weight", (1, HIDDEN, 1))[:, :, 0])
+        self.head_bias = source.tensor("final_conv.bias", (1,))
+
+    @classmethod
+    def from_checkpoint(cls, checkpoint: Checkpoint) -> Self:
+        window = checkpoint.stored("stft_conv.weight").shape[-1]
+        if window not in RATES:
+            raise UnsupportedError(f"silero-vad with spectra of {window} points; known: {', '.join(map(str, RATES))}")
+        return cls(window, Source(checkpoint))
+
+    @property
+    def chunk_seconds(self) -> float:
+        return self.chunk / self.rate
+
+    def initial_state(self) -> VoiceState:
+        """The state of a stream that has not begun."""
+        empty = np.zeros(0, np.float32)
+        return VoiceState(np.zeros(self.context, np.float32), empty, torch.zeros(2, HIDDEN))
+
+    def forward(self, chunks: Tensor, lengths: Tensor, state: tuple[Tensor, Tensor]) -> Tensor:
+        """Probabilities [B, N] of chunks [B, N, 5 * hop], the first lengths[b] of each row; the rest means nothing.
+
+        A chunk is its context, its own samples, and as many again as its context mirrored. `state` (output and cell,
+        each [1, B, HIDDEN]) is read and overwritten. One hop of memory must follow the chunks; it is not looked at.
+        """
+        rows, count, _ = chunks.shape
+        # Five spectra a chunk, one hop apart: of each chunk the fifth would reach into the next and is left out.
+        spans = chunks.as_strided((rows * count * (SPECTRA + 1), self.window), (self.hop, 1))
+        spectra = ops.activate(ops.linear(spans, self.basis), "magnitude")  # [B * N * 5, bins]
+        x = spectra.view(rows * count, (SPECTRA + 1) * self.bins)[:, : SPECTRA * self.bins]
+        x = self.conv4(self.conv3(self.conv2(self.conv1(x))))  # [B * N, HIDDEN]
+        x = ops.lstm(x.view(rows, count, HIDDEN), lengths, self.lstm, state=state)
+        x = ops.activate(x, "relu").view(rows * count, HIDDEN)
+        return ops.activate(ops.linear(x, self.head, self.head_bias), "sigmoid").view(rows, count)
+
+
+@torch.inference_mode()
+def voice_probabilities(
+    model: SileroVAD, sounds: Sequence[Floats], states: Sequence[VoiceState], *, final: bool = False
+) -> list[Floats]:
+    """Probabilities of speech in the chunks that each stream's new samples, at the model's rate, complete.
+
+    However a stream is cut into calls, its probabilities end to end are the same. With `final`, a begun chunk is
+    completed with silence. Memory is bounded whatever the length of the sounds.
+    """
+    waiting = [_chunks(model, sound, state, final) for sound, state in zip(sounds, states, strict=True)]
+    found: list[list[Floats]] = [[] for _ in waiting]
+    position = 0
+    while active := [index for index, chunks in enumerate(waiting) if len(chunks) > position]:
+        step = max(1, _BLOCK_CHUNKS // len(active))
+        lengths = [min(step, len(waiting[index]) - position) for index in active]
+        batch = torch.zeros(len(active) * max(lengths) * (SPECTRA + 1) * model.hop + model.hop)
+        chunks = batch[: -model.hop].view(len(active), max(lengths), (SPECTRA + 1) * model.hop)
+        filled = chunks.numpy()
+        for row, (index, length) in enumerate(zip(active, lengths, strict=True)):
+            seen = waiting[index][position : position + length]
+            filled[row, :length, : seen.shape[1]] = seen
+            filled[row, :length, seen.shape[1] :] = seen[:, -2 : -model.context - 2 : -1]
+        hidden = torch.stack([states[index].hidden for index in active], dim=1)  # [2, B, HIDDEN]
+        output, cell = hidden[:1], hidden[1:]
+        probabilities = model.forward(chunks, torch.tensor(lengths), (output, cell)).numpy()
+        for row, (index, length) in enumerate(zip(active, lengths, strict=True)):
+            states[index].hidden = hidden[:, row].clone()
+            found[index].append(probabilities[row, :length].copy())
+        position += step
+    return [np.concatenate(parts) if parts else np.zeros(0, np.float32) for parts in found]
+
+
+def _chunks(model: SileroVAD, sound: Floats, state: VoiceState, final: bool) -> Floats:
+    """The stream's complete chunks [N, context + chunk], as a view; what they leave over goes to the state."""
+    sound = np.concatenate([state.rest, sound.astype(np.float32, copy=False)])
+    if final and len(sound) % model.chunk:
+        sound = np.pad(sound, (0, -len(sound) % model.chunk))
+    count = len(sound) // model.chunk
+    signal = np.concatenate([state.context, sound[: count * model.chunk]])
+    state.rest = sound[count * model.chunk :].copy()
+    if not count:
+        return np.zeros((0, model.context + model.chunk), np.float32)
+    state.context = signal[-model.context :].copy()
+    return np.lib.stride_tricks.sliding_window_view(signal, model.context + model.chunk)[:: model.chunk]

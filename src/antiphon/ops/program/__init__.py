@@ -1,0 +1,8 @@
+"""Recorded forward passes: a model's operations, taken down once, that C++ runs in one call."""
+
+from __future__ import annotations
+
+from antiphon.ops.program.program import Program
+from antiphon.ops.program.recorder import InputSpec, Recording, record
+
+__all__ = ["InputSpec", "Program", "Recording", "record"]

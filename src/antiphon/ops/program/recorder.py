@@ -1,0 +1,469 @@
+"""Recording: a forward is run once on tensors that know only their places, and each operation leaves an instruction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from antiphon.errors import UnrecordableError
+from antiphon.ops.backend import Backend, use_operations
+from antiphon.ops.batch import GroupBatch
+from antiphon.ops.cache import LayerCache
+from antiphon.ops.native import convolution, direct_convolution
+from antiphon.ops.native.extension import available
+from antiphon.ops.native.product import matrix_of
+from antiphon.ops.program import instructions
+from antiphon.ops.program.dimension import Dim, Size, as_dim, product, same, same_shape, shape_text
+from antiphon.ops.program.fusion import fuse
+from antiphon.ops.program.instructions import Instruction
+from antiphon.ops.program.traced import Kind, Traced, Value
+from antiphon.ops.types import Activation, RotaryTable
+from antiphon.weights.weight import Weight
+
+#: What symbols stand for while recording. Two recordings under different sizes must agree in everything.
+SAMPLES = ({"T": 11, "R": 3, "L": 5, "B": 2, "S": 7}, {"T": 13, "R": 4, "L": 3, "B": 3, "S": 5})
+
+
+@dataclass(frozen=True)
+class InputSpec:
+    """A tensor that every run brings. Sizes are numbers or symbols: ("R", 1) is R + 1, ("S", 0, 2) is 2 S."""
+
+    name: str
+    dtype: torch.dtype
+    shape: tuple[int | str | tuple[str, int] | tuple[str, int, int], ...]
+
+    def sizes(self, samples: Mapping[str, int]) -> tuple[Size, ...]:
+        found: list[Size] = []
+        for size in self.shape:
+            if isinstance(size, int):
+                found.append(size)
+                continue
+            symbol, constant, factor = (size, 0, 1) if isinstance(size, str) else (*size, 1)[:3]
+            found.append(Dim.symbol(symbol, samples[symbol]) * factor + constant)
+        return tuple(found)
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A forward as instructions over values of symbolic size."""
+
+    inputs: tuple[Value, ...]
+    groups: tuple[str, ...]
+    instructions: tuple[Instruction, ...]
+    output: Value | None
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """The sizes that the inputs bring, in the order in which they are told."""
+        found = {s for value in self.inputs for size in value.shape for s in as_dim(size).symbols}
+        return tuple(symbol for symbol in SAMPLES[0] if symbol in found)
+
+
+#: Takes the traced inputs by name and the traced groups, and gives the forward's result.
+Forward = Callable[[Mapping[str, Any], dict[str, GroupBatch]], Any]
+
+
+def record(forward: Forward, inputs: Sequence[InputSpec], groups: Sequence[str] = ()) -> Recording:
+    """The forward as a program, with instructions joined where that pays. `UnrecordableError` says why it is none."""
+    if not available():
+        raise UnrecordableError("the native backend was not built on this machine")
+    first, second = (_trace(forward, inputs, groups, samples) for samples in SAMPLES)
+    if _fingerprint(first) != _fingerprint(second):
+        raise UnrecordableError("the forward does other things for other numbers of tokens or requests")
+    return Recording(first.inputs, first.groups, fuse(first.instructions), first.output)
+
+
+def _trace(
+    forward: Forward, inputs: Sequence[InputSpec], groups: Sequence[str], samples: Mapping[str, int]
+) -> Recording:
+    recorder = _Recorder()
+    values = [Value(Kind.INPUT, spec.name, spec.sizes(samples), spec.dtype) for spec in inputs]
+    requests, tokens = Dim.symbol("R", samples["R"]), Dim.symbol("T", samples["T"])
+    batches = {}
+    for name in groups:
+        shapes = ((tokens,), (requests, 1), (requests,), (requests + 1,))
+        tables = [Traced.whole(Value(Kind.TABLES, name, shape, torch.int32)) for shape in shapes]
+        batches[name] = GroupBatch(*tables)  # type: ignore[arg-type]
+        recorder.groups[id(batches[name])] = name
+    with use_operations(Backend("record", recorder)):
+        result = forward({value.name: Traced.whole(value) for value in values}, batches)
+    output = None if result is None else _whole(result, recorder.instructions)
+    return Recording(tuple(values), tuple(groups), tuple(recorder.instructions), output)
+
+
+def _whole(result: Any, recorded: Sequence[Instruction]) -> Value:
+    """The value that the forward gives back: all of something that an instruction wrote."""
+    if not isinstance(result, Traced) or result.value.kind is not Kind.BUFFER:
+        raise UnrecordableError(f"the forward gives back {type(result).__name__}, not the result of an operation")
+    if result.offset or not result.is_contiguous() or not same(product(result.shape), result.value.size):
+        raise UnrecordableError(f"the forward gives back a part of {shape_text(result.value.shape)}")
+    result.value.shape = result.shape
+    return result.value
+
+
+def _fingerprint(recording: Recording) -> list[Any]:
+    """What two recordings of the same forward must agree in."""
+    numbers: dict[int, int] = {}
+
+    def of(item: Any) -> Any:
+        if isinstance(item, Traced):
+            value = item.value
+            constant = None if value.constant is None else value.constant.data_ptr()
+            number = numbers.setdefault(id(value), len(numbers)) if constant is None else constant
+            sizes = [as_dim(size).key for size in (*item.shape, *item.strides)]
+            return (value.kind, number, item.offset, sizes)
+        if isinstance(item, Dim):
+            return item.key
+        return id(item) if isinstance(item, Weight | LayerCache) else item
+
+    instructions_ = [(type(i), [of(getattr(i, f.name)) for f in fields(i)]) for i in recording.instructions]
+    output = recording.output
+    return [instructions_, None if output is None else numbers.get(id(output))]
+
+
+def _require(condition: bool, text: str) -> None:
+    if not condition:
+        raise UnrecordableError(text)
+
+
+class _Recorder:
+    """The operations, each of which appends an instruction. What has no native kernel is refused."""
+
+    def __init__(self) -> None:
+        self.instructions: list[Instruction] = []
+        self.groups: dict[int, str] = {}
+        self._constants: dict[tuple[Any, ...], Value] = {}
+
+    # -- values -------------------------------------------------------------------------------------------------
+
+    def _new(self, *shape: Size) -> Traced:
+        _require(as_dim(product(shape)).is_pure, f"a result of shape {shape_text(shape)} is no multiple of a count")
+        return Traced.whole(Value(Kind.BUFFER, "", shape, torch.float32))
+
+    def _append(self, instruction: Instruction) -> None:
+        self.instructions.append(instruction)
+
+    def _rows(self, x: Any, what: str) -> Traced:
+        """A tensor whose last dimension is contiguous: an operand as kernels read it."""
+        tensor = x if isinstance(x, Traced) else self._constant(x, what)
+        _require(
+            tensor.dtype is torch.float32 and same(tensor.strides[-1], 1),
+            f"{what} is {tensor.dtype} {tensor.text} with strides {shape_text(tensor.strides)}",
+        )
+        return tensor
+
+    def _constant(self, tensor: Tensor | None, what: str, like: Sequence[Size] = ()) -> Any:
+        """A tensor of the model. Where it was cut to a size of the step, as `like` has it, it has that size."""
+        if tensor is None:
+            return None
+        if not isinstance(tensor, Tensor) or tensor.dtype is not torch.float32 or not tensor.is_cpu:
+            kind = getattr(tensor, "dtype", type(tensor).__name__)
+            raise UnrecordableError(f"{what} is {kind}, not a float32 tensor")
+        shape: list[Size] = list(tensor.shape)
+        for place in range(1, min(len(shape), len(like)) + 1):
+            size = like[-place]
+            if isinstance(size, Dim) and shape[-place] == size.sample:
+                shape[-place] = size
+        cut = [place for place, size in enumerate(shape) if isinstance(size, Dim)]
+        _require(cut in ([], [0]), f"{what} is cut to {shape_text(shape)}")
+        key = (tensor.data_ptr(), tuple(str(size) for size in shape), tensor.stride())
+        value = self._constants.get(key)
+        if value is None:
+            value = Value(Kind.CONSTANT, what, tuple(shape), tensor.dtype, tensor)
+            if cut:
+                left = tensor.untyped_storage().nbytes() // tensor.itemsize - tensor.storage_offset()
+                value.most_rows = left // max(1, tensor.stride(0))
+            self._constants[key] = value
+        return Traced(value, tuple(shape), tensor.stride())
+
+    def _vector(self, tensor: Tensor | None, width: Size, what: str) -> Any:
+        found = self._constant(tensor, what)
+        _require(
+            found is None or (found.is_contiguous() and same(product(found.shape), width)),
+            f"{what} is {shape_text(tensor.shape) if tensor is not None else ''}, not {width} in a row",
+        )
+        return found
+
+    def _group(self, group: GroupBatch) -> str:
+        name = self.groups.get(id(group))
+        if name is None:
+            raise UnrecordableError("the forward uses a cache group that is not its batch's")
+        return name
+
+    @staticmethod
+    def _handle(weight: Weight, what: str) -> Any:
+        handle = matrix_of(weight)
+        _require(
+            handle is not None, f"{what} has a type that no native kernel reads: {', '.join(weight.bytes_by_type)}"
+        )
+        return handle
+
+    # -- operations ---------------------------------------------------------------------------------------------
+
+    def embed(self, ids: Traced, weight: Weight, scale: float = 1.0) -> Traced:
+        _require(
+            isinstance(ids, Traced) and ids.dim() == 1 and ids.is_contiguous() and ids.dtype in _INDICES,
+            "embed needs ids in one row",
+        )
+        out = self._new(ids.shape[0], weight.columns)
+        handle = self._handle(weight, "an embedding")
+        self._append(instructions.Embed(ids=ids, matrix=weight, handle=handle, scale=float(scale), out=out))
+        return out
+
+    def linear(
+        self,
+        x: Traced,
+        weight: Weight,
+        bias: Tensor | None = None,
+        activation: Activation = "none",
+        residual: Traced | None = None,
+    ) -> Traced:
+        x = self._rows(x, "the input of a linear layer")
+        _require(x.dim() == 2 and same(x.shape[1], weight.columns), f"x is {x.text}, the weight {weight.shape}")
+        gated = activation.endswith("_gate")
+        out = self._new(x.shape[0], weight.rows // 2 if gated else weight.rows)
+        if residual is not None:
+            residual = self._rows(residual, "a residual")
+            _require(same_shape(residual.shape, out.shape), f"the residual is {residual.text}, not {out.text}")
+        own_bias = self._vector(bias, weight.rows, "a bias")
+        self._append(
+            instructions.Linear(
+                x=x,
+                matrix=weight,
+                handle=self._handle(weight, "a linear layer"),
+                bias=own_bias,
+                activation=activation,
+                residual=residual,
+                out=out,
+            )
+        )
+        return out
+
+    def _norm(
+        self, centred: bool, x: Traced, weight: Tensor, bias: Tensor | None, eps: float, residual: Traced | None
+    ) -> tuple[Traced, Traced]:
+        x = self._rows(x, "the input of a norm")
+        _require(x.dim() in (2, 3) and not isinstance(x.strides[0], Dim), f"the input of a norm is {x.text}")
+        total: Traced | None = None
+        if residual is not None:
+            residual = self._rows(residual, "a norm's residual")
+            _require(same_shape(residual.shape, x.shape), f"the residual is {residual.text}, not {x.text}")
+            total = self._new(*x.shape)
+        width = x.shape[-1]
+        out = self._new(*x.shape)
+        self._append(
+            instructions.Norm(
+                centred=centred,
+                x=x,
+                gain=self._vector(weight, width, "a norm's weight"),
+                bias=self._vector(bias, width, "a norm's bias"),
+                eps=float(eps),
+                residual=residual,
+                out=out,
+                total=total,
+            )
+        )
+        return out, x if total is None else total
+
+    def rms_norm(self, x: Traced, weight: Tensor, eps: float, residual: Traced | None = None) -> tuple[Traced, Traced]:
+        return self._norm(False, x, weight, None, eps, residual)
+
+    def layer_norm(
+        self, x: Traced, weight: Tensor, bias: Tensor | None, eps: float, residual: Traced | None = None
+    ) -> tuple[Traced, Traced]:
+        return self._norm(True, x, weight, bias, eps, residual)
+
+    def _heads(self, x: Traced, what: str) -> Traced:
+        found = self._rows(x, what)
+        _require(found.dim() == 3 and not any(isinstance(s, Dim) for s in found.strides), f"{what} are {found.text}")
+        return found
+
+    def rotary(self, q: Traced, k: Traced, positions: Traced, table: RotaryTable) -> tuple[Traced, Traced]:
+        q, k = self._heads(q, "queries"), self._heads(k, "keys")
+        _require(
+            isinstance(positions, Traced) and positions.dim() == 1 and positions.dtype is torch.int32,
+            "rotary embedding along several axes has no native kernel",
+        )
+        values = self._constant(table.values, "a rotary table")
+        fits = values.is_contiguous() and int(values.shape[1]) <= int(q.shape[2])
+        _require(fits, f"the rotary table is {values.text}")
+        q_out, k_out = self._new(*q.shape), self._new(*k.shape)
+        self._append(instructions.Rotary(q=q, k=k, positions=positions, table=values, q_out=q_out, k_out=k_out))
+        return q_out, k_out
+
+    def store_kv(self, k: Traced, v: Traced, cache: LayerCache, group: GroupBatch) -> None:
+        k, v = self._heads(k, "keys"), self._heads(v, "values")
+        expected = (cache.layout.group.num_kv_heads, cache.layout.group.head_dim)
+        _require(
+            same_shape(k.shape, v.shape) and same_shape(k.shape[1:], expected),
+            f"keys and values are {k.text} and {v.text}; the pages have {expected}",
+        )
+        self._append(instructions.StoreKV(k=k, v=v, cache=cache, group=self._group(group)))
+
+    def _bias(self, bias: Tensor | None) -> Any:
+        found = self._constant(bias, "an attention bias")
+        _require(found is None or same(found.strides[-1], 1), "an attention bias has strides")
+        return found
+
+    def paged_attention(
+        self,
+        q: Traced,
+        cache: LayerCache,
+        group: GroupBatch,
+        scale: float,
+        causal: bool = True,
+        window: int | None = None,
+        sinks: Tensor | None = None,
+        softcap: float | None = None,
+        bias: Tensor | None = None,
+        sink_tokens: int = 0,
+    ) -> Traced:
+        q = self._heads(q, "queries")
+        kv_heads, head_dim = cache.layout.group.num_kv_heads, cache.layout.group.head_dim
+        _require(
+            same(q.shape[2], head_dim) and int(q.shape[1]) % kv_heads == 0,
+            f"queries are {q.text}; the pages have {kv_heads} heads of {head_dim} channels",
+        )
+        out = self._new(*q.shape)
+        self._append(
+            instructions.PagedAttention(
+                q=q,
+                cache=cache,
+                group=self._group(group),
+                scale=float(scale),
+                causal=causal,
+                window=window,
+                sinks=self._vector(sinks, q.shape[1], "attention sinks"),
+                softcap=softcap,
+                bias=self._bias(bias),
+                sink_tokens=sink_tokens,
+                out=out,
+            )
+        )
+        return out
+
+    def attention(
+        self,
+        q: Traced,
+        k: Traced,
+        v: Traced,
+        seq_start: Traced,
+        scale: float,
+        causal: bool = False,
+        bias: Tensor | None = None,
+    ) -> Traced:
+        q, k, v = self._heads(q, "queries"), self._heads(k, "keys"), self._heads(v, "values")
+        starts = self._starts(seq_start)
+        _require(
+            same_shape(k.shape, v.shape) and same(q.shape[0], k.shape[0]) and same(q.shape[2], k.shape[2]),
+            f"queries, keys and values are {q.text}, {k.text} and {v.text}",
+        )
+        out = self._new(*q.shape)
+        self._append(
+            instructions.Attention(
+                q=q, k=k, v=v, seq_start=starts, scale=float(scale), causal=causal, bias=self._bias(bias), out=out
+            )
+        )
+        return out
+
+    @staticmethod
+    def _starts(seq_start: Any) -> Traced:
+        valid = isinstance(seq_start, Traced) and seq_start.dtype is torch.int32 and seq_start.is_contiguous()
+        _require(valid and seq_start.dim() == 1, "sequence starts must be int32 in one row")
+        return seq_start
+
+    def conv1d(
+        self,
+        x: Traced,
+        weight: Tensor,
+        bias: Tensor | None = None,
+        stride: int = 1,
+        padding: tuple[int, int] = (0, 0),
+        dilation: int = 1,
+        groups: int = 1,
+        activation: Activation = "none",
+        state: Tensor | None = None,
+    ) -> Traced:
+        _require(
+            state is None and direct_convolution.supports(weight, bias, dilation, groups, activation),
+            "a convolution with state, dilation or groups has no native kernel",
+        )
+        _require(
+            stride != 1 or (weight.shape[2] > 1 and not convolution.has_fewer_products(weight)),
+            f"a convolution with a weight of {tuple(weight.shape)} takes the way with fewer products",
+        )
+        x = self._rows(x, "the input of a convolution")
+        outputs, channels, kernel = weight.shape
+        _require(
+            x.dim() == 3 and x.is_contiguous() and same(x.shape[2], channels),
+            f"a convolution of {channels} channels is given {x.text}",
+        )
+        length = (as_dim(x.shape[1]) + (sum(padding) - kernel)) // stride + 1
+        out = self._new(x.shape[0], length if length.symbols else length.constant, outputs)
+        self._append(
+            instructions.Conv1d(
+                x=x,
+                panels=self._constant(direct_convolution.panels(weight), "a convolution's weight"),
+                kernel=kernel,
+                bias=self._vector(bias, outputs, "a convolution's bias"),
+                stride=stride,
+                padding=padding,
+                activation=activation,
+                out=out,
+            )
+        )
+        return out
+
+    def add(self, x: Any, y: Any, scale: float = 1.0) -> Traced:
+        _require(scale == 1.0, f"a sum times {scale} has no native kernel")
+        if not isinstance(x, Traced):
+            x, y = y, x  # a sum is the same either way round
+        x = self._rows(x, "a summand")
+        y = self._rows(y, "a summand") if isinstance(y, Traced) else self._constant(y, "a summand", x.shape)
+        tail = x.shape[len(x.shape) - y.dim() :]
+        _require(
+            0 < y.dim() <= x.dim() and same_shape(y.shape, tail) and same(y.strides[-1], 1),
+            f"{x.text} and {y.text} are added with their rows in other orders",
+        )
+        for tensor in (x, y):
+            _require(tensor.dim() < 3 or tensor.is_contiguous(), f"a summand {tensor.text} is not contiguous")
+        out = self._new(*x.shape)
+        self._append(instructions.Add(x=x, y=y, y_rows=product(y.shape[:-1]), out=out))
+        return out
+
+    def gather_rows(self, x: Traced, rows: Traced) -> Traced:
+        x = self._rows(x, "rows to gather from")
+        _require(
+            isinstance(rows, Traced) and rows.dim() == 1 and rows.is_contiguous() and rows.dtype in _INDICES,
+            "rows to gather must be whole numbers in one row",
+        )
+        _require(x.dim() == 2, f"rows are gathered from {x.text}")
+        out = self._new(rows.shape[0], x.shape[1])
+        self._append(instructions.GatherRows(x=x, index=rows, out=out))
+        return out
+
+    def segment_mean(self, x: Traced, seq_start: Traced) -> Traced:
+        x, starts = self._rows(x, "rows to take means of"), self._starts(seq_start)
+        out = self._new(starts.shape[0] - 1, x.shape[1])
+        self._append(instructions.SegmentMean(x=x, seq_start=starts, out=out))
+        return out
+
+    def l2_normalize(self, x: Traced) -> Traced:
+        x = self._rows(x, "rows to normalise")
+        _require(x.dim() == 2, f"{x.text} is normalised")
+        out = self._new(*x.shape)
+        self._append(instructions.L2Normalize(x=x, out=out))
+        return out
+
+    def __getattr__(self, name: str) -> Any:
+        def refuse(*_: Any, **__: Any) -> Any:
+            raise UnrecordableError(f"{name} has no native kernel that a program could run")
+
+        return refuse
+
+
+_INDICES = (torch.int32, torch.int64)

@@ -1,0 +1,54 @@
+"""How much memory there is to use, and how much of it a model's weights will need."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from antiphon.weights.catalog import catalog
+from antiphon.weights.resolve import ResolvedModel
+
+#: Of the machine's or the container's memory, for weights and for keys and values.
+SHARE = 0.8
+#: Files that hold weights; a llama2.c vocabulary has the ending of its model.
+WEIGHT_SUFFIXES = (".gguf", ".safetensors", ".bin", ".pt", ".onnx")
+NO_WEIGHTS = ("tokenizer.bin",)
+CGROUP_FILES = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+
+
+def machine_bytes(root: Path = Path("/")) -> int:
+    """Memory that this process may use: the machine's, or its container's where that is less."""
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return min([total, *cgroup_limits(root)])
+
+
+def cgroup_limits(root: Path = Path("/")) -> list[int]:
+    """The limits that the control groups of both kinds state; "max" and what cannot be read are no limits."""
+    limits = []
+    for name in CGROUP_FILES:
+        try:
+            text = (root / name.lstrip("/")).read_text(encoding="ascii").strip()
+        except (OSError, UnicodeDecodeError):
+            continue
+        if text.isdecimal() and int(text) > 0:
+            limits.append(int(text))
+    return limits
+
+
+def default_budget() -> int:
+    return int(machine_bytes() * SHARE)
+
+
+def listed_weight_bytes(reference: str) -> int | None:
+    """The same of a catalog's model before it is fetched; None of any other."""
+    entry = catalog().get(reference.lower())
+    return None if entry is None else sum(file.size for file in entry.files if _holds_weights(file.name))
+
+
+def weight_file_bytes(resolved: ResolvedModel) -> int:
+    """Bytes of the files with weights: what the weights will take, or a little more."""
+    return sum(path.stat().st_size for name, path in resolved.files.items() if _holds_weights(name))
+
+
+def _holds_weights(name: str) -> bool:
+    return name.endswith(WEIGHT_SUFFIXES) and name not in NO_WEIGHTS

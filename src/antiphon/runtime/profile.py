@@ -1,0 +1,88 @@
+"""Where the time of an engine's steps goes: each kind of instruction, and what is not in native code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from antiphon.engine.core import EngineCore
+from antiphon.engine.telemetry import StepRecord
+from antiphon.executor.executor import ModelExecutor, OneShotExecutor
+from antiphon.ops.program import Program
+from antiphon.ops.program.describe import totals
+from antiphon.ops.program.profile import KindTime, MachineLimits, program_time
+
+HEADINGS = ("INSTRUCTION", "CALLS", "MS", "OF STEP", "GB/S", "GMAC/S", "OF LIMIT")
+
+
+class Profile:
+    """The steps since it was made, of the models that were resident then. Made and read between steps."""
+
+    def __init__(self, core: EngineCore) -> None:
+        self._core = core
+        self._first_step = core.telemetry.num_steps
+        self._programs: dict[str, Program] = {}
+        for name, slot in core.slots.items():
+            executor = slot.executor
+            program = executor.program if isinstance(executor, ModelExecutor | OneShotExecutor) else None
+            if program is not None:
+                self._programs[name] = program
+        sizes = [totals(program.recording).weight_bytes for program in self._programs.values()]
+        self._limits = MachineLimits.measure(max(sizes)) if sizes else None
+        for program in self._programs.values():
+            program.profile(True)
+
+    def lines(self) -> list[str]:
+        lines: list[str] = []
+        steps = [step for step in self._core.telemetry.steps if step.index >= self._first_step]
+        for name in self._core.slots:
+            own = [step for step in steps if step.model == name]
+            if own:
+                lines += self._model_lines(name, own)
+        return lines or ["profile: no step has run"]
+
+    def _model_lines(self, name: str, steps: list[StepRecord]) -> Iterator[str]:
+        seconds = sum(step.seconds for step in steps)
+        tokens = sum(step.decode_tokens + step.prefill_tokens for step in steps)
+        yield f"{name}: {len(steps)} steps of {tokens} tokens in {seconds * 1e3:.1f} ms"
+        program, limits = self._programs.get(name), self._limits
+        if program is None or limits is None:
+            yield "  operation by operation: there is no program whose instructions could be timed"
+        else:
+            time = program_time(program)
+            yield from _table([HEADINGS, *(_cells(kind, seconds, limits) for kind in time.kinds if kind.calls)])
+            yield (
+                f"  limits of this machine: {limits.bytes_per_second / 1e9:.1f} GB/s read from as many bytes as the "
+                f"weights have, {limits.macs_per_second / 1e9:.1f} GMAC/s of fp32"
+                + (f", {limits.int8_macs_per_second / 1e9:.1f} of int8" if limits.int8_macs_per_second else "")
+            )
+        parts: dict[str, float] = {}
+        for step in steps:
+            for part, taken in step.parts.items():
+                parts[part] = parts.get(part, 0.0) + taken
+        native = sum(step.native_seconds for step in steps)
+        split = ", ".join(f"{part} {taken / len(steps) * 1e6:.0f}" for part, taken in parts.items())
+        yield f"  microseconds of a step: {split}"
+        if native:
+            outside = 100 * (seconds - native) / seconds
+            sampling = 100 * parts.get("sample", 0.0) / seconds
+            yield f"  outside the program: {outside:.1f} % of a step, of which sampling {sampling:.1f} %"
+
+
+def _cells(kind: KindTime, seconds: float, limits: MachineLimits) -> tuple[str, ...]:
+    bounded = kind.limit_seconds(limits)
+    return (
+        kind.kind,
+        f"{kind.calls:,}",
+        f"{kind.seconds * 1e3:.2f}",
+        f"{100 * kind.seconds / seconds:.1f} %",
+        f"{kind.bytes / kind.seconds / 1e9:.1f}" if kind.bytes else "",
+        f"{kind.macs / kind.seconds / 1e9:.1f}" if kind.macs else "",
+        f"{100 * bounded / kind.seconds:.0f} %" if bounded else "",
+    )
+
+
+def _table(rows: list[tuple[str, ...]]) -> Iterator[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for name, *cells in rows:
+        padded = [cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True)]
+        yield "  " + "  ".join([name.ljust(widths[0]), *padded]).rstrip()

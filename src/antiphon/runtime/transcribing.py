@@ -1,0 +1,117 @@
+"""`Transcribing`: what the engine for threads offers for sound."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from antiphon.audio.samples import Floats, RawFormat
+from antiphon.errors import AntiphonError, InvalidRequestError
+from antiphon.runtime.live import LiveTranscription
+from antiphon.runtime.recording import SoundSource, open_recording
+from antiphon.runtime.transcript import LiveUpdate, Transcript, TranscriptEvent
+from antiphon.runtime.transcription import Transcriber
+from antiphon.runtime.transcription_options import DEFAULT_INTERVAL, TranscriptionOptions
+
+MAX_THREADS = 64
+
+
+class Transcribing:
+    """A part of `Engine`. Keyword arguments are the fields of `TranscriptionOptions`."""
+
+    if TYPE_CHECKING:
+
+        def _transcriber(self, model: str | None) -> Transcriber: ...
+
+    def transcribe(
+        self, source: SoundSource, *, model: str | None = None, raw: RawFormat | None = None, **options: Any
+    ) -> Transcript:
+        """The transcript of a recording: a path, the bytes of a file, an open file, or samples at 16 kHz."""
+        *_, transcript = self.transcribe_events(source, model=model, raw=raw, **options)
+        assert isinstance(transcript, Transcript)
+        return transcript
+
+    def transcribe_events(
+        self, source: SoundSource, *, model: str | None = None, raw: RawFormat | None = None, **options: Any
+    ) -> Iterator[TranscriptEvent]:
+        """Segments as they are final, and at the end the transcript. Closing the iterator ends the work."""
+        checked = transcription_options(options)
+        return self._transcriber(model).run(open_recording(source, raw=raw), checked)
+
+    def transcribe_all(
+        self, sources: Sequence[SoundSource], *, model: str | None = None, **options: Any
+    ) -> list[Transcript]:
+        """The transcripts of several recordings, batched together, in the order of the sources."""
+        if not sources:
+            return []
+        with ThreadPoolExecutor(min(MAX_THREADS, len(sources)), "antiphon-transcribe") as pool:
+            return list(pool.map(lambda source: self.transcribe(source, model=model, **options), sources))
+
+    def listen(
+        self,
+        on_update: Callable[[LiveUpdate], None] | None = None,
+        *,
+        model: str | None = None,
+        interval: float = DEFAULT_INTERVAL,
+        **options: Any,
+    ) -> LiveSession:
+        """A live session: push sound as it comes; `on_update` is called from the session's thread."""
+        return LiveSession(self._transcriber(model), transcription_options(options), on_update, interval)
+
+
+class LiveSession:
+    """A live transcription for threads. Leaving its context ends it at once."""
+
+    def __init__(
+        self,
+        transcriber: Transcriber,
+        options: TranscriptionOptions,
+        on_update: Callable[[LiveUpdate], None] | None,
+        interval: float,
+    ) -> None:
+        self._outcome: Future[Transcript] = Future()
+        self._live = LiveTranscription(transcriber, options, on_update or (lambda update: None), self._ended, interval)
+
+    def _ended(self, outcome: Transcript | AntiphonError) -> None:
+        if isinstance(outcome, AntiphonError):
+            self._outcome.set_exception(outcome)
+        else:
+            self._outcome.set_result(outcome)
+
+    def push(self, samples: Floats | bytes) -> None:
+        """Mono sound at 16 kHz: floats, or 16-bit little-endian bytes. Never waits."""
+        self._live.push(samples_of(samples))
+
+    def finish(self, timeout: float | None = None) -> Transcript:
+        """The transcript of everything that was pushed; raises the cause if the session failed."""
+        self._live.finish()
+        return self._outcome.result(timeout)
+
+    def close(self) -> None:
+        self._live.close()
+
+    def __enter__(self) -> LiveSession:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def samples_of(sound: Floats | bytes) -> Floats:
+    """Samples from floats, or from 16-bit little-endian bytes."""
+    if isinstance(sound, bytes | bytearray | memoryview):
+        if len(sound) % 2:
+            raise InvalidRequestError(f"{len(sound)} bytes are not whole 16-bit samples")
+        return np.frombuffer(sound, "<i2").astype(np.float32) / 32768.0
+    return np.asarray(sound, np.float32)
+
+
+def transcription_options(options: dict[str, Any]) -> TranscriptionOptions:
+    """The options by their names; an unknown one is refused."""
+    try:
+        return TranscriptionOptions(**options)
+    except TypeError as error:
+        raise InvalidRequestError(str(error).replace("TranscriptionOptions.__init__() ", "")) from None

@@ -1,0 +1,101 @@
+"""What a transcription gives: words, segments, the whole transcript, and the events that lead to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Word:
+    """A word as it stands in the text, its leading space included. Times are seconds of the recording."""
+
+    text: str
+    start: float
+    end: float
+    probability: float
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A sentence or so. Of the figures, those of its window: all segments of a window share them."""
+
+    start: float
+    end: float
+    text: str
+    tokens: tuple[int, ...] = ()
+    temperature: float = 0.0
+    avg_logprob: float = 0.0
+    compression_ratio: float = 1.0
+    no_speech_prob: float = 0.0
+    #: Where in the recording the segment's window begins.
+    seek: float = 0.0
+    words: tuple[Word, ...] = ()
+
+
+@dataclass(frozen=True)
+class TranscriptionStats:
+    """What a transcription cost. The real-time factor is processing seconds over seconds of sound."""
+
+    audio_seconds: float
+    speech_seconds: float
+    processing_seconds: float
+    time_to_first_text: float | None
+    num_windows: int
+    num_fallbacks: int
+    num_tokens: int
+
+    @property
+    def real_time_factor(self) -> float:
+        return self.processing_seconds / self.audio_seconds if self.audio_seconds else 0.0
+
+
+@dataclass(frozen=True)
+class Transcript:
+    """A whole recording. `language` is a code such as `en`; its probability is 1 where it was given."""
+
+    language: str
+    language_probability: float
+    duration: float
+    segments: tuple[Segment, ...]
+    task: str
+    stats: TranscriptionStats = field(compare=False)
+
+    @property
+    def text(self) -> str:
+        return joined_text(self.segments)
+
+    @property
+    def words(self) -> list[Word]:
+        return [word for segment in self.segments for word in segment.words]
+
+
+@dataclass(frozen=True)
+class TranscriptProgress:
+    """Segments that are final now, in the order of the recording, and how much of it is behind them."""
+
+    segments: tuple[Segment, ...]
+    #: What they add to the text, so that all of them joined are the transcript's.
+    text: str
+    processed_seconds: float
+    total_seconds: float | None
+
+
+@dataclass(frozen=True)
+class LiveUpdate:
+    """What is new. All `text` end to end is the transcript; `tail` follows it and replaces the tail before it.
+
+    `segment` is a window that has closed. `seconds` is how much sound had come when the update was made.
+    """
+
+    text: str
+    tail: str
+    segment: Segment | None
+    seconds: float
+
+
+#: What a running transcription tells: progress, and at the end the transcript.
+TranscriptEvent = TranscriptProgress | Transcript
+
+
+def joined_text(segments: tuple[Segment, ...] | list[Segment]) -> str:
+    return "".join(segment.text for segment in segments).strip()

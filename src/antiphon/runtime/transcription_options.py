@@ -1,0 +1,56 @@
+"""`TranscriptionOptions`: what a caller may ask of a transcription."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from antiphon.engine.request import Priority
+from antiphon.errors import InvalidRequestError
+
+#: Tried in order until a window's transcript is neither repetitive nor improbable.
+DEFAULT_TEMPERATURES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+MAX_BEAMS = 16
+#: Seconds of sound that must have come since a live session's last hypothesis before the next is made.
+DEFAULT_INTERVAL = 1.0
+
+
+@dataclass(frozen=True)
+class TranscriptionOptions:
+    """Checked on creation; a wrong value is an `InvalidRequestError` with the value in it.
+
+    `language` of None is detected. `prompt` is text that goes before, for names and style. `words` asks for the times
+    of words, `timestamps` for those of segments inside a window (without, a window is one segment). `beams` above 1
+    searches with so many hypotheses at temperature 0. `sequential` transcribes window after window, each given the
+    text before it, instead of all at once. `voice_activity` leaves out what is not speech; without it, windows follow
+    each other in sequence, since nothing tells where to cut.
+    """
+
+    language: str | None = None
+    translate: bool = False
+    prompt: str = ""
+    words: bool = False
+    timestamps: bool = True
+    beams: int = 1
+    best_of: int = 5
+    sequential: bool = False
+    voice_activity: bool = True
+    temperatures: tuple[float, ...] = DEFAULT_TEMPERATURES
+    compression_ratio_limit: float = 2.4
+    logprob_limit: float = -1.0
+    no_speech_limit: float = 0.6
+    priority: Priority = Priority.NORMAL
+    timeout: float | None = None
+
+    def __post_init__(self) -> None:
+        checks = (
+            (1 <= self.beams <= MAX_BEAMS, "beams", self.beams, f"1 to {MAX_BEAMS}"),
+            (1 <= self.best_of <= MAX_BEAMS, "best_of", self.best_of, f"1 to {MAX_BEAMS}"),
+            (bool(self.temperatures), "temperatures", self.temperatures, "at least one temperature"),
+            (all(0 <= t <= 2 for t in self.temperatures), "temperatures", self.temperatures, "between 0 and 2"),
+            (0 <= self.no_speech_limit <= 1, "no_speech_limit", self.no_speech_limit, "between 0 and 1"),
+            (self.compression_ratio_limit > 0, "compression_ratio_limit", self.compression_ratio_limit, "above 0"),
+            (self.timeout is None or self.timeout > 0, "timeout", self.timeout, "above 0 seconds"),
+        )
+        for holds, name, value, wanted in checks:
+            if not holds:
+                raise InvalidRequestError(f"{name} is {value!r}; it must be {wanted}")

@@ -1,0 +1,141 @@
+"""The voices of a speech model: their styles, mixtures of them, and the languages they speak."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from antiphon.audio.speech.lexicon import Accent
+from antiphon.errors import CheckpointError, InvalidRequestError
+
+_PART = re.compile(r"\s*(?P<name>[\w.-]+?)\s*(?::\s*(?P<weight>\d+(?:\.\d*)?|\.\d+))?\s*")
+MAX_PARTS = 16
+#: Kokoro's voices are named by language, then f or m: `af_bella`.
+LANGUAGES = {
+    "a": "en-us",
+    "b": "en-gb",
+    "e": "es",
+    "f": "fr",
+    "h": "hi",
+    "i": "it",
+    "j": "ja",
+    "p": "pt-br",
+    "z": "zh",
+}
+ACCENTS = {"en-us": Accent.AMERICAN, "en-gb": Accent.BRITISH}
+_GENDERS = {"f": "female", "m": "male"}
+
+
+@dataclass(frozen=True)
+class VoiceInfo:
+    """What a voice is, for people and clients."""
+
+    name: str
+    language: str
+    gender: str | None
+
+
+@dataclass(frozen=True)
+class Voice:
+    """A voice or a mixture: weights that add up to 1, by name, and the language of the heaviest."""
+
+    name: str
+    weights: Mapping[str, float]
+    language: str
+
+
+class VoiceBook:
+    """The voices that lie beside a model. A voice file holds a style for every number of phonemes, as raw floats."""
+
+    def __init__(self, files: Mapping[str, Path], style_size: int, default: str, languages: Mapping[str, str]) -> None:
+        self._files = files
+        self._style_size = style_size
+        self._languages = languages
+        self.default = default
+        self._styles: dict[str, Tensor] = {}
+        self._lock = threading.Lock()
+
+    @classmethod
+    def beside(cls, files: Mapping[str, Path], style_size: int, model: str) -> VoiceBook:
+        """The `voices/*.bin` of a model's files, or the single voice of a model without styles."""
+        if not style_size:
+            return cls({}, 0, "heart", {"heart": "en-us"})
+        found = {
+            Path(name).stem: path
+            for name, path in files.items()
+            if name.startswith("voices/") and name.endswith(".bin")
+        }
+        if not found:
+            raise CheckpointError(f"model {model!r} has no voices/*.bin beside it")
+        default = "af_heart" if "af_heart" in found else sorted(found)[0]
+        languages = {name: LANGUAGES.get(name[0], "en-us") if name[1:3] in ("f_", "m_") else "en-us" for name in found}
+        return cls(found, style_size, default, languages)
+
+    @property
+    def names(self) -> list[str]:
+        return sorted(self._languages)
+
+    def info(self) -> list[VoiceInfo]:
+        return [
+            VoiceInfo(name, self._languages[name], _GENDERS.get(name[1]) if name[2:3] == "_" else None)
+            for name in self.names
+        ]
+
+    def parse(self, text: str | None) -> Voice:
+        """A voice by name, or a mixture such as `af_bella:0.7+af_sky:0.3`; without weights the parts are equal."""
+        text = self.default if text is None else text
+        parts = text.split("+")
+        if len(parts) > MAX_PARTS:
+            raise InvalidRequestError(f"voice mixes {len(parts)} voices; at most {MAX_PARTS} can be mixed")
+        weights: dict[str, float] = {}
+        for part in parts:
+            match = _PART.fullmatch(part)
+            if match is None:
+                raise InvalidRequestError(f"voice {text!r} is not a name or a mixture such as af_bella:0.7+af_sky:0.3")
+            name = match["name"]
+            if name not in self._languages:
+                raise InvalidRequestError(f"there is no voice {name!r}; there are: {', '.join(self.names)}")
+            weights[name] = weights.get(name, 0.0) + (1.0 if match["weight"] is None else float(match["weight"]))
+        total = sum(weights.values())
+        if total <= 0.0:
+            raise InvalidRequestError(f"the weights of voice {text!r} add up to {total}")
+        heaviest = max(weights, key=lambda name: weights[name])
+        return Voice(text, {name: weight / total for name, weight in weights.items()}, self._languages[heaviest])
+
+    def style(self, voice: Voice, num_phonemes: int) -> Tensor:
+        """The style of a voice for an utterance of so many phonemes; empty for a model with one voice."""
+        if not self._style_size:
+            return torch.empty(0)
+        mixed = torch.zeros(self._style_size)
+        for name, weight in voice.weights.items():
+            table = self._table(name)
+            mixed += weight * table[min(num_phonemes, len(table) - 1)]
+        return mixed
+
+    def _table(self, name: str) -> Tensor:
+        with self._lock:
+            if name not in self._styles:
+                path = self._files[name]
+                try:
+                    values = np.fromfile(path, "<f4")
+                except OSError as error:
+                    raise CheckpointError(f"cannot read {path}: {error.strerror or error}") from error
+                if not len(values) or len(values) % self._style_size or not np.isfinite(values).all():
+                    raise CheckpointError(f"{path} has {len(values)} floats, not rows of {self._style_size}")
+                self._styles[name] = torch.from_numpy(values.reshape(-1, self._style_size))
+            return self._styles[name]
+
+
+def accent_of(language: str) -> Accent:
+    """The accent that a language tag asks for; languages without phonemes here are refused by name."""
+    tag = {"en": "en-us", "en-uk": "en-gb"}.get(language.lower().replace("_", "-"), language.lower().replace("_", "-"))
+    if tag not in ACCENTS:
+        raise InvalidRequestError(f"there are no phonemes for language {language!r}; there are: {', '.join(ACCENTS)}")
+    return ACCENTS[tag]

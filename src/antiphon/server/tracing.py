@@ -1,0 +1,135 @@
+"""OpenTelemetry traces: a span for every request, and in it queue, prefill and decode of every answer.
+
+The packages are an extra (`otel`) and are imported only when an endpoint is given.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from antiphon import __version__
+from antiphon.errors import InvalidRequestError
+from antiphon.runtime.messages import Ended
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace.export import SpanExporter
+
+UNTRACED_ROUTES = {"/livez", "/readyz", "/metrics"}
+CARRIED = (b"traceparent", b"tracestate")
+#: From the figures of a request's log line to the names that OpenTelemetry gives them.
+ATTRIBUTES = {
+    "model": "gen_ai.request.model",
+    "prompt_tokens": "gen_ai.usage.input_tokens",
+    "completion_tokens": "gen_ai.usage.output_tokens",
+    "cached_tokens": "antiphon.usage.cached_tokens",
+    "code": "error.type",
+}
+
+
+def make_exporter(endpoint: str) -> SpanExporter:
+    """Sends spans to a collector by OTLP over HTTP."""
+    try:
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    except ImportError as error:
+        message = "traces need packages that are not installed: pip install 'antiphon[otel]'"
+        raise InvalidRequestError(f"{message} ({error})") from None
+    return OTLPSpanExporter(endpoint=f"{endpoint.rstrip('/')}/v1/traces")
+
+
+class Tracing:
+    """Spans on their way to one endpoint, such as `http://localhost:4318`. Sent by a thread of its own, in batches."""
+
+    def __init__(self, endpoint: str) -> None:
+        if not endpoint.startswith(("http://", "https://")):
+            raise InvalidRequestError(f"the OTLP endpoint is {endpoint!r}; it must begin with http:// or https://")
+        exporter = make_exporter(endpoint)
+
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+        resource = Resource.create({"service.name": "antiphon", "service.version": __version__})
+        self._provider = TracerProvider(resource=resource)
+        self._provider.add_span_processor(BatchSpanProcessor(exporter))
+        self.tracer = self._provider.get_tracer("antiphon", __version__)
+
+    def generation(self, model: str, ended: Ended) -> None:
+        """The phases of an answer that has just ended, inside the span of its request."""
+        end = time.time_ns()
+        start = end - _nanoseconds(ended.total)
+        scheduled = start + _nanoseconds(ended.queue)
+        first = start + _nanoseconds(ended.time_to_first_token) if ended.completion_tokens else end
+        attributes: dict[str, Any] = {"gen_ai.request.model": model}
+        finished = {**attributes, "gen_ai.response.finish_reasons": [ended.finish_reason]}
+        prefilled = {**attributes, "gen_ai.usage.input_tokens": ended.prompt_tokens}
+        decoded = {**finished, "gen_ai.usage.output_tokens": ended.completion_tokens}
+        phases = (
+            ("queue", start, scheduled, attributes),
+            ("prefill", scheduled, first, {**prefilled, "antiphon.usage.cached_tokens": ended.cached_tokens}),
+            ("decode", first, end, {**decoded, "antiphon.preemptions": ended.preemptions}),
+        )
+        for name, begin, stop, given in phases:
+            span = self.tracer.start_span(name, start_time=begin, attributes=given)
+            span.end(end_time=max(begin, stop))
+
+    def flush(self) -> None:
+        self._provider.force_flush()
+
+    def close(self) -> None:
+        """Send what is left. Blocking."""
+        self._provider.shutdown()
+
+
+class TracedRequests:
+    """ASGI middleware: a span around each request, a child of the `traceparent` that came with it.
+
+    The answer carries the `traceparent` of the span.
+    """
+
+    def __init__(self, app: ASGIApp, tracing: Tracing) -> None:
+        self._app = app
+        self._tracing = tracing
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"] in UNTRACED_ROUTES:
+            await self._app(scope, receive, send)
+            return
+
+        from opentelemetry.trace import SpanKind, StatusCode
+        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+        propagator = TraceContextTextMapPropagator()
+        given = {name.decode(): value.decode("latin-1") for name, value in scope["headers"] if name in CARRIED}
+        method = scope["method"]
+        tracer = self._tracing.tracer
+        with tracer.start_as_current_span(method, propagator.extract(given), kind=SpanKind.SERVER) as span:
+            carried: dict[str, str] = {}
+            propagator.inject(carried)
+
+            async def send_traced(message: Message) -> None:
+                if message["type"] == "http.response.start":
+                    status = message["status"]
+                    span.set_attribute("http.response.status_code", status)
+                    if status >= 500:
+                        span.set_status(StatusCode.ERROR)
+                    message["headers"] = [*message["headers"], (b"traceparent", carried["traceparent"].encode())]
+                await send(message)
+
+            try:
+                await self._app(scope, receive, send_traced)
+            finally:
+                route = getattr(scope.get("route"), "path", "other")
+                span.update_name(f"{method} {route}")
+                span.set_attributes({"http.request.method": method, "http.route": route})
+                passage = scope.get("passage")
+                if passage is not None:
+                    span.set_attribute("antiphon.request_id", passage.request_id)
+                    figures = passage.figures
+                    span.set_attributes({ATTRIBUTES[name]: figures[name] for name in ATTRIBUTES if name in figures})
+
+
+def _nanoseconds(seconds: float) -> int:
+    return round(seconds * 1e9)

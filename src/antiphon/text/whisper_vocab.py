@@ -1,0 +1,141 @@
+"""Whisper's tokenizers: byte-level BPE whose merges are ranked by the ids of the tokens they make."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import pairwise
+from pathlib import Path
+
+from tokenizers import Regex, pre_tokenizers
+
+from antiphon.errors import TokenizerError
+from antiphon.text.byte_level import character_bytes, spelled_bytes
+from antiphon.text.pre_tokenizers import GPT2_PATTERN
+from antiphon.text.tokenizer import SpecialTokens
+from antiphon.text.vocabulary import TokenType, Vocabulary, VocabularyTokenizer
+from antiphon.text.whisper_tokens import WhisperTokens
+
+#: Symbols that stand for no speech: a transcript does not begin with brackets, notes or speakers' dashes.
+SYMBOLS = list('"#()*+/:;<=>@[\\]^_`{|}~「」『』')
+SYMBOLS += [
+    "<<",
+    ">>",
+    "<<<",
+    ">>>",
+    "--",
+    "---",
+    "-(",
+    "-[",
+    "('",
+    '("',
+    "((",
+    "))",
+    "(((",
+    ")))",
+    "[[",
+    "]]",
+    "{{",
+    "}}",
+]
+SYMBOLS += ["♪♪", "♪♪♪"]
+NOTES = set("♩♪♫♬♭♮♯")
+
+
+class WhisperTokenizer(VocabularyTokenizer):
+    """A vocabulary of byte strings by id, which are their ranks, followed by Whisper's special tokens.
+
+    Decoding leaves the special tokens out where it is asked to, timestamps among them.
+    """
+
+    def __init__(self, tokens: Sequence[bytes], vocab_size: int) -> None:
+        self.whisper = WhisperTokens.of_vocabulary(vocab_size)
+        count = self.whisper.end
+        if len(tokens) < count:
+            raise TokenizerError(f"the vocabulary spells {len(tokens)} tokens of text, Whisper's needs {count}")
+        special = self.whisper.spellings
+        spelled = {byte: character for character, byte in character_bytes().items()}
+        text = ["".join(spelled[byte] for byte in token) for token in tokens[:count]]
+        types = [TokenType.NORMAL] * count + [TokenType.CONTROL] * len(special)
+        end = self.whisper.end
+        super().__init__(
+            Vocabulary([*text, *special.values()], types),
+            SpecialTokens(bos_id=None, eos_id=end, eos_ids=frozenset({end}), special_ids=frozenset(special)),
+        )
+        self._bytes = list(tokens[:count]) + [spelling.encode() for spelling in special.values()]
+        self._ranks = {token: rank for rank, token in enumerate(tokens[:count]) if token}
+        missing = [byte for byte in range(256) if bytes([byte]) not in self._ranks]
+        if missing:
+            raise TokenizerError(f"the vocabulary has no token for {len(missing)} of the 256 bytes")
+        self._split = pre_tokenizers.Split(Regex(GPT2_PATTERN), behavior="isolated")
+        self._merged = lru_cache(maxsize=8192)(self._merge)
+
+    def encode_run(self, text: str, after_token: bool) -> list[int]:
+        words = [word for word, _ in self._split.pre_tokenize_str(text)]
+        return [token for word in words for token in self._merged(word.encode("utf-8"))]
+
+    def _merge(self, word: bytes) -> tuple[int, ...]:
+        """Join neighbours, the pair of the lowest rank first, until no two make a token."""
+        ranks = self._ranks
+        parts = [bytes([byte]) for byte in word]
+        while len(parts) > 1:
+            pairs = [(ranks.get(left + right), index) for index, (left, right) in enumerate(pairwise(parts))]
+            best = min(((rank, index) for rank, index in pairs if rank is not None), default=None)
+            if best is None:
+                break
+            parts[best[1] : best[1] + 2] = [parts[best[1]] + parts[best[1] + 1]]
+        return tuple(ranks[part] for part in parts)
+
+    def token_bytes(self, token_id: int) -> bytes:
+        self.check_id(token_id)
+        return self._bytes[token_id]
+
+    def non_speech_ids(self) -> frozenset[int]:
+        """Tokens that begin a symbol no speaker pronounces, and the marks that are never said."""
+        found = {self.encode(" -")[0], self.encode(" '")[0]}
+        for symbol in (*SYMBOLS, *NOTES):
+            for ids in (self.encode(symbol), self.encode(" " + symbol)):
+                if len(ids) == 1 or symbol in NOTES:
+                    found.add(ids[0])
+        tokens = self.whisper
+        found |= {tokens.transcribe, tokens.translate, tokens.start, tokens.start_of_previous}
+        return frozenset(found | {tokens.start_of_model, tokens.no_speech})
+
+    def blank_ids(self) -> frozenset[int]:
+        """What an answer does not begin with."""
+        return frozenset(self.encode(" ")) | {self.whisper.end}
+
+
+def tokens_from_json(path: Path) -> list[bytes]:
+    """Tokens of text by id from a `tokenizer.json`, whose vocabulary spells bytes as characters."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise TokenizerError(f"{path} cannot be read as JSON: {error}") from error
+    model = content.get("model") if isinstance(content, dict) else None
+    vocabulary = model.get("vocab") if isinstance(model, dict) else None
+    if not isinstance(vocabulary, dict) or not all(type(token_id) is int for token_id in vocabulary.values()):
+        raise TokenizerError(f"{path} has no vocabulary of tokens and ids")
+    by_id = {token_id: token for token, token_id in vocabulary.items()}
+    if sorted(by_id) != list(range(len(by_id))):
+        raise TokenizerError(f"{path}: its {len(by_id)} token ids are not consecutive from 0")
+    return [spelled_bytes(by_id[token_id]) for token_id in range(len(by_id))]
+
+
+def tokens_from_tiktoken(path: Path) -> list[bytes]:
+    """Tokens by rank from a file of lines `base64 rank`."""
+    tokens: dict[int, bytes] = {}
+    try:
+        for line in path.read_text(encoding="ascii").splitlines():
+            if line:
+                token, rank = line.split()
+                # An empty token is written as its padding alone.
+                tokens[int(rank)] = base64.b64decode(token.strip("=") and token, validate=True)
+    except (OSError, ValueError, binascii.Error) as error:
+        raise TokenizerError(f"{path}: line {len(tokens) + 1} is not a token and its rank: {error}") from error
+    if sorted(tokens) != list(range(len(tokens))):
+        raise TokenizerError(f"{path}: its {len(tokens)} ranks are not consecutive from 0")
+    return [tokens[rank] for rank in range(len(tokens))]

@@ -1,0 +1,60 @@
+"""`BinaryReader`: little-endian numbers and strings of a mapped file, front to back, every read checked."""
+
+from __future__ import annotations
+
+import struct
+from typing import NoReturn
+
+from torch import Tensor
+
+from antiphon.errors import CheckpointError
+from antiphon.weights.mapped import MappedFile
+
+
+class BinaryReader:
+    """A position in a file. Reading past the end is a `CheckpointError` with the offset and the sizes."""
+
+    def __init__(self, mapped: MappedFile) -> None:
+        self.path = mapped.path
+        self.size = mapped.size
+        self.position = 0
+        self._buffer = mapped.buffer
+        self._data = mapped.tensor()
+
+    @property
+    def left(self) -> int:
+        return self.size - self.position
+
+    def refuse(self, what: str) -> NoReturn:
+        raise CheckpointError(f"{self.path}: {what}")
+
+    def skip(self, count: int, what: str) -> int:
+        """The offset of the next `count` bytes, which are then behind us."""
+        start = self.position
+        if count < 0 or count > self.left:
+            self.refuse(f"{what} needs {count} bytes at offset {start}, the file ends at {self.size}")
+        self.position = start + count
+        return start
+
+    def number(self, code: str, what: str) -> int:
+        """An integer by its letter in `struct`."""
+        size = struct.calcsize("<" + code)
+        value: int = struct.unpack_from("<" + code, self._buffer, self.skip(size, what))[0]
+        return value
+
+    def bytes(self, count: int, what: str) -> bytes:
+        start = self.skip(count, what)
+        return self._buffer[start : self.position]
+
+    def text(self, count: int, what: str) -> str:
+        start = self.position
+        try:
+            return self.bytes(count, what).decode("utf-8")
+        except UnicodeDecodeError as error:
+            self.refuse(f"{what} at offset {start} is not UTF-8 ({error.reason} at byte {error.start})")
+
+    def tensor(self, count: int, what: str, alignment: int) -> Tensor:
+        """The next bytes as uint8: a view of the mapping, or a copy where the file does not align them."""
+        start = self.skip(count, what)
+        data = self._data[start : self.position]
+        return data if start % alignment == 0 else data.clone()

@@ -1,0 +1,224 @@
+"""ONNX files as checkpoints: initializers under the names of the modules they belong to.
+
+Exporters fold and transpose weights and give what comes out names such as `onnx::MatMul_6547`. The graph still tells
+whose they are: by the bias beside them, or by the path of the node that reads them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from antiphon.errors import CheckpointError, UnsupportedError
+from antiphon.weights.checkpoint import Checkpoint, StoredTensor
+from antiphon.weights.json_object import read_json_object
+from antiphon.weights.mapped import MappedFile
+from antiphon.weights.onnx_graph import (
+    BFLOAT16,
+    DTYPES,
+    FLOAT,
+    FLOAT16,
+    INT8,
+    UINT8,
+    Graph,
+    Initializer,
+    Node,
+    read_graph,
+)
+from antiphon.weights.protobuf import Message, WireError
+from antiphon.weights.types import TensorType
+from antiphon.weights.weight import Weight, WeightPart
+
+CONFIG_NAME = "config.json"
+VOCABULARY_NAME = "vocab.json"
+
+#: What a graph takes and gives → the architecture that it is an export of.
+SIGNATURES = {
+    (frozenset({"input_ids", "style", "speed"}), frozenset({"waveform"})): "kokoro",
+    (frozenset({"ids", "speed"}), frozenset({"lh", "theta", "ln", "lr", "phi", "f0"})): "hibari",
+    (frozenset({"chars"}), frozenset({"ids"})): "letter-to-sound",
+}
+
+STORED_TYPES = {FLOAT: TensorType.F32, FLOAT16: TensorType.F16, BFLOAT16: TensorType.BF16}
+
+#: Operators that hold a module's weight, with which input it is.
+PRODUCTS = {"Conv": 1, "ConvTranspose": 1, "Gemm": 1, "MatMul": 1, "MatMulInteger": 1}
+#: What may stand between a product and the addition of its bias.
+SCALINGS = ("Cast", "Mul")
+BIAS = re.compile(r"(?P<stem>.+)(?P<joint>[._])bias")
+
+
+@dataclass(frozen=True)
+class ModuleTensor:
+    """A weight as the graph has it: whether it is stored transposed, and what its 8-bit values stand for."""
+
+    initializer: Initializer
+    transposed: bool = False
+    scale: Initializer | None = None
+    zero_point: Initializer | None = None
+
+
+class OnnxCheckpoint(Checkpoint):
+    """The weights of an exported model. Every product's weight is a matrix [outputs, inputs], as modules have it.
+
+    8-bit weights are decoded with their scale and zero point. LSTM weights are under `<module>.input`, `.hidden` and
+    `.bias` in ONNX's own layout. Constants of the graph that are not the weight of any module are left out.
+    """
+
+    format = "onnx"
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._file = MappedFile(path)
+        self._bytes = self._file.tensor()
+        try:
+            graph = read_graph(Message(self._file.buffer))
+            self.architecture = _architecture(graph)
+            self._tensors = {name: self._stored(name, module) for name, module in module_tensors(graph).items()}
+        except WireError as error:
+            raise CheckpointError(f"{path}: is not a whole ONNX file: {error}") from error
+        except (CheckpointError, UnsupportedError) as error:
+            raise type(error)(f"{path}: {error}") from error
+        self.metadata = _metadata(path)
+
+    def tensors(self) -> Mapping[str, StoredTensor]:
+        return self._tensors
+
+    def weight(self, name: str, shape: tuple[int, int]) -> Weight:
+        """A matrix in its stored form; one whose bytes do not lie on a boundary of its type is copied to one."""
+        weight = super().weight(name, shape)
+        part = weight.parts[0]
+        if part.data.data_ptr() % part.type.block.size:
+            return Weight((WeightPart(part.type, part.rows, part.data.clone()),), weight.columns)
+        return weight
+
+    def _stored(self, name: str, module: ModuleTensor) -> StoredTensor:
+        initializer = module.initializer
+        if initializer.data_type in STORED_TYPES and not module.transposed and initializer.span is not None:
+            start, end = initializer.span
+            return StoredTensor(name, STORED_TYPES[initializer.data_type], initializer.shape, self._bytes[start:end])
+        values = self._values(initializer)
+        if module.scale is not None:
+            zero = 0.0 if module.zero_point is None else float(self._values(module.zero_point))
+            values = values.float().sub_(zero).mul_(float(self._values(module.scale)))
+        elif initializer.data_type not in STORED_TYPES:
+            raise UnsupportedError(f"tensor {name!r} has ONNX type {initializer.data_type}, which is no weight's")
+        values = (values.t() if module.transposed else values).contiguous()
+        type_ = TensorType.F32 if values.dtype == torch.float32 else STORED_TYPES[initializer.data_type]
+        return StoredTensor(name, type_, tuple(values.shape), values.view(-1).view(torch.uint8))
+
+    def _values(self, initializer: Initializer) -> Tensor:
+        """The elements in memory of their own."""
+        if initializer.values is not None:
+            return torch.from_numpy(initializer.values.copy()).view(initializer.shape)
+        if initializer.span is None:
+            raise UnsupportedError(f"initializer {initializer.name!r} has ONNX type {initializer.data_type}")
+        start, end = initializer.span
+        raw = self._bytes[start:end].clone()
+        if initializer.data_type == BFLOAT16:
+            return raw.view(torch.bfloat16).view(initializer.shape)
+        return torch.from_numpy(raw.numpy().view(DTYPES[initializer.data_type])).view(initializer.shape)
+
+
+def _metadata(path: Path) -> dict[str, Any]:
+    """The file's own config (`name.json`), the folder's, or the table of symbols where that is all there is."""
+    for config in (path.with_suffix(".json"), path.parent / CONFIG_NAME):
+        if config.exists():
+            return read_json_object(config)
+    vocabulary = path.parent / VOCABULARY_NAME
+    return {"vocab": read_json_object(vocabulary)} if vocabulary.exists() else {}
+
+
+def is_onnx(start: bytes) -> bool:
+    """Whether a file begins as a model does: a small version number, then the producer's name, an opset or a graph."""
+    return len(start) > 3 and start[0] == 0x08 and 3 <= start[1] <= 20 and start[2] in (0x12, 0x1A, 0x3A, 0x42)
+
+
+def _architecture(graph: Graph) -> str:
+    found = SIGNATURES.get((frozenset(graph.inputs), frozenset(graph.outputs)))
+    if found is None:
+        raise UnsupportedError(
+            f"is an ONNX graph from {sorted(graph.inputs)[:6]} to {sorted(graph.outputs)[:6]}, which is no "
+            f"model that is known here; known: {', '.join(sorted(SIGNATURES.values()))}"
+        )
+    return found
+
+
+def module_tensors(graph: Graph) -> dict[str, ModuleTensor]:
+    """The weights of a graph under their modules' names."""
+    consumers: dict[str, list[Node]] = {}
+    for node in graph.nodes:
+        for name in node.inputs:
+            consumers.setdefault(name, []).append(node)
+    named: dict[str, ModuleTensor] = {}
+    claimed: set[str] = set()
+    for node in graph.nodes:
+        if node.operator == "LSTM":
+            for part, name in zip(("input", "hidden", "bias"), node.inputs[1:4], strict=False):
+                if name in graph.initializers:
+                    claimed.add(name)
+                    named.setdefault(f"{_path(node)}.{part}", ModuleTensor(graph.initializers[name]))
+            continue
+        index = PRODUCTS.get(node.operator)
+        if index is None or len(node.inputs) <= index or node.inputs[index] not in graph.initializers:
+            continue
+        weight = graph.initializers[node.inputs[index]]
+        if weight.name not in claimed and len(weight.shape) > 1:
+            claimed.add(weight.name)
+            name, tensor = _product(node, weight, graph, consumers)
+            if name in named:
+                first = named[name].initializer.name
+                raise CheckpointError(f"two weights belong to {name!r}: {first!r} and {weight.name!r}")
+            named[name] = tensor
+    for name, initializer in graph.initializers.items():
+        if name not in claimed and _is_module_name(name) and initializer.data_type in STORED_TYPES:
+            named.setdefault(name, ModuleTensor(initializer))
+    return named
+
+
+def _product(
+    node: Node, weight: Initializer, graph: Graph, consumers: Mapping[str, list[Node]]
+) -> tuple[str, ModuleTensor]:
+    has_name = _is_module_name(weight.name)
+    name = weight.name if has_name else _product_name(node, graph, consumers)
+    straight = node.operator in ("Conv", "ConvTranspose") or (node.operator == "Gemm" and node.integers.get("transB"))
+    transposed = not straight and len(weight.shape) == 2
+    if weight.data_type not in (INT8, UINT8):
+        return name, ModuleTensor(weight, transposed)
+    stem = weight.name.removesuffix("_quantized")
+    scale = graph.initializers.get(f"{stem}_scale")
+    zero = graph.initializers.get(node.inputs[3]) if len(node.inputs) > 3 else None
+    if scale is None or scale.num_elements != 1 or (zero is not None and zero.num_elements != 1):
+        raise UnsupportedError(f"8-bit weight {weight.name!r} has no single scale and zero point for all its channels")
+    return name, ModuleTensor(weight, transposed, scale, zero)
+
+
+def _is_module_name(name: str) -> bool:
+    return "." in name and "/" not in name and "::" not in name
+
+
+def _path(node: Node) -> str:
+    """`/encoder/lstm/LSTM` → `encoder.lstm`."""
+    return ".".join(node.name.split("/")[1:-1]) or node.name
+
+
+def _product_name(node: Node, graph: Graph, consumers: Mapping[str, list[Node]]) -> str:
+    """The name that the weight of a product had: that of the bias beside it, else the path of the node."""
+    candidates = list(node.inputs[2:3])
+    last: Node | None = node
+    while last is not None and last.outputs:
+        after = consumers.get(last.outputs[0], [])
+        if len(after) == 1 and after[0].operator == "Add":
+            candidates += after[0].inputs
+        last = after[0] if len(after) == 1 and after[0].operator in SCALINGS else None
+    for name in candidates:
+        match = BIAS.fullmatch(name)
+        if match is not None and name in graph.initializers and _is_module_name(name):
+            return f"{match['stem']}{match['joint']}weight"
+    return f"{_path(node)}.weight"

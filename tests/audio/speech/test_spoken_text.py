@@ -1,0 +1,167 @@
+"""Text made speakable: numbers and their kin, words, clauses."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from antiphon.audio.speech.clauses import MAX_CHARACTERS, Clause, ClauseSplitter
+from antiphon.audio.speech.number_words import cardinal, decimal, ordinal, year
+from antiphon.audio.speech.words import clean, words_of
+
+
+@pytest.mark.parametrize(
+    ("digits", "words"),
+    [
+        ("0", "zero"),
+        ("13", "thirteen"),
+        ("40", "forty"),
+        ("99", "ninety nine"),
+        ("100", "one hundred"),
+        ("1250", "one thousand two hundred fifty"),
+        ("1000000", "one million"),
+        ("7000000000", "seven billion"),
+        ("007", "seven"),
+        ("9" * 40, " ".join(["nine"] * 40)),
+    ],
+)
+def test_cardinals(digits: str, words: str) -> None:
+    assert cardinal(digits) == words
+
+
+def test_ordinals_years_decimals() -> None:
+    assert [ordinal(n) for n in ("1", "2", "3", "5", "8", "9", "12", "20", "21", "100")] == [
+        "first", "second", "third", "fifth", "eighth", "ninth", "twelfth", "twentieth", "twenty first", "one hundredth",
+    ]  # fmt: skip
+    assert [year(n) for n in ("1984", "1900", "2000", "2005", "2024", "1066", "1706")] == [
+        "nineteen eighty four", "nineteen hundred", "two thousand", "two thousand five", "twenty twenty four",
+        "ten sixty six", "seventeen oh six",
+    ]  # fmt: skip
+    assert decimal("3.14") == "three point one four" and decimal("0.5") == "zero point five"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("Dr. Smith", "Doctor Smith"),
+        ("it cost $9.99", "it cost nine dollars and ninety nine cents"),
+        ("$1", "one dollar"),
+        ("£0.50", "fifty pence"),
+        ("$3 million", "three million dollars"),
+        ("€1.5bn", "one point five billion euros"),
+        ("March 3rd, 2024", "March third twenty twenty four"),
+        ("on the 5th of May", "on the fifth of May"),
+        ("5 May 2021", "the fifth of May twenty twenty one"),
+        ("2024-03-05", "March fifth twenty twenty four"),
+        ("3/5/2024", "March fifth twenty twenty four"),
+        ("25/12/2023", "December twenty fifth twenty twenty three"),
+        ("7:30 pm", "seven thirty P M"),
+        ("at 1:05", "at one oh five"),
+        ("12:00", "twelve o'clock"),
+        ("5 kg", "five kilograms"),
+        ("1 km", "one kilometer"),
+        ("25°C", "twenty five degrees Celsius"),
+        ("-3.5", "minus three point five"),
+        ("50%", "fifty percent"),
+        ("10-15 people", "ten to fifteen people"),
+        ("3/4", "three quarters"),
+        ("the 1990s", "the nineteen nineties"),
+        ("No. 5", "Number five"),
+        ("No way", "No way"),
+        ("B2B", "B two B"),
+        ("v1.2.3", "one point two point three"),
+        ("Tom & Jerry", "Tom and Jerry"),
+        ("555-123-4567", "five five five, one two three, four five six seven"),
+        ("the U.S. economy", "the U S economy"),
+        ("bob.jones@mail.com", "bob dot jones at mail dot com"),
+        ("see https://example.com/a-b", "see example dot com slash a dash b"),
+        ("1,250,000", "one million two hundred fifty thousand"),
+        ("007", "zero zero seven"),
+    ],
+)
+def test_spoken_forms(text: str, said: str) -> None:
+    assert " ".join(word.said for word in words_of(text)) == said
+
+
+def test_marks_stay_with_their_words() -> None:
+    words = words_of('“Hello,” she said... "Really?!" (Yes.)')
+    assert [(word.before, word.text, word.after) for word in words] == [
+        ("“", "Hello", ",”"), ("", "she", ""), ("", "said", "…"), ('"', "Really", '?!"'), ("(", "Yes", ".)"),
+    ]  # fmt: skip
+    assert [word.after for word in words_of("J. Doe left at 5 p.m.")] == ["", "", "", "", "."]
+
+
+def test_pronunciations_by_hand() -> None:
+    first, second = words_of("[tomato](/təmˈɑTO/) soup")
+    assert (first.text, first.phonemes, second.phonemes) == ("tomato", "təmˈɑTO", None)
+
+
+def test_places_in_the_text_are_right() -> None:
+    text = "It’s $5 (or 6 kg) — see example.com!"
+    for word in words_of(text):
+        assert text[word.start : word.end] == word.text
+
+
+def spoken(text: str, step: int | None = None, **options: int) -> list[Clause]:
+    splitter = ClauseSplitter(**options)
+    pieces = [text] if step is None else [text[at : at + step] for at in range(0, len(text), step)]
+    out = [clause for piece in pieces for clause in splitter.push(piece)]
+    return [*out, *splitter.finish()]
+
+
+TEXT = (
+    "Dr. Smith went to Washington, D.C. on Monday. “Really?” she asked. He said, after a while, that J. K. Rowling "
+    "was there; and so on.\n\nA new paragraph without an end"
+)
+
+
+@pytest.mark.parametrize("step", [None, 1, 3, 17])
+def test_clauses_do_not_depend_on_how_the_text_comes(step: int | None) -> None:
+    clauses = spoken(TEXT, step)
+    assert [clause.text for clause in clauses] == [
+        "Dr. Smith went to Washington,",
+        "D.C. on Monday.",
+        "“Really?” she asked.",
+        "He said, after a while, that J. K. Rowling was there; and so on.",
+        "A new paragraph without an end",
+    ]
+    assert [clause.ends_sentence for clause in clauses] == [False, True, True, True, True]
+    assert all(TEXT[clause.start :].startswith(clause.text) for clause in clauses)
+
+
+def test_a_sentence_waits_until_its_end_is_certain() -> None:
+    splitter = ClauseSplitter()
+    assert not list(splitter.push("It cost 3."))
+    assert not list(splitter.push("14 dollars."))
+    assert [clause.text for clause in splitter.push(" Then")] == ["It cost 3.14 dollars."]
+
+
+def test_long_text_is_cut_everywhere() -> None:
+    assert all(len(clause.text) <= 2 * MAX_CHARACTERS for clause in spoken("word " * 2000))
+    assert all(len(clause.text) <= 2 * MAX_CHARACTERS for clause in spoken("x" * 5000))
+    begun = time.perf_counter()
+    assert len(spoken("This is a sentence, right? " * 3700)) >= 3700
+    assert time.perf_counter() - begun < 10
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.text(max_size=300), st.integers(1, 40))
+def test_nothing_in_a_text_is_lost_or_said_twice(text: str, step: int) -> None:
+    def letters(parts: list[str]) -> str:
+        return "".join(c for part in parts for c in part if not c.isspace())
+
+    whole = clean(text)
+    assert letters([clause.text for clause in spoken(whole, step)]) == letters([whole])
+    places = [(word.start, word.end) for word in words_of(whole)]
+    assert places == sorted(places) and all(start < end for start, end in places)
+
+
+@pytest.mark.parametrize("unit", ["1", "a1", ".", "(", "$", "1-", "a.", "1,", "@", "a@", "/1", "-", "[", "a-1."])
+def test_hostile_clauses_take_no_time(unit: str) -> None:
+    text = (unit * 2 * MAX_CHARACTERS)[: 2 * MAX_CHARACTERS]  # no clause is longer
+    begun = time.perf_counter()
+    words_of(text)
+    assert time.perf_counter() - begun < 2

@@ -1,0 +1,47 @@
+"""`antiphon transcribe` as a user types it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from cli.test_generate import Invoke, assert_refused, invoke  # noqa: F401  (a fixture)
+from support.speech import JFK_TEXT, jfk, normalize_words
+from support.tiny_whisper import dims, state_dict, vocabulary
+from weights.whisper_files import ggml_file
+
+
+def test_what_is_refused(invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    sound = tmp_path / "a.wav"
+    sound.write_bytes(b"RIFF")
+    assert_refused(invoke("transcribe"), "no recording")
+    assert_refused(invoke("transcribe", "nowhere.wav"), "nowhere.wav")
+    assert_refused(invoke("transcribe", str(sound), "--format", "docx"), "docx", "srt")
+    assert_refused(invoke("transcribe", str(sound), "--beam", "99"), "beams is 99")
+    assert_refused(invoke("transcribe", str(sound), str(sound), "--live"), "one source, not 2")
+    model = tmp_path / "ggml.bin"
+    model.write_bytes(ggml_file(dims(), state_dict(), vocabulary(50257)))
+    told = invoke("transcribe", str(sound), "--model", str(model))
+    assert told.code == 1 and f"antiphon: {sound}: " in told.err and "Traceback" not in told.err
+
+
+@pytest.mark.weights
+def test_no_microphone_is_told(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    monkeypatch.setitem(sys.modules, "sounddevice", None)
+    assert_refused(invoke("transcribe", "--live", "--model", "whisper-tiny.en"), "sounddevice")
+
+
+@pytest.mark.weights
+@pytest.mark.slow
+def test_files_and_formats(invoke: Invoke, tmp_path: Path) -> None:  # noqa: F811
+    broken = tmp_path / "broken.mp3"
+    broken.write_bytes(b"\xff\xfb" + bytes(400))
+    arguments = ("--model", "whisper-tiny.en", "--format", "verbose_json", "--words", "--output", str(tmp_path / "out"))
+    told = invoke("transcribe", str(jfk()), str(broken), *arguments)
+    assert told.code == 1 and "broken.mp3: " in told.err and "real-time factor" in told.err
+    verbose = json.loads((tmp_path / "out" / "jfk.json").read_text())
+    assert normalize_words(verbose["text"]) == normalize_words(JFK_TEXT)
+    assert len(verbose["words"]) == 22 and verbose["segments"][0]["start"] < 1

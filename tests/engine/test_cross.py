@@ -1,0 +1,110 @@
+"""Cross groups in the books: filled once, shared by forks, never found by another recording."""
+
+from __future__ import annotations
+
+from antiphon.engine.core import FEED_REQUESTS, ModelSlot
+from antiphon.engine.kv.arena import SlabArena
+from antiphon.engine.kv.manager import GroupSpec, KVManager
+from antiphon.engine.plan import StepHandle, StepPlan, StepResult
+from antiphon.engine.policies.registry import make_policy
+from antiphon.engine.request import FinishReason, Request
+from antiphon.engine.sampling_params import SamplingParams
+from antiphon.engine.scheduler import Scheduler
+from antiphon.engine.scheduler_config import SchedulerConfig
+
+CROSS = 40
+PROMPT = list(range(20))
+
+
+def make_scheduler(max_running: int = 8) -> Scheduler:
+    groups = [GroupSpec("self", 512), GroupSpec("cross", 512, cross=True)]
+    kv = KVManager(SlabArena(1 << 20, 4096), groups, 8)
+    policy = make_policy("fcfs", ageing_seconds=None, tpot_target=0.1, ttft_target=None)
+    return Scheduler("m", kv, policy, SchedulerConfig(max_running=max_running), 100)
+
+
+def request(name: str, content: bytes, fork_of: Request | None = None) -> Request:
+    params = SamplingParams(max_tokens=8)
+    return Request(name, "m", PROMPT, params, cross_tokens=CROSS, content=content, fork_of=fork_of)
+
+
+def step(scheduler: Scheduler) -> StepPlan:
+    plan = scheduler.plan(0.0)
+    scheduler.commit(plan, StepResult([7] * sum(plan.samples)), 0.0)
+    scheduler.check_integrity()
+    return plan
+
+
+def finish(scheduler: Scheduler) -> None:
+    while scheduler.has_work:
+        step(scheduler)
+
+
+def test_one_newcomer_is_filled_a_step_and_forks_share_it() -> None:
+    scheduler = make_scheduler()
+    first, second = request("a", b"one"), request("b", b"two")
+    child = request("c", b"one", fork_of=first)
+    for newcomer in (first, second, child):
+        scheduler.add(newcomer, 0.0)
+    filled = []
+    for _ in range(3):
+        filled.append([setup.request.id for setup in step(scheduler).row_setups if setup.fills_cross])
+    assert filled == [["a"], ["b"], []]
+    assert child.tables[1] == first.tables[1] and len(first.tables[1]) == CROSS // 8
+    assert not set(first.tables[1]) & set(second.tables[1])
+    finish(scheduler)
+    assert scheduler.kv.usage().owned == 0
+
+
+def test_only_the_same_recording_shares_a_prefix() -> None:
+    scheduler = make_scheduler()
+    for name, content, cached in (("a", b"one", 0), ("b", b"two", 0), ("c", b"one", 16), ("d", b"", 0)):
+        newcomer = request(name, content)
+        scheduler.add(newcomer, 0.0)
+        finish(scheduler)
+        assert newcomer.num_cached_tokens == cached, name
+
+
+def test_what_reads_the_prompt_computes_it() -> None:
+    scheduler = make_scheduler()
+    for name in ("a", "b"):
+        newcomer = request(name, b"one")
+        newcomer.probe = (0, 3)
+        scheduler.add(newcomer, 0.0)
+        finish(scheduler)
+        assert newcomer.num_cached_tokens == 0
+
+
+def test_an_abort_frees_cross_blocks() -> None:
+    scheduler = make_scheduler()
+    scheduler.add(request("a", b"one"), 0.0)
+    step(scheduler)
+    assert scheduler.kv.usage().owned > CROSS // 8
+    scheduler.abort("a", FinishReason.CANCELLED, 1.0)
+    scheduler.check_integrity()
+    assert scheduler.kv.usage().owned == 0
+
+
+class _Part(Scheduler):
+    """A scheduler that only says how many requests it has."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def requests(self) -> list[Request]:
+        return [request(str(index), b"") for index in range(self.count)]
+
+
+def test_an_encoder_goes_first_until_its_decoder_has_a_full_batch() -> None:
+    class Nothing:
+        def submit(self, plan: StepPlan) -> StepHandle:
+            raise AssertionError
+
+        def close(self) -> None: ...
+
+    for count, order in ((0, ["encoder", "decoder"]), (FEED_REQUESTS, ["decoder", "encoder"])):
+        decoder = ModelSlot("decoder", _Part(count), Nothing())
+        encoder = ModelSlot("encoder", _Part(0), Nothing(), clock=decoder.clock, feeds=decoder)
+        decoder.clock.time = 3.0
+        assert encoder.clock.time == 3.0
+        assert [slot.name for slot in sorted([decoder, encoder], key=lambda slot: slot.place)] == order
