@@ -152,8 +152,14 @@ template <class Type> void multiply_tile(const Product &p, std::int64_t begin, i
 
 template <class Type> void multiply(const Product &p, std::int64_t begin, std::int64_t end, void *scratch) {
     if (p.tokens > 1) {
-        for (std::int64_t row = begin; row < end; row += kTileRows) {
-            multiply_tile<Type>(p, row, int(end - row < kTileRows ? end - row : kTileRows), scratch);
+        Product part = p;
+        for (std::int64_t token = 0; token < p.tokens; token += kTokenBlock) {
+            part.x = p.x + token * p.x_stride;
+            part.y = p.y + token * p.y_stride;
+            part.tokens = p.tokens - token < kTokenBlock ? p.tokens - token : kTokenBlock;
+            for (std::int64_t row = begin; row < end; row += kTileRows) {
+                multiply_tile<Type>(part, row, int(end - row < kTileRows ? end - row : kTileRows), scratch);
+            }
         }
         return;
     }

@@ -32,6 +32,9 @@ constexpr std::int64_t kPadding = 32;
 // Rows that are decoded together; splitting work at multiples of it wastes nothing.
 constexpr std::int64_t kTileRows = 16;
 
+// Tokens whose totals are kept together while a tile is multiplied; more are taken in turns.
+constexpr std::int64_t kTokenBlock = 96;
+
 struct TypeKernels {
     // Rows [begin, end) of the product. `scratch` has `scratch_bytes(tokens)` bytes, aligned to 64.
     void (*multiply)(const Product &, std::int64_t begin, std::int64_t end, void *scratch);

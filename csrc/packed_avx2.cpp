@@ -97,10 +97,6 @@ ANTIPHON_INLINE void quads(const std::uint8_t *codes, const std::int8_t *x, std:
     }
 }
 
-ANTIPHON_INLINE __m256i load_ints(const std::int32_t *source) {
-    return _mm256_loadu_si256(reinterpret_cast<const __m256i *>(source));
-}
-
 // All groups of a block for `vectors` times eight rows.
 template <int type, int tokens, int vectors, bool direct>
 ANTIPHON_INLINE void rows_product(const std::uint8_t *codes, const Unpacked &unpacked, int first_row, int groups,
@@ -115,6 +111,7 @@ ANTIPHON_INLINE void rows_product(const std::uint8_t *codes, const Unpacked &unp
     for (int g = 0; g < groups; ++g) {
         const std::int8_t *const values = x.codes + g * kPackedGroup;
         __m256i sums[tokens][vectors];
+        __m256 exact[tokens][vectors];
         const auto begin = [&](int h) __attribute__((always_inline)) {
             for (int t = 0; t < tokens; ++t) {
                 int first = 0;
@@ -127,29 +124,32 @@ ANTIPHON_INLINE void rows_product(const std::uint8_t *codes, const Unpacked &unp
         };
         begin(0);
         if constexpr (form.halves) {
-            __m256i whole[tokens][vectors];
+            __m256 whole[tokens][vectors];
             quads<type, tokens, vectors, direct, 0, 4>(codes, values, x.stride, sums);
             for (int v = 0; v < vectors; ++v) {
-                const __m256i scale = load_ints(unpacked.half_scales[g][0] + first_row + 8 * v);
-                for (int t = 0; t < tokens; ++t) whole[t][v] = _mm256_mullo_epi32(sums[t][v], scale);
+                const __m256 scale = _mm256_loadu_ps(unpacked.half_scales[g][0] + first_row + 8 * v);
+                for (int t = 0; t < tokens; ++t) whole[t][v] = _mm256_mul_ps(_mm256_cvtepi32_ps(sums[t][v]), scale);
             }
             begin(1);
             quads<type, tokens, vectors, direct, 4, 8>(codes, values, x.stride, sums);
             for (int v = 0; v < vectors; ++v) {
-                const __m256i scale = load_ints(unpacked.half_scales[g][1] + first_row + 8 * v);
+                const __m256 scale = _mm256_loadu_ps(unpacked.half_scales[g][1] + first_row + 8 * v);
                 for (int t = 0; t < tokens; ++t) {
-                    sums[t][v] = _mm256_add_epi32(whole[t][v], _mm256_mullo_epi32(sums[t][v], scale));
+                    exact[t][v] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sums[t][v]), scale, whole[t][v]);
                 }
             }
         } else {
             quads<type, tokens, vectors, direct, 0, 8>(codes, values, x.stride, sums);
+            for (int t = 0; t < tokens; ++t) {
+                for (int v = 0; v < vectors; ++v) exact[t][v] = _mm256_cvtepi32_ps(sums[t][v]);
+            }
         }
         codes += code_bytes;
         for (int t = 0; t < tokens; ++t) {
             const __m256 x_scale = _mm256_set1_ps(x.scales[t * x.groups + g]);
             for (int v = 0; v < vectors; ++v) {
                 const __m256 scale = _mm256_mul_ps(_mm256_loadu_ps(unpacked.scales[g] + first_row + 8 * v), x_scale);
-                total[t][v] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sums[t][v]), scale, total[t][v]);
+                total[t][v] = _mm256_fmadd_ps(exact[t][v], scale, total[t][v]);
             }
         }
     }
@@ -168,6 +168,7 @@ ANTIPHON_INLINE __m128i load_eight_bytes(const std::uint8_t *source) {
 struct Avx2 {
     static constexpr int kMicroTokens = 4, kDirectTokens = 4;
     struct Session {};
+    static constexpr bool kOneToken = false;
 
     template <int type> static void read_head(const std::uint8_t *head, int groups, Unpacked &out) {
         constexpr PackedForm form = PackedFormOf<type>::form;
@@ -178,7 +179,7 @@ struct Avx2 {
                     _mm256_storeu_ps(out.scales[g] + r, factor);
                     for (int h = 0; h < 2; ++h) {
                         const __m256i scales = _mm256_cvtepi8_epi32(load_eight_bytes(head + 32 + 32 * g + 16 * h + r));
-                        _mm256_storeu_si256(reinterpret_cast<__m256i *>(out.half_scales[g][h] + r), scales);
+                        _mm256_storeu_ps(out.half_scales[g][h] + r, _mm256_cvtepi32_ps(scales));
                     }
                 }
             } else if constexpr (form.factors) {

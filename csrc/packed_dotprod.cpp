@@ -4,21 +4,14 @@
 
 #include <utility>
 
+#include "packed_dotprod_one.h"
 #include "packed_driver.h"
 
 namespace antiphon {
 namespace {
 
-// Sums start here where they are less than 2^22, so that their bits are those of 1.5 * 2^23 + sum as a float.
-constexpr std::int32_t kMagicBits = 0x4B400000;
-constexpr float kMagic = 12582912.0f;
-
-template <int type> constexpr bool starts_at_magic = !PackedFormOf<type>::form.halves;
-
-template <int type> ANTIPHON_INLINE float32x4_t to_float(int32x4_t sum) {
-    if constexpr (starts_at_magic<type>) return vreinterpretq_f32_s32(sum) - vdupq_n_f32(kMagic);
-    return vcvtq_f32_s32(sum);
-}
+// Of a sum that started at kMagicBits: its bits are those of 1.5 * 2^23 + sum as a float.
+ANTIPHON_INLINE float32x4_t to_float(int32x4_t sum) { return vreinterpretq_f32_s32(sum) - vdupq_n_f32(kMagic); }
 
 // Quad q of four rows, with `zero` still in it.
 template <int type, int q> ANTIPHON_INLINE int8x16_t load_quad(const std::uint8_t *codes) {
@@ -73,7 +66,6 @@ ANTIPHON_INLINE void rows_product(const std::uint8_t *codes, const Unpacked &unp
     constexpr PackedForm form = PackedFormOf<type>::form;
     constexpr auto quads = std::make_integer_sequence<int, 4>{};
     const std::size_t code_bytes = direct ? form.code_bytes() : sizeof unpacked.codes[0];
-    const int start = starts_at_magic<type> ? kMagicBits : 0;
     codes = (direct ? codes : reinterpret_cast<const std::uint8_t *>(unpacked.codes)) + 4 * first_row;
     float32x4_t total[tokens][vectors];
     for (int t = 0; t < tokens; ++t) {
@@ -82,9 +74,10 @@ ANTIPHON_INLINE void rows_product(const std::uint8_t *codes, const Unpacked &unp
     for (int g = 0; g < groups; ++g) {
         const std::int8_t *const values = x.codes + g * kPackedGroup;
         Sums<tokens, vectors> sums;
+        float32x4_t exact[tokens][vectors];
         const auto begin = [&](int h) __attribute__((always_inline)) {
             for (int t = 0; t < tokens; ++t) {
-                int first = start;
+                int first = kMagicBits;
                 if (direct && form.zero) {
                     const std::int16_t *const half_sums = x.half_sums + (t * x.groups + g) * 2;
                     first -= form.zero * (form.halves ? half_sums[h] : half_sums[0] + half_sums[1]);
@@ -95,26 +88,28 @@ ANTIPHON_INLINE void rows_product(const std::uint8_t *codes, const Unpacked &unp
         begin(0);
         half_group<type, tokens, vectors, direct, 0>(codes, values, x.stride, sums, quads);
         if constexpr (form.halves) {
-            Sums<tokens, vectors> whole;
             for (int v = 0; v < vectors; ++v) {
-                const int32x4_t scale = vld1q_s32(unpacked.half_scales[g][0] + first_row + 4 * v);
-                for (int t = 0; t < tokens; ++t) whole[t][v] = vmulq_s32(sums[t][v], scale);
+                const float32x4_t scale = vld1q_f32(unpacked.half_scales[g][0] + first_row + 4 * v);
+                for (int t = 0; t < tokens; ++t) exact[t][v] = to_float(sums[t][v]) * scale;
             }
             begin(1);
             half_group<type, tokens, vectors, direct, 1>(codes, values, x.stride, sums, quads);
             for (int v = 0; v < vectors; ++v) {
-                const int32x4_t scale = vld1q_s32(unpacked.half_scales[g][1] + first_row + 4 * v);
-                for (int t = 0; t < tokens; ++t) sums[t][v] = vmlaq_s32(whole[t][v], sums[t][v], scale);
+                const float32x4_t scale = vld1q_f32(unpacked.half_scales[g][1] + first_row + 4 * v);
+                for (int t = 0; t < tokens; ++t) exact[t][v] = vfmaq_f32(exact[t][v], to_float(sums[t][v]), scale);
             }
         } else {
             half_group<type, tokens, vectors, direct, 1>(codes, values, x.stride, sums, quads);
+            for (int t = 0; t < tokens; ++t) {
+                for (int v = 0; v < vectors; ++v) exact[t][v] = to_float(sums[t][v]);
+            }
         }
         codes += code_bytes;
         for (int t = 0; t < tokens; ++t) {
             const float32x4_t x_scale = vld1q_dup_f32(x.scales + t * x.groups + g);
             for (int v = 0; v < vectors; ++v) {
                 const float32x4_t scale = vld1q_f32(unpacked.scales[g] + first_row + 4 * v) * x_scale;
-                total[t][v] = vfmaq_f32(total[t][v], to_float<type>(sums[t][v]), scale);
+                total[t][v] = vfmaq_f32(total[t][v], exact[t][v], scale);
             }
         }
     }
@@ -206,56 +201,44 @@ ANTIPHON_INLINE void four_tokens(const Unpacked &unpacked, int first_row, int gr
 struct DotProduct {
     static constexpr int kMicroTokens = 4, kDirectTokens = 4;
     struct Session {};
+    static constexpr bool kOneToken = true;
+    template <int type> static void one_token(const std::uint8_t *tile, const Activations &x, float *y) {
+        tile_one<type>(tile, x, y);
+    }
 
     template <int type> static void read_head(const std::uint8_t *head, int groups, Unpacked &out) {
         constexpr PackedForm form = PackedFormOf<type>::form;
-        const auto sixteen = [](const std::uint8_t *halves, float32x4_t *values) {
-            const float16x8_t low = vreinterpretq_f16_u8(vld1q_u8(halves)), high = vreinterpretq_f16_u8(vld1q_u8(halves + 16));
-            values[0] = vcvt_f32_f16(vget_low_f16(low));
-            values[1] = vcvt_high_f32_f16(low);
-            values[2] = vcvt_f32_f16(vget_low_f16(high));
-            values[3] = vcvt_high_f32_f16(high);
+        float32x4_t factor[kRowVectors], minimum_factor[kRowVectors], values[kRowVectors];
+        const auto store = [&](float *target) __attribute__((always_inline)) {
+            for (int v = 0; v < kRowVectors; ++v) vst1q_f32(target + 4 * v, values[v]);
         };
-        if constexpr (form.halves) {
-            float32x4_t factor[4];
-            sixteen(head, factor);
-            for (int g = 0; g < groups; ++g) {
-                for (int v = 0; v < 4; ++v) vst1q_f32(out.scales[g] + 4 * v, factor[v]);
+        const auto store_scaled = [&](const std::uint8_t *bytes, const float32x4_t *by, float *target)
+            __attribute__((always_inline)) {
+            bytes_to_floats(vld1q_u8(bytes), values);
+            for (int v = 0; v < kRowVectors; ++v) values[v] *= by[v];
+            store(target);
+        };
+        if constexpr (form.factors) load_halves_16(head, factor);
+        if constexpr (form.factors && form.minimum) {
+            load_halves_16(head + 32, minimum_factor);
+            for (int v = 0; v < kRowVectors; ++v) minimum_factor[v] = -minimum_factor[v];
+        }
+        for (int g = 0; g < groups; ++g) {
+            if constexpr (form.halves) {
+                for (int v = 0; v < kRowVectors; ++v) vst1q_f32(out.scales[g] + 4 * v, factor[v]);
                 for (int h = 0; h < 2; ++h) {
-                    const int8x16_t scales = vreinterpretq_s8_u8(vld1q_u8(head + 32 + 32 * g + 16 * h));
-                    const int16x8_t low = vmovl_s8(vget_low_s8(scales)), high = vmovl_high_s8(scales);
-                    std::int32_t *const target = out.half_scales[g][h];
-                    vst1q_s32(target, vmovl_s16(vget_low_s16(low)));
-                    vst1q_s32(target + 4, vmovl_high_s16(low));
-                    vst1q_s32(target + 8, vmovl_s16(vget_low_s16(high)));
-                    vst1q_s32(target + 12, vmovl_high_s16(high));
+                    signed_bytes_to_floats(vld1q_u8(head + 32 + 32 * g + 16 * h), values);
+                    store(out.half_scales[g][h]);
                 }
-            }
-        } else if constexpr (form.factors) {
-            float32x4_t factor[4], minimum_factor[4];
-            sixteen(head, factor);
-            sixteen(head + 32, minimum_factor);
-            for (int v = 0; v < 4; ++v) minimum_factor[v] = -minimum_factor[v];
-            const auto scaled = [](const std::uint8_t *bytes, const float32x4_t *by, float *target) {
-                const uint8x16_t scales = vld1q_u8(bytes);
-                const uint16x8_t low = vmovl_u8(vget_low_u8(scales)), high = vmovl_high_u8(scales);
-                vst1q_f32(target, vcvtq_f32_u32(vmovl_u16(vget_low_u16(low))) * by[0]);
-                vst1q_f32(target + 4, vcvtq_f32_u32(vmovl_high_u16(low)) * by[1]);
-                vst1q_f32(target + 8, vcvtq_f32_u32(vmovl_u16(vget_low_u16(high))) * by[2]);
-                vst1q_f32(target + 12, vcvtq_f32_u32(vmovl_high_u16(high)) * by[3]);
-            };
-            for (int g = 0; g < groups; ++g) {
-                scaled(head + 64 + 16 * g, factor, out.scales[g]);
-                scaled(head + 192 + 16 * g, minimum_factor, out.minima[g]);
-            }
-        } else {
-            for (int g = 0; g < groups; ++g) {
-                float32x4_t values[4];
-                sixteen(head + 32 * g, values);
-                for (int v = 0; v < 4; ++v) vst1q_f32(out.scales[g] + 4 * v, values[v]);
+            } else if constexpr (form.factors) {
+                store_scaled(head + 64 + 16 * g, factor, out.scales[g]);
+                store_scaled(head + 192 + 16 * g, minimum_factor, out.minima[g]);
+            } else {
+                load_halves_16(head + 32 * g, values);
+                store(out.scales[g]);
                 if constexpr (form.minimum) {
-                    sixteen(head + 32 * (groups + g), values);
-                    for (int v = 0; v < 4; ++v) vst1q_f32(out.minima[g] + 4 * v, values[v]);
+                    load_halves_16(head + 32 * (groups + g), values);
+                    store(out.minima[g]);
                 }
             }
         }
@@ -279,7 +262,7 @@ struct DotProduct {
                         float *minima) {
         constexpr int vectors = tokens <= 2 ? 4 : 2;
         for (int row = 0; row < kPackedRows; row += 4 * vectors) {
-            if constexpr (tokens == 4 && !direct && starts_at_magic<type>) {
+            if constexpr (tokens == 4 && !direct && !PackedFormOf<type>::form.halves) {
                 four_tokens(unpacked, row, groups, x, totals);
             } else {
                 rows_product<type, tokens, vectors, direct>(codes, unpacked, row, groups, x, totals);

@@ -1,7 +1,8 @@
 // The walk over tokens, tiles and blocks that the instruction sets' packed kernels share.
 //
-// `Machine` does the work on one block, for at most its kMicroTokens tokens together. Up to kDirectTokens in all, codes are
-// used as they are unpacked, else from a copy. Its Session lives as long as a product. Compiled once per instruction set, so everything here has internal linkage.
+// `Machine` does the work on one block, for at most its kMicroTokens tokens together, and where it has kOneToken, on a
+// whole tile for a single token. Up to kDirectTokens in all, codes are used as they are unpacked, else from a copy. Its
+// Session lives as long as a product. Compiled once per instruction set, so everything here has internal linkage.
 
 #pragma once
 
@@ -21,7 +22,7 @@ constexpr std::int64_t kTokenBlockBytes = 1 << 18;  // of quantised x that shall
 struct alignas(64) Unpacked {
     float scales[kBlockGroups][kPackedRows];                  // W
     float minima[kBlockGroups][kPackedRows];                  // M
-    std::int32_t half_scales[kBlockGroups][2][kPackedRows];   // of Q6_K
+    float half_scales[kBlockGroups][2][kPackedRows];          // of Q6_K: integers, and so are their products with sums
     std::int8_t codes[kBlockGroups][8][kPackedRows][4];
 };
 
@@ -121,6 +122,18 @@ template <class Machine, int type> struct Driver {
         Unpacked &unpacked = *static_cast<Unpacked *>(scratch);
         const std::int64_t block = token_block(p.x.columns);
         const std::size_t tile_bytes = form.tile_bytes(p.x.groups());
+        if constexpr (Machine::kOneToken) {
+            if (p.x.tokens == 1) {
+                for (std::int64_t tile = begin / kPackedRows; tile * kPackedRows < end; ++tile) {
+                    float y[kPackedRows];
+                    Machine::template one_token<type>(p.packed + tile * tile_bytes, p.x, y);
+                    const std::int64_t first = tile * kPackedRows, low = begin > first ? begin - first : 0;
+                    const std::int64_t high = end - first < kPackedRows ? end - first : kPackedRows;
+                    std::memcpy(p.y + first + low, y + low, (high - low) * sizeof(float));
+                }
+                return;
+            }
+        }
         for (std::int64_t token = 0; token < p.x.tokens; token += block) {
             const std::int64_t tokens = p.x.tokens - token < block ? p.x.tokens - token : block;
             float *const totals = reinterpret_cast<float *>(&unpacked + 1), *const minima = totals + tokens * kPackedRows;

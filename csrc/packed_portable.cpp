@@ -10,6 +10,7 @@ namespace {
 struct Portable {
     static constexpr int kMicroTokens = 4, kDirectTokens = 4;
     struct Session {};
+    static constexpr bool kOneToken = false;
 
     template <int type> static void read_head(const std::uint8_t *head, int groups, Unpacked &out) {
         constexpr PackedForm form = PackedFormOf<type>::form;
@@ -17,7 +18,7 @@ struct Portable {
             for (int r = 0; r < kPackedRows; ++r) {
                 if (form.halves) {
                     out.scales[g][r] = half_to_float(head + 2 * r);
-                    for (int h = 0; h < 2; ++h) out.half_scales[g][h][r] = std::int8_t(head[32 + 32 * g + 16 * h + r]);
+                    for (int h = 0; h < 2; ++h) out.half_scales[g][h][r] = float(std::int8_t(head[32 + 32 * g + 16 * h + r]));
                 } else if (form.factors) {
                     out.scales[g][r] = half_to_float(head + 2 * r) * float(head[64 + 16 * g + r]);
                     out.minima[g][r] = -(half_to_float(head + 32 + 2 * r) * float(head[192 + 16 * g + r]));
@@ -64,11 +65,11 @@ struct Portable {
                 }
                 const float scale = x.scales[t * x.groups + g], offset = x.offsets[t * x.groups + g];
                 for (int r = 0; r < kPackedRows; ++r) {
-                    const std::int32_t exact = form.halves ? halves[0][r] * unpacked.half_scales[g][0][r] +
-                                                                 halves[1][r] * unpacked.half_scales[g][1][r]
-                                                           : halves[0][r] + halves[1][r];
+                    const float exact = form.halves ? float(halves[0][r]) * unpacked.half_scales[g][0][r] +
+                                                          float(halves[1][r]) * unpacked.half_scales[g][1][r]
+                                                    : float(halves[0][r] + halves[1][r]);
                     float &total = totals[t * kPackedRows + r], &least = minima[t * kPackedRows + r];
-                    total = std::fma(float(exact), unpacked.scales[g][r] * scale, total);
+                    total = std::fma(exact, unpacked.scales[g][r] * scale, total);
                     if (form.minimum) least = std::fma(unpacked.minima[g][r], offset, least);
                 }
             }

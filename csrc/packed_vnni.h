@@ -53,6 +53,7 @@ ANTIPHON_INLINE __m512i splat_quad(const std::int8_t *codes) {
 
 struct Vnni {
     static constexpr int kMicroTokens = 8, kDirectTokens = 8;
+    static constexpr bool kOneToken = false;
     struct Session {};
 
     template <int type> static void read_head(const std::uint8_t *head, int groups, Unpacked &out) {
@@ -66,7 +67,8 @@ struct Vnni {
             for (int g = 0; g < groups; ++g) {
                 _mm512_storeu_ps(out.scales[g], factor);
                 for (int h = 0; h < 2; ++h) {
-                    _mm512_storeu_si512(out.half_scales[g][h], _mm512_cvtepi8_epi32(bytes(head + 32 + 32 * g + 16 * h)));
+                    const __m512i scales = _mm512_cvtepi8_epi32(bytes(head + 32 + 32 * g + 16 * h));
+                    _mm512_storeu_ps(out.half_scales[g][h], _mm512_cvtepi32_ps(scales));
                 }
             }
         } else if constexpr (form.factors) {
@@ -165,15 +167,17 @@ struct Vnni {
             const __m512 scale = _mm512_load_ps(unpacked.scales[g]);
 #pragma GCC unroll 16
             for (int t = 0; t < tokens; ++t) {
-                __m512i whole = sums[t][0];
+                __m512 whole;
                 if constexpr (form.halves) {
-                    whole = _mm512_add_epi32(_mm512_mullo_epi32(sums[t][0], _mm512_load_si512(unpacked.half_scales[g][0])),
-                                             _mm512_mullo_epi32(sums[t][1], _mm512_load_si512(unpacked.half_scales[g][1])));
+                    const __m512 first = _mm512_mul_ps(_mm512_cvtepi32_ps(sums[t][0]), _mm512_load_ps(unpacked.half_scales[g][0]));
+                    whole = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sums[t][1]), _mm512_load_ps(unpacked.half_scales[g][1]), first);
                 } else if constexpr (chains == 2) {
-                    whole = _mm512_add_epi32(sums[t][0], sums[t][1]);
+                    whole = _mm512_cvtepi32_ps(_mm512_add_epi32(sums[t][0], sums[t][1]));
+                } else {
+                    whole = _mm512_cvtepi32_ps(sums[t][0]);
                 }
                 const __m512 both = _mm512_mul_ps(scale, _mm512_set1_ps(x.scales[t * x.groups + g]));
-                total[t] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(whole), both, total[t]);
+                total[t] = _mm512_fmadd_ps(whole, both, total[t]);
             }
         }
         for (int t = 0; t < tokens; ++t) _mm512_storeu_ps(totals + t * kPackedRows, total[t]);

@@ -99,7 +99,7 @@ const std::vector<Variant> &variants() {
 
 // A decoded tile of 16 rows of 256 floats, and eight lanes of totals per token and row of the tile.
 std::size_t scratch_bytes(std::int64_t tokens) {
-    return (kTileRows * 256 + std::size_t(tokens) * kTileRows * 8) * sizeof(float);
+    return (kTileRows * 256 + std::size_t(tokens < kTokenBlock ? tokens : kTokenBlock) * kTileRows * 8) * sizeof(float);
 }
 
 }  // namespace antiphon
