@@ -42,6 +42,6 @@ def test_files_and_formats(invoke: Invoke, tmp_path: Path) -> None:  # noqa: F81
     arguments = ("--model", "whisper-tiny.en", "--format", "verbose_json", "--words", "--output", str(tmp_path / "out"))
     told = invoke("transcribe", str(jfk()), str(broken), *arguments)
     assert told.code == 1 and "broken.mp3: " in told.err and "real-time factor" in told.err
-    verbose = json.loads((tmp_path / "out" / "jfk.json").read_text())
+    verbose = json.loads((tmp_path / "out" / f"{jfk().stem}.json").read_text())
     assert normalize_words(verbose["text"]) == normalize_words(JFK_TEXT)
     assert len(verbose["words"]) == 22 and verbose["segments"][0]["start"] < 1
