@@ -152,8 +152,8 @@ class TestRun:
         assert_refused(invoke("run", str(write_bert(tmp_path)), "hello"), "for embed, it does not generate text")
         assert_refused(invoke("chat", str(tmp_path / "bert")), "for embed, it does not generate text")
 
-    def test_ctrl_c_shows_what_there_is(self, tiny_llama: Path) -> None:
-        with Terminal([*COMMAND, "run", str(tiny_llama), "hello", "--max-tokens", "4000"]) as terminal:
+    def test_ctrl_c_shows_what_there_is(self, talkative: Path) -> None:
+        with Terminal([*COMMAND, "run", str(talkative), "hello", "--max-tokens", "60000"]) as terminal:
             wait_for_some_answer(terminal)
             terminal.type(CTRL_C)
             terminal.wait_for("(stopped)")
@@ -172,8 +172,8 @@ class TestRun:
 
 
 class TestChat:
-    def test_a_conversation_at_a_terminal(self, tiny_llama: Path) -> None:
-        command = [*COMMAND, "chat", str(tiny_llama), "--max-tokens", "3500", "--temperature", "0"]
+    def test_a_conversation_at_a_terminal(self, talkative: Path) -> None:
+        command = [*COMMAND, "chat", str(talkative), "--max-tokens", "30000", "--temperature", "0"]
         with Terminal(command) as terminal:
             terminal.wait_for("/reset forgets the conversation")
             terminal.wait_for("> ")
@@ -241,6 +241,12 @@ class TestChat:
     def test_a_model_without_a_template(self, invoke: Invoke, tmp_path: Path) -> None:
         folder = str(write_folder(tmp_path / "base", chat_template=None))
         assert_refused(invoke("chat", folder), "'base' has no chat template", "antiphon run")
+
+
+@pytest.fixture
+def talkative(tmp_path: Path) -> Path:
+    """A model whose context is long enough for an answer that is still going on when somebody wants to stop it."""
+    return write_folder(tmp_path / "tiny-llama", config=CONFIG | {"max_position_embeddings": 1 << 16})
 
 
 def wait_for_some_answer(terminal: Terminal) -> None:
