@@ -97,6 +97,7 @@ def test_random_requests_break_nothing(
         max_examples=(100 if is_small else 600) if soak else (10 if is_small else 30),
         deadline=None,
         database=None,
+        derandomize=not soak,  # few examples: the same ones every time, so that some are known to be good
         phases=[Phase.explicit, Phase.generate],
         suppress_health_check=list(HealthCheck),
     )
@@ -120,8 +121,6 @@ def test_random_requests_break_nothing(
 
     run()
     # No model here hears or speaks, and random bytes are no recording.
-    # With so few examples a positive mode may by chance hold none that the server can answer.
-    if soak:
-        assert used["good"] or not mode.is_positive or path.endswith("/cancel") or path.startswith("/v1/audio/")
+    assert used["good"] or not mode.is_positive or path.endswith("/cancel") or path.startswith("/v1/audio/")
     small.wait_until_idle()
     assert httpx.get(small.url + "/readyz").status_code == 200
