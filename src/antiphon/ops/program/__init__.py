@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from antiphon.ops.program.program import Program
-from antiphon.ops.program.recorder import InputSpec, Recording, record
+from antiphon.ops.program.recording import InputSpec, Recording, record
 
 __all__ = ["InputSpec", "Program", "Recording", "record"]

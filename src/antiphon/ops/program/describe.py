@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from antiphon.ops.program.dimension import as_dim, shape_text
 from antiphon.ops.program.instructions import Instruction
 from antiphon.ops.program.plan import BufferPlan, plan_buffers
-from antiphon.ops.program.recorder import Recording
+from antiphon.ops.program.recording import Recording
 from antiphon.ops.program.traced import Kind, Value
 
 SYMBOLS = {"T": "tokens", "R": "requests", "L": "logit rows", "B": "windows", "S": "states of a window"}

@@ -13,7 +13,7 @@ from antiphon.ops.native.attention import group_tables
 from antiphon.ops.native.extension import default_threads, extension
 from antiphon.ops.program.dimension import Dim, Size, as_dim
 from antiphon.ops.program.plan import BufferPlan, plan_buffers
-from antiphon.ops.program.recorder import Recording
+from antiphon.ops.program.recording import Recording
 from antiphon.ops.program.traced import Kind, Traced, Value
 
 

@@ -1,128 +1,26 @@
-"""Recording: a forward is run once on tensors that know only their places, and each operation leaves an instruction."""
+"""The operations as they are recorded: each checks its operands, appends an instruction and gives back its place."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from antiphon.errors import UnrecordableError
-from antiphon.ops.backend import Backend, use_operations
 from antiphon.ops.batch import GroupBatch
 from antiphon.ops.cache import LayerCache
 from antiphon.ops.native import convolution, direct_convolution
-from antiphon.ops.native.extension import available
 from antiphon.ops.native.product import matrix_of
 from antiphon.ops.program import instructions
 from antiphon.ops.program.dimension import Dim, Size, as_dim, product, same, same_shape, shape_text
-from antiphon.ops.program.fusion import fuse
 from antiphon.ops.program.instructions import Instruction
 from antiphon.ops.program.traced import Kind, Traced, Value
 from antiphon.ops.types import Activation, RotaryTable
 from antiphon.weights.weight import Weight
 
-#: What symbols stand for while recording. Two recordings under different sizes must agree in everything.
-SAMPLES = ({"T": 11, "R": 3, "L": 5, "B": 2, "S": 7}, {"T": 13, "R": 4, "L": 3, "B": 3, "S": 5})
-
-
-@dataclass(frozen=True)
-class InputSpec:
-    """A tensor that every run brings. Sizes are numbers or symbols: ("R", 1) is R + 1, ("S", 0, 2) is 2 S."""
-
-    name: str
-    dtype: torch.dtype
-    shape: tuple[int | str | tuple[str, int] | tuple[str, int, int], ...]
-
-    def sizes(self, samples: Mapping[str, int]) -> tuple[Size, ...]:
-        found: list[Size] = []
-        for size in self.shape:
-            if isinstance(size, int):
-                found.append(size)
-                continue
-            symbol, constant, factor = (size, 0, 1) if isinstance(size, str) else (*size, 1)[:3]
-            found.append(Dim.symbol(symbol, samples[symbol]) * factor + constant)
-        return tuple(found)
-
-
-@dataclass(frozen=True)
-class Recording:
-    """A forward as instructions over values of symbolic size."""
-
-    inputs: tuple[Value, ...]
-    groups: tuple[str, ...]
-    instructions: tuple[Instruction, ...]
-    output: Value | None
-
-    @property
-    def symbols(self) -> tuple[str, ...]:
-        """The sizes that the inputs bring, in the order in which they are told."""
-        found = {s for value in self.inputs for size in value.shape for s in as_dim(size).symbols}
-        return tuple(symbol for symbol in SAMPLES[0] if symbol in found)
-
-
-#: Takes the traced inputs by name and the traced groups, and gives the forward's result.
-Forward = Callable[[Mapping[str, Any], dict[str, GroupBatch]], Any]
-
-
-def record(forward: Forward, inputs: Sequence[InputSpec], groups: Sequence[str] = ()) -> Recording:
-    """The forward as a program, with instructions joined where that pays. `UnrecordableError` says why it is none."""
-    if not available():
-        raise UnrecordableError("the native backend was not built on this machine")
-    first, second = (_trace(forward, inputs, groups, samples) for samples in SAMPLES)
-    if _fingerprint(first) != _fingerprint(second):
-        raise UnrecordableError("the forward does other things for other numbers of tokens or requests")
-    return Recording(first.inputs, first.groups, fuse(first.instructions), first.output)
-
-
-def _trace(
-    forward: Forward, inputs: Sequence[InputSpec], groups: Sequence[str], samples: Mapping[str, int]
-) -> Recording:
-    recorder = _Recorder()
-    values = [Value(Kind.INPUT, spec.name, spec.sizes(samples), spec.dtype) for spec in inputs]
-    requests, tokens = Dim.symbol("R", samples["R"]), Dim.symbol("T", samples["T"])
-    batches = {}
-    for name in groups:
-        shapes = ((tokens,), (requests, 1), (requests,), (requests + 1,))
-        tables = [Traced.whole(Value(Kind.TABLES, name, shape, torch.int32)) for shape in shapes]
-        batches[name] = GroupBatch(*tables)  # type: ignore[arg-type]
-        recorder.groups[id(batches[name])] = name
-    with use_operations(Backend("record", recorder)):
-        result = forward({value.name: Traced.whole(value) for value in values}, batches)
-    output = None if result is None else _whole(result, recorder.instructions)
-    return Recording(tuple(values), tuple(groups), tuple(recorder.instructions), output)
-
-
-def _whole(result: Any, recorded: Sequence[Instruction]) -> Value:
-    """The value that the forward gives back: all of something that an instruction wrote."""
-    if not isinstance(result, Traced) or result.value.kind is not Kind.BUFFER:
-        raise UnrecordableError(f"the forward gives back {type(result).__name__}, not the result of an operation")
-    if result.offset or not result.is_contiguous() or not same(product(result.shape), result.value.size):
-        raise UnrecordableError(f"the forward gives back a part of {shape_text(result.value.shape)}")
-    result.value.shape = result.shape
-    return result.value
-
-
-def _fingerprint(recording: Recording) -> list[Any]:
-    """What two recordings of the same forward must agree in."""
-    numbers: dict[int, int] = {}
-
-    def of(item: Any) -> Any:
-        if isinstance(item, Traced):
-            value = item.value
-            constant = None if value.constant is None else value.constant.data_ptr()
-            number = numbers.setdefault(id(value), len(numbers)) if constant is None else constant
-            sizes = [as_dim(size).key for size in (*item.shape, *item.strides)]
-            return (value.kind, number, item.offset, sizes)
-        if isinstance(item, Dim):
-            return item.key
-        return id(item) if isinstance(item, Weight | LayerCache) else item
-
-    instructions_ = [(type(i), [of(getattr(i, f.name)) for f in fields(i)]) for i in recording.instructions]
-    output = recording.output
-    return [instructions_, None if output is None else numbers.get(id(output))]
+_INDICES = (torch.int32, torch.int64)
 
 
 def _require(condition: bool, text: str) -> None:
@@ -130,7 +28,7 @@ def _require(condition: bool, text: str) -> None:
         raise UnrecordableError(text)
 
 
-class _Recorder:
+class Recorder:
     """The operations, each of which appends an instruction. What has no native kernel is refused."""
 
     def __init__(self) -> None:
@@ -464,6 +362,3 @@ class _Recorder:
             raise UnrecordableError(f"{name} has no native kernel that a program could run")
 
         return refuse
-
-
-_INDICES = (torch.int32, torch.int64)
