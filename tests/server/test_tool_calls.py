@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import openai
 import pytest
 
+from antiphon.runtime.messages import TextDelta
+from antiphon.server.chat import Chat
+from antiphon.server.tool_forms import LLAMA
 from support.http_server import RunningServer
 
 MESSAGES: list[Any] = [{"role": "user", "content": "hello"}]
@@ -130,6 +134,23 @@ def test_llamas_control_token_is_seen(client: openai.OpenAI, server: RunningServ
     details: dict[str, Any] = dict(model="tiny-llama3", messages=MESSAGES, max_tokens=3, logit_bias={str(tag): 100})
     assert client.chat.completions.create(**details).choices[0].message.content == ""
     assert client.chat.completions.create(**details, tools=TOOLS).choices[0].message.content == "<|python_tag|>" * 3
+
+
+def test_control_tokens_keep_their_places(server: RunningServer) -> None:
+    """However many tokens one delta brings."""
+    model = server.serving.models.find("tiny-llama3")
+    tokenizer = model.text.tokenizer  # type: ignore[union-attr]
+    tag = tokenizer.id_of("<|python_tag|>")
+    first, second = tokenizer.encode("add"), tokenizer.encode("[1]")
+    use = SimpleNamespace(form=LLAMA, tools=TOOLS)
+    chat = Chat(model=model, body=None, call=None, use=use, looks_for_reasoning=False, is_in_reasoning=False)  # type: ignore[arg-type]
+    for ids, text, expected in (
+        ([tag, tag, tag], "", "TTT"),
+        ([tag, *first, tag, *second], "add[1]", "TaddT[1]"),
+        ([*first, tag, tag, *second], "add[1]", "addTT[1]"),
+        ([*first, *second], "add[1]", "add[1]"),
+    ):
+        assert chat.text(TextDelta("a/0", text, ids)) == expected.replace("T", "<|python_tag|>")
 
 
 def test_auto_and_none(client: openai.OpenAI) -> None:

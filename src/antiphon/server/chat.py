@@ -53,10 +53,12 @@ class Chat:
         token = self.model.text.tokenizer.id_of(tag) if self.use.tools else None
         if token not in self.model.text.tokenizer.special_ids or token not in delta.token_ids:
             return delta.text
-        after = delta.token_ids[delta.token_ids.index(token) + 1 :]
-        rest = self.model.text.tokenizer.decode(after, skip_special_tokens=True)
-        cut = len(delta.text) - len(rest) if rest and delta.text.endswith(rest) else len(delta.text) if not rest else 0
-        return delta.text[:cut] + tag + delta.text[cut:]
+        text = delta.text
+        for place in [place for place, written in enumerate(delta.token_ids) if written == token]:
+            rest = self.model.text.tokenizer.decode(delta.token_ids[place + 1 :], skip_special_tokens=True)
+            cut = len(text) - len(rest) if text.endswith(rest) else 0
+            text = text[:cut] + tag + text[cut:]
+        return text
 
     def logprobs(self, delta: TextDelta) -> list[dict[str, Any]] | None:
         """Entries of the tokens that are text; the end token is not."""
