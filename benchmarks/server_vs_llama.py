@@ -2,8 +2,8 @@
 
     python benchmarks/server_vs_llama.py FOLDER_OF_LLAMA_BINARIES [--model smollm2-135m] [--clients 32] [--rounds 5]
 
-`llama-server` is first tried once in every setting of the table below (slots, flash attention, type of its KV cache),
-and the one with the most tokens a second is kept. Then both servers, each loaded and idle while the other works, answer
+`llama-server` is first tried with several numbers of slots, then the best of them with several kinds of KV cache (flash
+attention, type), and the setting with the most tokens a second is kept. Then both servers, each loaded and idle while the other works, answer
 the same streaming clients in turns, with new prompts every round. Prompts are random words of exactly `--input` tokens;
 answers have exactly `--output` tokens. Printed are medians over the rounds and their ratios.
 """
@@ -11,7 +11,6 @@ answers have exactly `--output` tokens. Printed are medians over the rounds and 
 from __future__ import annotations
 
 import argparse
-import itertools
 import socket
 import statistics
 from collections.abc import Iterator
@@ -46,10 +45,8 @@ class Setting:
         return f"-np {self.slots} -fa {'on' if self.flash_attention else 'off'} -ctk/-ctv {self.kv_type}"
 
 
-def settings(slots: list[int]) -> list[Setting]:
-    """A quantised value cache needs flash attention."""
-    kinds = [(True, "f16"), (True, "q8_0"), (False, "f16")]
-    return [Setting(count, flash, kv_type) for count, (flash, kv_type) in itertools.product(slots, kinds)]
+#: Flash attention and the type of keys and values; a quantised value cache needs flash attention.
+KINDS = [(True, "f16"), (True, "q8_0"), (False, "f16")]
 
 
 def free_port() -> int:
@@ -118,17 +115,20 @@ def line(name: str, figures: dict[str, Any]) -> str:
 
 
 def best_setting(arguments: argparse.Namespace, contest: Contest, path: Path) -> Setting:
-    best: tuple[float, Setting] | None = None
-    for setting in settings(arguments.slots):
-        with llama_server(arguments, path, setting) as server:
-            run_loop(contest.fresh(server.url))
-            figures = run_loop(contest.fresh(server.url))
-        print(line(f"llama-server {setting}", figures), flush=True)
-        speed = figures["output_tokens_per_second"]
-        if best is None or speed > best[0]:
-            best = speed, setting
-    assert best is not None
-    return best[1]
+    """The best number of slots with the first kind of cache, then the best kind with so many slots."""
+    speeds: dict[Setting, float] = {}
+
+    def best_of(settings: list[Setting]) -> Setting:
+        for setting in settings:
+            if setting not in speeds:
+                with llama_server(arguments, path, setting) as server:
+                    figures = run_loop(contest.fresh(server.url))
+                print(line(f"llama-server {setting}", figures), flush=True)
+                speeds[setting] = figures["output_tokens_per_second"]
+        return max(settings, key=lambda setting: speeds[setting])
+
+    slots = best_of([Setting(count, *KINDS[0]) for count in arguments.slots]).slots
+    return best_of([Setting(slots, *kind) for kind in KINDS])
 
 
 async def rounds(

@@ -13,6 +13,8 @@ from antiphon.engine.scheduler_config import Preemption
 
 #: Prefill advances by at least this much a step, however short the step's time budget.
 MIN_PREFILL_TOKENS = 2
+#: With a time budget, the first steps read no more than this: nobody knows yet how long a token takes.
+UNFITTED_PREFILL_TOKENS = 256
 
 
 class StepPlanner:
@@ -95,10 +97,12 @@ class StepPlanner:
         start = farther[0].num_scheduled_tokens if farther else 0
         view = StepView(now, plan.num_decodes, context, oldest_wait, cap, self.cost, start)
         allowance = min(cap, self.policy.prefill_tokens(view))
-        if self.config.step_seconds is not None and self.cost.is_fitted:
-            seconds = self.config.step_seconds
+        seconds = self.config.step_seconds
+        if seconds is not None and self.cost.is_fitted:
             within = self.cost.prefill_tokens_within(seconds, plan.num_decodes, context, cap, start)
             allowance = min(allowance, max(within, MIN_PREFILL_TOKENS))
+        elif seconds is not None:
+            allowance = min(allowance, UNFITTED_PREFILL_TOKENS)
         for request in farther:
             if request.row >= 0 and request is not self._paused:  # else it was preempted by one before it, or will be
                 allowance -= self._advance(request, plan, allowance)

@@ -192,6 +192,12 @@ OPTIONS: tuple[Option, ...] = (
     _text("engine.policy", "fcfs", "Scheduling.", choices=("fcfs", "priority", "adaptive")),
     _whole("engine.max_running", 64, "Requests computed together."),
     _whole("engine.max_waiting", 1024, "Requests that may wait; more get 429."),
+    _number(
+        "engine.step_seconds",
+        0.5,
+        "Seconds of a step at most: how long a piece of a prompt may hold up answers.",
+        minimum=0.01,
+    ),
     _whole("engine.max_model_tokens", None, "Context of every model, if its own is longer.", 2),
     _switch("engine.prefix_caching", True, "Keep the keys and values of prompts for requests that begin alike."),
     _switch("engine.batch_invariant", False, "Insist that an answer depends on nothing else that runs."),

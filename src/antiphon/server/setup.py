@@ -44,6 +44,7 @@ class Setup:
             value_type=settings["kv_type"],
             policy=settings["policy"],
             max_running=settings["max_running"],
+            step_seconds=settings["step_seconds"],
             max_waiting=settings["max_waiting"],
             max_model_tokens=settings["max_model_tokens"],
             prefix_caching=settings["prefix_caching"],
