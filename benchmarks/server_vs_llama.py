@@ -3,9 +3,9 @@
     python benchmarks/server_vs_llama.py FOLDER_OF_LLAMA_BINARIES [--model smollm2-135m] [--clients 32] [--rounds 5]
 
 `llama-server` is first tried with several numbers of slots, then the best of them with several kinds of KV cache (flash
-attention, type), and the setting with the most tokens a second is kept. Then both servers, each loaded and idle while the other works, answer
-the same streaming clients in turns, with new prompts every round. Prompts are random words of exactly `--input` tokens;
-answers have exactly `--output` tokens. Printed are medians over the rounds and their ratios.
+attention, type), and the setting with the most tokens a second is kept. Then both servers, each loaded and idle while
+the other works, answer the same streaming clients in turns, with new prompts every round. Prompts are random words of
+exactly `--input` tokens; answers have exactly `--output` tokens. Printed are medians over the rounds and their ratios.
 """
 
 from __future__ import annotations
