@@ -94,6 +94,8 @@ struct RowKernels {
     // `y` and `value`, `stride` apart by token, hold the columns from `begin` on; `y` may be `out` itself.
     void (*finish)(const Epilogue &, std::int64_t tokens, std::int64_t begin, std::int64_t end, const float *y,
                    const float *value, std::int64_t stride);
+    // Scores become e^(scale · (score - the largest)), and zeros from `count` up to `padded`, a multiple of 32: the total.
+    float (*soften)(float *scores, std::int64_t count, std::int64_t padded, float scale);
 };
 
 }  // namespace antiphon

@@ -117,9 +117,13 @@ def attention(
     scale: float,
     causal: bool = False,
     bias: Tensor | None = None,
+    rounded: bool = False,
 ) -> Tensor:
-    """Attention without a cache over sequences seq_start [R + 1] laid end to end → [T, heads, D]."""
-    return dispatch("attention", q)(q, k, v, seq_start, scale, causal, bias)
+    """Attention without a cache over sequences seq_start [R + 1] laid end to end → [T, heads, D].
+
+    `rounded` lets a backend round what it multiplies to int8 in groups, as it does for quantised weights.
+    """
+    return dispatch("attention", q)(q, k, v, seq_start, scale, causal, bias, rounded)
 
 
 def conv1d(
