@@ -104,9 +104,8 @@ struct Work {
         kernels.multiply({kType, w.keys_of(kv_head), queries, scores, w.columns}, 0, w.length, memory);
         float totals[kQueries];
         for (std::int64_t i = 0; i < count; ++i) {
-            totals[i] = w.variant->rows.soften(scores + i * w.columns, w.length, w.columns, w.scale);
+            totals[i] = w.variant->rows.soften(scores + i * w.columns, w.length, w.scale, weights, i);
         }
-        kernels.quantize(scores, w.columns, 0, count, weights);
         kernels.multiply({kType, w.values_of(kv_head), weights, sums, w.head_dim}, 0, w.head_dim, memory);
         for (std::int64_t i = 0; i < count; ++i) {
             float *const target = w.out + ((token + i) * w.heads + head) * w.head_dim;

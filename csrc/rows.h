@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "packed.h"
+
 namespace antiphon {
 
 // Row r lies at data + r / inner * outer_stride + r % inner * inner_stride.
@@ -94,8 +96,9 @@ struct RowKernels {
     // `y` and `value`, `stride` apart by token, hold the columns from `begin` on; `y` may be `out` itself.
     void (*finish)(const Epilogue &, std::int64_t tokens, std::int64_t begin, std::int64_t end, const float *y,
                    const float *value, std::int64_t stride);
-    // Scores become e^(scale · (score - the largest)), and zeros from `count` up to `padded`, a multiple of 32: the total.
-    float (*soften)(float *scores, std::int64_t count, std::int64_t padded, float scale);
+    // Scores to weights e^(scale · (score - the largest)) as activations, a group's scale being that of its largest; from
+    // `count` on they are zero. The total of the weights as they are rounded. Scores behind `count` are overwritten.
+    float (*soften)(float *scores, std::int64_t count, float scale, const Activations &weights, std::int64_t token);
 };
 
 }  // namespace antiphon

@@ -26,7 +26,7 @@ namespace antiphon {
     void unit_rows(const UnitRows &, std::int64_t, std::int64_t); \
     void convolve(const Convolution &, std::int64_t, std::int64_t); \
     void finish(const Epilogue &, std::int64_t, std::int64_t, std::int64_t, const float *, const float *, std::int64_t); \
-    float soften(float *, std::int64_t, std::int64_t, float); \
+    float soften(float *, std::int64_t, float, const Activations &, std::int64_t); \
     static const Variant kernels = { \
         #variant, find, &attention, \
         {rms_norm, layer_norm, rotate, add, segment_means, unit_rows, convolve, finish, soften}, \

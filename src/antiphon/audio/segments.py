@@ -180,7 +180,7 @@ def _extend(window: Window, segment: Segment, max_gap: float) -> Window:
 
 
 def _cut_long(segment: Segment, probabilities: Floats, frame_seconds: float, options: SegmentOptions) -> list[Segment]:
-    """The segment in pieces that are at most `max_speech` long once padded, cut in the later half of each piece."""
+    """The segment in pieces that are at most `max_speech` long once padded, cut in the last fifth of each piece."""
     limit = options.max_speech - 2 * options.padding
     if segment.seconds <= limit:
         return [segment]
@@ -190,7 +190,7 @@ def _cut_long(segment: Segment, probabilities: Floats, frame_seconds: float, opt
     longest = int(limit / frame_seconds)
     bounds = [first]
     while last - bounds[-1] > longest:
-        low, high = bounds[-1] + longest // 2, bounds[-1] + longest
+        low, high = bounds[-1] + max(1, longest * 4 // 5), bounds[-1] + longest
         # Of equally quiet places the middle of three frames decides, and the latest makes the fullest piece.
         around = np.convolve(probabilities[low - 1 : high + 1], np.full(3, 1 / 3), "valid")
         bounds.append(high - 1 - int(np.argmin(around[::-1])))
