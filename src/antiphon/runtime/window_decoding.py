@@ -27,7 +27,6 @@ from antiphon.runtime.word_timestamps import STATES_PER_SECOND, TimedWord, align
 from antiphon.text.whisper_tokens import WhisperTokens
 from antiphon.text.whisper_vocab import WhisperTokenizer
 
-
 #: Nobody says more in a second. A transcript that repeats itself, but not faster than this, may be what was said.
 MAX_TOKENS_PER_SECOND = 6.0
 

@@ -265,9 +265,16 @@ class Recorder:
         out = self._new(*q.shape)
         self._append(
             instructions.Attention(
-                q=q, k=k, v=v, seq_start=starts, scale=float(scale), causal=causal, bias=self._bias(bias),
-                rounded=rounded and can_round(int(q.shape[2]), causal, bias), out=out,
-            )  # fmt: skip
+                q=q,
+                k=k,
+                v=v,
+                seq_start=starts,
+                scale=float(scale),
+                causal=causal,
+                bias=self._bias(bias),
+                rounded=rounded and can_round(int(q.shape[2]), causal, bias),
+                out=out,
+            )
         )
         return out
 
