@@ -178,7 +178,7 @@ def test_what_is_refused(loaded: LoadedModel) -> None:
 def test_beside_chat_both_say_what_they_say_alone(loaded: LoadedModel, tiny_llama: Path) -> None:
     """One arena, one loop: chats stream while recordings are transcribed, and every model's steps come between."""
     recording, prompts = sounds(95)[0], [[index, 5, 9] for index in range(4)]
-    params = SamplingParams(max_tokens=60, ignore_eos=True)
+    params = SamplingParams(max_tokens=400, ignore_eos=True)
     with Engine(loaded, kv_bytes=64 << 20, batch_invariant=True) as engine:
         chat = engine.load(str(tiny_llama)).name
         alone = engine.transcribe(recording, **ONCE)

@@ -22,7 +22,7 @@ class SegmentOptions:
 
     Speech begins at a frame of at least `threshold` and ends where frames stay under `release` for `min_silence`.
     Segments shorter than `min_speech` are dropped; the rest grow by `padding` at both ends, meeting halfway where
-    two would overlap. One longer than `max_speech` is cut where its probability is low: at the last such place that fits.
+    two would overlap. One longer than `max_speech` is cut at the last place that fits where its probability is low.
     """
 
     threshold: float = 0.5
