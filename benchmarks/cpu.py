@@ -4,7 +4,8 @@
 
 DIR holds llama.cpp's `llama-bench` and `llama-batched-bench`, built for this machine. llama.cpp is given the best of
 several settings (flash attention on or off, KV of fp16 or q8_0), chosen in a first round for each case. Then rounds of
-one and the other, medians, and the ratio. Tokens per second count all streams together.
+one and the other, medians, and the ratio. Tokens per second count all streams together. For one stream, the bytes of
+weights that we read per second stand beside what the machine reads from a buffer of that size in the same run.
 
     one      128 tokens after a prompt of 128, one stream
     prefill  a prompt of 512 tokens
@@ -71,7 +72,13 @@ def llama_rate(folder: Path, file: Path, case: Case, setting: str, threads: int)
     context = case.streams * (case.output + (0 if case.shared_prompt else case.prompt)) + case.prompt + 256
     command = [str(folder / "llama-batched-bench"), *common, "-tb", str(threads), "-fa", "on" if flash else "off"]
     command += ["-c", str(context), "-b", "2048", "-ub", "512", "-npp", str(case.prompt), "-ntg", str(case.output)]
-    command += ["-npl", str(case.streams), "--output-format", "jsonl", *(["-pps"] if case.shared_prompt else [])]
+    command += [
+        "-npl",
+        str(case.streams),
+        "--output-format",
+        "jsonl",
+        *(["-pps", "-kvu"] if case.shared_prompt else []),
+    ]
     rows = [json.loads(line) for line in _output(command).splitlines() if line.startswith("{")]
     return float(rows[-1]["speed_tg"])
 
@@ -120,7 +127,20 @@ def work(model: str, key_value: str, threads: int) -> None:
     with Engine(model, kv_bytes=3 << 30, key_type=key_value, value_type=key_value, prefix_caching=True) as engine:
         for line in sys.stdin:
             name = json.loads(line)
-            print(json.dumps(measure(engine, CASES[name], random_) if name else {}), flush=True)
+            found = measure(engine, CASES[name], random_) if name else {}
+            if name == "one":
+                found |= bandwidth(engine, found["rate"])
+            print(json.dumps(found), flush=True)
+
+
+def bandwidth(engine, rate: float) -> dict[str, float]:  # type: ignore[no-untyped-def]
+    """Bytes of weights read per second at so many steps per second, and the machine's limit."""
+    from antiphon.ops.program.describe import totals
+    from antiphon.ops.program.profile import MachineLimits
+
+    (slot,) = engine._core.slots.values()
+    size = totals(slot.executor.program.recording).weight_bytes
+    return {"bytes_per_second": rate * size, "limit": MachineLimits.measure(size).bytes_per_second}
 
 
 def measure(engine, case: Case, random_: random.Random) -> dict[str, float]:  # type: ignore[no-untyped-def]
@@ -132,21 +152,31 @@ def measure(engine, case: Case, random_: random.Random) -> dict[str, float]:  # 
     for _ in range(1, case.streams):
         prompts.append(first if case.shared_prompt else [random_.randrange(1000, 30000) for _ in range(case.prompt)])
     if case.shared_prompt:
-        engine.generate([first], SamplingParams(temperature=0.0, max_tokens=1, ignore_eos=True))
         prompts = [[*first, random_.randrange(1000, 30000)] for _ in prompts]
-    started = time.perf_counter()
-    engine.generate(prompts, SamplingParams(temperature=0.0, max_tokens=max(case.output, 1), ignore_eos=True))
     if case.output == 0:
+        started = time.perf_counter()
+        engine.generate(prompts, SamplingParams(temperature=0.0, max_tokens=1, ignore_eos=True))
         return {"rate": case.prompt / (time.perf_counter() - started)}
+    # The prompts are read first, so that all streams begin to write in the same step.
+    for prompt in prompts[: 1 if case.shared_prompt else None]:
+        engine.generate([prompt], SamplingParams(temperature=0.0, max_tokens=1, ignore_eos=True))
+    before = max((step["ts"] for step in _steps(engine)), default=0.0)
+    engine.generate(prompts, SamplingParams(temperature=0.0, max_tokens=case.output, ignore_eos=True))
+    steps = [step for step in _steps(engine) if step["ts"] > before]
+    whole = [s for s in steps if s["args"]["decode_tokens"] == case.streams and not s["args"]["prefill_tokens"]]
+    if len(whole) < case.output // 2:
+        sys.exit(f"{case}: only {len(whole)} of {len(steps)} steps advanced all streams")
+    seconds = (whole[-1]["ts"] + whole[-1]["dur"] - whole[0]["ts"]) / 1e6
+    return {"rate": case.streams * len(whole) / seconds}
+
+
+def _steps(engine) -> list[dict]:  # type: ignore[no-untyped-def,type-arg]
+    """The steps that the engine's trace holds."""
     with tempfile.TemporaryDirectory() as folder:
         trace = Path(folder) / "trace.json"
         engine.write_trace(trace)
         events = json.loads(trace.read_text())["traceEvents"]
-    steps = [event for event in events if "decode_tokens" in event["args"]]
-    whole = [e for e in steps if e["args"]["decode_tokens"] == case.streams and not e["args"]["prefill_tokens"]]
-    whole = whole[-(case.output - 2) :]
-    seconds = (whole[-1]["ts"] + whole[-1]["dur"] - whole[0]["ts"]) / 1e6
-    return {"rate": case.streams * len(whole) / seconds}
+    return [event for event in events if "decode_tokens" in event["args"]]
 
 
 def main() -> None:
@@ -180,14 +210,21 @@ def main() -> None:
             tried = {setting: llama_rate(options.llama, file, case, setting, options.threads) for setting in SETTINGS}
             best = max(tried, key=lambda setting: tried[setting])
             ours.rate(name)
-            mine, theirs = [], [tried[best]]
+            found, theirs = [], [tried[best]]
             for round_ in range(options.rounds):
-                mine.append(ours.rate(name)["rate"])
+                found.append(ours.rate(name))
                 if round_ + 1 < options.rounds:
                     theirs.append(llama_rate(options.llama, file, case, best, options.threads))
+            mine = [answer["rate"] for answer in found]
             us, them = statistics.median(mine), statistics.median(theirs)
             details = f"{best}; {' '.join(f'{x:.1f}' for x in mine)}; {' '.join(f'{x:.1f}' for x in theirs)}"
             print(f"{name:8} {us:9.1f} {them:10.1f} {us / them:6.2f}   {details}", flush=True)
+            if "limit" in found[0]:
+                read, limit = (statistics.median(a[key] for a in found) / 1e9 for key in ("bytes_per_second", "limit"))
+                print(
+                    f"         weights read at {read:.1f} GB/s, {read / limit:.0%} of the machine's {limit:.1f}",
+                    flush=True,
+                )
         ours.close()
 
 

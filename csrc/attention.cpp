@@ -2,6 +2,7 @@
 
 #include "attention.h"
 
+#include "attention_few.h"
 #include "functions.h"
 
 namespace antiphon {
@@ -55,10 +56,8 @@ void decode_row(Element element, const std::uint8_t *source, const std::uint8_t 
     }
 }
 
-// Tokens [begin, begin + count) of one block, as floats whose rows are padded with zeros to full vectors. Rows that lie
-// far apart are brought together, since each would need a page of its own in the processor's tables every time.
-Matrix read_tokens(const Region &region, const Attention &a, const AttentionTile &tile, std::int64_t begin,
-                   std::int64_t count, float *decoded) {
+// Where a token of the tile's head lies; those that follow it in its block lie behind it.
+StoredTokens stored_tokens(const Region &region, const Attention &a, const AttentionTile &tile, std::int64_t begin) {
     const std::int64_t block = begin / a.block_tokens, token = begin % a.block_tokens;
     std::int64_t offset, scale_offset = 0;
     if (tile.block_table) {
@@ -67,14 +66,22 @@ Matrix read_tokens(const Region &region, const Attention &a, const AttentionTile
     } else {
         offset = (tile.first_key + begin) * region.token_stride;
     }
-    const std::uint8_t *source = region.base + offset + tile.kv_head * region.head_stride;
+    return {region.base + offset + tile.kv_head * region.head_stride,
+            region.scale_base + scale_offset + tile.kv_head * region.scale_head_stride, region.token_stride,
+            region.scale_token_stride};
+}
+
+// Tokens [begin, begin + count) of one block, as floats whose rows are padded with zeros to full vectors. Rows that lie
+// far apart are brought together, since each would need a page of its own in the processor's tables every time.
+Matrix read_tokens(const Region &region, const Attention &a, const AttentionTile &tile, std::int64_t begin,
+                   std::int64_t count, float *decoded) {
+    const StoredTokens stored = stored_tokens(region, a, tile, begin);
     if (region.element == Element::f32 && a.head_dim % kLanes == 0 && tile.block_table) {
-        return {reinterpret_cast<const float *>(source), a.head_dim};
+        return {reinterpret_cast<const float *>(stored.data), a.head_dim};
     }
-    const std::uint8_t *scales = region.scale_base + scale_offset + tile.kv_head * region.scale_head_stride;
     const std::int64_t width = padded_head(a.head_dim);
     for (std::int64_t i = 0; i < count; ++i) {
-        decode_row(region.element, source + i * region.token_stride, scales + i * region.scale_token_stride, a.head_dim,
+        decode_row(region.element, stored.data + i * stored.stride, stored.scales + i * stored.scale_stride, a.head_dim,
                    decoded + i * width);
     }
     return {decoded, width};
@@ -312,12 +319,57 @@ void add_band(const Attention &a, const AttentionTile &tile, const Workspace &w,
     }
 }
 
+// Whether the rows are those of one query, and so few that converting keys and values anew for each handful costs less
+// than a copy of them.
+bool has_few_rows(const Attention &a, const AttentionTile &tile) {
+    return tile.num_queries == 1 && a.heads_per_kv_head <= 2 * kFewRows && a.head_dim % kLanes == 0;
+}
+
+// Blocks lie anywhere, so the processor does not foresee the next one.
+void prefetch_tokens(const Region &region, const Attention &a, const AttentionTile &tile, Range tokens) {
+    if (tokens.empty()) return;
+    const std::int64_t in_block = a.block_tokens - tokens.begin % a.block_tokens, left = tokens.end - tokens.begin;
+    const StoredTokens stored = stored_tokens(region, a, tile, tokens.begin);
+    const std::int64_t bytes = (in_block < left ? in_block : left) * stored.stride;
+    for (std::int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(stored.data + i, 0, 2);
+}
+
+void score_part(const Attention &a, const AttentionTile &tile, const Workspace &w, Range part, float *scores) {
+    prefetch_tokens(a.keys, a, tile, part);
+    for_each_tile(a, part, [&](std::int64_t begin, std::int64_t end) {
+        const StoredTokens keys = stored_tokens(a.keys, a, tile, begin);
+        prefetch_tokens(a.keys, a, tile, {end, part.end});
+        for_each_handful(a.keys.element, w.rows, [&](auto element, auto rows, std::int64_t row) {
+            score_keys<element.value, rows.value>(w.q + row * w.width, w.width, keys, end - begin,
+                                                  scores + row * kScoreStride + begin - part.begin, kScoreStride);
+        });
+    });
+}
+
+void weigh_part(const Attention &a, const AttentionTile &tile, const Workspace &w, Range part, const float *weights) {
+    for_each_tile(a, part, [&](std::int64_t begin, std::int64_t end) {
+        const StoredTokens values = stored_tokens(a.values, a, tile, begin);
+        prefetch_tokens(a.values, a, tile, {end, part.end});
+        for_each_handful(a.values.element, w.rows, [&](auto element, auto rows, std::int64_t row) {
+            weigh_values<element.value, rows.value>(values, w.width, end - begin,
+                                                    weights + row * kScoreStride + begin - part.begin, kScoreStride,
+                                                    w.sums + row * w.partial + 8, w.partial);
+        });
+    });
+}
+
 // One partition of all rows, into w.sums.
 void attend_one(const Attention &a, const AttentionTile &tile, const Workspace &w, const Visible &seen, std::int64_t index) {
     const Range partition{index * kPartition, (index + 1) * kPartition};
     const Range parts[2] = {Range{0, seen.sink_end}.clipped(partition.begin, partition.end),
                             Range{seen.begin, seen.end}.clipped(partition.begin, partition.end)};
+    const bool is_few = has_few_rows(a, tile);
     for (const Range part : parts) {
+        if (is_few) {
+            score_part(a, tile, w, part, w.scores + part.begin - partition.begin);
+            prefetch_tokens(a.values, a, tile, part);
+            continue;
+        }
         for_each_tile(a, part, [&](std::int64_t begin, std::int64_t end) {
             const Matrix keys = read_tokens(a.keys, a, tile, begin, end - begin, w.decoded);
             multiply_keys(w, keys, end - begin, w.scores + begin - partition.begin);
@@ -328,6 +380,10 @@ void attend_one(const Attention &a, const AttentionTile &tile, const Workspace &
         float *partial = w.sums + row * w.partial;
         weigh_row(a, tile, view, row, partition.begin, w.scores + row * kScoreStride, partial);
         for (std::int64_t i = 0; i < w.width; i += kLanes) store(partial + 8 + i, zeros());
+    }
+    if (is_few) {
+        for (const Range part : parts) weigh_part(a, tile, w, part, w.scores + part.begin - partition.begin);
+        return;
     }
     for (std::int64_t band = 0; band < w.rows; band += kBand) {
         add_band(a, tile, w, partition, parts, band, band + kBand < w.rows ? band + kBand : w.rows);

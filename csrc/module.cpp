@@ -29,6 +29,7 @@ const Variant &variant_at(std::size_t index) {
 
 NB_MODULE(_native, module) {
     module.doc() = "Antiphon's native kernels";
+    nanobind::set_leak_warnings(false);  // an engine that is still open when Python ends is no leak
     antiphon::bind_product(module);
     antiphon::bind_attention(module);
     antiphon::bind_rows(module);

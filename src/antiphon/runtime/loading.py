@@ -13,6 +13,7 @@ from antiphon.models.encoder_decoder import EncoderDecoder
 from antiphon.models.model import CausalLM, Model
 from antiphon.models.registry import build_model
 from antiphon.models.synthesizer import Synthesizer
+from antiphon.runtime.process_memory import trim_memory
 from antiphon.runtime.voices import VoiceBook
 from antiphon.runtime.weight_forms import LoadReport, WeightOptions, prepare
 from antiphon.text.chat_template import ChatTemplate, find_chat_template
@@ -74,7 +75,12 @@ def load_model(
 def load_resolved(
     resolved: ResolvedModel, report: LoadReport | None = None, options: WeightOptions | None = None
 ) -> LoadedModel:
-    report = report or LoadReport()
+    loaded = _load(resolved, report or LoadReport(), options or WeightOptions())
+    trim_memory()  # of what the checkpoint's metadata took
+    return loaded
+
+
+def _load(resolved: ResolvedModel, report: LoadReport, options: WeightOptions) -> LoadedModel:
     with report.phase("open"):
         checkpoint = open_checkpoint(resolved.path)
     with report.phase("tokenizer"):
@@ -82,7 +88,7 @@ def load_resolved(
     with report.phase("weights"):
         model = build_model(checkpoint)
         _refuse_leftovers(checkpoint, model, resolved.name)
-        prepare(model, report, options or WeightOptions(), checkpoint.release_pages)
+        prepare(model, report, options, checkpoint.release_pages)
     _check_vocabulary(resolved.name, model, tokenizer)
     eos_ids = end_ids(resolved, tokenizer)
     template = load_chat_template(resolved, checkpoint, tokenizer)

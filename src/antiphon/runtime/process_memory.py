@@ -26,6 +26,11 @@ def resident_bytes() -> int:
 def return_memory() -> None:
     """Give freed memory back to the system; the allocator would keep some of it for later."""
     gc.collect()
+    trim_memory()
+
+
+def trim_memory() -> None:
+    """Have the allocator give back what it keeps of freed memory."""
     with contextlib.suppress(AttributeError, OSError):  # where the allocator is not glibc's
         ctypes.CDLL(None).malloc_trim(0)
 

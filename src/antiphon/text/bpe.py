@@ -33,11 +33,15 @@ class ByteLevelBPETokenizer(VocabularyTokenizer):
     ) -> None:
         super().__init__(vocabulary, special, prefix_ids=prefix_ids, suffix_ids=suffix_ids)
         self._rust = RustTokenizer(_merging_model(vocabulary, merges, pre.whole_words))
+        vocabulary.forget_ids()  # the library holds them as well
         if pre.composed:
             self._rust.normalizer = normalizers.NFC()
         splits = [pre_tokenizers.Split(Regex(pattern), behavior="isolated") for pattern in pre.patterns]
         to_characters = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
         self._rust.pre_tokenizer = pre_tokenizers.Sequence([*splits, to_characters])
+
+    def id_of(self, token_text: str) -> int | None:
+        return self._rust.token_to_id(token_text)
 
     def encode_run(self, text: str, after_token: bool) -> list[int]:
         return self._rust.encode(text, add_special_tokens=False).ids

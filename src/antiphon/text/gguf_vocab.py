@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,7 +11,7 @@ from antiphon.text.bpe import ByteLevelBPETokenizer
 from antiphon.text.pre_tokenizers import pre_tokenizer
 from antiphon.text.sentencepiece import SentencePieceTokenizer
 from antiphon.text.tokenizer import SpecialTokens, Tokenizer
-from antiphon.text.vocabulary import TokenType, Vocabulary, end_ids
+from antiphon.text.vocabulary import TokenTexts, TokenType, Vocabulary, end_ids
 from antiphon.text.wordpiece import WordPieceTokenizer
 
 KEY = "tokenizer.ggml."
@@ -38,7 +39,9 @@ class _Metadata:
         self._metadata = metadata
         tokens = self.strings("tokens")
         types = self._list("token_type")
-        self.vocabulary = Vocabulary(tokens, [TokenType.NORMAL] * len(tokens) if types is None else _integers(types))
+        self.vocabulary = Vocabulary(
+            TokenTexts(tokens), _integers([TokenType.NORMAL] * len(tokens) if types is None else types)
+        )
 
     def _list(self, name: str) -> list[Any] | None:
         value = self._metadata.get(KEY + name)
@@ -114,9 +117,9 @@ def _maybe(token_id: int | None, wanted: bool) -> tuple[int, ...]:
     return (token_id,) if wanted and token_id is not None else ()
 
 
-def _integers(values: list[Any]) -> list[int]:
+def _integers(values: list[Any]) -> array[int]:
     try:
-        return list(map(int, values))
+        return array("i", map(int, values))
     except (TypeError, ValueError, OverflowError) as error:
         raise TokenizerError(f"{KEY}token_type has an entry that is no number: {error}") from None
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from array import array
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
+from itertools import accumulate
+from typing import overload
 
 from antiphon.errors import TokenizerError
 from antiphon.text.special_splitter import SpecialSplitter
@@ -63,6 +66,29 @@ def end_ids(
     return frozenset(found | {token_id for token_id in by_spelling.values() if token_id is not None})
 
 
+class TokenTexts(Sequence[str]):
+    """Many short strings in one piece of memory, a tenth of what a list of them takes."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        encoded = [text.encode("utf-8", "surrogatepass") for text in texts]
+        self._bytes = b"".join(encoded)
+        self._ends = array("q", accumulate(map(len, encoded)))
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        if isinstance(index, slice):
+            return [self[place] for place in range(*index.indices(len(self)))]
+        place = range(len(self))[index]
+        begin = self._ends[place - 1] if place else 0
+        return self._bytes[begin : self._ends[place]].decode("utf-8", "surrogatepass")
+
+
 @dataclass(frozen=True)
 class Vocabulary:
     """Tokens as spelled in the file, and their kinds; `types` has one entry per token."""
@@ -83,6 +109,10 @@ class Vocabulary:
     def ids(self) -> dict[str, int]:
         """Id by spelling; the first of equal spellings."""
         return dict(zip(reversed(self.tokens), range(len(self.tokens) - 1, -1, -1), strict=True))
+
+    def forget_ids(self) -> None:
+        """Free `ids`; they are made again when they are asked for."""
+        self.__dict__.pop("ids", None)
 
     def of_types(self, *types: TokenType) -> list[int]:
         return [token_id for token_id, kind in enumerate(self.types) if kind in types]

@@ -1,0 +1,294 @@
+"""`StepPlanner`: who computes how many tokens in the next step."""
+
+from __future__ import annotations
+
+from bisect import insort
+
+from antiphon.engine.cost_model import CostModel
+from antiphon.engine.plan import RowSetup, StepPlan, SwapIn, SwapOut
+from antiphon.engine.policies.policy import StepView
+from antiphon.engine.request import Request, RequestState
+from antiphon.engine.request_book import RequestBook
+from antiphon.engine.scheduler_config import Preemption
+
+#: Prefill advances by at least this much a step, however short the step's time budget.
+MIN_PREFILL_TOKENS = 2
+
+
+class StepPlanner:
+    """Gives the requests of a book their room and their turn, preempting and admitting as the policy says."""
+
+    def __init__(self, book: RequestBook, cost: CostModel) -> None:
+        self.book = book
+        self.cost = cost
+        self.kv, self.policy, self.config, self.counters = book.kv, book.policy, book.config, book.counters
+        self.waiting, self.running = book.waiting, book.running
+        self.free_rows, self.swap = book.free_rows, book.swap
+        self._short: Request | None = None  # in the plan being made, the first that did not get the room it needs
+        self._paused: Request | None = None  # kept out of the plan being made, so that it can be preempted soon
+
+    def plan(self, now: float) -> StepPlan:
+        """The next step: first those who are one behind, then those farther behind, then newcomers."""
+        plan = StepPlan(self.book.model)
+        self._short = self._paused = None
+        if self.book.deadlines and self.book.deadlines[0][0] <= now:
+            self.book.expire(now)
+        if self.swap.has_dropped:
+            plan.dropped_keys = self.swap.take_dropped()
+        plan.row_setups = [RowSetup(request, []) for request in self.book.rewritten if request.row >= 0]
+        self.book.rewritten.clear()
+        farther, context = self._plan_decodes(plan)
+        if farther or self.waiting:
+            self._plan_prefill(plan, farther, context, now)
+        for request, count, samples in zip(plan.requests, plan.counts, plan.samples, strict=True):
+            request.num_in_flight_tokens += count
+            request.num_pending_samples += samples
+            if not request.marks.first_scheduled:
+                request.marks.first_scheduled = now
+        plan.row_setups = [setup for setup in plan.row_setups if setup.request.row >= 0]
+        for setup in plan.row_setups:
+            setup.tables = [self.kv.table_entries(setup.request, group) for group in range(len(self.kv.groups))]
+            setup.fills_cross = _fills_cross(setup.request)
+        for setup in plan.row_setups:
+            setup.request.cross_filled = True
+        return plan
+
+    def _plan_decodes(self, plan: StepPlan) -> tuple[list[Request], int]:
+        """Add everybody who is one behind; return who is farther behind, and the context that the decodes read."""
+        size, cap = self.kv.block_tokens, self.config.max_step_tokens
+        farther: list[Request] = []
+        context = 0
+        running, requests, starts = self.running, plan.requests, plan.starts
+        index = 0
+        while index < len(running):  # preemption shortens the list from its end
+            request = running[index]
+            index += 1
+            start = request.num_computed_tokens + request.num_in_flight_tokens
+            behind = len(request.tokens) + request.num_pending_samples - start
+            if behind != 1:
+                if behind > 1:
+                    farther.append(request)
+                continue
+            if request.num_pending_samples and (start + 1 >= request.limit or request.beam is not None):
+                continue  # the token being drawn is its last, or others decide what it is
+            if len(requests) >= cap:
+                break
+            if request is self._paused:
+                continue
+            needs_room = not start % size or request.has_shared_tail
+            if needs_room and not self._make_room(request, start + 1, plan):
+                continue
+            requests.append(request)
+            starts.append(start)
+            context += start
+        count = len(requests)
+        plan.counts = [1] * count
+        plan.samples = [True] * count
+        plan.num_decodes = plan.num_tokens = count
+        still = set(map(id, running))
+        return [request for request in farther if id(request) in still], context
+
+    def _plan_prefill(self, plan: StepPlan, farther: list[Request], context: int, now: float) -> None:
+        cap = self.config.max_step_tokens - plan.num_tokens
+        arrivals = [r.marks.arrived for r in (*farther, *self.waiting.values()) if not r.marks.tokens]
+        oldest_wait = now - min(arrivals, default=now)
+        start = farther[0].num_scheduled_tokens if farther else 0
+        view = StepView(now, plan.num_decodes, context, oldest_wait, cap, self.cost, start)
+        allowance = min(cap, self.policy.prefill_tokens(view))
+        if self.config.step_seconds is not None and self.cost.is_fitted:
+            seconds = self.config.step_seconds
+            within = self.cost.prefill_tokens_within(seconds, plan.num_decodes, context, cap, start)
+            allowance = min(allowance, max(within, MIN_PREFILL_TOKENS))
+        for request in farther:
+            if request.row >= 0 and request is not self._paused:  # else it was preempted by one before it, or will be
+                allowance -= self._advance(request, plan, allowance)
+        while self.waiting and self._short is None and (allowance > 0 or not plan.requests):
+            taken = self._admit(plan, max(allowance, 1), now)
+            if taken is None or _fills_cross(plan.row_setups[-1].request):
+                break  # filling takes about as long as a chunk: one newcomer a step, so that the others do not wait
+            allowance -= taken
+
+    def _chunk(self, request: Request, allowance: int) -> int:
+        behind = request.num_behind
+        if self.config.chunk_tokens is None:
+            return behind
+        return min(behind, allowance, self.config.chunk_tokens)
+
+    def _advance(self, request: Request, plan: StepPlan, allowance: int) -> int:
+        """Let a running request catch up by a chunk; return the tokens given."""
+        count = self._chunk(request, allowance)
+        if allowance < 1 or not self._make_room(request, request.num_scheduled_tokens + count, plan):
+            return 0
+        plan.add(request, count, samples=count == request.num_behind)
+        return count
+
+    def _make_room(self, request: Request, num_tokens: int, plan: StepPlan) -> bool:
+        """Grow a running request, preempting those that rank after it; False if it has to wait a step.
+
+        Whoever ranks after one that has to wait does not grow in this plan: the room is not theirs to take.
+        """
+        short = self._short
+        is_behind = short is not None and self.policy.rank(request) > self.policy.rank(short)
+        if is_behind and self.kv.needs_room(request, num_tokens):
+            return False
+        while not self.kv.grow(request, num_tokens, plan):
+            victim = self._victim(after=request)
+            if victim is None:
+                self._short = request
+                self._pause(plan, after=request)
+                return False
+            self._preempt(victim, plan)
+        return True
+
+    def _pause(self, plan: StepPlan, after: Request | None) -> None:
+        """The last-ranked request is in flight and cannot be preempted now: leave it out, so that it soon can be."""
+        last = self.running[-1] if self.running else None
+        if last is not None and last is not after:
+            self._paused = last
+            if last in plan.requests:
+                plan.remove(last)
+
+    def _victim(self, after: Request | None) -> Request | None:
+        """The last-ranked running request without a step in flight that ranks after the given one."""
+        for victim in reversed(self.running):
+            if victim is after:
+                return None
+            if not victim.num_in_flight_tokens:
+                return victim
+        return None
+
+    def preempt_last(self, plan: StepPlan) -> bool:
+        """Preempt the last-ranked request, for another model's sake; False if none can be."""
+        victim = self._victim(after=None)
+        if victim is not None:
+            self._preempt(victim, plan)
+        return victim is not None
+
+    def _preempt(self, victim: Request, plan: StepPlan) -> None:
+        """Send a running request back to wait, with its blocks dropped or copied to host memory."""
+        if victim in plan.requests:
+            plan.remove(victim)
+        self.running.remove(victim)
+        spans = self.kv.spans(victim)
+        size = sum(num_bytes for _, num_bytes in spans)
+        swaps = self.config.preemption is Preemption.SWAP and self.swap.has_room(size)
+        if swaps and victim.num_computed_tokens:
+            plan.moves.append(SwapOut(self.swap.put(victim, self.kv.swap_out(victim), size), spans))
+            self.counters.swaps_out += 1
+        else:
+            self.kv.release(victim)
+            victim.num_computed_tokens = 0
+        victim.state = RequestState.WAITING
+        self.free_rows.append(victim.row)
+        victim.row = -1
+        victim.marks.preemptions += 1
+        self.counters.preemptions += 1
+        self.waiting[victim.id] = victim
+
+    def _admit(self, plan: StepPlan, allowance: int, now: float) -> int | None:
+        """Admit the next waiting request with a first chunk; its tokens, or None if nobody can be admitted.
+
+        Where the next one finds no place or no room, one that may displace a running request goes before it.
+        """
+        first = None
+        if self.free_rows:
+            ready = [request for request in self.waiting.values() if self._is_ready(request)]
+            if not ready:
+                return None
+            first = self.policy.next_waiting(ready, now)
+            if (count := self._admit_one(first, plan, allowance, now)) is not None:
+                return count
+        if not self.policy.displaces or not self.running:
+            return None
+        last, may_displace = self.running[-1], self.policy.may_displace
+        urgent = [r for r in self.waiting.values() if may_displace(r, last, now) and self._is_ready(r)]
+        if not urgent or (request := self.policy.next_waiting(urgent, now)) is first:
+            return None
+        return self._admit_one(request, plan, allowance, now)
+
+    def _admit_one(self, request: Request, plan: StepPlan, allowance: int, now: float) -> int | None:
+        """Admit this request, displacing others where it may; its tokens, or None with it still waiting."""
+        while not self.free_rows:
+            if not self._displace(request, plan, now):
+                return None
+        del self.waiting[request.id]  # so that it is no candidate while others are sent back to wait
+        while (count := self._start(request, plan, allowance)) is None:
+            if not self._displace(request, plan, now):
+                self.waiting[request.id] = request
+                return None
+        request.row = self.free_rows.pop()
+        request.state = RequestState.RUNNING
+        insort(self.running, request, key=self.policy.rank)
+        plan.row_setups.append(RowSetup(request, []))  # the tables follow when the plan is complete
+        if request.num_scheduled_tokens + 1 == request.num_tokens:
+            self._insert_decode(plan, request)
+        else:
+            plan.add(request, count, samples=count == request.num_behind)
+        return count
+
+    @staticmethod
+    def _insert_decode(plan: StepPlan, request: Request) -> None:
+        """A newcomer that is one behind (a fork, a swapped request) joins the decodes of the plan."""
+        place = plan.num_decodes
+        plan.requests.insert(place, request)
+        plan.starts.insert(place, request.num_scheduled_tokens)
+        plan.counts.insert(place, 1)
+        plan.samples.insert(place, True)
+        plan.num_decodes += 1
+        plan.num_tokens += 1
+
+    def _is_ready(self, request: Request) -> bool:
+        """A fork waits for its parent's prompt, as long as that is coming."""
+        parent = request.fork_of
+        if parent is None or request.num_computed_tokens or request.swapped:
+            return True
+        if parent.is_ended or self.kv.can_fork(parent, request.num_prompt_tokens - 1):
+            return True
+        return parent.num_output_tokens > 0
+
+    def _start(self, request: Request, plan: StepPlan, allowance: int) -> int | None:
+        """Give a waiting request its first blocks: swapped back, forked, or from the prefix cache. None: no room."""
+        may_pack = not self.running
+        spans: list[tuple[int, int]] = []
+        if request.swapped:
+            if not self.kv.swap_in(request, self.swap.held(request), plan, may_pack):
+                return None
+            spans = self.kv.spans(request)
+        elif request.fork_of is not None and self.kv.can_fork(request.fork_of, request.num_prompt_tokens - 1):
+            self.kv.fork(request.fork_of, request, request.num_prompt_tokens - 1)
+        else:
+            self.kv.attach_prefix(request)
+        cached = request.num_computed_tokens
+        count = self._chunk(request, allowance)
+        moves = len(plan.moves)
+        if not self.kv.grow(request, cached + count, plan, may_pack):
+            dropped = request.num_dropped_blocks
+            self.kv.release(request)
+            if request.swapped:
+                request.num_dropped_blocks = dropped
+            else:
+                request.num_computed_tokens = 0
+            return None
+        if request.swapped:
+            plan.moves.insert(moves, SwapIn(self.swap.take(request), spans))
+            self.counters.swaps_in += 1
+        elif not request.marks.first_scheduled:
+            request.num_cached_tokens = cached
+            self.counters.cached_tokens += cached
+        return count
+
+    def _displace(self, request: Request, plan: StepPlan, now: float) -> bool:
+        """Preempt the last-ranked running request for a waiting one, where the policy allows it."""
+        last = self.running[-1] if self.running else None
+        if last is None or not self.policy.may_displace(request, last, now):
+            return False
+        if last.num_in_flight_tokens:
+            self._pause(plan, after=None)
+            return False
+        self._preempt(last, plan)
+        return True
+
+
+def _fills_cross(request: Request) -> bool:
+    """Whether the request's cross blocks are its own and nothing has been written to them."""
+    return request.cross_tokens > 0 and not request.cross_filled
