@@ -1,11 +1,13 @@
 """Transcription against faster-whisper and whisper.cpp: the same weights, threads and beam size, in turns, in one run.
 
     python benchmarks/asr.py [--seconds 600] [--several 8] [--several-seconds 60] [--rounds 3] [--threads 2] [--beam 1]
+                             [--quantize int8]
 
 Every engine lives in a process of its own, loaded and idle while the others work. Recordings are real clips joined in
 random order with at most a tenth of silence, other ones every round, so that nothing can be remembered. faster-whisper
-(its batched pipeline, int8) reads the same CTranslate2 file as we do, whisper.cpp the same ggml file. Printed are
-medians over the rounds of the real-time factor, the word error rate, the peak of resident memory, and ratios.
+(its batched pipeline, int8) reads the same CTranslate2 file as we do, whisper.cpp the same ggml file; ours become what
+`--quantize` says, `none` for as the file has them. Printed are medians over the rounds of the real-time factor, the
+word error rate, the peak of resident memory, and ratios.
 Needs the `bench` extra, and the clips that the tests fetch.
 """
 
@@ -36,10 +38,10 @@ RIVALS = {"faster-whisper base": "antiphon base", "whisper.cpp base.en": "antiph
 
 
 class Ours:
-    def __init__(self, model: str, threads: int, beam: int) -> None:
+    def __init__(self, model: str, threads: int, beam: int, quantize: str) -> None:
         from antiphon import Engine
 
-        self._engine = Engine(model, kv_bytes=512 << 20)
+        self._engine = Engine(model, kv_bytes=512 << 20, quantize=None if quantize == "none" else quantize)
         self._beam = beam
 
     def transcribe(self, recordings: list[np.ndarray]) -> list[str]:
@@ -50,7 +52,7 @@ class Ours:
 class FasterWhisper:
     """Its pipeline batches the windows of one recording; several recordings go to it one after the other."""
 
-    def __init__(self, model: str, threads: int, beam: int) -> None:
+    def __init__(self, model: str, threads: int, beam: int, quantize: str) -> None:
         from faster_whisper import BatchedInferencePipeline, WhisperModel
 
         from antiphon.weights.resolve import resolve
@@ -71,7 +73,7 @@ class FasterWhisper:
 class WhisperCpp:
     """One context, so recordings go to it one after the other."""
 
-    def __init__(self, model: str, threads: int, beam: int) -> None:
+    def __init__(self, model: str, threads: int, beam: int, quantize: str) -> None:
         from pywhispercpp.model import Model
 
         from antiphon.weights.resolve import resolve
@@ -88,7 +90,7 @@ class WhisperCpp:
 ENGINES = {"antiphon": Ours, "faster-whisper": FasterWhisper, "whisper.cpp": WhisperCpp}
 
 
-def work(pipe: Connection, engine: str, model: str, threads: int, beam: int) -> None:
+def work(pipe: Connection, engine: str, model: str, threads: int, beam: int, quantize: str) -> None:
     """A process: load, then transcribe what comes until nothing does."""
     import os
 
@@ -97,7 +99,7 @@ def work(pipe: Connection, engine: str, model: str, threads: int, beam: int) -> 
     import torch
 
     torch.set_num_threads(threads)
-    loaded = ENGINES[engine](model, threads, beam)
+    loaded = ENGINES[engine](model, threads, beam, quantize)
     pipe.send(None)
     while (recordings := pipe.recv()) is not None:
         began = time.perf_counter()
@@ -132,6 +134,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--beam", type=int, default=1)
+    parser.add_argument("--quantize", choices=("int8", "q4", "none"), default="int8")
     parser.add_argument("--only", nargs="*", choices=CONTESTS, default=list(CONTESTS))
     arguments = parser.parse_args()
     from support.speech import joined_recording, silence_share, word_error_rate
@@ -141,9 +144,8 @@ def main() -> None:
     for name in arguments.only:
         ours, theirs = context.Pipe()
         engine, model = CONTESTS[name]
-        context.Process(
-            target=work, args=(theirs, engine, model, arguments.threads, arguments.beam), daemon=True
-        ).start()
+        settings = (arguments.threads, arguments.beam, arguments.quantize)
+        context.Process(target=work, args=(theirs, engine, model, *settings), daemon=True).start()
         ours.recv()
         pipes[name] = ours
     jobs = {"one recording": (1, arguments.seconds)}

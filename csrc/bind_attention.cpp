@@ -1,6 +1,6 @@
 // Attention for Python.
 
-#include "attend.h"
+#include "attend_rounded.h"
 
 #include "bind.h"
 
@@ -44,12 +44,20 @@ void attention(std::uintptr_t q, std::int64_t q_token_stride, std::int64_t q_hea
                std::int64_t k_token_stride, std::int64_t k_head_stride, std::uintptr_t v, std::int64_t v_token_stride,
                std::int64_t v_head_stride, std::int64_t heads, std::int64_t kv_heads, std::int64_t head_dim,
                std::uintptr_t seq_start, std::int64_t sequences, double scale, bool causal, std::uintptr_t bias,
-               std::int64_t bias_head_stride, std::int64_t bias_query_stride, std::uintptr_t out, int threads,
-               std::size_t variant) {
+               std::int64_t bias_head_stride, std::int64_t bias_query_stride, bool rounded, std::uintptr_t out,
+               int threads, std::size_t variant) {
+    const HeadRows queries{at<const float>(q), q_token_stride, q_head_stride};
+    const HeadRows keys{at<const float>(k), k_token_stride, k_head_stride};
+    const HeadRows values{at<const float>(v), v_token_stride, v_head_stride};
+    const auto *const starts = at<const std::int32_t>(seq_start);
+    if (rounded) {
+        attend_rounded(queries, keys, values, heads, kv_heads, head_dim, starts, sequences, float(scale), at<float>(out),
+                       threads, variant_at(variant));
+        return;
+    }
     const Masking masking{float(scale), causal, 0, 0, nullptr, 0, at<const float>(bias), bias_head_stride, bias_query_stride};
-    attend_sequences({at<const float>(q), q_token_stride, q_head_stride}, {at<const float>(k), k_token_stride, k_head_stride},
-                     {at<const float>(v), v_token_stride, v_head_stride}, heads, kv_heads, head_dim,
-                     at<const std::int32_t>(seq_start), sequences, masking, at<float>(out), threads, variant_at(variant));
+    attend_sequences(queries, keys, values, heads, kv_heads, head_dim, starts, sequences, masking, at<float>(out), threads,
+                     variant_at(variant));
 }
 
 }  // namespace

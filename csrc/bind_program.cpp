@@ -164,7 +164,7 @@ void paged_attention(Program &program, const Pages &pages, HeadsTuple q, std::in
 
 void attention(Program &program, HeadsTuple q, HeadsTuple k, HeadsTuple v, std::int64_t num_heads, std::int64_t kv_heads,
                std::int64_t head_dim, PlaceTuple seq_start, double scale, bool causal, PlaceTuple bias,
-               Strides bias_strides, PlaceTuple out, ExtentTuple tokens, ExtentTuple sequences) {
+               Strides bias_strides, bool rounded, PlaceTuple out, ExtentTuple tokens, ExtentTuple sequences) {
     append<AttentionInstruction>(program, [&](AttentionInstruction &i) {
         i.q = heads_at(q);
         i.k = heads_at(k);
@@ -175,6 +175,7 @@ void attention(Program &program, HeadsTuple q, HeadsTuple k, HeadsTuple v, std::
         i.seq_start = place(seq_start);
         i.masking = {float(scale), causal, 0, 0, nullptr, 0, nullptr, bias_strides.first, bias_strides.second};
         i.bias = place(bias);
+        i.rounded = rounded;
         i.out = place(out);
         i.tokens = extent(tokens);
         i.sequences = extent(sequences);

@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "attend_rounded.h"
 #include "product.h"
 #include "row_tasks.h"
 #include "scratch.h"
@@ -121,6 +122,11 @@ void AttentionInstruction::run(const Frame &frame) const {
     own.bias = frame.at<const float>(bias);
     const auto *const starts = frame.at<const std::int32_t>(seq_start);
     check_starts(starts, sequences.at(frame.symbols), tokens.at(frame.symbols));
+    if (rounded) {
+        attend_rounded(q.at(frame), k.at(frame), v.at(frame), heads, kv_heads, head_dim, starts,
+                       sequences.at(frame.symbols), masking.scale, frame.at<float>(out), frame.threads, *frame.variant);
+        return;
+    }
     attend_sequences(q.at(frame), k.at(frame), v.at(frame), heads, kv_heads, head_dim, starts,
                      sequences.at(frame.symbols), own, frame.at<float>(out), frame.threads, *frame.variant);
 }

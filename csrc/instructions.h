@@ -96,6 +96,7 @@ struct AttentionInstruction final : Instruction {
     std::int64_t heads, kv_heads, head_dim;
     Place seq_start, bias, out;
     Masking masking;
+    bool rounded;
     Extent tokens, sequences;
     void run(const Frame &) const override;
     Effort effort(const Frame &frame) const override;

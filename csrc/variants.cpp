@@ -26,8 +26,11 @@ namespace antiphon {
     void unit_rows(const UnitRows &, std::int64_t, std::int64_t); \
     void convolve(const Convolution &, std::int64_t, std::int64_t); \
     void finish(const Epilogue &, std::int64_t, std::int64_t, std::int64_t, const float *, const float *, std::int64_t); \
+    float soften(float *, std::int64_t, float, const Activations &, std::int64_t); \
+    void recur(const Recurrence &, std::int64_t, float *); \
     static const Variant kernels = { \
-        #variant,  find,   &attention, {rms_norm, layer_norm, rotate, add, segment_means, unit_rows, convolve, finish}, \
+        #variant, find, &attention, \
+        {rms_norm, layer_norm, rotate, add, segment_means, unit_rows, convolve, finish, soften, recur}, \
         &sampling, &limits, nullptr}; \
     }
 ANTIPHON_DECLARE(baseline)

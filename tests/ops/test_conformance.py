@@ -419,11 +419,12 @@ def naive_lstm(x: Tensor, w: LSTMWeights, h: Tensor, c: Tensor) -> tuple[Tensor,
     return torch.stack(out), h, c
 
 
-def test_lstm_ragged_bidirectional(generator: torch.Generator) -> None:
-    forward, backward = lstm_weights(5, 7, generator), lstm_weights(5, 7, generator)
+@pytest.mark.parametrize("hidden", [7, 24])
+def test_lstm_ragged_bidirectional(hidden: int, generator: torch.Generator) -> None:
+    forward, backward = lstm_weights(5, hidden, generator), lstm_weights(5, hidden, generator)
     x, lengths = torch.randn(3, 10, 5, generator=generator), torch.tensor([4, 10, 1])
     got = ops.lstm(x, lengths, forward, backward)
-    zeros = torch.zeros(7, dtype=torch.float64)
+    zeros = torch.zeros(hidden, dtype=torch.float64)
     for row, length in enumerate(lengths.tolist()):
         ahead = naive_lstm(x[row, :length], forward, zeros, zeros)[0]
         behind = naive_lstm(x[row, :length].flip(0), backward, zeros, zeros)[0].flip(0)
@@ -431,9 +432,10 @@ def test_lstm_ragged_bidirectional(generator: torch.Generator) -> None:
         assert not got[row, length:].any()
 
 
-def test_lstm_carries_its_state(generator: torch.Generator) -> None:
-    weights, x = lstm_weights(5, 7, generator), torch.randn(2, 9, 5, generator=generator)
-    state = (torch.randn(1, 2, 7, generator=generator), torch.randn(1, 2, 7, generator=generator))
+@pytest.mark.parametrize("hidden", [7, 24])
+def test_lstm_carries_its_state(hidden: int, generator: torch.Generator) -> None:
+    weights, x = lstm_weights(5, hidden, generator), torch.randn(2, 9, 5, generator=generator)
+    state = (torch.randn(1, 2, hidden, generator=generator), torch.randn(1, 2, hidden, generator=generator))
     start = [(state[0][0, row].double(), state[1][0, row].double()) for row in range(2)]
     chunks = x.split((1, 5, 3), dim=1)
     parts = [ops.lstm(part, torch.full((2,), part.shape[1]), weights, state=state) for part in chunks]

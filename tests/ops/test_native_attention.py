@@ -159,6 +159,37 @@ def test_sequences_without_a_cache_in_any_company() -> None:
                 assert torch.equal(alone, together[begin:end])
 
 
+@pytest.mark.parametrize("variant", range(len(native.variants())))
+@pytest.mark.parametrize("sharpness", [0.02, 0.2, 2.0])
+def test_rounded_attention_is_near_the_exact_in_any_company(sharpness: float, variant: int) -> None:
+    """Rounded to int8, weights spread over all keys and weights on a single one come out alike well."""
+    generator = torch.Generator().manual_seed(5)
+    lengths = [300, 1, 77, 520]
+    q = torch.randn(sum(lengths), 4, 64, generator=generator)
+    k, v = torch.randn(2, sum(lengths), 2, 64, generator=generator)
+    v = v + 0.5
+    starts = torch.tensor([0, *lengths]).cumsum(0).int()
+    exact = reference.attention(q.double(), k.double(), v.double(), starts, sharpness)
+    together = native.attention(q, k, v, starts, sharpness, rounded=True, threads=1, variant=variant)
+    assert not torch.equal(together, native.attention(q, k, v, starts, sharpness))
+    assert ((together - exact).norm() / exact.norm()).item() < 0.03
+    assert torch.equal(native.attention(q, k, v, starts, sharpness, rounded=True, threads=3, variant=variant), together)
+    for begin, end in zip(starts.tolist(), starts.tolist()[1:], strict=False):
+        own = torch.tensor([0, end - begin])
+        parts = q[begin:end], k[begin:end], v[begin:end]
+        alone = native.attention(*parts, own, sharpness, rounded=True, threads=2, variant=variant)
+        assert torch.equal(alone, together[begin:end])
+
+
+def test_what_cannot_be_rounded_is_exact() -> None:
+    generator = torch.Generator().manual_seed(6)
+    starts = torch.tensor([0, 40]).int()
+    for head_dim, causal in ((20, False), (64, True)):
+        q, k, v = torch.randn(3, 40, 2, head_dim, generator=generator)
+        exact = native.attention(q, k, v, starts, 0.2, causal)
+        assert torch.equal(native.attention(q, k, v, starts, 0.2, causal, rounded=True), exact)
+
+
 def test_other_dtypes_and_strides_are_read() -> None:
     requests = make_requests([20])
     group = GroupBatch(torch.empty(0).long(), requests.tables, torch.tensor([20]), torch.tensor([0, 20]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -18,7 +19,9 @@ from antiphon.runtime import transcription
 from antiphon.runtime.async_engine import AsyncEngine
 from antiphon.runtime.loading import LoadedModel
 from antiphon.runtime.transcript import Transcript
+from antiphon.runtime.transcription_options import TranscriptionOptions
 from antiphon.runtime.voice_activity import SpeechWindow
+from antiphon.runtime.window_decoding import Attempt
 from support.tiny_whisper import MULTILINGUAL, tiny_whisper
 
 RATE = 16_000
@@ -178,7 +181,7 @@ def test_what_is_refused(loaded: LoadedModel) -> None:
 def test_beside_chat_both_say_what_they_say_alone(loaded: LoadedModel, tiny_llama: Path) -> None:
     """One arena, one loop: chats stream while recordings are transcribed, and every model's steps come between."""
     recording, prompts = sounds(95)[0], [[index, 5, 9] for index in range(4)]
-    params = SamplingParams(max_tokens=60, ignore_eos=True)
+    params = SamplingParams(max_tokens=400, ignore_eos=True)
     with Engine(loaded, kv_bytes=64 << 20, batch_invariant=True) as engine:
         chat = engine.load(str(tiny_llama)).name
         alone = engine.transcribe(recording, **ONCE)
@@ -216,3 +219,13 @@ def test_async_events_and_leaving_early(loaded: LoadedModel) -> None:
                 await (await engine.transcribe(sounds(1)[0], translate=True)).wait()
 
     asyncio.run(run())
+
+
+def test_text_that_repeats_itself_is_doubted_only_if_nobody_could_have_said_it() -> None:
+    options = TranscriptionOptions()
+    said = Attempt(tuple(range(90)), "la la", 0.0, -0.05, 2.6, 0.0, "en", 1.0, is_complete=True, seconds=28.0)
+    assert not said.is_doubtful(options)
+    assert replace(said, is_complete=False).is_doubtful(options)  # it went on until its length ran out
+    assert replace(said, seconds=10.0).is_doubtful(options)  # nine tokens a second
+    assert replace(said, avg_logprob=-1.2).is_doubtful(options)
+    assert not replace(said, is_complete=False, compression_ratio=2.3).is_doubtful(options)

@@ -12,6 +12,8 @@ from antiphon.audio.samples import Floats
 from antiphon.errors import AudioError
 
 _TOLERANCE = 1e-6  # seconds
+#: Where the probability of speech is no higher, long speech may as well be cut as anywhere.
+QUIET = 0.2
 
 
 @dataclass(frozen=True)
@@ -20,7 +22,7 @@ class SegmentOptions:
 
     Speech begins at a frame of at least `threshold` and ends where frames stay under `release` for `min_silence`.
     Segments shorter than `min_speech` are dropped; the rest grow by `padding` at both ends, meeting halfway where
-    two would overlap. One longer than `max_speech` is cut where its probability is lowest.
+    two would overlap. One longer than `max_speech` is cut at the last place that fits where its probability is low.
     """
 
     threshold: float = 0.5
@@ -191,9 +193,10 @@ def _cut_long(segment: Segment, probabilities: Floats, frame_seconds: float, opt
     bounds = [first]
     while last - bounds[-1] > longest:
         low, high = bounds[-1] + longest // 2, bounds[-1] + longest
-        # Of equally quiet places the middle of three frames decides, and the latest makes the fullest piece.
+        # Of places that are quiet enough, by three frames around them, the latest makes the fullest piece.
         around = np.convolve(probabilities[low - 1 : high + 1], np.full(3, 1 / 3), "valid")
-        bounds.append(high - 1 - int(np.argmin(around[::-1])))
+        fitting = np.flatnonzero(around <= max(float(around.min()), QUIET))
+        bounds.append(low + int(fitting[-1]))
     bounds.append(last)
     return [Segment(a * frame_seconds, b * frame_seconds) for a, b in pairwise(bounds)]
 

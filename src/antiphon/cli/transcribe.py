@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,6 +22,13 @@ DEFAULT_MODEL = "whisper-base.en"
 FORMATS = ("text", "json", "verbose_json", "srt", "vtt")
 SUFFIXES = {"text": "txt", "verbose_json": "json"}
 LIVE_CHUNK_SECONDS = 0.25
+
+
+class Precision(StrEnum):
+    INT8 = "int8"
+    Q4 = "q4"
+    NONE = "none"
+
 
 Files = Annotated[
     list[str] | None,
@@ -48,6 +56,9 @@ def transcribe(
     output: Annotated[
         Path | None, typer.Option("--output", help="Folder for one file each.", show_default=False)
     ] = None,
+    quantize: Annotated[
+        Precision, typer.Option("--quantize", help="What weights that the file has as floats become.")
+    ] = Precision.INT8,
     kv_memory: options.KVMemory = 1024,
     trace: options.Trace = None,
     offline: options.Offline = False,
@@ -70,7 +81,7 @@ def transcribe(
         language=language, translate=translate, prompt=prompt, words=words, beams=beams, sequential=sequential
     )
     TranscriptionOptions(**wanted)
-    loaded = load(model, offline)
+    loaded = load(model, offline, quantize=None if quantize is Precision.NONE else quantize)
     with engine_for(loaded, kv_memory, "fp16", record_requests=trace is not None) as engine:
         try:
             if live:

@@ -125,7 +125,10 @@ class CrossAttention(Module):
 
 
 class EncoderAttention(Module):
-    """Attention of every token to its whole sequence, without a cache."""
+    """Attention of every token to its whole sequence, without a cache.
+
+    With `rounds`, it is rounded to int8 where the products around it are.
+    """
 
     def __init__(
         self,
@@ -133,15 +136,18 @@ class EncoderAttention(Module):
         hidden: int,
         num_heads: int,
         names: tuple[str, str, str, str] = ("q_proj", "k_proj", "v_proj", "out_proj"),
+        rounds: bool = False,
     ) -> None:
         query, key, value, out = names
         self.qkv = Linear(source, (query, key, value), hidden, (hidden, hidden, hidden), bias=True)
         self.out = Linear(source, out, hidden, hidden, bias=True)
         self.num_heads = num_heads
         self.head_dim = hidden // num_heads
+        self.rounds = rounds
 
     def __call__(self, x: Tensor, seq_start: Tensor, residual: Tensor | None = None) -> Tensor:
         counts = (self.num_heads,) * 3
         q, k, v = split_heads(self.qkv(x), counts, self.head_dim)
-        y = ops.attention(q, k, v, seq_start, self.head_dim**-0.5)
+        rounded = self.rounds and ops.rounds_inputs(self.qkv.weight)
+        y = ops.attention(q, k, v, seq_start, self.head_dim**-0.5, rounded=rounded)
         return self.out(y.flatten(1), residual)

@@ -130,7 +130,7 @@ class EncoderLayer(Module):
     def __init__(self, source: Source, config: WhisperConfig) -> None:
         hidden = config.hidden_size
         self.attention_norm = LayerNorm(source, "self_attn_layer_norm", hidden, NORM_EPS)
-        self.attention = EncoderAttention(source.at("self_attn"), hidden, config.encoder_heads, _NAMES)
+        self.attention = EncoderAttention(source.at("self_attn"), hidden, config.encoder_heads, _NAMES, rounds=True)
         self.mlp_norm = LayerNorm(source, "final_layer_norm", hidden, NORM_EPS)
         self.mlp = MLP(source, "fc1", "fc2", hidden, config.encoder_intermediate, "gelu")
 

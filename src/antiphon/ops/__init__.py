@@ -25,7 +25,7 @@ __all__ = [
     "harmonic_spectrum", "inverse_spectrum", "l2_normalize", "layer_norm", "leaky_relu", "linear", "log_pitch",
     "lstm", "mask_frames", "modulate", "pack_rows", "pad_rows", "paged_attention", "paged_attention_weights",
     "prepare_convolution", "prepare_weights", "prepend_mirrored", "pulse_noise_vocoder", "repeat_frames", "rms_norm",
-    "rotary", "sample", "segment_mean", "store_kv", "use_backend",
+    "rotary", "rounds_inputs", "sample", "segment_mean", "store_kv", "use_backend",
 ]  # fmt: skip
 
 
@@ -41,6 +41,11 @@ def prepare_weights(
     `release_pages` is called when the files' bytes that were read are no longer needed.
     """
     return active_backend().prepare_weights(weights, repack, quantize, release_pages)
+
+
+def rounds_inputs(weight: Weight) -> bool:
+    """Whether products with the weight round what they multiply it with to int8, as those with packed weights do."""
+    return any(getattr(form, "is_packed", False) for form in weight.packed.values())
 
 
 def embed(ids: Tensor, weight: Weight, scale: float = 1.0) -> Tensor:
@@ -117,9 +122,13 @@ def attention(
     scale: float,
     causal: bool = False,
     bias: Tensor | None = None,
+    rounded: bool = False,
 ) -> Tensor:
-    """Attention without a cache over sequences seq_start [R + 1] laid end to end → [T, heads, D]."""
-    return dispatch("attention", q)(q, k, v, seq_start, scale, causal, bias)
+    """Attention without a cache over sequences seq_start [R + 1] laid end to end → [T, heads, D].
+
+    `rounded` lets a backend round what it multiplies to int8 in groups, as it does for quantised weights.
+    """
+    return dispatch("attention", q)(q, k, v, seq_start, scale, causal, bias, rounded)
 
 
 def conv1d(

@@ -274,6 +274,7 @@ def attention(
     scale: float,
     causal: bool = False,
     bias: Tensor | None = None,
+    rounded: bool = False,
 ) -> Tensor:
     out = torch.empty_like(q)
     starts = seq_start.tolist()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -20,6 +21,8 @@ SPEECH = SegmentOptions(threshold=0.4, release=0.25, min_speech=0.15, min_silenc
 MAX_GAP = 1.5
 #: Sound that is held before windows are cut from it.
 BUFFER_SECONDS = 150.0
+#: Recordings are listened to one at a time: each takes all threads, and many at once would starve the engine of them.
+_turn = threading.Lock()
 
 
 @cache
@@ -83,7 +86,8 @@ class VoiceReader:
         return self.model.chunk_seconds
 
     def push(self, samples: Floats, *, final: bool = False) -> Floats:
-        return voice_probabilities(self.model, [samples], [self._state], final=final)[0]
+        with _turn:
+            return voice_probabilities(self.model, [samples], [self._state], final=final)[0]
 
 
 def speech_windows(

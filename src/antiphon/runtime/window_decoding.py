@@ -27,6 +27,9 @@ from antiphon.runtime.word_timestamps import STATES_PER_SECOND, TimedWord, align
 from antiphon.text.whisper_tokens import WhisperTokens
 from antiphon.text.whisper_vocab import WhisperTokenizer
 
+#: Nobody says more in a second. A transcript that repeats itself, but not faster than this, may be what was said.
+MAX_TOKENS_PER_SECOND = 6.0
+
 
 @dataclass(frozen=True)
 class Recogniser:
@@ -72,13 +75,19 @@ class Attempt:
     language: str
     language_probability: float
     is_complete: bool  # the model ended it, not the limit of its length
+    seconds: float  # of the window
 
     def is_silence(self, options: TranscriptionOptions) -> bool:
         return self.no_speech_prob > options.no_speech_limit and self.avg_logprob < options.logprob_limit
 
+    def is_repetitive(self, options: TranscriptionOptions) -> bool:
+        """Whether it says the same again and again, as a model in a loop does: without end, or faster than anybody."""
+        in_time = self.is_complete and len(self.tokens) <= MAX_TOKENS_PER_SECOND * self.seconds
+        return self.compression_ratio > options.compression_ratio_limit and not in_time
+
     def is_doubtful(self, options: TranscriptionOptions) -> bool:
         """Whether it should be tried again: too repetitive, or too improbable without being silence."""
-        if self.compression_ratio > options.compression_ratio_limit:
+        if self.is_repetitive(options):
             return not self.is_silence(options)
         return self.avg_logprob < options.logprob_limit and not self.is_silence(options)
 
@@ -119,7 +128,7 @@ class WindowJob:
         last = self.attempts[-1]
         if not last.is_doubtful(self.options):
             return last
-        plain = [a for a in self.attempts if a.compression_ratio <= self.options.compression_ratio_limit]
+        plain = [attempt for attempt in self.attempts if not attempt.is_repetitive(self.options)]
         return max(plain or self.attempts, key=lambda attempt: attempt.avg_logprob)
 
     def start(self) -> list[Request]:
@@ -278,6 +287,7 @@ class WindowJob:
             language,
             probability,
             request.finish_reason is FinishReason.STOP,
+            self.seconds,
         )
 
     def _align(self, request: Request) -> None:

@@ -16,6 +16,8 @@ from antiphon.ops.cache import LayerCache
 from antiphon.ops.native.extension import default_threads, extension
 
 _ELEMENTS = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2, torch.int8: 3}
+#: Channels, or keys, that share a scale where attention is rounded to int8.
+ROUNDED_GROUP = 32
 
 
 def pages_of(cache: LayerCache) -> Any:
@@ -126,6 +128,11 @@ def paged_attention(
     return out if q.dtype is torch.float32 else out.to(q.dtype)
 
 
+def can_round(head_dim: int, causal: bool, bias: Tensor | None) -> bool:
+    """Whether there is a kernel that rounds: for unmasked attention over heads of whole groups of channels."""
+    return head_dim % ROUNDED_GROUP == 0 and not causal and bias is None
+
+
 def attention(
     q: Tensor,
     k: Tensor,
@@ -134,6 +141,7 @@ def attention(
     scale: float,
     causal: bool = False,
     bias: Tensor | None = None,
+    rounded: bool = False,
     threads: int | None = None,
     variant: int = 0,
 ) -> Tensor:
@@ -147,6 +155,7 @@ def attention(
     bias_place = _bias(bias)
     extension().attention(
         *(number for place in places for number in place[1:]), heads, kv_heads, head_dim, starts.data_ptr(),
-        len(starts) - 1, scale, causal, *bias_place[1:], out.data_ptr(), threads or default_threads(), variant,
+        len(starts) - 1, scale, causal, *bias_place[1:], rounded and can_round(head_dim, causal, bias), out.data_ptr(),
+        threads or default_threads(), variant,
     )  # fmt: skip
     return out if q.dtype is torch.float32 else out.to(q.dtype)

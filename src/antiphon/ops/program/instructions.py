@@ -295,6 +295,7 @@ class Attention(Instruction):
     scale: float
     causal: bool
     bias: Traced | None
+    rounded: bool
     out: Traced
 
     def macs_per_pair(self) -> int:
@@ -307,7 +308,7 @@ class Attention(Instruction):
         native.attention(
             _heads(layout, self.q), _heads(layout, self.k), _heads(layout, self.v), self.q.shape[1], self.k.shape[1],
             self.q.shape[2], layout.place(self.seq_start), self.scale, self.causal, layout.place(self.bias),
-            _bias_strides(self.bias), layout.place(self.out), layout.extent(self.rows),
+            _bias_strides(self.bias), self.rounded, layout.place(self.out), layout.extent(self.rows),
             layout.extent(self.seq_start.shape[0] - 1),
         )  # fmt: skip
 

@@ -12,6 +12,7 @@ from antiphon.errors import UnrecordableError
 from antiphon.ops.batch import GroupBatch
 from antiphon.ops.cache import LayerCache
 from antiphon.ops.native import convolution, direct_convolution
+from antiphon.ops.native.attention import can_round
 from antiphon.ops.native.product import matrix_of
 from antiphon.ops.program import instructions
 from antiphon.ops.program.dimension import Dim, Size, as_dim, product, same, same_shape, shape_text
@@ -253,6 +254,7 @@ class Recorder:
         scale: float,
         causal: bool = False,
         bias: Tensor | None = None,
+        rounded: bool = False,
     ) -> Traced:
         q, k, v = self._heads(q, "queries"), self._heads(k, "keys"), self._heads(v, "values")
         starts = self._starts(seq_start)
@@ -263,7 +265,15 @@ class Recorder:
         out = self._new(*q.shape)
         self._append(
             instructions.Attention(
-                q=q, k=k, v=v, seq_start=starts, scale=float(scale), causal=causal, bias=self._bias(bias), out=out
+                q=q,
+                k=k,
+                v=v,
+                seq_start=starts,
+                scale=float(scale),
+                causal=causal,
+                bias=self._bias(bias),
+                rounded=rounded and can_round(int(q.shape[2]), causal, bias),
+                out=out,
             )
         )
         return out

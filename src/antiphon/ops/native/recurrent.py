@@ -1,0 +1,90 @@
+"""LSTM layers: the inputs of all frames in one product, then frame after frame without leaving native code."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from antiphon.ops import reference
+from antiphon.ops.native.extension import available, default_threads, extension
+from antiphon.ops.native.product import linear
+from antiphon.ops.types import LSTMWeights
+from antiphon.weights.weight import Weight
+
+#: Hidden channels come in multiples of this.
+LANES = 8
+#: Gates of a panel.
+PANEL = 32
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """One direction as the extension reads it."""
+
+    input: Weight
+    bias: Tensor
+    panels: Tensor  # [4 * hidden / 32, hidden, 32]
+    versions: tuple[int, ...]  # of the tensors that it was made of
+
+
+_made: Any = WeakTensorKeyDictionary()
+
+
+def _tensors(weights: LSTMWeights) -> tuple[Tensor, ...]:
+    return (weights.input, weights.hidden, weights.input_bias, weights.hidden_bias)
+
+
+def _prepared(weights: LSTMWeights) -> _Prepared:
+    """Made once and kept as long as the recurrent weight."""
+    versions = tuple(tensor._version for tensor in _tensors(weights))
+    found: _Prepared | None = _made.get(weights.hidden)
+    if found is None or found.versions != versions:
+        panels = weights.hidden.detach().unflatten(0, (-1, PANEL)).transpose(1, 2).contiguous()
+        bias = (weights.input_bias + weights.hidden_bias).detach()
+        found = _Prepared(Weight.from_tensor(weights.input.detach()), bias, panels, versions)
+        _made[weights.hidden] = found
+    return found
+
+
+def _supports(x: Tensor, weights: LSTMWeights) -> bool:
+    plain = all(tensor.dtype is torch.float32 and tensor.is_cpu for tensor in (x, *_tensors(weights)))
+    # A tensor made under inference mode has no version by which a change could be noticed.
+    return plain and not any(t.is_inference() for t in _tensors(weights)) and weights.hidden.shape[1] % LANES == 0
+
+
+def lstm(
+    x: Tensor,
+    lengths: Tensor,
+    forward: LSTMWeights,
+    backward: LSTMWeights | None = None,
+    state: tuple[Tensor, Tensor] | None = None,
+    threads: int | None = None,
+    variant: int = 0,
+) -> Tensor:
+    directions = [forward] if backward is None else [forward, backward]
+    if not available() or not all(_supports(x, weights) for weights in directions):
+        return reference.lstm(x, lengths, forward, backward, state)
+    rows, frames, _ = x.shape
+    hidden = forward.hidden.shape[1]
+    counts = lengths.to("cpu", torch.int64).contiguous()
+    if len(counts) != rows or not bool(((counts >= 1) & (counts <= frames)).all()):
+        raise ValueError(f"lengths {counts.tolist()} do not fit {rows} rows of {frames} frames")
+    out = torch.zeros(rows, frames, len(directions) * hidden)
+    for index, weights in enumerate(directions):
+        own = _prepared(weights)
+        inputs = linear(x.reshape(rows * frames, -1), own.input, own.bias, threads=threads, variant=variant)
+        given = (torch.zeros(rows, hidden),) * 2 if state is None else (state[0][index], state[1][index])
+        h, c = (part.to(torch.float32, copy=True).contiguous() for part in given)
+        target = out[..., index * hidden :]
+        extension().recurrence(
+            own.panels.data_ptr(), hidden, inputs.data_ptr(), rows, frames, counts.data_ptr(), index == 1, h.data_ptr(),
+            c.data_ptr(), target.data_ptr(), out.shape[2], threads or default_threads(), variant,
+        )  # fmt: skip
+        if state is not None:
+            state[0][index].copy_(h)
+            state[1][index].copy_(c)
+    return out
