@@ -31,6 +31,7 @@ NB_MODULE(_native, module) {
     module.doc() = "Antiphon's native kernels";
     antiphon::bind_product(module);
     antiphon::bind_attention(module);
+    antiphon::bind_frames(module);
     antiphon::bind_rows(module);
     antiphon::bind_sampling(module);
     antiphon::bind_program(module);
