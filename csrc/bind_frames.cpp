@@ -25,10 +25,14 @@ bool computes_in_half(std::size_t variant) { return variant_at(variant).half != 
 
 void half_convolution(std::uintptr_t panels, std::int64_t taps, std::int64_t outputs, std::uintptr_t x, std::int64_t rows,
                       std::int64_t frames, std::int64_t inputs, std::int64_t out_frames, std::int64_t stride,
-                      std::int64_t left, std::int64_t dilation, std::uintptr_t bias, int activation, std::uintptr_t residual,
+                      std::int64_t left, std::int64_t dilation, int transform, std::uintptr_t bias, int activation, std::uintptr_t residual,
                       std::uintptr_t out, std::uintptr_t half_out, int threads, std::size_t variant) {
-    run_half_convolution({{at<const std::uint16_t>(panels), taps, inputs, dilation, stride, left, at<const std::uint16_t>(x),
-                           frames, nullptr},
+    if (transform && (stride != 1 || dilation > 6 || (transform == 3 ? taps != 3 : transform != 4))) {
+        throw std::invalid_argument("no such transform of a convolution");
+    }
+    const std::int64_t groups = transform ? (taps + transform - 1) / transform : 1;
+    run_half_convolution({{at<const std::uint16_t>(panels), taps, inputs, dilation, stride, left, transform, groups,
+                           at<const std::uint16_t>(x), frames, nullptr},
                           rows, out_frames, outputs, at<const float>(bias), at<const float>(residual),
                           Activation(activation), at<float>(out), at<std::uint16_t>(half_out)},
                          threads, with_half(variant));

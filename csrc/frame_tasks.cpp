@@ -4,12 +4,14 @@
 #include <cmath>
 #include <vector>
 
+#include "scratch.h"
 #include "thread_pool.h"
 
 namespace antiphon {
 namespace {
 
-constexpr std::int64_t kPanelsPerTask = 8;
+// Of a task: with a transform, more of them share the way there.
+constexpr std::int64_t kPanels = 4, kTransformedPanels = 16;
 constexpr std::int64_t kFramesPerTask = 64;
 
 std::int64_t parts(std::int64_t count, std::int64_t size) { return (count + size - 1) / size; }
@@ -17,23 +19,26 @@ std::int64_t parts(std::int64_t count, std::int64_t size) { return (count + size
 struct HalfTasks {
     const HalfConvolutionCall *call;
     const Variant *variant;
-    std::int64_t blocks, panels, panel_groups;
+    std::int64_t blocks, panels, panels_per_task, panel_groups;
 
     static void run(void *context, std::uint32_t index, int) {
+        thread_local Scratch scratch;
         const HalfTasks &tasks = *static_cast<const HalfTasks *>(context);
         const HalfConvolutionCall &call = *tasks.call;
         const std::int64_t group = index % tasks.panel_groups, block = index / tasks.panel_groups % tasks.blocks;
         const std::int64_t row = index / tasks.panel_groups / tasks.blocks;
         HalfConvolution own = call.convolution;
         own.x += row * own.frames * own.inputs;
-        const std::int64_t begin = block * kHalfFrames, end = std::min(begin + kHalfFrames, call.out_frames);
+        const std::int64_t begin = block * own.block(), end = std::min(begin + own.block(), call.out_frames);
         const std::int64_t place = (row * call.out_frames + begin) * call.outputs;
+        auto *const there = reinterpret_cast<std::uint16_t *>(scratch.reserve(std::size_t(own.scratch_halves()) * 2));
+        tasks.variant->half->prepare(own, begin, end, there);
         alignas(64) float totals[kHalfFrames * kHalfPanel];
         Epilogue epilogue{call.activation, false, call.bias, call.residual ? call.residual + place : nullptr, call.outputs,
                           call.half_out ? nullptr : call.out + place, call.outputs, call.outputs};
-        const std::int64_t last = std::min((group + 1) * kPanelsPerTask, tasks.panels);
-        for (std::int64_t panel = group * kPanelsPerTask; panel < last; ++panel) {
-            tasks.variant->half->convolve(own, panel, begin, end, totals);
+        const std::int64_t last = std::min((group + 1) * tasks.panels_per_task, tasks.panels);
+        for (std::int64_t panel = group * tasks.panels_per_task; panel < last; ++panel) {
+            tasks.variant->half->convolve(own, panel, begin, end, there, totals);
             const std::int64_t first = panel * kHalfPanel, stop = std::min(first + kHalfPanel, call.outputs);
             if (call.half_out) {  // finished in place, then rounded
                 epilogue.out = totals - first;
@@ -90,7 +95,8 @@ void run_half_convolution(const HalfConvolutionCall &call, int threads, const Va
     HalfConvolutionCall own = call;
     own.convolution.zeros = zeros.data();
     const std::int64_t panels = parts(call.outputs, kHalfPanel);
-    HalfTasks tasks{&own, &variant, parts(call.out_frames, kHalfFrames), panels, parts(panels, kPanelsPerTask)};
+    const std::int64_t per_task = call.convolution.transform ? kTransformedPanels : kPanels;
+    HalfTasks tasks{&own, &variant, parts(call.out_frames, call.convolution.block()), panels, per_task, parts(panels, per_task)};
     run_tasks(std::uint32_t(call.rows * tasks.blocks * tasks.panel_groups), threads, HalfTasks::run, &tasks);
 }
 

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "frames.h"
+#include "half_winograd.h"
 
 namespace antiphon {
 namespace {
@@ -75,7 +76,39 @@ inline void tile(const float16_t *rows[kTile], const float16_t *weight, std::int
     }
 }
 
-void convolve(const HalfConvolution &c, std::int64_t panel, std::int64_t begin, std::int64_t end, float *totals) {
+// By Winograd's algorithm, from inputs on their way there.
+template <int taps>
+void convolve_tiles(const HalfConvolution &c, std::int64_t panel, std::int64_t frames, const float16_t *there,
+                    float *totals) {
+    constexpr int points = Winograd<taps>::kPoints;
+    const std::int64_t tiles = c.tiles(frames), inputs_there = c.inputs_there(frames);
+    alignas(64) float sums[points * kHalfFrames / kTileOutputs * kHalfPanel];
+    std::memset(sums, 0, std::size_t(points * tiles * kHalfPanel) * sizeof(float));
+    const auto *weight = reinterpret_cast<const float16_t *>(c.panels) + panel * points * c.groups * c.inputs * kHalfPanel;
+    for (int point = 0; point < points; ++point) {
+        for (std::int64_t group = 0; group < c.groups; ++group, weight += c.inputs * kHalfPanel) {
+            const float16_t *const x = there + (point * inputs_there + group * c.dilation) * c.inputs;
+            for (std::int64_t first = 0; first < tiles; first += kTile) {
+                const float16_t *rows[kTile];
+                for (int i = 0; i < kTile; ++i) rows[i] = x + (first + i) * c.inputs;
+                tile(rows, weight, c.inputs, sums + (point * tiles + first) * kHalfPanel);
+            }
+        }
+    }
+    way_back<taps>(sums, tiles, c.dilation, totals);
+}
+
+void prepare(const HalfConvolution &c, std::int64_t begin, std::int64_t end, std::uint16_t *scratch) {
+    auto *const there = reinterpret_cast<float16_t *>(scratch);
+    if (c.transform == 3) way_there<3>(c, begin, end - begin, there);
+    if (c.transform == 4) way_there<4>(c, begin, end - begin, there);
+}
+
+void convolve(const HalfConvolution &c, std::int64_t panel, std::int64_t begin, std::int64_t end,
+              const std::uint16_t *scratch, float *totals) {
+    const auto *const there = reinterpret_cast<const float16_t *>(scratch);
+    if (c.transform == 3) return convolve_tiles<3>(c, panel, end - begin, there, totals);
+    if (c.transform == 4) return convolve_tiles<4>(c, panel, end - begin, there, totals);
     const auto *const x = reinterpret_cast<const float16_t *>(c.x), *const zeros = reinterpret_cast<const float16_t *>(c.zeros);
     const auto *const weight = reinterpret_cast<const float16_t *>(c.panels) + panel * c.taps * c.inputs * kHalfPanel;
     std::memset(totals, 0, kHalfFrames * kHalfPanel * sizeof(float));
@@ -104,7 +137,7 @@ void round_to_half(const float *x, std::uint16_t *out, std::int64_t count) {
 
 namespace fp16 {
 extern const HalfKernels half;
-const HalfKernels half = {convolve, round_to_half};
+const HalfKernels half = {prepare, convolve, round_to_half};
 }  // namespace fp16
 
 }  // namespace antiphon

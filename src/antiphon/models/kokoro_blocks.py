@@ -32,7 +32,7 @@ class StyleGain(Module):
 
 
 class StyleNorm(Module):
-    """Instance norm with scale and shift from the style, and the activation after it. `half` is what follows' to say."""
+    """Instance norm with scale and shift from the style, and the activation after it; in 16 bits where `half`."""
 
     def __init__(self, source: Source, style: int, channels: int, alpha: Tensor | None = None) -> None:
         self.gain = StyleGain(source, style, channels)

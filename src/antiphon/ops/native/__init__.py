@@ -15,6 +15,7 @@ from antiphon.ops.native.sound import adaptive_norm
 
 __all__ = [
     "adaptive_norm", "attention", "available", "conv1d", "conv_transpose1d", "default_threads", "embed",
-    "half_conv1d", "half_conv_transpose1d", "l2_normalize", "layer_norm", "linear", "lstm", "matmul", "paged_attention", "prepare_convolution", "prepare_weights",
+    "half_conv1d", "half_conv_transpose1d", "l2_normalize", "layer_norm", "linear", "lstm", "matmul",
+    "paged_attention", "prepare_convolution", "prepare_weights",
     "rms_norm", "rotary", "sample", "segment_mean", "store_kv", "supports", "supports_type", "take_rows", "variants",
 ]  # fmt: skip

@@ -49,6 +49,7 @@ def lstm(
             # By the row, so that the product's rounding does not depend on the others'.
             inputs = F.linear(x[row, :length], weights.input, weights.input_bias + weights.hidden_bias)
             keep.append(inputs)
-            sequences.append((inputs.data_ptr(), length, out[row, :, way * hidden :].data_ptr(), way == 1, kept.data_ptr()))
+            place = out[row, :, way * hidden :].data_ptr()
+            sequences.append((inputs.data_ptr(), length, place, way == 1, kept.data_ptr()))
     extension().recurrences(sequences, hidden, 4 * hidden, out.shape[2], threads or default_threads(), variant)
     return out

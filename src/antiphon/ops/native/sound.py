@@ -35,7 +35,8 @@ def adaptive_norm(
         extension().adaptive_norm(
             x[row].data_ptr(), length, x.shape[2], scale[row].data_ptr(), shift[row].data_ptr(),
             0 if alpha is None else alpha.data_ptr(), eps, function, slope or 0.0,
-            0 if half else out[row].data_ptr(), out[row].data_ptr() if half else 0, threads or default_threads(), variant,
+            0 if half else out[row].data_ptr(), out[row].data_ptr() if half else 0, threads or default_threads(),
+            variant,
         )  # fmt: skip
         out[row, length:] = 0.0
     return out
