@@ -51,14 +51,6 @@ void convolution(std::uintptr_t panels, std::int64_t kernel, std::int64_t out_ch
                     threads, variant_at(variant));
 }
 
-void recurrence(std::uintptr_t panels, std::int64_t hidden, std::uintptr_t inputs, std::int64_t rows, std::int64_t frames,
-                std::uintptr_t lengths, bool backward, std::uintptr_t h, std::uintptr_t c, std::uintptr_t out,
-                std::int64_t out_stride, int threads, std::size_t variant) {
-    run_recurrence({at<const float>(panels), hidden, at<const float>(inputs), frames, at<const std::int64_t>(lengths),
-                    backward, at<float>(h), at<float>(c), at<float>(out), out_stride},
-                   rows, threads, variant_at(variant));
-}
-
 }  // namespace
 
 void bind_rows(nb::module_ &module) {
@@ -68,7 +60,6 @@ void bind_rows(nb::module_ &module) {
     module.def("segment_means", &segment_means, Unlocked(), "The mean of each segment's rows, by int32 starts.");
     module.def("unit_rows", &unit_rows, Unlocked(), "Rows scaled to length 1.");
     module.def("convolution", &convolution, Unlocked(), "Frames [windows, frames, channels] convolved with panels of taps.");
-    module.def("recurrence", &recurrence, Unlocked(), "One direction of an LSTM layer, whose inputs are multiplied already.");
 }
 
 }  // namespace antiphon

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "attention.h"
+#include "frames.h"
 #include "limits.h"
 #include "packed.h"
 #include "rows.h"
@@ -47,9 +48,11 @@ struct Variant {
     const TypeKernels *(*find)(int type);
     const AttentionKernels *attention;
     RowKernels rows;
+    FrameKernels frames;
     const SamplingKernels *sampling;
     const LimitKernels *limits;
     const PackedKernels *packed;
+    const HalfKernels *half;  // null where this processor does not compute in a 16-bit type
 };
 
 std::size_t scratch_bytes(std::int64_t tokens);

@@ -137,27 +137,6 @@ void run_heads(const HeadsCall &call, std::int64_t tokens, int threads, const Va
     run_tasks(std::uint32_t((tokens + per_task - 1) / per_task), threads, HeadsWork::run, &work);
 }
 
-namespace {
-
-struct RecurrenceTasks {
-    const Recurrence *recurrence;
-    const Variant *variant;
-    float *gates;
-
-    static void run(void *context, std::uint32_t row, int thread) {
-        const RecurrenceTasks &tasks = *static_cast<const RecurrenceTasks *>(context);
-        tasks.variant->rows.recur(*tasks.recurrence, row, tasks.gates + thread * 4 * tasks.recurrence->hidden);
-    }
-};
-
-}  // namespace
-
-void run_recurrence(const Recurrence &recurrence, std::int64_t rows, int threads, const Variant &variant) {
-    char *const gates = workspace(std::size_t(4 * recurrence.hidden) * std::max(threads, 1) * sizeof(float));
-    RecurrenceTasks tasks{&recurrence, &variant, reinterpret_cast<float *>(gates)};
-    run_tasks(std::uint32_t(rows), threads, RecurrenceTasks::run, &tasks);
-}
-
 void run_convolution(const ConvolutionCall &c, int threads, const Variant &variant) {
     thread_local Scratch edges;
     const std::int64_t columns = c.kernel * c.channels;

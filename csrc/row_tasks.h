@@ -45,7 +45,6 @@ struct ConvolutionCall {
     Activation activation;
     float *out;
 };
-void run_recurrence(const Recurrence &recurrence, std::int64_t rows, int threads, const Variant &variant);
 
 void run_convolution(const ConvolutionCall &call, int threads, const Variant &variant);
 

@@ -82,21 +82,6 @@ struct Epilogue {
     std::int64_t out_stride, columns;
 };
 
-// One direction of an LSTM layer with gates in the order input, forget, cell, output; `hidden` is a multiple of 8. What
-// the inputs add to the gates, biases included, is computed already: inputs[rows, frames, 4 * hidden].
-constexpr std::int64_t kRecurrentPanel = 32;
-struct Recurrence {
-    const float *panels;  // [4 * hidden / 32][hidden][32]: the weights of 32 gates side by side
-    std::int64_t hidden;
-    const float *inputs;
-    std::int64_t frames;
-    const std::int64_t *lengths;  // of each row, at most `frames`
-    bool backward;
-    float *h, *c;  // [rows, hidden], read and overwritten
-    float *out;    // [rows, frames], `out_stride` apart
-    std::int64_t out_stride;
-};
-
 struct RowKernels {
     void (*rms_norm)(const Norm &, std::int64_t begin, std::int64_t end);
     void (*layer_norm)(const Norm &, std::int64_t begin, std::int64_t end);
@@ -114,8 +99,6 @@ struct RowKernels {
     // Scores to weights e^(scale · (score - the largest)) as activations, a group's scale being that of its largest; from
     // `count` on they are zero. The total of the weights as they are rounded. Scores behind `count` are overwritten.
     float (*soften)(float *scores, std::int64_t count, float scale, const Activations &weights, std::int64_t token);
-    // One row of the layer; `gates` is room for 4 * hidden floats.
-    void (*recur)(const Recurrence &, std::int64_t row, float *gates);
 };
 
 }  // namespace antiphon

@@ -27,11 +27,14 @@ namespace antiphon {
     void convolve(const Convolution &, std::int64_t, std::int64_t); \
     void finish(const Epilogue &, std::int64_t, std::int64_t, std::int64_t, const float *, const float *, std::int64_t); \
     float soften(float *, std::int64_t, float, const Activations &, std::int64_t); \
-    void recur(const Recurrence &, std::int64_t, float *); \
+    void frame_sums(const FrameSums &, std::int64_t, std::int64_t); \
+    void frame_norm(const FrameNorm &, std::int64_t, std::int64_t); \
+    void depthwise(const Depthwise &, std::int64_t, std::int64_t); \
+    void recur(const Recurrence &); \
     static const Variant kernels = { \
         #variant, find, &attention, \
-        {rms_norm, layer_norm, rotate, add, segment_means, unit_rows, convolve, finish, soften, recur}, \
-        &sampling, &limits, nullptr}; \
+        {rms_norm, layer_norm, rotate, add, segment_means, unit_rows, convolve, finish, soften}, \
+        {frame_sums, frame_norm, depthwise, recur}, &sampling, &limits, nullptr, nullptr}; \
     }
 ANTIPHON_DECLARE(baseline)
 #if defined(ANTIPHON_X86_VARIANTS)
@@ -50,6 +53,9 @@ ANTIPHON_DECLARE_PACKED(avx2)
 #endif
 #if defined(ANTIPHON_ARM_VARIANTS)
 ANTIPHON_DECLARE_PACKED(dotprod)
+namespace fp16 {
+extern const HalfKernels half;
+}
 #endif
 #if defined(ANTIPHON_X86_VARIANTS)
 ANTIPHON_DECLARE_PACKED(avx512vnni)
@@ -91,8 +97,11 @@ const std::vector<Variant> &variants() {
         if (has_avx2) list.push_back(with_packed(avx2::kernels, "avx2", avx2::packed));
 #endif
 #if defined(ANTIPHON_ARM_VARIANTS)
-        constexpr unsigned long has_dot_product = 1ul << 20;  // HWCAP_ASIMDDP
-        if (getauxval(AT_HWCAP) & has_dot_product) list.push_back(with_packed(baseline::kernels, "dotprod", dotprod::packed));
+        constexpr unsigned long has_dot_product = 1ul << 20, has_half = 1ul << 10;  // HWCAP_ASIMDDP, HWCAP_ASIMDHP
+        if (getauxval(AT_HWCAP) & has_dot_product) {
+            list.push_back(with_packed(baseline::kernels, "dotprod", dotprod::packed));
+            if (getauxval(AT_HWCAP) & has_half) list.back().half = &fp16::half;
+        }
 #endif
         list.push_back(with_packed(baseline::kernels, "baseline", portable::packed));
         return list;

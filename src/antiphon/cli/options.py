@@ -20,6 +20,11 @@ class Quantization(StrEnum):
     Q4 = "q4"
 
 
+class Precision(StrEnum):
+    FAST = "fast"
+    FP32 = "fp32"
+
+
 ModelArgument = Annotated[
     str, typer.Argument(metavar="MODEL", help="Catalog name, file, folder, or hub:owner/repository[:file].")
 ]
@@ -54,6 +59,9 @@ NoRepack = Annotated[
 Quantize = Annotated[
     Quantization | None,
     typer.Option("--quantize", help="Quantise weights that the file has as floats.", show_default=False),
+]
+SpeechPrecision = Annotated[
+    Precision, typer.Option("--precision", help="Compute in 16-bit floats where the processor has them, or in 32 bits.")
 ]
 Profile = Annotated[bool, typer.Option("--profile", help="Tell afterwards where the time of the steps went.")]
 NoRecord = Annotated[

@@ -13,13 +13,15 @@ if TYPE_CHECKING:
     from antiphon.runtime.streams import Completion, Stream
 
 
-def load(model: str, offline: bool, no_repack: bool = False, quantize: str | None = None) -> LoadedModel:
+def load(
+    model: str, offline: bool, no_repack: bool = False, quantize: str | None = None, precision: str = "fast"
+) -> LoadedModel:
     """The model, fetched if need be; one line on what its weights became."""
     from antiphon.cli.progress import fetch_progress
     from antiphon.runtime.loading import load_model
     from antiphon.runtime.weight_forms import WeightOptions
 
-    options = WeightOptions(not no_repack, quantize)
+    options = WeightOptions(not no_repack, quantize, precision)
     with fetch_progress() as progress:
         loaded = load_model(model, offline=offline, progress=progress, options=options)
     print(f"{loaded.name}: {loaded.report.line()}", file=sys.stderr)

@@ -58,6 +58,7 @@ def speak(
         Path | None, typer.Option("--lexicon", help="Lines of a word and its phonemes.", show_default=False)
     ] = None,
     voices: Annotated[bool, typer.Option("--voices", help="List the model's voices and leave.")] = False,
+    precision: options.SpeechPrecision = options.Precision.FAST,
     seed: options.Seed = 0,
     trace: options.Trace = None,
     offline: options.Offline = False,
@@ -75,7 +76,7 @@ def speak(
         _check_destination(output, play)
     from antiphon.cli.session import engine_for, load
 
-    loaded = load(model, offline)
+    loaded = load(model, offline, precision=precision)
     if voices:
         _print_voices(loaded.voices, loaded.name)
         return

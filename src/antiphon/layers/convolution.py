@@ -5,11 +5,11 @@ from __future__ import annotations
 from torch import Tensor
 
 from antiphon import ops
-from antiphon.layers.module import Module
+from antiphon.layers.module import Halvable
 from antiphon.weights.source import Source
 
 
-class Convolution(Module):
+class Convolution(Halvable):
     """A convolution of odd width that keeps the number of frames when its stride is 1."""
 
     def __init__(
@@ -35,14 +35,20 @@ class Convolution(Module):
 
     def prepare(self) -> None:
         """Bring the weight into the form that is computed with now, instead of when it is first needed."""
-        ops.prepare_convolution(self.weight, self.stride, self.groups)
+        if not self.half:
+            ops.prepare_convolution(self.weight, self.stride, self.groups)
 
-    def __call__(self, x: Tensor) -> Tensor:
+    def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
         padding = (self.padding, self.padding)
-        return ops.conv1d(x, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
+        if self.half and self.groups == 1:
+            return ops.half_conv1d(
+                x, self.weight, self.bias, self.stride, padding, self.dilation, residual=residual
+            )
+        y = ops.conv1d(x, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
+        return y if residual is None else ops.add(y, residual)
 
 
-class TransposedConvolution(Module):
+class TransposedConvolution(Halvable):
     """A convolution that makes `stride` frames of one."""
 
     def __init__(
@@ -56,6 +62,8 @@ class TransposedConvolution(Module):
         self.groups = groups
 
     def __call__(self, x: Tensor) -> Tensor:
+        if self.half and self.groups == 1 and not self.output_padding:
+            return ops.half_conv_transpose1d(x, self.weight, self.bias, self.stride, self.padding)
         return ops.conv_transpose1d(
             x, self.weight, self.bias, self.stride, self.padding, self.output_padding, self.groups
         )

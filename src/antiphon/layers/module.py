@@ -32,6 +32,12 @@ class Module:
         return (leaf for leaf in self.leaves() if isinstance(leaf, Weight))
 
 
+class Halvable(Module):
+    """A module that can compute in 16-bit floats where `half` is set and the backend has kernels for it."""
+
+    half = False
+
+
 def _leaves(value: object) -> Iterator[Weight | Tensor]:
     if isinstance(value, Weight | Tensor):
         yield value

@@ -13,7 +13,7 @@ from antiphon.errors import CheckpointError
 from antiphon.layers.convolution import Convolution
 from antiphon.layers.linear import Embedding, Linear
 from antiphon.layers.mlp import MLP
-from antiphon.layers.module import Module
+from antiphon.layers.module import Halvable, Module
 from antiphon.layers.norm import LayerNorm
 from antiphon.models.synthesizer import Speech, SpeechState, Synthesizer, flatten
 from antiphon.weights.checkpoint import Checkpoint
@@ -36,7 +36,7 @@ MAX_POSITIONS = 512
 LEAD_FRAMES = 3  # as its teacher's
 
 
-class ConvNextBlock(Module):
+class ConvNextBlock(Halvable):
     """x + gamma * mlp(norm(depthwise(x))), masked. arXiv:2201.03545."""
 
     def __init__(self, source: Source, size: int, kernel: int, inner: int, dilation: int = 1) -> None:
@@ -50,8 +50,24 @@ class ConvNextBlock(Module):
         self.second_bias = source.tensor("pw2.bias", (size,)) * gamma
 
     def __call__(self, x: Tensor, lengths: Tensor) -> Tensor:
-        y = ops.conv1d(self.norm(self.depthwise(x)), self.first, self.first_bias, activation="gelu")
+        y = self.norm(self.depthwise(x))
+        if self.half:
+            y = ops.half_conv1d(y, self.first, self.first_bias, activation="gelu", narrow=True)
+            return ops.mask_frames(ops.half_conv1d(y, self.second, self.second_bias, residual=x), lengths)
+        y = ops.conv1d(y, self.first, self.first_bias, activation="gelu")
         return ops.mask_frames(ops.add(ops.conv1d(y, self.second, self.second_bias), x), lengths)
+
+
+class Pointwise(Halvable):
+    """The same product for every frame."""
+
+    def __init__(self, source: Source, name: str, inputs: int, outputs: int) -> None:
+        self.weight = source.tensor(f"{name}.weight", (outputs, inputs))[:, :, None]
+        self.bias = source.tensor(f"{name}.bias", (outputs,))
+
+    def __call__(self, x: Tensor) -> Tensor:
+        convolve = ops.half_conv1d if self.half else ops.conv1d
+        return convolve(x, self.weight, self.bias)
 
 
 class SharedLayer(Module):
@@ -130,8 +146,7 @@ class Hibari(Synthesizer):
             ConvNextBlock(decoder.at("dec", n), size, FRAME_KERNEL, 3 * size) for n in range(DECODER_BLOCKS)
         ]
         self.decoder_norm = LayerNorm(decoder, "dec_norm", size, NORM_EPS)
-        self.head = decoder.tensor("head.weight", (5 * NUM_BINS, size))[:, :, None]
-        self.head_bias = decoder.tensor("head.bias", (5 * NUM_BINS,))
+        self.head = Pointwise(decoder, "head", size, 5 * NUM_BINS)
 
     @classmethod
     def from_checkpoint(cls, checkpoint: Checkpoint) -> Self:
@@ -165,7 +180,7 @@ class Hibari(Synthesizer):
         x = ops.mask_frames(self.decoder_in(ops.mask_frames(x, lengths)), lengths)
         for block in self.decoder_blocks:
             x = block(x, lengths)
-        spectra = ops.conv1d(self.decoder_norm(x), self.head, self.head_bias)
+        spectra = self.head(self.decoder_norm(x))
         return state.without("text", "energy").with_({"spectra": lengths}, spectra=spectra)
 
     def _waveform(self, state: SpeechState) -> SpeechState:

@@ -32,16 +32,16 @@ class StyleGain(Module):
 
 
 class StyleNorm(Module):
-    """Instance norm with scale and shift from the style, and the activation after it."""
+    """Instance norm with scale and shift from the style, and the activation after it; in 16 bits where `half`."""
 
     def __init__(self, source: Source, style: int, channels: int, alpha: Tensor | None = None) -> None:
         self.gain = StyleGain(source, style, channels)
         self.alpha = alpha
 
-    def __call__(self, x: Tensor, style: Tensor, lengths: Tensor) -> Tensor:
+    def __call__(self, x: Tensor, style: Tensor, lengths: Tensor, half: bool = False) -> Tensor:
         scale, shift = self.gain(style)
         slope = SLOPE if self.alpha is None else None
-        return ops.adaptive_norm(x, lengths, scale, shift, NORM_EPS, slope, self.alpha)
+        return ops.adaptive_norm(x, lengths, scale, shift, NORM_EPS, slope, self.alpha, half)
 
 
 class StyleBlock(Module):
@@ -59,12 +59,12 @@ class StyleBlock(Module):
         self.shortcut = Convolution(shortcut, "conv1x1", inputs, outputs, 1, bias=False) if different else None
 
     def __call__(self, x: Tensor, style: Tensor, lengths: Tensor) -> Tensor:
-        y = self.norm1(x, style, lengths)
+        y = self.norm1(x, style, lengths, self.conv1.half and self.pool is None)
         if self.pool is not None:
             lengths = lengths * 2
             y = ops.mask_frames(self.pool(y), lengths)
             x = ops.repeat_frames(x, 2)
-        y = self.conv2(self.norm2(self.conv1(y), style, lengths))
+        y = self.conv2(self.norm2(self.conv1(y), style, lengths, self.conv2.half))
         return ops.add(y, x if self.shortcut is None else self.shortcut(x), HALF_POWER)
 
 
@@ -92,6 +92,6 @@ class SnakeBlock(Module):
 
     def __call__(self, x: Tensor, style: Tensor, lengths: Tensor) -> Tensor:
         for norm1, conv1, norm2, conv2 in zip(self.norms1, self.convs1, self.norms2, self.convs2, strict=True):
-            y = conv1(norm1(x, style, lengths))
-            x = ops.add(conv2(norm2(y, style, lengths)), x)
+            y = conv1(norm1(x, style, lengths, conv1.half))
+            x = conv2(norm2(y, style, lengths, conv2.half), residual=x)
         return x

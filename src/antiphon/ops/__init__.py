@@ -21,7 +21,8 @@ __all__ = [
     "Activation", "Batch", "CacheGroup", "CacheKind", "CacheLayout", "CountScale", "Function", "GroupBatch",
     "KVCache", "LSTMWeights", "LayerCache", "RotaryTable", "SamplingRows", "WeightForm", "activate", "active_backend",
     "adaptive_norm", "add", "allocate_arena", "attention", "available_backends", "concatenate", "conv1d",
-    "conv_transpose1d", "embed", "expand_frames", "frame_counts", "gather_rows", "get_backend", "harmonic_source",
+    "conv_transpose1d", "embed", "expand_frames", "frame_counts", "gather_rows", "get_backend", "half_conv1d",
+    "half_conv_transpose1d", "harmonic_source",
     "harmonic_spectrum", "inverse_spectrum", "l2_normalize", "layer_norm", "leaky_relu", "linear", "log_pitch",
     "lstm", "mask_frames", "modulate", "pack_rows", "pad_rows", "paged_attention", "paged_attention_weights",
     "prepare_convolution", "prepare_weights", "prepend_mirrored", "pulse_noise_vocoder", "repeat_frames", "rms_norm",
@@ -150,6 +151,32 @@ def conv1d(
     return dispatch("conv1d", x)(x, weight, bias, stride, padding, dilation, groups, activation, state)
 
 
+def half_conv1d(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: int = 1,
+    padding: tuple[int, int] = (0, 0),
+    dilation: int = 1,
+    activation: Activation = "none",
+    residual: Tensor | None = None,
+    narrow: bool = False,
+) -> Tensor:
+    """activation(x [B, T, C_in] convolved + bias) + residual, where a backend may compute in 16-bit floats.
+
+    It may round x and the weight to them, and add up to 128 products in them. x may come in them. The result is fp32;
+    with `narrow` it may be in 16 bits.
+    """
+    return dispatch("half_conv1d", x)(x, weight, bias, stride, padding, dilation, activation, residual, narrow)
+
+
+def half_conv_transpose1d(
+    x: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int = 1, padding: int = 0
+) -> Tensor:
+    """`conv_transpose1d` where a backend may compute in 16-bit floats, as in `half_conv1d`."""
+    return dispatch("half_conv_transpose1d", x)(x, weight, bias, stride, padding)
+
+
 def prepare_convolution(weight: Tensor, stride: int = 1, groups: int = 1) -> None:
     """Make whatever `conv1d` keeps of a weight [C_out, C_in / groups, kernel] now; it changes no result."""
     dispatch("prepare_convolution", weight)(weight, stride, groups)
@@ -251,13 +278,14 @@ def adaptive_norm(
     eps: float,
     slope: float | None = None,
     alpha: Tensor | None = None,
+    half: bool = False,
 ) -> Tensor:
     """Every channel of x [B, T, C] brought to mean 0 and variance 1 over its own row's frames, * scale + shift [B, C].
 
     Then, where given, a leaky ReLU with `slope`, or alpha * y + sin²(alpha * y) with alpha [C], which is alpha times
-    the "snake" activation; masked.
+    the "snake" activation; masked. With `half` the result may be in 16 bits, as `half_conv1d` takes it.
     """
-    return dispatch("adaptive_norm", x)(x, lengths, scale, shift, eps, slope, alpha)
+    return dispatch("adaptive_norm", x)(x, lengths, scale, shift, eps, slope, alpha, half)
 
 
 def concatenate(parts: Sequence[Tensor]) -> Tensor:

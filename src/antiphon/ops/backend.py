@@ -27,6 +27,8 @@ OPERATIONS = (
     "conv1d",
     "prepare_convolution",
     "conv_transpose1d",
+    "half_conv1d",
+    "half_conv_transpose1d",
     "lstm",
     "sample",
     "activate",

@@ -306,6 +306,27 @@ def conv1d(
     return activate(y.transpose(1, 2), activation).contiguous()
 
 
+def half_conv1d(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: int = 1,
+    padding: tuple[int, int] = (0, 0),
+    dilation: int = 1,
+    activation: Activation = "none",
+    residual: Tensor | None = None,
+    narrow: bool = False,
+) -> Tensor:
+    y = conv1d(x.float(), weight, bias, stride, padding, dilation, activation=activation)
+    return y if residual is None else y + residual
+
+
+def half_conv_transpose1d(
+    x: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int = 1, padding: int = 0
+) -> Tensor:
+    return conv_transpose1d(x.float(), weight, bias, stride, padding)
+
+
 def prepare_convolution(weight: Tensor, stride: int = 1, groups: int = 1) -> None:
     pass
 

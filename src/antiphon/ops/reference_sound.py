@@ -44,6 +44,7 @@ def adaptive_norm(
     eps: float,
     slope: float | None = None,
     alpha: Tensor | None = None,
+    half: bool = False,
 ) -> Tensor:
     masked = mask_frames(x, lengths)
     if masked is x:
@@ -145,10 +146,20 @@ def inverse_spectrum(x: Tensor, lengths: Tensor, basis: Tensor, edge: Tensor, ho
     magnitude, phase = x[..., : bins // 2].exp(), x[..., bins // 2 :].sin()
     parts = torch.cat([magnitude * phase.cos(), magnitude * phase.sin()], -1)
     parts = mask_frames(parts, lengths)
-    y = F.conv_transpose1d(parts.transpose(1, 2), basis, stride=hop)[:, 0]
+    y = _added_up(parts @ basis[:, 0], hop)
     covered = edge > torch.finfo(torch.float32).tiny
     y[:, : len(edge)] = torch.where(covered, y[:, : len(edge)] / edge.where(covered, torch.ones(())), y[:, : len(edge)])
     return y[:, half : y.shape[1] - half] * (width / hop)
+
+
+def _added_up(pieces: Tensor, hop: int) -> Tensor:
+    """Pieces [B, T, width] laid `hop` apart over each other → [B, (T - 1) * hop + width]; hop divides the width."""
+    batch, frames, width = pieces.shape
+    blocks = pieces.view(batch, frames, width // hop, hop)
+    out = pieces.new_zeros(batch, frames + width // hop - 1, hop)
+    for block in range(width // hop):
+        out[:, block : block + frames] += blocks[:, :, block]
+    return out.view(batch, -1)
 
 
 def log_pitch(pitch: Tensor, scale: float) -> Tensor:

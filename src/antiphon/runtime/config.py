@@ -54,6 +54,7 @@ class EngineConfig:
     record: bool = True
     repack: bool = True
     quantize: str | None = None
+    precision: str = "fast"
 
     def __post_init__(self) -> None:
         for name in ("key_type", "value_type"):
@@ -94,7 +95,7 @@ class EngineConfig:
 
     def weight_options(self) -> WeightOptions:
         """How the engine loads models that it is given by name."""
-        return WeightOptions(self.repack, self.quantize)
+        return WeightOptions(self.repack, self.quantize, self.precision)
 
     def slab_size(self) -> int:
         """Bytes of a slab: many slabs, so that models share the arena finely, but not smaller than is sensible."""

@@ -11,7 +11,9 @@ from antiphon import ops
 from antiphon.errors import InvalidRequestError
 from antiphon.layers.convolution import Convolution
 from antiphon.layers.linear import Embedding, Head
+from antiphon.layers.module import Halvable
 from antiphon.models.model import Model
+from antiphon.models.synthesizer import Synthesizer
 from antiphon.ops import WeightForm
 from antiphon.weights.types import TensorType
 from antiphon.weights.weight import Weight
@@ -19,17 +21,26 @@ from antiphon.weights.weight import Weight
 #: What `quantize` may be: the type of matrices, and that of embeddings and heads.
 QUANTIZATIONS = {"int8": (TensorType.Q8_0, TensorType.Q8_0), "q4": (TensorType.Q4_1, TensorType.Q8_0)}
 
+#: What models that speak may compute in: 16-bit floats where the processor has them, or 32 bits throughout.
+PRECISIONS = ("fast", "fp32")
+
 
 @dataclass(frozen=True)
 class WeightOptions:
-    """`repack` copies quantised weights into the order the kernels read fastest; `quantize` is for those in floats."""
+    """`repack` copies quantised weights into the order the kernels read fastest; `quantize` is for those in floats.
+
+    `precision` is for models that speak: `fast` lets them compute in 16-bit floats.
+    """
 
     repack: bool = True
     quantize: str | None = None
+    precision: str = "fast"
 
     def __post_init__(self) -> None:
         if self.quantize is not None and self.quantize not in QUANTIZATIONS:
             raise InvalidRequestError(f"quantize is {self.quantize!r}; there are: {', '.join(QUANTIZATIONS)}")
+        if self.precision not in PRECISIONS:
+            raise InvalidRequestError(f"precision is {self.precision!r}; there are: {', '.join(PRECISIONS)}")
 
 
 @dataclass
@@ -100,13 +111,17 @@ def prepare(
     report.backend = ops.active_backend().name
     looked_up = {id(node.weight) for node in model.modules() if isinstance(node, Embedding | Head)}
 
+    half = isinstance(model, Synthesizer) and options.precision == "fast" and report.backend == "native"
+
     def target(weight: Weight) -> TensorType | None:
         if options.quantize is None:
-            return None
+            return TensorType.F16 if half and id(weight) not in looked_up else None
         matrices, embeddings = QUANTIZATIONS[options.quantize]
         return embeddings if id(weight) in looked_up else matrices
 
     for node in model.modules():
+        if isinstance(node, Halvable):
+            node.half = half
         if isinstance(node, Convolution):
             node.prepare()
     report.forms += ops.prepare_weights(list(model.weights()), options.repack, target, release_pages)

@@ -203,6 +203,12 @@ OPTIONS: tuple[Option, ...] = (
     _switch("engine.batch_invariant", False, "Insist that an answer depends on nothing else that runs."),
     _switch("engine.repack", True, "Lay quantised weights out for this processor; else they stay as stored, slower."),
     _text("engine.quantize", None, "Quantise weights that a file has as floats.", choices=("int8", "q4")),
+    _text(
+        "engine.precision",
+        "fast",
+        "What models that speak compute in: 16-bit floats where the processor has them, or 32 bits.",
+        choices=("fast", "fp32"),
+    ),
     _switch("engine.record", True, "Run forwards as native programs; same answers, less time."),
     _number("engine.watchdog", 120.0, "Seconds that a step may take before the engine is started again.", minimum=1),
     _whole("limits.max_prompt_tokens", None, "Longest prompt allowed."),

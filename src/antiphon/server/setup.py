@@ -51,6 +51,7 @@ class Setup:
             batch_invariant=settings["batch_invariant"],
             repack=settings["repack"],
             quantize=settings["quantize"],
+            precision=settings["precision"],
             record=settings["record"],
         )
         return cls(_config(settings, memory), engine, tls, memory, kv)

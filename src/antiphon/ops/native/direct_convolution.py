@@ -11,7 +11,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from antiphon.ops import reference
 from antiphon.ops.native.extension import available, default_threads, extension
-from antiphon.ops.native.product import ACTIVATIONS
+from antiphon.ops.native.tables import ACTIVATIONS
 from antiphon.ops.types import Activation
 
 #: Output channels of a panel.

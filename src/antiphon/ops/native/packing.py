@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from antiphon.ops import reference
 from antiphon.ops.native.extension import default_threads, extension
-from antiphon.ops.native.product import PACKED, append_part, supports_type
+from antiphon.ops.native.half import PANEL, HalfPanels, computes_in_half
+from antiphon.ops.native.product import HALF, PACKED, append_part, supports_type
 from antiphon.ops.types import WeightForm
 from antiphon.weights.types import TensorType
 from antiphon.weights.weight import Weight, WeightPart
@@ -26,6 +28,9 @@ def prepare_weights(
     file and packed weights are not both in memory. Without `repack` what is quantised in the file stays as it is.
     """
     forms = [_forms(weight, repack, quantize(weight)) for weight in weights]
+    for weight, of_weight in zip(weights, forms, strict=True):
+        if all(form.quantized is TensorType.F16 for form in of_weight):
+            weight.packed[HALF] = HalfPanels.of(reference.dense(weight)[:, :, None])
     sizes = [form.resident_bytes for of_weight in forms for form in of_weight if form.packed]
     if not sizes:
         return [form for of_weight in forms for form in of_weight]
@@ -61,6 +66,11 @@ def _forms(weight: Weight, repack: bool, quantize: TensorType | None) -> list[We
 
 def _form(part: WeightPart, columns: int, repack: bool, quantize: TensorType | None) -> WeightForm:
     stored = part.data.numel()
+    if quantize is TensorType.F16:
+        suits = part.type is TensorType.F32 and computes_in_half() and part.rows >= PANEL
+        return WeightForm(part.type, stored, part.rows * columns * 2, quantized=quantize) if suits else WeightForm(
+            part.type, stored, stored
+        )
     if quantize is not None and part.type.is_float and extension().packs(quantize, columns):
         size = extension().packed_bytes(quantize, part.rows, columns)
         return WeightForm(part.type, stored, size, packed=True, quantized=quantize)

@@ -9,24 +9,20 @@ import torch
 from torch import Tensor
 
 from antiphon.ops import reference
+from antiphon.ops.native import half
 from antiphon.ops.native.extension import available, default_threads, extension
+from antiphon.ops.native.tables import ACTIVATIONS
 from antiphon.ops.types import Activation
 from antiphon.weights.dequantize import iq_grid
 from antiphon.weights.types import TensorType
 from antiphon.weights.weight import Weight, WeightPart
 
-#: The key of the extension's matrix among a weight's packed forms.
-PACKED = "native"
+#: The keys of the extension's matrix, and of panels in 16-bit floats, among a weight's packed forms.
+PACKED, HALF = "native", "half"
 
 _WITH_CODEBOOK = frozenset(
     {TensorType.IQ2_XXS, TensorType.IQ2_XS, TensorType.IQ2_S, TensorType.IQ3_XXS, TensorType.IQ3_S}
 )
-#: The extension's number for an activation, and whether it is a gate's.
-ACTIVATIONS: dict[Activation, tuple[int, bool]] = {
-    "none": (0, False), "relu": (1, False), "gelu": (2, False), "gelu_tanh": (3, False), "silu": (4, False),
-    "gelu_tanh_gate": (3, True), "silu_gate": (4, True),
-}  # fmt: skip
-
 
 @cache
 def supports_type(type: TensorType) -> bool:
@@ -93,6 +89,10 @@ def linear(
     threads: int | None = None,
     variant: int = 0,
 ) -> Tensor:
+    panels = weight.packed.get(HALF)
+    if panels is not None and x.dtype is torch.float32 and not ACTIVATIONS[activation][1]:
+        beside = None if residual is None else residual[None]
+        return half.convolve(x[None], panels, bias, 1, (0, 0), 1, activation, beside, False, threads, variant)[0]
     matrix = matrix_of(weight)
     if matrix is None:
         return reference.linear(x, weight, bias, activation, residual)

@@ -1,4 +1,4 @@
-"""LSTM layers: the inputs of all frames in one product, then frame after frame without leaving native code."""
+"""LSTM layers: the inputs of all frames in one product, then each direction of each row on a thread of its own."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ from antiphon.weights.weight import Weight
 
 #: Hidden channels come in multiples of this.
 LANES = 8
-#: Gates of a panel.
-PANEL = 32
 
 
 @dataclass(frozen=True)
@@ -27,7 +25,7 @@ class _Prepared:
 
     input: Weight
     bias: Tensor
-    panels: Tensor  # [4 * hidden / 32, hidden, 32]
+    panels: Tensor  # [hidden / 8, hidden, 4 gates, 8]
     versions: tuple[int, ...]  # of the tensors that it was made of
 
 
@@ -43,7 +41,8 @@ def _prepared(weights: LSTMWeights) -> _Prepared:
     versions = tuple(tensor._version for tensor in _tensors(weights))
     found: _Prepared | None = _made.get(weights.hidden)
     if found is None or found.versions != versions:
-        panels = weights.hidden.detach().unflatten(0, (-1, PANEL)).transpose(1, 2).contiguous()
+        gates = weights.hidden.detach().view(4, -1, LANES, weights.hidden.shape[1])
+        panels = gates.permute(1, 3, 0, 2).contiguous()
         bias = (weights.input_bias + weights.hidden_bias).detach()
         found = _Prepared(Weight.from_tensor(weights.input.detach()), bias, panels, versions)
         _made[weights.hidden] = found
@@ -70,21 +69,23 @@ def lstm(
         return reference.lstm(x, lengths, forward, backward, state)
     rows, frames, _ = x.shape
     hidden = forward.hidden.shape[1]
-    counts = lengths.to("cpu", torch.int64).contiguous()
-    if len(counts) != rows or not bool(((counts >= 1) & (counts <= frames)).all()):
-        raise ValueError(f"lengths {counts.tolist()} do not fit {rows} rows of {frames} frames")
+    counts = lengths.tolist()
+    if len(counts) != rows or not all(1 <= count <= frames for count in counts):
+        raise ValueError(f"lengths {counts} do not fit {rows} rows of {frames} frames")
     out = torch.zeros(rows, frames, len(directions) * hidden)
-    for index, weights in enumerate(directions):
+    given = None if state is None else [part.to(torch.float32, copy=True).contiguous() for part in state]
+    kept, sequences = [], []
+    for way, weights in enumerate(directions):
         own = _prepared(weights)
         inputs = linear(x.reshape(rows * frames, -1), own.input, own.bias, threads=threads, variant=variant)
-        given = (torch.zeros(rows, hidden),) * 2 if state is None else (state[0][index], state[1][index])
-        h, c = (part.to(torch.float32, copy=True).contiguous() for part in given)
-        target = out[..., index * hidden :]
-        extension().recurrence(
-            own.panels.data_ptr(), hidden, inputs.data_ptr(), rows, frames, counts.data_ptr(), index == 1, h.data_ptr(),
-            c.data_ptr(), target.data_ptr(), out.shape[2], threads or default_threads(), variant,
-        )  # fmt: skip
-        if state is not None:
-            state[0][index].copy_(h)
-            state[1][index].copy_(c)
+        kept.append(inputs)
+        for row, length in enumerate(counts):
+            h, c = (0, 0) if given is None else (part[way, row].data_ptr() for part in given)
+            place = out[row, :, way * hidden :].data_ptr()
+            gates = inputs[row * frames :].data_ptr()
+            sequences.append((gates, length, place, way == 1, own.panels.data_ptr(), h, c))
+    extension().recurrences(sequences, hidden, 4 * hidden, out.shape[2], threads or default_threads(), variant)
+    if state is not None and given is not None:
+        state[0].copy_(given[0])
+        state[1].copy_(given[1])
     return out

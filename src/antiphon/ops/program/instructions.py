@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Protocol
 
 from antiphon.ops.cache import LayerCache
 from antiphon.ops.native.attention import pages_of
-from antiphon.ops.native.product import ACTIVATIONS
+from antiphon.ops.native.tables import ACTIVATIONS
 from antiphon.ops.program.dimension import Size, product
 from antiphon.ops.program.traced import Traced, Value
 from antiphon.ops.types import Activation

@@ -1,0 +1,230 @@
+"""Kokoro heard by machines: words that Whisper hears, a score of the sound, and how far from onnxruntime's it is.
+
+    python benchmarks/round_trip.py [--sentences 30] [--arms fast,fp32,onnxruntime]
+
+Thirty sentences are spoken from the same phonemes by our two precisions and by onnxruntime on the same file,
+transcribed by whisper-base.en and compared after Whisper's own normalisation. Where the package `speechmos` is
+installed (its dependencies are not needed), DNSMOS P.835 scores the sound. With --captions, the words' times are
+held against Whisper's alignment instead.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import soxr
+import torch
+
+from antiphon.audio.speech.clauses import ClauseSplitter
+from antiphon.audio.speech.lexicon import Accent
+from antiphon.models.synthesizer import SpeechState, Synthesizer, Utterance
+from antiphon.runtime.engine import Engine
+from antiphon.runtime.loading import load_model
+from antiphon.runtime.pronunciation import Pronunciation
+from antiphon.runtime.weight_forms import WeightOptions
+from antiphon.weights.resolve import resolve
+
+MODEL, VOICE, HEARER = "kokoro-82m", "af_heart", "whisper-base.en"
+SENTENCES = [
+    "On March 3rd, 2024, Dr. Smith paid $9.99 for 5 kg of apples.",
+    "She read the record twice, and then she decided to record her own reading of it.",
+    "The meeting starts at 7:30 pm in room 12, on the third floor.",
+    "Is the weather going to be better tomorrow, or should we stay at home?",
+    "About 1,250 people live in the village, which is 15 miles from the nearest town.",
+    "My brother and I walked along the river until it was completely dark.",
+    "The quick brown fox jumps over the lazy dog.",
+    "He was born in 1984 and moved to Chicago in the summer of 2005.",
+    "Please send the documents before Friday, or call me back this afternoon.",
+    "It costs 50% less than it did ten years ago.",
+    "What time does the last train to Boston leave?",
+    "I have never seen so many birds in one place.",
+    "The temperature fell to minus five degrees during the night.",
+    "They object to the plan, because the object of the game is not clear.",
+    "We need three eggs, two cups of flour, and a little salt.",
+    "Mrs. Johnson lives at the end of the street, next to the library.",
+    "Nobody knew why the old man had left without saying a word.",
+    "The company sold 2.5 million phones in the first quarter.",
+    "If you are tired, close your eyes and breathe slowly.",
+    "The museum is open from Tuesday to Sunday, except on holidays.",
+    "Could you please repeat the question a little louder?",
+    "His grandfather built this house with his own hands.",
+    "The results were published in the journal last week.",
+    "After the storm, the streets were full of branches and leaves.",
+    "She used to play the piano every evening after dinner.",
+    "There is a good chance that the project will be finished on time.",
+    "The children laughed and ran across the field.",
+    "Water boils at one hundred degrees at sea level.",
+    "I'd rather have tea than coffee, thank you.",
+    "Margaret and Benjamin flew from London to San Francisco on Thursday.",
+]
+#: DNSMOS P.835: seconds of a window, and the curves from the network's numbers to opinion scores.
+WINDOW = 144_160
+CURVES = {
+    "signal": (-0.08397278, 1.22083953, 0.0052439),
+    "background": (-0.13166888, 1.60915514, -0.39604546),
+    "overall": (-0.06766283, 1.11546468, 0.04602535),
+}
+
+Speak = Callable[[list[int]], np.ndarray]
+
+
+def our_voice(model: Synthesizer, styles: np.ndarray) -> Speak:
+    def speak(ids: list[int]) -> np.ndarray:
+        states = [SpeechState((Utterance(ids, torch.from_numpy(styles[len(ids) - 2].copy())),))]
+        with torch.inference_mode():
+            for stage in range(len(model.stages)):
+                states = model.advance(stage, states)
+            return model.speech(states[0])[0].samples.numpy()
+
+    return speak
+
+
+def their_voice(path: Path, styles: np.ndarray) -> Speak:
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+
+    def speak(ids: list[int]) -> np.ndarray:
+        feeds = {"input_ids": np.array([ids]), "style": styles[len(ids) - 2][None], "speed": np.ones(1, np.float32)}
+        sound: np.ndarray = session.run(None, feeds)[0].reshape(-1)
+        return sound
+
+    return speak
+
+
+def normalizer() -> Callable[[str], list[str]]:
+    from transformers.models.whisper import english_normalizer
+
+    path = Path(english_normalizer.__file__).parent / "normalizer.json"
+    normalize = english_normalizer.EnglishTextNormalizer(json.loads(path.read_text()) if path.exists() else {})
+    return lambda text: normalize(text).split()
+
+
+def word_errors(said: list[str], heard: list[str]) -> int:
+    """The least number of words to change, leave out and put in."""
+    row = list(range(len(heard) + 1))
+    for index, word in enumerate(said, 1):
+        diagonal, row[0] = row[0], index
+        for place, other in enumerate(heard, 1):
+            diagonal, row[place] = row[place], min(row[place] + 1, row[place - 1] + 1, diagonal + (word != other))
+    return row[-1]
+
+
+def scorer() -> Callable[[np.ndarray], dict[str, float]] | None:
+    found = find_spec("speechmos")
+    if found is None or not found.submodule_search_locations:
+        return None
+    import onnxruntime
+
+    path = Path(found.submodule_search_locations[0]) / "dnsmos_models" / "sig_bak_ovr.onnx"
+    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+
+    def score(sound: np.ndarray) -> dict[str, float]:
+        repeated = np.tile(sound, -(-WINDOW // len(sound)))
+        windows = [repeated[start : start + WINDOW] for start in range(0, len(repeated) - WINDOW + 1, 16_000)]
+        numbers = [session.run(None, {"input_1": window[None].astype(np.float32)})[0][0] for window in windows]
+        means = np.mean(numbers, axis=0)
+        return {name: float(np.polyval(curve, mean)) for (name, curve), mean in zip(CURVES.items(), means, strict=True)}
+
+    return score
+
+
+def log_spectrum(sound: np.ndarray) -> torch.Tensor:
+    spectrum = torch.stft(torch.from_numpy(sound), 512, 128, window=torch.hann_window(512), return_complex=True).abs()
+    return (spectrum + 1e-3 * spectrum.max()).log()
+
+
+def spectral_distance(ours: np.ndarray, theirs: np.ndarray) -> float | None:
+    """The mean difference of log magnitudes, in decibels; None where durations differ."""
+    if len(ours) != len(theirs):
+        return None
+    return float((log_spectrum(ours) - log_spectrum(theirs)).abs().mean()) * 20 / np.log(10)
+
+
+def captions(hearer: Engine, sentences: list[str]) -> None:
+    distances: list[float] = []
+    with Engine(load_model(MODEL), kv_bytes=1 << 20) as engine:
+        for sentence in sentences:
+            chunks = list(engine.speak(sentence))
+            ours = [word for chunk in chunks for word in chunk.words]
+            sound = soxr.resample(np.concatenate([chunk.samples for chunk in chunks]), chunks[0].rate, 16_000)
+            theirs = hearer.transcribe(sound.astype(np.float32), model=HEARER, words=True).words
+            if [plain(word.text) for word in ours] == [plain(word.text) for word in theirs]:
+                distances += [abs(a.start - b.start) for a, b in zip(ours, theirs, strict=True)]
+    ninth = statistics.quantiles(distances, n=10)[-1]
+    print(
+        f"captions: {len(distances)} words, median {statistics.median(distances) * 1e3:.0f} ms from the alignment, "
+        f"nine in ten within {ninth * 1e3:.0f} ms"
+    )
+
+
+def plain(word: str) -> str:
+    return "".join(c for c in word.lower() if c.isalnum())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sentences", type=int, default=len(SENTENCES))
+    parser.add_argument("--arms", default="fast,fp32,onnxruntime")
+    parser.add_argument("--captions", action="store_true", help="measure the captions' times instead")
+    arguments = parser.parse_args()
+    sentences = SENTENCES[: arguments.sentences]
+    with Engine(HEARER, kv_bytes=128 << 20) as hearer:
+        if arguments.captions:
+            captions(hearer, sentences)
+        else:
+            round_trip(hearer, sentences, arguments.arms.split(","))
+
+
+def round_trip(hearer: Engine, sentences: list[str], arms: list[str]) -> None:
+    resolved = resolve(MODEL)
+    styles = np.fromfile(resolved.files[f"voices/{VOICE}.bin"], "<f4").reshape(-1, 256)
+    symbols: dict[str, int] = json.loads((resolved.path.parent / "config.json").read_text())["vocab"]
+    voices: dict[str, Speak] = {}
+    for arm in arms:
+        if arm == "onnxruntime":
+            voices[arm] = their_voice(resolved.path, styles)
+        else:
+            model: Any = load_model(MODEL, options=WeightOptions(precision=arm)).model
+            voices[arm] = our_voice(model, styles)
+    phonemizer = Pronunciation.from_catalog().phonemizer(Accent.AMERICAN)
+    normalize, score = normalizer(), scorer()
+    errors: dict[str, int] = dict.fromkeys(voices, 0)
+    scores: dict[str, list[dict[str, float]]] = {arm: [] for arm in voices}
+    distances: dict[str, list[float]] = {arm: [] for arm in voices}
+    total = 0
+    for sentence in sentences:
+        splitter = ClauseSplitter()
+        clauses = [*splitter.push(sentence), *splitter.finish()]
+        spoken = [[symbols[s] for s in phonemizer(clause.text).phonemes if s in symbols] for clause in clauses]
+        said = normalize(sentence)
+        total += len(said)
+        sounds = {arm: np.concatenate([speak([0, *ids, 0]) for ids in spoken]) for arm, speak in voices.items()}
+        for arm, sound in sounds.items():
+            heard_sound = soxr.resample(sound, 24_000, 16_000).astype(np.float32)
+            errors[arm] += word_errors(said, normalize(hearer.transcribe(heard_sound, model=HEARER).text))
+            if score is not None:
+                scores[arm].append(score(heard_sound))
+            if "onnxruntime" in sounds:
+                distance = spectral_distance(sound, sounds["onnxruntime"])
+                distances[arm] += [] if distance is None else [distance]
+    print(f"{len(sentences)} sentences, {total} words")
+    for arm in voices:
+        line = f"{arm}: {errors[arm]} words wrong, {errors[arm] / total:.2%}"
+        for name in CURVES if scores[arm] else ():
+            line += f"; {name} {statistics.mean(entry[name] for entry in scores[arm]):.3f}"
+        if distances[arm] and arm != "onnxruntime":
+            line += f"; {statistics.mean(distances[arm]):.2f} dB from onnxruntime's spectrum"
+            line += f" ({len(distances[arm])} of {len(sentences)} with equal durations)"
+        print(line)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,82 @@
+// Work on frames of sound for Python.
+
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <stdexcept>
+#include <tuple>
+#include <vector>
+
+#include "bind.h"
+#include "frame_tasks.h"
+
+namespace nb = nanobind;
+
+namespace antiphon {
+namespace {
+
+const Variant &with_half(std::size_t index) {
+    const Variant &variant = variant_at(index);
+    if (!variant.half) throw std::invalid_argument("this instruction set has no kernels for 16-bit floats");
+    return variant;
+}
+
+bool computes_in_half(std::size_t variant) { return variant_at(variant).half != nullptr; }
+
+void half_convolution(std::uintptr_t panels, std::int64_t taps, std::int64_t outputs, std::uintptr_t x, std::int64_t rows,
+                      std::int64_t frames, std::int64_t inputs, std::int64_t out_frames, std::int64_t stride,
+                      std::int64_t left, std::int64_t dilation, int transform, std::uintptr_t bias, int activation, std::uintptr_t residual,
+                      std::uintptr_t out, std::uintptr_t half_out, int threads, std::size_t variant) {
+    if (transform && (stride != 1 || dilation > 6 || (transform == 3 ? taps != 3 : transform != 4))) {
+        throw std::invalid_argument("no such transform of a convolution");
+    }
+    const std::int64_t groups = transform ? (taps + transform - 1) / transform : 1;
+    run_half_convolution({{at<const std::uint16_t>(panels), taps, inputs, dilation, stride, left, transform, groups,
+                           at<const std::uint16_t>(x), frames, nullptr},
+                          rows, out_frames, outputs, at<const float>(bias), at<const float>(residual),
+                          Activation(activation), at<float>(out), at<std::uint16_t>(half_out)},
+                         threads, with_half(variant));
+}
+
+void adaptive_norm(std::uintptr_t x, std::int64_t frames, std::int64_t channels, std::uintptr_t scale, std::uintptr_t shift,
+                   std::uintptr_t alpha, double eps, int function, double slope, std::uintptr_t out,
+                   std::uintptr_t half_out, int threads, std::size_t variant) {
+    run_adaptive_norm({at<const float>(x), frames, channels, at<const float>(scale), at<const float>(shift),
+                       at<const float>(alpha), eps, FrameFunction(function), float(slope), at<float>(out),
+                       at<std::uint16_t>(half_out)},
+                      threads, half_out ? with_half(variant) : variant_at(variant));
+}
+
+void depthwise(std::uintptr_t x, std::int64_t rows, std::int64_t frames, std::int64_t channels, std::uintptr_t weight,
+               std::int64_t taps, std::int64_t dilation, std::int64_t left, std::uintptr_t bias, std::uintptr_t out,
+               int threads, std::size_t variant) {
+    run_depthwise({at<const float>(x), frames, channels, taps, dilation, left, at<const float>(weight),
+                   at<const float>(bias), at<float>(out)},
+                  rows, threads, variant_at(variant));
+}
+
+// Of each: inputs, steps, out, backward, panels, h, c.
+using Sequence = std::tuple<std::uintptr_t, std::int64_t, std::uintptr_t, bool, std::uintptr_t, std::uintptr_t, std::uintptr_t>;
+
+void recurrences(const std::vector<Sequence> &sequences, std::int64_t hidden, std::int64_t inputs_stride,
+                 std::int64_t out_stride, int threads, std::size_t variant) {
+    std::vector<Recurrence> all;
+    for (const auto &[inputs, steps, out, backward, panels, h, c] : sequences) {
+        all.push_back({at<const float>(panels), hidden, steps, at<const float>(inputs), inputs_stride, at<float>(out),
+                       out_stride, backward, at<float>(h), at<float>(c), nullptr});
+    }
+    run_recurrences(all.data(), std::int64_t(all.size()), threads, variant_at(variant));
+}
+
+}  // namespace
+
+void bind_frames(nb::module_ &module) {
+    using Unlocked = nb::call_guard<nb::gil_scoped_release>;
+    module.def("computes_in_half", &computes_in_half, "Whether a variant has convolutions in 16-bit floats.");
+    module.def("half_convolution", &half_convolution, Unlocked(), "Frames in fp16 convolved with panels in fp16.");
+    module.def("adaptive_norm", &adaptive_norm, Unlocked(), "Frames normed over time by channel, and a function of them.");
+    module.def("depthwise", &depthwise, Unlocked(), "Each channel of frames convolved by itself.");
+    module.def("recurrences", &recurrences, Unlocked(), "Directions of an LSTM over sequences.");
+}
+
+}  // namespace antiphon

@@ -1,0 +1,160 @@
+"""Convolutions and products in 16-bit floats, on processors that compute in them: twice as many to an instruction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from antiphon.ops import reference
+from antiphon.ops.native import convolution
+from antiphon.ops.native.extension import available, default_threads, extension
+from antiphon.ops.native.tables import ACTIVATIONS
+from antiphon.ops.types import Activation
+
+#: Output channels of a panel, and what the number of input channels is brought to a multiple of.
+PANEL, COLUMNS = 16, 8
+#: From what size on Winograd's algorithm is worth its ways there and back, and the widest dilation that it is for.
+MIN_CHANNELS, MIN_FRAMES, MAX_DILATION = 64, 64, 6
+#: Its finite points (csrc/half_winograd.h), and the outputs of a tile.
+_POINTS, _OUTPUTS = (0.0, 1.0, -1.0, 0.5, -2.0, 2.0), 4
+
+
+@cache
+def computes_in_half(variant: int = 0) -> bool:
+    """Whether this processor has kernels for 16-bit floats."""
+    return available() and extension().computes_in_half(variant)
+
+
+@dataclass(frozen=True)
+class HalfPanels:
+    """A weight [outputs, inputs, taps] as the extension reads it: fp16 [outputs / 16, taps, inputs, 16].
+
+    With a `transform` the second dimension is points and groups of taps instead.
+    """
+
+    values: Tensor
+    outputs: int
+    inputs: int  # with those that fill up
+    taps: int
+    transform: int = 0
+    version: int = 0  # of the weight that they were made of
+
+    @classmethod
+    def of(cls, weight: Tensor, version: int = 0, transform: int = 0) -> HalfPanels:
+        outputs, inputs, taps = weight.shape
+        filled = F.pad(weight.detach(), (0, 0, 0, -inputs % COLUMNS, 0, -outputs % PANEL))
+        if transform:
+            groups = F.pad(filled.double(), (0, -taps % transform)).unflatten(2, (-1, transform))
+            filled = torch.einsum("pt,oigt->oipg", _kernel_matrix(transform), groups).flatten(2).float()
+        values = filled.unflatten(0, (-1, PANEL)).permute(0, 3, 2, 1).half().contiguous()
+        return cls(values, outputs, filled.shape[1], taps, transform, version)
+
+
+@cache
+def _kernel_matrix(taps: int) -> Tensor:
+    """Values of a group of taps at the points, divided by what the inputs' values are multiplied by."""
+    finite = torch.tensor(_POINTS[: _OUTPUTS + taps - 2], dtype=torch.float64)
+    differences = finite[:, None] - finite
+    scale = differences.masked_fill(differences == 0, 1.0).prod(1, keepdim=True)
+    infinity = torch.eye(taps, dtype=torch.float64)[-1:]
+    return torch.cat([finite[:, None] ** torch.arange(taps) / scale, infinity])
+
+
+_made: Any = WeakTensorKeyDictionary()
+
+
+def panels(weight: Tensor, transform: int = 0) -> HalfPanels:
+    """The panels of a weight, made once."""
+    found: HalfPanels | None = _made.get(weight)
+    if found is None or found.version != weight._version or found.transform != transform:
+        found = _made[weight] = HalfPanels.of(weight, weight._version, transform)
+    return found
+
+
+def suited_transform(weight: Tensor, stride: int, dilation: int, frames: int) -> int:
+    """How many taps a group of Winograd's algorithm shall have; 0 for the plain sum."""
+    outputs, inputs, taps = weight.shape
+    large = min(outputs, inputs) >= MIN_CHANNELS and frames >= MIN_FRAMES and taps >= 3
+    if not large or stride != 1 or dilation > MAX_DILATION:
+        return 0
+    return 3 if taps == 3 else 4
+
+
+def transposed_panels(weight: Tensor, stride: int) -> HalfPanels:
+    """Those of a transposed convolution [inputs, outputs, taps], as one with `stride` times as many outputs."""
+    found: HalfPanels | None = _made.get(weight)
+    if found is None or found.version != weight._version:
+        taps = weight.detach().unflatten(2, (-1, stride)).flip(2)  # [inputs, outputs, taps / stride, stride]
+        found = _made[weight] = HalfPanels.of(taps.permute(3, 1, 0, 2).flatten(0, 1), weight._version)
+    return found
+
+
+def convolve(
+    x: Tensor,
+    weight: HalfPanels,
+    bias: Tensor | None,
+    stride: int,
+    padding: tuple[int, int],
+    dilation: int,
+    activation: Activation,
+    residual: Tensor | None,
+    narrow: bool = False,
+    threads: int | None = None,
+    variant: int = 0,
+) -> Tensor:
+    """x [B, T, C] → fp32, or fp16 where `narrow`, [B, frames, outputs]."""
+    rows, frames, channels = x.shape
+    out_frames = (frames + sum(padding) - (weight.taps - 1) * dilation - 1) // stride + 1
+    x = x.half()
+    x = F.pad(x, (0, weight.inputs - channels)) if channels != weight.inputs else x.contiguous()
+    out = torch.empty(rows, out_frames, weight.outputs, dtype=torch.float16 if narrow else torch.float32)
+    residual = None if residual is None else residual.contiguous()
+    if residual is not None and (residual.shape != out.shape or residual.dtype is not torch.float32):
+        raise ValueError(f"the residual is {residual.dtype} {tuple(residual.shape)}, not float32 {tuple(out.shape)}")
+    extension().half_convolution(
+        weight.values.data_ptr(), weight.taps, weight.outputs, x.data_ptr(), rows, frames, weight.inputs, out_frames,
+        stride, padding[0], dilation, weight.transform, 0 if bias is None else bias.data_ptr(),
+        ACTIVATIONS[activation][0], 0 if residual is None else residual.data_ptr(), 0 if narrow else out.data_ptr(),
+        out.data_ptr() if narrow else 0, threads or default_threads(), variant,
+    )  # fmt: skip
+    return out
+
+
+def half_conv1d(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: int = 1,
+    padding: tuple[int, int] = (0, 0),
+    dilation: int = 1,
+    activation: Activation = "none",
+    residual: Tensor | None = None,
+    narrow: bool = False,
+) -> Tensor:
+    frames = x.shape[1] + sum(padding)
+    plain = x.is_cpu and frames > (weight.shape[2] - 1) * dilation and min(padding) >= 0
+    if not plain or not computes_in_half() or ACTIVATIONS[activation][1]:
+        y = convolution.conv1d(x.float(), weight, bias, stride, padding, dilation, activation=activation)
+        return y if residual is None else reference.add(y, residual)
+    transform = suited_transform(weight, stride, dilation, frames)
+    return convolve(x, panels(weight, transform), bias, stride, padding, dilation, activation, residual, narrow)
+
+
+def half_conv_transpose1d(
+    x: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int = 1, padding: int = 0
+) -> Tensor:
+    _, outputs, width = weight.shape
+    if not x.is_cpu or not computes_in_half() or width % stride:
+        return convolution.conv_transpose1d(x.float(), weight, bias, stride, padding)
+    overlap = width // stride - 1
+    # Frame t of this convolution holds the outputs from t * stride on, which follow from inputs t - overlap to t.
+    wide = None if bias is None else bias.repeat(stride)
+    y = convolve(x, transposed_panels(weight, stride), wide, 1, (overlap, overlap), 1, "none", None)
+    length = (x.shape[1] - 1) * stride + width - 2 * padding
+    return y.view(len(x), -1, outputs)[:, padding : padding + length]
