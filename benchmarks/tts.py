@@ -28,6 +28,7 @@ from antiphon.audio.speech.lexicon import Accent
 from antiphon.runtime.engine import Engine
 from antiphon.runtime.loading import LoadedModel, load_model
 from antiphon.runtime.pronunciation import Pronunciation
+from antiphon.runtime.weight_forms import WeightOptions
 from antiphon.weights.resolve import resolve
 
 TEXT = (
@@ -118,7 +119,7 @@ def together(engine: Engine, name: str, arguments: argparse.Namespace, pronuncia
     report(f"{arguments.voices} voices", ours, theirs)
 
 
-def long_text(engine: Engine, voices: int) -> None:
+def long_text(engine: Engine) -> None:
     synthesis = engine.speak(TEXT * 5)
     synthesis.wait()
     stats = synthesis.stats
@@ -127,6 +128,9 @@ def long_text(engine: Engine, voices: int) -> None:
         f"a text of {stats.audio_seconds:.0f} s: first sound after {stats.time_to_first_audio:.2f} s, "
         f"{share:.1%} of the whole; worst deficit {stats.worst_deficit * 1e3:.0f} ms"
     )
+
+
+def paced(engine: Engine, voices: int) -> None:
     syntheses = [engine.speak(TEXT, paced=True) for _ in range(voices)]
     all_at_once(voices, lambda index: float(len(syntheses[index].wait())))
     deficits = [synthesis.stats.worst_deficit for synthesis in syntheses]
@@ -147,17 +151,25 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--voices", type=int, default=8)
+    parser.add_argument("--precision", choices=["fast", "fp32"], default="fast")
+    parser.add_argument("--parts", default="alone,together,long,paced", help="which of the measurements to make")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     pronunciation = Pronunciation.from_catalog()
-    loaded: LoadedModel = load_model(arguments.model)
-    peer = OnnxVoice(arguments.model, arguments.threads, pronunciation)
+    loaded: LoadedModel = load_model(arguments.model, options=WeightOptions(precision=arguments.precision))
+    parts = set(arguments.parts.split(","))
     with Engine(loaded, kv_bytes=1 << 20) as engine:
         engine.speak("Warm up.").wait()
-        peer.speak("Warm up.")
-        alone(engine, peer, arguments.rounds)
-        together(engine, arguments.model, arguments, pronunciation)
-        long_text(engine, arguments.voices)
+        if "alone" in parts:
+            peer = OnnxVoice(arguments.model, arguments.threads, pronunciation)
+            peer.speak("Warm up.")
+            alone(engine, peer, arguments.rounds)
+        if "together" in parts:
+            together(engine, arguments.model, arguments, pronunciation)
+        if "long" in parts:
+            long_text(engine)
+        if "paced" in parts:
+            paced(engine, arguments.voices)
 
 
 if __name__ == "__main__":

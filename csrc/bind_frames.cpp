@@ -38,6 +38,10 @@ void half_convolution(std::uintptr_t panels, std::int64_t taps, std::int64_t out
                          threads, with_half(variant));
 }
 
+void round_to_half(std::uintptr_t x, std::uintptr_t out, std::int64_t count, int threads, std::size_t variant) {
+    run_rounding(at<const float>(x), at<std::uint16_t>(out), count, threads, with_half(variant));
+}
+
 void adaptive_norm(std::uintptr_t x, std::int64_t frames, std::int64_t channels, std::uintptr_t scale, std::uintptr_t shift,
                    std::uintptr_t alpha, double eps, int function, double slope, std::uintptr_t out,
                    std::uintptr_t half_out, int threads, std::size_t variant) {
@@ -74,6 +78,7 @@ void bind_frames(nb::module_ &module) {
     using Unlocked = nb::call_guard<nb::gil_scoped_release>;
     module.def("computes_in_half", &computes_in_half, "Whether a variant has convolutions in 16-bit floats.");
     module.def("half_convolution", &half_convolution, Unlocked(), "Frames in fp16 convolved with panels in fp16.");
+    module.def("round_to_half", &round_to_half, Unlocked(), "Floats rounded to fp16.");
     module.def("adaptive_norm", &adaptive_norm, Unlocked(), "Frames normed over time by channel, and a function of them.");
     module.def("depthwise", &depthwise, Unlocked(), "Each channel of frames convolved by itself.");
     module.def("recurrences", &recurrences, Unlocked(), "Directions of an LSTM over sequences.");

@@ -54,6 +54,20 @@ struct HalfTasks {
     }
 };
 
+struct RoundTasks {
+    static constexpr std::int64_t kCount = 32768;
+    const float *x;
+    std::uint16_t *out;
+    std::int64_t count;
+    const Variant *variant;
+
+    static void run(void *context, std::uint32_t index, int) {
+        const RoundTasks &tasks = *static_cast<const RoundTasks *>(context);
+        const std::int64_t begin = index * kCount;
+        tasks.variant->half->round(tasks.x + begin, tasks.out + begin, std::min(kCount, tasks.count - begin));
+    }
+};
+
 struct SumTasks {
     FrameSums sums;
     const Variant *variant;
@@ -98,6 +112,11 @@ void run_half_convolution(const HalfConvolutionCall &call, int threads, const Va
     const std::int64_t per_task = call.convolution.transform ? kTransformedPanels : kPanels;
     HalfTasks tasks{&own, &variant, parts(call.out_frames, call.convolution.block()), panels, per_task, parts(panels, per_task)};
     run_tasks(std::uint32_t(call.rows * tasks.blocks * tasks.panel_groups), threads, HalfTasks::run, &tasks);
+}
+
+void run_rounding(const float *x, std::uint16_t *out, std::int64_t count, int threads, const Variant &variant) {
+    RoundTasks tasks{x, out, count, &variant};
+    run_tasks(std::uint32_t(parts(count, RoundTasks::kCount)), threads, RoundTasks::run, &tasks);
 }
 
 void run_adaptive_norm(const AdaptiveNormCall &call, int threads, const Variant &variant) {

@@ -20,6 +20,9 @@ struct HalfConvolutionCall {
 // The variant must have kernels for it.
 void run_half_convolution(const HalfConvolutionCall &call, int threads, const Variant &variant);
 
+// x rounded to the 16-bit type.
+void run_rounding(const float *x, std::uint16_t *out, std::int64_t count, int threads, const Variant &variant);
+
 // Frames [frames, channels] brought to mean 0 and variance 1 in every channel, then times scale plus shift; both times
 // alpha where there is one, and the function after it.
 struct AdaptiveNormCall {

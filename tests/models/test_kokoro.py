@@ -18,6 +18,7 @@ from torch import Tensor
 
 from antiphon.models.kokoro import Kokoro
 from antiphon.models.synthesizer import Speech, SpeechState, Utterance
+from antiphon.runtime.weight_forms import LoadReport, WeightOptions, prepare
 from antiphon.weights.open import open_checkpoint
 from support.onnx_graphs import Array, OnnxReference
 
@@ -120,6 +121,25 @@ def test_agrees_with_onnxruntime_for_many(pair: Pair, soak: bool) -> None:
     for voice in SOAK_VOICES:
         for phonemes in SOAK_SENTENCES:
             check(pair, phonemes.replace("o", "O"), voice, 1.0)
+
+
+def test_16_bits_stay_near(pair: Pair, model_path: Callable[[str], Path]) -> None:
+    """On a processor that computes in them; elsewhere this is the same model again."""
+    fast = Kokoro.from_checkpoint(open_checkpoint(model_path("kokoro-82m")))
+    prepare(fast, LoadReport(), WeightOptions(precision="fast"))
+    utterance = pair.utterance(*SENTENCES[0])
+    [prosody] = advance(pair.model, [SpeechState((utterance,))], "text", "source")
+    [own] = advance(fast, [SpeechState((utterance,))], "text", "source")
+    assert own.tensors["counts"].tolist() == prosody.tensors["counts"].tolist()
+    assert relative(own.tensors["pitch"], prosody.tensors["pitch"].numpy()) < 5e-3
+    [full] = advance(pair.model, [prosody], "decoder", "waveform")
+    [near] = advance(fast, [prosody], "decoder", "waveform")
+    expected, got = (model.speech(state)[0].samples for model, state in ((pair.model, full), (fast, near)))
+    assert relative(got, expected.numpy()) < 0.03
+    assert float((log_spectrum(got) - log_spectrum(expected)).abs().mean()) < 0.03
+    both = [utterance, pair.utterance(*SENTENCES[1])]
+    for alone, speech in zip(both, speak(fast, both), strict=True):
+        torch.testing.assert_close(speech.samples, speak(fast, [alone])[0].samples, rtol=0, atol=1e-4)
 
 
 def test_a_ragged_batch_is_what_each_is_alone(pair: Pair, soak: bool) -> None:

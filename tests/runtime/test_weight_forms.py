@@ -67,6 +67,8 @@ def test_an_engine_quantises_what_it_loads(tiny_gguf: Path) -> None:
         assert answer.token_ids
     with pytest.raises(InvalidRequestError, match="quantize is 'int3'; there are: int8, q4"):
         EngineConfig(quantize="int3")
+    with pytest.raises(InvalidRequestError, match="precision is 'fp8'; there are: fast, fp32"):
+        EngineConfig(precision="fp8")
 
 
 def test_the_reference_backend_does_not_quantise(tiny_gguf: Path) -> None:

@@ -193,10 +193,10 @@ def pulse_noise_vocoder(
     out = spectra.new_zeros(len(spectra), spectra.shape[1] * hop)
     for row, frames in enumerate(lengths.tolist()):
         pulses = pulse_train(pitch[row, :frames], hop, rate, threshold=40.0, highest=11_000.0)
-        source = torch.stft(pulses, width, hop, window=window / (width / 4), return_complex=True)[:, :frames]
-        level, turn, noise_level, free_level, free_phase = spectra[row, :frames].T.split(bins)
+        source = torch.stft(pulses, width, hop, window=window / (width / 4), return_complex=True).T[:frames]
+        level, turn, noise_level, free_level, free_phase = spectra[row, :frames].split(bins, dim=1)  # [frames, bins]
         spectrum = source * torch.polar(_magnitude(level), math.pi * turn.tanh())
-        spectrum += noise[row][:, :frames] * _magnitude(noise_level)
+        spectrum += noise[row].T[:frames] * _magnitude(noise_level)
         spectrum += torch.polar(_magnitude(free_level), free_phase)
         out[row, : frames * hop] = _overlap_add(spectrum, window, hop)
     return out
@@ -207,9 +207,9 @@ def _magnitude(level: Tensor) -> Tensor:
 
 
 def _overlap_add(spectrum: Tensor, window: Tensor, hop: int) -> Tensor:
-    """The samples that frames of spectrum [bins, T] stand for, T * hop of them, the first centred on sample 0."""
-    width, frames = len(window), spectrum.shape[1]
-    pieces = (torch.fft.irfft(spectrum.T, width) * window).view(frames, -1, hop)
+    """The samples that frames of spectrum [T, bins] stand for, T * hop of them, the first centred on sample 0."""
+    width, frames = len(window), spectrum.shape[0]
+    pieces = (torch.fft.irfft(spectrum, width) * window).view(frames, -1, hop)
     weights = window.square().view(-1, hop)
     blocks = pieces.shape[1]
     total = pieces.new_zeros(frames + blocks - 1, hop)

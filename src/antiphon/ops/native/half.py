@@ -95,6 +95,14 @@ def transposed_panels(weight: Tensor, stride: int) -> HalfPanels:
     return found
 
 
+def _rounded(x: Tensor, threads: int, variant: int) -> Tensor:
+    if x.dtype is not torch.float32:
+        return x.half()
+    out = torch.empty(x.shape, dtype=torch.float16)
+    extension().round_to_half(x.data_ptr(), out.data_ptr(), x.numel(), threads, variant)
+    return out
+
+
 def convolve(
     x: Tensor,
     weight: HalfPanels,
@@ -111,8 +119,8 @@ def convolve(
     """x [B, T, C] → fp32, or fp16 where `narrow`, [B, frames, outputs]."""
     rows, frames, channels = x.shape
     out_frames = (frames + sum(padding) - (weight.taps - 1) * dilation - 1) // stride + 1
-    x = x.half()
     x = F.pad(x, (0, weight.inputs - channels)) if channels != weight.inputs else x.contiguous()
+    x = _rounded(x, threads or default_threads(), variant)
     out = torch.empty(rows, out_frames, weight.outputs, dtype=torch.float16 if narrow else torch.float32)
     residual = None if residual is None else residual.contiguous()
     if residual is not None and (residual.shape != out.shape or residual.dtype is not torch.float32):
