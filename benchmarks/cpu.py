@@ -22,7 +22,6 @@ import random
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -146,6 +145,7 @@ def bandwidth(engine, rate: float) -> dict[str, float]:  # type: ignore[no-untyp
 def measure(engine, case: Case, random_: random.Random) -> dict[str, float]:  # type: ignore[no-untyped-def]
     """Decoding, or the prompt, from the engine's own trace: only steps in which all streams advance count."""
     from antiphon import SamplingParams
+    from trace_steps import trace_steps
 
     first = [random_.randrange(1000, 30000) for _ in range(case.prompt)]
     prompts = [first]
@@ -160,23 +160,14 @@ def measure(engine, case: Case, random_: random.Random) -> dict[str, float]:  # 
     # The prompts are read first, so that all streams begin to write in the same step.
     for prompt in prompts[: 1 if case.shared_prompt else None]:
         engine.generate([prompt], SamplingParams(temperature=0.0, max_tokens=1, ignore_eos=True))
-    before = max((step["ts"] for step in _steps(engine)), default=0.0)
+    began = time.perf_counter()
     engine.generate(prompts, SamplingParams(temperature=0.0, max_tokens=case.output, ignore_eos=True))
-    steps = [step for step in _steps(engine) if step["ts"] > before]
+    steps = trace_steps(engine, since=began * 1e6)
     whole = [s for s in steps if s["args"]["decode_tokens"] == case.streams and not s["args"]["prefill_tokens"]]
     if len(whole) < case.output // 2:
         sys.exit(f"{case}: only {len(whole)} of {len(steps)} steps advanced all streams")
     seconds = (whole[-1]["ts"] + whole[-1]["dur"] - whole[0]["ts"]) / 1e6
     return {"rate": case.streams * len(whole) / seconds}
-
-
-def _steps(engine) -> list[dict]:  # type: ignore[no-untyped-def,type-arg]
-    """The steps that the engine's trace holds."""
-    with tempfile.TemporaryDirectory() as folder:
-        trace = Path(folder) / "trace.json"
-        engine.write_trace(trace)
-        events = json.loads(trace.read_text())["traceEvents"]
-    return [event for event in events if "decode_tokens" in event["args"]]
 
 
 def main() -> None:

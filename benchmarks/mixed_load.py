@@ -13,9 +13,7 @@ Needs the clips that the tests fetch.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-import tempfile
 import threading
 import time
 from dataclasses import dataclass, field
@@ -27,6 +25,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from antiphon import Engine, SamplingParams
 from antiphon.runtime.resident import encoder_name
+from trace_steps import trace_steps
 
 QUESTIONS = (
     "Tell me a long story about a lighthouse keeper.",
@@ -99,11 +98,7 @@ class Chats:
 
 def transcription_steps(engine: Engine, chat_model: str, began: float) -> list[tuple[float, str]]:
     """Seconds and model of the steps since `began`, those of the chats left out, from the engine's trace."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "trace.json"
-        engine.write_trace(path)
-        events = json.loads(path.read_text())["traceEvents"]
-    steps = [event for event in events if event["name"] == "step" and event["ts"] >= began * 1e6]
+    steps = trace_steps(engine, since=began * 1e6)
     return [(step["dur"] / 1e6, step["tid"]) for step in steps if step["tid"] != chat_model]
 
 

@@ -54,7 +54,9 @@ class Chat:
         if token not in self.model.text.tokenizer.special_ids or token not in delta.token_ids:
             return delta.text
         text = delta.text
-        for place in [place for place, written in enumerate(delta.token_ids) if written == token]:
+        for place, written in enumerate(delta.token_ids):
+            if written != token:
+                continue
             rest = self.model.text.tokenizer.decode(delta.token_ids[place + 1 :], skip_special_tokens=True)
             cut = len(text) - len(rest) if text.endswith(rest) else 0
             text = text[:cut] + tag + text[cut:]
