@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
-
 import torch
 from torch import Tensor
-from torch.utils.weak import WeakTensorKeyDictionary
 
 from antiphon.ops import reference
+from antiphon.ops.native.derived import Derived
 from antiphon.ops.native.extension import available, default_threads, extension
 from antiphon.ops.native.tables import ACTIVATIONS
 from antiphon.ops.types import Activation
@@ -18,24 +15,18 @@ from antiphon.ops.types import Activation
 PANEL = 8
 
 
-@dataclass(frozen=True)
-class _Panels:
-    values: Tensor
-    version: int  # of the weight that they were made of
-
-
-_made: Any = WeakTensorKeyDictionary()
+_made: Derived[Tensor] = Derived()
 
 
 def panels(weight: Tensor) -> Tensor:
     """A weight [C_out, C_in, kernel] as the extension reads it, made once: [C_out / 8, kernel * C_in, 8]."""
-    found: _Panels | None = _made.get(weight)
-    if found is None or found.version != weight._version:
+
+    def make() -> Tensor:
         rows = weight.detach().transpose(1, 2).flatten(1)  # [C_out, kernel * C_in]
         padded = torch.nn.functional.pad(rows, (0, 0, 0, -len(rows) % PANEL))
-        values = padded.unflatten(0, (-1, PANEL)).transpose(1, 2).contiguous()
-        found = _made[weight] = _Panels(values, weight._version)
-    return found.values
+        return padded.unflatten(0, (-1, PANEL)).transpose(1, 2).contiguous()
+
+    return _made.get(weight, make)
 
 
 def supports(weight: Tensor, bias: Tensor | None, dilation: int, groups: int, activation: Activation) -> bool:

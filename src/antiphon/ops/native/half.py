@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.utils.weak import WeakTensorKeyDictionary
 
 from antiphon.ops import reference
 from antiphon.ops.native import convolution
+from antiphon.ops.native.derived import Derived
 from antiphon.ops.native.extension import available, default_threads, extension
 from antiphon.ops.native.tables import ACTIVATIONS
 from antiphon.ops.types import Activation
@@ -43,17 +42,16 @@ class HalfPanels:
     inputs: int  # with those that fill up
     taps: int
     transform: int = 0
-    version: int = 0  # of the weight that they were made of
 
     @classmethod
-    def of(cls, weight: Tensor, version: int = 0, transform: int = 0) -> HalfPanels:
+    def of(cls, weight: Tensor, transform: int = 0) -> HalfPanels:
         outputs, inputs, taps = weight.shape
         filled = F.pad(weight.detach(), (0, 0, 0, -inputs % COLUMNS, 0, -outputs % PANEL))
         if transform:
             groups = F.pad(filled.double(), (0, -taps % transform)).unflatten(2, (-1, transform))
             filled = torch.einsum("pt,oigt->oipg", _kernel_matrix(transform), groups).flatten(2).float()
         values = filled.unflatten(0, (-1, PANEL)).permute(0, 3, 2, 1).half().contiguous()
-        return cls(values, outputs, filled.shape[1], taps, transform, version)
+        return cls(values, outputs, filled.shape[1], taps, transform)
 
 
 @cache
@@ -66,15 +64,12 @@ def _kernel_matrix(taps: int) -> Tensor:
     return torch.cat([finite[:, None] ** torch.arange(taps) / scale, infinity])
 
 
-_made: Any = WeakTensorKeyDictionary()
+_made: Derived[HalfPanels] = Derived()
 
 
 def panels(weight: Tensor, transform: int = 0) -> HalfPanels:
     """The panels of a weight, made once."""
-    found: HalfPanels | None = _made.get(weight)
-    if found is None or found.version != weight._version or found.transform != transform:
-        found = _made[weight] = HalfPanels.of(weight, weight._version, transform)
-    return found
+    return _made.get(weight, lambda: HalfPanels.of(weight, transform), transform)
 
 
 def suited_transform(weight: Tensor, stride: int, dilation: int, frames: int) -> int:
@@ -88,11 +83,12 @@ def suited_transform(weight: Tensor, stride: int, dilation: int, frames: int) ->
 
 def transposed_panels(weight: Tensor, stride: int) -> HalfPanels:
     """Those of a transposed convolution [inputs, outputs, taps], as one with `stride` times as many outputs."""
-    found: HalfPanels | None = _made.get(weight)
-    if found is None or found.version != weight._version:
+
+    def make() -> HalfPanels:
         taps = weight.detach().unflatten(2, (-1, stride)).flip(2)  # [inputs, outputs, taps / stride, stride]
-        found = _made[weight] = HalfPanels.of(taps.permute(3, 1, 0, 2).flatten(0, 1), weight._version)
-    return found
+        return HalfPanels.of(taps.permute(3, 1, 0, 2).flatten(0, 1))
+
+    return _made.get(weight, make, "transposed", stride)
 
 
 def _rounded(x: Tensor, threads: int, variant: int) -> Tensor:

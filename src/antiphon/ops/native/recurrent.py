@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.weak import WeakTensorKeyDictionary
 
 from antiphon.ops import reference
+from antiphon.ops.native.derived import Derived
 from antiphon.ops.native.extension import available, default_threads, extension
 from antiphon.ops.native.product import linear
 from antiphon.ops.types import LSTMWeights
@@ -26,10 +25,9 @@ class _Prepared:
     input: Weight
     bias: Tensor
     panels: Tensor  # [hidden / 8, hidden, 4 gates, 8]
-    versions: tuple[int, ...]  # of the tensors that it was made of
 
 
-_made: Any = WeakTensorKeyDictionary()
+_made: Derived[_Prepared] = Derived()
 
 
 def _tensors(weights: LSTMWeights) -> tuple[Tensor, ...]:
@@ -38,15 +36,14 @@ def _tensors(weights: LSTMWeights) -> tuple[Tensor, ...]:
 
 def _prepared(weights: LSTMWeights) -> _Prepared:
     """Made once and kept as long as the recurrent weight."""
-    versions = tuple(tensor._version for tensor in _tensors(weights))
-    found: _Prepared | None = _made.get(weights.hidden)
-    if found is None or found.versions != versions:
+
+    def make() -> _Prepared:
         gates = weights.hidden.detach().view(4, -1, LANES, weights.hidden.shape[1])
         panels = gates.permute(1, 3, 0, 2).contiguous()
         bias = (weights.input_bias + weights.hidden_bias).detach()
-        found = _Prepared(Weight.from_tensor(weights.input.detach()), bias, panels, versions)
-        _made[weights.hidden] = found
-    return found
+        return _Prepared(Weight.from_tensor(weights.input.detach()), bias, panels)
+
+    return _made.get(weights.hidden, make, *(tensor._version for tensor in _tensors(weights)))
 
 
 def _supports(x: Tensor, weights: LSTMWeights) -> bool:
