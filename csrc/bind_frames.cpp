@@ -21,13 +21,19 @@ const Variant &with_half(std::size_t index) {
     return variant;
 }
 
-bool computes_in_half(std::size_t variant) { return variant_at(variant).half != nullptr; }
+// The 16-bit type that a variant computes in, as a number, and what the number of inputs must be a multiple of.
+std::tuple<int, std::int64_t> half_format(std::size_t variant) {
+    const HalfKernels *const half = variant_at(variant).half;
+    return half ? std::make_tuple(int(half->format), half->columns) : std::make_tuple(int(HalfFormat::none), std::int64_t(1));
+}
 
 void half_convolution(std::uintptr_t panels, std::int64_t taps, std::int64_t outputs, std::uintptr_t x, std::int64_t rows,
                       std::int64_t frames, std::int64_t inputs, std::int64_t out_frames, std::int64_t stride,
                       std::int64_t left, std::int64_t dilation, int transform, std::uintptr_t bias, int activation, std::uintptr_t residual,
                       std::uintptr_t out, std::uintptr_t half_out, int threads, std::size_t variant) {
-    if (transform && (stride != 1 || dilation > 6 || (transform == 3 ? taps != 3 : transform != 4))) {
+    const Variant &chosen = with_half(variant);
+    if (inputs % chosen.half->columns) throw std::invalid_argument("inputs are not filled up");
+    if (transform && (chosen.half->format != HalfFormat::fp16 || stride != 1 || dilation > 6 || (transform == 3 ? taps != 3 : transform != 4))) {
         throw std::invalid_argument("no such transform of a convolution");
     }
     const std::int64_t groups = transform ? (taps + transform - 1) / transform : 1;
@@ -35,7 +41,7 @@ void half_convolution(std::uintptr_t panels, std::int64_t taps, std::int64_t out
                            at<const std::uint16_t>(x), frames, nullptr},
                           rows, out_frames, outputs, at<const float>(bias), at<const float>(residual),
                           Activation(activation), at<float>(out), at<std::uint16_t>(half_out)},
-                         threads, with_half(variant));
+                         threads, chosen);
 }
 
 void round_to_half(std::uintptr_t x, std::uintptr_t out, std::int64_t count, int threads, std::size_t variant) {
@@ -76,9 +82,9 @@ void recurrences(const std::vector<Sequence> &sequences, std::int64_t hidden, st
 
 void bind_frames(nb::module_ &module) {
     using Unlocked = nb::call_guard<nb::gil_scoped_release>;
-    module.def("computes_in_half", &computes_in_half, "Whether a variant has convolutions in 16-bit floats.");
-    module.def("half_convolution", &half_convolution, Unlocked(), "Frames in fp16 convolved with panels in fp16.");
-    module.def("round_to_half", &round_to_half, Unlocked(), "Floats rounded to fp16.");
+    module.def("half_format", &half_format, "The 16-bit type of a variant's convolutions, and its multiple of columns.");
+    module.def("half_convolution", &half_convolution, Unlocked(), "Frames in 16 bits convolved with panels of the same.");
+    module.def("round_to_half", &round_to_half, Unlocked(), "Floats rounded to the variant's 16-bit type.");
     module.def("adaptive_norm", &adaptive_norm, Unlocked(), "Frames normed over time by channel, and a function of them.");
     module.def("depthwise", &depthwise, Unlocked(), "Each channel of frames convolved by itself.");
     module.def("recurrences", &recurrences, Unlocked(), "Directions of an LSTM over sequences.");

@@ -31,7 +31,7 @@ struct HalfTasks {
         own.x += row * own.frames * own.inputs;
         const std::int64_t begin = block * own.block(), end = std::min(begin + own.block(), call.out_frames);
         const std::int64_t place = (row * call.out_frames + begin) * call.outputs;
-        auto *const there = reinterpret_cast<std::uint16_t *>(scratch.reserve(std::size_t(own.scratch_halves()) * 2));
+        auto *const there = reinterpret_cast<std::uint16_t *>(scratch.reserve(std::size_t(tasks.variant->half->scratch_halves(own)) * 2));
         tasks.variant->half->prepare(own, begin, end, there);
         alignas(64) float totals[kHalfFrames * kHalfPanel];
         Epilogue epilogue{call.activation, false, call.bias, call.residual ? call.residual + place : nullptr, call.outputs,

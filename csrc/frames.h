@@ -9,9 +9,12 @@
 namespace antiphon {
 
 constexpr std::int64_t kHalfPanel = 16;   // output channels of a panel
-constexpr std::int64_t kHalfColumns = 8;  // input channels are a multiple of it
 constexpr std::int64_t kHalfFrames = 192;  // at most, of one call of the kernel
 constexpr std::int64_t kTileOutputs = 4;   // of Winograd's algorithm
+
+// The 16-bit type that a set of kernels computes in. Panels of bf16 have two columns of an output side by side:
+// [outputs / 16, taps, inputs / 2, 16, 2].
+enum class HalfFormat : int { none, fp16, bf16 };
 
 // Frames of 16-bit floats convolved with panels [outputs / 16, taps, inputs, 16] of them, the last panel filled up with
 // zeros. What lies outside of the frames counts as zero.
@@ -41,11 +44,14 @@ struct HalfConvolution {
 };
 
 struct HalfKernels {
-    // What the panels of a block have in common: at most `scratch_halves()` of it.
+    HalfFormat format;
+    std::int64_t columns;  // the number of inputs must be a multiple of it
+    std::int64_t (*scratch_halves)(const HalfConvolution &);
+    // What the panels of a block have in common: at most `scratch_halves` of it.
     void (*prepare)(const HalfConvolution &, std::int64_t begin, std::int64_t end, std::uint16_t *scratch);
     // totals[frame - begin][16] for the output frames [begin, end) of one block and one panel; there must be room for a
-    // whole block. Sums of at most 128 products are added up in the 16-bit type, and these in fp32; a frame's place in
-    // its block and what it is computed from decide its bits, nothing else.
+    // whole block. In fp16 sums of at most 128 products are added up in it, and these in fp32; of bf16 every product is
+    // added up in fp32. A frame's place in its block and what it is computed from decide its bits, nothing else.
     void (*convolve)(const HalfConvolution &, std::int64_t panel, std::int64_t begin, std::int64_t end,
                      const std::uint16_t *scratch, float *totals);
     void (*round)(const float *x, std::uint16_t *out, std::int64_t count);

@@ -11,6 +11,7 @@ namespace antiphon {
 namespace {
 
 constexpr int kTile = 8;  // frames that are computed together
+constexpr std::int64_t kColumns = 8;  // of an instruction
 constexpr std::int64_t kChain = 128;  // columns that are added up in fp16
 
 // Compilers copy a lane into a vector of its own before each product with it, so this is written out: sums of eight
@@ -67,7 +68,7 @@ inline void tile(const float16_t *rows[kTile], const float16_t *weight, std::int
     alignas(16) float16_t sums[kTile * kHalfPanel];
     for (std::int64_t begin = 0; begin < columns; begin += kChain) {
         const std::int64_t count = columns - begin < kChain ? columns - begin : kChain;
-        chain(rows, weight, count / kHalfColumns, sums);
+        chain(rows, weight, count / kColumns, sums);
         for (int i = 0; i < kTile * kHalfPanel; i += 8) {
             const float16x8_t part = vld1q_f16(sums + i);
             vst1q_f32(totals + i, vaddq_f32(vld1q_f32(totals + i), vcvt_f32_f16(vget_low_f16(part))));
@@ -97,6 +98,8 @@ void convolve_tiles(const HalfConvolution &c, std::int64_t panel, std::int64_t f
     }
     way_back<taps>(sums, tiles, c.dilation, totals);
 }
+
+std::int64_t scratch_halves(const HalfConvolution &c) { return c.scratch_halves(); }
 
 void prepare(const HalfConvolution &c, std::int64_t begin, std::int64_t end, std::uint16_t *scratch) {
     auto *const there = reinterpret_cast<float16_t *>(scratch);
@@ -137,7 +140,7 @@ void round_to_half(const float *x, std::uint16_t *out, std::int64_t count) {
 
 namespace fp16 {
 extern const HalfKernels half;
-const HalfKernels half = {prepare, convolve, round_to_half};
+const HalfKernels half = {HalfFormat::fp16, kColumns, scratch_halves, prepare, convolve, round_to_half};
 }  // namespace fp16
 
 }  // namespace antiphon

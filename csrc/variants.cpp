@@ -58,17 +58,22 @@ extern const HalfKernels half;
 }
 #endif
 #if defined(ANTIPHON_X86_VARIANTS)
+namespace amx {
+extern const HalfKernels half;
+}
 ANTIPHON_DECLARE_PACKED(avx512vnni)
 ANTIPHON_DECLARE_PACKED(amx)
 
-// Whether the processor has AMX for int8 and the system lets this process use it, which has to be asked for once.
+// Whether the processor has AMX and the system lets this process use it, which has to be asked for once. Every processor
+// with AMX has it for int8 and bf16, and AVX-512 for bf16.
 static bool may_use_amx() {
 #if defined(__linux__)
     unsigned a, b, c, d;
     if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return false;
-    constexpr unsigned tiles = 1u << 24, int8 = 1u << 25;
+    constexpr unsigned bf16 = 1u << 22, tiles = 1u << 24, int8 = 1u << 25, needed = bf16 | tiles | int8;
     constexpr long request_permission = 0x1023, tile_data = 18;
-    return (d & tiles) && (d & int8) && syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
+    return (d & needed) == needed && __builtin_cpu_supports("avx512bf16") &&
+           syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
 #else
     return false;
 #endif
@@ -90,7 +95,10 @@ const std::vector<Variant> &variants() {
         const bool has_avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
                                 __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq");
         if (has_avx2 && has_avx512 && __builtin_cpu_supports("avx512vnni")) {
-            if (may_use_amx()) list.push_back(with_packed(avx512::kernels, "amx", amx::packed));
+            if (may_use_amx()) {
+                list.push_back(with_packed(avx512::kernels, "amx", amx::packed));
+                list.back().half = &amx::half;
+            }
             list.push_back(with_packed(avx512::kernels, "avx512vnni", avx512vnni::packed));
         }
         if (has_avx2 && has_avx512) list.push_back(with_packed(avx512::kernels, "avx512", avx2::packed));

@@ -102,6 +102,8 @@ class Request:
     task: str = "generate"
     priority: Priority = Priority.NORMAL
     deadline: float | None = None
+    #: When the result will be needed, where that is later than at once: a listener still has sound to hear.
+    due: float | None = None
     cache_salt: str = ""
     constraint: Constraint | None = None
     #: Called with every token of the output; True ends the request (a stop string was completed).

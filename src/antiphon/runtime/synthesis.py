@@ -257,6 +257,7 @@ class Synthesis:
             task="synthesize",
             priority=self._priority(),
             deadline=self._deadline,
+            due=self._due(),
             inputs=piece.utterance,
             on_end=self._events.put,
         )
@@ -268,6 +269,11 @@ class Synthesis:
         ahead = self._account.ahead()
         dry = self._options.paced and ahead is not None and ahead < NEARLY_DRY
         return min(self._options.priority, Priority.HIGH) if dry else self._options.priority
+
+    def _due(self) -> float | None:
+        """When somebody who listens will have heard what is made so far; None before the first sound."""
+        ahead = self._account.ahead()
+        return None if ahead is None else self._port.clock() + max(0.0, ahead)
 
     def _wait_for_listener(self) -> float:
         """Seconds that a paced synthesis which is far ahead gives away; 0 otherwise."""

@@ -132,6 +132,22 @@ def test_clauses_do_not_depend_on_how_the_text_comes(step: int | None) -> None:
     assert all(TEXT[clause.start :].startswith(clause.text) for clause in clauses)
 
 
+@pytest.mark.parametrize("step", [None, 1, 5, 40])
+def test_clauses_grow_so_that_a_listener_has_no_wait(step: int | None) -> None:
+    sentence = (
+        "A little while after that, the old captain, who had seen many a storm, put down his glass, "
+        "looked at the sky, and told the men, all eleven of them, to take in the sails, for the wind would turn."
+    )
+    clauses = [clause.text for clause in spoken(f"{sentence} {sentence} And so it was.", step)]
+    assert clauses[:3] == [
+        "A little while after that,",
+        "the old captain, who had seen many a storm,",
+        "put down his glass, looked at the sky, and told the men, all eleven of them, to take in the sails, "
+        "for the wind would turn.",
+    ]
+    assert clauses[3:] == [sentence, "And so it was."]
+
+
 def test_a_sentence_waits_until_its_end_is_certain() -> None:
     splitter = ClauseSplitter()
     assert not list(splitter.push("It cost 3."))

@@ -13,6 +13,8 @@ from antiphon.audio.speech.words import clean
 MAX_CHARACTERS = 220
 #: The first clause is cut at the first comma after this, so that the first sound comes early.
 FIRST_CHARACTERS = 24
+#: While there is little sound ahead of the listener, no clause should be much longer than all before it: by so much.
+GROWTH = 1.5
 _SENTENCE_END = re.compile(r"[.!?…]+[\"”’')\]]*(?=\s)|\n\s*\n|\n")
 _CLAUSE_END = re.compile(r"[,;:—–][\"”’')\]]*(?=\s)|(?<=\s)[—–-](?=\s)")
 _LAST_WORD = re.compile(r"([^\s(\"“'‘]*)$")
@@ -70,12 +72,14 @@ class ClauseSplitter:
         """Where the next clause ends and whether a sentence does; None while that cannot be told."""
         pending = self._pending
         sentence = next((m.end() for m in _SENTENCE_END.finditer(pending) if self._is_end(m, is_last)), None)
-        wanted = self._max if self._num_clauses else self._first
+        is_first = not self._num_clauses
+        wanted = self._first if is_first else min(self._max, max(self._first, round(GROWTH * self._consumed)))
         limit = len(pending) if sentence is None else sentence
         if limit > wanted:
             comma = next((m.end() for m in _CLAUSE_END.finditer(pending, wanted, limit)), None)
             longest = 2 * self._max
-            if comma is not None and comma <= longest and (self._num_clauses == 0 or limit > self._max):
+            leaves_enough = is_first or limit > self._max or (comma is not None and limit - comma >= self._first)
+            if comma is not None and comma <= longest and leaves_enough:
                 return comma, False
             if limit > longest:
                 space = pending.rfind(" ", self._max, longest)

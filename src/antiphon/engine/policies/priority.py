@@ -11,6 +11,7 @@ from antiphon.engine.request import Priority, Request
 class PriorityPolicy(Policy):
     """A request that has waited `ageing_seconds` counts as one level higher; a critical one may displace a normal one.
 
+    Within a level whoever needs the result first goes first: at their arrival, where they do not say.
     `ageing_seconds` of None turns ageing off.
     """
 
@@ -20,7 +21,7 @@ class PriorityPolicy(Policy):
         self.ageing_seconds = ageing_seconds
 
     def rank(self, request: Request) -> tuple[float, ...]:
-        return (request.priority, request.sequence)
+        return (request.priority, _due(request), request.sequence)
 
     def _level(self, request: Request, now: float) -> float:
         if self.ageing_seconds is None:
@@ -28,7 +29,11 @@ class PriorityPolicy(Policy):
         return request.priority - (now - request.marks.arrived) // self.ageing_seconds
 
     def next_waiting(self, waiting: Iterable[Request], now: float) -> Request:
-        return min(waiting, key=lambda request: (self._level(request, now), request.sequence))
+        return min(waiting, key=lambda request: (self._level(request, now), _due(request), request.sequence))
 
     def may_displace(self, waiting: Request, running: Request, now: float) -> bool:
         return waiting.priority is Priority.CRITICAL and running.priority is Priority.NORMAL
+
+
+def _due(request: Request) -> float:
+    return request.marks.arrived if request.due is None else request.due

@@ -16,25 +16,53 @@ from antiphon.ops.native.extension import available, default_threads, extension
 from antiphon.ops.native.tables import ACTIVATIONS
 from antiphon.ops.types import Activation
 
-#: Output channels of a panel, and what the number of input channels is brought to a multiple of.
-PANEL, COLUMNS = 16, 8
+#: Output channels of a panel.
+PANEL = 16
 #: From what size on Winograd's algorithm is worth its ways there and back, and the widest dilation that it is for.
 MIN_CHANNELS, MIN_FRAMES, MAX_DILATION = 64, 64, 6
 #: Its finite points (csrc/half_winograd.h), and the outputs of a tile.
 _POINTS, _OUTPUTS = (0.0, 1.0, -1.0, 0.5, -2.0, 2.0), 4
 
 
+_TYPES = (None, torch.float16, torch.bfloat16)  # as the extension numbers them
+
+
+@dataclass(frozen=True)
+class HalfFormat:
+    """The 16-bit floats that a set of kernels computes in."""
+
+    dtype: torch.dtype
+    columns: int  # what the number of input channels is brought to a multiple of
+
+
 @cache
+def half_format(variant: int = 0) -> HalfFormat | None:
+    """That of the kernels for this processor: fp16 on ARM, bf16 with AMX, None where there is none."""
+    if not available():
+        return None
+    number, columns = extension().half_format(variant)
+    dtype = _TYPES[number]
+    return None if dtype is None else HalfFormat(dtype, columns)
+
+
 def computes_in_half(variant: int = 0) -> bool:
     """Whether this processor has kernels for 16-bit floats."""
-    return available() and extension().computes_in_half(variant)
+    return half_format(variant) is not None
+
+
+def _known_format(variant: int = 0) -> HalfFormat:
+    found = half_format(variant)
+    if found is None:
+        raise ValueError("this processor has no kernels for 16-bit floats")
+    return found
 
 
 @dataclass(frozen=True)
 class HalfPanels:
-    """A weight [outputs, inputs, taps] as the extension reads it: fp16 [outputs / 16, taps, inputs, 16].
+    """A weight [outputs, inputs, taps] as the extension reads it: [outputs / 16, taps, inputs, 16] in fp16, or
+    [outputs / 16, taps, inputs / 2, 16, 2] in bf16.
 
-    With a `transform` the second dimension is points and groups of taps instead.
+    With a `transform`, which only fp16 has, the second dimension is points and groups of taps instead.
     """
 
     values: Tensor
@@ -46,12 +74,15 @@ class HalfPanels:
     @classmethod
     def of(cls, weight: Tensor, transform: int = 0) -> HalfPanels:
         outputs, inputs, taps = weight.shape
-        filled = F.pad(weight.detach(), (0, 0, 0, -inputs % COLUMNS, 0, -outputs % PANEL))
+        form = _known_format()
+        filled = F.pad(weight.detach(), (0, 0, 0, -inputs % form.columns, 0, -outputs % PANEL))
         if transform:
             groups = F.pad(filled.double(), (0, -taps % transform)).unflatten(2, (-1, transform))
             filled = torch.einsum("pt,oigt->oipg", _kernel_matrix(transform), groups).flatten(2).float()
-        values = filled.unflatten(0, (-1, PANEL)).permute(0, 3, 2, 1).half().contiguous()
-        return cls(values, outputs, filled.shape[1], taps, transform)
+        values = filled.unflatten(0, (-1, PANEL)).permute(0, 3, 2, 1).to(form.dtype)
+        if form.dtype is torch.bfloat16:
+            values = values.unflatten(2, (-1, 2)).transpose(3, 4)
+        return cls(values.contiguous(), outputs, filled.shape[1], taps, transform)
 
 
 @cache
@@ -76,7 +107,7 @@ def suited_transform(weight: Tensor, stride: int, dilation: int, frames: int) ->
     """How many taps a group of Winograd's algorithm shall have; 0 for the plain sum."""
     outputs, inputs, taps = weight.shape
     large = min(outputs, inputs) >= MIN_CHANNELS and frames >= MIN_FRAMES and taps >= 3
-    if not large or stride != 1 or dilation > MAX_DILATION:
+    if not large or stride != 1 or dilation > MAX_DILATION or _known_format().dtype is not torch.float16:
         return 0
     return 3 if taps == 3 else 4
 
@@ -92,9 +123,10 @@ def transposed_panels(weight: Tensor, stride: int) -> HalfPanels:
 
 
 def _rounded(x: Tensor, threads: int, variant: int) -> Tensor:
+    form = _known_format(variant)
     if x.dtype is not torch.float32:
-        return x.half()
-    out = torch.empty(x.shape, dtype=torch.float16)
+        return x.to(form.dtype)
+    out = torch.empty(x.shape, dtype=form.dtype)
     extension().round_to_half(x.data_ptr(), out.data_ptr(), x.numel(), threads, variant)
     return out
 
@@ -112,12 +144,12 @@ def convolve(
     threads: int | None = None,
     variant: int = 0,
 ) -> Tensor:
-    """x [B, T, C] → fp32, or fp16 where `narrow`, [B, frames, outputs]."""
+    """x [B, T, C] → fp32, or in 16 bits where `narrow`, [B, frames, outputs]."""
     rows, frames, channels = x.shape
     out_frames = (frames + sum(padding) - (weight.taps - 1) * dilation - 1) // stride + 1
     x = F.pad(x, (0, weight.inputs - channels)) if channels != weight.inputs else x.contiguous()
     x = _rounded(x, threads or default_threads(), variant)
-    out = torch.empty(rows, out_frames, weight.outputs, dtype=torch.float16 if narrow else torch.float32)
+    out = torch.empty(rows, out_frames, weight.outputs, dtype=x.dtype if narrow else torch.float32)
     residual = None if residual is None else residual.contiguous()
     if residual is not None and (residual.shape != out.shape or residual.dtype is not torch.float32):
         raise ValueError(f"the residual is {residual.dtype} {tuple(residual.shape)}, not float32 {tuple(out.shape)}")
