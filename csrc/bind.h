@@ -20,6 +20,7 @@ const Variant &variant_at(std::size_t index);
 void bind_product(nanobind::module_ &module);
 void bind_attention(nanobind::module_ &module);
 void bind_frames(nanobind::module_ &module);
+void bind_row_scaled(nanobind::module_ &module);
 void bind_rows(nanobind::module_ &module);
 void bind_sampling(nanobind::module_ &module);
 void bind_program(nanobind::module_ &module);

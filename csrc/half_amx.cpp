@@ -5,29 +5,13 @@
 #include <cstring>
 
 #include "frames.h"
+#include "tiles_amx.h"
 
 namespace antiphon {
 namespace {
 
 constexpr std::int64_t kTileFrames = 16, kTileColumns = 32;
-constexpr std::int64_t kTiles = 4;  // of frames, whose sums are under way together
-
-// Shapes of the tile registers: 0 to 3 sums, 4 to 6 frames, 7 weights, each of sixteen rows of 64 bytes.
-struct alignas(64) TileShapes {
-    std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
-    std::uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-    std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
-};
-static_assert(sizeof(TileShapes) == 64, "as the instruction reads it");
-
-// The calling thread's tile registers, shaped while a panel is computed.
-struct TileSession {
-    TileSession() {
-        const TileShapes shapes;
-        asm volatile("ldtilecfg %0" : : "m"(shapes));
-    }
-    ~TileSession() { _tile_release(); }
-};
+constexpr std::int64_t kTiles = 4;  // of frames, whose sums are under way together: 0 to 3, frames in 4 to 6, weights in 7
 
 // The input frames of a block: `count` of them from `first` on, which may lie before or after those that there are.
 struct Source {

@@ -10,6 +10,7 @@
 #include "frames.h"
 #include "limits.h"
 #include "packed.h"
+#include "row_scaled.h"
 #include "rows.h"
 #include "sampling.h"
 
@@ -53,6 +54,7 @@ struct Variant {
     const LimitKernels *limits;
     const PackedKernels *packed;
     const HalfKernels *half;  // null where this processor does not compute in a 16-bit type
+    const ScaledKernels *scaled;  // null where it multiplies int8 no faster than otherwise
 };
 
 std::size_t scratch_bytes(std::int64_t tokens);

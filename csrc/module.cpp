@@ -33,6 +33,7 @@ NB_MODULE(_native, module) {
     antiphon::bind_product(module);
     antiphon::bind_attention(module);
     antiphon::bind_frames(module);
+    antiphon::bind_row_scaled(module);
     antiphon::bind_rows(module);
     antiphon::bind_sampling(module);
     antiphon::bind_program(module);

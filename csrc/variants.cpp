@@ -34,7 +34,7 @@ namespace antiphon {
     static const Variant kernels = { \
         #variant, find, &attention, \
         {rms_norm, layer_norm, rotate, add, segment_means, unit_rows, convolve, finish, soften}, \
-        {frame_sums, frame_norm, depthwise, recur}, &sampling, &limits, nullptr, nullptr}; \
+        {frame_sums, frame_norm, depthwise, recur}, &sampling, &limits, nullptr, nullptr, nullptr}; \
     }
 ANTIPHON_DECLARE(baseline)
 #if defined(ANTIPHON_X86_VARIANTS)
@@ -53,6 +53,9 @@ ANTIPHON_DECLARE_PACKED(avx2)
 #endif
 #if defined(ANTIPHON_ARM_VARIANTS)
 ANTIPHON_DECLARE_PACKED(dotprod)
+namespace dotprod {
+extern const ScaledKernels scaled;
+}
 namespace fp16 {
 extern const HalfKernels half;
 }
@@ -60,6 +63,7 @@ extern const HalfKernels half;
 #if defined(ANTIPHON_X86_VARIANTS)
 namespace amx {
 extern const HalfKernels half;
+extern const ScaledKernels scaled;
 }
 ANTIPHON_DECLARE_PACKED(avx512vnni)
 ANTIPHON_DECLARE_PACKED(amx)
@@ -98,6 +102,7 @@ const std::vector<Variant> &variants() {
             if (may_use_amx()) {
                 list.push_back(with_packed(avx512::kernels, "amx", amx::packed));
                 list.back().half = &amx::half;
+                list.back().scaled = &amx::scaled;
             }
             list.push_back(with_packed(avx512::kernels, "avx512vnni", avx512vnni::packed));
         }
@@ -108,6 +113,7 @@ const std::vector<Variant> &variants() {
         constexpr unsigned long has_dot_product = 1ul << 20, has_half = 1ul << 10;  // HWCAP_ASIMDDP, HWCAP_ASIMDHP
         if (getauxval(AT_HWCAP) & has_dot_product) {
             list.push_back(with_packed(baseline::kernels, "dotprod", dotprod::packed));
+            list.back().scaled = &dotprod::scaled;
             if (getauxval(AT_HWCAP) & has_half) list.back().half = &fp16::half;
         }
 #endif

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Iterator
 
 from torch import Tensor
 
 from antiphon.models.model import CausalLM
 from antiphon.ops import Batch, KVCache
+from antiphon.weights.weight import Weight
 
 
 class EncoderDecoder(CausalLM):
@@ -15,6 +17,10 @@ class EncoderDecoder(CausalLM):
 
     #: Encoder states of one input, which is also how many tokens its cross group holds.
     cross_tokens: int
+
+    @abstractmethod
+    def encoder_weights(self) -> Iterator[Weight]:
+        """The matrices that only ever meet the states of whole inputs, never single tokens."""
 
     @property
     @abstractmethod

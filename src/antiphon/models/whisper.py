@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -12,7 +12,7 @@ from antiphon import ops
 from antiphon.layers.attention import CrossAttention, EncoderAttention, SelfAttention
 from antiphon.layers.linear import Embedding, Head
 from antiphon.layers.mlp import MLP
-from antiphon.layers.module import Module
+from antiphon.layers.module import Halvable, Module
 from antiphon.layers.norm import LayerNorm
 from antiphon.models.encoder_decoder import EncoderDecoder
 from antiphon.models.metadata import require
@@ -21,6 +21,7 @@ from antiphon.models.whisper_alignment import Heads, alignment_heads
 from antiphon.ops import Batch, CacheGroup, CacheKind, KVCache, LayerCache
 from antiphon.weights.checkpoint import Checkpoint
 from antiphon.weights.source import Source, TensorNames
+from antiphon.weights.weight import Weight
 
 SELF_GROUP = "self"
 CROSS_GROUP = "cross"
@@ -112,7 +113,7 @@ def config_from_openai(dims: Mapping[str, Any]) -> WhisperConfig:
     )
 
 
-class Convolution(Module):
+class Convolution(Halvable):
     """A convolution of width 3 with GELU, over [B, frames, channels]."""
 
     def __init__(self, source: Source, name: str, inputs: int, outputs: int, stride: int) -> None:
@@ -121,7 +122,8 @@ class Convolution(Module):
         self.stride = stride
 
     def __call__(self, x: Tensor) -> Tensor:
-        return ops.conv1d(x, self.weight, self.bias, self.stride, padding=(1, 1), activation="gelu")
+        convolve = ops.half_conv1d if self.half else ops.conv1d
+        return convolve(x, self.weight, self.bias, self.stride, padding=(1, 1), activation="gelu")
 
 
 class EncoderLayer(Module):
@@ -206,6 +208,12 @@ class Whisper(EncoderDecoder):
             CacheGroup(SELF_GROUP, CacheKind.FULL, *shape),
             CacheGroup(CROSS_GROUP, CacheKind.CROSS, *shape),
         ]
+
+    def encoder_weights(self) -> Iterator[Weight]:
+        for encoder_layer in self.encoder_layers:
+            yield from encoder_layer.weights()
+        for layer in self.decoder_layers:
+            yield layer.cross_attention.key_value.weight
 
     @property
     def num_encoder_stages(self) -> int:

@@ -12,6 +12,7 @@ from antiphon.errors import InvalidRequestError
 from antiphon.layers.convolution import Convolution
 from antiphon.layers.linear import Embedding, Head
 from antiphon.layers.module import Halvable
+from antiphon.models.encoder_decoder import EncoderDecoder
 from antiphon.models.model import Model
 from antiphon.models.synthesizer import Synthesizer
 from antiphon.ops import WeightForm
@@ -111,17 +112,20 @@ def prepare(
     report.backend = ops.active_backend().name
     looked_up = {id(node.weight) for node in model.modules() if isinstance(node, Embedding | Head)}
 
+    batched = {id(weight) for weight in model.encoder_weights()} if isinstance(model, EncoderDecoder) else set()
     half = isinstance(model, Synthesizer) and options.precision == "fast" and report.backend == "native"
 
     def target(weight: Weight) -> TensorType | None:
         if options.quantize is None:
             return TensorType.F16 if half and id(weight) not in looked_up else None
+        if options.quantize == "int8" and id(weight) in batched:
+            return TensorType.I8
         matrices, embeddings = QUANTIZATIONS[options.quantize]
         return embeddings if id(weight) in looked_up else matrices
 
     for node in model.modules():
         if isinstance(node, Halvable):
-            node.half = half
+            node.half = half or options.quantize is not None
         if isinstance(node, Convolution):
             node.prepare()
     report.forms += ops.prepare_weights(list(model.weights()), options.repack, target, release_pages)

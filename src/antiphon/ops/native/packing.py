@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from antiphon.ops import reference
 from antiphon.ops.native.extension import default_threads, extension
 from antiphon.ops.native.half import PANEL, HalfPanels, computes_in_half
-from antiphon.ops.native.product import HALF, PACKED, append_part, supports_type
+from antiphon.ops.native.product import HALF, PACKED, ROW_SCALED, append_part, supports_type
+from antiphon.ops.native.row_scaled import COLUMNS, ScaledRows, has_row_scaled
 from antiphon.ops.types import WeightForm
 from antiphon.weights.types import TensorType
 from antiphon.weights.weight import Weight, WeightPart
@@ -24,6 +25,7 @@ def prepare_weights(
 ) -> list[WeightForm]:
     """Pack what has a packed form and quantise floats to what `quantize` says, then packed; tell what became of each.
 
+    Where it says I8, rows get one scale each; where the processor or the weight does not suit that, Q8_0.
     A weight that is packed whole lets its file's bytes go. `release_pages` is called as the work goes on, so that
     file and packed weights are not both in memory. Without `repack` what is quantised in the file stays as it is.
     """
@@ -31,6 +33,9 @@ def prepare_weights(
     for weight, of_weight in zip(weights, forms, strict=True):
         if all(form.quantized is TensorType.F16 for form in of_weight):
             weight.packed[HALF] = HalfPanels.of(reference.dense(weight)[:, :, None])
+        if all(form.quantized is TensorType.I8 for form in of_weight):
+            weight.packed[ROW_SCALED] = ScaledRows.of(reference.dense(weight))
+            weight.release_parts()
     sizes = [form.resident_bytes for of_weight in forms for form in of_weight if form.packed]
     if not sizes:
         return [form for of_weight in forms for form in of_weight]
@@ -61,7 +66,14 @@ def prepare_weights(
 def _forms(weight: Weight, repack: bool, quantize: TensorType | None) -> list[WeightForm]:
     if not all(supports_type(part.type) and part.data.is_cpu for part in weight.parts):
         return [WeightForm(part.type, part.data.numel(), part.data.numel()) for part in weight.parts]
+    if quantize is TensorType.I8 and not _suits_row_scales(weight):
+        quantize = TensorType.Q8_0
     return [_form(part, weight.columns, repack, quantize) for part in weight.parts]
+
+
+def _suits_row_scales(weight: Weight) -> bool:
+    numeric = all(part.type.is_float or part.type is TensorType.Q8_0 for part in weight.parts)
+    return numeric and has_row_scaled() and weight.columns % COLUMNS == 0
 
 
 def _form(part: WeightPart, columns: int, repack: bool, quantize: TensorType | None) -> WeightForm:
@@ -71,6 +83,8 @@ def _form(part: WeightPart, columns: int, repack: bool, quantize: TensorType | N
         return WeightForm(part.type, stored, part.rows * columns * 2, quantized=quantize) if suits else WeightForm(
             part.type, stored, stored
         )
+    if quantize is TensorType.I8:
+        return WeightForm(part.type, stored, part.rows * (columns + 4), quantized=quantize)
     if quantize is not None and part.type.is_float and extension().packs(quantize, columns):
         size = extension().packed_bytes(quantize, part.rows, columns)
         return WeightForm(part.type, stored, size, packed=True, quantized=quantize)

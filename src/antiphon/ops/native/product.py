@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from antiphon.ops import reference
-from antiphon.ops.native import half
+from antiphon.ops.native import half, row_scaled
 from antiphon.ops.native.extension import available, default_threads, extension
 from antiphon.ops.native.tables import ACTIVATIONS
 from antiphon.ops.types import Activation
@@ -17,8 +17,8 @@ from antiphon.weights.dequantize import iq_grid
 from antiphon.weights.types import TensorType
 from antiphon.weights.weight import Weight, WeightPart
 
-#: The keys of the extension's matrix, and of panels in 16-bit floats, among a weight's packed forms.
-PACKED, HALF = "native", "half"
+#: The keys of the extension's matrix, of panels in 16-bit floats and of int8 rows among a weight's packed forms.
+PACKED, HALF, ROW_SCALED = "native", "half", "row scaled"
 
 _WITH_CODEBOOK = frozenset(
     {TensorType.IQ2_XXS, TensorType.IQ2_XS, TensorType.IQ2_S, TensorType.IQ3_XXS, TensorType.IQ3_S}
@@ -93,6 +93,9 @@ def linear(
     if panels is not None and x.dtype is torch.float32 and not ACTIVATIONS[activation][1]:
         beside = None if residual is None else residual[None]
         return half.convolve(x[None], panels, bias, 1, (0, 0), 1, activation, beside, False, threads, variant)[0]
+    rows = weight.packed.get(ROW_SCALED)
+    if rows is not None:
+        return _row_scaled_linear(x, weight, rows, bias, activation, residual, threads, variant)
     matrix = matrix_of(weight)
     if matrix is None:
         return reference.linear(x, weight, bias, activation, residual)
@@ -108,6 +111,24 @@ def linear(
         out.data_ptr(), shape[1], threads or default_threads(), variant,
     )  # fmt: skip
     return out
+
+
+def _row_scaled_linear(
+    x: Tensor,
+    weight: Weight,
+    rows: row_scaled.ScaledRows,
+    bias: Tensor | None,
+    activation: Activation,
+    residual: Tensor | None,
+    threads: int | None,
+    variant: int,
+) -> Tensor:
+    dtype, x = x.dtype, _checked(x, weight)
+    plain = dtype is torch.float32 and _is_plain(bias, (weight.rows,)) and not ACTIVATIONS[activation][1]
+    if plain and _is_plain(residual, (x.shape[0], weight.rows)):
+        return row_scaled.multiply(x, rows, bias, activation, residual, threads, variant)
+    y = row_scaled.multiply(x, rows, threads=threads, variant=variant)
+    return reference.finish_linear(y.to(dtype), bias, activation, residual)
 
 
 def _checked(x: Tensor, weight: Weight) -> Tensor:
