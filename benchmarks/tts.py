@@ -3,7 +3,8 @@
     python benchmarks/tts.py [--threads 2] [--rounds 3] [--voices 8] [--model kokoro-82m]
 
 - Alone: seconds of processor and of the clock for each second of sound, ours through the engine, Kokoro's graph in one
-  onnxruntime session with all threads, Hibari's own package with its defaults. The same phonemes for both.
+  onnxruntime session with all threads, Hibari's own package with its defaults. The same phonemes for both, and the
+  peer's seconds of sound: ours cuts silence off its clauses.
 - Many voices at once: the clock for all of them together, ours in one engine, onnxruntime in as many sessions of one
   thread each as there are threads.
 - A long text: time to the first sound over the time of the whole, and the worst playback deficit of every voice.
@@ -79,11 +80,11 @@ def load_symbols(path: Path) -> dict[str, int]:
     return symbols
 
 
-def timed(function: Callable[[], float]) -> tuple[float, float]:
-    """Seconds of the clock and of the processor for each second of sound."""
+def timed(function: Callable[[], float]) -> tuple[float, float, float]:
+    """Seconds of the clock, of the processor and of sound."""
     clock, processor = time.perf_counter(), time.process_time()
     seconds = function()
-    return (time.perf_counter() - clock) / seconds, (time.process_time() - processor) / seconds
+    return time.perf_counter() - clock, time.process_time() - processor, seconds
 
 
 def spoken_seconds(engine: Engine, text: str) -> float:
@@ -131,15 +132,22 @@ def long_text(engine: Engine) -> None:
 
 
 def paced(engine: Engine, voices: int) -> None:
-    syntheses = [engine.speak(TEXT, paced=True) for _ in range(voices)]
-    all_at_once(voices, lambda index: float(len(syntheses[index].wait())))
+    """As many voices as the machine can speak at once in real time, up to `voices`."""
+    clock, _, sound = timed(lambda: spoken_seconds(engine, TEXT))
+    count = max(1, min(voices, int(0.9 * sound / clock)))
+    syntheses = [engine.speak(TEXT, paced=True) for _ in range(count)]
+    all_at_once(count, lambda index: float(len(syntheses[index].wait())))
     deficits = [synthesis.stats.worst_deficit for synthesis in syntheses]
-    print(f"{voices} paced voices at once: worst deficit {max(deficits) * 1e3:.0f} ms")
+    print(
+        f"{count} paced voices at once, {count * clock / sound:.2f} of real time in all: worst deficit "
+        f"{max(deficits) * 1e3:.0f} ms"
+    )
 
 
 def report(what: str, ours: list[Any], theirs: list[Any]) -> None:
+    sound = theirs[0][2]
     for unit, place in (("clock", 0), ("processor", 1)):
-        mine, other = (statistics.median(pair[place] for pair in pairs) for pairs in (ours, theirs))
+        mine, other = (statistics.median(run[place] for run in runs) / sound for runs in (ours, theirs))
         print(
             f"{what}, {unit}: ours {mine:.3f}, onnxruntime {other:.3f} of real time: {other / mine:.2f} times as fast"
         )

@@ -65,6 +65,13 @@ void depthwise(std::uintptr_t x, std::int64_t rows, std::int64_t frames, std::in
                   rows, threads, variant_at(variant));
 }
 
+void sum_spectra(std::uintptr_t source, std::uintptr_t spectra, std::uintptr_t noise, std::int64_t noise_stride,
+                 std::int64_t frames, std::int64_t bins, std::uintptr_t out, int threads, std::size_t variant) {
+    run_spectra({at<const float>(source), at<const float>(spectra), at<const float>(noise), noise_stride, bins,
+                 at<float>(out)},
+                frames, threads, variant_at(variant));
+}
+
 // Of each: inputs, steps, out, backward, panels, h, c.
 using Sequence = std::tuple<std::uintptr_t, std::int64_t, std::uintptr_t, bool, std::uintptr_t, std::uintptr_t, std::uintptr_t>;
 
@@ -87,6 +94,7 @@ void bind_frames(nb::module_ &module) {
     module.def("round_to_half", &round_to_half, Unlocked(), "Floats rounded to the variant's 16-bit type.");
     module.def("adaptive_norm", &adaptive_norm, Unlocked(), "Frames normed over time by channel, and a function of them.");
     module.def("depthwise", &depthwise, Unlocked(), "Each channel of frames convolved by itself.");
+    module.def("sum_spectra", &sum_spectra, Unlocked(), "A vocoder's spectra from source, noise and what filters them.");
     module.def("recurrences", &recurrences, Unlocked(), "Directions of an LSTM over sequences.");
 }
 

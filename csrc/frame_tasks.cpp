@@ -154,6 +154,10 @@ void run_depthwise(const Depthwise &depthwise, std::int64_t rows, int threads, c
     }
 }
 
+void run_spectra(const SpectraSum &spectra, std::int64_t frames, int threads, const Variant &variant) {
+    FrameRuns<SpectraSum>{variant.frames.sum_spectra, &spectra, frames}.run_all(threads);
+}
+
 void run_recurrences(Recurrence *recurrences, std::int64_t count, int threads, const Variant &variant) {
     std::vector<float> states;
     std::size_t size = 0;

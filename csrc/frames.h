@@ -90,6 +90,16 @@ struct Depthwise {
     float *out;
 };
 
+// The spectrum of a vocoder: source filtered, plus noise shaped, plus a free part. For a frame and a bin,
+// source · e^level · e^(iπ tanh turn) + noise · e^noise_level + e^free_level · e^(i free_phase); levels count up to 7.
+struct SpectraSum {
+    const float *source;   // [frames, bins], complex as all but `spectra`
+    const float *spectra;  // [frames, 5, bins]: level, turn, noise_level, free_level, free_phase
+    const float *noise;    // [bins, noise_stride]
+    std::int64_t noise_stride, bins;
+    float *out;            // [frames, bins]
+};
+
 // One direction of an LSTM over one sequence.
 struct Recurrence {
     const float *panels;  // [hidden / 8, hidden, 4 gates, 8]
@@ -110,6 +120,7 @@ struct FrameKernels {
     void (*norm)(const FrameNorm &, std::int64_t begin, std::int64_t end);
     void (*depthwise)(const Depthwise &, std::int64_t begin, std::int64_t end);
     void (*recur)(const Recurrence &);
+    void (*sum_spectra)(const SpectraSum &, std::int64_t begin, std::int64_t end);
 };
 
 }  // namespace antiphon

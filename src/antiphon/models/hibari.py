@@ -13,11 +13,13 @@ from antiphon.errors import CheckpointError
 from antiphon.layers.convolution import Convolution
 from antiphon.layers.linear import Embedding, Linear
 from antiphon.layers.mlp import MLP
-from antiphon.layers.module import Halvable, Module
+from antiphon.layers.module import Module
 from antiphon.layers.norm import LayerNorm
 from antiphon.models.synthesizer import Speech, SpeechState, Synthesizer, flatten
 from antiphon.weights.checkpoint import Checkpoint
 from antiphon.weights.source import Source
+from antiphon.weights.types import TensorType
+from antiphon.weights.weight import Weight
 
 SAMPLE_RATE = 24_000
 WIDTH = 1200
@@ -36,38 +38,22 @@ MAX_POSITIONS = 512
 LEAD_FRAMES = 3  # as its teacher's
 
 
-class ConvNextBlock(Halvable):
+class ConvNextBlock(Module):
     """x + gamma * mlp(norm(depthwise(x))), masked. arXiv:2201.03545."""
 
     def __init__(self, source: Source, size: int, kernel: int, inner: int, dilation: int = 1) -> None:
         self.depthwise = Convolution(source, "dw", size, size, kernel, groups=size, dilation=dilation)
         self.norm = LayerNorm(source, "norm", size, NORM_EPS)
-        self.first = source.tensor("pw1.weight", (inner, size))[:, :, None]
-        self.first_bias = source.tensor("pw1.bias", (inner,))
+        self.first = Linear(source, "pw1", size, inner, bias=True, activation="gelu")
         # Gamma is folded into the second product.
         gamma = source.tensor("gamma", (size,))
-        self.second = (source.tensor("pw2.weight", (size, inner)) * gamma[:, None])[:, :, None]
+        self.second = Weight.from_tensor(source.tensor("pw2.weight", (size, inner)) * gamma[:, None])
         self.second_bias = source.tensor("pw2.bias", (size,)) * gamma
 
     def __call__(self, x: Tensor, lengths: Tensor) -> Tensor:
-        y = self.norm(self.depthwise(x))
-        if self.half:
-            y = ops.half_conv1d(y, self.first, self.first_bias, activation="gelu", narrow=True)
-            return ops.mask_frames(ops.half_conv1d(y, self.second, self.second_bias, residual=x), lengths)
-        y = ops.conv1d(y, self.first, self.first_bias, activation="gelu")
-        return ops.mask_frames(ops.add(ops.conv1d(y, self.second, self.second_bias), x), lengths)
-
-
-class Pointwise(Halvable):
-    """The same product for every frame."""
-
-    def __init__(self, source: Source, name: str, inputs: int, outputs: int) -> None:
-        self.weight = source.tensor(f"{name}.weight", (outputs, inputs))[:, :, None]
-        self.bias = source.tensor(f"{name}.bias", (outputs,))
-
-    def __call__(self, x: Tensor) -> Tensor:
-        convolve = ops.half_conv1d if self.half else ops.conv1d
-        return convolve(x, self.weight, self.bias)
+        rows = self.norm(self.depthwise(x)).flatten(0, 1)
+        y = ops.linear(self.first(rows), self.second, self.second_bias, residual=x.flatten(0, 1))
+        return ops.mask_frames(y.view_as(x), lengths)
 
 
 class SharedLayer(Module):
@@ -112,13 +98,14 @@ class TextSide(Module):
 
 
 class Hibari(Synthesizer):
-    """One voice. Weights are stored in 8 bits and computed with as floats, activations in full."""
+    """One voice. Weights are stored in 8 bits; where it may be fast, products are computed in them too."""
 
     stages = ("text", "prosody", "decoder", "waveform")
     lone_stages = 4
     sample_rate = SAMPLE_RATE
     lead_samples = LEAD_FRAMES * 2 * HOP
     style_size = 0
+    fast_type = TensorType.I8
 
     def __init__(self, source: Source, symbols: dict[str, int]) -> None:
         self.vocab_size = NUM_SYMBOLS
@@ -146,7 +133,7 @@ class Hibari(Synthesizer):
             ConvNextBlock(decoder.at("dec", n), size, FRAME_KERNEL, 3 * size) for n in range(DECODER_BLOCKS)
         ]
         self.decoder_norm = LayerNorm(decoder, "dec_norm", size, NORM_EPS)
-        self.head = Pointwise(decoder, "head", size, 5 * NUM_BINS)
+        self.head = Linear(decoder, "head", size, 5 * NUM_BINS, bias=True)
 
     @classmethod
     def from_checkpoint(cls, checkpoint: Checkpoint) -> Self:
@@ -180,7 +167,7 @@ class Hibari(Synthesizer):
         x = ops.mask_frames(self.decoder_in(ops.mask_frames(x, lengths)), lengths)
         for block in self.decoder_blocks:
             x = block(x, lengths)
-        spectra = self.head(self.decoder_norm(x))
+        spectra = self.head(self.decoder_norm(x).flatten(0, 1)).unflatten(0, x.shape[:2])
         return state.without("text", "energy").with_({"spectra": lengths}, spectra=spectra)
 
     def _waveform(self, state: SpeechState) -> SpeechState:

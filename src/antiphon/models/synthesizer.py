@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from antiphon.models.model import Model, Task
+from antiphon.weights.types import TensorType
 
 
 @dataclass(frozen=True)
@@ -109,6 +110,8 @@ class Synthesizer(Model):
     lead_samples: int
     #: Numbers in a voice's style for each length of utterance; 0 for a model with one voice.
     style_size: int
+    #: What matrices become where the model may be fast.
+    fast_type: TensorType = TensorType.F16
     #: How many stages, from the first, compute every utterance by itself. The phase of a voice is its pitch added up
     #: over the utterance, so the last bit of the pitch is heard at its end: it must not depend on who else is there.
     lone_stages: int

@@ -6,7 +6,7 @@ Frames of several utterances are padded to one length, [B, T, C]; `lengths` [B] 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import torch
@@ -188,18 +188,37 @@ def pulse_train(pitch: Tensor, hop: int, rate: int, threshold: float, highest: f
 def pulse_noise_vocoder(
     spectra: Tensor, pitch: Tensor, noise: Sequence[Tensor], lengths: Tensor, width: int, hop: int, rate: int
 ) -> Tensor:
-    bins = width // 2 + 1
+    return vocode(sum_spectra, spectra, pitch, noise, lengths, width, hop, rate)
+
+
+def vocode(
+    sum_spectra: Callable[[Tensor, Tensor, Tensor], Tensor],
+    spectra: Tensor,
+    pitch: Tensor,
+    noise: Sequence[Tensor],
+    lengths: Tensor,
+    width: int,
+    hop: int,
+    rate: int,
+) -> Tensor:
+    """`pulse_noise_vocoder` with whatever makes one spectrum [T, bins] of pulses' [T, bins], spectra and noise."""
     window = torch.hann_window(width, device=spectra.device)
     out = spectra.new_zeros(len(spectra), spectra.shape[1] * hop)
     for row, frames in enumerate(lengths.tolist()):
         pulses = pulse_train(pitch[row, :frames], hop, rate, threshold=40.0, highest=11_000.0)
         source = torch.stft(pulses, width, hop, window=window / (width / 4), return_complex=True).T[:frames]
-        level, turn, noise_level, free_level, free_phase = spectra[row, :frames].split(bins, dim=1)  # [frames, bins]
-        spectrum = source * torch.polar(_magnitude(level), math.pi * turn.tanh())
-        spectrum += noise[row].T[:frames] * _magnitude(noise_level)
-        spectrum += torch.polar(_magnitude(free_level), free_phase)
+        spectrum = sum_spectra(source, spectra[row, :frames], noise[row])
         out[row, : frames * hop] = _overlap_add(spectrum, window, hop)
     return out
+
+
+def sum_spectra(source: Tensor, spectra: Tensor, noise: Tensor) -> Tensor:
+    frames, bins = source.shape
+    level, turn, noise_level, free_level, free_phase = spectra.split(bins, dim=1)  # [frames, bins]
+    spectrum = source * torch.polar(_magnitude(level), math.pi * turn.tanh())
+    spectrum += noise.T[:frames] * _magnitude(noise_level)
+    spectrum += torch.polar(_magnitude(free_level), free_phase)
+    return spectrum
 
 
 def _magnitude(level: Tensor) -> Tensor:

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import time
+from collections.abc import Callable
 
 from antiphon.runtime.speech import SpeechChunk, SpeechStats
 from antiphon.runtime.speech_text import Piece
 
 
 class SpeechAccount:
-    """Kept by the synthesis' own thread."""
+    """Kept by the synthesis' own thread, in the engine's time."""
 
-    def __init__(self, started: float) -> None:
-        self._started = started
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._started = clock()
         self.first_audio: float | None = None
         self.num_samples = 0
         self.num_characters = 0
         self.skipped: list[str] = []
         self._rate = 1
         self._num_phonemes = 0
+        self._num_spoken = 0  # of them, those whose sound is made
         self._num_clauses = 0
         self._worst_deficit = 0.0
 
@@ -26,8 +28,9 @@ class SpeechAccount:
         self.skipped += piece.skipped
         self._num_phonemes += max(0, len(piece.utterance.ids) - 2)
 
-    def add(self, chunk: SpeechChunk) -> None:
-        now = time.perf_counter()
+    def add(self, chunk: SpeechChunk, num_phonemes: int) -> None:
+        self._num_spoken += num_phonemes
+        now = self._clock()
         self._rate = chunk.rate
         if self.first_audio is None:
             self.first_audio = now
@@ -36,14 +39,21 @@ class SpeechAccount:
         self._num_clauses += 1
         self.num_samples += len(chunk.samples)
 
+    @property
+    def heard_by(self) -> float | None:
+        """When somebody who listens from the first chunk on will have heard all that is made."""
+        return None if self.first_audio is None else self.first_audio + self.num_samples / self._rate
+
+    def seconds_of(self, num_phonemes: int) -> float:
+        """How long so many phonemes will take, by those that are spoken."""
+        return num_phonemes * self.num_samples / (self._rate * max(1, self._num_spoken))
+
     def ahead(self) -> float | None:
         """Seconds of sound that somebody who listens from the first chunk on has not heard yet."""
-        if self.first_audio is None:
-            return None
-        return self.num_samples / self._rate - (time.perf_counter() - self.first_audio)
+        return None if self.heard_by is None else self.heard_by - self._clock()
 
     def stats(self) -> SpeechStats:
-        now = time.perf_counter()
+        now = self._clock()
         seconds = self.num_samples / self._rate
         assert self.first_audio is not None
         return SpeechStats(

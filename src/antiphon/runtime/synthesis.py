@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
@@ -88,7 +87,7 @@ class Synthesis:
         self._in_flight: deque[tuple[Request, Piece]] = deque()
         self._is_closed = threading.Event()
         self._is_done = False
-        self._account = SpeechAccount(time.perf_counter())
+        self._account = SpeechAccount(port.clock)
         self._splitter = ClauseSplitter()
         self._sources: deque[Iterator[Clause]] = deque()
         self._clause_pieces: Iterator[Piece] = iter(())
@@ -271,9 +270,10 @@ class Synthesis:
         return min(self._options.priority, Priority.HIGH) if dry else self._options.priority
 
     def _due(self) -> float | None:
-        """When somebody who listens will have heard what is made so far; None before the first sound."""
-        ahead = self._account.ahead()
-        return None if ahead is None else self._port.clock() + max(0.0, ahead)
+        """When a listener will have heard all that is made or being made; None before the first sound."""
+        heard_by = self._account.heard_by
+        coming = sum(len(piece.utterance.ids) for _, piece in self._in_flight)
+        return None if heard_by is None else heard_by + self._account.seconds_of(coming)
 
     def _wait_for_listener(self) -> float:
         """Seconds that a paced synthesis which is far ahead gives away; 0 otherwise."""
@@ -285,7 +285,7 @@ class Synthesis:
             raise EngineError(f"synthesis {self.id} ended by {request.finish_reason}: {request.error or 'no result'}")
         chunk = self._chunk(request.result, piece)
         request.result = None
-        self._account.add(chunk)
+        self._account.add(chunk, len(piece.utterance.ids))
         self._hand_over(chunk)
 
     def _chunk(self, speech: Speech, piece: Piece) -> SpeechChunk:

@@ -113,11 +113,12 @@ def prepare(
     looked_up = {id(node.weight) for node in model.modules() if isinstance(node, Embedding | Head)}
 
     batched = {id(weight) for weight in model.encoder_weights()} if isinstance(model, EncoderDecoder) else set()
-    half = isinstance(model, Synthesizer) and options.precision == "fast" and report.backend == "native"
+    is_fast = options.precision == "fast" and report.backend == "native"
+    fast_type = model.fast_type if is_fast and isinstance(model, Synthesizer) else None
 
     def target(weight: Weight) -> TensorType | None:
         if options.quantize is None:
-            return TensorType.F16 if half and id(weight) not in looked_up else None
+            return None if id(weight) in looked_up else fast_type
         if options.quantize == "int8" and id(weight) in batched:
             return TensorType.I8
         matrices, embeddings = QUANTIZATIONS[options.quantize]
@@ -125,7 +126,7 @@ def prepare(
 
     for node in model.modules():
         if isinstance(node, Halvable):
-            node.half = half or options.quantize is not None
+            node.half = fast_type is not None or options.quantize is not None
         if isinstance(node, Convolution):
             node.prepare()
     report.forms += ops.prepare_weights(list(model.weights()), options.repack, target, release_pages)

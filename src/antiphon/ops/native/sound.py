@@ -1,11 +1,13 @@
-"""The norm of synthesis in two passes over memory."""
+"""The norm of synthesis in two passes over memory, and the spectra of its vocoder in one."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from antiphon.ops import reference
+from antiphon.ops import reference, reference_sound
 from antiphon.ops.native.extension import available, default_threads, extension
 from antiphon.ops.native.half import half_format
 
@@ -39,4 +41,26 @@ def adaptive_norm(
             threads or default_threads(), variant,
         )  # fmt: skip
         out[row, length:] = 0.0
+    return out
+
+
+def pulse_noise_vocoder(
+    spectra: Tensor, pitch: Tensor, noise: Sequence[Tensor], lengths: Tensor, width: int, hop: int, rate: int
+) -> Tensor:
+    plain = available() and spectra.is_cpu and spectra.dtype is torch.float32
+    add = sum_spectra if plain else reference_sound.sum_spectra
+    return reference_sound.vocode(add, spectra, pitch, noise, lengths, width, hop, rate)
+
+
+def sum_spectra(
+    source: Tensor, spectra: Tensor, noise: Tensor, threads: int | None = None, variant: int = 0
+) -> Tensor:
+    """One spectrum, complex [T, bins], of pulses [T, bins], spectra [T, 5 * bins] and noise [bins, at least T]."""
+    frames, bins = source.shape
+    source, spectra, noise = source.contiguous(), spectra.contiguous(), noise.contiguous()
+    out = torch.empty(frames, bins, dtype=torch.complex64)
+    extension().sum_spectra(
+        source.data_ptr(), spectra.data_ptr(), noise.data_ptr(), noise.shape[1], frames, bins, out.data_ptr(),
+        threads or default_threads(), variant,
+    )  # fmt: skip
     return out
