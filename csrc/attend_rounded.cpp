@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "attend_half.h"
 #include "quantize.h"
 #include "thread_pool.h"
 #include "workspace.h"
@@ -132,6 +133,10 @@ struct Work {
 void attend_rounded(const HeadRows &q, const HeadRows &k, const HeadRows &v, std::int64_t heads, std::int64_t kv_heads,
                     std::int64_t head_dim, const std::int32_t *seq_start, std::int64_t sequences, float scale, float *out,
                     int threads, const Variant &variant) {
+    const HalfKernels *const half = variant.half;
+    if (half && half->format == HalfFormat::bf16 && head_dim % half->columns == 0) {
+        return attend_half(q, k, v, heads, kv_heads, head_dim, seq_start, sequences, scale, out, threads, variant);
+    }
     Work work{q, k, v, heads, kv_heads, head_dim, scale, out, &variant, 0, 0, 0, 0, 0, 0, nullptr, nullptr};
     for (std::int64_t s = 0; s < sequences; ++s) {
         work.first = seq_start[s];

@@ -1,4 +1,5 @@
-// Attention over whole sequences in int8, for models whose products are computed that way.
+// Attention over whole sequences in int8, for models whose products are computed that way; in bf16 where the variant has
+// kernels for it (attend_half.h).
 
 #pragma once
 

@@ -101,5 +101,26 @@ float soften(float *scores, std::int64_t count, float scale, const Activations &
     return total;
 }
 
+float exponentiate(float *scores, std::int64_t count, std::int64_t columns, float scale) {
+    constexpr float log2_of_e = 1.44269504f, one = -4.17993026f;  // for which `scaled_power` is 1
+    for (std::int64_t i = count; i < columns; ++i) scores[i] = -kInfinity;
+    Floats most = splat(-kInfinity);
+    for (std::int64_t i = 0; i < columns; i += kLanes) most = maximum(most, load(scores + i));
+    const float by = scale * log2_of_e;
+    const Lanes begin = splat_lanes(one - largest(most) * by);
+    Floats total = zeros();
+    for (std::int64_t i = 0; i < columns; i += kLanes) {
+        const auto weigh = [&](Lanes score) __attribute__((always_inline)) -> Lanes {
+            const Lanes power = multiply_add(score, splat_lanes(by), begin);
+            return scaled_power(at_least(power, splat_lanes(-100.0f)));
+        };
+        const Floats weights = map(weigh, load(scores + i));
+        store(scores + i, weights);
+        total = total + weights;
+    }
+    for (std::int64_t i = count; i < columns; ++i) scores[i] = 0;
+    return sum(total);
+}
+
 }  // namespace ANTIPHON_VARIANT
 }  // namespace antiphon

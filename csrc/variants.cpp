@@ -27,6 +27,7 @@ namespace antiphon {
     void convolve(const Convolution &, std::int64_t, std::int64_t); \
     void finish(const Epilogue &, std::int64_t, std::int64_t, std::int64_t, const float *, const float *, std::int64_t); \
     float soften(float *, std::int64_t, float, const Activations &, std::int64_t); \
+    float exponentiate(float *, std::int64_t, std::int64_t, float); \
     void frame_sums(const FrameSums &, std::int64_t, std::int64_t); \
     void frame_norm(const FrameNorm &, std::int64_t, std::int64_t); \
     void depthwise(const Depthwise &, std::int64_t, std::int64_t); \
@@ -34,7 +35,7 @@ namespace antiphon {
     void sum_spectra(const SpectraSum &, std::int64_t, std::int64_t); \
     static const Variant kernels = { \
         #variant, find, &attention, \
-        {rms_norm, layer_norm, rotate, add, segment_means, unit_rows, convolve, finish, soften}, \
+        {rms_norm, layer_norm, rotate, add, segment_means, unit_rows, convolve, finish, soften, exponentiate}, \
         {frame_sums, frame_norm, depthwise, recur, sum_spectra}, &sampling, &limits, nullptr, nullptr, nullptr}; \
     }
 ANTIPHON_DECLARE(baseline)
