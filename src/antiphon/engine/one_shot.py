@@ -66,7 +66,10 @@ class OneShotScheduler:
         return len(self.running), len(self.waiting), 0, 0, 0
 
     def plan(self, now: float) -> StepPlan:
-        """The next stage of the most urgent request, and of whoever else is at that stage, up to the cap."""
+        """The next stage of the most urgent request, and of whoever else is at that stage, up to the cap.
+
+        Nobody less urgent is taken along with a critical request: it would wait for their work.
+        """
         plan = StepPlan(self.model)
         for request in [r for r in self.waiting.values() if r.deadline is not None and r.deadline <= now]:
             self._end(request, FinishReason.DEADLINE, now)
@@ -78,7 +81,10 @@ class OneShotScheduler:
         order = sorted(self.waiting.values(), key=self.policy.rank)
         first = self.policy.next_waiting(order, now)
         plan.stage = first.stage
-        for request in [first, *(r for r in order if r is not first and r.stage == first.stage)]:
+        company = [r for r in order if r is not first and r.stage == first.stage]
+        if first.priority is Priority.CRITICAL:
+            company = [r for r in company if r.priority is Priority.CRITICAL]
+        for request in [first, *company]:
             count = request.num_prompt_tokens
             if plan.requests and plan.num_tokens + count > cap:
                 break

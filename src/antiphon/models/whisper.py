@@ -136,8 +136,10 @@ class EncoderLayer(Module):
         self.mlp_norm = LayerNorm(source, "final_layer_norm", hidden, NORM_EPS)
         self.mlp = MLP(source, "fc1", "fc2", hidden, config.encoder_intermediate, "gelu")
 
-    def __call__(self, x: Tensor, seq_start: Tensor) -> Tensor:
-        x = self.attention(self.attention_norm(x), seq_start, residual=x)
+    def attend(self, x: Tensor, seq_start: Tensor) -> Tensor:
+        return self.attention(self.attention_norm(x), seq_start, residual=x)
+
+    def feed_forward(self, x: Tensor) -> Tensor:
         return self.mlp(self.mlp_norm(x), residual=x)
 
 
@@ -217,16 +219,19 @@ class Whisper(EncoderDecoder):
 
     @property
     def num_encoder_stages(self) -> int:
-        """The convolutions, then a layer each."""
-        return 1 + len(self.encoder_layers)
+        """The convolutions, then two for each layer: what is urgent never waits for more than half a layer."""
+        return 1 + 2 * len(self.encoder_layers)
 
     def encode_stage(self, stage: int, x: Tensor, seq_start: Tensor) -> Tensor:
         """Stage 0 takes windows [B, 2 * T, mels]; every stage gives states [B * T, hidden]."""
         if stage == 0:
             x = self.conv2(self.conv1(x))  # [B, T, hidden]
             return ops.add(x, self.audio_position[: x.shape[1]]).flatten(0, 1)
-        x = self.encoder_layers[stage - 1](x, seq_start)
-        return self.encoder_norm(x) if stage == len(self.encoder_layers) else x
+        layer = self.encoder_layers[(stage - 1) // 2]
+        if stage % 2:
+            return layer.attend(x, seq_start)
+        x = layer.feed_forward(x)
+        return self.encoder_norm(x) if stage == self.num_encoder_stages - 1 else x
 
     def encode(self, features: Tensor, seq_start: Tensor) -> Tensor:
         """Encoder states [B * T, hidden] of windows [B, 2 * T, mels]; seq_start [B + 1] counts states, T each."""

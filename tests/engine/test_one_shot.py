@@ -1,0 +1,104 @@
+"""One-shot requests: stages in batches, the most urgent first, and every way to an end."""
+
+from __future__ import annotations
+
+import pytest
+
+from antiphon.engine.one_shot import OneShotScheduler
+from antiphon.engine.plan import StepPlan, StepResult
+from antiphon.engine.policies.registry import make_policy
+from antiphon.engine.request import FinishReason, Priority, Request
+from antiphon.engine.sampling_params import SamplingParams
+from antiphon.errors import ContextLengthError, InvalidRequestError, OverloadedError
+
+
+def scheduler(policy: str = "priority", **options: int) -> OneShotScheduler:
+    settings = {"max_model_tokens": 50, "num_stages": 2, "max_step_tokens": 20, "max_waiting": 6, **options}
+    return OneShotScheduler("voice", make_policy(policy), **settings)
+
+
+def request(name: str, tokens: int = 8, **details: object) -> Request:
+    return Request(name, "voice", [1] * tokens, SamplingParams(), task="synthesize", **details)  # type: ignore[arg-type]
+
+
+def names(plan: StepPlan) -> list[str]:
+    return [member.id for member in plan.requests]
+
+
+def run(own: OneShotScheduler, now: float) -> list[str]:
+    """Plan a step and commit it; whose it was."""
+    plan = own.plan(now)
+    own.commit(plan, StepResult([], outputs=[f"{name} done" for name in names(plan)]), now)
+    own.check_integrity()
+    return names(plan)
+
+
+def test_stages_are_batched_up_to_the_cap() -> None:
+    own = scheduler()
+    members = [request(name) for name in "abc"]
+    for member in members:
+        own.add(member, 0.0)
+    assert run(own, 1.0) == ["a", "b"]  # 16 of 20 tokens; the third would make 24
+    assert run(own, 2.0) == ["a", "b"]
+    assert [member.result for member in members] == ["a done", "b done", None]
+    assert run(own, 3.0) == run(own, 4.0) == ["c"]
+    assert all(member.finish_reason is FinishReason.STOP for member in members) and not own.has_work
+
+
+def test_one_larger_than_the_cap_runs_alone() -> None:
+    own = scheduler()
+    own.add(request("large", 40), 0.0)
+    own.add(request("small", 2), 0.0)
+    assert run(own, 1.0) == ["large"]
+
+
+def test_a_critical_request_takes_nobody_along() -> None:
+    own = scheduler()
+    own.add(request("a", 4), 0.0)
+    own.add(request("b", 4), 0.0)
+    assert run(own, 1.0) == ["a", "b"]
+    own.add(request("now", 4, priority=Priority.CRITICAL), 2.0)
+    own.add(request("late", 4), 2.0)
+    assert run(own, 3.0) == run(own, 4.0) == ["now"]
+    assert run(own, 5.0) == ["a", "b"]
+
+
+def test_who_needs_the_result_first_goes_first() -> None:
+    own = scheduler(max_step_tokens=8)
+    own.add(request("far ahead", due=30.0), 0.0)
+    own.add(request("nearly dry", due=5.0), 0.5)
+    own.add(request("newcomer"), 1.0)
+    assert [run(own, 2.0)[0] for _ in range(6)] == ["newcomer"] * 2 + ["nearly dry"] * 2 + ["far ahead"] * 2
+
+
+def test_whoever_waited_long_enough_is_not_passed_over() -> None:
+    own = scheduler(max_step_tokens=8)
+    own.add(request("far ahead", due=100.0), 0.0)
+    own.add(request("newcomer"), 11.0)
+    assert run(own, 12.0) == ["far ahead"]
+
+
+def test_ends() -> None:
+    own = scheduler()
+    failed, gone, left = (request(name, 20) for name in ("f", "g", "l"))
+    late = request("late", 20, deadline=3.0)
+    for member in (failed, late, gone, left):
+        own.add(member, 0.0)
+    own.fail(own.plan(1.0), "no memory", 1.0)
+    assert failed.finish_reason is FinishReason.FAILED and failed.error == "no memory"
+    assert own.abort("g", FinishReason.DISCONNECTED, 2.0) and not own.abort("g", FinishReason.DISCONNECTED, 2.0)
+    assert names(own.plan(4.0)) == ["l"] and late.finish_reason is FinishReason.DEADLINE
+    own.close(5.0)
+    assert left.finish_reason is FinishReason.CANCELLED and not own.has_work
+
+
+def test_what_is_refused() -> None:
+    own = scheduler()
+    with pytest.raises(InvalidRequestError, match="no tokens"):
+        own.add(request("empty", 0), 0.0)
+    with pytest.raises(ContextLengthError, match=r"51 tokens.*takes 50"):
+        own.add(request("long", 51), 0.0)
+    for index in range(6):
+        own.add(request(str(index)), 0.0)
+    with pytest.raises(OverloadedError, match="has 6 requests waiting; at most 6"):
+        own.add(request("one too many"), 0.0)
