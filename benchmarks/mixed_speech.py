@@ -2,9 +2,9 @@
 
     python benchmarks/mixed_speech.py [--voice-model hibari-6m] [--chats 4] [--syntheses 4] [--recordings 20]
 
-Everything is first computed alone, then all at once with `batch_invariant` and the policy `priority`. It prints the
-time to first audio of the critical synthesis alone and in the crowd, and whether every output is what it was alone. The
-recordings are spoken by the same model beforehand.
+Everything is first computed alone, then all at once with `batch_invariant` and the policy `priority`; the recogniser is
+in int8, as `antiphon transcribe` has it. It prints the time to first audio of the critical synthesis alone and in the
+crowd, and whether every output is what it was alone. The recordings are spoken by the same model beforehand.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ import numpy as np
 import soxr
 
 from antiphon import Engine, Priority, SamplingParams
+from antiphon.runtime.loading import load_model
+from antiphon.runtime.weight_forms import WeightOptions
 
 CHAT, HEARER = "smollm2-135m", "whisper-base.en"
 SHORT = "Your table is ready."
@@ -81,7 +83,8 @@ def main() -> None:
     arguments = parser.parse_args()
     voice = arguments.voice_model
     options: dict[str, Any] = dict(kv_bytes=512 << 20, policy="priority", batch_invariant=True)
-    with Engine(CHAT, voice, HEARER, **options) as engine:
+    hearer = load_model(HEARER, options=WeightOptions(quantize="int8"))
+    with Engine(CHAT, voice, hearer, **options) as engine:
         sounds = [recording(engine, index, voice) for index in range(arguments.recordings)]
         work: list[Callable[[], Any]] = []
         work += [lambda index=index: chat(engine, index) for index in range(arguments.chats)]
