@@ -16,6 +16,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from antiphon import ops
+from antiphon.layers.module import Halvable
 from antiphon.models.kokoro import Kokoro
 from antiphon.models.synthesizer import Speech, SpeechState, Utterance
 from antiphon.runtime.weight_forms import LoadReport, WeightOptions, prepare
@@ -140,6 +142,16 @@ def test_16_bits_stay_near(pair: Pair, model_path: Callable[[str], Path]) -> Non
     both = [utterance, pair.utterance(*SENTENCES[1])]
     for alone, speech in zip(both, speak(fast, both), strict=True):
         torch.testing.assert_close(speech.samples, speak(fast, [alone])[0].samples, rtol=0, atol=1e-4)
+
+
+def test_eight_bits_are_too_few_for_pitch(model_path: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ops.active_backend(), "half_type", lambda: torch.bfloat16)
+    fast = Kokoro.from_checkpoint(open_checkpoint(model_path("kokoro-82m")))
+    prepare(fast, LoadReport(), WeightOptions(precision="fast"))
+    parts = [node for part in fast.prosody_parts() for node in part.modules()]
+    assert parts and not any(node.half for node in parts if isinstance(node, Halvable))
+    assert not any(weight.packed for node in parts for weight in node.weights())
+    assert all(node.half for node in fast.generator.modules() if isinstance(node, Halvable))
 
 
 def test_a_ragged_batch_is_what_each_is_alone(pair: Pair, soak: bool) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Self
 
 import torch
 
 from antiphon import ops
 from antiphon.layers.linear import Linear
+from antiphon.layers.module import Module
 from antiphon.models.kokoro_config import SAMPLE_RATE, KokoroConfig, config_from_json
 from antiphon.models.kokoro_decoder import FrameDecoder, Generator
 from antiphon.models.kokoro_text import PhonemeBert, Predictor, TextEncoder
@@ -48,6 +49,9 @@ class Kokoro(Synthesizer):
     @classmethod
     def from_checkpoint(cls, checkpoint: Checkpoint) -> Self:
         return cls(config_from_json(checkpoint.metadata), Source(checkpoint))
+
+    def prosody_parts(self) -> Sequence[Module]:
+        return self.bert, self.bert_encoder, self.predictor
 
     def _make_stages(self) -> list[tuple[str, Callable[[SpeechState], SpeechState]]]:
         stages: list[tuple[str, Callable[[SpeechState], SpeechState]]] = [

@@ -10,6 +10,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
+from antiphon.layers.module import Module
 from antiphon.models.model import Model, Task
 from antiphon.weights.types import TensorType
 
@@ -115,6 +116,10 @@ class Synthesizer(Model):
     #: How many stages, from the first, compute every utterance by itself. The phase of a voice is its pitch added up
     #: over the utterance, so the last bit of the pitch is heard at its end: it must not depend on who else is there.
     lone_stages: int
+
+    def prosody_parts(self) -> Sequence[Module]:
+        """What durations and pitch follow from: the ear hears an error of a hundredth in them."""
+        return ()
 
     def advance(self, stage: int, states: Sequence[SpeechState]) -> list[SpeechState]:
         """The states after a stage: as many as there were while rows are computed one by one, then a single one."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import torch
 from torch import Tensor
 
 from antiphon.ops.backend import active_backend, available_backends, dispatch, get_backend, use_backend
@@ -22,7 +23,7 @@ __all__ = [
     "KVCache", "LSTMWeights", "LayerCache", "RotaryTable", "SamplingRows", "WeightForm", "activate", "active_backend",
     "adaptive_norm", "add", "allocate_arena", "attention", "available_backends", "concatenate", "conv1d",
     "conv_transpose1d", "embed", "expand_frames", "frame_counts", "gather_rows", "get_backend", "half_conv1d",
-    "half_conv_transpose1d", "harmonic_source",
+    "half_conv_transpose1d", "half_type", "harmonic_source",
     "harmonic_spectrum", "inverse_spectrum", "l2_normalize", "layer_norm", "leaky_relu", "linear", "log_pitch",
     "lstm", "mask_frames", "modulate", "pack_rows", "pad_rows", "paged_attention", "paged_attention_weights",
     "prepare_convolution", "prepare_weights", "prepend_mirrored", "pulse_noise_vocoder", "repeat_frames", "rms_norm",
@@ -42,6 +43,11 @@ def prepare_weights(
     `release_pages` is called when the files' bytes that were read are no longer needed.
     """
     return active_backend().prepare_weights(weights, repack, quantize, release_pages)
+
+
+def half_type() -> torch.dtype | None:
+    """The 16-bit type that `half_conv1d` and its like compute in here; None where they compute in 32 bits."""
+    return active_backend().half_type()
 
 
 def rounds_inputs(weight: Weight) -> bool:

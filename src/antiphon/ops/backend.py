@@ -8,6 +8,7 @@ from contextvars import ContextVar
 from functools import cache
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from antiphon.errors import UnsupportedError
@@ -61,6 +62,7 @@ class Backend:
     def __init__(self, name: str, module: Any) -> None:
         self.name = name
         self.prepare_weights: Callable[..., list[WeightForm]] = module.prepare_weights
+        self.half_type: Callable[[], torch.dtype | None] = module.half_type
         self.operations: dict[str, Callable[..., Any]] = {
             operation: getattr(module, operation, getattr(reference, operation)) for operation in OPERATIONS
         }

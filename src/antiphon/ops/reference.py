@@ -306,6 +306,10 @@ def conv1d(
     return activate(y.transpose(1, 2), activation).contiguous()
 
 
+def half_type() -> torch.dtype | None:
+    return None
+
+
 def half_conv1d(
     x: Tensor,
     weight: Tensor,

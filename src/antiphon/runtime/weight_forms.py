@@ -7,11 +7,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+import torch
+
 from antiphon import ops
 from antiphon.errors import InvalidRequestError
 from antiphon.layers.convolution import Convolution
 from antiphon.layers.linear import Embedding, Head
-from antiphon.layers.module import Halvable
+from antiphon.layers.module import Halvable, Module
 from antiphon.models.encoder_decoder import EncoderDecoder
 from antiphon.models.model import Model
 from antiphon.models.synthesizer import Synthesizer
@@ -115,10 +117,12 @@ def prepare(
     batched = {id(weight) for weight in model.encoder_weights()} if isinstance(model, EncoderDecoder) else set()
     is_fast = options.precision == "fast" and report.backend == "native"
     fast_type = model.fast_type if is_fast and isinstance(model, Synthesizer) else None
+    exact = _exact_nodes(model)
+    kept = looked_up | {id(weight) for node in exact for weight in node.weights()}
 
     def target(weight: Weight) -> TensorType | None:
         if options.quantize is None:
-            return None if id(weight) in looked_up else fast_type
+            return None if id(weight) in kept else fast_type
         if options.quantize == "int8" and id(weight) in batched:
             return TensorType.I8
         matrices, embeddings = QUANTIZATIONS[options.quantize]
@@ -126,7 +130,14 @@ def prepare(
 
     for node in model.modules():
         if isinstance(node, Halvable):
-            node.half = fast_type is not None or options.quantize is not None
+            node.half = (fast_type is not None or options.quantize is not None) and node not in exact
         if isinstance(node, Convolution):
             node.prepare()
     report.forms += ops.prepare_weights(list(model.weights()), options.repack, target, release_pages)
+
+
+def _exact_nodes(model: Model) -> list[Module]:
+    """What stays in 32 bits where 16-bit floats have a mantissa of eight: that of pitch and durations."""
+    if not isinstance(model, Synthesizer) or ops.half_type() is not torch.bfloat16:
+        return []
+    return [node for part in model.prosody_parts() for node in part.modules()]

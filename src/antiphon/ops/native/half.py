@@ -45,6 +45,11 @@ def half_format(variant: int = 0) -> HalfFormat | None:
     return None if dtype is None else HalfFormat(dtype, columns)
 
 
+def half_type() -> torch.dtype | None:
+    found = half_format()
+    return None if found is None else found.dtype
+
+
 def computes_in_half(variant: int = 0) -> bool:
     """Whether this processor has kernels for 16-bit floats."""
     return half_format(variant) is not None
