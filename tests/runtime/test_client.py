@@ -279,7 +279,7 @@ def test_many_streams_with_readers_that_leave(world: World) -> None:
             assert text == alone.text
 
     world.runner.run(main())
-    assert not world.client._streams and not world.client._samples
+    assert not world.client._calls._streams and not world.client._calls._samples
 
 
 def test_embeddings_are_those_of_the_engine_here(world: World) -> None:

@@ -94,9 +94,22 @@ def quiet_sounds(count: int) -> Iterator[tuple[str, np.ndarray]]:
         yield f"{kind}-{index}", np.asarray(sound, np.float32)
 
 
-def test_no_sentence_is_invented(tiny: Engine, soak: bool) -> None:
-    said = {name: tiny.transcribe(sound).text for name, sound in quiet_sounds(20 if soak else 6)}
+@pytest.mark.parametrize("quantize", [None, "int8"])
+def test_no_sentence_is_invented(quantize: str | None) -> None:
+    with Engine("whisper-tiny.en", kv_bytes=256 << 20, quantize=quantize) as engine:
+        said = {name: engine.transcribe(sound).text for name, sound in quiet_sounds(20)}
     assert not {name: text for name, text in said.items() if text}
+
+
+def test_in_int8_the_words_are_the_same(transcripts: list[Transcript], clips: list[tuple[np.ndarray, str]]) -> None:
+    with Engine("whisper-base.en", kv_bytes=512 << 20, quantize="int8") as engine:
+        done = engine.transcribe_all([jfk(), *(sound for sound, _ in clips)])
+    assert normalize_words(done[0].text) == normalize_words(JFK_TEXT)
+    errors = [
+        sum(word_error_rate(text, own.text) for (_, text), own in zip(clips, found[1:], strict=True))
+        for found in (done, transcripts)
+    ]
+    assert errors[0] <= errors[1] + 1e-9
 
 
 def test_live_session_says_what_the_file_says(tiny: Engine) -> None:

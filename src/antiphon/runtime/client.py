@@ -12,44 +12,26 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
 
-from antiphon import errors
 from antiphon.errors import AntiphonError, EngineError, InvalidRequestError, ModelNotFoundError
 from antiphon.runtime.engine_process import EngineProcess
 from antiphon.runtime.generate_stream import GenerateStream
 from antiphon.runtime.messages import (
-    MAX_SAMPLES,
-    Abort,
-    Accepted,
     AskFigures,
-    Deltas,
     Embed,
     Embedded,
-    Ended,
     Figures,
-    FromEngine,
     Generate,
-    Hear,
-    Heard,
     Listen,
-    LivePart,
     Load,
     Loaded,
-    LoadFailed,
-    Refused,
     Shutdown,
     Speak,
-    SpeechPart,
-    Spoken,
-    StopListening,
     Transcribe,
-    Transcribed,
-    TranscriptPart,
     Unload,
-    Unloaded,
 )
+from antiphon.runtime.open_calls import OpenCalls
 from antiphon.runtime.speak_stream import SpeakStream
-from antiphon.runtime.transcribe_stream import Told, TranscribeStream
-from antiphon.runtime.transcript import Transcript
+from antiphon.runtime.transcribe_stream import TranscribeStream
 
 __all__ = ["EngineClient", "EngineState", "GenerateStream"]
 
@@ -103,11 +85,7 @@ class EngineClient:
         self._models: dict[str, Loaded] = {}
         self._references: dict[str, str] = {}
         self._loads: dict[str, tuple[str, asyncio.Task[Loaded]]] = {}
-        self._streams: dict[str, GenerateStream] = {}  # by the call's id
-        self._samples: dict[str, GenerateStream] = {}  # by the samples' ids
-        self._answers: dict[tuple[str, str], asyncio.Future[Any]] = {}  # by what was asked, and its name or id
-        self._transcriptions: dict[str, TranscribeStream] = {}
-        self._speeches: dict[str, SpeakStream] = {}
+        self._calls = OpenCalls(self._fail_start)
         self._questions = itertools.count(1)
 
     @property
@@ -151,6 +129,9 @@ class EngineClient:
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
+    def _fail_start(self, error: AntiphonError) -> None:
+        self._start_error = error
+
     def _not_ready(self) -> EngineError:
         return EngineError(f"the engine is {self.state}: {self.cause}")
 
@@ -177,7 +158,7 @@ class EngineClient:
             gave_up = was_starting or self._start_error is not None or deaths > self._max_restarts
             many = f" ({deaths} times in a row)" if deaths > 1 else ""
             self._set(EngineState.FAILED if gave_up else EngineState.RESTARTING, f"{cause}{many}")
-            self._tell_all(f"the engine process died: {cause}")
+            self._calls.fail(f"the engine process died: {cause}")
             logger.error("the engine process died: %s%s", cause, "" if gave_up else "; it is started again")
             if gave_up:
                 self._models.clear()
@@ -190,7 +171,7 @@ class EngineClient:
     async def _live(self) -> str:
         """One life of the process, from its start to its end; returns the cause of its end."""
         try:
-            process = EngineProcess(self._options, min(1.0, self._watchdog_seconds / 4), self._take)
+            process = EngineProcess(self._options, min(1.0, self._watchdog_seconds / 4), self._calls.take)
         except Exception as error:
             return f"it cannot be started: {type(error).__name__}: {error}"
         self._process = process
@@ -245,7 +226,7 @@ class EngineClient:
     async def close(self, grace: float = 5.0) -> None:
         """End the process: streams still open raise `EngineError`; after `grace` seconds it is killed."""
         self._set(EngineState.CLOSED, "the engine was closed")
-        self._tell_all("the engine was closed")
+        self._calls.fail("the engine was closed")
         self._models.clear()
         supervisor, process = self._supervisor, self._process
         if supervisor is None:
@@ -290,7 +271,7 @@ class EngineClient:
 
     async def _load(self, name: str, reference: str) -> Loaded:
         process = await self._until_ready()
-        while (going := self._answers.get(("unload", name))) is not None:
+        while (going := self._calls.asked(("unload", name))) is not None:
             await asyncio.wait([going])
             await asyncio.sleep(0)
         if name in self._models:  # it came back with the restart that was waited for
@@ -301,7 +282,7 @@ class EngineClient:
         return loaded
 
     async def _load_into(self, process: EngineProcess, name: str, reference: str) -> Loaded:
-        answer: Loaded = await self._ask(process, ("load", name), Load(name, reference, self._offline))
+        answer: Loaded = await self._calls.ask(process, ("load", name), Load(name, reference, self._offline))
         return answer
 
     async def unload(self, name: str) -> None:
@@ -310,204 +291,33 @@ class EngineClient:
         if name not in self._models:
             raise ModelNotFoundError(f"model {name!r} is not loaded; loaded: {', '.join(self._models) or 'none'}")
         del self._models[name], self._references[name]
-        asked = asyncio.ensure_future(self._ask(process, ("unload", name), Unload(name)))
+        asked = asyncio.ensure_future(self._calls.ask(process, ("unload", name), Unload(name)))
         with contextlib.suppress(EngineError):  # the process died: the memory is free
             await asyncio.shield(asked)
 
     # -- requests -----------------------------------------------------------------------------------------------
+    # Each raises `EngineError` at once if the engine is not READY.
 
     def generate(self, call: Generate) -> GenerateStream:
-        """Hand a request in. Raises `EngineError` at once if the engine is not READY."""
-        process = self._ready_process()
-        if call.id in self._streams:
-            raise InvalidRequestError(f"request id {call.id!r} is in use")
-        if not 1 <= call.n <= MAX_SAMPLES:
-            raise InvalidRequestError(f"n is {call.n}; it must be 1 to {MAX_SAMPLES}")
-        stream = GenerateStream(call.id, call.n, self._abort)
-        process.send(call)
-        self._streams[call.id] = stream
-        for index in range(call.n):
-            self._samples[f"{call.id}/{index}"] = stream
-        return stream
-
-    def _abort(self, stream: GenerateStream, reason: str, forget: bool) -> None:
-        """What a stream calls when its reader wants no more; `forget` if nobody reads what still comes."""
-        if self._streams.get(stream.id) is stream:
-            if forget:
-                self._forget(stream)
-            if self._process is not None:
-                self._process.send(Abort(stream.id, reason))
-
-    def _forget(self, stream: GenerateStream) -> None:
-        self._streams.pop(stream.id, None)
-        for index in range(stream.num_samples):
-            self._samples.pop(f"{stream.id}/{index}", None)
+        """Hand a request in."""
+        return self._calls.generate(self._ready_process(), call)
 
     async def embed(self, call: Embed) -> Embedded:
         """Cancelling the wait aborts the work."""
-        process = self._ready_process()
-        if ("embed", call.id) in self._answers:
-            raise InvalidRequestError(f"request id {call.id!r} is in use")
-        try:
-            answer: Embedded = await self._ask(process, ("embed", call.id), call)
-        except asyncio.CancelledError:
-            process.send(Abort(call.id))
-            raise
-        return answer
+        return await self._calls.embed(self._ready_process(), call)
 
     def transcribe(self, call: Transcribe | Listen) -> TranscribeStream:
-        """Hand a recording in, or open a live session. Raises `EngineError` at once if the engine is not READY."""
-        process = self._ready_process()
-        if call.id in self._transcriptions:
-            raise InvalidRequestError(f"request id {call.id!r} is in use")
-        stream = TranscribeStream(
-            call.id,
-            lambda call_id, samples: process.send(Hear(call_id, samples)),
-            lambda call_id: process.send(StopListening(call_id)),
-            self._abort_transcription,
-        )
-        process.send(call)
-        self._transcriptions[call.id] = stream
-        return stream
-
-    def _abort_transcription(self, stream: TranscribeStream) -> None:
-        if self._transcriptions.pop(stream.id, None) is stream and self._process is not None:
-            self._process.send(Abort(stream.id, "disconnected"))
-
-    def _told(self, call_id: str, told: Told) -> None:
-        stream = self._transcriptions.get(call_id)
-        if stream is not None:
-            stream.put(told)
-            if isinstance(told, Transcript):
-                del self._transcriptions[call_id]
+        """Hand a recording in, or open a live session."""
+        return self._calls.transcribe(self._ready_process(), call)
 
     def speak(self, call: Speak) -> SpeakStream:
-        """Have a text spoken. Raises `EngineError` at once if the engine is not READY."""
-        process = self._ready_process()
-        if call.id in self._speeches:
-            raise InvalidRequestError(f"request id {call.id!r} is in use")
-        stream = SpeakStream(call.id, process.send, self._abort_speech)
-        process.send(call)
-        self._speeches[call.id] = stream
-        return stream
-
-    def _abort_speech(self, stream: SpeakStream) -> None:
-        if self._speeches.pop(stream.id, None) is stream and self._process is not None:
-            self._process.send(Abort(stream.id, "disconnected"))
-
-    def _spoke(self, told: SpeechPart | Spoken) -> None:
-        stream = self._speeches.get(told.id)
-        if stream is not None:
-            stream.put(told)
-            if isinstance(told, Spoken):
-                del self._speeches[told.id]
+        """Have a text spoken."""
+        return self._calls.speak(self._ready_process(), call)
 
     async def figures(self) -> dict[str, Any]:
         """What `EngineBase.figures` tells (per model: running, waiting, blocks_…; "arena"), and "process": "pid",
         "resident_bytes", "steps". `EngineError` if the engine is not READY. Answered between two steps."""
         process = self._ready_process()
         question = f"figures-{next(self._questions)}"
-        answer: Figures = await self._ask(process, ("figures", question), AskFigures(question))
+        answer: Figures = await self._calls.ask(process, ("figures", question), AskFigures(question))
         return answer.values
-
-    # -- messages -----------------------------------------------------------------------------------------------
-
-    async def _ask(self, process: EngineProcess, key: tuple[str, str], command: Any) -> Any:
-        answer = asyncio.get_running_loop().create_future()
-        self._answers[key] = answer
-        process.send(command)
-        try:
-            return await answer
-        finally:
-            self._answers.pop(key, None)
-
-    def _answer(self, key: tuple[str, str], value: Any) -> bool:
-        answer = self._answers.get(key)
-        if answer is None or answer.done():
-            return answer is not None
-        if isinstance(value, Exception):
-            answer.set_exception(value)
-        else:
-            answer.set_result(value)
-        return True
-
-    def _take(self, event: FromEngine) -> None:
-        match event:
-            case Deltas():
-                samples = self._samples
-                for delta in event.items:
-                    stream = samples.get(delta.id)
-                    if stream is not None:
-                        stream.put(delta)
-            case Ended():
-                stream = self._samples.pop(event.id, None)
-                if stream is not None:
-                    stream.put_end(event)
-                    if not stream.num_unended:
-                        self._streams.pop(stream.id, None)
-            case Accepted():
-                generated = self._streams.get(event.id)
-                taken = generated or self._transcriptions.get(event.id) or self._speeches.get(event.id)
-                if taken is not None:
-                    taken.accept()
-            case Heard():
-                listened = self._transcriptions.get(event.id)
-                if listened is not None:
-                    listened.heard()
-            case SpeechPart() | Spoken():
-                self._spoke(event)
-            case TranscriptPart():
-                self._told(event.id, event.progress)
-            case LivePart():
-                self._told(event.id, event.update)
-            case Transcribed():
-                self._told(event.id, event.transcript)
-            case Refused():
-                self._refused(event)
-            case Loaded():
-                self._answer(("load", event.name), event)
-            case LoadFailed():
-                self._answer(("load", event.name), error_of(event.kind, event.message))
-            case Unloaded():
-                self._answer(("unload", event.name), event)
-            case Embedded():
-                self._answer(("embed", event.id), event)
-            case Figures():
-                self._answer(("figures", event.id), event)
-
-    def _refused(self, event: Refused) -> None:
-        error = error_of(event.kind, event.message)
-        stream = self._streams.get(event.id)
-        sound = self._transcriptions.pop(event.id, None) or self._speeches.pop(event.id, None)
-        if sound is not None:
-            sound.fail(error)
-        elif not event.id:
-            self._start_error = error
-        elif stream is not None:
-            self._forget(stream)
-            stream.fail(error)
-        elif not self._answer(("embed", event.id), error):
-            self._answer(("figures", event.id), error)
-
-    def _tell_all(self, message: str) -> None:
-        """Everybody who waits for the process learns that there is nothing to wait for."""
-        streams = list(self._streams.values())
-        self._streams.clear()
-        self._samples.clear()
-        for stream in streams:
-            stream.fail(EngineError(message))
-        sounds: list[TranscribeStream | SpeakStream] = [*self._transcriptions.values(), *self._speeches.values()]
-        self._transcriptions.clear()
-        self._speeches.clear()
-        for sound in sounds:
-            sound.fail(EngineError(message))
-        for key in list(self._answers):
-            self._answer(key, EngineError(message))
-
-
-def error_of(kind: str, message: str) -> AntiphonError:
-    """The error that an engine process named."""
-    cls = getattr(errors, kind, None)
-    if isinstance(cls, type) and issubclass(cls, AntiphonError):
-        return cls(message)
-    return EngineError(f"{kind}: {message}")
