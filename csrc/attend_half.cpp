@@ -3,43 +3,24 @@
 #include <algorithm>
 #include <cstring>
 
+#include "attend_whole.h"
 #include "thread_pool.h"
-#include "workspace.h"
 
 namespace antiphon {
 namespace {
 
 constexpr std::int64_t kQueries = 64;  // of a task: their scores stay in the second-level cache
 
-std::size_t aligned(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
-std::int64_t padded(std::int64_t count, std::int64_t unit) { return (count + unit - 1) / unit * unit; }
-
 // Where a column of a panel's row stands: two columns of a row side by side.
 std::int64_t place(std::int64_t column, std::int64_t row) { return (column / 2 * kHalfPanel + row) * 2 + column % 2; }
 
-struct Work {
-    HeadRows q, k, v;
-    std::int64_t heads, kv_heads, head_dim;
-    float scale;
-    float *out;
-    const Variant *variant;
-    // One sequence: its first token, its keys, and the keys filled up.
-    std::int64_t first, length, columns;
-    std::size_t key_bytes, value_bytes, thread_bytes;
-    char *packed, *scratch;
-
-    std::uint16_t *keys_of(std::int64_t head) const {
-        return reinterpret_cast<std::uint16_t *>(packed + head * (key_bytes + value_bytes));
-    }
-    std::uint16_t *values_of(std::int64_t head) const {
-        return reinterpret_cast<std::uint16_t *>(packed + head * (key_bytes + value_bytes) + key_bytes);
-    }
-
+struct Work : WholeAttention {
     // A head's keys as panels of sixteen keys, its values as panels of sixteen channels.
     static void pack(void *context, std::uint32_t index, int thread) {
         const Work &w = *static_cast<const Work *>(context);
         auto *const rounded = reinterpret_cast<std::uint16_t *>(w.scratch + thread * w.thread_bytes);
-        std::uint16_t *const keys = w.keys_of(index), *const values = w.values_of(index);
+        auto *const keys = reinterpret_cast<std::uint16_t *>(w.keys_of(index));
+        auto *const values = reinterpret_cast<std::uint16_t *>(w.values_of(index));
         std::memset(keys, 0, w.key_bytes);
         std::memset(values, 0, w.value_bytes);
         for (std::int64_t t = 0; t < w.length; ++t) {
@@ -55,9 +36,10 @@ struct Work {
     }
 
     // totals[row][16] of one panel, for `rows` rows of so many columns.
-    void multiply(const std::uint16_t *panels, std::int64_t panel, const std::uint16_t *x, std::int64_t rows,
+    void multiply(const char *panels, std::int64_t panel, const std::uint16_t *x, std::int64_t rows,
                   std::int64_t inputs, float *totals) const {
-        const HalfConvolution product{panels, 1, inputs, 1, 1, 0, 0, 1, x, padded(rows, kHalfPanel), nullptr};
+        const auto *const own = reinterpret_cast<const std::uint16_t *>(panels);
+        const HalfConvolution product{own, 1, inputs, 1, 1, 0, 0, 1, x, padded(rows, kHalfPanel), nullptr};
         variant->half->convolve(product, panel, 0, rows, nullptr, totals);
     }
 
@@ -103,8 +85,7 @@ struct Work {
         value_bytes = key_bytes;
         thread_bytes = aligned(kQueries * columns * sizeof(float)) + aligned(kQueries * head_dim * 2) +
                        aligned(std::size_t(kQueries * columns) * 2);
-        packed = workspace(kv_heads * (key_bytes + value_bytes) + thread_bytes * std::max(threads, 1));
-        scratch = packed + kv_heads * (key_bytes + value_bytes);
+        reserve(threads);
         run_tasks(std::uint32_t(kv_heads), threads, pack, this);
         run_tasks(std::uint32_t(heads * ((length + kQueries - 1) / kQueries)), threads, attend, this);
     }
@@ -115,12 +96,7 @@ struct Work {
 void attend_half(const HeadRows &q, const HeadRows &k, const HeadRows &v, std::int64_t heads, std::int64_t kv_heads,
                  std::int64_t head_dim, const std::int32_t *seq_start, std::int64_t sequences, float scale, float *out,
                  int threads, const Variant &variant) {
-    Work work{q, k, v, heads, kv_heads, head_dim, scale, out, &variant, 0, 0, 0, 0, 0, 0, nullptr, nullptr};
-    for (std::int64_t s = 0; s < sequences; ++s) {
-        work.first = seq_start[s];
-        work.length = seq_start[s + 1] - seq_start[s];
-        if (work.length > 0) work.run(threads);
-    }
+    attend_each(Work{{q, k, v, heads, kv_heads, head_dim, scale, out, &variant}}, seq_start, sequences, threads);
 }
 
 }  // namespace antiphon

@@ -4,9 +4,9 @@
 #include <cstring>
 
 #include "attend_half.h"
+#include "attend_whole.h"
 #include "quantize.h"
 #include "thread_pool.h"
-#include "workspace.h"
 
 namespace antiphon {
 namespace {
@@ -14,25 +14,7 @@ namespace {
 constexpr int kType = 8;                // Q8_0
 constexpr std::int64_t kQueries = 32;  // of a task: their scores stay in the second-level cache
 
-std::size_t aligned(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
-std::int64_t padded(std::int64_t count, std::int64_t unit) { return (count + unit - 1) / unit * unit; }
-
-struct Work {
-    HeadRows q, k, v;
-    std::int64_t heads, kv_heads, head_dim;
-    float scale;
-    float *out;
-    const Variant *variant;
-    // One sequence: its first token, its keys, and the keys filled up to whole groups.
-    std::int64_t first, length, columns;
-    std::size_t key_bytes, value_bytes, thread_bytes;
-    char *packed, *scratch;
-
-    std::uint8_t *keys_of(std::int64_t head) const {
-        return reinterpret_cast<std::uint8_t *>(packed + head * (key_bytes + value_bytes));
-    }
-    std::uint8_t *values_of(std::int64_t head) const { return keys_of(head) + key_bytes; }
-
+struct Work : WholeAttention {
     std::size_t packing_bytes() const {
         const std::size_t rows = kPackedRows * quantized_row_bytes(kType, std::max(columns, head_dim));
         return aligned(kPackedRows * columns * sizeof(float)) + aligned(rows);
@@ -53,7 +35,7 @@ struct Work {
         auto *const encoded = reinterpret_cast<std::uint8_t *>(w.scratch + thread * w.thread_bytes);
         const std::size_t row_bytes = quantized_row_bytes(kType, w.head_dim);
         const float *const source = w.k.data + w.first * w.k.token_stride + index * w.k.head_stride;
-        std::uint8_t *const target = w.keys_of(index);
+        auto *const target = reinterpret_cast<std::uint8_t *>(w.keys_of(index));
         for (std::int64_t tile = 0; tile < w.key_tiles(); ++tile) {
             const std::int64_t begin = tile * kPackedRows, end = std::min(begin + kPackedRows, w.length);
             for (std::int64_t t = begin; t < end; ++t) {
@@ -80,7 +62,7 @@ struct Work {
             quantize_row(kType, rows + r * w.columns, w.columns, encoded + r * row_bytes);
         }
         pack_tiles(kType, encoded, row_bytes, kPackedRows, w.columns, 0, 1,
-                   w.values_of(head) + packed_bytes(kType, begin, w.columns));
+                   reinterpret_cast<std::uint8_t *>(w.values_of(head)) + packed_bytes(kType, begin, w.columns));
     }
 
     static void attend(void *context, std::uint32_t index, int thread) {
@@ -100,14 +82,16 @@ struct Work {
         const Activations queries = place_activations(take(activation_bytes(kQueries, w.head_dim)), count, w.head_dim);
         const Activations weights = place_activations(take(activation_bytes(kQueries, w.columns)), count, w.columns);
 
+        const auto *const keys = reinterpret_cast<const std::uint8_t *>(w.keys_of(kv_head));
+        const auto *const values = reinterpret_cast<const std::uint8_t *>(w.values_of(kv_head));
         const std::int64_t token = w.first + begin;
         kernels.quantize(w.q.data + token * w.q.token_stride + head * w.q.head_stride, w.q.token_stride, 0, count, queries);
-        kernels.multiply({kType, w.keys_of(kv_head), queries, scores, w.columns}, 0, w.length, memory);
+        kernels.multiply({kType, keys, queries, scores, w.columns}, 0, w.length, memory);
         float totals[kQueries];
         for (std::int64_t i = 0; i < count; ++i) {
             totals[i] = w.variant->rows.soften(scores + i * w.columns, w.length, w.scale, weights, i);
         }
-        kernels.multiply({kType, w.values_of(kv_head), weights, sums, w.head_dim}, 0, w.head_dim, memory);
+        kernels.multiply({kType, values, weights, sums, w.head_dim}, 0, w.head_dim, memory);
         for (std::int64_t i = 0; i < count; ++i) {
             float *const target = w.out + ((token + i) * w.heads + head) * w.head_dim;
             const float share = 1.0f / totals[i];
@@ -120,8 +104,7 @@ struct Work {
         key_bytes = aligned(packed_bytes(kType, length, head_dim));
         value_bytes = aligned(packed_bytes(kType, head_dim, columns));
         thread_bytes = aligned(std::max(packing_bytes(), attending_bytes()));
-        packed = workspace(kv_heads * (key_bytes + value_bytes) + thread_bytes * std::max(threads, 1));
-        scratch = packed + kv_heads * (key_bytes + value_bytes);
+        reserve(threads);
         run_tasks(std::uint32_t(kv_heads), threads, pack_keys, this);
         run_tasks(std::uint32_t(kv_heads * value_tiles()), threads, pack_values, this);
         run_tasks(std::uint32_t(heads * ((length + kQueries - 1) / kQueries)), threads, attend, this);
@@ -137,12 +120,7 @@ void attend_rounded(const HeadRows &q, const HeadRows &k, const HeadRows &v, std
     if (half && half->format == HalfFormat::bf16 && head_dim % half->columns == 0) {
         return attend_half(q, k, v, heads, kv_heads, head_dim, seq_start, sequences, scale, out, threads, variant);
     }
-    Work work{q, k, v, heads, kv_heads, head_dim, scale, out, &variant, 0, 0, 0, 0, 0, 0, nullptr, nullptr};
-    for (std::int64_t s = 0; s < sequences; ++s) {
-        work.first = seq_start[s];
-        work.length = seq_start[s + 1] - seq_start[s];
-        if (work.length > 0) work.run(threads);
-    }
+    attend_each(Work{{q, k, v, heads, kv_heads, head_dim, scale, out, &variant}}, seq_start, sequences, threads);
 }
 
 }  // namespace antiphon

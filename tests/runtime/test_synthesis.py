@@ -21,7 +21,7 @@ from antiphon.runtime.speech_captions import to_srt
 from antiphon.runtime.speech_options import SpeechOptions
 from antiphon.runtime.speech_seams import CLAUSE_PAUSE, SENTENCE_PAUSE, is_silent, sounding, trimmed
 from antiphon.runtime.text_feed import TextFeed
-from antiphon.runtime.voices import VoiceBook, accent_of
+from antiphon.runtime.voices import VoiceBook, language_tag
 
 TEXT = (
     "Hello there, my good friend. On March 3rd, 2024, Dr. Smith paid $9.99 for 5 kg of apples. Isn't that nice?\n\n"
@@ -92,9 +92,10 @@ def test_options_are_checked() -> None:
     for bad in ({"speed": 0.1}, {"speed": float("nan")}, {"seed": -1}, {"timeout": 0.0}):
         with pytest.raises(InvalidRequestError):
             SpeechOptions(**bad)
-    assert accent_of("en") == accent_of("EN_us") == "american" and accent_of("en-GB") == "british"
-    with pytest.raises(InvalidRequestError, match="'fr'"):
-        accent_of("fr")
+    assert language_tag("en") == language_tag("EN_us") == "en-us" and language_tag("en-GB") == "en-gb"
+    assert language_tag("pt_BR") == "pt-br" and language_tag("fr-FR") == "fr"
+    with pytest.raises(InvalidRequestError, match="'tlh'; there are: en-us, en-gb, es"):
+        language_tag("tlh")
 
 
 def test_text_is_fed_once() -> None:

@@ -47,7 +47,12 @@ def speak(
     ] = None,
     speed: Annotated[float, typer.Option("--speed", help="From 0.25 to 4.")] = 1.0,
     language: Annotated[
-        str | None, typer.Option("--language", help="en-us or en-gb; the voice's own if left out.", show_default=False)
+        str | None,
+        typer.Option(
+            "--language",
+            help="en-us or en-gb; es, fr, hi, it or pt-br where espeak-ng is installed; the voice's own if left out.",
+            show_default=False,
+        ),
     ] = None,
     format_: Annotated[
         str | None, typer.Option("--format", help=f"One of: {', '.join(FORMATS)}.", show_default=False)

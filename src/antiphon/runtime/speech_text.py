@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from antiphon.audio.speech.clauses import Clause
+from antiphon.audio.speech.espeak import EspeakPhonemizer
 from antiphon.audio.speech.phonemes import Phonemizer, SpokenClause
 from antiphon.audio.speech.words import OVERRIDE
 from antiphon.errors import InvalidRequestError, UnsupportedError
@@ -16,7 +17,7 @@ from antiphon.runtime.pronunciation import Pronunciation
 from antiphon.runtime.speech import TimedWord
 from antiphon.runtime.speech_options import SpeechOptions
 from antiphon.runtime.speech_seams import CLAUSE_PAUSE, PARAGRAPH_PAUSE, SENTENCE_PAUSE
-from antiphon.runtime.voices import VoiceBook, accent_of
+from antiphon.runtime.voices import ACCENTS, VoiceBook, language_tag
 
 PAD = 0
 
@@ -80,21 +81,29 @@ class Reader:
         self._voices = speaker.voices
         self._voice = speaker.voices.parse(options.voice)
         self._options = options
-        language = options.language or self._voice.language
+        phonemizer = self._phonemizer_for(speaker)
+        for word, phonemes in options.pronunciations.items():
+            self._check(word, phonemes)
+        own = options.pronunciations
+        self._phonemizer = phonemizer.with_overrides(own) if own else phonemizer
+        self._max_symbols = self._model.max_positions - 2
+
+    def _phonemizer_for(self, speaker: Speaker) -> Phonemizer | EspeakPhonemizer:
+        language = self._options.language or self._voice.language
         try:
-            accent = accent_of(language)
+            tag = language_tag(language)
+            if tag in ACCENTS:
+                return speaker.pronunciation.phonemizer(ACCENTS[tag])
+            if tag not in self._voices.languages:
+                name, there = speaker.loaded.name, ", ".join(self._voices.languages)
+                raise InvalidRequestError(f"no voice of model {name!r} speaks {tag}; they speak: {there}")
+            return EspeakPhonemizer(tag, self._model.symbols)
         except InvalidRequestError as error:
-            if options.language is not None:
+            if self._options.language is not None:
                 raise
             raise InvalidRequestError(
                 f"voice {self._voice.name!r} speaks {language}: {error}; with language='en-us' it reads English"
             ) from None
-        for word, phonemes in options.pronunciations.items():
-            self._check(word, phonemes)
-        phonemizer = speaker.pronunciation.phonemizer(accent)
-        own = options.pronunciations
-        self._phonemizer: Phonemizer = phonemizer.with_overrides(own) if own else phonemizer
-        self._max_symbols = self._model.max_positions - 2
 
     def _check(self, word: str, phonemes: str) -> None:
         unknown = sorted({symbol for symbol in phonemes if symbol not in self._model.symbols})

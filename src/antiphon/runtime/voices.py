@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from antiphon.audio.speech import espeak
 from antiphon.audio.speech.lexicon import Accent
 from antiphon.errors import CheckpointError, InvalidRequestError
 
@@ -30,6 +31,7 @@ LANGUAGES = {
     "z": "zh",
 }
 ACCENTS = {"en-us": Accent.AMERICAN, "en-gb": Accent.BRITISH}
+_TAGS = {"en": "en-us", "en-uk": "en-gb", "fr-fr": "fr", "es-es": "es", "it-it": "it", "pt": "pt-br"}
 _GENDERS = {"f": "female", "m": "male"}
 
 
@@ -77,6 +79,11 @@ class VoiceBook:
         default = "af_heart" if "af_heart" in found else sorted(found)[0]
         languages = {name: LANGUAGES.get(name[0], "en-us") if name[1:3] in ("f_", "m_") else "en-us" for name in found}
         return cls(found, style_size, default, languages)
+
+    @property
+    def languages(self) -> list[str]:
+        """Those that its voices speak."""
+        return sorted(set(self._languages.values()))
 
     @property
     def names(self) -> list[str]:
@@ -133,9 +140,11 @@ class VoiceBook:
             return self._styles[name]
 
 
-def accent_of(language: str) -> Accent:
-    """The accent that a language tag asks for; languages without phonemes here are refused by name."""
-    tag = {"en": "en-us", "en-uk": "en-gb"}.get(language.lower().replace("_", "-"), language.lower().replace("_", "-"))
-    if tag not in ACCENTS:
-        raise InvalidRequestError(f"there are no phonemes for language {language!r}; there are: {', '.join(ACCENTS)}")
-    return ACCENTS[tag]
+def language_tag(language: str) -> str:
+    """The tag that this engine knows a language by; languages without phonemes here are refused by name."""
+    plain = language.lower().replace("_", "-")
+    tag = _TAGS.get(plain, plain)
+    if tag not in ACCENTS and tag not in espeak.VOICES:
+        there = ", ".join([*ACCENTS, *espeak.VOICES])
+        raise InvalidRequestError(f"there are no phonemes for language {language!r}; there are: {there}")
+    return tag
