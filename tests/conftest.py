@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +11,10 @@ import pytest
 import torch
 
 from support.tiny_model import tiny_gguf, tiny_llama  # noqa: F401  (fixtures for every test)
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # Started in the background by a shell, which has its jobs ignore Ctrl-C; programs that tests start must not.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 torch.set_num_threads(min(2, os.cpu_count() or 1))
 
