@@ -144,7 +144,7 @@ def test_16_bits_stay_near(pair: Pair, model_path: Callable[[str], Path]) -> Non
         torch.testing.assert_close(speech.samples, speak(fast, [alone])[0].samples, rtol=0, atol=1e-4)
 
 
-def test_eight_bits_are_too_few_for_pitch(model_path: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_prosody_stays_in_fp32_beside_bf16(model_path: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ops.active_backend(), "half_type", lambda: torch.bfloat16)
     fast = Kokoro.from_checkpoint(open_checkpoint(model_path("kokoro-82m")))
     prepare(fast, LoadReport(), WeightOptions(precision="fast"))

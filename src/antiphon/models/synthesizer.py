@@ -118,7 +118,7 @@ class Synthesizer(Model):
     lone_stages: int
 
     def prosody_parts(self) -> Sequence[Module]:
-        """What durations and pitch follow from: the ear hears an error of a hundredth in them."""
+        """What durations and pitch follow from: rounding in them moves whole phonemes."""
         return ()
 
     def advance(self, stage: int, states: Sequence[SpeechState]) -> list[SpeechState]:
