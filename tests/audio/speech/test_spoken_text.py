@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from antiphon.audio.speech.clauses import MAX_CHARACTERS, Clause, ClauseSplitter
@@ -165,6 +165,7 @@ def test_long_text_is_cut_everywhere() -> None:
 
 @settings(max_examples=150, deadline=None)
 @given(st.text(max_size=300), st.integers(1, 40))
+@example(".", 1)
 def test_nothing_in_a_text_is_lost_or_said_twice(text: str, step: int) -> None:
     def letters(parts: list[str]) -> str:
         return "".join(c for part in parts for c in part if not c.isspace())

@@ -93,7 +93,7 @@ def _plain(text: str, start: int, end: int) -> Iterator[tuple[int, int, str, str
 
 def _is_initial(text: str, dot: int) -> bool:
     """Whether a dot belongs to an initial, as in "J. Doe": one capital letter before it, and text after it."""
-    alone = dot == 1 or not text[dot - 2].isalnum()
+    alone = dot == 1 or (dot > 1 and not text[dot - 2].isalnum())
     return dot > 0 and text[dot - 1].isupper() and alone and bool(text[dot + 1 :].strip())
 
 
