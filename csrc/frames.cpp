@@ -10,17 +10,8 @@
 namespace antiphon {
 namespace {
 
-// sin(x)², for which the nearest multiple of π may be taken off x.
 ANTIPHON_INLINE Lanes squared_sine(Lanes x) {
-    constexpr float fitted[] = {-0.166666567f, 0.00833301712f, -0.000198069843f, 2.60068661e-6f};
-    constexpr float rounding = 12582912.0f;  // 1.5 · 2^23
-    const Lanes n = multiply_add(x, splat_lanes(0.318309886f), splat_lanes(rounding)) - rounding;
-    // π in three parts, the first two short enough that their products with n are exact.
-    Lanes r = multiply_add(n, splat_lanes(-3.140625f), x);
-    r = multiply_add(n, splat_lanes(-0.0009670257568f), r);
-    r = multiply_add(n, splat_lanes(-6.278329e-7f), r);
-    const Lanes square = r * r;
-    const Lanes sine = multiply_add(polynomial(square, fitted) * square, r, r);
+    const Lanes sine = near_sine(reduced(x).rest);
     return sine * sine;
 }
 

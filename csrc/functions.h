@@ -89,6 +89,30 @@ ANTIPHON_INLINE Floats hyperbolic_tangent(Floats x) {
     return map([](Lanes lanes) -> Lanes { return tanh_lanes(lanes); }, x);
 }
 
+// An angle less the nearest multiple of π. The lowest bit of `multiple` tells whether that is odd, which changes signs.
+struct Angle {
+    Lanes multiple, rest;
+};
+ANTIPHON_INLINE Angle reduced(Lanes x) {
+    constexpr float rounding = 12582912.0f;  // 1.5 · 2^23
+    const Lanes multiple = multiply_add(x, splat_lanes(0.318309886f), splat_lanes(rounding)), n = multiple - rounding;
+    // π in three parts, the first two short enough that their products with n are exact.
+    Lanes rest = multiply_add(n, splat_lanes(-3.140625f), x);
+    rest = multiply_add(n, splat_lanes(-0.0009670257568f), rest);
+    return {multiple, multiply_add(n, splat_lanes(-6.278329e-7f), rest)};
+}
+
+// Of angles within half of π.
+ANTIPHON_INLINE Lanes near_sine(Lanes x) {
+    constexpr float fitted[] = {-0.166666567f, 0.00833301712f, -0.000198069843f, 2.60068661e-6f};
+    const Lanes square = x * x;
+    return multiply_add(polynomial(square, fitted) * square, x, x);
+}
+ANTIPHON_INLINE Lanes near_cosine(Lanes x) {
+    constexpr float series[] = {1.0f, -0.5f, 0.0416666667f, -0.00138888889f, 2.48015873e-5f, -2.75573192e-7f, 2.08767570e-9f};
+    return polynomial(x * x, series);
+}
+
 // The normal distribution's probability below x. With z = |x| / sqrt 2, the smaller side is e^(-z²) · g(z) / 2, and
 // g(z) · (z + 1) is a smooth function of (z - 2.5) / (z + 2.5) that a polynomial follows to 4e-8 for all z that matter.
 ANTIPHON_INLINE Lanes normal_probability(Lanes x) {

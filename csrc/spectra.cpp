@@ -11,28 +11,17 @@ struct Turn {
     Floats cosine, sine;
 };
 
-// The nearest multiple of π is taken off x; an odd one changes the signs.
 ANTIPHON_INLINE Turn turn(Floats x) {
-    constexpr float rounding = 12582912.0f;  // 1.5 · 2^23
-    const auto multiple = [](Lanes a) -> Lanes { return multiply_add(a, splat_lanes(0.318309886f), splat_lanes(rounding)); };
-    const auto reduced = [&](Lanes a) __attribute__((always_inline)) -> Lanes {
-        const Lanes n = multiple(a) - rounding;
-        Lanes r = multiply_add(n, splat_lanes(-3.140625f), a);
-        r = multiply_add(n, splat_lanes(-0.0009670257568f), r);
-        return multiply_add(n, splat_lanes(-6.278329e-7f), r);
-    };
-    const auto signed_by = [&](Lanes value, Lanes a) __attribute__((always_inline)) -> Lanes {
-        return (Lanes)((LaneInts)value ^ ((LaneInts)multiple(a) << 31));
+    const auto signed_by = [](Lanes value, Lanes multiple) -> Lanes {
+        return (Lanes)((LaneInts)value ^ ((LaneInts)multiple << 31));
     };
     const auto sine = [&](Lanes a) __attribute__((always_inline)) -> Lanes {
-        constexpr float fitted[] = {-0.166666567f, 0.00833301712f, -0.000198069843f, 2.60068661e-6f};
-        const Lanes r = reduced(a), square = r * r;
-        return signed_by(multiply_add(polynomial(square, fitted) * square, r, r), a);
+        const Angle angle = reduced(a);
+        return signed_by(near_sine(angle.rest), angle.multiple);
     };
     const auto cosine = [&](Lanes a) __attribute__((always_inline)) -> Lanes {
-        constexpr float series[] = {1.0f, -0.5f, 0.0416666667f, -0.00138888889f, 2.48015873e-5f, -2.75573192e-7f, 2.08767570e-9f};
-        const Lanes r = reduced(a);
-        return signed_by(polynomial(r * r, series), a);
+        const Angle angle = reduced(a);
+        return signed_by(near_cosine(angle.rest), angle.multiple);
     };
     return {map(cosine, x), map(sine, x)};
 }

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterator, Mapping
+from dataclasses import replace
 
 from antiphon.audio.speech.phonemes import SpokenClause, SpokenWord
-from antiphon.audio.speech.words import MARKS, OVERRIDE
+from antiphon.audio.speech.words import MARKS, OVERRIDE, Word
 from antiphon.errors import InvalidRequestError
 
 PROGRAM = "espeak-ng"
@@ -25,7 +26,7 @@ _SWITCH = re.compile(r"\([a-z-]+\)")  # what the program writes where a word is 
 _PIECE = re.compile(
     r"(?P<number>\d+(?:[.,:]\d+)*)|(?P<mark>\.{2,}|[;:,.!?—–…\"()“”«»¿¡\n])|(?P<word>[^\s;:,.!?—–…\"()“”«»¿¡]+)"
 )
-_PLAIN_MARKS = {"–": "—", "\n": ",", "..": "…", "...": "…", "«": "“", "»": "”", "¿": "", "¡": ""}
+_PLAIN_MARKS = {"–": "—", "\n": ",", "«": "“", "»": "”", "¿": "", "¡": ""}
 
 
 def is_installed() -> bool:
@@ -50,43 +51,40 @@ class EspeakPhonemizer:
     def __call__(self, text: str) -> SpokenClause:
         spoken: list[SpokenWord] = []
         skipped: list[str] = []
-        for words, own in self._phrases(text):
-            for word, phonemes in zip(words, own if own is not None else self._read(words), strict=True):
+        for words in self._phrases(text):
+            for word, phonemes in zip(words, self._read(words), strict=True):
                 if phonemes:
                     spoken.append(SpokenWord(word.text, word.start, word.end, phonemes, word.before, word.after))
                 else:
                     skipped.append(word.text)
         return SpokenClause(tuple(spoken), tuple(skipped))
 
-    def _phrases(self, text: str) -> list[tuple[list[SpokenWord], list[str] | None]]:
-        """Words, still without phonemes, from mark to mark; single ones whose phonemes are given."""
-        phrases: list[tuple[list[SpokenWord], list[str] | None]] = []
+    def _phrases(self, text: str) -> list[list[Word]]:
+        """Words from mark to mark; those whose phonemes are given stand alone."""
+        phrases: list[list[Word]] = []
         opening, ended = "", True
-        for start, end, written, given, mark in _items(text):
-            if mark is not None:
-                if mark in ("(", "“") or (mark == '"' and ended):
-                    opening += mark
-                elif phrases and mark in MARKS:
-                    words = phrases[-1][0]
-                    last = words[-1]
-                    words[-1] = SpokenWord(last.text, last.start, last.end, "", last.before, last.after + mark)
-                    ended = True
-                continue
-            word = SpokenWord(written, start, end, "", opening, "")
-            phonemes = given if given is not None else self._overrides.get(written.lower())
-            opening = ""
-            if phonemes is not None:
-                phrases.append(([word], [phonemes]))
+        for word, mark in _items(text):
+            if word is not None:
+                given = word.phonemes if word.phonemes is not None else self._overrides.get(word.text.lower())
+                word = replace(word, before=opening, phonemes=given)
+                opening = ""
+                if ended or given is not None:
+                    phrases.append([word])
+                else:
+                    phrases[-1].append(word)
+                ended = given is not None
+            elif mark in ("(", "“") or (mark == '"' and ended):
+                opening += mark
+            elif phrases and mark in MARKS:
+                last = phrases[-1][-1]
+                phrases[-1][-1] = replace(last, after=last.after + mark)
                 ended = True
-            elif ended:
-                phrases.append(([word], None))
-                ended = False
-            else:
-                phrases[-1][0].append(word)
         return phrases
 
-    def _read(self, words: list[SpokenWord]) -> list[str]:
+    def _read(self, words: list[Word]) -> list[str]:
         """Phonemes by word: read together, since words sound into each other; singly where the program joins any."""
+        if words[0].phonemes is not None:
+            return [words[0].phonemes]
         together = self._run(" ".join(word.text for word in words)).split()
         if len(together) == len(words):
             return together
@@ -104,16 +102,16 @@ class EspeakPhonemizer:
         return "".join(symbol for symbol in tied if symbol.isspace() or symbol in self._known)
 
 
-def _items(text: str) -> list[tuple[int, int, str, str | None, str | None]]:
-    """(start, end, text, phonemes, mark): words with no mark, or marks."""
-    out: list[tuple[int, int, str, str | None, str | None]] = []
+def _items(text: str) -> Iterator[tuple[Word | None, str]]:
+    """Words, or marks where there is none."""
     at = 0
     for own in [*OVERRIDE.finditer(text), None]:
         for match in _PIECE.finditer(text, at, len(text) if own is None else own.start()):
             mark = match["mark"]
-            found = None if mark is None else _PLAIN_MARKS.get(mark, mark[0] if len(mark) < 3 else "…")
-            out.append((match.start(), match.end(), match[0], None, found))
+            if mark is None:
+                yield Word(match[0], match.start(), match.end(), match[0]), ""
+            else:
+                yield None, "…" if mark.startswith("..") else _PLAIN_MARKS.get(mark, mark)
         if own is not None:
-            out.append((own.start(), own.end(), own["text"], own["phonemes"], None))
+            yield Word(own["text"], own.start(), own.end(), own["text"], phonemes=own["phonemes"]), ""
             at = own.end()
-    return out
