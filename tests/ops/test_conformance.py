@@ -219,9 +219,7 @@ LENGTHS, QUERIES = [9, 1, 30, 17, 4], [1, 1, 12, 17, 4]
 
 @pytest.mark.parametrize("key_dtype", PAGE_TOLERANCE)
 @pytest.mark.parametrize("value_dtype", PAGE_TOLERANCE)
-def test_paged_attention_dtypes(
-    key_dtype: torch.dtype, value_dtype: torch.dtype, generator: torch.Generator
-) -> None:
+def test_paged_attention_dtypes(key_dtype: torch.dtype, value_dtype: torch.dtype, generator: torch.Generator) -> None:
     pages = Pages(LENGTHS, QUERIES, generator, key_dtype, value_dtype)
     got = ops.paged_attention(pages.q, pages.cache, pages.group, 0.2)
     tolerance = max(PAGE_TOLERANCE[key_dtype], PAGE_TOLERANCE[value_dtype])

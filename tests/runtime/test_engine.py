@@ -24,6 +24,7 @@ from antiphon.errors import (
     OverloadedError,
 )
 from antiphon.runtime.loading import LoadedModel
+from support.waiting import wait_until
 
 LONG = SamplingParams(max_tokens=2000, ignore_eos=True)
 OPTIONS: dict[str, Any] = dict(kv_bytes=8 << 20, key_type="fp32", value_type="fp32")
@@ -40,10 +41,7 @@ def owned(engine: Engine) -> int:
 
 
 def wait_until_free(engine: Engine) -> None:
-    deadline = time.monotonic() + 20
-    while owned(engine) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert owned(engine) == 0
+    wait_until(lambda: owned(engine) == 0, 20)
 
 
 def test_generate_many_and_one(engine: Engine) -> None:

@@ -17,6 +17,7 @@ import pytest
 from antiphon.server.config import Limits, LoadOnUse, ModelSpec, ServerConfig
 from antiphon.server.keys import KeyRing
 from support.http_server import RunningServer, running_server
+from support.waiting import wait_until
 
 API, ADMIN = "an-ordinary-key", "an-admins-own-key"
 ENDLESS = {"model": "first", "prompt": "hello", "max_tokens": 4000, "ignore_eos": True}
@@ -70,13 +71,6 @@ def cards(ask: Callable[..., httpx.Response]) -> dict[str, dict[str, Any]]:
     return {card["name"]: card for card in ask("GET", "/models").json()["models"]}
 
 
-def wait(condition: Callable[[], bool], seconds: float = 10.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 def complete(client: openai.OpenAI, model: str, **more: Any) -> str:
     answer = client.completions.create(model=model, prompt="hello", max_tokens=4, temperature=0, extra_body=more)
     return answer.choices[0].text
@@ -119,7 +113,7 @@ def test_models_come_on_use_and_the_least_recently_used_goes(
 
 def test_keep_alive_of_a_request(ask: Callable[..., httpx.Response], client: openai.OpenAI) -> None:
     complete(client, "first", keep_alive=0)
-    wait(lambda: cards(ask)["first"]["state"] == "unloaded")
+    wait_until(lambda: cards(ask)["first"]["state"] == "unloaded")
     complete(client, "first", keep_alive="2m")
     assert 100 < cards(ask)["first"]["expires"] - time.time() < 121
     complete(client, "first")
@@ -150,7 +144,7 @@ def test_nobody_in_use_is_unloaded(
             pass
     for stream in streams:
         stream.close()
-    wait(lambda: not cards(ask)["second"]["requests"])
+    wait_until(lambda: not cards(ask)["second"]["requests"])
     assert complete(client, "third")
     administered.wait_until_idle()
 
@@ -235,7 +229,7 @@ def test_requests_are_listed_and_ended(
         listed = ask("GET", "/requests").json()["requests"]
         return next((one for one in listed if one["id"] == f"mine/{stream}" and one["model"] == "first"), None)
 
-    wait(lambda: mine() is not None and administered.figures()["running"] == 1)
+    wait_until(lambda: mine() is not None and administered.figures()["running"] == 1)
     card = mine()
     assert card is not None and card["path"] == "/v1/completions" and card["key"] == 0 and card["seconds"] > 0
     assert ask("DELETE", f"/requests/mine/{stream}").json() == {"cancelled": 1}
@@ -257,7 +251,7 @@ def test_a_key_has_so_many_requests_at_once(administered: RunningServer, client:
         client.completions.create(**details)
     assert limited.value.code == "too_many_requests" and limited.value.response.headers["retry-after"] == "1"
     streams.pop().close()
-    wait(lambda: len(administered.serving.passages) == 5)
+    wait_until(lambda: len(administered.serving.passages) == 5)
     client.completions.create(**details).close()
     for stream in streams:
         stream.close()

@@ -11,16 +11,14 @@ import orjson
 import pytest
 
 from support.http_server import RunningServer
+from support.waiting import wait_until
 
 ENDLESS = {"model": "tiny-chat", "max_tokens": 4000, "ignore_eos": True}
 CHAT = {**ENDLESS, "messages": [{"role": "user", "content": "hello"}]}
 
 
 def wait_until_running(server: RunningServer) -> None:
-    deadline = time.monotonic() + 10
-    while not server.figures()["running"]:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: server.figures()["running"])
 
 
 def send(server: RunningServer, path: str, body: dict[str, object]) -> socket.socket:

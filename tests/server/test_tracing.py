@@ -11,11 +11,13 @@ import httpx
 import pytest
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanKind
 
 from antiphon.errors import InvalidRequestError
 from antiphon.server import tracing
 from antiphon.server.config import ModelSpec, ServerConfig
 from support.http_server import RunningServer, running_server
+from support.waiting import wait_until
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 MAKE_EXPORTER = tracing.make_exporter
@@ -40,8 +42,14 @@ def spans(traced: tuple[RunningServer, InMemorySpanExporter], body: dict[str, An
     server.serving.tracing.flush()
     exporter.clear()
     answer = httpx.post(server.url + "/v1/chat/completions", json=body, headers={"traceparent": PARENT}, timeout=60)
-    server.serving.tracing.flush()
-    return answer, list(exporter.get_finished_spans())
+
+    def arrived() -> list[ReadableSpan]:
+        server.serving.tracing.flush()
+        return list(exporter.get_finished_spans())
+
+    # A request's own span ends after the last byte of its answer has left.
+    wait_until(lambda: any(span.kind is SpanKind.SERVER for span in arrived()))
+    return answer, arrived()
 
 
 BODY = {"model": "tiny-chat", "messages": [{"role": "user", "content": "secret words"}], "max_tokens": 5}

@@ -24,6 +24,7 @@ from antiphon.server.config import ServerConfig
 from antiphon.server.launch import address, bind
 from antiphon.server.serving import Serving
 from support.tiny_model import write_bert
+from support.waiting import wait_until
 
 #: As Qwen writes it, cut down to what matters here.
 TOOL_TEMPLATE = (
@@ -52,10 +53,7 @@ class RunningServer:
 
     def wait_until_idle(self, seconds: float = 10.0) -> None:
         """Until the engine holds nothing of anybody's."""
-        deadline = time.monotonic() + seconds
-        while any(self.figures().values()):
-            assert time.monotonic() < deadline, self.figures()
-            time.sleep(0.02)
+        wait_until(lambda: not any(self.figures().values()), seconds, self.figures)
 
 
 @contextmanager

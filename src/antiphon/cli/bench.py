@@ -38,7 +38,9 @@ def serve(
     concurrency: Annotated[
         int | None,
         typer.Option(
-            "--concurrency", help=f"Requests at a time; {DEFAULT_CONCURRENCY} without --request-rate.", min=1,
+            "--concurrency",
+            help=f"Requests at a time; {DEFAULT_CONCURRENCY} without --request-rate.",
+            min=1,
             show_default=False,
         ),
     ] = None,
@@ -58,7 +60,8 @@ def serve(
     output_len: Annotated[
         str | None,
         typer.Option(
-            "--output-len", help="Tokens of an answer, written likewise; with a file, as its own. [default: 64]",
+            "--output-len",
+            help="Tokens of an answer, written likewise; with a file, as its own. [default: 64]",
             show_default=False,
         ),
     ] = None,
@@ -135,13 +138,12 @@ def compare(
     metric: Annotated[
         list[str] | None,
         typer.Option(
-            "--metric", help="Judge this figure, as ttft.p99; may be repeated. Otherwise the main ones are judged.",
+            "--metric",
+            help="Judge this figure, as ttft.p99; may be repeated. Otherwise the main ones are judged.",
             show_default=False,
         ),
     ] = None,
-    any_workload: Annotated[
-        bool, typer.Option("--any-workload", help="Compare runs that did different work.")
-    ] = False,
+    any_workload: Annotated[bool, typer.Option("--any-workload", help="Compare runs that did different work.")] = False,
 ) -> None:
     """Print the figures of two runs and their ratios. The exit code is 1 if a judged one became too much worse."""
     from antiphon.bench.compare import (

@@ -41,9 +41,7 @@ class Convolution(Halvable):
     def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
         padding = (self.padding, self.padding)
         if self.half and self.groups == 1:
-            return ops.half_conv1d(
-                x, self.weight, self.bias, self.stride, padding, self.dilation, residual=residual
-            )
+            return ops.half_conv1d(x, self.weight, self.bias, self.stride, padding, self.dilation, residual=residual)
         y = ops.conv1d(x, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
         return y if residual is None else ops.add(y, residual)
 

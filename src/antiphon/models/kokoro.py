@@ -134,4 +134,3 @@ class Kokoro(Synthesizer):
             samples = state.tensors["samples"][row, : hop * sum(counts)]
             out.append(Speech(samples, [hop * count for count in counts]))
         return out
-

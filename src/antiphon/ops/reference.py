@@ -427,5 +427,3 @@ def sample(logits: Tensor, rows: SamplingRows, logprobs: bool = True) -> tuple[T
         noise = -torch.log(-torch.log(uniform(own.seed, own.index, logits.shape[-1])))
         tokens[random] = (scaled + noise).argmax(-1)
     return tokens, logits.log_softmax(-1).gather(-1, tokens[:, None]).squeeze(-1) if logprobs else None
-
-

@@ -67,7 +67,6 @@ class Graph:
     outputs: list[str] = field(default_factory=list)
 
 
-
 def read_graph(model: Message) -> Graph:
     """The graph of a ModelProto. Sizes are checked; weights stay where they lie."""
     graph: Graph | None = None

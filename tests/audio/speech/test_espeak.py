@@ -11,7 +11,7 @@ from antiphon.audio.speech import espeak
 from antiphon.audio.speech.espeak import EspeakPhonemizer
 from antiphon.errors import InvalidRequestError
 
-KNOWN = frozenset("abcdefghijklmnopqrstuvwxyzˈˌːɡɣɾβθʃʧʤʦAWÕɑɛɔɪ;:,.!?—…\"()“” ")
+KNOWN = frozenset('abcdefghijklmnopqrstuvwxyzˈˌːɡɣɾβθʃʧʤʦAWÕɑɛɔɪ;:,.!?—…"()“” ')
 
 PROGRAM = f"""#!{sys.executable}
 import sys

@@ -80,9 +80,9 @@ def _form(part: WeightPart, columns: int, repack: bool, quantize: TensorType | N
     stored = part.data.numel()
     if quantize is TensorType.F16:
         suits = part.type is TensorType.F32 and computes_in_half() and part.rows >= PANEL
-        return WeightForm(part.type, stored, part.rows * columns * 2, quantized=quantize) if suits else WeightForm(
-            part.type, stored, stored
-        )
+        if not suits:
+            return WeightForm(part.type, stored, stored)
+        return WeightForm(part.type, stored, part.rows * columns * 2, quantized=quantize)
     if quantize is TensorType.I8:
         return WeightForm(part.type, stored, part.rows * (columns + 4), quantized=quantize)
     if quantize is not None and part.type.is_float and extension().packs(quantize, columns):

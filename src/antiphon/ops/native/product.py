@@ -24,6 +24,7 @@ _WITH_CODEBOOK = frozenset(
     {TensorType.IQ2_XXS, TensorType.IQ2_XS, TensorType.IQ2_S, TensorType.IQ3_XXS, TensorType.IQ3_S}
 )
 
+
 @cache
 def supports_type(type: TensorType) -> bool:
     return available() and extension().supports(int(type))

@@ -52,9 +52,7 @@ def pulse_noise_vocoder(
     return reference_sound.vocode(add, spectra, pitch, noise, lengths, width, hop, rate)
 
 
-def sum_spectra(
-    source: Tensor, spectra: Tensor, noise: Tensor, threads: int | None = None, variant: int = 0
-) -> Tensor:
+def sum_spectra(source: Tensor, spectra: Tensor, noise: Tensor, threads: int | None = None, variant: int = 0) -> Tensor:
     """One spectrum, complex [T, bins], of pulses [T, bins], spectra [T, 5 * bins] and noise [bins, at least T]."""
     frames, bins = source.shape
     source, spectra, noise = source.contiguous(), spectra.contiguous(), noise.contiguous()
