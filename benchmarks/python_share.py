@@ -16,7 +16,8 @@ import torch
 
 from antiphon import Engine, SamplingParams
 from antiphon.engine.telemetry import StepRecord
-from antiphon.ops.native.extension import default_threads, extension
+from antiphon.ops.native.extension import extension
+from antiphon.ops.threads import default_threads
 
 
 def program_costs() -> None:

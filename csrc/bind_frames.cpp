@@ -65,6 +65,12 @@ void depthwise(std::uintptr_t x, std::int64_t rows, std::int64_t frames, std::in
                   rows, threads, variant_at(variant));
 }
 
+void pulse_train(std::uintptr_t pitch, std::int64_t frames, std::int64_t hop, double rate, double lowest, double highest,
+                 std::uintptr_t out, int threads, std::size_t variant) {
+    run_pulses({at<const float>(pitch), frames, hop, rate, float(lowest), float(highest), nullptr, nullptr, at<float>(out)},
+               threads, variant_at(variant));
+}
+
 void sum_spectra(std::uintptr_t source, std::uintptr_t spectra, std::uintptr_t noise, std::int64_t noise_stride,
                  std::int64_t frames, std::int64_t bins, std::uintptr_t out, int threads, std::size_t variant) {
     run_spectra({at<const float>(source), at<const float>(spectra), at<const float>(noise), noise_stride, bins,
@@ -94,6 +100,7 @@ void bind_frames(nb::module_ &module) {
     module.def("round_to_half", &round_to_half, Unlocked(), "Floats rounded to the variant's 16-bit type.");
     module.def("adaptive_norm", &adaptive_norm, Unlocked(), "Frames normed over time by channel, and a function of them.");
     module.def("depthwise", &depthwise, Unlocked(), "Each channel of frames convolved by itself.");
+    module.def("pulse_train", &pulse_train, Unlocked(), "All harmonics of a pitch, a vocoder's source.");
     module.def("sum_spectra", &sum_spectra, Unlocked(), "A vocoder's spectra from source, noise and what filters them.");
     module.def("recurrences", &recurrences, Unlocked(), "Directions of an LSTM over sequences.");
 }

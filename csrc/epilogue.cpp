@@ -24,7 +24,6 @@ struct Silu {
     ANTIPHON_INLINE_MEMBER Floats operator()(Floats x) const { return silu(x); }
 };
 
-// `Part` says how many of the eight elements there are; a constant where all are, so that full vectors cost no test.
 template <class Function, class Part>
 ANTIPHON_INLINE void finish_vector(const Epilogue &e, const float *y, const float *value, const float *residual,
                                    std::int64_t column, float *out, Part part) {
@@ -39,16 +38,6 @@ ANTIPHON_INLINE void finish_vector(const Epilogue &e, const float *y, const floa
     if (residual) x = x + part.load(residual + column);
     part.store(out + column, x);
 }
-
-struct Whole {
-    ANTIPHON_INLINE_MEMBER Floats load(const float *source) const { return ::load(source); }
-    ANTIPHON_INLINE_MEMBER void store(float *target, Floats value) const { ::store(target, value); }
-};
-struct Rest {
-    int count;
-    ANTIPHON_INLINE_MEMBER Floats load(const float *source) const { return load_part(source, count); }
-    ANTIPHON_INLINE_MEMBER void store(float *target, Floats value) const { store_part(target, value, count); }
-};
 
 template <class Function>
 void finish_with(const Epilogue &e, std::int64_t tokens, std::int64_t begin, std::int64_t end, const float *y,

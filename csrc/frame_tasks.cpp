@@ -154,6 +154,20 @@ void run_depthwise(const Depthwise &depthwise, std::int64_t rows, int threads, c
     }
 }
 
+void run_pulses(const PulseTrain &train, int threads, const Variant &variant) {
+    std::vector<float> share(train.hop);
+    for (std::int64_t i = 0; i < train.hop; ++i) {
+        const float position = (float(i) + 0.5f) / float(train.hop) - 0.5f;
+        share[i] = i < train.hop / 2 ? position + 1.0f : position;
+    }
+    std::vector<double> before(train.frames);
+    PulseTrain own = train;
+    own.share = share.data();
+    own.before = before.data();
+    variant.frames.begin_pulses(own);
+    FrameRuns<PulseTrain>{variant.frames.pulses, &own, own.frames}.run_all(threads);
+}
+
 void run_spectra(const SpectraSum &spectra, std::int64_t frames, int threads, const Variant &variant) {
     FrameRuns<SpectraSum>{variant.frames.sum_spectra, &spectra, frames}.run_all(threads);
 }

@@ -39,6 +39,8 @@ void run_adaptive_norm(const AdaptiveNormCall &call, int threads, const Variant 
 
 void run_depthwise(const Depthwise &depthwise, std::int64_t rows, int threads, const Variant &variant);
 
+// `share` and `before` are filled here.
+void run_pulses(const PulseTrain &train, int threads, const Variant &variant);
 void run_spectra(const SpectraSum &spectra, std::int64_t frames, int threads, const Variant &variant);
 
 // `count` recurrences at once, without their states.

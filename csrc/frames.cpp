@@ -67,6 +67,52 @@ void sum_channels(const FrameSums &s, std::int64_t block, std::int64_t first, st
     }
 }
 
+// Up to eight channels of one frame. Taps before the first frame and after the last are left out.
+template <class Part>
+ANTIPHON_INLINE void convolve_frame(const Depthwise &d, std::int64_t frame, std::int64_t channel, Part part) {
+    Floats total = d.bias ? part.load(d.bias + channel) : zeros();
+    for (std::int64_t tap = 0; tap < d.taps; ++tap) {
+        const std::int64_t source = frame + tap * d.dilation - d.left;
+        if (source < 0 || source >= d.frames) continue;
+        total = multiply_add(part.load(d.x + source * d.channels + channel), part.load(d.weight + tap * d.channels + channel),
+                             total);
+    }
+    part.store(d.out + frame * d.channels + channel, total);
+}
+
+// Eight channels of frames whose taps all lie among the frames; the weights stay in registers while frames go by.
+template <int kTaps>
+ANTIPHON_INLINE void convolve_inside(const Depthwise &d, std::int64_t begin, std::int64_t end, std::int64_t channel) {
+    Floats weights[kTaps];
+    for (int tap = 0; tap < kTaps; ++tap) weights[tap] = load(d.weight + tap * d.channels + channel);
+    const Floats bias = d.bias ? load(d.bias + channel) : zeros();
+    for (std::int64_t frame = begin; frame < end; ++frame) {
+        Floats total = bias;
+        const float *x = d.x + (frame - d.left) * d.channels + channel;
+        for (int tap = 0; tap < kTaps; ++tap, x += d.dilation * d.channels) {
+            total = multiply_add(load(x), weights[tap], total);
+        }
+        store(d.out + frame * d.channels + channel, total);
+    }
+}
+
+// `kTaps` is 0 where a number of taps has no loop of its own.
+template <int kTaps> void convolve_channels(const Depthwise &d, std::int64_t begin, std::int64_t end) {
+    const auto between = [](std::int64_t low, std::int64_t value, std::int64_t high) {
+        return value < low ? low : value > high ? high : value;
+    };
+    const std::int64_t first = kTaps ? between(begin, d.left, end) : end;
+    const std::int64_t last = between(first, d.frames - (d.taps - 1) * d.dilation + d.left, end);
+    std::int64_t c = 0;
+    for (; c + kLanes <= d.channels; c += kLanes) {
+        for (std::int64_t frame = begin; frame < first; ++frame) convolve_frame(d, frame, c, Whole{});
+        if constexpr (kTaps > 0) convolve_inside<kTaps>(d, first, last, c);
+        for (std::int64_t frame = last; frame < end; ++frame) convolve_frame(d, frame, c, Whole{});
+    }
+    if (c == d.channels) return;
+    for (std::int64_t frame = begin; frame < end; ++frame) convolve_frame(d, frame, c, Rest{int(d.channels - c)});
+}
+
 }  // namespace
 
 namespace ANTIPHON_VARIANT {
@@ -98,21 +144,10 @@ void frame_norm(const FrameNorm &n, std::int64_t begin, std::int64_t end) {
 }
 
 void depthwise(const Depthwise &d, std::int64_t begin, std::int64_t end) {
-    for (std::int64_t frame = begin; frame < end; ++frame) {
-        float *const out = d.out + frame * d.channels;
-        for (std::int64_t c = 0; c < d.channels; c += kLanes) {
-            const int count = d.channels - c < kLanes ? int(d.channels - c) : kLanes;
-            Floats total = !d.bias ? zeros() : count == kLanes ? load(d.bias + c) : load_part(d.bias + c, count);
-            for (std::int64_t tap = 0; tap < d.taps; ++tap) {
-                const std::int64_t source = frame + tap * d.dilation - d.left;
-                if (source < 0 || source >= d.frames) continue;
-                const float *const x = d.x + source * d.channels + c, *const w = d.weight + tap * d.channels + c;
-                total = count == kLanes ? multiply_add(load(x), load(w), total)
-                                        : multiply_add(load_part(x, count), load_part(w, count), total);
-            }
-            if (count == kLanes) store(out + c, total);
-            else store_part(out + c, total, count);
-        }
+    switch (d.taps) {
+    case 5: return convolve_channels<5>(d, begin, end);
+    case 7: return convolve_channels<7>(d, begin, end);
+    default: return convolve_channels<0>(d, begin, end);
     }
 }
 

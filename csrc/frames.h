@@ -90,6 +90,18 @@ struct Depthwise {
     float *out;
 };
 
+// The source of a vocoder: all harmonics of a pitch below `highest` Hz, each of amplitude 1; 0 where it is under `lowest`.
+// Between the middles of two frames the pitch is a mean of theirs.
+struct PulseTrain {
+    const float *pitch;  // [frames], in Hz
+    std::int64_t frames, hop;
+    double rate;
+    float lowest, highest;
+    const float *share;  // [hop]: of the later of the two frames that a sample lies between
+    double *before;      // [frames]: the pitch of all samples before the frame, added up
+    float *out;          // [frames, hop]
+};
+
 // The spectrum of a vocoder: source filtered, plus noise shaped, plus a free part. For a frame and a bin,
 // source · e^level · e^(iπ tanh turn) + noise · e^noise_level + e^free_level · e^(i free_phase); levels count up to 7.
 struct SpectraSum {
@@ -120,6 +132,8 @@ struct FrameKernels {
     void (*norm)(const FrameNorm &, std::int64_t begin, std::int64_t end);
     void (*depthwise)(const Depthwise &, std::int64_t begin, std::int64_t end);
     void (*recur)(const Recurrence &);
+    void (*begin_pulses)(const PulseTrain &);  // fills `before`
+    void (*pulses)(const PulseTrain &, std::int64_t begin, std::int64_t end);
     void (*sum_spectra)(const SpectraSum &, std::int64_t begin, std::int64_t end);
 };
 

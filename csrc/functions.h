@@ -27,18 +27,21 @@ template <int count> ANTIPHON_INLINE Lanes polynomial(Lanes x, const float (&coe
     return terms<0, count>(powers, coefficients);
 }
 
-// 2^n · e^r with r within half of log 2.
-ANTIPHON_INLINE Lanes exp_lanes(Lanes x) {
+// For x between these: 2^n · e^r with r within half of log 2.
+constexpr float kLowestPower = -87.0f, kHighestPower = 88.7f;
+ANTIPHON_INLINE Lanes exp_within(Lanes x) {
     constexpr float fitted[] = {1.0f, 1.0f, 0.5f, 0.166665763f, 0.041666463f, 0.00836320501f, 0.00139336882f};
     constexpr float rounding = 12582912.0f;  // 1.5 · 2^23: what is added to it is rounded to a whole number
-    const Lanes low = splat_lanes(-87.0f), high = splat_lanes(88.7f);
-    const Lanes within = x < low ? low : (x > high ? high : x);
-    const Lanes shifted = multiply_add(within, splat_lanes(1.44269504f), splat_lanes(rounding));
+    const Lanes shifted = multiply_add(x, splat_lanes(1.44269504f), splat_lanes(rounding));
     const Lanes n = shifted - rounding;
     // log 2 in two parts, the first short enough that its product with n is exact.
-    const Lanes r = multiply_add(n, splat_lanes(2.12194440e-4f), multiply_add(n, splat_lanes(-0.693359375f), within));
+    const Lanes r = multiply_add(n, splat_lanes(2.12194440e-4f), multiply_add(n, splat_lanes(-0.693359375f), x));
     const LaneInts power = (LaneInts)shifted << 23;
-    const Lanes value = (Lanes)((LaneInts)polynomial(r, fitted) + power);
+    return (Lanes)((LaneInts)polynomial(r, fitted) + power);
+}
+ANTIPHON_INLINE Lanes exp_lanes(Lanes x) {
+    const Lanes low = splat_lanes(kLowestPower), high = splat_lanes(kHighestPower);
+    const Lanes value = exp_within(x < low ? low : (x > high ? high : x));
     const Lanes bounded = x < low ? Lanes{} : (x > high ? splat_lanes(kInfinity) : value);
     return x == x ? bounded : x;
 }
@@ -113,14 +116,15 @@ ANTIPHON_INLINE Lanes near_cosine(Lanes x) {
     return polynomial(x * x, series);
 }
 
-// The normal distribution's probability below x. With z = |x| / sqrt 2, the smaller side is e^(-z²) · g(z) / 2, and
-// g(z) · (z + 1) is a smooth function of (z - 2.5) / (z + 2.5) that a polynomial follows to 4e-8 for all z that matter.
+// The normal distribution's probability below x. The smaller side is e^(-x²/2) · g(|x|), and g is a fraction of two
+// polynomials to 5e-9. Their coefficients are positive, so that nothing cancels.
 ANTIPHON_INLINE Lanes normal_probability(Lanes x) {
-    constexpr float fitted[] = {0.737822294f,  -0.247046754f,   0.0763447583f,   0.0162984077f,    -0.0315284729f,
-                                0.0143828997f, -0.000822738628f, -0.00174205296f, 0.00028766063f, 0.000210980128f};
-    const Lanes z = absolute(x) * 0.707106781f;
-    const Lanes t = (z - 2.5f) / (z + 2.5f);
-    const Lanes side = 0.5f * exp_lanes(-(z * z)) * polynomial(t, fitted) / (z + 1.0f);
+    constexpr float above[] = {0.5f, 0.435452327f, 0.181134387f, 0.0399263088f, 0.00401165862f};
+    constexpr float below[] = {1.0f, 1.66878957f, 1.19376612f, 0.463925421f, 0.100087884f, 0.0100555914f};
+    constexpr float furthest = 13.1f;  // there the side is 1e-38
+    const Lanes magnitude = absolute(x);
+    const Lanes z = magnitude < furthest ? magnitude : splat_lanes(furthest);
+    const Lanes side = exp_within(z * z * -0.5f) * polynomial(z, above) / polynomial(z, below);
     return x > 0.0f ? 1.0f - side : side;
 }
 

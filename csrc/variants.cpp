@@ -32,11 +32,13 @@ namespace antiphon {
     void frame_norm(const FrameNorm &, std::int64_t, std::int64_t); \
     void depthwise(const Depthwise &, std::int64_t, std::int64_t); \
     void recur(const Recurrence &); \
+    void begin_pulses(const PulseTrain &); \
+    void pulses(const PulseTrain &, std::int64_t, std::int64_t); \
     void sum_spectra(const SpectraSum &, std::int64_t, std::int64_t); \
     static const Variant kernels = { \
         #variant, find, &attention, \
         {rms_norm, layer_norm, rotate, add, segment_means, unit_rows, convolve, finish, soften, exponentiate}, \
-        {frame_sums, frame_norm, depthwise, recur, sum_spectra}, &sampling, &limits, nullptr, nullptr, nullptr}; \
+        {frame_sums, frame_norm, depthwise, recur, begin_pulses, pulses, sum_spectra}, &sampling, &limits, nullptr, nullptr, nullptr}; \
     }
 ANTIPHON_DECLARE(baseline)
 #if defined(ANTIPHON_X86_VARIANTS)

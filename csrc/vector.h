@@ -163,6 +163,18 @@ ANTIPHON_INLINE void store_part(float *target, Floats value, int count) {
     std::memcpy(target, lanes, count * sizeof(float));
 }
 
+// How many of eight elements there are, for functions that take it as an argument: a constant where all are, so that full
+// vectors cost no test.
+struct Whole {
+    ANTIPHON_INLINE_MEMBER Floats load(const float *source) const { return ::load(source); }
+    ANTIPHON_INLINE_MEMBER void store(float *target, Floats value) const { ::store(target, value); }
+};
+struct Rest {
+    int count;
+    ANTIPHON_INLINE_MEMBER Floats load(const float *source) const { return load_part(source, count); }
+    ANTIPHON_INLINE_MEMBER void store(float *target, Floats value) const { store_part(target, value, count); }
+};
+
 ANTIPHON_INLINE float largest(Floats value) {
 #if defined(__aarch64__)
     return vmaxvq_f32(vmaxq_f32(value.low, value.high));

@@ -45,6 +45,28 @@ def test_stages_are_batched_up_to_the_cap() -> None:
     assert all(member.finish_reason is FinishReason.STOP for member in members) and not own.has_work
 
 
+def test_as_many_as_the_executor_computes_side_by_side() -> None:
+    own = scheduler(side_by_side=2, num_stages=4, max_step_tokens=40)
+    own.add(request("a"), 0.0)
+    assert run(own, 1.0) == ["a"]
+    for name in "bcd":
+        own.add(request(name), 1.5)
+    assert run(own, 2.0) == ["b"]  # catches up
+    assert [run(own, 3.0) for _ in range(3)] == [["a", "b"]] * 3
+    assert [run(own, 4.0) for _ in range(4)] == [["c", "d"]] * 4
+    assert not own.has_work
+
+
+def test_one_that_is_nearly_done_waits_for_nobody_to_catch_up() -> None:
+    own = scheduler(side_by_side=2, num_stages=4, max_step_tokens=40)
+    own.add(request("a"), 0.0)
+    assert run(own, 1.0) == run(own, 2.0) == ["a"]
+    own.add(request("b"), 2.5)
+    assert run(own, 3.0) == run(own, 4.0) == ["a"]
+    own.add(request("now", priority=Priority.CRITICAL), 5.0)
+    assert [run(own, 6.0) for _ in range(8)] == [["now"]] * 4 + [["b"]] * 4
+
+
 def test_one_larger_than_the_cap_runs_alone() -> None:
     own = scheduler()
     own.add(request("large", 40), 0.0)

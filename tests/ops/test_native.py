@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from antiphon.ops import native
+from antiphon.ops.threads import default_threads
 from antiphon.weights.types import TensorType
 from antiphon.weights.weight import Weight, WeightPart
 
@@ -196,6 +197,7 @@ def test_the_interpreter_exits_with_the_pool_awake_or_asleep() -> None:
     program = """
 import time, torch
 from antiphon.ops import native
+from antiphon.ops.threads import default_threads
 from antiphon.weights.weight import Weight
 weight = Weight.from_tensor(torch.randn(64, 64))
 native.matmul(torch.randn(2, 64), weight, threads=3)
@@ -207,4 +209,4 @@ time.sleep({delay})
 
 
 def test_default_threads_are_cores_that_this_process_may_use() -> None:
-    assert 1 <= native.default_threads() <= (os.cpu_count() or 1)
+    assert 1 <= default_threads() <= (os.cpu_count() or 1)

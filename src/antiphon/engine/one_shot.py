@@ -10,7 +10,11 @@ from antiphon.errors import ContextLengthError, InvalidRequestError, OverloadedE
 
 
 class OneShotScheduler:
-    """Every step runs one stage of as many requests as the token cap holds; other models' steps come between."""
+    """Every step runs one stage of as many requests as the token cap holds; other models' steps come between.
+
+    `side_by_side` is how many the executor computes at once, each on a core of its own. More in a step would only make
+    the first of them wait, and fewer leave cores idle.
+    """
 
     def __init__(
         self,
@@ -19,6 +23,7 @@ class OneShotScheduler:
         *,
         max_model_tokens: int,
         num_stages: int = 1,
+        side_by_side: int = 1,
         max_step_tokens: int = 4096,
         max_waiting: int = 4096,
         step_seconds: float | None = None,
@@ -28,6 +33,7 @@ class OneShotScheduler:
         self.cost = CostModel()
         self.max_model_tokens = max_model_tokens
         self.num_stages = num_stages
+        self.side_by_side = side_by_side
         self.max_step_tokens = max_step_tokens
         self.max_waiting = max_waiting
         self.step_seconds = step_seconds
@@ -78,13 +84,9 @@ class OneShotScheduler:
         cap = self.max_step_tokens
         if self.step_seconds is not None and self.cost.is_fitted:
             cap = self.cost.prefill_tokens_within(self.step_seconds, 0, 0, cap)
-        order = sorted(self.waiting.values(), key=self.policy.rank)
-        first = self.policy.next_waiting(order, now)
-        plan.stage = first.stage
-        company = [r for r in order if r is not first and r.stage == first.stage]
-        if first.priority is Priority.CRITICAL:
-            company = [r for r in company if r.priority is Priority.CRITICAL]
-        for request in [first, *company]:
+        members = self._together(now)
+        plan.stage = members[0].stage
+        for request in members:
             count = request.num_prompt_tokens
             if plan.requests and plan.num_tokens + count > cap:
                 break
@@ -97,6 +99,21 @@ class OneShotScheduler:
             self.running[request.id] = request
             request.state = RequestState.RUNNING
         return plan
+
+    def _together(self, now: float) -> list[Request]:
+        """Requests at one stage, the most urgent first."""
+        order = sorted(self.waiting.values(), key=self.policy.rank)
+        first = self.policy.next_waiting(order, now)
+        others = [request for request in order if request is not first]
+        if first.priority is Priority.CRITICAL:
+            others = [request for request in others if request.priority is Priority.CRITICAL]
+        if self.side_by_side == 1:
+            return [first, *(request for request in others if request.stage == first.stage)]
+        chosen = [first, *others[: self.side_by_side - 1]]
+        # One that has only begun lets the next ones catch up, and has them beside it from there on.
+        has_begun = 2 * first.stage < self.num_stages
+        stage = min(request.stage for request in chosen) if has_begun else first.stage
+        return [request for request in chosen if request.stage == stage]
 
     def commit(self, plan: StepPlan, result: StepResult, now: float) -> None:
         """Requests whose last stage ran are finished with their output; the others wait for the next stage."""

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 
 from antiphon.engine.plan import StepPlan, StepResult
 from antiphon.engine.request import Request
 from antiphon.executor.executor import DoneHandle
-from antiphon.models.synthesizer import SpeechState, Synthesizer
+from antiphon.executor.side_by_side import SideBySide
+from antiphon.models.synthesizer import SpeechState, Synthesizer, join
 
 
 @dataclass(frozen=True)
@@ -26,13 +28,14 @@ class SynthesisExecutor:
 
     def __init__(self, model: Synthesizer) -> None:
         self._model = model
+        self._side_by_side = SideBySide()
 
     def submit(self, plan: StepPlan) -> DoneHandle:
         begun = time.perf_counter()
         states, order = _gathered(plan)
         built = time.perf_counter()
         with torch.inference_mode():
-            states = self._model.advance(plan.stage, states)
+            states = self._advanced(plan.stage, states)
         places = [_Place(state, row) for state in states for row in range(len(state.utterances))]
         outputs = None
         if plan.stage == len(self._model.stages) - 1:
@@ -44,8 +47,18 @@ class SynthesisExecutor:
         timings = {"build": built - begun, "run": time.perf_counter() - built}
         return DoneHandle(StepResult([], outputs=outputs, timings=timings))
 
+    def _advanced(self, stage: int, states: list[SpeechState]) -> list[SpeechState]:
+        """The states after a stage: as many as there were while rows are computed one by one, then a single one."""
+        if stage < self._model.lone_stages:
+            return self._side_by_side.map(partial(self._model.run_stage, stage), states, _size)
+        return [self._model.run_stage(stage, join(states))]
+
     def close(self) -> None:
-        pass
+        self._side_by_side.close()
+
+
+def _size(state: SpeechState) -> int:
+    return sum(len(utterance.ids) for utterance in state.utterances)
 
 
 def _gathered(plan: StepPlan) -> tuple[list[SpeechState], list[int]]:

@@ -15,10 +15,13 @@ from torch import Tensor
 
 from antiphon.ops.types import CountScale
 
+#: In Hz, of the vocoder of pulses and noise: a pitch below is unvoiced; there are no harmonics above.
+LOWEST_PITCH, HIGHEST_HARMONIC = 40.0, 11_000.0
+
 
 def _beyond(lengths: Tensor, frames: int) -> Tensor | None:
     """[B, T], True past the end of a row; None where every row is full."""
-    if bool((lengths >= frames).all()):
+    if min(lengths.tolist()) >= frames:
         return None
     return torch.arange(frames, device=lengths.device)[None, :] >= lengths[:, None]
 
@@ -166,15 +169,15 @@ def log_pitch(pitch: Tensor, scale: float) -> Tensor:
     return torch.log1p(pitch.relu()) * scale
 
 
-def pulse_train(pitch: Tensor, hop: int, rate: int, threshold: float, highest: float) -> Tensor:
-    """All harmonics below `highest` Hz of pitch [T], each of amplitude 1 → [T * hop]; 0 where it is unvoiced."""
+def pulse_train(pitch: Tensor, hop: int, rate: int, lowest: float, highest: float) -> Tensor:
+    """All harmonics below `highest` Hz of pitch [T], each of amplitude 1 → [T * hop]; 0 where it is under `lowest`."""
     position = (torch.arange(hop, device=pitch.device) + 0.5) / hop - 0.5
     around = torch.cat([pitch[:1], pitch, pitch[-1:]])
     first = torch.lerp(around[:-2, None], around[1:-1, None], position[: hop // 2] + 1.0)
     second = torch.lerp(around[1:-1, None], around[2:, None], position[hop // 2 :])
     frequency = torch.cat([first, second], 1).view(-1)
-    voiced = frequency > threshold
-    frequency = frequency.clamp(min=threshold)
+    voiced = frequency > lowest
+    frequency = frequency.clamp(min=lowest)
     turns = frequency.double().cumsum(0) / rate
     angle = ((turns - turns.floor()) * (2 * math.pi)).float()
     order = (highest / frequency).floor() + 0.5
@@ -188,10 +191,11 @@ def pulse_train(pitch: Tensor, hop: int, rate: int, threshold: float, highest: f
 def pulse_noise_vocoder(
     spectra: Tensor, pitch: Tensor, noise: Sequence[Tensor], lengths: Tensor, width: int, hop: int, rate: int
 ) -> Tensor:
-    return vocode(sum_spectra, spectra, pitch, noise, lengths, width, hop, rate)
+    return vocode(pulse_train, sum_spectra, spectra, pitch, noise, lengths, width, hop, rate)
 
 
 def vocode(
+    pulse_train: Callable[[Tensor, int, int, float, float], Tensor],
     sum_spectra: Callable[[Tensor, Tensor, Tensor], Tensor],
     spectra: Tensor,
     pitch: Tensor,
@@ -201,11 +205,11 @@ def vocode(
     hop: int,
     rate: int,
 ) -> Tensor:
-    """`pulse_noise_vocoder` with whatever makes one spectrum [T, bins] of pulses' [T, bins], spectra and noise."""
+    """`pulse_noise_vocoder` with whatever makes pulses, and one spectrum [T, bins] of theirs, of spectra and noise."""
     window = torch.hann_window(width, device=spectra.device)
     out = spectra.new_zeros(len(spectra), spectra.shape[1] * hop)
     for row, frames in enumerate(lengths.tolist()):
-        pulses = pulse_train(pitch[row, :frames], hop, rate, threshold=40.0, highest=11_000.0)
+        pulses = pulse_train(pitch[row, :frames], hop, rate, LOWEST_PITCH, HIGHEST_HARMONIC)
         source = torch.stft(pulses, width, hop, window=window / (width / 4), return_complex=True).T[:frames]
         spectrum = sum_spectra(source, spectra[row, :frames], noise[row])
         out[row, : frames * hop] = _overlap_add(spectrum, window, hop)

@@ -22,6 +22,7 @@ from antiphon.models.encoder_decoder import EncoderDecoder
 from antiphon.models.model import CausalLM
 from antiphon.models.synthesizer import Synthesizer
 from antiphon.ops import CacheKind, CacheLayout, KVCache
+from antiphon.ops.threads import machine_threads
 from antiphon.runtime.config import PAGE_TYPES, EngineConfig
 from antiphon.runtime.loading import LoadedModel
 from antiphon.runtime.process_memory import release_pages
@@ -126,8 +127,8 @@ def make_slot(loaded: LoadedModel, arena: Arena, config: EngineConfig) -> ModelS
     return ModelSlot(loaded.name, scheduler, executor)
 
 
-#: Phonemes of the utterances that one step of a synthesiser takes together. Its convolutions gain nothing from more,
-#: and a step that is longer makes everybody else wait.
+#: Phonemes of the utterances that one step of a synthesiser takes together; for each core, where it computes them side
+#: by side. Its convolutions gain nothing from more, and a step that is longer makes everybody else wait.
 SYNTHESIS_STEP_TOKENS = 96
 
 
@@ -137,12 +138,14 @@ def make_synthesis_slot(loaded: LoadedModel, model: Synthesizer, config: EngineC
     Its requests go by priority even where others go by arrival, since a listener about to hear nothing must go first.
     """
     policy = replace(config, policy="priority") if config.policy == "fcfs" else config
+    side_by_side = machine_threads() if model.lone_stages == len(model.stages) else 1
     scheduler = OneShotScheduler(
         loaded.name,
         policy.make_policy(),
         max_model_tokens=model.max_positions,
         num_stages=len(model.stages),
-        max_step_tokens=SYNTHESIS_STEP_TOKENS,
+        side_by_side=side_by_side,
+        max_step_tokens=SYNTHESIS_STEP_TOKENS * side_by_side,
         step_seconds=config.step_seconds,
     )
     return ModelSlot(loaded.name, scheduler, SynthesisExecutor(model))

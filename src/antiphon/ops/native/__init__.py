@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from antiphon.ops.native.attention import attention, paged_attention, store_kv
 from antiphon.ops.native.convolution import conv1d, conv_transpose1d, prepare_convolution
-from antiphon.ops.native.extension import available, default_threads, variants
+from antiphon.ops.native.extension import available, variants
 from antiphon.ops.native.half import half_conv1d, half_conv_transpose1d, half_type
 from antiphon.ops.native.packing import prepare_weights
 from antiphon.ops.native.product import embed, linear, matmul, supports, supports_type, take_rows
@@ -14,7 +14,7 @@ from antiphon.ops.native.sampling import sample
 from antiphon.ops.native.sound import adaptive_norm, pulse_noise_vocoder
 
 __all__ = [
-    "adaptive_norm", "attention", "available", "conv1d", "conv_transpose1d", "default_threads", "embed",
+    "adaptive_norm", "attention", "available", "conv1d", "conv_transpose1d", "embed",
     "half_conv1d", "half_conv_transpose1d", "half_type", "l2_normalize", "layer_norm", "linear", "lstm", "matmul",
     "paged_attention", "prepare_convolution", "prepare_weights", "pulse_noise_vocoder",
     "rms_norm", "rotary", "sample", "segment_mean", "store_kv", "supports", "supports_type", "take_rows", "variants",

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from antiphon.ops.batch import GroupBatch
 from antiphon.ops.cache import LayerCache
-from antiphon.ops.native.extension import default_threads, extension
+from antiphon.ops.native.extension import extension
+from antiphon.ops.threads import default_threads
 
 _ELEMENTS = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2, torch.int8: 3}
 #: Channels, or keys, that share a scale where attention is rounded to int8.

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from antiphon.ops.native.derived import Derived
-from antiphon.ops.native.extension import default_threads, extension
+from antiphon.ops.native.extension import extension
+from antiphon.ops.threads import default_threads
 
 _taps_first: Derived[Tensor] = Derived()
 

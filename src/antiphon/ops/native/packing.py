@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from antiphon.ops import reference
-from antiphon.ops.native.extension import default_threads, extension
+from antiphon.ops.native.extension import extension
 from antiphon.ops.native.half import PANEL, HalfPanels, computes_in_half
 from antiphon.ops.native.product import HALF, PACKED, ROW_SCALED, append_part, supports_type
 from antiphon.ops.native.row_scaled import COLUMNS, ScaledRows, has_row_scaled
+from antiphon.ops.threads import default_threads
 from antiphon.ops.types import WeightForm
 from antiphon.weights.types import TensorType
 from antiphon.weights.weight import Weight, WeightPart

@@ -10,8 +10,9 @@ from torch import Tensor
 
 from antiphon.ops import reference
 from antiphon.ops.native import half, row_scaled
-from antiphon.ops.native.extension import available, default_threads, extension
+from antiphon.ops.native.extension import available, extension
 from antiphon.ops.native.tables import ACTIVATIONS
+from antiphon.ops.threads import default_threads
 from antiphon.ops.types import Activation
 from antiphon.weights.dequantize import iq_grid
 from antiphon.weights.types import TensorType

@@ -9,8 +9,9 @@ from torch import Tensor
 
 from antiphon.ops import reference
 from antiphon.ops.native.derived import Derived
-from antiphon.ops.native.extension import available, default_threads, extension
+from antiphon.ops.native.extension import available, extension
 from antiphon.ops.native.product import linear
+from antiphon.ops.threads import default_threads
 from antiphon.ops.types import LSTMWeights
 from antiphon.weights.weight import Weight
 

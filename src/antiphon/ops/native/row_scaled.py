@@ -8,8 +8,9 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from antiphon.ops.native.extension import available, default_threads, extension
+from antiphon.ops.native.extension import available, extension
 from antiphon.ops.native.tables import ACTIVATIONS
+from antiphon.ops.threads import default_threads
 from antiphon.ops.types import Activation
 
 #: Rows of a panel, and what the number of columns must be a multiple of.

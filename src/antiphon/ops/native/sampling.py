@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from antiphon.ops import reference
-from antiphon.ops.native.extension import default_threads, extension
+from antiphon.ops.native.extension import extension
+from antiphon.ops.threads import default_threads
 from antiphon.ops.types import SamplingRows
 
 

@@ -1,4 +1,4 @@
-"""The norm of synthesis in two passes over memory, and the spectra of its vocoder in one."""
+"""The norm of synthesis in two passes over memory, and the source and spectra of its vocoder in one."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from antiphon.ops import reference, reference_sound
-from antiphon.ops.native.extension import available, default_threads, extension
+from antiphon.ops.native.extension import available, extension
 from antiphon.ops.native.half import half_format
+from antiphon.ops.threads import default_threads
 
 _NONE, _LEAKY, _SNAKE = range(3)
 
@@ -47,9 +48,20 @@ def adaptive_norm(
 def pulse_noise_vocoder(
     spectra: Tensor, pitch: Tensor, noise: Sequence[Tensor], lengths: Tensor, width: int, hop: int, rate: int
 ) -> Tensor:
-    plain = available() and spectra.is_cpu and spectra.dtype is torch.float32
-    add = sum_spectra if plain else reference_sound.sum_spectra
-    return reference_sound.vocode(add, spectra, pitch, noise, lengths, width, hop, rate)
+    if not (available() and spectra.is_cpu and spectra.dtype is torch.float32 and pitch.dtype is torch.float32):
+        return reference_sound.pulse_noise_vocoder(spectra, pitch, noise, lengths, width, hop, rate)
+    return reference_sound.vocode(pulse_train, sum_spectra, spectra, pitch, noise, lengths, width, hop, rate)
+
+
+def pulse_train(
+    pitch: Tensor, hop: int, rate: int, lowest: float, highest: float, threads: int | None = None, variant: int = 0
+) -> Tensor:
+    pitch = pitch.contiguous()
+    out = torch.empty(len(pitch) * hop)
+    extension().pulse_train(
+        pitch.data_ptr(), len(pitch), hop, rate, lowest, highest, out.data_ptr(), threads or default_threads(), variant
+    )
+    return out
 
 
 def sum_spectra(source: Tensor, spectra: Tensor, noise: Tensor, threads: int | None = None, variant: int = 0) -> Tensor:

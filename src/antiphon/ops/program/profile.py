@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from antiphon.ops.native.extension import default_threads, extension
+from antiphon.ops.native.extension import extension
 from antiphon.ops.program.program import Program
+from antiphon.ops.threads import default_threads
 
 #: The read rate is measured on a buffer of the weights' size, so that caches help it as much as they help the weights.
 MOST_READ_BYTES = 1 << 30

@@ -10,11 +10,12 @@ from torch import Tensor
 
 from antiphon.ops.batch import GroupBatch
 from antiphon.ops.native.attention import group_tables
-from antiphon.ops.native.extension import default_threads, extension
+from antiphon.ops.native.extension import extension
 from antiphon.ops.program.dimension import Dim, Size, as_dim
 from antiphon.ops.program.plan import BufferPlan, plan_buffers
 from antiphon.ops.program.recording import Recording
 from antiphon.ops.program.traced import Kind, Traced, Value
+from antiphon.ops.threads import default_threads
 
 
 class _Layout:

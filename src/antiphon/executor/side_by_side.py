@@ -1,0 +1,54 @@
+"""Pieces of work that know nothing of each other, each on one core while the others compute the next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from typing import TypeVar
+
+import torch
+
+from antiphon.ops.threads import machine_threads, use_one_thread
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+#: Of the work of small layers, what all cores can share; the rest is done by one while the others wait.
+SHARED = 0.75
+
+
+class SideBySide:
+    """Computes items on all cores: each on one core where there are enough to keep all busy, else one after another."""
+
+    def __init__(self, cores: int | None = None) -> None:
+        self._cores = cores or machine_threads()
+        self._pool = ThreadPoolExecutor(self._cores, "side-by-side", use_one_thread)
+
+    def map(
+        self, compute: Callable[[Item], Result], items: Sequence[Item], cost: Callable[[Item], float]
+    ) -> list[Result]:
+        """`compute` of every item, in order. `cost` says how long an item takes beside another."""
+        costs = [cost(item) for item in items]
+        if not fills(costs, self._cores):
+            return [compute(item) for item in items]
+        # The dearest first, so that no core is left with a long one at the end.
+        order = sorted(range(len(items)), key=lambda index: -costs[index])
+        futures = {index: self._pool.submit(_computed, compute, items[index]) for index in order}
+        wait(futures.values())
+        return [futures[index].result() for index in range(len(items))]
+
+    def close(self) -> None:
+        self._pool.shutdown()
+
+
+def fills(costs: Sequence[float], cores: int) -> bool:
+    """Whether items of these costs end sooner on a core each than one after another on all cores."""
+    if len(costs) < 2 or cores < 2:
+        return False
+    side_by_side = max(max(costs), sum(costs) / cores)
+    return side_by_side < sum(costs) * (1 - SHARED + SHARED / cores)
+
+
+def _computed(compute: Callable[[Item], Result], item: Item) -> Result:
+    with torch.inference_mode():
+        return compute(item)

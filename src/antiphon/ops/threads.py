@@ -1,0 +1,48 @@
+"""How many threads an operation uses: all cores of the machine, or one where several are computed side by side."""
+
+from __future__ import annotations
+
+import os
+import threading
+from functools import cache
+from pathlib import Path
+
+import torch
+
+_own = threading.local()
+_torch_threads = threading.Lock()
+
+
+def default_threads() -> int:
+    """What an operation uses that is called from this thread."""
+    return getattr(_own, "count", 0) or machine_threads()
+
+
+def use_one_thread() -> None:
+    """Operations called from this thread, ours and torch's, are computed by it alone from now on."""
+    _own.count = 1
+    with _torch_threads:
+        before = torch.get_num_threads()
+        torch.set_num_threads(1)
+        # That also became the number of every thread that has not called torch yet; another thread sets it back.
+        other = threading.Thread(target=torch.set_num_threads, args=(before,))
+        other.start()
+        other.join()
+
+
+@cache
+def machine_threads() -> int:
+    """One thread for each physical core that this process may run on, within its control group's quota."""
+    if not hasattr(os, "sched_getaffinity"):
+        return os.cpu_count() or 1
+    cores = set()
+    for cpu in os.sched_getaffinity(0):
+        try:
+            cores.add(Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list").read_text())
+        except OSError:
+            cores.add(str(cpu))
+    try:
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+        return max(1, min(len(cores), round(int(quota) / int(period))))
+    except (OSError, ValueError):  # no control group, or "max"
+        return max(1, len(cores))
