@@ -8,6 +8,8 @@
 - Many voices at once: the clock for all of them together, ours in one engine, onnxruntime in as many sessions of one
   thread each as there are threads.
 - A long text: time to the first sound over the time of the whole, and the worst playback deficit of every voice.
+- Paced voices at once, and the worst playback deficit among them. `--load 0.85` has all voices speak to listeners who
+  hear so slowly that one voice alone would need 0.85 / voices of the time: for a machine that cannot speak so many.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ import torch
 
 from antiphon.audio.speech.clauses import ClauseSplitter
 from antiphon.audio.speech.lexicon import Accent
+from antiphon.models.synthesizer import Synthesizer
 from antiphon.runtime.engine import Engine
 from antiphon.runtime.loading import LoadedModel, load_model
 from antiphon.runtime.pronunciation import Pronunciation
@@ -131,16 +134,23 @@ def long_text(engine: Engine) -> None:
     )
 
 
-def paced(engine: Engine, voices: int) -> None:
-    """As many voices as the machine can speak at once in real time, up to `voices`."""
+def paced(engine: Engine, voices: int, model: Synthesizer, load: float | None) -> None:
+    """As many voices as the machine can speak at once in real time, up to `voices`; or all, to slower listeners."""
     clock, _, sound = timed(lambda: spoken_seconds(engine, TEXT))
     count = max(1, min(voices, int(0.9 * sound / clock)))
-    syntheses = [engine.speak(TEXT, paced=True) for _ in range(count)]
+    slower = 1.0
+    if load is not None:
+        count, slower = voices, voices * clock / sound / load
+        model.sample_rate = round(model.sample_rate / slower)
+    begun = time.perf_counter()
+    syntheses = [engine.speak(f"{TEXT} {TEXT}", paced=True) for _ in range(count)]
     all_at_once(count, lambda index: float(len(syntheses[index].wait())))
-    deficits = [synthesis.stats.worst_deficit for synthesis in syntheses]
+    lasted = time.perf_counter() - begun
+    heard = statistics.mean(synthesis.stats.audio_seconds for synthesis in syntheses)
+    deficit = max(synthesis.stats.worst_deficit for synthesis in syntheses)
     print(
-        f"{count} paced voices at once, {count * clock / sound:.2f} of real time in all: worst deficit "
-        f"{max(deficits) * 1e3:.0f} ms"
+        f"{count} paced voices at once to listeners {slower:.2f} times as slow, made in {lasted / heard:.2f} of the "
+        f"time they take to hear: worst deficit {deficit * 1e3:.0f} ms"
     )
 
 
@@ -161,6 +171,7 @@ def main() -> None:
     parser.add_argument("--voices", type=int, default=8)
     parser.add_argument("--precision", choices=["fast", "fp32"], default="fast")
     parser.add_argument("--parts", default="alone,together,long,paced", help="which of the measurements to make")
+    parser.add_argument("--load", type=float, help="slow the listeners of all paced voices down to this much work")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     pronunciation = Pronunciation.from_catalog()
@@ -177,7 +188,8 @@ def main() -> None:
         if "long" in parts:
             long_text(engine)
         if "paced" in parts:
-            paced(engine, arguments.voices)
+            assert isinstance(loaded.model, Synthesizer)
+            paced(engine, arguments.voices, loaded.model, arguments.load)
 
 
 if __name__ == "__main__":

@@ -95,9 +95,20 @@ def test_who_needs_the_result_first_goes_first() -> None:
 
 def test_whoever_waited_long_enough_is_not_passed_over() -> None:
     own = scheduler(max_step_tokens=8)
+    own.add(request("late", due=1.0), 0.0)
+    own.add(request("urgent", priority=Priority.HIGH), 10.0)
+    assert run(own, 10.5) == ["urgent"]
+    assert run(own, 11.5) == ["late"]  # for ten seconds
+
+
+def test_nobody_waits_for_what_is_not_needed_yet() -> None:
+    own = scheduler(max_step_tokens=8)
     own.add(request("far ahead", due=100.0), 0.0)
-    own.add(request("newcomer"), 11.0)
-    assert run(own, 12.0) == ["far ahead"]
+    own.add(request("newcomer"), 50.0)
+    assert run(own, 51.0) == run(own, 51.0) == ["newcomer"]
+    own.add(request("urgent", priority=Priority.HIGH), 51.0)
+    assert run(own, 52.0) == run(own, 52.0) == ["urgent"]
+    assert run(own, 53.0) == ["far ahead"]
 
 
 def test_ends() -> None:

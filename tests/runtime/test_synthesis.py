@@ -17,6 +17,7 @@ from antiphon.runtime.async_engine import AsyncEngine
 from antiphon.runtime.engine import Engine
 from antiphon.runtime.loading import LoadedModel, load_model
 from antiphon.runtime.speech import SpeechChunk
+from antiphon.runtime.speech_account import IN_TIME, SpeechAccount
 from antiphon.runtime.speech_captions import to_srt
 from antiphon.runtime.speech_options import SpeechOptions
 from antiphon.runtime.speech_seams import CLAUSE_PAUSE, SENTENCE_PAUSE, is_silent, sounding, trimmed
@@ -277,6 +278,31 @@ def test_a_paced_synthesis_keeps_step_with_its_listener(engine: Engine, monkeypa
     listened = stats.processing_seconds - stats.time_to_first_audio
     assert listened > 0.5 * stats.audio_seconds  # not made all at once
     assert asked[0] is Priority.NORMAL and Priority.HIGH in asked[1:]  # nearly dry, it goes first
+
+
+def test_what_can_be_made_before_a_listener_has_heard_all() -> None:
+    now = 10.0
+    account = SpeechAccount(lambda: now)
+    assert account.room(0) is None
+    now = 12.0
+    account.add(SpeechChunk(np.zeros(40, np.float32), 10, 0.0, "", ()), 50, submitted=10.0)  # 4 s of sound in 2 s
+    assert account.room(0) == round(IN_TIME * 4 / 0.04)
+    assert account.room(50) == round(IN_TIME * (4 + 4 - 2) / 0.04)
+    now = 20.0  # four seconds too late
+    assert account.room(0) == 0
+
+
+@pytest.mark.weights
+@pytest.mark.parametrize("batch_invariant", [False, True])
+def test_a_paced_synthesis_cuts_sentences_that_would_come_too_late(
+    loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch, batch_invariant: bool
+) -> None:
+    monkeypatch.setattr("antiphon.runtime.speech_account.IN_TIME", 1e-4)  # as if the machine were busy
+    text = "Here it begins, my friends. About twelve hundred people paid nine dollars each to hear the concert."
+    with Engine(loaded, kv_bytes=1 << 20, batch_invariant=batch_invariant) as engine:
+        plain, paced = ([chunk.text for chunk in engine.speak(text, paced=paced)] for paced in (False, True))
+    assert " ".join(plain) == " ".join(paced) == text
+    assert (len(paced) == len(plain)) == batch_invariant
 
 
 @pytest.mark.weights

@@ -146,7 +146,9 @@ class EngineBase:
         loaded = self._factory(model, Synthesizer).loaded
         if self._pronunciation is None:
             self._pronunciation = Pronunciation.from_catalog(offline=self._offline)
-        port = SpeechPort(self._loop.add, self._loop.abort, self._core.clock, self._record_speech)
+        port = SpeechPort(
+            self._loop.add, self._loop.abort, self._core.clock, self._record_speech, self.config.batch_invariant
+        )
         return Speaker(loaded, self._pronunciation), port
 
     def _record_speech(self, record: SpeechRecord) -> None:

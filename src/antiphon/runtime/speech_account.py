@@ -7,6 +7,9 @@ from collections.abc import Callable
 from antiphon.runtime.speech import SpeechChunk, SpeechStats
 from antiphon.runtime.speech_text import Piece
 
+#: Of the time that is left, what the next utterance should need at most: others may come meanwhile.
+IN_TIME = 0.85
+
 
 class SpeechAccount:
     """Kept by the synthesis' own thread, in the engine's time."""
@@ -23,14 +26,19 @@ class SpeechAccount:
         self._num_spoken = 0  # of them, those whose sound is made
         self._num_clauses = 0
         self._worst_deficit = 0.0
+        self._last_made = self._started
+        self._per_phoneme = 0.0  # seconds that the last utterance took to make, for each of its phonemes
 
     def take(self, piece: Piece) -> None:
         self.skipped += piece.skipped
         self._num_phonemes += max(0, len(piece.utterance.ids) - 2)
 
-    def add(self, chunk: SpeechChunk, num_phonemes: int) -> None:
+    def add(self, chunk: SpeechChunk, num_phonemes: int, submitted: float) -> None:
+        """A chunk of so many phonemes is made; the engine was given them at `submitted`."""
         self._num_spoken += num_phonemes
         now = self._clock()
+        self._per_phoneme = (now - max(submitted, self._last_made)) / num_phonemes
+        self._last_made = now
         self._rate = chunk.rate
         if self.first_audio is None:
             self.first_audio = now
@@ -47,6 +55,14 @@ class SpeechAccount:
     def seconds_of(self, num_phonemes: int) -> float:
         """How long so many phonemes will take, by those that are spoken."""
         return num_phonemes * self.num_samples / (self._rate * max(1, self._num_spoken))
+
+    def room(self, coming: int) -> int | None:
+        """Phonemes that will be made in time after the `coming` ones, at the pace of the last; None before any."""
+        ahead = self.ahead()
+        if ahead is None:
+            return None
+        left = ahead + self.seconds_of(coming) - coming * self._per_phoneme
+        return max(0, round(IN_TIME * left / max(self._per_phoneme, 1e-6)))
 
     def ahead(self) -> float | None:
         """Seconds of sound that somebody who listens from the first chunk on has not heard yet."""

@@ -11,7 +11,7 @@ from antiphon.audio.samples import Floats
 #: Seconds of silence kept before the first sound of a clause and after the last one.
 LEAD = 0.06
 #: Pauses after a clause by what ends with it.
-CLAUSE_PAUSE, SENTENCE_PAUSE, PARAGRAPH_PAUSE = 0.14, 0.34, 0.6
+PHRASE_PAUSE, CLAUSE_PAUSE, SENTENCE_PAUSE, PARAGRAPH_PAUSE = 0.05, 0.14, 0.34, 0.6
 FADE = 0.008
 _WINDOW = 0.004
 #: Silence is this far below the loudest window of the clause, and never louder than this.

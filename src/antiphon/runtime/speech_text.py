@@ -16,7 +16,7 @@ from antiphon.runtime.loading import LoadedModel
 from antiphon.runtime.pronunciation import Pronunciation
 from antiphon.runtime.speech import TimedWord
 from antiphon.runtime.speech_options import SpeechOptions
-from antiphon.runtime.speech_seams import CLAUSE_PAUSE, PARAGRAPH_PAUSE, SENTENCE_PAUSE
+from antiphon.runtime.speech_seams import CLAUSE_PAUSE, PARAGRAPH_PAUSE, PHRASE_PAUSE, SENTENCE_PAUSE
 from antiphon.runtime.voices import ACCENTS, VoiceBook, language_tag
 
 PAD = 0
@@ -116,7 +116,7 @@ class Reader:
     def pieces(self, clause: Clause) -> Iterator[Piece]:
         """The utterances of a clause; none if there is nothing to say in it."""
         spoken = self._phonemizer(clause.text)
-        pause = CLAUSE_PAUSE
+        pause = PHRASE_PAUSE if clause.text[-1].isalnum() else CLAUSE_PAUSE
         if clause.ends_sentence:
             pause = PARAGRAPH_PAUSE if clause.ends_paragraph else SENTENCE_PAUSE
         groups = list(self._groups(spoken))

@@ -43,6 +43,7 @@ class SpeechPort:
     abort: Callable[[str, FinishReason], None]
     clock: Callable[[], float]
     record: Callable[[SpeechRecord], None] = lambda record: None
+    batch_invariant: bool = False
 
 
 @dataclass(frozen=True)
@@ -165,18 +166,18 @@ class Synthesis:
     def _speak(self) -> None:
         """Hand sound over as it is made, have more made as there is room, and wait for what comes next."""
         self._begin_text()
-        self._piece = self._next_piece()
-        while self._piece is not None or self._in_flight or not self._text_ended:
+        while True:
             while self._in_flight and self._in_flight[0][0].is_ended:
                 self._deliver(*self._in_flight.popleft())
+            self._look_ahead()
             wait = self._wait_for_listener()
             while self._piece is not None and len(self._in_flight) < self._most_in_flight() and wait == 0.0:
                 self._submit(self._piece)
-                self._piece = self._next_piece()
-            if self._in_flight or not self._text_ended or wait:
-                self._take_event(wait or None)
-            if self._piece is None:
-                self._piece = self._next_piece()
+                self._piece = None
+                self._look_ahead()
+            if self._piece is None and not self._in_flight and self._text_ended:
+                break
+            self._take_event(wait or None)
         if not self._account.num_samples:
             skipped = self._account.skipped
             raise InvalidRequestError(
@@ -228,6 +229,16 @@ class Synthesis:
             else:
                 raise InvalidRequestError(f"text came as {type(event.text).__name__}, not as a string")
 
+    def _look_ahead(self) -> None:
+        """Have the next utterance ready. Where its length shall suit the listener, not before that can be told."""
+        if self._piece is not None:
+            return
+        if self._options.paced and not self._port.batch_invariant:
+            if self._in_flight and self._account.first_audio is None:
+                return
+            self._splitter.room = self._account.room(self._coming())
+        self._piece = self._next_piece()
+
     def _next_piece(self) -> Piece | None:
         """The next utterance of the text that is there; clauses with nothing to say are passed over."""
         while True:
@@ -272,8 +283,11 @@ class Synthesis:
     def _due(self) -> float | None:
         """When a listener will have heard all that is made or being made; None before the first sound."""
         heard_by = self._account.heard_by
-        coming = sum(len(piece.utterance.ids) for _, piece in self._in_flight)
-        return None if heard_by is None else heard_by + self._account.seconds_of(coming)
+        return None if heard_by is None else heard_by + self._account.seconds_of(self._coming())
+
+    def _coming(self) -> int:
+        """Phonemes in the engine."""
+        return sum(len(piece.utterance.ids) for _, piece in self._in_flight)
 
     def _wait_for_listener(self) -> float:
         """Seconds that a paced synthesis which is far ahead gives away; 0 otherwise."""
@@ -285,7 +299,7 @@ class Synthesis:
             raise EngineError(f"synthesis {self.id} ended by {request.finish_reason}: {request.error or 'no result'}")
         chunk = self._chunk(request.result, piece)
         request.result = None
-        self._account.add(chunk, len(piece.utterance.ids))
+        self._account.add(chunk, len(piece.utterance.ids), request.marks.arrived)
         self._hand_over(chunk)
 
     def _chunk(self, speech: Speech, piece: Piece) -> SpeechChunk:

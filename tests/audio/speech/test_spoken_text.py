@@ -148,6 +148,34 @@ def test_clauses_grow_so_that_a_listener_has_no_wait(step: int | None) -> None:
     assert clauses[3:] == [sentence, "And so it was."]
 
 
+PEOPLE = "about twelve hundred people paid nine dollars each"
+
+
+@pytest.mark.parametrize(
+    ("room", "second"),
+    [
+        (10, PEOPLE),  # not enough for anything: as little as can be
+        (60, PEOPLE),
+        (75, f"{PEOPLE} to hear the concert,"),
+        (100, f"{PEOPLE} to hear the concert,"),
+        (300, f"{PEOPLE} to hear the concert, which took place in the open air."),
+    ],
+)
+def test_clauses_fit_into_the_room_there_is(room: int, second: str) -> None:
+    text = (
+        "On the third day of March, about twelve hundred people paid nine dollars each to hear the concert, which took "
+        "place in the open air. It rained."
+    )
+    splitter = ClauseSplitter()
+    clauses = [next(splitter.push(text))]
+    splitter.room = room
+    clauses += [*splitter.push(""), *splitter.finish()]
+    assert clauses[0].text == "On the third day of March,"
+    assert clauses[1].text == second
+    assert " ".join(clause.text for clause in clauses) == text
+    assert all(text[clause.start :].startswith(clause.text) for clause in clauses)
+
+
 def test_a_sentence_waits_until_its_end_is_certain() -> None:
     splitter = ClauseSplitter()
     assert not list(splitter.push("It cost 3."))

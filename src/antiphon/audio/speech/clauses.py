@@ -17,6 +17,11 @@ FIRST_CHARACTERS = 24
 GROWTH = 1.5
 _SENTENCE_END = re.compile(r"[.!?…]+[\"”’')\]]*(?=\s)|\n\s*\n|\n")
 _CLAUSE_END = re.compile(r"[,;:—–][\"”’')\]]*(?=\s)|(?<=\s)[—–-](?=\s)")
+#: Before these a phrase may end, in English, where there is no time for a longer one.
+_PHRASE_END = re.compile(
+    r"\s+(?=(?:and|or|but|because|although|while|when|where|which|who|that|than|if|to|for|with|without|from|into|"
+    r"through|between|before|after|until|about|over|under|in|on|at|by|as)\s)"
+)
 _LAST_WORD = re.compile(r"([^\s(\"“'‘]*)$")
 
 
@@ -31,7 +36,11 @@ class Clause:
 
 
 class ClauseSplitter:
-    """Takes text as it comes and gives clauses as soon as their end is certain."""
+    """Takes text as it comes and gives clauses as soon as their end is certain.
+
+    Without `room` they depend on the text alone. Set to how many characters can be spoken before a listener has heard
+    all there is, a longer sentence is cut within them if it can be: at a comma, or else between two phrases.
+    """
 
     def __init__(self, first_characters: int = FIRST_CHARACTERS, max_characters: int = MAX_CHARACTERS) -> None:
         self._first = first_characters
@@ -39,6 +48,7 @@ class ClauseSplitter:
         self._pending = ""
         self._consumed = 0
         self._num_clauses = 0
+        self.room: int | None = None
 
     def push(self, text: str) -> Iterator[Clause]:
         """Clauses that are complete now. A sentence's end is certain once something follows it."""
@@ -73,9 +83,12 @@ class ClauseSplitter:
         pending = self._pending
         sentence = next((m.end() for m in _SENTENCE_END.finditer(pending) if self._is_end(m, is_last)), None)
         is_first = not self._num_clauses
-        wanted = self._first if is_first else min(self._max, max(self._first, round(GROWTH * self._consumed)))
+        wanted = self._wanted()
         limit = len(pending) if sentence is None else sentence
         if limit > wanted:
+            within = None if is_first or self.room is None else self._cut_within(wanted, limit)
+            if within is not None:
+                return within, False
             comma = next((m.end() for m in _CLAUSE_END.finditer(pending, wanted, limit)), None)
             longest = 2 * self._max
             leaves_enough = is_first or limit > self._max or (comma is not None and limit - comma >= self._first)
@@ -85,6 +98,23 @@ class ClauseSplitter:
                 space = pending.rfind(" ", self._max, longest)
                 return (space if space > 0 else longest), False
         return None if sentence is None else (sentence, True)
+
+    def _wanted(self) -> int:
+        """The length that a clause may have without being cut at its next comma."""
+        if not self._num_clauses:
+            return self._first
+        return min(self._max, max(self._first, round(GROWTH * self._consumed) if self.room is None else self.room))
+
+    def _cut_within(self, wanted: int, limit: int) -> int | None:
+        """The last good place to cut that is within `wanted`, or else the first there is."""
+        least, most = self._first, limit - self._first // 2  # so that both sides are worth a clause
+        commas, phrases = (
+            [m.end() for m in pattern.finditer(self._pending, 0, limit) if least <= m.end() <= most]
+            for pattern in (_CLAUSE_END, _PHRASE_END)
+        )
+        within = [place for place in commas if place <= wanted]
+        within = within or [place for place in phrases if wanted // 2 <= place <= wanted]
+        return within[-1] if within else min(commas + phrases, default=None)
 
     def _is_end(self, match: re.Match[str], is_last: bool) -> bool:
         """Whether a mark ends a sentence: not after a title or an initial, nor before a small letter."""

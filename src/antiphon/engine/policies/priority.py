@@ -11,7 +11,8 @@ from antiphon.engine.request import Priority, Request
 class PriorityPolicy(Policy):
     """A request that has waited `ageing_seconds` counts as one level higher; a critical one may displace a normal one.
 
-    Within a level whoever needs the result first goes first: at their arrival, where they do not say.
+    Within a level whoever needs the result first goes first: at their arrival, where they do not say. Nobody waits, in
+    this sense, for a result that is not needed yet.
     `ageing_seconds` of None turns ageing off.
     """
 
@@ -26,7 +27,8 @@ class PriorityPolicy(Policy):
     def _level(self, request: Request, now: float) -> float:
         if self.ageing_seconds is None:
             return float(request.priority)
-        return request.priority - (now - request.marks.arrived) // self.ageing_seconds
+        waited = max(0.0, now - max(request.marks.arrived, _due(request)))
+        return request.priority - waited // self.ageing_seconds
 
     def next_waiting(self, waiting: Iterable[Request], now: float) -> Request:
         return min(waiting, key=lambda request: (self._level(request, now), _due(request), request.sequence))
