@@ -149,7 +149,7 @@ def paced(engine: Engine, voices: int, model: Synthesizer, load: float | None) -
     heard = statistics.mean(synthesis.stats.audio_seconds for synthesis in syntheses)
     deficit = max(synthesis.stats.worst_deficit for synthesis in syntheses)
     print(
-        f"{count} paced voices at once to listeners {slower:.2f} times as slow, made in {lasted / heard:.2f} of the "
+        f"{count} paced voices at once to listeners {slower:.2f} times as slow, done after {lasted / heard:.2f} of the "
         f"time they take to hear: worst deficit {deficit * 1e3:.0f} ms"
     )
 

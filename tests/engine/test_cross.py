@@ -40,6 +40,23 @@ def finish(scheduler: Scheduler) -> None:
         step(scheduler)
 
 
+def test_a_newcomer_is_filled_in_a_step_of_its_own() -> None:
+    scheduler = make_scheduler()
+    for name in ("a", "b", "c"):
+        scheduler.add(request(name, name.encode()), 0.0)
+    plans = [step(scheduler) for _ in range(6)]
+    # Whoever was left out has the next step, with everybody's next token in it.
+    assert [[member.id for member in plan.requests] for plan in plans[:5]] == [
+        ["a"],
+        ["b"],
+        ["a", "b"],
+        ["c"],
+        ["a", "b", "c"],
+    ]
+    assert [len(plan.row_setups) for plan in plans] == [1, 1, 0, 1, 0, 0]
+    finish(scheduler)
+
+
 def test_one_newcomer_is_filled_a_step_and_forks_share_it() -> None:
     scheduler = make_scheduler()
     first, second = request("a", b"one"), request("b", b"two")

@@ -241,6 +241,7 @@ class EngineCore:
                 parts,
                 requests,
                 result.native_seconds,
+                plan.stage,
             )
         )
 

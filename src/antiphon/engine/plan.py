@@ -75,14 +75,16 @@ class StepPlan:
         return bool(self.requests)
 
     def remove(self, request: Request) -> None:
-        """Take a request out again. Moves and updates made for it stay: they are harmless and others follow them."""
+        """Take a request out again. Moves and updates made for it stay: they are harmless and others follow them.
+
+        So does the setup of its row, which it keeps unless it is preempted.
+        """
         index = self.requests.index(request)
         self.num_tokens -= self.counts[index]
         for column in (self.requests, self.starts, self.counts, self.samples):
             del column[index]
         if index < self.num_decodes:
             self.num_decodes -= 1
-        self.row_setups = [setup for setup in self.row_setups if setup.request is not request]
 
     @property
     def has_moves(self) -> bool:

@@ -28,6 +28,8 @@ class StepPlanner:
         self.free_rows, self.swap = book.free_rows, book.swap
         self._short: Request | None = None  # in the plan being made, the first that did not get the room it needs
         self._paused: Request | None = None  # kept out of the plan being made, so that it can be preempted soon
+        self._has_just_filled = False  # the last plan filled a newcomer's cross blocks, and others waited for it
+        self._may_fill = True  # the plan being made may
 
     def plan(self, now: float) -> StepPlan:
         """The next step: first those who are one behind, then those farther behind, then newcomers."""
@@ -106,11 +108,26 @@ class StepPlanner:
         for request in farther:
             if request.row >= 0 and request is not self._paused:  # else it was preempted by one before it, or will be
                 allowance -= self._advance(request, plan, allowance)
+        self._may_fill = not (self._has_just_filled and plan.requests)
+        self._has_just_filled = False
         while self.waiting and self._short is None and (allowance > 0 or not plan.requests):
             taken = self._admit(plan, max(allowance, 1), now)
-            if taken is None or _fills_cross(plan.row_setups[-1].request):
-                break  # filling takes about as long as a chunk: one newcomer a step, so that the others do not wait
+            if taken is None:
+                break
+            if _fills_cross(newcomer := plan.row_setups[-1].request):
+                self._leave_alone(newcomer, plan)
+                break
             allowance -= taken
+
+    def _leave_alone(self, newcomer: Request, plan: StepPlan) -> None:
+        """Filling cross blocks takes as long as a step of many decodes: it is a step of its own, and theirs is next.
+
+        So nobody, of whatever model, waits for both at once.
+        """
+        others = [request for request in plan.requests if request is not newcomer]
+        for request in others:
+            plan.remove(request)
+        self._has_just_filled = bool(others)
 
     def _chunk(self, request: Request, allowance: int) -> int:
         behind = request.num_behind
@@ -172,6 +189,7 @@ class StepPlanner:
         """Send a running request back to wait, with its blocks dropped or copied to host memory."""
         if victim in plan.requests:
             plan.remove(victim)
+        plan.row_setups = [setup for setup in plan.row_setups if setup.request is not victim]
         self.running.remove(victim)
         spans = self.kv.spans(victim)
         size = sum(num_bytes for _, num_bytes in spans)
@@ -242,8 +260,10 @@ class StepPlanner:
         plan.num_tokens += 1
 
     def _is_ready(self, request: Request) -> bool:
-        """A fork waits for its parent's prompt, as long as that is coming."""
+        """A fork waits for its parent's prompt while that is coming, and one with cross blocks to fill for its turn."""
         parent = request.fork_of
+        if parent is None and not self._may_fill and _fills_cross(request):
+            return False
         if parent is None or request.num_computed_tokens or request.swapped:
             return True
         if parent.is_ended or self.kv.can_fork(parent, request.num_prompt_tokens - 1):
