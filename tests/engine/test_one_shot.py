@@ -65,6 +65,10 @@ def test_one_that_is_nearly_done_waits_for_nobody_to_catch_up() -> None:
     assert run(own, 3.0) == run(own, 4.0) == ["a"]
     own.add(request("now", priority=Priority.CRITICAL), 5.0)
     assert [run(own, 6.0) for _ in range(8)] == [["now"]] * 4 + [["b"]] * 4
+    own.add(request("dry", priority=Priority.HIGH), 7.0)
+    assert run(own, 8.0) == ["dry"]
+    own.add(request("c"), 8.5)
+    assert [run(own, 9.0) for _ in range(7)] == [["dry"]] * 3 + [["c"]] * 4  # nor one that is in a hurry
 
 
 def test_one_larger_than_the_cap_runs_alone() -> None:

@@ -110,9 +110,10 @@ class OneShotScheduler:
         if self.side_by_side == 1:
             return [first, *(request for request in others if request.stage == first.stage)]
         chosen = [first, *others[: self.side_by_side - 1]]
-        # One that has only begun lets the next ones catch up, and has them beside it from there on.
-        has_begun = 2 * first.stage < self.num_stages
-        stage = min(request.stage for request in chosen) if has_begun else first.stage
+        # One that has only begun lets its equals catch up, and has them beside it from there on.
+        stage = first.stage
+        if 2 * stage < self.num_stages:
+            stage = min(request.stage for request in chosen if request.priority is first.priority)
         return [request for request in chosen if request.stage == stage]
 
     def commit(self, plan: StepPlan, result: StepResult, now: float) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import torch
 
@@ -12,7 +12,7 @@ from antiphon.engine.plan import StepPlan, StepResult
 from antiphon.engine.request import Request
 from antiphon.executor.executor import DoneHandle
 from antiphon.executor.side_by_side import SideBySide
-from antiphon.models.synthesizer import SpeechState, Synthesizer, join
+from antiphon.models.synthesizer import SpeechState, Synthesizer
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class SynthesisExecutor:
         states, order = _gathered(plan)
         built = time.perf_counter()
         with torch.inference_mode():
-            states = self._advanced(plan.stage, states)
+            states = self._model.advance(plan.stage, states, self._for_each)
         places = [_Place(state, row) for state in states for row in range(len(state.utterances))]
         outputs = None
         if plan.stage == len(self._model.stages) - 1:
@@ -47,11 +47,10 @@ class SynthesisExecutor:
         timings = {"build": built - begun, "run": time.perf_counter() - built}
         return DoneHandle(StepResult([], outputs=outputs, timings=timings))
 
-    def _advanced(self, stage: int, states: list[SpeechState]) -> list[SpeechState]:
-        """The states after a stage: as many as there were while rows are computed one by one, then a single one."""
-        if stage < self._model.lone_stages:
-            return self._side_by_side.map(partial(self._model.run_stage, stage), states, _size)
-        return [self._model.run_stage(stage, join(states))]
+    def _for_each(
+        self, function: Callable[[SpeechState], SpeechState], states: Sequence[SpeechState]
+    ) -> list[SpeechState]:
+        return self._side_by_side.map(function, states, _size)
 
     def close(self) -> None:
         self._side_by_side.close()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Self
 
 import torch
@@ -98,6 +99,14 @@ def flatten(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor, Tensor, Tens
     return ids, positions, starts, lengths
 
 
+#: A function of one state, for some.
+ForEach = Callable[[Callable[[SpeechState], SpeechState], Sequence[SpeechState]], list[SpeechState]]
+
+
+def _in_turn(function: Callable[[SpeechState], SpeechState], states: Sequence[SpeechState]) -> list[SpeechState]:
+    return [function(state) for state in states]
+
+
 class Synthesizer(Model):
     """Speaks whole utterances, several at a time, each as it would be alone."""
 
@@ -121,10 +130,13 @@ class Synthesizer(Model):
         """What durations and pitch follow from: rounding in them moves whole phonemes."""
         return ()
 
-    def advance(self, stage: int, states: Sequence[SpeechState]) -> list[SpeechState]:
-        """The states after a stage: as many as there were while rows are computed one by one, then a single one."""
+    def advance(self, stage: int, states: Sequence[SpeechState], for_each: ForEach = _in_turn) -> list[SpeechState]:
+        """The states after a stage: as many as there were while rows are computed by themselves, then a single one.
+
+        `for_each` computes those that are by themselves; one after the other, if not told otherwise.
+        """
         if stage < self.lone_stages:
-            return [self.run_stage(stage, state) for state in states]
+            return for_each(partial(self.run_stage, stage), states)
         return [self.run_stage(stage, join(states))]
 
     @abstractmethod

@@ -19,7 +19,8 @@ class SpeechOptions:
 
     `voice` is a name or a mixture (`af_bella:0.7+af_sky:0.3`), None for the model's default. `language` is the one the
     text is in, None for the voice's own. `pronunciations` are phonemes by word. A `paced` synthesis keeps only so far
-    ahead of somebody who listens as it comes; others are made as fast as they can be. `timeout` is for the whole.
+    ahead of somebody who listens as it comes, and cuts sentences that would come too late for them; others are made as
+    fast as they can be. `timeout` is for the whole.
     """
 
     voice: str | None = None
