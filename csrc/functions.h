@@ -27,6 +27,10 @@ template <int count> ANTIPHON_INLINE Lanes polynomial(Lanes x, const float (&coe
     return terms<0, count>(powers, coefficients);
 }
 
+ANTIPHON_INLINE Lanes clamped(Lanes x, float low, float high) {
+    return x < low ? splat_lanes(low) : (x > high ? splat_lanes(high) : x);
+}
+
 // For x between these: 2^n · e^r with r within half of log 2.
 constexpr float kLowestPower = -87.0f, kHighestPower = 88.7f;
 ANTIPHON_INLINE Lanes exp_within(Lanes x) {
@@ -40,9 +44,8 @@ ANTIPHON_INLINE Lanes exp_within(Lanes x) {
     return (Lanes)((LaneInts)polynomial(r, fitted) + power);
 }
 ANTIPHON_INLINE Lanes exp_lanes(Lanes x) {
-    const Lanes low = splat_lanes(kLowestPower), high = splat_lanes(kHighestPower);
-    const Lanes value = exp_within(x < low ? low : (x > high ? high : x));
-    const Lanes bounded = x < low ? Lanes{} : (x > high ? splat_lanes(kInfinity) : value);
+    const Lanes value = exp_within(clamped(x, kLowestPower, kHighestPower));
+    const Lanes bounded = x < kLowestPower ? Lanes{} : (x > kHighestPower ? splat_lanes(kInfinity) : value);
     return x == x ? bounded : x;
 }
 ANTIPHON_INLINE Floats exponential(Floats x) {

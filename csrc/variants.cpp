@@ -38,7 +38,8 @@ namespace antiphon {
     static const Variant kernels = { \
         #variant, find, &attention, \
         {rms_norm, layer_norm, rotate, add, segment_means, unit_rows, convolve, finish, soften, exponentiate}, \
-        {frame_sums, frame_norm, depthwise, recur, begin_pulses, pulses, sum_spectra}, &sampling, &limits, nullptr, nullptr, nullptr}; \
+        {frame_sums, frame_norm, depthwise, recur, begin_pulses, pulses, sum_spectra}, \
+        &sampling, &limits, nullptr, nullptr, nullptr}; \
     }
 ANTIPHON_DECLARE(baseline)
 #if defined(ANTIPHON_X86_VARIANTS)

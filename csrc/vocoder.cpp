@@ -45,9 +45,6 @@ ANTIPHON_INLINE Turn turn(Floats x) {
     return {map([](Lanes a) -> Lanes { return cosine(a); }, x), map([](Lanes a) -> Lanes { return sine(a); }, x)};
 }
 
-ANTIPHON_INLINE Lanes clamped(Lanes x, float low, float high) {
-    return x < low ? splat_lanes(low) : (x > high ? splat_lanes(high) : x);
-}
 // e^level, for levels up to 7.
 ANTIPHON_INLINE Floats magnitude(Floats level) {
     return map([](Lanes a) -> Lanes { return exp_within(clamped(a, kLowestPower, 7.0f)); }, level);

@@ -54,6 +54,8 @@ def test_a_newcomer_is_filled_in_a_step_of_its_own() -> None:
         ["a", "b", "c"],
     ]
     assert [len(plan.row_setups) for plan in plans] == [1, 1, 0, 1, 0, 0]
+    scheduler.add(request("d", b"d"), 0.0)
+    assert [member.id for member in step(scheduler).requests] == ["d"]  # nobody has been left out lately
     finish(scheduler)
 
 

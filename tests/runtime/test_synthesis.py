@@ -285,7 +285,9 @@ def test_what_can_be_made_before_a_listener_has_heard_all() -> None:
     account = SpeechAccount(lambda: now)
     assert account.room(0) is None
     now = 12.0
-    account.add(SpeechChunk(np.zeros(40, np.float32), 10, 0.0, "", ()), 50, submitted=10.0)  # 4 s of sound in 2 s
+    account.add(
+        SpeechChunk(np.zeros(40, np.float32), 10, 0.0, "", ()), 50, submitted=10.0, made=12.0
+    )  # 4 s of sound in 2 s
     assert account.room(0) == round(IN_TIME * 4 / 0.04)
     assert account.room(50) == round(IN_TIME * (4 + 4 - 2) / 0.04)
     now = 20.0  # four seconds too late

@@ -35,6 +35,7 @@ class StepPlanner:
         """The next step: first those who are one behind, then those farther behind, then newcomers."""
         plan = StepPlan(self.book.model)
         self._short = self._paused = None
+        self._may_fill, self._has_just_filled = not self._has_just_filled, False
         if self.book.deadlines and self.book.deadlines[0][0] <= now:
             self.book.expire(now)
         if self.swap.has_dropped:
@@ -108,8 +109,7 @@ class StepPlanner:
         for request in farther:
             if request.row >= 0 and request is not self._paused:  # else it was preempted by one before it, or will be
                 allowance -= self._advance(request, plan, allowance)
-        self._may_fill = not (self._has_just_filled and plan.requests)
-        self._has_just_filled = False
+        self._may_fill = self._may_fill or not plan.requests
         while self.waiting and self._short is None and (allowance > 0 or not plan.requests):
             taken = self._admit(plan, max(allowance, 1), now)
             if taken is None:

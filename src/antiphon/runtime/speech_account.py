@@ -33,12 +33,12 @@ class SpeechAccount:
         self.skipped += piece.skipped
         self._num_phonemes += max(0, len(piece.utterance.ids) - 2)
 
-    def add(self, chunk: SpeechChunk, num_phonemes: int, submitted: float) -> None:
-        """A chunk of so many phonemes is made; the engine was given them at `submitted`."""
+    def add(self, chunk: SpeechChunk, num_phonemes: int, submitted: float, made: float) -> None:
+        """A chunk of so many phonemes; the engine was given them at `submitted`, and had it at `made`."""
         self._num_spoken += num_phonemes
         now = self._clock()
-        self._per_phoneme = (now - max(submitted, self._last_made)) / num_phonemes
-        self._last_made = now
+        self._per_phoneme = (made - max(submitted, self._last_made)) / num_phonemes
+        self._last_made = made
         self._rate = chunk.rate
         if self.first_audio is None:
             self.first_audio = now

@@ -299,7 +299,7 @@ class Synthesis:
             raise EngineError(f"synthesis {self.id} ended by {request.finish_reason}: {request.error or 'no result'}")
         chunk = self._chunk(request.result, piece)
         request.result = None
-        self._account.add(chunk, len(piece.utterance.ids), request.marks.arrived)
+        self._account.add(chunk, len(piece.utterance.ids), request.marks.arrived, request.marks.finished)
         self._hand_over(chunk)
 
     def _chunk(self, speech: Speech, piece: Piece) -> SpeechChunk:

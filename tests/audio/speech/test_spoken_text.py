@@ -176,6 +176,15 @@ def test_clauses_fit_into_the_room_there_is(room: int, second: str) -> None:
     assert all(text[clause.start :].startswith(clause.text) for clause in clauses)
 
 
+@pytest.mark.parametrize("text", ["word " * 1000, "x" * 5000, "word and " * 500, "word " * 200 + "and more " * 200])
+def test_no_clause_is_too_long_where_there_is_little_room(text: str) -> None:
+    splitter = ClauseSplitter()
+    clauses = [next(splitter.push(text))]
+    splitter.room = 30
+    clauses += [*splitter.push(""), *splitter.finish()]
+    assert all(len(clause.text) <= 2 * MAX_CHARACTERS for clause in clauses)
+
+
 def test_a_sentence_waits_until_its_end_is_certain() -> None:
     splitter = ClauseSplitter()
     assert not list(splitter.push("It cost 3."))

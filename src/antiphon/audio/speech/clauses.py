@@ -107,9 +107,10 @@ class ClauseSplitter:
 
     def _cut_within(self, wanted: int, limit: int) -> int | None:
         """The last good place to cut that is within `wanted`, or else the first there is."""
-        least, most = self._first, limit - self._first // 2  # so that both sides are worth a clause
+        # So that both sides are worth a clause, and no clause is longer than any may be.
+        least, most = self._first, min(limit - self._first // 2, 2 * self._max)
         commas, phrases = (
-            [m.end() for m in pattern.finditer(self._pending, 0, limit) if least <= m.end() <= most]
+            [m.end() for m in pattern.finditer(self._pending, 0, min(limit, 3 * self._max)) if least <= m.end() <= most]
             for pattern in (_CLAUSE_END, _PHRASE_END)
         )
         within = [place for place in commas if place <= wanted]
