@@ -80,13 +80,15 @@ class ClauseSplitter:
 
     def _cut(self, is_last: bool) -> tuple[int, bool] | None:
         """Where the next clause ends and whether a sentence does; None while that cannot be told."""
-        pending = self._pending
+        # A clause ends within twice the longest; how the text goes on far beyond that changes nothing.
+        pending = self._pending[: 3 * self._max]
+        is_last = is_last and len(pending) == len(self._pending)
         sentence = next((m.end() for m in _SENTENCE_END.finditer(pending) if self._is_end(m, is_last)), None)
         is_first = not self._num_clauses
         wanted = self._wanted()
         limit = len(pending) if sentence is None else sentence
         if limit > wanted:
-            within = None if is_first or self.room is None else self._cut_within(wanted, limit)
+            within = None if is_first or self.room is None else self._cut_within(pending[:limit], wanted)
             if within is not None:
                 return within, False
             comma = next((m.end() for m in _CLAUSE_END.finditer(pending, wanted, limit)), None)
@@ -105,12 +107,12 @@ class ClauseSplitter:
             return self._first
         return min(self._max, max(self._first, round(GROWTH * self._consumed) if self.room is None else self.room))
 
-    def _cut_within(self, wanted: int, limit: int) -> int | None:
-        """The last good place to cut that is within `wanted`, or else the first there is."""
+    def _cut_within(self, sentence: str, wanted: int) -> int | None:
+        """The last good place to cut a sentence that is within `wanted`, or else the first there is."""
         # So that both sides are worth a clause, and no clause is longer than any may be.
-        least, most = self._first, min(limit - self._first // 2, 2 * self._max)
+        least, most = self._first, min(len(sentence) - self._first // 2, 2 * self._max)
         commas, phrases = (
-            [m.end() for m in pattern.finditer(self._pending, 0, min(limit, 3 * self._max)) if least <= m.end() <= most]
+            [m.end() for m in pattern.finditer(sentence) if least <= m.end() <= most]
             for pattern in (_CLAUSE_END, _PHRASE_END)
         )
         within = [place for place in commas if place <= wanted]
