@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "attend_half.h"
+#include "attend_int8.h"
 #include "attend_whole.h"
 #include "quantize.h"
 #include "thread_pool.h"
@@ -119,6 +120,9 @@ void attend_rounded(const HeadRows &q, const HeadRows &k, const HeadRows &v, std
     const HalfKernels *const half = variant.half;
     if (half && half->format == HalfFormat::bf16 && head_dim % half->columns == 0) {
         return attend_half(q, k, v, heads, kv_heads, head_dim, seq_start, sequences, scale, out, threads, variant);
+    }
+    if (variant.int8_attention && head_dim <= 256) {
+        return attend_int8(q, k, v, heads, kv_heads, head_dim, seq_start, sequences, scale, out, threads, variant);
     }
     attend_each(Work{{q, k, v, heads, kv_heads, head_dim, scale, out, &variant}}, seq_start, sequences, threads);
 }

@@ -1,5 +1,5 @@
-// Attention over whole sequences in int8, for models whose products are computed that way; in bf16 where the variant has
-// kernels for it (attend_half.h).
+// Attention over whole sequences in int8, for models whose products are computed that way; in bf16 (attend_half.h) or with
+// fewer scales (attend_int8.h) where the variant has kernels for that.
 
 #pragma once
 

@@ -8,6 +8,7 @@
 
 #include "attention.h"
 #include "frames.h"
+#include "int8_attention.h"
 #include "limits.h"
 #include "packed.h"
 #include "row_scaled.h"
@@ -55,6 +56,7 @@ struct Variant {
     const PackedKernels *packed;
     const HalfKernels *half;  // null where this processor does not compute in a 16-bit type
     const ScaledKernels *scaled;  // null where it multiplies int8 no faster than otherwise
+    const Int8AttentionKernels *int8_attention;  // null where packed products serve as well
 };
 
 std::size_t scratch_bytes(std::int64_t tokens);

@@ -86,11 +86,12 @@ float soften(float *scores, std::int64_t count, float scale, const Activations &
     float total = 0;
     for (std::int64_t g = 0; g < groups; ++g) {
         const float *const group = scores + g * kPackedGroup;
-        const Lanes begin = splat_lanes(kMostPower - scales[g] * by);
+        const Lanes most = splat_lanes(scales[g]);
         LaneInts rounded[kVectors];
 #pragma GCC unroll 8
         for (int v = 0; v < kVectors; ++v) {
-            const Lanes power = multiply_add(load_lanes(group + v * kWidth), splat_lanes(by), begin);
+            const Lanes below = load_lanes(group + v * kWidth) - most;
+            const Lanes power = multiply_add(below, splat_lanes(by), splat_lanes(kMostPower));
             rounded[v] = (LaneInts)(scaled_power(at_least(power, splat_lanes(-100.0f))) + rounding);
         }
         store_codes(rounded, codes + g * kPackedGroup, half_sums + 2 * g);
@@ -107,11 +108,11 @@ float exponentiate(float *scores, std::int64_t count, std::int64_t columns, floa
     Floats most = splat(-kInfinity);
     for (std::int64_t i = 0; i < columns; i += kLanes) most = maximum(most, load(scores + i));
     const float by = scale * log2_of_e;
-    const Lanes begin = splat_lanes(one - largest(most) * by);
+    const Lanes top = splat_lanes(largest(most));
     Floats total = zeros();
     for (std::int64_t i = 0; i < columns; i += kLanes) {
         const auto weigh = [&](Lanes score) __attribute__((always_inline)) -> Lanes {
-            const Lanes power = multiply_add(score, splat_lanes(by), begin);
+            const Lanes power = multiply_add(score - top, splat_lanes(by), splat_lanes(one));
             return scaled_power(at_least(power, splat_lanes(-100.0f)));
         };
         const Floats weights = map(weigh, load(scores + i));

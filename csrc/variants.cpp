@@ -39,7 +39,7 @@ namespace antiphon {
         #variant, find, &attention, \
         {rms_norm, layer_norm, rotate, add, segment_means, unit_rows, convolve, finish, soften, exponentiate}, \
         {frame_sums, frame_norm, depthwise, recur, begin_pulses, pulses, sum_spectra}, \
-        &sampling, &limits, nullptr, nullptr, nullptr}; \
+        &sampling, &limits, nullptr, nullptr, nullptr, nullptr}; \
     }
 ANTIPHON_DECLARE(baseline)
 #if defined(ANTIPHON_X86_VARIANTS)
@@ -60,6 +60,7 @@ ANTIPHON_DECLARE_PACKED(avx2)
 ANTIPHON_DECLARE_PACKED(dotprod)
 namespace dotprod {
 extern const ScaledKernels scaled;
+extern const Int8AttentionKernels int8_attention;
 }
 namespace fp16 {
 extern const HalfKernels half;
@@ -119,7 +120,10 @@ const std::vector<Variant> &variants() {
         if (getauxval(AT_HWCAP) & has_dot_product) {
             list.push_back(with_packed(baseline::kernels, "dotprod", dotprod::packed));
             list.back().scaled = &dotprod::scaled;
-            if (getauxval(AT_HWCAP) & has_half) list.back().half = &fp16::half;
+            if (getauxval(AT_HWCAP) & has_half) {
+                list.back().half = &fp16::half;
+                list.back().int8_attention = &dotprod::int8_attention;
+            }
         }
 #endif
         list.push_back(with_packed(baseline::kernels, "baseline", portable::packed));
