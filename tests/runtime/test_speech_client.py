@@ -14,6 +14,7 @@ from antiphon.runtime.client import EngineClient
 from antiphon.runtime.messages import Speak, SpeechPart, Spoken
 from antiphon.runtime.speech_options import SpeechOptions
 from antiphon.runtime.synthesis import MAX_UNREAD
+from support.engine_client import until_free
 
 pytestmark = [pytest.mark.weights, pytest.mark.slow]
 
@@ -97,7 +98,7 @@ def test_a_slow_reader_pauses_its_own_speech(world: World) -> None:
         assert MAX_UNREAD <= held <= MAX_UNREAD + 1
         quick = [told async for told in client.speak(Speak("quick", MODEL, TEXT, SpeechOptions()))]
         assert isinstance(quick[-1], Spoken)
-        assert len(slow._items) == held
+        assert held <= len(slow._items) <= MAX_UNREAD + 1
         assert isinstance([told async for told in slow][-1], Spoken)
 
     async def settled(stream: object) -> int:
@@ -120,11 +121,6 @@ def test_leaving_frees_the_engine(world: World) -> None:
                 stream.append(TEXT * 5)
                 if number:
                     await anext(stream)
-        for _ in range(300):
-            figures = (await client.figures())[MODEL]
-            if not figures["running"] + figures["waiting"]:
-                return
-            await asyncio.sleep(0.02)
-        raise AssertionError(figures)
+        await until_free(client, MODEL)
 
     runner.run(main())

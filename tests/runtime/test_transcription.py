@@ -181,7 +181,7 @@ def test_what_is_refused(loaded: LoadedModel) -> None:
 def test_beside_chat_both_say_what_they_say_alone(loaded: LoadedModel, tiny_llama: Path) -> None:
     """One arena, one loop: chats stream while recordings are transcribed, and every model's steps come between."""
     recording, prompts = sounds(95)[0], [[index, 5, 9] for index in range(4)]
-    params = SamplingParams(max_tokens=400, ignore_eos=True)
+    params, longer = (SamplingParams(max_tokens=count, ignore_eos=True) for count in (400, 4000))
     with Engine(loaded, kv_bytes=64 << 20, batch_invariant=True) as engine:
         chat = engine.load(str(tiny_llama)).name
         alone = engine.transcribe(recording, **ONCE)
@@ -189,14 +189,19 @@ def test_beside_chat_both_say_what_they_say_alone(loaded: LoadedModel, tiny_llam
         events = engine.transcribe_events(recording, **ONCE)
         next(events)  # now other windows are on their way
         begun = engine._core.telemetry.num_steps
-        streams = [engine.stream(prompt, params, model=chat) for prompt in prompts]
+        streams = [engine.stream(prompt, longer, model=chat) for prompt in prompts]  # beside it to its end
         *_, together = events
-        answers = [stream.wait() for stream in streams]
+        answers: list[list[int]] = [[] for _ in streams]
+        for stream, answer in zip(streams, answers, strict=True):
+            while len(answer) < 400:
+                answer += next(stream).token_ids
+        for stream in streams:
+            stream.close()
         assert settled(engine)["blocks_owned"] == 0
         order = [step.model for step in engine._core.telemetry.steps if step.index >= begun]
     assert isinstance(together, Transcript)
     assert tokens_of(together) == tokens_of(alone)
-    assert [answer.token_ids for answer in answers] == [answer.token_ids for answer in said]
+    assert [answer[:400] for answer in answers] == [answer.token_ids for answer in said]
     assert sum(before != after for before, after in pairwise(order)) >= 10, "the models take turns"
 
 
@@ -209,7 +214,7 @@ def test_async_events_and_leaving_early(loaded: LoadedModel) -> None:
             async for _ in stream:
                 break
             await stream.aclose()
-            for _ in range(200):
+            for _ in range(1500):
                 await asyncio.sleep(0.02)
                 figures = engine.figures()["tiny-whisper"]
                 if not figures["running"] and not figures["waiting"]:

@@ -15,6 +15,7 @@ from antiphon.runtime.client import EngineClient
 from antiphon.runtime.messages import Listen, Transcribe
 from antiphon.runtime.transcript import LiveUpdate, Transcript
 from antiphon.runtime.transcription_options import TranscriptionOptions
+from support.engine_client import until
 from support.speech import JFK_TEXT, jfk, normalize_words
 from support.tiny_whisper import dims, state_dict, vocabulary
 from weights.whisper_files import ggml_file
@@ -109,12 +110,13 @@ def test_refusals_and_leaving_early(world: tuple[asyncio.Runner, EngineClient]) 
             await client.transcribe(Transcribe("b", "other", sound, OPTIONS)).wait()
         async with client.transcribe(Transcribe("c", "tiny", noise(120).tobytes(), OPTIONS)) as stream:
             await anext(stream)
-        for _ in range(300):
+
+        async def is_free() -> bool:
             figures = await client.figures()
-            if not figures["tiny"]["running"] and not figures["tiny encoder"]["running"]:
-                break
-            await asyncio.sleep(0.02)
-        assert figures["tiny"]["blocks_owned"] == 0 and figures["tiny"]["waiting"] == 0
+            parts = (figures["tiny"], figures["tiny encoder"])
+            return not any(part[key] for part in parts for key in ("running", "waiting", "blocks_owned"))
+
+        await until(is_free)
         with pytest.raises(EngineError, match="before its transcript"):
             await stream.wait()
 

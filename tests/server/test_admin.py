@@ -71,6 +71,18 @@ def cards(ask: Callable[..., httpx.Response]) -> dict[str, dict[str, Any]]:
     return {card["name"]: card for card in ask("GET", "/models").json()["models"]}
 
 
+def memory(ask: Callable[..., httpx.Response]) -> dict[str, Any]:
+    """With the engine's own figures, which are left out if it is too busy to tell them in time."""
+    told: dict[str, Any] = {}
+
+    def has_figures() -> bool:
+        told.update(ask("GET", "/models").json()["memory"])
+        return told["engine_resident_bytes"] is not None
+
+    wait_until(has_figures)
+    return told
+
+
 def complete(client: openai.OpenAI, model: str, **more: Any) -> str:
     answer = client.completions.create(model=model, prompt="hello", max_tokens=4, temperature=0, extra_body=more)
     return answer.choices[0].text
@@ -102,7 +114,7 @@ def test_models_come_on_use_and_the_least_recently_used_goes(
         "unloaded", "ready", "ready", "ready",
     ]  # fmt: skip
     assert after["third"]["weight_bytes"] == before["first"]["weight_bytes"] and after["third"]["last_use"] > 0
-    told = ask("GET", "/models").json()["memory"]
+    told = memory(ask)
     assert told["weight_bytes"] == sum(card["weight_bytes"] or 0 for card in after.values())
     assert told["kv_bytes"] + told["weight_bytes"] + told["free_bytes"] == told["budget_bytes"]
     assert told["free_bytes"] >= 0 and told["engine_resident_bytes"] > 1 << 24
@@ -233,7 +245,7 @@ def test_requests_are_listed_and_ended(
     card = mine()
     assert card is not None and card["path"] == "/v1/completions" and card["key"] == 0 and card["seconds"] > 0
     assert ask("DELETE", f"/requests/mine/{stream}").json() == {"cancelled": 1}
-    thread.join(10)
+    thread.join(60)
     (answer,) = answers
     assert answer.headers["x-request-id"] == f"mine/{stream}"
     last = answer.text.strip().splitlines()[-1].removeprefix("data: ")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -13,6 +13,7 @@ import pytest
 from antiphon.server.config import ModelSpec, ServerConfig
 from antiphon.server.keys import KeyRing
 from support.http_server import RunningServer, running_server
+from support.waiting import wait_until
 
 LARGE, SMALL, ENCODER = "qwen2.5-coder-0.5b", "smollm2-135m", "all-minilm-l6-v2"
 ADMIN = "an-admins-own-key"
@@ -20,7 +21,9 @@ QUESTION = [{"role": "user", "content": "What is the capital of France? Answer i
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[RunningServer]:
+def server(model_path: Callable[[str], Path]) -> Iterator[RunningServer]:
+    for name in (LARGE, SMALL, ENCODER):
+        model_path(name)  # it is here from now on
     specs = tuple(ModelSpec.of(name) for name in (LARGE, ENCODER))  # the small one comes when it is asked for
     config = ServerConfig(models=specs, admin_keys=KeyRing([ADMIN]), memory_bytes=4 << 30)
     with running_server(config, {"kv_bytes": 512 << 20}) as running:
@@ -56,7 +59,15 @@ def mixed_load(server: RunningServer) -> list[str]:
 
 
 def resident(server: RunningServer) -> int:
-    return int(admin(server, "GET", "/models")["memory"]["engine_resident_bytes"])
+    """As the engine tells it, if it is not too busy to tell it in time."""
+    told: list[int | None] = []
+
+    def has_figures() -> bool:
+        told.append(admin(server, "GET", "/models")["memory"]["engine_resident_bytes"])
+        return told[-1] is not None
+
+    wait_until(has_figures)
+    return int(told[-1] or 0)
 
 
 @pytest.mark.weights
@@ -81,7 +92,7 @@ def test_unloading_gives_at_least_the_weights_back(server: RunningServer) -> Non
     # It comes back on its next use, answers as before, and its memory is what it was.
     again = mixed_load(server)
     assert again == first
-    deadline = time.monotonic() + 10
-    while abs(resident(server) - before) > 0.1 * before:
-        assert time.monotonic() < deadline, f"{resident(server):,} bytes, {before:,} before"
-        time.sleep(0.1)
+    wait_until(
+        lambda: abs(resident(server) - before) <= 0.1 * before,
+        told=lambda: f"{resident(server):,} bytes, {before:,} before",
+    )

@@ -6,7 +6,6 @@ import json
 import re
 from pathlib import Path
 
-import httpx
 import openai
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -31,9 +30,9 @@ def of_model(text: str, name: str, model: str = "tiny-chat") -> float:
 
 
 def test_what_is_counted(server: RunningServer, client: openai.OpenAI) -> None:
-    before = httpx.get(server.url + "/metrics").text
+    before = server.metrics()
     client.completions.create(model="tiny-chat", prompt="hello", max_tokens=9, n=2, extra_body={"ignore_eos": True})
-    after = httpx.get(server.url + "/metrics").text
+    after = server.metrics()
 
     def grown(name: str) -> float:
         known = samples(before).get(f"antiphon:{name}", {}).get((("model_name", "tiny-chat"),), 0.0)
@@ -63,7 +62,7 @@ def test_gaps_fall_into_prometheus_buckets() -> None:
 
 def test_the_dashboard_asks_for_what_there_is(server: RunningServer, client: openai.OpenAI) -> None:
     client.completions.create(model="tiny-chat", prompt="hello", max_tokens=2)
-    there = set(samples(httpx.get(server.url + "/metrics").text))
+    there = set(samples(server.metrics()))
     page = json.loads(DASHBOARD.read_text())
     asked: set[str] = set()
     for panel in page["panels"]:

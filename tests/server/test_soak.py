@@ -6,8 +6,9 @@ import asyncio
 import math
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx
@@ -40,7 +41,8 @@ class Holdings:
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[ServerProcess]:
+def server(model_path: Callable[[str], Path]) -> Iterator[ServerProcess]:
+    model_path(MODEL)  # it is here from now on
     options = ["--batch-invariant", "--kv-memory", str(KV_MEGABYTES), "--offline"]
     with antiphon_server(MODEL, *options) as running:
         yield running

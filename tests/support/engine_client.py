@@ -20,12 +20,13 @@ from support.tiny_model import write_bert
 
 OPTIONS: dict[str, Any] = dict(kv_bytes=8 << 20, key_type="fp32", value_type="fp32", max_running=40, max_waiting=64)
 
-#: First tokens of prompts that the engine with faults stumbles over; and a name of a model that it loads slowly.
+#: First tokens of prompts that the engine with faults stumbles over; and a name of a model that it does not load before
+#: there is a file of that other name in its folder.
 RAISE, HANG, EXIT, HANG_HARD = 201, 202, 203, 204
-SLOW = "slow"
+SLOW, GO = "slow", "go"
 
 FAULTS = f"""
-import ctypes, os, sys, time
+import ctypes, os, pathlib, sys, time
 import antiphon.engine.core as core
 import antiphon.runtime.loading as loading
 
@@ -48,8 +49,9 @@ def faulty_step(self):
     return step(self)
 
 def slow_load(reference, **options):
-    if {SLOW!r} in reference:
-        time.sleep(1.5)
+    go = pathlib.Path(reference, {GO!r})
+    while {SLOW!r} in reference and not go.exists():
+        time.sleep(0.01)
     return load_model(reference, **options)
 
 core.EngineCore.step = faulty_step
@@ -96,7 +98,7 @@ async def answers(client: EngineClient, asked: Generate) -> list[Answer]:
     return found
 
 
-async def until(condition: Callable[[], Awaitable[bool]], seconds: float = 10.0) -> None:
+async def until(condition: Callable[[], Awaitable[bool]], seconds: float = 30.0) -> None:
     end = time.monotonic() + seconds
     while not await condition():
         assert time.monotonic() < end, "it did not come to pass"
@@ -113,7 +115,7 @@ async def until_free(client: EngineClient, model: str = "tiny") -> None:
     await until(is_free)
 
 
-async def until_state(client: EngineClient, state: EngineState, seconds: float = 15.0) -> None:
+async def until_state(client: EngineClient, state: EngineState, seconds: float = 60.0) -> None:
     async with asyncio.timeout(seconds):
         while client.state is not state:
             await client.wait_for_change()

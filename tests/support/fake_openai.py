@@ -135,7 +135,7 @@ def fake_server(behaviour: Behaviour | None = None) -> Iterator[FakeServer]:
 
     thread = threading.Thread(target=lambda: asyncio.run(serve()), daemon=True)
     thread.start()
-    assert ready.wait(10)
+    assert ready.wait(60)
     try:
         yield made["fake"]
     finally:

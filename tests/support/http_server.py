@@ -47,11 +47,22 @@ class RunningServer:
     def figures(self) -> dict[str, int]:
         """Requests running and waiting in the engine, and blocks that requests own, over all models."""
         loop = self.serving.loop
-        values = asyncio.run_coroutine_threadsafe(self.serving.client.figures(), loop).result(10)
+        values = asyncio.run_coroutine_threadsafe(self.serving.client.figures(), loop).result(30)
         models = [value for name, value in values.items() if name not in ("arena", "process")]
         return {name: sum(model[name] for model in models) for name in ("running", "waiting", "blocks_owned")}
 
-    def wait_until_idle(self, seconds: float = 10.0) -> None:
+    def metrics(self) -> str:
+        """`/metrics` with the engine's own figures, which are left out if it is too busy to tell them in time."""
+        pages: list[str] = []
+
+        def has_figures() -> bool:
+            pages.append(httpx.get(self.url + "/metrics", timeout=30).text)
+            return "antiphon:num_requests_running{" in pages[-1]
+
+        wait_until(has_figures, told=lambda: pages[-1])
+        return pages[-1]
+
+    def wait_until_idle(self, seconds: float = 30.0) -> None:
         """Until the engine holds nothing of anybody's."""
         wait_until(lambda: not any(self.figures().values()), seconds, self.figures)
 
@@ -78,13 +89,13 @@ def running_server(config: ServerConfig, options: dict[str, Any]) -> Iterator[Ru
         yield RunningServer(address(listener), made["serving"])
     finally:
         made["server"].should_exit = True
-        thread.join(20)
+        thread.join(60)
         listener.close()
         assert not thread.is_alive()
 
 
 def _wait_until_settled(url: str) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     told: dict[str, Any] = {}
     while True:
         with contextlib.suppress(httpx.HTTPError):

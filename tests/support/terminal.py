@@ -58,7 +58,7 @@ class Terminal:
                 return
         raise AssertionError(f"{text!r} was not shown")
 
-    def wait_for_end(self, timeout: float = 30) -> int:
+    def wait_for_end(self, timeout: float = 60) -> int:
         """Exit code; `shown` has what the program said last."""
         deadline = time.monotonic() + timeout
         while select.select([self._master], [], [], max(0.0, deadline - time.monotonic()))[0]:

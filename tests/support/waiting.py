@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 
-def wait_until(condition: Callable[[], object], seconds: float = 10.0, told: Callable[[], object] = str) -> None:
+def wait_until(condition: Callable[[], object], seconds: float = 30.0, told: Callable[[], object] = str) -> None:
     """Until `condition` holds; a failure after `seconds` says what `told` returns."""
     deadline = time.monotonic() + seconds
     while not condition():

@@ -142,11 +142,11 @@ def test_a_template_that_does_not_compile_is_an_error(source: str) -> None:
     ],
 )
 def test_hostile_templates_end_in_our_error(source: str) -> None:
-    started = time.perf_counter()
+    started = time.thread_time()  # of this thread, whatever else the machine has to do
     with pytest.raises(TemplateError) as caught:
         ChatTemplate(source).render(CONVERSATIONS["question"])
     assert "\n" not in str(caught.value)
-    assert time.perf_counter() - started < 10
+    assert time.thread_time() - started < 10
 
 
 def test_large_templates_are_refused() -> None:

@@ -30,6 +30,7 @@ from antiphon.weights.open import open_checkpoint
 from support.random_walk import allowed, random_answer
 from support.structured_schemas import TASKS, items, one_of, record, text, whole
 from support.vocabularies import small_bpe, small_sentencepiece
+from support.waiting import wait_until
 
 PADDING = 23  # logits past the vocabulary, as models have them
 
@@ -310,7 +311,7 @@ def test_the_next_mask_is_computed_in_the_background(tokenizer: Tokenizer, compi
         def __getattr__(self, name: str) -> Any:
             if name == "unsafe_compute_mask_ptr":
                 called.append(threading.current_thread().name)
-                assert may_go_on.wait(10)
+                assert may_go_on.wait(60)
             return getattr(matcher, name)
 
     constraint._matcher = Watched()
@@ -318,10 +319,7 @@ def test_the_next_mask_is_computed_in_the_background(tokenizer: Tokenizer, compi
     constraint.advance(brace)
     assert not constraint.is_ready
     may_go_on.set()
-    limit = time.monotonic() + 10
-    while not constraint.is_ready and time.monotonic() < limit:
-        time.sleep(0.001)
-    assert constraint.is_ready
+    wait_until(lambda: constraint.is_ready)
     assert [name.startswith("grammar-mask") for name in called] == [True]
     assert len(allowed(constraint)) > 0
 
@@ -368,7 +366,7 @@ def test_workers_end_with_their_compiler(tokenizer: Tokenizer) -> None:
     del constraint
     gc.collect()
     for thread in workers:
-        thread.join(10)
+        thread.join(30)
         assert not thread.is_alive()
 
 
@@ -524,7 +522,7 @@ HOSTILE: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_grammars(name: str, tokenizer: Tokenizer, compiler: GrammarCompiler) -> None:
     """Within the limits or not: an error or a constraint, soon, in a process that lives on."""
-    started = time.monotonic()
+    started = time.process_time()  # of all its threads, whatever else the machine has to do
     try:
         constraint = compiler.compile(GrammarSpec(**HOSTILE[name]))
         source = random.Random(0)
@@ -532,14 +530,16 @@ def test_hostile_grammars(name: str, tokenizer: Tokenizer, compiler: GrammarComp
             constraint.advance(source.choice(allowed(constraint)))
     except (InvalidRequestError, EngineError) as error:
         assert len(str(error)) < 500
-    assert time.monotonic() - started < 8
+    assert time.process_time() - started < 8
 
 
 def test_compilation_has_a_time_limit(compiler: GrammarCompiler, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("antiphon.text.grammar.COMPILE_SECONDS", 0.05)
-    monkeypatch.setattr(GrammarCompiler, "_compile", lambda self, spec: time.sleep(0.5))
+    told = threading.Event()
+    monkeypatch.setattr(GrammarCompiler, "_compile", lambda self, spec: told.wait(60))
     with pytest.raises(InvalidRequestError, match="the regex took more than 0 s to compile"):
         compiler.compile(GrammarSpec(regex="a"))
+    told.set()
 
 
 def test_a_panic_of_the_library_is_an_error_of_the_request(

@@ -215,15 +215,15 @@ def test_llama2c_vocabulary_equals_llama2() -> None:
 @pytest.mark.parametrize("name", MODELS)
 def test_tokenizers_are_ready_soon_and_fast(name: str) -> None:
     metadata = GGUFFile(resolve(MODELS[name]).path).metadata
-    started = time.perf_counter()
+    started = time.thread_time()  # of this thread, whatever else the machine has to do
     tokenizer = tokenizer_from_gguf(metadata)
-    ready = time.perf_counter() - started
+    ready = time.thread_time() - started
     source = random.Random(0)
     words = ["token", "the", "of", "engine", "über", "世界", "0.125", "(x)", "\n\n", "return", "привет", "🙂"]
     text = " ".join(source.choice(words) for _ in range(30_000))
     text = text.encode()[:100_000].decode(errors="ignore")
-    started = time.perf_counter()
+    started = time.thread_time()
     ids = tokenizer.encode(text)
-    encoded = time.perf_counter() - started
+    encoded = time.thread_time() - started
     assert tokenizer.decode(ids, skip_special_tokens=True) == text
     assert ready < 1.5 and encoded < 1.0, f"{ready:.3f} s to build, {encoded:.3f} s for 100 KB"

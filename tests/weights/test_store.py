@@ -98,7 +98,7 @@ def test_a_lock_waits_for_its_holder_and_is_free_when_the_holder_is_killed(tmp_p
     held = context.Event()
     holder = context.Process(target=_hold, args=(tmp_path / "x.lock", held))
     holder.start()
-    assert held.wait(30)
+    assert held.wait(120)
     waited = []
 
     def on_wait() -> None:

@@ -30,7 +30,7 @@ TAIL_LINES = 50
 #: Messages read before others on the event loop get their turn.
 BURST = 64
 #: How long the last lines of standard error are waited for when the process has ended.
-LAST_WORDS_SECONDS = 0.3
+LAST_WORDS_SECONDS = 2.0
 #: A path of a Unix socket may not be longer, by a little.
 MAX_SOCKET_PATH = 100
 
@@ -107,8 +107,8 @@ class EngineProcess:
     # -- in the event loop --------------------------------------------------------------------------------------
 
     def _ended(self, status: int) -> None:
-        if not self._is_closed:
-            self._receive()  # what it still said before its end
+        while self._read_burst():  # what it still said before its end
+            pass
         if not self.exited.done():
             self.exited.set_result(status)
 
@@ -122,14 +122,19 @@ class EngineProcess:
 
     def _receive(self) -> None:
         """Read what is there. The descriptor tells of a change only, so all of it must be read, if not in one go."""
+        if self._read_burst():
+            self._loop.call_soon(self._receive)
+
+    def _read_burst(self) -> bool:
+        """Whether there may be more."""
         receive, on_event = self._events.recv, self._on_event
         for _ in range(BURST):
             if self._is_closed:
-                return
+                return False
             try:
                 data = receive(zmq.NOBLOCK)
             except zmq.Again:
-                return
+                return False
             event = decode_event(data)
             self.beats += 1
             match event:
@@ -141,7 +146,7 @@ class EngineProcess:
                     self._connected()
                 case _:
                     on_event(event)
-        self._loop.call_soon(self._receive)
+        return True
 
     def _connected(self) -> None:
         """The events' socket is connected; when the commands' is too, the process is usable.

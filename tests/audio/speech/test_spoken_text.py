@@ -195,9 +195,9 @@ def test_a_sentence_waits_until_its_end_is_certain() -> None:
 def test_long_text_is_cut_everywhere() -> None:
     assert all(len(clause.text) <= 2 * MAX_CHARACTERS for clause in spoken("word " * 2000))
     assert all(len(clause.text) <= 2 * MAX_CHARACTERS for clause in spoken("x" * 5000))
-    begun = time.perf_counter()
+    begun = time.thread_time()
     assert len(spoken("This is a sentence, right? " * 3700)) >= 3700
-    assert time.perf_counter() - begun < 10
+    assert time.thread_time() - begun < 10
 
 
 @settings(max_examples=150, deadline=None)
@@ -216,6 +216,6 @@ def test_nothing_in_a_text_is_lost_or_said_twice(text: str, step: int) -> None:
 @pytest.mark.parametrize("unit", ["1", "a1", ".", "(", "$", "1-", "a.", "1,", "@", "a@", "/1", "-", "[", "a-1."])
 def test_hostile_clauses_take_no_time(unit: str) -> None:
     text = (unit * 2 * MAX_CHARACTERS)[: 2 * MAX_CHARACTERS]  # no clause is longer
-    begun = time.perf_counter()
+    begun = time.thread_time()
     words_of(text)
-    assert time.perf_counter() - begun < 2
+    assert time.thread_time() - begun < 2
