@@ -12,6 +12,7 @@ namespace antiphon {
 namespace {
 
 constexpr std::int64_t kFewestRows = 16, kMostRows = 64;              // of a tile
+constexpr std::int64_t kPiecesPerThread = 4;                              // at least, where there are so many
 constexpr std::size_t kMostPartialBytes = std::size_t(64) << 20;  // more than this is not worth a split by keys
 
 // A tile's partitions, or what `join` makes of them.
@@ -23,7 +24,7 @@ struct Work {
     const AttentionKernels *kernels;
     Attention attention;
     std::vector<AttentionTile> &tiles;
-    std::int64_t target_rows = kMostRows;
+    std::int64_t target_rows = kMostRows, kv_heads_read = 1;
     std::int64_t scratch_floats = 0;
     float *scratch = nullptr;
     // For a split by keys: the pieces of all tiles in order, the first piece of each tile, and the pieces' results.
@@ -39,15 +40,23 @@ struct Work {
         target_rows = std::clamp(rows / (4 * std::max(threads, 1)), kFewestRows, kMostRows);
     }
 
+    // Where keys are read once, all kv heads of a block in one go, unless that leaves too few tiles for the threads.
+    void size_reads(std::int64_t kv_heads, std::int64_t partitions, int threads) {
+        kv_heads_read = kv_heads;
+        while (kv_heads_read % 2 == 0 && partitions * (kv_heads / kv_heads_read) < kPiecesPerThread * threads) kv_heads_read /= 2;
+    }
+
     void add_tiles(std::int64_t kv_heads, const std::int32_t *block_table, std::int64_t first_key, std::int64_t length,
                    std::int64_t first_query, std::int64_t num_queries) {
         const std::int64_t step = std::max<std::int64_t>(1, target_rows / attention.heads_per_kv_head);
+        const std::int64_t together = reads_once(attention, num_queries) ? kv_heads_read : 1;
         for (std::int64_t begin = 0; begin < num_queries; begin += step) {
             const std::int64_t count = std::min(step, num_queries - begin);
-            for (std::int64_t head = 0; head < kv_heads; ++head) {
-                tiles.push_back({block_table, first_key, length, first_query + begin, count, length - num_queries + begin, head});
+            for (std::int64_t head = 0; head < kv_heads; head += together) {
+                tiles.push_back({block_table, first_key, length, first_query + begin, count, length - num_queries + begin,
+                                 head, together});
             }
-            const std::int64_t rows = count * attention.heads_per_kv_head;
+            const std::int64_t rows = count * together * attention.heads_per_kv_head;
             scratch_floats = std::max(scratch_floats, (attention_scratch_floats(rows, attention.head_dim) + 15) / 16 * 16);
             piece_floats = std::max(piece_floats, rows * partial_floats(attention.head_dim));
         }
@@ -55,7 +64,8 @@ struct Work {
 
     // Few tiles for the threads: their partitions become pieces of work.
     bool split(int threads) {
-        if (threads <= 1 || std::int64_t(tiles.size()) >= 2 * threads) return false;
+        const std::int64_t enough = kv_heads_read > 1 ? 8 : 2;  // a thread, so that all end together
+        if (threads <= 1 || std::int64_t(tiles.size()) >= enough * threads) return false;
         for (std::size_t tile = 0; tile < tiles.size(); ++tile) {
             first_piece.push_back(std::int64_t(pieces.size()));
             const Visible seen = visible_to(attention, tiles[tile]);
@@ -178,6 +188,9 @@ void Pages::attend(const HeadRows &q, std::int64_t tokens, std::int64_t heads, c
                         m.bias_head_stride, m.bias_query_stride});
     const std::int32_t *starts = group.query_start;
     work.size_tiles(tokens * heads, threads);
+    std::int64_t partitions = 0;
+    for (std::int64_t r = 0; r < group.requests; ++r) partitions += (group.seq_lens[r] + kPartition - 1) / kPartition;
+    work.size_reads(kv_heads_, partitions, threads);
     for (std::int64_t r = 0; r < group.requests; ++r) {
         const std::int64_t length = group.seq_lens[r], queries = starts[r + 1] - starts[r];
         if (starts[r] < 0 || starts[r + 1] > tokens || queries > length || length > group.table_blocks * block_tokens_) {

@@ -20,7 +20,7 @@ struct Workspace {
     std::int64_t rows, width, partial;
     float *q, *scores, *sums, *running, *decoded;
     Workspace(const Attention &a, const AttentionTile &tile, float *scratch)
-        : rows(tile.num_queries * a.heads_per_kv_head), width(padded_head(a.head_dim)), partial(partial_floats(a.head_dim)) {
+        : rows(tile.num_queries * tile.heads(a)), width(padded_head(a.head_dim)), partial(partial_floats(a.head_dim)) {
         q = scratch;
         scores = q + rows * width;
         sums = scores + rows * kScoreStride;
@@ -56,8 +56,9 @@ void decode_row(Element element, const std::uint8_t *source, const std::uint8_t 
     }
 }
 
-// Where a token of the tile's head lies; those that follow it in its block lie behind it.
-StoredTokens stored_tokens(const Region &region, const Attention &a, const AttentionTile &tile, std::int64_t begin) {
+// Where a token of a head lies; those that follow it in its block lie behind it.
+StoredTokens stored_tokens(const Region &region, const Attention &a, const AttentionTile &tile, std::int64_t kv_head,
+                           std::int64_t begin) {
     const std::int64_t block = begin / a.block_tokens, token = begin % a.block_tokens;
     std::int64_t offset, scale_offset = 0;
     if (tile.block_table) {
@@ -66,8 +67,8 @@ StoredTokens stored_tokens(const Region &region, const Attention &a, const Atten
     } else {
         offset = (tile.first_key + begin) * region.token_stride;
     }
-    return {region.base + offset + tile.kv_head * region.head_stride,
-            region.scale_base + scale_offset + tile.kv_head * region.scale_head_stride, region.token_stride,
+    return {region.base + offset + kv_head * region.head_stride,
+            region.scale_base + scale_offset + kv_head * region.scale_head_stride, region.token_stride,
             region.scale_token_stride};
 }
 
@@ -75,7 +76,7 @@ StoredTokens stored_tokens(const Region &region, const Attention &a, const Atten
 // far apart are brought together, since each would need a page of its own in the processor's tables every time.
 Matrix read_tokens(const Region &region, const Attention &a, const AttentionTile &tile, std::int64_t begin,
                    std::int64_t count, float *decoded) {
-    const StoredTokens stored = stored_tokens(region, a, tile, begin);
+    const StoredTokens stored = stored_tokens(region, a, tile, tile.kv_head, begin);
     if (region.element == Element::f32 && a.head_dim % kLanes == 0 && tile.block_table) {
         return {reinterpret_cast<const float *>(stored.data), a.head_dim};
     }
@@ -179,7 +180,7 @@ struct Range {
 struct RowView {
     Range parts[2];
     RowView(const Attention &a, const AttentionTile &tile, std::int64_t row, Range partition) {
-        const std::int64_t query = row / a.heads_per_kv_head;
+        const std::int64_t query = tile.query_of(a, row);
         const Visible seen = visible_to(a, tile, query, query);
         parts[0] = Range{0, seen.sink_end}.clipped(partition.begin, partition.end);
         parts[1] = Range{seen.begin, seen.end}.clipped(partition.begin, partition.end);
@@ -245,9 +246,8 @@ void weigh_row(const Attention &a, const AttentionTile &tile, const RowView &vie
         }
     }
     if (a.bias) {
-        const std::int64_t head = tile.kv_head * a.heads_per_kv_head + row % a.heads_per_kv_head;
-        const std::int64_t position = tile.position + row / a.heads_per_kv_head;
-        const float *bias = a.bias + head * a.bias_head_stride + position * a.bias_query_stride;
+        const std::int64_t position = tile.position + tile.query_of(a, row);
+        const float *bias = a.bias + tile.head_of(a, row) * a.bias_head_stride + position * a.bias_query_stride;
         for (const Range part : view.parts) {
             for (std::int64_t key = part.begin; key < part.end; ++key) scores[key - first] += bias[key];
         }
@@ -279,13 +279,12 @@ void weigh_row(const Attention &a, const AttentionTile &tile, const RowView &vie
 
 void load_queries(const Attention &a, const AttentionTile &tile, const Workspace &w) {
     for (std::int64_t row = 0; row < w.rows; ++row) {
-        const std::int64_t head = tile.kv_head * a.heads_per_kv_head + row % a.heads_per_kv_head;
-        const float *source =
-            a.q + (tile.first_query + row / a.heads_per_kv_head) * a.q_token_stride + head * a.q_head_stride;
+        const std::int64_t head = tile.head_of(a, row);
+        const float *source = a.q + (tile.first_query + tile.query_of(a, row)) * a.q_token_stride + head * a.q_head_stride;
         float *target = w.q + row * w.width;
         for (std::int64_t i = 0; i < w.width; ++i) target[i] = i < a.head_dim ? source[i] * a.scale : 0;
         if (a.keys.balance) {
-            const float *balance = a.keys.balance + tile.kv_head * a.head_dim;
+            const float *balance = a.keys.balance + head / a.heads_per_kv_head * a.head_dim;
             for (std::int64_t i = 0; i < a.head_dim; ++i) target[i] *= balance[i];
         }
     }
@@ -319,42 +318,43 @@ void add_band(const Attention &a, const AttentionTile &tile, const Workspace &w,
     }
 }
 
-// Whether the rows are those of one query, and so few that converting keys and values anew for each handful costs less
-// than a copy of them.
-bool has_few_rows(const Attention &a, const AttentionTile &tile) {
-    return tile.num_queries == 1 && a.heads_per_kv_head <= 2 * kFewRows && a.head_dim % kLanes == 0;
-}
-
 // Blocks lie anywhere, so the processor does not foresee the next one.
-void prefetch_tokens(const Region &region, const Attention &a, const AttentionTile &tile, Range tokens) {
+void prefetch_tokens(const Region &region, const Attention &a, const AttentionTile &tile, std::int64_t kv_head, Range tokens) {
     if (tokens.empty()) return;
     const std::int64_t in_block = a.block_tokens - tokens.begin % a.block_tokens, left = tokens.end - tokens.begin;
-    const StoredTokens stored = stored_tokens(region, a, tile, tokens.begin);
+    const StoredTokens stored = stored_tokens(region, a, tile, kv_head, tokens.begin);
     const std::int64_t bytes = (in_block < left ? in_block : left) * stored.stride;
     for (std::int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(stored.data + i, 0, 2);
 }
 
-void score_part(const Attention &a, const AttentionTile &tile, const Workspace &w, Range part, float *scores) {
-    prefetch_tokens(a.keys, a, tile, part);
+// Calls visit(tokens, begin, count, element, rows, first row) for each handful of rows of each head, block by block: the
+// heads of a block lie behind each other, and are read in one go.
+template <class Visit>
+ANTIPHON_INLINE void for_each_read(const Region &region, const Attention &a, const AttentionTile &tile, Range part, Visit visit) {
     for_each_tile(a, part, [&](std::int64_t begin, std::int64_t end) {
-        const StoredTokens keys = stored_tokens(a.keys, a, tile, begin);
-        prefetch_tokens(a.keys, a, tile, {end, part.end});
-        for_each_handful(a.keys.element, w.rows, [&](auto element, auto rows, std::int64_t row) {
-            score_keys<element.value, rows.value>(w.q + row * w.width, w.width, keys, end - begin,
-                                                  scores + row * kScoreStride + begin - part.begin, kScoreStride);
-        });
+        for (std::int64_t head = 0; head < tile.kv_heads; ++head) {
+            const StoredTokens tokens = stored_tokens(region, a, tile, tile.kv_head + head, begin);
+            prefetch_tokens(region, a, tile, tile.kv_head + head, {end, part.end});
+            for_each_handful(region.element, a.heads_per_kv_head, [&](auto element, auto rows, std::int64_t row) {
+                visit(tokens, begin, end - begin, element, rows, head * a.heads_per_kv_head + row);
+            });
+        }
+    });
+}
+
+void score_part(const Attention &a, const AttentionTile &tile, const Workspace &w, Range part, float *scores) {
+    for_each_read(a.keys, a, tile, part, [&](const StoredTokens &keys, std::int64_t begin, std::int64_t count, auto element,
+                                             auto rows, std::int64_t row) {
+        score_keys<element.value, rows.value>(w.q + row * w.width, w.width, keys, count,
+                                              scores + row * kScoreStride + begin - part.begin, kScoreStride);
     });
 }
 
 void weigh_part(const Attention &a, const AttentionTile &tile, const Workspace &w, Range part, const float *weights) {
-    for_each_tile(a, part, [&](std::int64_t begin, std::int64_t end) {
-        const StoredTokens values = stored_tokens(a.values, a, tile, begin);
-        prefetch_tokens(a.values, a, tile, {end, part.end});
-        for_each_handful(a.values.element, w.rows, [&](auto element, auto rows, std::int64_t row) {
-            weigh_values<element.value, rows.value>(values, w.width, end - begin,
-                                                    weights + row * kScoreStride + begin - part.begin, kScoreStride,
-                                                    w.sums + row * w.partial + 8, w.partial);
-        });
+    for_each_read(a.values, a, tile, part, [&](const StoredTokens &values, std::int64_t begin, std::int64_t count,
+                                               auto element, auto rows, std::int64_t row) {
+        weigh_values<element.value, rows.value>(values, w.width, count, weights + row * kScoreStride + begin - part.begin,
+                                                kScoreStride, w.sums + row * w.partial + 8, w.partial);
     });
 }
 
@@ -363,11 +363,11 @@ void attend_one(const Attention &a, const AttentionTile &tile, const Workspace &
     const Range partition{index * kPartition, (index + 1) * kPartition};
     const Range parts[2] = {Range{0, seen.sink_end}.clipped(partition.begin, partition.end),
                             Range{seen.begin, seen.end}.clipped(partition.begin, partition.end)};
-    const bool is_few = has_few_rows(a, tile);
+    const bool is_direct = reads_once(a, tile.num_queries);
     for (const Range part : parts) {
-        if (is_few) {
+        if (is_direct) {
             score_part(a, tile, w, part, w.scores + part.begin - partition.begin);
-            prefetch_tokens(a.values, a, tile, part);
+            prefetch_tokens(a.values, a, tile, tile.kv_head, part);
             continue;
         }
         for_each_tile(a, part, [&](std::int64_t begin, std::int64_t end) {
@@ -381,7 +381,7 @@ void attend_one(const Attention &a, const AttentionTile &tile, const Workspace &
         weigh_row(a, tile, view, row, partition.begin, w.scores + row * kScoreStride, partial);
         for (std::int64_t i = 0; i < w.width; i += kLanes) store(partial + 8 + i, zeros());
     }
-    if (is_few) {
+    if (is_direct) {
         for (const Range part : parts) weigh_part(a, tile, w, part, w.scores + part.begin - partition.begin);
         return;
     }
@@ -394,7 +394,7 @@ void attend_one(const Attention &a, const AttentionTile &tile, const Workspace &
 void begin_rows(const Attention &a, const AttentionTile &tile, const Workspace &w) {
     for (std::int64_t row = 0; row < w.rows; ++row) {
         float *running = w.running + row * w.partial;
-        running[0] = a.sinks ? a.sinks[tile.kv_head * a.heads_per_kv_head + row % a.heads_per_kv_head] : -kInfinity;
+        running[0] = a.sinks ? a.sinks[tile.head_of(a, row)] : -kInfinity;
         running[1] = a.sinks ? 1.0f : 0.0f;
         for (std::int64_t i = 0; i < w.width; i += kLanes) store(running + 8 + i, zeros());
     }
@@ -418,8 +418,7 @@ void join_partition(const Workspace &w, const float *partials) {
 void finish_rows(const Attention &a, const AttentionTile &tile, const Workspace &w) {
     for (std::int64_t row = 0; row < w.rows; ++row) {
         const float *running = w.running + row * w.partial;
-        const std::int64_t head = tile.kv_head * a.heads_per_kv_head + row % a.heads_per_kv_head;
-        float *out = a.out + (tile.first_query + row / a.heads_per_kv_head) * a.out_token_stride + head * a.head_dim;
+        float *out = a.out + (tile.first_query + tile.query_of(a, row)) * a.out_token_stride + tile.head_of(a, row) * a.head_dim;
         const float share = 1.0f / running[1];
         for (std::int64_t i = 0; i < a.head_dim; ++i) out[i] = running[8 + i] * share;
     }

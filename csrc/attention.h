@@ -45,14 +45,26 @@ struct Attention {
     std::int64_t bias_head_stride, bias_query_stride;
 };
 
-// Consecutive queries of one request with all heads of one kv head. Row r of the tile is query r / heads_per_kv_head.
+constexpr std::int64_t kFewHeads = 8;  // of a kv head, for which keys and values are used as they are converted
+
+// Whether the keys and values of a request are used as they are converted, not from a copy of them.
+static inline bool reads_once(const Attention &a, std::int64_t num_queries) {
+    return num_queries == 1 && a.heads_per_kv_head <= kFewHeads && a.head_dim % 8 == 0;
+}
+
+// Consecutive queries of one request with all heads of one kv head; or, where `reads_once`, one query with the heads of
+// several, which lie behind each other in a block. A query has `heads` rows.
 struct AttentionTile {
     const std::int32_t *block_table;  // null: plain rows, of which the sequence's first is `first_key`
     std::int64_t first_key;
     std::int64_t length;  // keys of the sequence
     std::int64_t first_query, num_queries;
     std::int64_t position;  // of the first query
-    std::int64_t kv_head;
+    std::int64_t kv_head, kv_heads;
+
+    std::int64_t heads(const Attention &a) const { return kv_heads * a.heads_per_kv_head; }
+    std::int64_t query_of(const Attention &a, std::int64_t row) const { return row / heads(a); }
+    std::int64_t head_of(const Attention &a, std::int64_t row) const { return kv_head * a.heads_per_kv_head + row % heads(a); }
 };
 
 struct AttentionKernels {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TypeVar
@@ -23,6 +24,9 @@ class SideBySide:
     def __init__(self, cores: int | None = None) -> None:
         self._cores = cores or machine_threads()
         self._pool = ThreadPoolExecutor(self._cores, "side-by-side", use_one_thread)
+        # All start now: while one does, another thread that calls torch for the first time would be taken for its like.
+        all_started = threading.Barrier(self._cores)
+        wait([self._pool.submit(all_started.wait) for _ in range(self._cores)])
 
     def map(
         self, compute: Callable[[Item], Result], items: Sequence[Item], cost: Callable[[Item], float]
