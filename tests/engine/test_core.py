@@ -67,6 +67,26 @@ def test_time_is_shared_and_not_steps() -> None:
     assert counts["narrow"] / counts["wide"] == pytest.approx(4, rel=0.1)
 
 
+@pytest.mark.parametrize(("priority", "most"), [(Priority.NORMAL, 1), (Priority.HIGH, 15)])
+def test_a_model_of_short_steps_is_kept_waiting_by_one_long_step(priority: Priority, most: int) -> None:
+    """Even while the other catches up with the time of a long prompt; unless the other is more urgent."""
+    world = World(256, step_seconds=0.01, token_seconds=0.005)
+    world.add_model("wide", PLAIN)
+    world.add_model("narrow", PLAIN)
+    for index in range(7):
+        world.add("wide", [index], 300, priority=priority)  # 45 ms a step
+    world.add("narrow", [1], 300)  # 15 ms
+    for _ in range(60):
+        world.step()
+    world.add("narrow", [2] * 30, 300)  # 170 ms, for which the other may have as much
+    steps = record_models(world)
+    for _ in range(60):
+        world.step()
+    assert max(len(run) for run in "".join(name[0] for name in steps).split("n")) == most
+    world.drain()
+    world.check_outputs()
+
+
 def test_idle_time_is_not_saved_up() -> None:
     world = World(256, token_seconds=0.0)
     world.add_model("a", PLAIN)

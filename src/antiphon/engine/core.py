@@ -16,6 +16,9 @@ from antiphon.errors import ModelNotFoundError
 #: A model's share of time when several have work, by its most urgent request. Critical work goes before all else.
 SHARES = {Priority.CRITICAL: 16.0, Priority.HIGH: 4.0, Priority.NORMAL: 1.0}
 
+#: A model that is behind with its time catches up for so long in a row; then one of shorter steps has one between.
+TURN_SECONDS = 0.06
+
 #: A decoder with so many requests computes them together as well as with more.
 FEED_REQUESTS = 16
 
@@ -63,9 +66,30 @@ class _InFlight:
 
 @dataclass(slots=True, eq=False)
 class TurnClock:
-    """The time that a model has had relative to its share. Parts of one model have one clock."""
+    """The time that a model has had relative to its share, and what its steps take. Parts of one model share it."""
 
     time: float = 0.0
+    usual_step: float = 0.0
+
+    def observe(self, seconds: float) -> None:
+        self.usual_step += (seconds - self.usual_step) * (0.1 if self.usual_step else 1.0)
+
+
+@dataclass(slots=True, eq=False)
+class Turn:
+    """Whose turn it is: the clock of the model that had the last step, and what its steps in a row took."""
+
+    clock: TurnClock | None = None
+    seconds: float = 0.0
+
+    def add(self, clock: TurnClock, seconds: float) -> None:
+        self.seconds = seconds + (self.seconds if clock is self.clock else 0.0)
+        self.clock = clock
+        clock.observe(seconds)
+
+    def is_over(self, clock: TurnClock) -> bool:
+        """Whether one more step would make the turn of this clock's model too long."""
+        return clock is self.clock and self.seconds + clock.usual_step > TURN_SECONDS
 
 
 @dataclass(slots=True, eq=False)
@@ -99,6 +123,7 @@ class EngineCore:
         self.record_requests = record_requests
         self._owner: dict[str, str] = {}  # request id → model
         self._last_commit = 0.0
+        self._turn = Turn()
 
     def add_model(self, slot: ModelSlot) -> None:
         slot.clock.time = min((other.clock.time for other in self.slots.values()), default=0.0)
@@ -170,10 +195,20 @@ class EngineCore:
         if len(busy) < 2:
             return busy
 
-        def turn(slot: ModelSlot) -> tuple[bool, float, int]:
-            return (slot.scheduler.best_priority() is not Priority.CRITICAL, slot.clock.time, slot.place)
+        best = {slot.name: slot.scheduler.best_priority() for slot in busy}
 
-        return sorted(busy, key=turn)
+        def turn(slot: ModelSlot) -> tuple[bool, float, int]:
+            return (best[slot.name] is not Priority.CRITICAL, slot.clock.time, slot.place)
+
+        order = sorted(busy, key=turn)
+        first = order[0]
+        if self._turn.is_over(first.clock):
+            share = _share(best[first.name])
+            for slot in order:
+                if slot.clock.usual_step < first.clock.usual_step and _share(best[slot.name]) >= share:
+                    order.remove(slot)
+                    return [slot, *order]
+        return order
 
     def _step(self, slot: ModelSlot) -> bool:
         """Launch a step if there is one to launch, and commit the oldest if the model has enough in flight.
@@ -213,7 +248,8 @@ class EngineCore:
         done = self.clock()
         begun = max(step.started, self._last_commit)  # until then the step waited for the one before it
         self._last_commit = done
-        slot.clock.time += (done - begun) / SHARES[Priority.NORMAL if best is None else best]
+        slot.clock.time += (done - begun) / _share(best)
+        self._turn.add(slot.clock, done - begun)
         if plan:
             slot.scheduler.observe(plan, ran - begun)
             self._record(slot, step, result, begun, ran, done)
@@ -290,6 +326,10 @@ def _urgency(slot: ModelSlot) -> tuple[float, float]:
     requests = [request for request in slot.scheduler.requests() if not request.is_ended]
     pairs = ((float(request.priority), request.marks.arrived) for request in requests)
     return min(pairs, default=(float("inf"), 0.0))
+
+
+def _share(best: Priority | None) -> float:
+    return SHARES[Priority.NORMAL if best is None else best]
 
 
 def describe(error: Exception) -> str:
