@@ -7,6 +7,9 @@ from typing import Any, Protocol
 
 from antiphon.engine.request import Request
 
+#: The stage of a decoder's step that fills a newcomer's cross blocks; all its other steps are stage 0.
+FILLING = 1
+
 
 @dataclass(slots=True)
 class BlockCopy:
@@ -58,7 +61,7 @@ class StepPlan:
     samples: list[bool] = field(default_factory=list)
     num_decodes: int = 0
     num_tokens: int = 0
-    stage: int = 0  # of one-shot requests
+    stage: int = 0  # of one-shot requests; FILLING for a step that fills cross blocks
     table_updates: list[tuple[int, int, int, int]] = field(default_factory=list)  # row, group, index, entry
     row_setups: list[RowSetup] = field(default_factory=list)  # applied after the updates
     moves: list[BlockCopy | SwapOut | SwapIn] = field(default_factory=list)  # in this order, before the forward

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import insort
 
 from antiphon.engine.cost_model import CostModel
-from antiphon.engine.plan import RowSetup, StepPlan, SwapIn, SwapOut
+from antiphon.engine.plan import FILLING, RowSetup, StepPlan, SwapIn, SwapOut
 from antiphon.engine.policies.policy import StepView
 from antiphon.engine.request import Request, RequestState
 from antiphon.engine.request_book import RequestBook
@@ -54,6 +54,7 @@ class StepPlanner:
         for setup in plan.row_setups:
             setup.tables = [self.kv.table_entries(setup.request, group) for group in range(len(self.kv.groups))]
             setup.fills_cross = _fills_cross(setup.request)
+            plan.stage = FILLING if setup.fills_cross else plan.stage
         for setup in plan.row_setups:
             setup.request.cross_filled = True
         return plan

@@ -32,7 +32,7 @@ class StepRecord:
     parts: dict[str, float]
     requests: list[tuple[str, int, bool]] = field(default_factory=list)  # id, tokens, whether it was a decode
     native_seconds: float = 0.0  # of the run: in the native program, where the forward is one
-    stage: int = 0  # of one-shot requests
+    stage: int = 0  # as the plan's
 
     @property
     def seconds(self) -> float:
