@@ -7,6 +7,7 @@
 #include <initializer_list>
 
 #include "int8_attention.h"
+#include "sdot_tiles.h"
 
 namespace antiphon {
 namespace {
@@ -129,20 +130,8 @@ void round_queries(const float *q, std::int64_t stride, std::int64_t head_dim, f
     }
 }
 
-// scores[query][8 keys], 32 apart, as kMagic plus the product over `steps` times sixteen channels. Compilers move the sums about and spill them, so this is
-// written out: queries' codes in v0 to v7, keys' quads in v8 to v15, sums in v16 to v31.
-#define ANTIPHON_QUERY(x, low, high, first, second, lane) \
-    "sdot v" #low ".4s, v" #first ".16b, v" #x ".4b[" #lane "]\n" \
-    "sdot v" #high ".4s, v" #second ".16b, v" #x ".4b[" #lane "]\n"
-#define ANTIPHON_QUAD(first, second, lane) \
-    ANTIPHON_QUERY(0, 16, 17, first, second, lane) \
-    ANTIPHON_QUERY(1, 18, 19, first, second, lane) \
-    ANTIPHON_QUERY(2, 20, 21, first, second, lane) \
-    ANTIPHON_QUERY(3, 22, 23, first, second, lane) \
-    ANTIPHON_QUERY(4, 24, 25, first, second, lane) \
-    ANTIPHON_QUERY(5, 26, 27, first, second, lane) \
-    ANTIPHON_QUERY(6, 28, 29, first, second, lane) \
-    ANTIPHON_QUERY(7, 30, 31, first, second, lane)
+// scores[query][8 keys], 32 apart, as kMagic plus the product over `steps` times sixteen channels. Queries' codes in v0
+// to v7, keys' quads in v8 to v15, sums in v16 to v31.
 inline void score_panel(const std::int8_t *queries, std::int64_t steps, const std::int8_t *keys, float *scores) {
     asm volatile(
         "ldp q16, q17, [%[start]]\n ldp q18, q19, [%[start]]\n ldp q20, q21, [%[start]]\n ldp q22, q23, [%[start]]\n"
@@ -152,13 +141,13 @@ inline void score_panel(const std::int8_t *queries, std::int64_t steps, const st
         "ldp q0, q1, [%[queries]]\n ldp q2, q3, [%[queries], #32]\n"
         "ldp q4, q5, [%[queries], #64]\n ldp q6, q7, [%[queries], #96]\n"
         "ldp q10, q11, [%[keys], #32]\n"
-        ANTIPHON_QUAD(8, 9, 0)
+        ANTIPHON_SDOT_8X8(8, 9, 0)
         "ldp q12, q13, [%[keys], #64]\n"
-        ANTIPHON_QUAD(10, 11, 1)
+        ANTIPHON_SDOT_8X8(10, 11, 1)
         "ldp q14, q15, [%[keys], #96]\n"
-        ANTIPHON_QUAD(12, 13, 2)
+        ANTIPHON_SDOT_8X8(12, 13, 2)
         "add %[keys], %[keys], #128\n add %[queries], %[queries], #128\n"
-        ANTIPHON_QUAD(14, 15, 3)
+        ANTIPHON_SDOT_8X8(14, 15, 3)
         "subs %[steps], %[steps], #1\n b.ne 1b\n"
         "stp q16, q17, [%[scores]]\n stp q18, q19, [%[scores], #128]\n"
         "stp q20, q21, [%[scores], #256]\n stp q22, q23, [%[scores], #384]\n"
@@ -170,8 +159,6 @@ inline void score_panel(const std::int8_t *queries, std::int64_t steps, const st
           "v15", "v16", "v17", "v18", "v19", "v20", "v21", "v22", "v23", "v24", "v25", "v26", "v27", "v28", "v29", "v30",
           "v31");
 }
-#undef ANTIPHON_QUAD
-#undef ANTIPHON_QUERY
 
 // Powers of two are counted in steps of 2^-10, from below the smallest normal 16-bit float: taken for the bits of a 16-bit
 // float, such a number is the power but for the mantissa, which lies on a line between whole powers instead of a curve.
@@ -285,14 +272,7 @@ inline void combine_panel(const std::int8_t *weights, std::int64_t weight_stride
     const std::int8_t *x0 = weights, *x1 = x0 + weight_stride, *x2 = x1 + weight_stride, *x3 = x2 + weight_stride;
 #define ANTIPHON_QUAD(offset, a, b, lane) \
     "ldp q" #a ", q" #b ", [%[values], #" #offset "]\n" \
-    "sdot v0.4s, v" #a ".16b, v8.4b[" #lane "]\n" \
-    "sdot v1.4s, v" #b ".16b, v8.4b[" #lane "]\n" \
-    "sdot v2.4s, v" #a ".16b, v9.4b[" #lane "]\n" \
-    "sdot v3.4s, v" #b ".16b, v9.4b[" #lane "]\n" \
-    "sdot v4.4s, v" #a ".16b, v10.4b[" #lane "]\n" \
-    "sdot v5.4s, v" #b ".16b, v10.4b[" #lane "]\n" \
-    "sdot v6.4s, v" #a ".16b, v11.4b[" #lane "]\n" \
-    "sdot v7.4s, v" #b ".16b, v11.4b[" #lane "]\n"
+    ANTIPHON_SDOT_4X8(a, b, lane)
 #define ANTIPHON_WEIGHTS \
     "ldr q8, [%[x0]], #16\n" \
     "ldr q9, [%[x1]], #16\n" \

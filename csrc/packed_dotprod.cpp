@@ -6,6 +6,7 @@
 
 #include "packed_dotprod_one.h"
 #include "packed_driver.h"
+#include "sdot_tiles.h"
 
 namespace antiphon {
 namespace {
@@ -118,8 +119,7 @@ ANTIPHON_INLINE void rows_product(const std::uint8_t *codes, const Unpacked &unp
     }
 }
 
-// All groups of a block, unpacked, for eight rows and four tokens. Compilers move the sums about and spill them, so it
-// is written out: sums in v0-v7, tokens' codes in v8-v11, weights in v12-v15, totals in v16-v23.
+// All groups of a block, unpacked, for eight rows and four tokens: sums in v0-v7, tokens' codes in v8-v11, weights in v12-v15, totals in v16-v23.
 ANTIPHON_INLINE void four_tokens(const Unpacked &unpacked, int first_row, int groups, const TokenView &x, float *totals) {
     const std::int8_t *codes = &unpacked.codes[0][0][first_row][0], *x0 = x.codes, *x1 = x0 + x.stride, *x2 = x1 + x.stride,
                       *x3 = x2 + x.stride;
@@ -132,14 +132,7 @@ ANTIPHON_INLINE void four_tokens(const Unpacked &unpacked, int first_row, int gr
                                                           kMagicBits, kMagicBits, kMagicBits, kMagicBits};
 #define ANTIPHON_QUAD(offset, a, b, lane) \
     "ldp q" #a ", q" #b ", [%[codes], #" #offset "]\n" \
-    "sdot v0.4s, v" #a ".16b, v8.4b[" #lane "]\n" \
-    "sdot v1.4s, v" #b ".16b, v8.4b[" #lane "]\n" \
-    "sdot v2.4s, v" #a ".16b, v9.4b[" #lane "]\n" \
-    "sdot v3.4s, v" #b ".16b, v9.4b[" #lane "]\n" \
-    "sdot v4.4s, v" #a ".16b, v10.4b[" #lane "]\n" \
-    "sdot v5.4s, v" #b ".16b, v10.4b[" #lane "]\n" \
-    "sdot v6.4s, v" #a ".16b, v11.4b[" #lane "]\n" \
-    "sdot v7.4s, v" #b ".16b, v11.4b[" #lane "]\n"
+    ANTIPHON_SDOT_4X8(a, b, lane)
 #define ANTIPHON_TOKEN(scale, a, b, c, d) \
     "ldr s27, [%[" #scale "]], #4\n" \
     "fsub v" #a ".4s, v" #a ".4s, v24.4s\n" \

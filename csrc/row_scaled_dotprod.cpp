@@ -5,28 +5,15 @@
 #include <cmath>
 
 #include "row_scaled.h"
+#include "sdot_tiles.h"
 
 namespace antiphon {
 namespace {
 
 constexpr int kTile = 8;  // rows, and tokens, that are computed together
 
-// Compilers move the sums about and spill them, so this is written out: tokens' codes in v0 to v7, weights of a quad of
-// columns in two of v8 to v15, sums in v16 to v31.
-#define ANTIPHON_TOKEN(x, low, high, first, second, lane) \
-    "sdot v" #low ".4s, v" #first ".16b, v" #x ".4b[" #lane "]\n" \
-    "sdot v" #high ".4s, v" #second ".16b, v" #x ".4b[" #lane "]\n"
-#define ANTIPHON_QUAD(first, second, lane) \
-    ANTIPHON_TOKEN(0, 16, 17, first, second, lane) \
-    ANTIPHON_TOKEN(1, 18, 19, first, second, lane) \
-    ANTIPHON_TOKEN(2, 20, 21, first, second, lane) \
-    ANTIPHON_TOKEN(3, 22, 23, first, second, lane) \
-    ANTIPHON_TOKEN(4, 24, 25, first, second, lane) \
-    ANTIPHON_TOKEN(5, 26, 27, first, second, lane) \
-    ANTIPHON_TOKEN(6, 28, 29, first, second, lane) \
-    ANTIPHON_TOKEN(7, 30, 31, first, second, lane)
-
-// sums[token][8] over `steps` times sixteen columns; quads of weights lie 64 bytes apart.
+// sums[token][8] over `steps` times sixteen columns; quads of weights lie 64 bytes apart. Tokens' codes in v0 to v7, weights
+// of a quad of columns in two of v8 to v15, sums in v16 to v31.
 inline void multiply_tile(const std::int8_t *x, std::int64_t columns, const std::int8_t *weight, std::int32_t *sums) {
     const std::int8_t *rows[kTile];
     for (int t = 0; t < kTile; ++t) rows[t] = x + t * columns;
@@ -41,13 +28,13 @@ inline void multiply_tile(const std::int8_t *x, std::int64_t columns, const std:
         "ldr q4, [%[row4]], #16\n ldr q5, [%[row5]], #16\n ldr q6, [%[row6]], #16\n ldr q7, [%[row7]], #16\n"
         "ldp q8, q9, [%[weight]]\n"
         "ldp q10, q11, [%[weight], #64]\n"
-        ANTIPHON_QUAD(8, 9, 0)
+        ANTIPHON_SDOT_8X8(8, 9, 0)
         "ldp q12, q13, [%[weight], #128]\n"
-        ANTIPHON_QUAD(10, 11, 1)
+        ANTIPHON_SDOT_8X8(10, 11, 1)
         "ldp q14, q15, [%[weight], #192]\n"
-        ANTIPHON_QUAD(12, 13, 2)
+        ANTIPHON_SDOT_8X8(12, 13, 2)
         "add %[weight], %[weight], #256\n"
-        ANTIPHON_QUAD(14, 15, 3)
+        ANTIPHON_SDOT_8X8(14, 15, 3)
         "subs %[steps], %[steps], #1\n b.ne 1b\n"
         "stp q16, q17, [%[sums]]\n stp q18, q19, [%[sums], #32]\n"
         "stp q20, q21, [%[sums], #64]\n stp q22, q23, [%[sums], #96]\n"
@@ -60,8 +47,6 @@ inline void multiply_tile(const std::int8_t *x, std::int64_t columns, const std:
           "v15", "v16", "v17", "v18", "v19", "v20", "v21", "v22", "v23", "v24", "v25", "v26", "v27", "v28", "v29", "v30",
           "v31");
 }
-#undef ANTIPHON_QUAD
-#undef ANTIPHON_TOKEN
 
 void multiply(const ScaledProduct &p, std::int64_t panel, std::int64_t begin, std::int64_t end, float *totals) {
     const std::int8_t *const weight = p.panels + panel * p.columns * kScaledRows;
