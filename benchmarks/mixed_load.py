@@ -104,7 +104,7 @@ def transcription_steps(engine: Engine, chat_model: str, began: float) -> list[t
     return [(step["dur"] / 1e6, step["tid"], step["args"]["stage"]) for step in steps if step["tid"] != chat_model]
 
 
-def longest_step(steps: list[tuple[float, str, int]], model: str) -> tuple[float, float]:
+def longest_stage_and_filling(steps: list[tuple[float, str, int]], model: str) -> tuple[float, float]:
     """The longest of the encoder's stages, and the step that fills cross blocks; of each the median."""
     stages: dict[int, list[float]] = {}
     filling = []
@@ -113,6 +113,8 @@ def longest_step(steps: list[tuple[float, str, int]], model: str) -> tuple[float
             stages.setdefault(stage, []).append(seconds)
         elif stage == FILLING:
             filling.append(seconds)
+    if not stages or not filling:
+        raise SystemExit(f"the trace has {len(stages)} stages of an encoder and {len(filling)} filling steps")
     return max(float(np.median(stage)) for stage in stages.values()), float(np.median(filling))
 
 
@@ -141,7 +143,7 @@ def main() -> None:
         steps = transcription_steps(engine, arguments.chat, began)
     total = sum(len(sound) for sound, _ in made) / 16_000
     errors = [word_error_rate(text, done.text) for (_, text), done in zip(made, transcripts, strict=True)]
-    stage, filling = longest_step(steps, arguments.transcription)
+    stage, filling = longest_stage_and_filling(steps, arguments.transcription)
     step = max(stage, filling)
     longest, slowest, _ = max(steps)
     bound = 2 * alone.gaps.at(0.99) + step

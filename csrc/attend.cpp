@@ -12,7 +12,7 @@ namespace antiphon {
 namespace {
 
 constexpr std::int64_t kFewestRows = 16, kMostRows = 64;              // of a tile
-constexpr std::int64_t kPiecesPerThread = 4;                              // at least, where there are so many
+constexpr std::int64_t kPiecesPerThread = 4;                          // at least, where there are so many
 constexpr std::size_t kMostPartialBytes = std::size_t(64) << 20;  // more than this is not worth a split by keys
 
 // A tile's partitions, or what `join` makes of them.
@@ -40,10 +40,14 @@ struct Work {
         target_rows = std::clamp(rows / (4 * std::max(threads, 1)), kFewestRows, kMostRows);
     }
 
-    // Where keys are read once, all kv heads of a block in one go, unless that leaves too few tiles for the threads.
+    // Where keys are read once, all kv heads of a block in one go, or an equal part of them where that would leave too few
+    // pieces for the threads.
     void size_reads(std::int64_t kv_heads, std::int64_t partitions, int threads) {
         kv_heads_read = kv_heads;
-        while (kv_heads_read % 2 == 0 && partitions * (kv_heads / kv_heads_read) < kPiecesPerThread * threads) kv_heads_read /= 2;
+        while (kv_heads_read > 1 && partitions * (kv_heads / kv_heads_read) < kPiecesPerThread * threads) {
+            do --kv_heads_read;
+            while (kv_heads % kv_heads_read);
+        }
     }
 
     void add_tiles(std::int64_t kv_heads, const std::int32_t *block_table, std::int64_t first_key, std::int64_t length,
@@ -64,8 +68,10 @@ struct Work {
 
     // Few tiles for the threads: their partitions become pieces of work.
     bool split(int threads) {
-        const std::int64_t enough = kv_heads_read > 1 ? 8 : 2;  // a thread, so that all end together
-        if (threads <= 1 || std::int64_t(tiles.size()) >= enough * threads) return false;
+        // Tiles of several kv heads are long: so many for a thread that all end together.
+        const auto is_long = [](const AttentionTile &tile) { return tile.kv_heads > 1; };
+        const bool has_long = std::any_of(tiles.begin(), tiles.end(), is_long);
+        if (threads <= 1 || std::int64_t(tiles.size()) >= (has_long ? 8 : 2) * threads) return false;
         for (std::size_t tile = 0; tile < tiles.size(); ++tile) {
             first_piece.push_back(std::int64_t(pieces.size()));
             const Visible seen = visible_to(attention, tiles[tile]);
@@ -189,7 +195,11 @@ void Pages::attend(const HeadRows &q, std::int64_t tokens, std::int64_t heads, c
     const std::int32_t *starts = group.query_start;
     work.size_tiles(tokens * heads, threads);
     std::int64_t partitions = 0;
-    for (std::int64_t r = 0; r < group.requests; ++r) partitions += (group.seq_lens[r] + kPartition - 1) / kPartition;
+    for (std::int64_t r = 0; r < group.requests; ++r) {
+        if (!reads_once(work.attention, starts[r + 1] - starts[r])) continue;
+        const std::int64_t length = group.seq_lens[r], seen = m.window ? std::min(length, m.window + m.sink_tokens) : length;
+        partitions += (seen + kPartition - 1) / kPartition;
+    }
     work.size_reads(kv_heads_, partitions, threads);
     for (std::int64_t r = 0; r < group.requests; ++r) {
         const std::int64_t length = group.seq_lens[r], queries = starts[r + 1] - starts[r];

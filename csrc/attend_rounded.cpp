@@ -121,7 +121,7 @@ void attend_rounded(const HeadRows &q, const HeadRows &k, const HeadRows &v, std
     if (half && half->format == HalfFormat::bf16 && head_dim % half->columns == 0) {
         return attend_half(q, k, v, heads, kv_heads, head_dim, seq_start, sequences, scale, out, threads, variant);
     }
-    if (variant.int8_attention && head_dim <= 256) {
+    if (variant.int8_attention && head_dim % 16 == 0 && head_dim <= 256) {
         return attend_int8(q, k, v, heads, kv_heads, head_dim, seq_start, sequences, scale, out, threads, variant);
     }
     attend_each(Work{{q, k, v, heads, kv_heads, head_dim, scale, out, &variant}}, seq_start, sequences, threads);

@@ -330,7 +330,8 @@ void prefetch_tokens(const Region &region, const Attention &a, const AttentionTi
 // Calls visit(tokens, begin, count, element, rows, first row) for each handful of rows of each head, block by block: the
 // heads of a block lie behind each other, and are read in one go.
 template <class Visit>
-ANTIPHON_INLINE void for_each_read(const Region &region, const Attention &a, const AttentionTile &tile, Range part, Visit visit) {
+ANTIPHON_INLINE void for_each_read(const Region &region, const Attention &a, const AttentionTile &tile, Range part,
+                                   Visit visit) {
     for_each_tile(a, part, [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t head = 0; head < tile.kv_heads; ++head) {
             const StoredTokens tokens = stored_tokens(region, a, tile, tile.kv_head + head, begin);
@@ -418,7 +419,8 @@ void join_partition(const Workspace &w, const float *partials) {
 void finish_rows(const Attention &a, const AttentionTile &tile, const Workspace &w) {
     for (std::int64_t row = 0; row < w.rows; ++row) {
         const float *running = w.running + row * w.partial;
-        float *out = a.out + (tile.first_query + tile.query_of(a, row)) * a.out_token_stride + tile.head_of(a, row) * a.head_dim;
+        const std::int64_t token = tile.first_query + tile.query_of(a, row);
+        float *out = a.out + token * a.out_token_stride + tile.head_of(a, row) * a.head_dim;
         const float share = 1.0f / running[1];
         for (std::int64_t i = 0; i < a.head_dim; ++i) out[i] = running[8 + i] * share;
     }

@@ -164,7 +164,7 @@ inline void score_panel(const std::int8_t *queries, std::int64_t steps, const st
 // float, such a number is the power but for the mantissa, which lies on a line between whole powers instead of a curve.
 // The sum of three, a third of a power apart and weighed to be alike, is off by 0.4 per cent at most.
 constexpr float kSteps = 1024.0f;
-constexpr float kMostSteps = 20824.0f;          // for which that sum is 127
+constexpr float kMostSteps = 20826.0f;        // for which that sum is rounded to 127
 constexpr float kLeastSteps = 7.0f * kSteps;  // for which it is rounded to nothing
 alignas(16) constexpr float kMost[4] = {kMagic + kMostSteps, kMagic + kMostSteps, kMagic + kMostSteps, kMagic + kMostSteps};
 

@@ -119,7 +119,8 @@ ANTIPHON_INLINE void rows_product(const std::uint8_t *codes, const Unpacked &unp
     }
 }
 
-// All groups of a block, unpacked, for eight rows and four tokens: sums in v0-v7, tokens' codes in v8-v11, weights in v12-v15, totals in v16-v23.
+// All groups of a block, unpacked, for eight rows and four tokens: sums in v0-v7, tokens' codes in v8-v11, weights in
+// v12-v15, totals in v16-v23.
 ANTIPHON_INLINE void four_tokens(const Unpacked &unpacked, int first_row, int groups, const TokenView &x, float *totals) {
     const std::int8_t *codes = &unpacked.codes[0][0][first_row][0], *x0 = x.codes, *x1 = x0 + x.stride, *x2 = x1 + x.stride,
                       *x3 = x2 + x.stride;

@@ -31,7 +31,8 @@ void store_int8(std::int64_t head_dim, const float *row, const float *balance, s
 }
 
 // In a loop without a choice in it, which compilers make vectors of.
-template <class Round> ANTIPHON_INLINE void store_rounded(const float *row, std::int64_t count, std::uint8_t *target, Round round) {
+template <class Round>
+ANTIPHON_INLINE void store_rounded(const float *row, std::int64_t count, std::uint8_t *target, Round round) {
     for (std::int64_t i = 0; i < count; ++i) {
         const std::uint16_t bits = round(row[i]);
         std::memcpy(target + 2 * i, &bits, sizeof bits);

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-HEAVY = {"torch", "numpy", "transformers", "tokenizers", "gguf", "jinja2", "rich"}
+HEAVY = {"torch", "numpy", "transformers", "tokenizers", "gguf", "jinja2", "rich", "pydantic"}
 COMMANDS = ("serve", "config", "bench", "run", "chat", "pull", "list", "info", "rm")
 QUICK = [["--help"], ["--version"], ["list"], *([name, "--help"] for name in COMMANDS)]
 

@@ -56,7 +56,6 @@ def test_known_delays(endpoint: Endpoint) -> None:
         return (
             100 <= latency["ttft"]["p50"] < 100 + LATE_MS
             and 19.9 <= latency["tpot"]["p50"] < 20 + LATE_MS
-            and latency["itl"]["count"] == 32
             and 180 <= latency["e2e"]["mean"] < 180 + 3 * LATE_MS
             and 0.36 <= figures["seconds"] < 2  # two rounds of four
         )
@@ -66,6 +65,7 @@ def test_known_delays(endpoint: Endpoint) -> None:
     figures = result["figures"]
     assert (figures["completed"], figures["failed"]) == (8, 0)
     assert (figures["output_tokens"], figures["chunks"], figures["cached_tokens"]) == (40, 40, 24)
+    assert figures["latency_ms"]["itl"]["count"] == 32
     assert figures["goodput"]["share"] == 0
     assert {path for path in server.paths if "tokenize" not in path} == {endpoint.path}
     table = result_table(result)

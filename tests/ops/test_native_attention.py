@@ -43,8 +43,10 @@ class Requests:
         return list(out.split([end - begin for _, begin, end in parts]))
 
 
-def layer_cache(blocks: int, key_dtype: torch.dtype, value_dtype: torch.dtype, block_tokens: int = 16) -> LayerCache:
-    group = CacheGroup("g", CacheKind.FULL, 2, KV_HEADS, HEAD_DIM)
+def layer_cache(
+    blocks: int, key_dtype: torch.dtype, value_dtype: torch.dtype, block_tokens: int = 16, kv_heads: int = KV_HEADS
+) -> LayerCache:
+    group = CacheGroup("g", CacheKind.FULL, 2, kv_heads, HEAD_DIM)
     layout = CacheLayout(group, block_tokens, key_dtype, value_dtype)
     arena = allocate_arena((blocks + 1) * layout.block_bytes)
     arena.fill_(0xFF)
@@ -56,18 +58,19 @@ def make_requests(
     key_dtype: torch.dtype = torch.float16,
     value_dtype: torch.dtype = torch.float16,
     block_tokens: int = 16,
+    kv_heads: int = KV_HEADS,
 ) -> Requests:
     generator = torch.Generator().manual_seed(3)
     blocks = [-(-length // block_tokens) for length in lengths]
-    cache = layer_cache(sum(blocks), key_dtype, value_dtype, block_tokens)
+    cache = layer_cache(sum(blocks), key_dtype, value_dtype, block_tokens, kv_heads)
     order = torch.randperm(sum(blocks), generator=torch.Generator().manual_seed(4)) + 1
     tables = torch.zeros(len(lengths), max(blocks), dtype=torch.int32)
     queries = []
     for request, (length, count) in enumerate(zip(lengths, blocks, strict=True)):
         first = sum(blocks[:request])
         tables[request, :count] = order[first : first + count] * (cache.layout.block_bytes // OFFSET_UNIT)
-        fused = torch.randn(length, HEADS + 2 * KV_HEADS, HEAD_DIM, generator=generator)
-        q, k, v = fused.split([HEADS, KV_HEADS, KV_HEADS], dim=1)
+        fused = torch.randn(length, HEADS + 2 * kv_heads, HEAD_DIM, generator=generator)
+        q, k, v = fused.split([HEADS, kv_heads, kv_heads], dim=1)
         token = torch.arange(length)
         slots = tables[request].long()[token // block_tokens] * block_tokens + token % block_tokens
         native.store_kv(k, v, cache, GroupBatch(slots, tables, torch.tensor([length]), torch.tensor([0, length])))
@@ -101,6 +104,18 @@ def test_threads_beyond_the_tiles_share_the_keys(dtype: torch.dtype) -> None:
         alone = requests.attend([(0, 1499, 1500)], threads=1, **options)[0]
         for threads in (2, 3, 16):
             assert torch.equal(requests.attend([(0, 1499, 1500)], threads=threads, **options)[0], alone)
+
+
+@pytest.mark.parametrize("kv_heads", [1, 3, 6])
+def test_how_many_heads_are_read_together_changes_no_bit(kv_heads: int) -> None:
+    lengths = [530, 40, 300]
+    requests = make_requests(lengths, kv_heads=kv_heads)
+    whole = [requests.attend([(r, 0, n)], threads=1)[0] for r, n in enumerate(lengths)]
+    single = [(request, length - 1, length) for request, length in enumerate(lengths)]
+    for parts in (single, single[1:2], [*single, (0, 100, 140)], single * 8):
+        for threads in (1, 2, 5, 16):
+            for (request, begin, end), got in zip(parts, requests.attend(parts, threads=threads), strict=True):
+                assert torch.equal(got, whole[request][begin:end])
 
 
 @pytest.mark.parametrize("block_tokens", [1, 2, 4, 64, 512])
@@ -160,7 +175,7 @@ def test_sequences_without_a_cache_in_any_company() -> None:
 
 
 @pytest.mark.parametrize("variant", range(len(native.variants())))
-@pytest.mark.parametrize(("sharpness", "most_error"), [(0.02, 0.002), (0.2, 0.01), (2.0, 0.04)])
+@pytest.mark.parametrize(("sharpness", "most_error"), [(0.02, 0.002), (0.2, 0.01), (2.0, 0.03)])
 def test_rounded_attention_is_near_the_exact_in_any_company(sharpness: float, most_error: float, variant: int) -> None:
     """Rounded to int8, weights spread over all keys and weights on a single one come out alike well."""
     generator = torch.Generator().manual_seed(5)
@@ -172,7 +187,9 @@ def test_rounded_attention_is_near_the_exact_in_any_company(sharpness: float, mo
     exact = reference.attention(q.double(), k.double(), v.double(), starts, sharpness)
     together = native.attention(q, k, v, starts, sharpness, rounded=True, threads=1, variant=variant)
     assert not torch.equal(together, native.attention(q, k, v, starts, sharpness))
-    assert ((together - exact).norm() / exact.norm()).item() < most_error
+    has_few_scales = native.variants()[variant] == "dotprod"
+    error = ((together - exact).norm() / exact.norm()).item()
+    assert error < (0.04 if has_few_scales and sharpness > 1 else most_error)
     assert torch.equal(native.attention(q, k, v, starts, sharpness, rounded=True, threads=3, variant=variant), together)
     for begin, end in zip(starts.tolist(), starts.tolist()[1:], strict=False):
         own = torch.tensor([0, end - begin])

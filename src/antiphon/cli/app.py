@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from typing import Annotated
 
@@ -56,7 +57,14 @@ app.command("rm")(models.remove)
 
 
 def main() -> None:
-    """Run the command line: an error the user can mend is one line and exit code 1, Ctrl-C is exit code 130."""
+    """Run the command line: an error the user can mend is one line and exit code 1, Ctrl-C is exit code 130.
+
+    A command that is told to end, or whose terminal is closed, leaves as little behind as one that is interrupted.
+    """
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, lambda number, _: sys.exit(128 + number))
     try:
         app()
     except AntiphonError as error:

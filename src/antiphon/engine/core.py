@@ -66,13 +66,9 @@ class _InFlight:
 
 @dataclass(slots=True, eq=False)
 class TurnClock:
-    """The time that a model has had relative to its share, and what its steps take. Parts of one model share it."""
+    """The time that a model has had relative to its share. Parts of one model have one clock."""
 
     time: float = 0.0
-    usual_step: float = 0.0
-
-    def observe(self, seconds: float) -> None:
-        self.usual_step += (seconds - self.usual_step) * (0.1 if self.usual_step else 1.0)
 
 
 @dataclass(slots=True, eq=False)
@@ -85,11 +81,10 @@ class Turn:
     def add(self, clock: TurnClock, seconds: float) -> None:
         self.seconds = seconds + (self.seconds if clock is self.clock else 0.0)
         self.clock = clock
-        clock.observe(seconds)
 
-    def is_over(self, clock: TurnClock) -> bool:
-        """Whether one more step would make the turn of this clock's model too long."""
-        return clock is self.clock and self.seconds + clock.usual_step > TURN_SECONDS
+    def is_over(self, slot: ModelSlot) -> bool:
+        """Whether one more step, of this part, would make the turn of its model too long."""
+        return slot.clock is self.clock and self.seconds + slot.usual_step > TURN_SECONDS
 
 
 @dataclass(slots=True, eq=False)
@@ -104,6 +99,8 @@ class ModelSlot:
     #: The part of the same model whose requests this part's results become: an encoder's decoder.
     feeds: ModelSlot | None = None
     in_flight: deque[_InFlight] = field(default_factory=deque)
+    #: What a step takes: an average in which each new one is a tenth.
+    usual_step: float = 0.0
 
     @property
     def place(self) -> int:
@@ -190,7 +187,10 @@ class EngineCore:
         return self._unlock()
 
     def _by_turn(self) -> list[ModelSlot]:
-        """Models with work: critical requests first, then by the time each has had relative to its share."""
+        """Models with work: critical requests first, then by the time each has had relative to its share.
+
+        One whose turn is over is passed by another of equal standing whose steps are shorter.
+        """
         busy = [slot for slot in self.slots.values() if slot.scheduler.has_work or slot.in_flight]
         if len(busy) < 2:
             return busy
@@ -202,10 +202,11 @@ class EngineCore:
 
         order = sorted(busy, key=turn)
         first = order[0]
-        if self._turn.is_over(first.clock):
+        if self._turn.is_over(first):
             share = _share(best[first.name])
             for slot in order:
-                if slot.clock.usual_step < first.clock.usual_step and _share(best[slot.name]) >= share:
+                is_other = slot.clock is not first.clock
+                if is_other and slot.usual_step < first.usual_step and _share(best[slot.name]) >= share:
                     order.remove(slot)
                     return [slot, *order]
         return order
@@ -250,6 +251,7 @@ class EngineCore:
         self._last_commit = done
         slot.clock.time += (done - begun) / _share(best)
         self._turn.add(slot.clock, done - begun)
+        slot.usual_step += (done - begun - slot.usual_step) * (0.1 if slot.usual_step else 1.0)
         if plan:
             slot.scheduler.observe(plan, ran - begun)
             self._record(slot, step, result, begun, ran, done)

@@ -14,6 +14,9 @@ from antiphon.ops.threads import machine_threads, use_one_thread
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
+#: Threads that have not started by then never will.
+START_SECONDS = 60.0
+
 #: Of the work of small layers, what all cores can share; the rest is done by one while the others wait.
 SHARED = 0.75
 
@@ -25,8 +28,14 @@ class SideBySide:
         self._cores = cores or machine_threads()
         self._pool = ThreadPoolExecutor(self._cores, "side-by-side", use_one_thread)
         # All start now: while one does, another thread that calls torch for the first time would be taken for its like.
-        all_started = threading.Barrier(self._cores)
-        wait([self._pool.submit(all_started.wait) for _ in range(self._cores)])
+        all_started = threading.Barrier(self._cores, timeout=START_SECONDS)
+        try:
+            for started in [self._pool.submit(all_started.wait) for _ in range(self._cores)]:
+                started.result(START_SECONDS)
+        except BaseException:
+            all_started.abort()
+            self._pool.shutdown(wait=False, cancel_futures=True)
+            raise
 
     def map(
         self, compute: Callable[[Item], Result], items: Sequence[Item], cost: Callable[[Item], float]

@@ -133,7 +133,7 @@ def attention(
 ) -> Tensor:
     """Attention without a cache over sequences seq_start [R + 1] laid end to end → [T, heads, D].
 
-    `rounded` lets a backend round what it multiplies to int8 in groups, as it does for quantised weights.
+    `rounded` lets a backend round what it multiplies to int8 or 16 bits.
     """
     return dispatch("attention", q)(q, k, v, seq_start, scale, causal, bias, rounded)
 

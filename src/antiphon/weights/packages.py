@@ -5,6 +5,8 @@ The user's own configuration of either tool decides where packages come from. No
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import importlib.util
 import os
 import shutil
@@ -47,13 +49,14 @@ def download(package: Package, directory: Path, on_bytes: Callable[[int], None])
             stderr=log,
             start_new_session=True,
         )
+        _running.add(process)
         try:
             while process.poll() is None:
                 time.sleep(POLL_SECONDS)
                 on_bytes(_largest_file(directory))
         finally:
-            if process.poll() is None:
-                _kill_group(process)
+            _kill_group(process)
+            _running.discard(process)
         if process.returncode != 0:
             log.seek(0)
             raise FetchError(_reason(package, log.read().decode(errors="replace"), process.returncode))
@@ -131,17 +134,27 @@ def _tool(registry: Registry) -> list[str]:
     return [found]
 
 
+#: Tools at work. A fetch in a thread of its own does not hear of the program's end, nor they of the terminal's Ctrl-C.
+_running: set[subprocess.Popen[bytes]] = set()
+
+
+@atexit.register
+def _kill_running() -> None:
+    for process in list(_running):
+        _kill_group(process)
+
+
 def _kill_group(process: subprocess.Popen[bytes]) -> None:
-    """End a leader of a process group and what it has started: a child left behind would go on writing files."""
-    os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    """End the leader of a process group, if it lives, and what it has started: a child would go on writing files."""
+    if process.poll() is not None:
+        return
     deadline = time.monotonic() + GROUP_END_SECONDS
-    while time.monotonic() < deadline:
-        try:
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # nobody is left of it; the dead are, elsewhere
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        while time.monotonic() < deadline:
             os.killpg(process.pid, 0)
-        except ProcessLookupError:
-            return
-        time.sleep(0.01)
+            time.sleep(0.01)
 
 
 def _reason(package: Package, log: str, code: int) -> str:
