@@ -16,6 +16,9 @@ from support.tiny_model import tiny_gguf, tiny_llama  # noqa: F401  (fixtures fo
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # Started in the background by a shell, which has its jobs ignore Ctrl-C; programs that tests start must not.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    # Started by nohup. A handler that does nothing is as good, and programs that tests start do not inherit it.
+    signal.signal(signal.SIGHUP, lambda *_: None)
 
 torch.set_num_threads(min(2, os.cpu_count() or 1))
 
