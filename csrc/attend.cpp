@@ -41,7 +41,7 @@ struct Work {
     }
 
     // Where keys are read once, all kv heads of a block in one go, or an equal part of them where that would leave too few
-    // pieces for the threads.
+    // pieces for the threads; one where nobody's keys are.
     void size_reads(std::int64_t kv_heads, std::int64_t partitions, int threads) {
         kv_heads_read = kv_heads;
         while (kv_heads_read > 1 && partitions * (kv_heads / kv_heads_read) < kPiecesPerThread * threads) {
@@ -69,9 +69,8 @@ struct Work {
     // Few tiles for the threads: their partitions become pieces of work.
     bool split(int threads) {
         // Tiles of several kv heads are long: so many for a thread that all end together.
-        const auto is_long = [](const AttentionTile &tile) { return tile.kv_heads > 1; };
-        const bool has_long = std::any_of(tiles.begin(), tiles.end(), is_long);
-        if (threads <= 1 || std::int64_t(tiles.size()) >= (has_long ? 8 : 2) * threads) return false;
+        const std::int64_t enough = kv_heads_read > 1 ? 8 : 2;
+        if (threads <= 1 || std::int64_t(tiles.size()) >= enough * threads) return false;
         for (std::size_t tile = 0; tile < tiles.size(); ++tile) {
             first_piece.push_back(std::int64_t(pieces.size()));
             const Visible seen = visible_to(attention, tiles[tile]);

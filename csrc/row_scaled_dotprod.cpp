@@ -2,8 +2,7 @@
 
 #include <arm_neon.h>
 
-#include <cmath>
-
+#include "round_neon.h"
 #include "row_scaled.h"
 #include "sdot_tiles.h"
 
@@ -67,24 +66,13 @@ void multiply(const ScaledProduct &p, std::int64_t panel, std::int64_t begin, st
 }
 
 void quantize(const float *x, std::int64_t columns, std::int8_t *codes, float *scale) {
-    uint32x4_t largest[4] = {};
+    uint32x4_t most[4] = {};
     for (std::int64_t i = 0; i < columns; i += 16) {
-        for (int v = 0; v < 4; ++v) {
-            largest[v] = vmaxq_u32(largest[v], vreinterpretq_u32_f32(vabsq_f32(vld1q_f32(x + i + 4 * v))));
-        }
+        for (int v = 0; v < 4; ++v) most[v] = larger(most[v], x + i + 4 * v);
     }
-    const std::uint32_t bits = vmaxvq_u32(vmaxq_u32(vmaxq_u32(largest[0], largest[1]), vmaxq_u32(largest[2], largest[3])));
-    const float magnitude = vgetq_lane_f32(vreinterpretq_f32_u32(vdupq_n_u32(bits)), 0);
-    const bool is_finite = bits < 0x7F800000u, is_zero = bits < 0x0D800000u;  // infinity, 2^-100
-    *scale = !is_finite ? NAN : is_zero ? 0.0f : magnitude / 127.0f;
-    const float inverse = !is_finite || is_zero ? 0.0f : 127.0f / magnitude;
-    for (std::int64_t i = 0; i < columns; i += 16) {
-        int32x4_t rounded[4];
-        for (int v = 0; v < 4; ++v) rounded[v] = vcvtnq_s32_f32(vld1q_f32(x + i + 4 * v) * inverse);
-        const int16x8_t low = vcombine_s16(vmovn_s32(rounded[0]), vmovn_s32(rounded[1]));
-        const int16x8_t high = vcombine_s16(vmovn_s32(rounded[2]), vmovn_s32(rounded[3]));
-        vst1q_s8(codes + i, is_finite ? vcombine_s8(vmovn_s16(low), vmovn_s16(high)) : vdupq_n_s8(0));
-    }
+    const Rounding rounding(vmaxvq_u32(vmaxq_u32(vmaxq_u32(most[0], most[1]), vmaxq_u32(most[2], most[3]))));
+    *scale = rounding.scale;
+    for (std::int64_t i = 0; i < columns; i += 16) vst1q_s8(codes + i, round_16(x + i, rounding));
 }
 
 }  // namespace
