@@ -156,7 +156,9 @@ def test_hostile_templates_end_in_our_error(source: str) -> None:
 
 
 def test_ordinary_formats_are_allowed() -> None:
-    source = """{{ '{{"name": "{}", "at": {:>5}}}'.format('a', 3) }}{{ '%-6s|%5.2f 100%%' % ('b', 2) }}{{ '%s.*' % 1 }}"""
+    source = (
+        """{{ '{{"name": "{}", "at": {:>5}}}'.format('a', 3) }}{{ '%-6s|%5.2f 100%%' % ('b', 2) }}{{ '%s.*' % 1 }}"""
+    )
     assert ChatTemplate(source).render([]) == '{"name": "a", "at":     3}b     | 2.00 100%1.*'
 
 

@@ -142,7 +142,7 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
         return _bound(super().call_binop(context, operator, left, right))
 
     def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
-        """`str.format`, which Jinja replaces by a function of its own: checked here, where the string is still known."""
+        """Jinja replaces `str.format` by a function of its own; here the string is still known and can be checked."""
         wrapped = super().wrap_str_format(value)
         if wrapped is not None:
             _check_brace_format(value.__self__)
