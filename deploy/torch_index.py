@@ -1,7 +1,7 @@
 """Print the pip arguments that select PyTorch's CPU build, or nothing where they are not wanted or would not work.
 
-On PyPI, PyTorch for Linux is a CUDA build of several gigabytes. A machine without an NVIDIA driver has no use for it. So
-pip is given PyTorch's index of CPU builds as well, if that index answers within a few seconds. If it does not, pip uses
+On PyPI, PyTorch for Linux is a CUDA build of several gigabytes. A machine without an NVIDIA driver has no use for it.
+So pip is given PyTorch's index of CPU builds as well, if that index answers within a few seconds. If not, pip uses
 the indexes it is configured for. The Makefile and the Dockerfile call this; it needs the standard library alone.
 
     pip install . $(python deploy/torch_index.py)
