@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -38,7 +39,7 @@ def _options(
     """One inference engine for language and speech."""
 
 
-COMMANDS = {
+COMMANDS: dict[str, Callable[..., None]] = {
     "serve": serve.serve,
     "config": config.config,
     "run": generate.run,
