@@ -298,7 +298,7 @@ def test_embeddings_are_those_of_the_engine_here(world: World) -> None:
         assert found.prompt_tokens == sum(map(len, inputs))
         with pytest.raises(ContextLengthError, match=r"40 tokens.*takes 32"):
             await world.client.embed(Embed("embed-2", "encoder", [[1], [1] * 40]))
-        with pytest.raises(UnsupportedError, match="tiny is a language model; embedding needs one of: all-m"):
+        with pytest.raises(UnsupportedError, match="tiny is a language model; for embeddings use one of: all-m"):
             await world.client.embed(Embed("embed-3", "tiny", [[1]]))
         with pytest.raises(InvalidRequestError, match="no inputs"):
             await world.client.embed(Embed("embed-4", "encoder", []))

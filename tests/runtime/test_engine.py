@@ -308,8 +308,8 @@ def test_wrong_requests_are_refused(engine: Engine) -> None:
         engine.generate("hello", n=0)
     with pytest.raises(InvalidRequestError, match="2 prompts were given with 1"):
         engine.generate(["a", "b"], [SamplingParams()])
-    for ask, needed in ((engine.embed, "embedding"), (engine.transcribe, "transcription"), (engine.speak, "speech")):
-        with pytest.raises(UnsupportedError, match=rf"is a language model; {needed} needs one of: \w"):
+    for ask, needed in ((engine.embed, "embeddings"), (engine.transcribe, "transcription"), (engine.speak, "speech")):
+        with pytest.raises(UnsupportedError, match=rf"is a language model; for {needed} use one of: \w"):
             ask("hello")
 
 

@@ -8,7 +8,7 @@ from antiphon.weights.catalog import catalog
 #: What a task is called in a sentence, by the engine's name of it.
 TASK_NAMES = {
     "generate": "text generation",
-    "embed": "embedding",
+    "embed": "embeddings",
     "transcribe": "transcription",
     "synthesize": "speech",
 }
@@ -46,7 +46,7 @@ def wrong_task(name: str, own: str, wanted: str) -> UnsupportedError:
     if wanted == "generate" and call is not None:
         command, method = call
         return UnsupportedError(f"{name} is {kind}; use `antiphon {command}`, or Engine.{method} in Python")
-    return UnsupportedError(f"{name} is {kind}; {TASK_NAMES[wanted]} needs one of: {', '.join(models_for(wanted))}")
+    return UnsupportedError(f"{name} is {kind}; for {TASK_NAMES[wanted]} use one of: {', '.join(models_for(wanted))}")
 
 
 def models_for(task: str) -> list[str]:
