@@ -67,5 +67,5 @@ def test_numbers_agree_with_their_nouns(number: int, text: str) -> None:
 
 
 def test_one_clause() -> None:
-    line = _report(SpeechStats(1.0, 0.1, 0.05, 1, 0.0, ()))
+    line = _report(SpeechStats(1.0, 0.05, 0.1, 0.1, 0.0, 20, 20, 1))
     assert ", 1 clause, " in line

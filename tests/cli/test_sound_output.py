@@ -72,7 +72,7 @@ def test_no_player(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("format_", ["wav", "flac", "pcm"])
 def test_a_full_disk_names_the_file(format_: str, recwarn: pytest.WarningsRecorder) -> None:
     with (
-        pytest.raises(InvalidRequestError, match="^cannot write /dev/full: No space left on device$"),
+        pytest.raises(InvalidRequestError, match=r"^cannot write /dev/full: No space left on device$"),
         Sinks("/dev/full", format_, False, 24_000) as sinks,
     ):
         sinks.write(SECOND)
