@@ -11,7 +11,7 @@ import typer
 
 from antiphon import __version__
 from antiphon.cli import batch, bench, config, generate, models, serve, speak, transcribe
-from antiphon.cli.command import SETTINGS, PlainCommand, end_with, guard_output
+from antiphon.cli.command import SETTINGS, OutputError, PlainCommand, end_with, guard_output
 from antiphon.errors import AntiphonError
 
 app = typer.Typer(
@@ -75,7 +75,7 @@ def main() -> None:
         finally:
             if sys.stdout is not None:
                 sys.stdout.flush()
-    except AntiphonError as error:
+    except (AntiphonError, OutputError) as error:
         end_with(error)
     except KeyboardInterrupt:
         sys.exit(130)
