@@ -48,6 +48,7 @@ def test_a_closed_pipe_is_silent(arguments: list[str]) -> None:
         ["run", "no-such-model", "hi", "--kv-memory", "0"],
         ["run", "no-such-model", "hi", "--no-such-option"],
         ["run", "no-such-model", "hi", "--json-schema", "{"],
+        ["run", "no-such-model", "hi", "--regex", "a", "--choice", "b"],
         ["chat", "no-such-model", "--top-p", "2"],
         ["batch", "no-such-model", "-", "--max-tokens", "0"],
         ["batch", "no-such-model", "-", "--policy", "nonsense"],

@@ -19,11 +19,11 @@ BEGINNING = """\
 The help of every command, as `antiphon COMMAND -h` prints it. This file is generated: run
 `python tests/support/cli_docs.py` after a change.
 
-Exit codes: 0 for success; 1 for a failure, with one line on standard error; 2 for wrong usage, such as an option's value
-out of range; 130 after Ctrl-C; 141 if the reader of standard output has gone (`antiphon list | head -1`).
+Exit codes: 0 for success; 1 for a failure, with one line on standard error; 2 for wrong usage, such as a value out of
+range; 130 after Ctrl-C; 141 if the reader of standard output has gone (`antiphon list | head -1`).
 
-`antiphon --install-completion` sets up completion of commands, options and model names for the shell it is run in (bash,
-zsh, fish or PowerShell); `--show-completion` prints the script instead.
+`antiphon --install-completion` sets up completion of commands, options and model names for the shell that runs it
+(bash, zsh, fish or PowerShell); `--show-completion` prints the script instead.
 """
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from antiphon.cli.command import usage_errors
 from antiphon.cli.files import check_writable
 from antiphon.errors import InvalidRequestError, UsageError
 
@@ -149,8 +150,10 @@ def grammar_of(json_schema: str | None, regex: str | None, choice: list[str] | N
             schema = json.loads(text)
         except ValueError as error:
             raise UsageError(f"--json-schema is not JSON: {error}") from error
-        return GrammarSpec(json_schema=schema, regex=regex, choice=tuple(choice) if choice else None)
-    return GrammarSpec(regex=regex, choice=tuple(choice) if choice else None)
+        with usage_errors():
+            return GrammarSpec(json_schema=schema, regex=regex, choice=tuple(choice) if choice else None)
+    with usage_errors():
+        return GrammarSpec(regex=regex, choice=tuple(choice) if choice else None)
 
 
 def _read(path: Path) -> str:
