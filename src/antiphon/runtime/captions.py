@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from antiphon.errors import InvalidRequestError
@@ -15,6 +15,11 @@ def to_text(transcript: Transcript) -> str:
     return transcript.text + "\n"
 
 
+def to_word_lines(transcript: Transcript) -> str:
+    """A line for each word, with its start and end in seconds before it and tabs between (Audacity's label format)."""
+    return "".join(f"{word.start:.3f}\t{word.end:.3f}\t{word.text.strip()}\n" for word in transcript.words)
+
+
 def to_json(transcript: Transcript) -> str:
     return json.dumps({"text": transcript.text}, ensure_ascii=False) + "\n"
 
@@ -23,20 +28,20 @@ def to_verbose_json(transcript: Transcript) -> str:
     return json.dumps(verbose(transcript), ensure_ascii=False, indent=2) + "\n"
 
 
-def to_srt(transcript: Transcript) -> str:
+def to_srt(transcript: Transcript, words: bool = False) -> str:
     """SubRip: numbered cues with a comma before the milliseconds."""
     cues = [
         f"{number}\n{_clock(cue.start, ',')} --> {_clock(cue.end, ',')}\n{_cue_text(cue)}\n"
-        for number, cue in enumerate(_cues(transcript), start=1)
+        for number, cue in enumerate(_cues(transcript, words), start=1)
     ]
     return "\n".join(cues)
 
 
-def to_vtt(transcript: Transcript) -> str:
+def to_vtt(transcript: Transcript, words: bool = False) -> str:
     """WebVTT."""
     cues = [
         f"{_clock(cue.start, '.')} --> {_clock(cue.end, '.')}\n{_escaped(_cue_text(cue))}\n"
-        for cue in _cues(transcript)
+        for cue in _cues(transcript, words)
     ]
     return "WEBVTT\n\n" + "\n".join(cues)
 
@@ -50,11 +55,20 @@ FORMATS: dict[str, Callable[[Transcript], str]] = {
 }
 
 
-def render(transcript: Transcript, format: str) -> str:
-    """The transcript in one of `FORMATS`."""
+#: The formats that can have the times of words, and how they are made with them.
+WITH_WORDS: dict[str, Callable[[Transcript], str]] = {
+    "text": to_word_lines,
+    "verbose_json": to_verbose_json,
+    "srt": lambda transcript: to_srt(transcript, words=True),
+    "vtt": lambda transcript: to_vtt(transcript, words=True),
+}
+
+
+def render(transcript: Transcript, format: str, *, words: bool = False) -> str:
+    """The transcript in one of `FORMATS`; with `words`, one line or one cue for each word."""
     if format not in FORMATS:
-        raise InvalidRequestError(f"format is {format!r}; there are: {', '.join(FORMATS)}")
-    return FORMATS[format](transcript)
+        raise InvalidRequestError(f"format is {format!r}; choose one of: {', '.join(FORMATS)}")
+    return (WITH_WORDS if words else FORMATS)[format](transcript)
 
 
 def verbose(transcript: Transcript) -> dict[str, Any]:
@@ -90,11 +104,12 @@ def word_fields(word: Word) -> dict[str, Any]:
     return {"word": word.text.strip(), "start": round(word.start, 3), "end": round(word.end, 3)}
 
 
-def _cues(transcript: Transcript) -> list[Segment]:
-    return [segment for segment in transcript.segments if segment.text.strip()]
+def _cues(transcript: Transcript, words: bool) -> list[Segment | Word]:
+    parts: Iterable[Segment | Word] = transcript.words if words else transcript.segments
+    return [part for part in parts if part.text.strip()]
 
 
-def _cue_text(segment: Segment) -> str:
+def _cue_text(segment: Segment | Word) -> str:
     # A cue ends at a blank line, and an arrow would begin its timing.
     return " ".join(segment.text.split()).replace("-->", "->")
 
