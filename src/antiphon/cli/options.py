@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -63,6 +63,25 @@ Quantize = Annotated[
 SpeechPrecision = Annotated[
     Precision, typer.Option("--precision", help="Compute in 16-bit floats where the processor has them, or in 32 bits.")
 ]
+BaseURL = Annotated[
+    str | None,
+    typer.Option(
+        "--base-url",
+        metavar="URL",
+        help="Use this running server instead of loading the model (or set ANTIPHON_BASE_URL).",
+        show_default=False,
+    ),
+]
+ApiKeyFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--api-key-file",
+        metavar="FILE",
+        help="File with the server's API key (or set ANTIPHON_API_KEY).",
+        show_default=False,
+    ),
+]
+Local = Annotated[bool, typer.Option("--local", help="Load the model here even if ANTIPHON_BASE_URL is set.")]
 Profile = Annotated[bool, typer.Option("--profile", help="Tell afterwards where the time of the steps went.")]
 NoRecord = Annotated[
     bool, typer.Option("--no-record", help="Run operations one by one, not as a native program: same answers, slower.")
@@ -79,14 +98,17 @@ def grammar_of(json_schema: str | None, regex: str | None, choice: list[str] | N
         return None
     from antiphon.text.grammar_spec import GrammarSpec
 
-    if json_schema is not None:
-        text = json_schema if json_schema.lstrip().startswith("{") else _read(Path(json_schema))
-        try:
-            schema = json.loads(text)
-        except ValueError as error:
-            raise InvalidRequestError(f"--json-schema is not JSON: {error}") from error
-        return GrammarSpec(json_schema=schema, regex=regex, choice=tuple(choice) if choice else None)
-    return GrammarSpec(regex=regex, choice=tuple(choice) if choice else None)
+    schema = None if json_schema is None else schema_of(json_schema)
+    return GrammarSpec(json_schema=schema, regex=regex, choice=tuple(choice) if choice else None)
+
+
+def schema_of(json_schema: str) -> Any:
+    """The schema that `--json-schema` gives or names a file of."""
+    text = json_schema if json_schema.lstrip().startswith("{") else _read(Path(json_schema))
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise InvalidRequestError(f"--json-schema is not JSON: {error}") from error
 
 
 def _read(path: Path) -> str:
