@@ -39,6 +39,10 @@ class InvalidRequestError(AntiphonError):
     """A request with arguments that make no sense."""
 
 
+class UsageError(InvalidRequestError):
+    """A command line with a wrong option value, or options that exclude each other: exit code 2."""
+
+
 class ContextLengthError(InvalidRequestError):
     """A request that can never fit the model's context or its memory."""
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from antiphon.audio.decode import decode
 from antiphon.cli.app import app
-from antiphon.errors import InvalidRequestError
+from antiphon.errors import AudioError, InvalidRequestError
 
 MODEL = ["--model", "hibari-6m"]
 
@@ -22,7 +22,7 @@ def speak(*arguments: str, text: str | None = None) -> object:
 
 def refusal(*arguments: str, text: str | None = None) -> str:
     result = speak(*arguments, text=text)
-    assert isinstance(result.exception, InvalidRequestError), result.output  # type: ignore[attr-defined]
+    assert isinstance(result.exception, InvalidRequestError | AudioError), result.output  # type: ignore[attr-defined]
     return str(result.exception)  # type: ignore[attr-defined]
 
 

@@ -1,4 +1,4 @@
-"""The `antiphon` command: one Typer application; what a command needs is imported when it runs."""
+"""The `antiphon` command: one Typer application. Commands import what they need when they run."""
 
 from __future__ import annotations
 
@@ -10,17 +10,14 @@ import typer
 
 from antiphon import __version__
 from antiphon.cli import batch, bench, config, generate, models, serve, speak, transcribe
+from antiphon.cli.command import SETTINGS, PlainCommand, end_with, guard_output
 from antiphon.errors import AntiphonError
-
-# A `--help` that is absent counts as False, not None: for None, Typer would load its validation library (0.1 s).
-QUICK = {"default_map": {"help": False}}
 
 app = typer.Typer(
     name="antiphon",
     help="One inference engine for language and speech.",
-    context_settings=QUICK,
+    context_settings=SETTINGS,
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
@@ -41,34 +38,43 @@ def _options(
     """One inference engine for language and speech."""
 
 
-app.command()(serve.serve)
-app.command()(config.config)
-app.command()(generate.run)
-app.command()(generate.chat)
-app.command()(batch.batch)
-app.command()(batch.embed)
+COMMANDS = {
+    "serve": serve.serve,
+    "config": config.config,
+    "run": generate.run,
+    "chat": generate.chat,
+    "batch": batch.batch,
+    "embed": batch.embed,
+    "transcribe": transcribe.transcribe,
+    "speak": speak.speak,
+    "pull": models.pull,
+    "list": models.list_models,
+    "info": models.info,
+    "rm": models.remove,
+}
+for _name, _command in COMMANDS.items():
+    app.command(_name, cls=PlainCommand, context_settings=SETTINGS)(_command)
 app.add_typer(bench.app, name="bench")
-app.command()(transcribe.transcribe)
-app.command()(speak.speak)
-app.command()(models.pull)
-app.command("list", context_settings=QUICK)(models.list_models)
-app.command()(models.info)
-app.command("rm")(models.remove)
 
 
 def main() -> None:
-    """Run the command line: an error the user can mend is one line and exit code 1, Ctrl-C is exit code 130.
+    """Run the command line. An error is one line on standard error.
 
-    A command that is told to end, or whose terminal is closed, leaves as little behind as one that is interrupted.
+    Exit codes: 1 for a failure, 2 for wrong usage, 130 after Ctrl-C. SIGTERM and SIGHUP end a command as cleanly as
+    Ctrl-C does.
     """
     for name in ("SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, lambda number, _: sys.exit(128 + number))
+    guard_output()
     try:
-        app()
+        try:
+            app()
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()
     except AntiphonError as error:
-        print(f"antiphon: {error}", file=sys.stderr)
-        sys.exit(1)
+        end_with(error)
     except KeyboardInterrupt:
         sys.exit(130)
