@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from antiphon.cli import options
+from antiphon.cli.remote.address import chosen_server
 from antiphon.cli.sound_output import FORMATS, Sinks, check_destination, sound_format
 from antiphon.errors import InvalidRequestError
 
@@ -20,6 +21,7 @@ DEFAULT_MODEL = "kokoro-82m"
 
 
 def speak(
+    context: typer.Context,
     text: Annotated[
         str | None, typer.Argument(help="What to say; standard input if left out or '-'.", show_default=False)
     ] = None,
@@ -55,18 +57,28 @@ def speak(
     seed: options.Seed = 0,
     trace: options.Trace = None,
     offline: options.Offline = False,
+    base_url: options.BaseURL = None,
+    api_key_file: options.ApiKeyFile = None,
+    local: options.Local = False,
 ) -> None:
     """Speak a text; the first words leave while the rest is being made."""
     wanted: dict[str, Any] = dict(voice=voice, speed=speed, language=language, seed=seed)
     if lexicon is not None:
         wanted["pronunciations"] = _lexicon(lexicon)
-    from antiphon.runtime.speech_options import SpeechOptions
+    server = chosen_server(base_url, api_key_file, local)
+    if server is None:
+        from antiphon.runtime.speech_options import SpeechOptions
 
-    SpeechOptions(**wanted)  # refuses what is wrong before anything is loaded
+        SpeechOptions(**wanted)  # rejects what is wrong before anything is loaded
     file_format = sound_format(output, format_)
     said = "" if voices else _text(text, file)
     if not voices:
         check_destination(output, play)
+    if server is not None:
+        from antiphon.cli.remote.speech import speak_remotely
+
+        speak_remotely(context, server, said, file_format, wanted.get("pronunciations", {}))
+        return
     from antiphon.cli.session import engine_for, load
 
     loaded = load(model, offline, precision=precision)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from antiphon.cli import options
+from antiphon.cli.remote.address import chosen_server
 from antiphon.errors import AntiphonError, AudioError, InvalidRequestError
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ Files = Annotated[
 
 
 def transcribe(
+    context: typer.Context,
     files: Files = None,
     model: Annotated[
         str, typer.Option("--model", help="Catalog name, file, folder, or hub:owner/repository[:file].")
@@ -62,6 +64,9 @@ def transcribe(
     kv_memory: options.KVMemory = 1024,
     trace: options.Trace = None,
     offline: options.Offline = False,
+    base_url: options.BaseURL = None,
+    api_key_file: options.ApiKeyFile = None,
+    local: options.Local = False,
 ) -> None:
     """Transcribe recordings, many at once, or live sound."""
     if format_ not in FORMATS:
@@ -74,6 +79,13 @@ def transcribe(
     for name in names:
         if name != "-" and not Path(name).is_file():
             raise InvalidRequestError(f"there is no file {name}")
+    server = chosen_server(base_url, api_key_file, local)
+    if server is not None:
+        from antiphon.cli.remote.transcription import transcribe_remotely
+
+        several = len(names) > 1
+        transcribe_remotely(context, server, names, lambda name, text: _write(name, text, format_, output, several))
+        return
     from antiphon.cli.session import engine_for, load
     from antiphon.runtime.transcription_options import TranscriptionOptions
 
@@ -100,7 +112,7 @@ def _files(engine: Engine, names: list[str], format_: str, output: Path | None, 
     from antiphon.runtime.captions import render
 
     failures = 0
-    with _progress(len(names)) as told, ThreadPoolExecutor(min(32, len(names))) as pool:
+    with _progress() as told, ThreadPoolExecutor(min(32, len(names))) as pool:
         running = [pool.submit(_one, engine, name, wanted, told) for name in names]
         for name, future in zip(names, running, strict=True):
             try:
@@ -109,16 +121,22 @@ def _files(engine: Engine, names: list[str], format_: str, output: Path | None, 
                 failures += 1
                 print(f"antiphon: {name}: {error}", file=sys.stderr)
                 continue
-            text = render(transcript, format_)
-            if output is not None:
-                output.mkdir(parents=True, exist_ok=True)
-                stem = "stdin" if name == "-" else Path(name).stem
-                (output / f"{stem}.{SUFFIXES.get(format_, format_)}").write_text(text, encoding="utf-8")
-            else:
-                told.print_result(name, text)
+            _write(name, render(transcript, format_), format_, output, len(names) > 1)
             print(f"{name}: {_report(transcript)}", file=sys.stderr)
     if failures:
         raise typer.Exit(1)
+
+
+def _write(name: str, text: str, format_: str, output: Path | None, several: bool) -> None:
+    """A transcript into a file of its own in the folder `output`, or else to standard output."""
+    if output is not None:
+        output.mkdir(parents=True, exist_ok=True)
+        stem = "stdin" if name == "-" else Path(name).stem
+        (output / f"{stem}.{SUFFIXES.get(format_, format_)}").write_text(text, encoding="utf-8")
+        return
+    if several:
+        print(f"==> {name} <==")
+    print(text, end="", flush=True)
 
 
 def _one(engine: Engine, name: str, wanted: dict[str, Any], told: _Progress) -> Transcript:
@@ -148,8 +166,7 @@ def _report(transcript: Transcript) -> str:
 class _Progress:
     """Where each recording stands: a bar each on a terminal, nothing elsewhere."""
 
-    def __init__(self, count: int) -> None:
-        self._several = count > 1
+    def __init__(self) -> None:
         self._tasks: dict[str, Any] = {}
         self._bars: Any = None
         if sys.stderr.isatty():
@@ -166,19 +183,14 @@ class _Progress:
                 self._tasks[name] = self._bars.add_task(name, total=total)
             self._bars.update(self._tasks[name], completed=done, total=total)
 
-    def print_result(self, name: str, text: str) -> None:
-        if self._several:
-            print(f"==> {name} <==")
-        print(text, end="", flush=True)
-
     def close(self) -> None:
         if self._bars is not None:
             self._bars.stop()
 
 
 @contextmanager
-def _progress(count: int) -> Iterator[_Progress]:
-    progress = _Progress(count)
+def _progress() -> Iterator[_Progress]:
+    progress = _Progress()
     try:
         yield progress
     finally:

@@ -1,4 +1,4 @@
-"""Who may use `/admin`: a key, and against pages in the administrator's browser, checks of Host, Origin and content type.
+"""Who may use `/admin`: holders of a key. Host, Origin and content type are checked against hostile web pages.
 
 A page of another site can make a browser send requests here (CSRF), also under a name that it pointed at this machine
 (DNS rebinding). The browser then names the page in `Origin`, or that name in `Host`.

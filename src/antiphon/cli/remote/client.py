@@ -10,7 +10,7 @@ import http.client
 import json
 import socket
 import ssl
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from antiphon import __version__
@@ -33,10 +33,16 @@ class ServerError(AntiphonError):
 
 
 class Client:
-    """Requests to one server, each on a connection of its own."""
+    """Requests to one server, each on a connection of its own. Several threads may use it."""
 
     def __init__(self, address: ServerAddress) -> None:
         self.address = address
+        self._sockets: set[socket.socket] = set()
+
+    def close(self) -> None:
+        """Cut off the requests that run."""
+        for open_socket in list(self._sockets):
+            _shut_down(open_socket)
 
     def get(self, path: str) -> Response:
         return self._exchange("GET", path, None, {})
@@ -63,6 +69,7 @@ class Client:
             connection.close()
             raise self._broken(error) from error
         raw = connection.sock
+        assert raw is not None
         try:
             answer = connection.getresponse()
         except (OSError, http.client.HTTPException, ValueError) as error:
@@ -71,7 +78,7 @@ class Client:
         except BaseException:  # Ctrl-C while the server thinks
             connection.close()
             raise
-        response = Response(self.address, connection, raw, answer)
+        response = Response(self.address, connection, raw, answer, lambda: self._sockets.discard(raw))
         if not 200 <= answer.status < 300:
             with response:
                 raise self._rejection(method, path, response)
@@ -114,6 +121,7 @@ class Client:
             raise ServerError(f"cannot connect to {address.url}: {reason}; {hint}") from error
         assert connection.sock is not None
         connection.sock.settimeout(SILENCE_SECONDS)
+        self._sockets.add(connection.sock)
         return connection
 
     def _broken(self, error: Exception) -> ServerError:
@@ -133,10 +141,19 @@ class Client:
             target = response.header("location") or "another address"
             return ServerError(f"{url} redirects to {target[:200]}; give that server as --base-url", status)
         if message is None and status in (404, 405):
-            text = f"{url} has no {method} {path} (status {status}): it is not an OpenAI-compatible API, or lacks this route"
-            return ServerError(text, status)
+            return ServerError(
+                f"{url} has no {method} {path} (status {status}): "
+                "it is not an OpenAI-compatible API, or lacks this route",
+                status,
+            )
         told = message or f"status {status} {response.reason}".rstrip()
         return ServerError(f"{url}: {told}{_advice(status, path, response.header('retry-after'))}", status)
+
+
+def _shut_down(open_socket: socket.socket) -> None:
+    """Whatever reads from it ends."""
+    with contextlib.suppress(OSError):
+        open_socket.shutdown(socket.SHUT_RDWR)
 
 
 def _https_hint(address: ServerAddress) -> str:
@@ -178,13 +195,15 @@ class Response:
         self,
         address: ServerAddress,
         connection: http.client.HTTPConnection,
-        raw: socket.socket | None,
+        raw: socket.socket,
         answer: http.client.HTTPResponse,
+        on_close: Callable[[], None],
     ) -> None:
         self._address = address
         self._connection = connection
         self._socket = raw
         self._answer = answer
+        self._on_close = on_close
         self._size = answer.length  # None where the body tells its end by itself
         self._num_read = 0
         self.is_closed = False
@@ -244,18 +263,18 @@ class Response:
         except ValueError:
             kind = self.content_type or "of no type"
             raise ServerError(
-                f"{self._address.url} answered with content that is not JSON ({kind}): it is not an OpenAI-compatible API"
+                f"{self._address.url} answered with content that is not JSON ({kind}): "
+                "it is not an OpenAI-compatible API"
             ) from None
 
     def close(self) -> None:
         """May be called from another thread, whose read then ends."""
         self.is_closed = True
-        if self._socket is not None:
-            with contextlib.suppress(OSError):
-                self._socket.shutdown(socket.SHUT_RDWR)
+        _shut_down(self._socket)
         with contextlib.suppress(OSError, ValueError, RuntimeError):  # a read that Ctrl-C interrupted holds a lock
             self._answer.close()
         self._connection.close()
+        self._on_close()
 
     def __enter__(self) -> Response:
         return self

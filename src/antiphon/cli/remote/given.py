@@ -9,7 +9,7 @@ from typing import Any
 import typer
 
 from antiphon.cli.remote.address import ServerAddress
-from antiphon.errors import InvalidRequestError
+from antiphon.errors import UsageError
 
 SERVER_OPTIONS = ("base_url", "api_key_file", "local")
 
@@ -39,9 +39,10 @@ class Given:
         wrong = [self.flags[name] for name in self.given if name not in names and name not in SERVER_OPTIONS]
         if wrong:
             flags, have = " and ".join(wrong), "has" if len(wrong) == 1 else "have"
-            source = "--base-url" if "base_url" in self.given else "ANTIPHON_BASE_URL"
-            instead = "remove it" if source == "--base-url" else "add --local to load the model here"
-            raise InvalidRequestError(f"{flags} {have} no effect on the server {server.url} of {source}; {instead}")
+            is_flag = "base_url" in self.given
+            source = "--base-url" if is_flag else "ANTIPHON_BASE_URL"
+            instead = "remove one or the other" if is_flag else "add --local to load the model here"
+            raise UsageError(f"{flags} {have} no effect with the server {server.url} ({source}); {instead}")
 
     def select(self, names: Collection[str]) -> dict[str, Any]:
         """Of these, the values that the user gave."""
