@@ -267,10 +267,13 @@ class Response:
                 "it is not an OpenAI-compatible API"
             ) from None
 
-    def close(self) -> None:
-        """May be called from another thread, whose read then ends."""
+    def abort(self) -> None:
+        """End the connection, also while another thread reads, whose iteration then ends."""
         self.is_closed = True
         _shut_down(self._socket)
+
+    def close(self) -> None:
+        self.abort()
         with contextlib.suppress(OSError, ValueError, RuntimeError):  # a read that Ctrl-C interrupted holds a lock
             self._answer.close()
         self._connection.close()

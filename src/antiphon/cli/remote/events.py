@@ -72,4 +72,5 @@ class EventStream:
         return event
 
     def close(self) -> None:
-        self._response.close()
+        """May be called while another thread iterates."""
+        self._response.abort()

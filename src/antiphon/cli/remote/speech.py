@@ -44,7 +44,10 @@ def speak_remotely(
     if pronunciations:
         body["pronunciations"] = pronunciations
     started = time.perf_counter()
-    with client.post("/v1/audio/speech", body) as response, _Destinations(output, plays) as destinations:
+    with (
+        client.post("/v1/audio/speech", body) as response,
+        _Destinations(output, plays, body["response_format"] == "wav") as destinations,
+    ):
         _check_type(server, response)
         first = 0.0
         for data in response:
@@ -113,20 +116,18 @@ class WavStart:
 class _Destinations:
     """The file and the player; opened with the first bytes, so that a failed request leaves no file."""
 
-    def __init__(self, output: str | None, plays: bool) -> None:
+    def __init__(self, output: str | None, plays: bool, is_wav: bool) -> None:
         self._output = output
         self._plays = plays
         self._file: OutputFile | None = None
         self._player: Player | None = None
-        self._wav: WavStart | None = None
+        self._wav = WavStart() if is_wav else None
         self._num_sample_bytes = 0
         self.num_bytes = 0
 
     def write(self, data: bytes) -> None:
-        if not self.num_bytes:
-            if self._output is not None:
-                self._file = OutputFile(self._output)
-            self._wav = WavStart() if self._plays or data.startswith(b"RIFF") else None
+        if self._file is None and self._output is not None:
+            self._file = OutputFile(self._output)
         self.num_bytes += len(data)
         if self._file is not None:
             self._file.write(data)
