@@ -31,7 +31,7 @@ TYPE_NAMES = {
 
 
 class PlainCommand(TyperCommand):
-    """A command whose help has TEXT, N and PATH where Typer has the names of Python's types, and that starts quickly."""
+    """A command with a quick start, whose help has TEXT, N and PATH where Typer has the names of Python's types."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)

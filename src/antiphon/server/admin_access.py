@@ -7,6 +7,7 @@ A page of another site can make a browser send requests here (CSRF), also under 
 from __future__ import annotations
 
 import ipaddress
+import re
 import socket
 from collections.abc import Iterable
 from urllib.parse import urlsplit
@@ -17,6 +18,7 @@ from antiphon.server.errors import ApiError
 from antiphon.server.keys import KeyRing
 from antiphon.server.run_file import is_loopback
 
+HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?")
 NEEDS_BEARER = {"www-authenticate": "Bearer"}
 
 
@@ -71,11 +73,9 @@ def _check_content_type(given: str) -> None:
 
 
 def _host_name(host: str) -> str:
-    try:
-        name = urlsplit(f"//{host}").hostname
-    except ValueError:
-        return ""
-    return (name or "").rstrip(".")
+    """Without the port; nothing if it is not a host."""
+    found = HOST.fullmatch(host)
+    return "" if found is None else found[1].strip("[]").rstrip(".").lower()
 
 
 def _is_address(name: str) -> bool:

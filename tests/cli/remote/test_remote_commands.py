@@ -9,13 +9,13 @@ import subprocess
 import sys
 import threading
 import wave
-from collections.abc import Callable
 from email.parser import BytesParser
 from email.policy import HTTP
 from pathlib import Path
 
 import pytest
 
+from support.command_line import Invoke, Outcome
 from support.stub_server import (
     CUT,
     Answer,
@@ -34,7 +34,7 @@ COMMAND = [sys.executable, "-c", "from antiphon.cli.app import main; main()"]
 RATE = 24_000
 
 
-def assert_complaint(outcome: tuple[int, str, str], code: int, *parts: str) -> None:
+def assert_complaint(outcome: Outcome, code: int, *parts: str) -> None:
     assert (outcome[0], outcome[1]) == (code, ""), outcome
     assert outcome[2].startswith("antiphon: ") and outcome[2].count("\n") == 1
     for part in parts:
@@ -44,7 +44,7 @@ def assert_complaint(outcome: tuple[int, str, str], code: int, *parts: str) -> N
 # -- run and chat -------------------------------------------------------------------------------------------------
 
 
-def test_run_streams_the_answer_and_sends_what_was_given(invoke: Callable[..., tuple[int, str, str]]) -> None:
+def test_run_streams_the_answer_and_sends_what_was_given(invoke: Invoke) -> None:
     with stub_server({CHAT: streamed(*chat_events("Hel", "lo"))}) as server:
         outcome = invoke("run", "m", "hi", "--base-url", server.url)
         assert outcome[:2] == (0, "Hello\n")
@@ -59,7 +59,7 @@ def test_run_streams_the_answer_and_sends_what_was_given(invoke: Callable[..., t
     assert full == {**usual, "messages": messages, **settings}
 
 
-def test_run_raw_and_several_samples(invoke: Callable[..., tuple[int, str, str]]) -> None:
+def test_run_raw_and_several_samples(invoke: Invoke) -> None:
     pieces = [(0, "a"), (1, "x"), (0, "b"), (1, "y")]
     events = [event({"choices": [{"index": index, "text": text}]}) for index, text in pieces]
     ends = [event({"choices": [{"index": index, "text": "", "finish_reason": "length"}]}) for index in (0, 1)]
@@ -71,7 +71,7 @@ def test_run_raw_and_several_samples(invoke: Callable[..., tuple[int, str, str]]
         assert_complaint(invoke("run", "m", "a", "--raw", "--system", "s", "--base-url", server.url), 1, "--system")
 
 
-def test_forms_of_answers(invoke: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
+def test_forms_of_answers(invoke: Invoke, tmp_path: Path) -> None:
     (tmp_path / "schema.json").write_text('{"type": "object"}')
     with stub_server({CHAT: streamed(*chat_events("x"))}) as server:
         for form in (
@@ -111,7 +111,7 @@ def test_forms_of_answers(invoke: Callable[..., tuple[int, str, str]], tmp_path:
 def test_options_of_embedded_models_are_rejected(
     command: list[str],
     options: list[str],
-    invoke: Callable[..., tuple[int, str, str]],
+    invoke: Invoke,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -125,9 +125,7 @@ def test_options_of_embedded_models_are_rejected(
         assert server.requests == [] and sorted(path.name for path in tmp_path.iterdir()) == ["FILE"]
 
 
-def test_the_variable_names_the_server_and_local_ignores_it(
-    invoke: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_variable_names_the_server_and_local_ignores_it(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
     with stub_server({CHAT: streamed(*chat_events("x"))}) as server:
         monkeypatch.setenv("ANTIPHON_BASE_URL", server.url)
         monkeypatch.setenv("ANTIPHON_API_KEY", "a-secret-key")
@@ -137,7 +135,7 @@ def test_the_variable_names_the_server_and_local_ignores_it(
         assert len(server.requests) == 1
 
 
-def test_text_before_a_failure_is_kept(invoke: Callable[..., tuple[int, str, str]]) -> None:
+def test_text_before_a_failure_is_kept(invoke: Invoke) -> None:
     with stub_server({CHAT: streamed(*chat_events("par", "tial")[:2], CUT)}) as server:
         outcome = invoke("run", "m", "hi", "--base-url", server.url)
     assert outcome[:2] == (1, "par\n") and "before the answer was complete" in outcome[2]
@@ -159,7 +157,7 @@ def test_ctrl_c_closes_the_connection() -> None:
         assert server.client_left.wait(20)
 
 
-def test_chat_keeps_the_conversation(invoke: Callable[..., tuple[int, str, str]]) -> None:
+def test_chat_keeps_the_conversation(invoke: Invoke) -> None:
     def answer(request: Request) -> Answer:
         messages = request.json()["messages"]
         if messages[-1]["content"] == "fail":
@@ -177,7 +175,7 @@ def test_chat_keeps_the_conversation(invoke: Callable[..., tuple[int, str, str]]
 # -- embed --------------------------------------------------------------------------------------------------------
 
 
-def test_embed_sends_batches_and_keeps_the_order(invoke: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
+def test_embed_sends_batches_and_keeps_the_order(invoke: Invoke, tmp_path: Path) -> None:
     def vectors(request: Request) -> Answer:
         texts = request.json()["input"]
         data = [{"index": index, "embedding": [float(text), 0.123456789]} for index, text in enumerate(texts)]
@@ -211,9 +209,7 @@ def form_of(request: Request) -> list[tuple[str, str | None, bytes]]:
     ]
 
 
-def test_transcribe_uploads_recordings_and_keeps_their_order(
-    invoke: Callable[..., tuple[int, str, str]], tmp_path: Path
-) -> None:
+def test_transcribe_uploads_recordings_and_keeps_their_order(invoke: Invoke, tmp_path: Path) -> None:
     recordings = [tmp_path / "öne.wav", tmp_path / "two.wav", tmp_path / "three.wav"]
     sounds = [b"first \r\n--x", bytes(range(256)) * 3000, b""]
     for path, sound in zip(recordings, sounds, strict=True):
@@ -247,7 +243,7 @@ def test_transcribe_uploads_recordings_and_keeps_their_order(
     assert forms["two.wav"][-1] == ("file", "two.wav", sounds[1])
 
 
-def test_transcripts_as_json_and_files(invoke: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
+def test_transcripts_as_json_and_files(invoke: Invoke, tmp_path: Path) -> None:
     verbose = {"text": "Hé.", "segments": [{"id": 0}], "words": [], "usage": {"type": "duration"}}
     routes = {
         "/v1/audio/transcriptions": lambda request: as_json(
@@ -302,9 +298,7 @@ def wav_stream(samples: bytes) -> list[bytes]:
 SAMPLES = bytes(range(256)) * 100
 
 
-def test_speak_writes_a_wav_file_that_states_its_length(
-    invoke: Callable[..., tuple[int, str, str]], tmp_path: Path
-) -> None:
+def test_speak_writes_a_wav_file_that_states_its_length(invoke: Invoke, tmp_path: Path) -> None:
     out = tmp_path / "out.wav"
     (tmp_path / "lexicon").write_text("gif ʤˈɪf\n", encoding="utf-8")
     with stub_server({SPEECH: Answer(wav_stream(SAMPLES), content_type="audio/wav")}) as server:
@@ -320,7 +314,7 @@ def test_speak_writes_a_wav_file_that_states_its_length(
     assert full == {**plain, **settings}
 
 
-def test_speak_to_a_pipe_and_in_other_formats(invoke: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
+def test_speak_to_a_pipe_and_in_other_formats(invoke: Invoke, tmp_path: Path) -> None:
     with stub_server({SPEECH: Answer([b"ID3", b"mp3 bytes"], content_type="audio/mpeg")}) as server:
         assert invoke("speak", "Hi.", "-o", str(tmp_path / "a.mp3"), "--base-url", server.url)[0] == 0
         assert (tmp_path / "a.mp3").read_bytes() == b"ID3mp3 bytes"
@@ -329,9 +323,7 @@ def test_speak_to_a_pipe_and_in_other_formats(invoke: Callable[..., tuple[int, s
         assert [body["response_format"] for body in server.bodies()] == ["mp3", "opus"]
 
 
-def test_speak_plays_the_samples_as_they_come(
-    invoke: Callable[..., tuple[int, str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_speak_plays_the_samples_as_they_come(invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     player = tmp_path / "bin" / "aplay"
     player.parent.mkdir()
     player.write_text(f'#!/bin/sh\necho "$@" > {tmp_path}/arguments\n/bin/cat > {tmp_path}/played\n')
@@ -354,22 +346,20 @@ def test_speak_plays_the_samples_as_they_come(
         (Answer([], content_type="audio/wav"), "sent no sound"),
     ],
 )
-def test_a_failed_request_for_speech_leaves_no_file(
-    answer: Answer, part: str, invoke: Callable[..., tuple[int, str, str]], tmp_path: Path
-) -> None:
+def test_a_failed_request_for_speech_leaves_no_file(answer: Answer, part: str, invoke: Invoke, tmp_path: Path) -> None:
     with stub_server({SPEECH: answer}) as server:
         assert_complaint(invoke("speak", "Hi.", "-o", str(tmp_path / "a.wav"), "--base-url", server.url), 1, part)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_speech_that_breaks_off_is_an_error(invoke: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
+def test_speech_that_breaks_off_is_an_error(invoke: Invoke, tmp_path: Path) -> None:
     pieces = [*wav_stream(SAMPLES)[:5], CUT]
     with stub_server({SPEECH: Answer(pieces, content_type="audio/wav")}) as server:
         outcome = invoke("speak", "Hi.", "-o", str(tmp_path / "a.wav"), "--base-url", server.url)
     assert_complaint(outcome, 1, "before the answer was complete")
 
 
-def test_voices_of_a_server(invoke: Callable[..., tuple[int, str, str]]) -> None:
+def test_voices_of_a_server(invoke: Invoke) -> None:
     def voices(request: Request) -> Answer:
         assert request.path.endswith("?model=a%2Fb%20c")
         return as_json({"data": [{"name": "heart", "language": "en-us", "gender": None}]})
