@@ -4,6 +4,8 @@
 - `ANTIPHON_OFFLINE`: when set to anything but `0`, `false`, `no` or `off`, nothing is fetched.
 - `ANTIPHON_CONFIG`: the configuration file of a server.
 - `ANTIPHON_` and the name of an option of `antiphon serve` in capitals, as in ANTIPHON_PORT: that option's value.
+- `ANTIPHON_BASE_URL`: a running server that commands use instead of loading a model.
+- `ANTIPHON_API_KEY`, `ANTIPHON_ADMIN_KEY`: the keys that commands send to that server.
 - `HF_ENDPOINT`, `HF_TOKEN`: the model hub's own variables for its address and for access to gated models.
 """
 
@@ -42,6 +44,19 @@ def config_file() -> Path | None:
 def option(variable: str) -> str | None:
     """The value of a server's option; one that is set to nothing is not set."""
     return os.environ.get(variable) or None
+
+
+def base_url() -> str | None:
+    """The server that commands use unless they are told otherwise."""
+    return os.environ.get("ANTIPHON_BASE_URL", "").strip() or None
+
+
+def api_key() -> str | None:
+    return os.environ.get("ANTIPHON_API_KEY", "").strip() or None
+
+
+def admin_key() -> str | None:
+    return os.environ.get("ANTIPHON_ADMIN_KEY", "").strip() or None
 
 
 def hub_endpoint() -> str:

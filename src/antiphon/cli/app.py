@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from antiphon import __version__
-from antiphon.cli import batch, bench, config, generate, models, serve, speak, transcribe
+from antiphon.cli import batch, bench, config, generate, manage, models, serve, speak, transcribe
 from antiphon.cli.command import SETTINGS, OutputError, PlainCommand, end_with, guard_output
 from antiphon.errors import AntiphonError
 
@@ -48,6 +48,8 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "embed": batch.embed,
     "transcribe": transcribe.transcribe,
     "speak": speak.speak,
+    "ps": manage.ps,
+    "stop": manage.stop,
     "pull": models.pull,
     "list": models.list_models,
     "info": models.info,

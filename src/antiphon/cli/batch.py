@@ -12,6 +12,7 @@ import typer
 
 from antiphon.cli import options
 from antiphon.cli.command import usage_errors
+from antiphon.cli.remote.address import chosen_server
 from antiphon.counted import counted
 from antiphon.errors import InvalidRequestError
 
@@ -103,15 +104,25 @@ def batch(
 
 
 def embed(
+    context: typer.Context,
     model: options.ModelArgument,
     file: InputFile,
     no_repack: options.NoRepack = False,
     quantize: options.Quantize = None,
     no_record: options.NoRecord = False,
     offline: options.Offline = False,
+    base_url: options.BaseURL = None,
+    api_key_file: options.ApiKeyFile = None,
+    local: options.Local = False,
 ) -> None:
     """Embed texts. Prints one JSON list of numbers for each line, in order."""
+    server = chosen_server(base_url, api_key_file, local)
     texts = _inputs(file)
+    if server is not None:
+        from antiphon.cli.remote.embedding import embed_remotely
+
+        embed_remotely(context, server, texts)
+        return
     from antiphon.cli.session import load
     from antiphon.runtime.engine import Engine
 

@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 from typer.core import TyperCommand
 
+from antiphon.cli.quick_values import use_quick_values
 from antiphon.errors import AntiphonError, InvalidRequestError, UsageError
 
 #: For every command. A `--help` that is absent counts as False, not None: for None, Typer would load its validation
@@ -30,10 +31,11 @@ TYPE_NAMES = {
 
 
 class PlainCommand(TyperCommand):
-    """A command whose help has TEXT, N and PATH where Typer has the names of Python's types."""
+    """A command with a quick start, whose help has TEXT, N and PATH where Typer has the names of Python's types."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
+        use_quick_values(self.params)
         for parameter in self.params:
             shown = getattr(parameter, "display_type_rich", None)
             if shown is not None:  # older releases of Typer have plain names

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from antiphon.cli import options
 from antiphon.cli.command import usage_errors
-from antiphon.errors import InvalidRequestError, UsageError
+from antiphon.cli.remote.address import chosen_server
+from antiphon.errors import AntiphonError, InvalidRequestError, UsageError
 
 if TYPE_CHECKING:
-    from antiphon.engine.sampling_params import SamplingParams
-    from antiphon.runtime.engine import Engine
     from antiphon.runtime.loading import LoadedModel
 
 HELP_IN_CHAT = (
@@ -23,6 +23,7 @@ HELP_IN_CHAT = (
 
 
 def run(
+    context: typer.Context,
     model: options.ModelArgument,
     prompt: Annotated[
         str | None,
@@ -52,9 +53,18 @@ def run(
     profile: options.Profile = False,
     no_record: options.NoRecord = False,
     offline: options.Offline = False,
+    base_url: options.BaseURL = None,
+    api_key_file: options.ApiKeyFile = None,
+    local: options.Local = False,
 ) -> None:
     """Answer one prompt. Text streams to stdout, timings to stderr."""
+    server = chosen_server(base_url, api_key_file, local)
     text = _prompt_text(prompt)
+    if server is not None:
+        from antiphon.cli.remote.generate import run_remotely
+
+        run_remotely(context, server, text)
+        return
     from antiphon.engine.sampling_params import SamplingParams
 
     with usage_errors():
@@ -91,6 +101,7 @@ def run(
 
 
 def chat(
+    context: typer.Context,
     model: options.ModelArgument,
     temperature: options.Temperature = 0.7,
     top_p: options.TopP = 0.9,
@@ -104,8 +115,19 @@ def chat(
     quantize: options.Quantize = None,
     no_record: options.NoRecord = False,
     offline: options.Offline = False,
+    base_url: options.BaseURL = None,
+    api_key_file: options.ApiKeyFile = None,
+    local: options.Local = False,
 ) -> None:
-    """Hold a conversation in the terminal."""
+    """Chat with a model in the terminal."""
+    server = chosen_server(base_url, api_key_file, local)
+    if server is not None:
+        from antiphon.cli.remote.generate import print_answer, remote_model
+
+        remote, settings = remote_model(context, server)
+        _greet(f"{remote.name} at {server.url}")
+        _converse(lambda messages: print_answer(remote.answer(messages, settings)), system)
+        return
     from antiphon.engine.sampling_params import SamplingParams
 
     with usage_errors():
@@ -115,20 +137,26 @@ def chat(
     loaded = load(model, offline, no_repack, quantize, task="generate")
     if loaded.chat_template is None:
         raise InvalidRequestError(f"model {loaded.name!r} has no chat template; use `antiphon run {model} --raw`")
+    _greet(loaded.name)
+    with engine_for(loaded, kv_memory, kv_type, record=not no_record) as engine:
+        from antiphon.cli.session import print_stream
+        from antiphon.runtime.conversation import Conversation
+
+        def respond(messages: list[dict[str, str]]) -> str:
+            return print_stream(engine.stream(Conversation(loaded, messages=messages).prompt_ids(), params))
+
+        _converse(respond, system)
+
+
+def _greet(name: str) -> None:
     with contextlib.suppress(ImportError):
         import readline  # noqa: F401  (line editing and history in input())
-    print(f"{loaded.name}: {HELP_IN_CHAT}", file=sys.stderr)
-    with engine_for(loaded, kv_memory, kv_type, record=not no_record) as engine:
-        _converse(engine, loaded, params, system)
+    print(f"{name}: {HELP_IN_CHAT}", file=sys.stderr)
 
 
-def _converse(engine: Engine, loaded: LoadedModel, params: SamplingParams, system: str | None) -> None:
+def _converse(respond: Callable[[list[dict[str, str]]], str], system: str | None) -> None:
     """Read lines until the end of input. Ctrl-C at the prompt clears the line; during an answer it ends the answer."""
-    from antiphon.cli.session import print_stream
-    from antiphon.errors import AntiphonError
-    from antiphon.runtime.conversation import Conversation
-
-    conversation = Conversation(loaded, system)
+    messages: list[dict[str, str]] = []
     while True:
         try:
             line = input("> " if sys.stdin.isatty() else "").strip()
@@ -143,25 +171,26 @@ def _converse(engine: Engine, loaded: LoadedModel, params: SamplingParams, syste
         if command == "/exit":
             return
         if command == "/reset":
-            conversation.reset()
+            messages.clear()
             print("(forgotten)", file=sys.stderr)
             continue
         if command == "/system":
-            conversation.system = argument.strip() or None
-            conversation.reset()
+            system = argument.strip() or None
+            messages.clear()
             print("(system message set; conversation forgotten)", file=sys.stderr)
             continue
         if command.startswith("/"):
             print(f"(unknown command {command}; {HELP_IN_CHAT})", file=sys.stderr)
             continue
-        conversation.add_user(line)
+        messages.append({"role": "user", "content": line})
+        first = [{"role": "system", "content": system}] if system else []
         try:
-            answer = print_stream(engine.stream(conversation.prompt_ids(), params))
+            answer = respond(first + messages)
         except AntiphonError as error:
-            conversation.messages.pop()
+            messages.pop()
             print(f"antiphon: {error}", file=sys.stderr)
             continue
-        conversation.add_assistant(answer)
+        messages.append({"role": "assistant", "content": answer})
 
 
 def _prompt_text(prompt: str | None) -> str:

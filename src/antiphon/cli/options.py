@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -119,6 +119,25 @@ SpeechPrecision = Annotated[
     Precision,
     typer.Option("--precision", help="fast: 16-bit floats where the processor has them; fp32: always 32-bit."),
 ]
+BaseURL = Annotated[
+    str | None,
+    typer.Option(
+        "--base-url",
+        metavar="URL",
+        help="Use this running server instead of loading the model (or set ANTIPHON_BASE_URL).",
+        show_default=False,
+    ),
+]
+ApiKeyFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--api-key-file",
+        metavar="FILE",
+        help="File with the server's API key (or set ANTIPHON_API_KEY).",
+        show_default=False,
+    ),
+]
+Local = Annotated[bool, typer.Option("--local", help="Load the model here even if ANTIPHON_BASE_URL is set.")]
 Profile = Annotated[bool, typer.Option("--profile", help="Print a profile of the steps afterwards.")]
 NoRecord = Annotated[
     bool,
@@ -144,16 +163,18 @@ def grammar_of(json_schema: str | None, regex: str | None, choice: list[str] | N
         return None
     from antiphon.text.grammar_spec import GrammarSpec
 
-    if json_schema is not None:
-        text = json_schema if json_schema.lstrip().startswith("{") else _read(Path(json_schema))
-        try:
-            schema = json.loads(text)
-        except ValueError as error:
-            raise UsageError(f"--json-schema is not JSON: {error}") from error
-        with usage_errors():
-            return GrammarSpec(json_schema=schema, regex=regex, choice=tuple(choice) if choice else None)
+    schema = None if json_schema is None else schema_of(json_schema)
     with usage_errors():
-        return GrammarSpec(regex=regex, choice=tuple(choice) if choice else None)
+        return GrammarSpec(json_schema=schema, regex=regex, choice=tuple(choice) if choice else None)
+
+
+def schema_of(json_schema: str) -> Any:
+    """The schema that `--json-schema` gives or names a file of."""
+    text = json_schema if json_schema.lstrip().startswith("{") else _read(Path(json_schema))
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise UsageError(f"--json-schema is not JSON: {error}") from error
 
 
 def _read(path: Path) -> str:

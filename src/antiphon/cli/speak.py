@@ -12,6 +12,7 @@ import typer
 from antiphon.cli import options
 from antiphon.cli.command import usage_errors
 from antiphon.cli.files import check_writable, write_text
+from antiphon.cli.remote.address import chosen_server
 from antiphon.cli.sound_output import FORMATS, Sinks, check_destination, sound_format
 from antiphon.counted import counted
 from antiphon.errors import InvalidRequestError, UsageError
@@ -24,6 +25,7 @@ DEFAULT_MODEL = "hibari-6m"
 
 
 def speak(
+    context: typer.Context,
     text: Annotated[
         str | None,
         typer.Argument(metavar="TEXT", help="Text to speak; standard input if omitted or '-'.", show_default=False),
@@ -80,26 +82,41 @@ def speak(
     seed: options.Seed = 0,
     trace: options.Trace = None,
     offline: options.Offline = False,
+    base_url: options.BaseURL = None,
+    api_key_file: options.ApiKeyFile = None,
+    local: options.Local = False,
 ) -> None:
     """Turn text into speech; playback starts before synthesis ends."""
+    server = chosen_server(base_url, api_key_file, local)
     if voices:
-        _print_voices(model, offline)
+        if server is None:
+            _print_voices(model, offline)
+        else:
+            from antiphon.cli.remote.speech import print_voices_remotely
+
+            print_voices_remotely(context, server)
         return
     wanted: dict[str, Any] = dict(voice=voice, speed=speed, language=language, seed=seed)
     if lexicon is not None:
         wanted["pronunciations"] = _lexicon(lexicon)
-    from antiphon.runtime.speech_options import SpeechOptions
+    if server is None:
+        from antiphon.runtime.speech_options import SpeechOptions
 
-    with usage_errors():
-        SpeechOptions(**wanted)
-    check_catalog_task(model, "synthesize")
-    if voice is not None:
-        _check_voice(voice, model)
+        with usage_errors():
+            SpeechOptions(**wanted)
+        check_catalog_task(model, "synthesize")
+        if voice is not None:
+            _check_voice(voice, model)
     file_format = sound_format(output, format_)
     said = _text(text, file)
     check_destination(output, play)
     if srt is not None:
         check_writable(srt)
+    if server is not None:
+        from antiphon.cli.remote.speech import speak_remotely
+
+        speak_remotely(context, server, said, file_format, wanted.get("pronunciations", {}))
+        return
     from antiphon.cli.session import engine_for, load
 
     loaded = load(model, offline, precision=precision, task="synthesize")

@@ -13,6 +13,7 @@ import typer
 
 from antiphon.cli import options
 from antiphon.cli.command import OutputError, usage_errors
+from antiphon.cli.remote.address import chosen_server
 from antiphon.cli.transcript_output import TranscriptOutput
 from antiphon.counted import counted
 from antiphon.errors import AntiphonError, AudioError, InvalidRequestError, UsageError
@@ -44,6 +45,7 @@ Files = Annotated[
 
 
 def transcribe(
+    context: typer.Context,
     files: Files = None,
     model: Annotated[
         str,
@@ -82,6 +84,9 @@ def transcribe(
     kv_memory: options.KVMemory = options.DEFAULT_KV_MEGABYTES,
     trace: options.Trace = None,
     offline: options.Offline = False,
+    base_url: options.BaseURL = None,
+    api_key_file: options.ApiKeyFile = None,
+    local: options.Local = False,
 ) -> None:
     """Transcribe recordings, several at once, or live sound."""
     names = files or []
@@ -89,6 +94,12 @@ def transcribe(
     for name in names:
         if name != "-" and not Path(name).is_file():
             raise InvalidRequestError(f"there is no file {name}")
+    server = chosen_server(base_url, api_key_file, local)
+    if server is not None:
+        from antiphon.cli.remote.transcription import transcribe_remotely
+
+        transcribe_remotely(context, server, names, TranscriptOutput(names, format_, output))
+        return
     from antiphon.runtime.transcription_options import TranscriptionOptions
 
     wanted: dict[str, Any] = dict(

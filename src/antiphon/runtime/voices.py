@@ -73,10 +73,7 @@ class VoiceBook:
         return sorted(self._languages)
 
     def info(self) -> list[VoiceInfo]:
-        return [
-            VoiceInfo(name, self._languages[name], voice_gender(name))
-            for name in self.names
-        ]
+        return [VoiceInfo(name, self._languages[name], voice_gender(name)) for name in self.names]
 
     def parse(self, text: str | None) -> Voice:
         """A voice by name, or a mixture such as `af_bella:0.7+af_sky:0.3`; without weights the parts are equal."""

@@ -29,6 +29,7 @@ from antiphon.server import (
     text_routes,
     transcriptions,
 )
+from antiphon.server.admin_access import AdminAccess
 from antiphon.server.config import ServerConfig
 from antiphon.server.errors import invalid
 from antiphon.server.gate import Gate, Rules
@@ -74,7 +75,8 @@ def create_app(config: ServerConfig, client: EngineClient, report: Callable[[Res
 
 def _add_middleware(app: FastAPI, serving: Serving) -> None:
     config, limits = serving.config, serving.config.limits
-    rules = Rules(config.keys, config.admin_keys, limits.requests_per_key, limits.request_seconds, config.logs_text)
+    admin = AdminAccess(config.admin_keys, config.host, config.admin_hosts)
+    rules = Rules(admin, config.keys, limits.requests_per_key, limits.request_seconds, config.logs_text)
     app.add_middleware(
         Gate,
         rules=rules,

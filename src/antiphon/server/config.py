@@ -98,6 +98,10 @@ class ServerConfig:
     aliases: Mapping[str, str] = field(default_factory=dict)
     keys: KeyRing | None = None
     admin_keys: KeyRing | None = None
+    #: The address that it listens on.
+    host: str = "127.0.0.1"
+    #: Further names that administrators may reach it by.
+    admin_hosts: tuple[str, ...] = ()
     load_on_use: LoadOnUse = LoadOnUse.CATALOG
     #: For models that a request brings in.
     keep_alive: float = math.inf

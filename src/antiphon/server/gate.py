@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from antiphon.counted import counted
 from antiphon.errors import AntiphonError
+from antiphon.server.admin_access import NEEDS_BEARER, AdminAccess
 from antiphon.server.body import ClientGoneError
 from antiphon.server.errors import SERVER, ApiError, api_error, unavailable
 from antiphon.server.keys import KeyRing
@@ -28,15 +29,14 @@ UNLOGGED_ROUTES = {*OPEN_ROUTES, "/metrics"}  # asked every few seconds by machi
 ADMIN = "/admin"
 #: A generation's own deadline comes first, since it can tell how far it came.
 SLACK_SECONDS = 2.0
-NEEDS_BEARER = {"www-authenticate": "Bearer"}
 
 
 @dataclass(frozen=True)
 class Rules:
     """Whom the gate lets in, and for how long. `per_key` bounds the requests of one key at once."""
 
+    admin: AdminAccess
     keys: KeyRing | None = None
-    admin_keys: KeyRing | None = None
     per_key: int | None = None
     request_seconds: float = 600.0
     logs_text: bool = False
@@ -111,10 +111,10 @@ class Gate:
     def _check(self, scope: Scope, passage: Passage) -> None:
         if passage.path in OPEN_ROUTES:
             return
-        authorization = _header(scope, b"authorization")
         if _is_admin(passage.path):
-            self._check_admin(authorization)
+            self._rules.admin.check(scope)
             return
+        authorization = _header(scope, b"authorization")
         rules = self._rules
         if rules.keys is not None:
             passage.key = rules.keys.find(authorization)
@@ -128,15 +128,6 @@ class Gate:
             message = f"this key has {counted(running, 'request')} in flight; at most {rules.per_key} are allowed"
             headers = {"retry-after": "1"}
             raise ApiError(429, message, code="too_many_requests", kind="overloaded_error", headers=headers)
-
-    def _check_admin(self, authorization: bytes | None) -> None:
-        keys = self._rules.admin_keys
-        if keys is None:
-            message = "administration is off: the server was started without an admin key file"
-            raise ApiError(403, message, code="admin_disabled")
-        if keys.find(authorization) is None:
-            message = "the admin key is missing or wrong"
-            raise ApiError(401, message, code="invalid_api_key", headers=NEEDS_BEARER)
 
     async def _fail(self, passage: Passage, error: Exception, send: Send) -> None:
         answer = _answer(error)

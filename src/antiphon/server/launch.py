@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import logging
+import os
 import signal
 import socket
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,9 @@ from antiphon.runtime.residency import Resident
 from antiphon.server.app import create_app
 from antiphon.server.config import ServerConfig
 from antiphon.server.errors import unavailable
+from antiphon.server.keys import KeyRing
 from antiphon.server.logs import log
+from antiphon.server.run_file import LocalServer, RunFileError, is_loopback, new_admin_token, published
 from antiphon.server.serving import Serving
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -130,7 +134,16 @@ def run_server(
     tls: TLSFiles | None = None,
     watchdog_seconds: float = 120.0,
 ) -> None:
-    """Serve until a signal comes and the running requests are done, or `grace_seconds` are over."""
+    """Serve until a signal comes and the running requests are done, or `grace_seconds` are over.
+
+    On a loopback address the server is listed for the commands of the same user, with an admin token of its own unless
+    it has admin keys already.
+    """
+    is_local = is_loopback(listener.getsockname()[0])
+    token = new_admin_token() if is_local and config.admin_keys is None else None
+    if token is not None:
+        config = replace(config, admin_keys=KeyRing([token]))
+    files = contextlib.ExitStack()
 
     async def serve() -> None:
         from antiphon.runtime.client import EngineClient
@@ -155,11 +168,17 @@ def run_server(
             # What is loaded by now stays: the collector need not look at it again with every few hundred requests.
             gc.collect()
             gc.freeze()
-            on_listening(address(listener, "http" if tls is None else "https"))
+            url = address(listener, "http" if tls is None else "https")
+            if is_local:
+                try:
+                    files.enter_context(published(LocalServer(url, os.getpid(), token)))
+                except RunFileError as error:
+                    log("not listed for `antiphon ps`", logging.WARNING, cause=str(error))
+            on_listening(url)
         await serving
 
     started = time.monotonic()
-    with contextlib.closing(listener):
+    with contextlib.closing(listener), files:
         uvloop_run(serve)
     log("stopped", seconds=round(time.monotonic() - started, 1))
 

@@ -170,7 +170,17 @@ OPTIONS: tuple[Option, ...] = (
     _whole("server.port", 8000, "Port; 0 takes a free one.", minimum=0, maximum=65535),
     _text("server.api_key_file", None, "Keys that clients must give, one a line.", metavar="FILE"),
     _text(
-        "server.admin_key_file", None, "Keys that open /admin, one a line; without it /admin is shut.", metavar="FILE"
+        "server.admin_key_file",
+        None,
+        "Keys for /admin, one per line. Without it, a server on a loopback address makes a key that the commands of "
+        "the same user find, and any other server keeps /admin off.",
+        metavar="FILE",
+    ),
+    _list(
+        "server.admin_hosts",
+        "Host name under which /admin may be reached, besides the server's own; may be repeated.",
+        flag="admin-host",
+        metavar="NAME",
     ),
     _text("server.tls_cert", None, "Certificate and chain (PEM): serve HTTPS.", metavar="FILE"),
     _text("server.tls_key", None, "The certificate's key (PEM).", metavar="FILE"),

@@ -63,6 +63,8 @@ def _config(settings: Settings, memory_bytes: int) -> ServerConfig:
         aliases=settings["aliases"],
         keys=_keys(settings["api_key_file"]),
         admin_keys=_keys(settings["admin_key_file"]),
+        host=settings["host"],
+        admin_hosts=tuple(settings["admin_hosts"]),
         load_on_use=LoadOnUse(settings["load_on_use"]),
         keep_alive=parse_keep_alive(settings["keep_alive"]),
         memory_bytes=memory_bytes,

@@ -1,0 +1,61 @@
+"""Values of options without Typer's validation library, whose import takes 0.1 s of every command.
+
+Texts, numbers, switches, paths and lists of texts are converted here. Whatever else there is, and whatever is wrong,
+is left to Typer, so that its messages stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+CONVERTERS: dict[Any, Callable[[Any], Any]] = {str: str, int: int, float: float, bool: bool, Path: Path}
+#: What a description of a parameter may ask for beyond its type; those that ask for it are left to Typer.
+CONDITIONS = ("min", "max", "clamp", "parser", "click_type", "exists", "resolve_path", "path_type", "formats")
+
+
+class QuickValue:
+    """In place of the object that a parameter of Typer converts its value with, which is made when it is needed."""
+
+    def __init__(self, parameter: Any) -> None:
+        self._parameter = parameter
+        self._annotation = parameter.type_descriptor.annotation
+        info = parameter.type_descriptor.parameter_info
+        self._is_plain = not any(getattr(info, name, None) for name in CONDITIONS)
+        self._is_plain = self._is_plain and getattr(info, "min", None) is None and getattr(info, "max", None) is None
+
+    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
+        is_multiple = param.multiple or param.nargs == -1
+        if value is None:
+            return () if is_multiple else None
+        if self._is_plain:
+            try:
+                return self._converted(value, is_multiple)
+            except (TypeError, ValueError):
+                pass
+        from typer._coercion import build_runtime_param
+
+        return build_runtime_param(self._parameter.type_descriptor).coerce(value, param=param, ctx=ctx)
+
+    def _converted(self, value: Any, is_multiple: bool) -> Any:
+        """The value, or ValueError if it is not of a plain type."""
+        if is_multiple:
+            if self._annotation == list[str] and all(isinstance(item, str) for item in value):
+                return list(value)
+            raise ValueError
+        convert = CONVERTERS.get(self._annotation)
+        if convert is not None and isinstance(value, str | self._annotation):
+            if convert is bool and not isinstance(value, bool):
+                raise ValueError
+            return convert(value)
+        if isinstance(self._annotation, type) and isinstance(value, self._annotation):
+            return value  # a default of a choice
+        raise ValueError
+
+
+def use_quick_values(parameters: list[Any]) -> None:
+    """Before a command parses its arguments. Releases of Typer without that library are left as they are."""
+    for parameter in parameters:
+        if hasattr(parameter, "_runtime_param") and hasattr(parameter, "type_descriptor"):
+            parameter._runtime_param = QuickValue(parameter)

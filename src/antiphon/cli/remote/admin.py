@@ -1,0 +1,99 @@
+"""The `/admin` routes of running servers, and the key for each.
+
+The token that a local server wrote is sent to that server only: scheme, port and loopback host must be the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from antiphon import environment
+from antiphon.cli.remote.address import ServerAddress, checked_key, key_in
+from antiphon.cli.remote.client import Client, ServerError
+from antiphon.errors import AntiphonError, InvalidRequestError
+from antiphon.server.run_file import LocalServer, is_loopback, local_servers
+
+NO_SERVER = "no server of this user runs on this machine; start one with `antiphon serve`, or give --base-url"
+
+
+class AdminServer:
+    """A server that can be managed."""
+
+    def __init__(self, address: ServerAddress) -> None:
+        self.url = address.url
+        self._client = Client(address)
+
+    def models(self) -> dict[str, Any]:
+        """The answer of `GET /admin/models`, with the lists `models` and `catalog` and the table `memory`."""
+        with self._client.get("/admin/models") as response:
+            content = response.json()
+        if not isinstance(content, dict) or not isinstance(content.get("models"), list):
+            raise ServerError(f"{self.url} is not an Antiphon server: it lists no models under /admin/models")
+        return content
+
+    def unload(self, model: str, force: bool) -> dict[str, Any]:
+        with self._client.post("/admin/models/unload", {"model": model, "force": force}) as response:
+            card: dict[str, Any] = response.json()
+        return card
+
+    def holds(self, model: str) -> bool:
+        """Whether the server knows a model of that name or alias and has it in memory."""
+        cards = (card for card in self.models()["models"] if is_resident(card))
+        return any(model == card["name"] or model in card["aliases"] for card in cards)
+
+
+def is_resident(card: dict[str, Any]) -> bool:
+    return bool(card["state"] != "unloaded")
+
+
+def admin_servers(base_url: str | None, admin_key_file: Path | None) -> list[AdminServer]:
+    """The server of that address, or of ANTIPHON_BASE_URL, or else all servers of this user on this machine."""
+    key = key_in(admin_key_file, "--admin-key-file") if admin_key_file is not None else environment.admin_key()
+    checked_key(key, "ANTIPHON_ADMIN_KEY")
+    running = local_servers()
+    origin = "--base-url" if base_url is not None else "ANTIPHON_BASE_URL"
+    given = base_url if base_url is not None else environment.base_url()
+    if given is not None:
+        return [AdminServer(_with_key(ServerAddress.parse(given, None, origin), key, running))]
+    if not running:
+        raise InvalidRequestError(NO_SERVER)
+    return [AdminServer(_with_key(ServerAddress.parse(server.url), key, running)) for server in running]
+
+
+def _with_key(address: ServerAddress, key: str | None, running: list[LocalServer]) -> ServerAddress:
+    """The address with the key that was given, or else with the token of the local server at that address."""
+    if key is not None:
+        return replace(address, api_key=key)
+    found = next((server for server in running if _is_at(server, address)), None)
+    if found is not None and found.admin_token is not None:
+        # To the address that the server wrote itself: `localhost` may lead to another one.
+        return replace(ServerAddress.parse(found.url), api_key=found.admin_token)
+    if found is not None:
+        raise InvalidRequestError(f"{address.url} was started with an admin key file; give a key with --admin-key-file")
+    return address
+
+
+def _is_at(server: LocalServer, address: ServerAddress) -> bool:
+    own = ServerAddress.parse(server.url)
+    same_host = own.host == address.host or (address.host == "localhost" and is_loopback(own.host))
+    return same_host and (own.scheme, own.port) == (address.scheme, address.port) and not address.prefix
+
+
+def the_server_of(model: str, servers: list[AdminServer]) -> AdminServer:
+    """Of several servers, the one that holds the model."""
+    if len(servers) == 1:
+        return servers[0]
+    holders = []
+    for server in servers:
+        try:
+            if server.holds(model):
+                holders.append(server)
+        except AntiphonError:
+            continue  # another server may hold it
+    if len(holders) == 1:
+        return holders[0]
+    urls = ", ".join(server.url for server in holders or servers)
+    what = "servers hold" if holders else "servers run, and none of them holds"
+    raise InvalidRequestError(f"{len(holders or servers)} {what} {model!r}; choose one with --base-url: {urls}")

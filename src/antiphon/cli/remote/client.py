@@ -1,0 +1,286 @@
+"""A small HTTP client for OpenAI-compatible servers, on the standard library: it imports in milliseconds.
+
+Every failure is a `ServerError` whose message names the server and what to do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import socket
+import ssl
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from antiphon import __version__
+from antiphon.cli.remote.address import ServerAddress
+from antiphon.errors import AntiphonError
+
+CONNECT_SECONDS = 10.0
+#: Longer than a server lets a request take.
+SILENCE_SECONDS = 900.0
+MAX_ERROR_BYTES = 1 << 16
+PIECE_BYTES = 1 << 16
+
+
+class ServerError(AntiphonError):
+    """A server that cannot be reached, that rejected a request, or that broke off. `status` is 0 without an answer."""
+
+    def __init__(self, message: str, status: int = 0) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Client:
+    """Requests to one server, each on a connection of its own. Several threads may use it."""
+
+    def __init__(self, address: ServerAddress) -> None:
+        self.address = address
+        self._sockets: set[socket.socket] = set()
+
+    def close(self) -> None:
+        """Cut off the requests that run."""
+        for open_socket in list(self._sockets):
+            _shut_down(open_socket)
+
+    def get(self, path: str) -> Response:
+        return self._exchange("GET", path, None, {})
+
+    def post(self, path: str, body: Mapping[str, Any]) -> Response:
+        data = json.dumps(body, ensure_ascii=False).encode("utf-8", "surrogatepass")
+        return self._exchange("POST", path, data, {"Content-Type": "application/json"})
+
+    def send(self, path: str, content: Iterable[bytes], size: int, content_type: str) -> Response:
+        """POST `size` bytes that come in pieces."""
+        headers = {"Content-Type": content_type, "Content-Length": str(size)}
+        return self._exchange("POST", path, content, headers)
+
+    def _exchange(
+        self, method: str, path: str, body: bytes | Iterable[bytes] | None, headers: dict[str, str]
+    ) -> Response:
+        """The answer, its body unread. An answer that is not a success is raised."""
+        connection = self._connect()
+        try:
+            connection.request(method, self.address.prefix + path, body, headers | self._headers())
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # it may have answered before it read everything
+        except (OSError, http.client.HTTPException) as error:
+            connection.close()
+            raise self._broken(error) from error
+        raw = connection.sock
+        assert raw is not None
+        try:
+            answer = connection.getresponse()
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            connection.close()
+            raise self._broken(error) from error
+        except BaseException:  # Ctrl-C while the server thinks
+            connection.close()
+            raise
+        response = Response(self.address, connection, raw, answer, lambda: self._sockets.discard(raw))
+        if not 200 <= answer.status < 300:
+            with response:
+                raise self._rejection(method, path, response)
+        return response
+
+    def _headers(self) -> dict[str, str]:
+        headers = {"Accept": "*/*", "Connection": "close", "User-Agent": f"antiphon/{__version__}"}
+        if self.address.api_key is not None:
+            headers["Authorization"] = f"Bearer {self.address.api_key}"
+        return headers
+
+    def _connect(self) -> http.client.HTTPConnection:
+        address = self.address
+        connection: http.client.HTTPConnection
+        if address.scheme == "https":
+            context = ssl.create_default_context()
+            connection = http.client.HTTPSConnection(
+                address.host, address.port, timeout=CONNECT_SECONDS, context=context
+            )
+        else:
+            connection = http.client.HTTPConnection(address.host, address.port, timeout=CONNECT_SECONDS)
+        try:
+            connection.connect()
+        except ssl.SSLCertVerificationError as error:
+            raise ServerError(
+                f"the certificate of {address.url} is not trusted: {error.verify_message}; "
+                "name the file of its authority in SSL_CERT_FILE"
+            ) from error
+        except ssl.SSLError as error:
+            raise ServerError(
+                f"{address.url} does not answer over TLS ({error.reason}); if it serves plain HTTP, write http://"
+            ) from error
+        except TimeoutError as error:
+            raise ServerError(
+                f"cannot connect to {address.url}: no answer within {CONNECT_SECONDS:g} s; check the address"
+            ) from error
+        except OSError as error:
+            reason = error.strerror or str(error)
+            hint = "check the address, or start a server with `antiphon serve`"
+            raise ServerError(f"cannot connect to {address.url}: {reason}; {hint}") from error
+        assert connection.sock is not None
+        connection.sock.settimeout(SILENCE_SECONDS)
+        self._sockets.add(connection.sock)
+        return connection
+
+    def _broken(self, error: Exception) -> ServerError:
+        url = self.address.url
+        if isinstance(error, TimeoutError):
+            return ServerError(f"{url} did not answer within {SILENCE_SECONDS:g} s; try again later")
+        if isinstance(error, http.client.RemoteDisconnected | ConnectionError):
+            return ServerError(f"{url} closed the connection without an answer; see the server's log, or try again")
+        if isinstance(error, http.client.HTTPException):
+            return ServerError(f"{url} does not answer as an HTTP server; {_https_hint(self.address)}")
+        return ServerError(f"the connection to {url} failed: {error}; try again")
+
+    def _rejection(self, method: str, path: str, response: Response) -> ServerError:
+        url, status = self.address.url, response.status
+        message = _message(response.head(MAX_ERROR_BYTES))
+        if 300 <= status < 400:
+            target = response.header("location") or "another address"
+            return ServerError(f"{url} redirects to {target[:200]}; give that server as --base-url", status)
+        if message is None and status in (404, 405):
+            return ServerError(
+                f"{url} has no {method} {path} (status {status}): "
+                "it is not an OpenAI-compatible API, or lacks this route",
+                status,
+            )
+        told = message or f"status {status} {response.reason}".rstrip()
+        return ServerError(f"{url}: {told}{_advice(status, path, response.header('retry-after'))}", status)
+
+
+def _shut_down(open_socket: socket.socket) -> None:
+    """Whatever reads from it ends."""
+    with contextlib.suppress(OSError):
+        open_socket.shutdown(socket.SHUT_RDWR)
+
+
+def _https_hint(address: ServerAddress) -> str:
+    return "check the address" + ("; if it serves HTTPS, write https://" if address.scheme == "http" else "")
+
+
+def _advice(status: int, path: str, after: str | None) -> str:
+    """What to do about an error of that status."""
+    again = f"; try again in {after} s" if after is not None and after.isdecimal() else "; try again later"
+    match status:
+        case 401 if path.startswith("/admin"):
+            return "; give an admin key with --admin-key-file or ANTIPHON_ADMIN_KEY"
+        case 401:
+            return "; give a key with --api-key-file or ANTIPHON_API_KEY"
+        case 429 | 503:
+            return again
+        case 413:
+            return "; send less at once"
+        case 502 | 504:
+            return "; see the server's log, or try again"
+    return ""
+
+
+def _message(data: bytes) -> str | None:
+    """What an error's body says, in any of the forms that servers use; None if it is not such a body."""
+    try:
+        content = json.loads(data)
+    except ValueError:
+        return None
+    error = content.get("error", content) if isinstance(content, dict) else None
+    text = error.get("message", error.get("detail")) if isinstance(error, dict) else error
+    return text if isinstance(text, str) and text else None
+
+
+class Response:
+    """An answer whose body is read as it arrives. Closing it ends the connection, which cancels the request."""
+
+    def __init__(
+        self,
+        address: ServerAddress,
+        connection: http.client.HTTPConnection,
+        raw: socket.socket,
+        answer: http.client.HTTPResponse,
+        on_close: Callable[[], None],
+    ) -> None:
+        self._address = address
+        self._connection = connection
+        self._socket = raw
+        self._answer = answer
+        self._on_close = on_close
+        self._size = answer.length  # None where the body tells its end by itself
+        self._num_read = 0
+        self.is_closed = False
+
+    @property
+    def status(self) -> int:
+        return self._answer.status
+
+    @property
+    def reason(self) -> str:
+        return self._answer.reason
+
+    @property
+    def content_type(self) -> str:
+        return (self.header("content-type") or "").partition(";")[0].strip().lower()
+
+    def header(self, name: str) -> str | None:
+        return self._answer.getheader(name)
+
+    def __iter__(self) -> Iterator[bytes]:
+        """The body in pieces as they come. It ends early only by `close`; otherwise a cut connection is an error."""
+        while data := self._read():
+            self._num_read += len(data)
+            yield data
+        left = 0 if self._size is None else self._size - self._num_read
+        if left and not self.is_closed:
+            url = self._address.url
+            raise ServerError(f"{url} closed the connection {left:,} bytes before the answer's end; try again")
+
+    def _read(self) -> bytes:
+        try:
+            return b"" if self.is_closed or self._num_read == self._size else self._answer.read1(PIECE_BYTES)
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            if self.is_closed:
+                return b""
+            url = self._address.url
+            if isinstance(error, TimeoutError):
+                raise ServerError(f"{url} sent nothing for {SILENCE_SECONDS:g} s; the answer is incomplete") from error
+            raise ServerError(f"{url} closed the connection before the answer was complete; try again") from error
+
+    def read(self) -> bytes:
+        return b"".join(self)
+
+    def head(self, limit: int) -> bytes:
+        """The beginning of a body, as far as it can be read."""
+        data = b""
+        with contextlib.suppress(ServerError):
+            for piece in self:
+                data += piece
+                if len(data) >= limit:
+                    break
+        return data[:limit]
+
+    def json(self) -> Any:
+        try:
+            return json.loads(self.read())
+        except ValueError:
+            kind = self.content_type or "of no type"
+            raise ServerError(
+                f"{self._address.url} answered with content that is not JSON ({kind}): "
+                "it is not an OpenAI-compatible API"
+            ) from None
+
+    def abort(self) -> None:
+        """End the connection, also while another thread reads, whose iteration then ends."""
+        self.is_closed = True
+        _shut_down(self._socket)
+
+    def close(self) -> None:
+        self.abort()
+        with contextlib.suppress(OSError, ValueError, RuntimeError):  # a read that Ctrl-C interrupted holds a lock
+            self._answer.close()
+        self._connection.close()
+        self._on_close()
+
+    def __enter__(self) -> Response:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,55 @@
+"""A multipart form with one file, sent in pieces so that a recording is never in memory as a whole."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator, Sequence
+from typing import BinaryIO
+
+PIECE_BYTES = 1 << 18
+
+
+class Form:
+    """`fields` are pairs, since a name may stand there several times. `stream` is read from its position to its end."""
+
+    def __init__(self, fields: Sequence[tuple[str, str]], file_name: str, stream: BinaryIO) -> None:
+        boundary = f"antiphon-{secrets.token_hex(16)}"
+        self.content_type = f"multipart/form-data; boundary={boundary}"
+        parts = [
+            f'--{boundary}\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'.encode()
+            for name, value in fields
+        ]
+        disposition = f'form-data; name="file"; filename="{_quoted(file_name)}"'
+        parts.append(
+            f"--{boundary}\r\nContent-Disposition: {disposition}\r\n"
+            "Content-Type: application/octet-stream\r\n\r\n".encode("utf-8", "replace")
+        )
+        self._start = b"".join(parts)
+        self._end = f"\r\n--{boundary}--\r\n".encode()
+        self._stream = stream
+        self._file_bytes = _size(stream)
+        self.size = len(self._start) + self._file_bytes + len(self._end)
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield self._start
+        left = self._file_bytes
+        while left:
+            piece = self._stream.read(min(PIECE_BYTES, left))
+            if not piece:
+                raise OSError("the file became shorter while it was sent")
+            left -= len(piece)
+            yield piece
+        yield self._end
+
+
+def _size(stream: BinaryIO) -> int:
+    here = stream.tell()
+    end = stream.seek(0, os.SEEK_END)
+    stream.seek(here)
+    return end - here
+
+
+def _quoted(name: str) -> str:
+    """As browsers write a file's name in a form."""
+    return name.replace('"', "%22").replace("\r", "%0D").replace("\n", "%0A")

@@ -1,0 +1,127 @@
+"""`antiphon run` and `antiphon chat` with a running server."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import typer
+
+from antiphon.cli import options
+from antiphon.cli.answers import AnswerStats, AnswerStream
+from antiphon.cli.remote.address import ServerAddress
+from antiphon.cli.remote.client import Client
+from antiphon.cli.remote.given import Given
+from antiphon.cli.remote.model import CANCELLED, RemoteAnswer, RemoteModel
+from antiphon.errors import AntiphonError, InvalidRequestError
+
+SAMPLING = (
+    "temperature",
+    "top_p",
+    "top_k",
+    "min_p",
+    "repetition_penalty",
+    "presence_penalty",
+    "frequency_penalty",
+    "seed",
+    "stop",
+)
+FORMS = ("json_schema", "regex", "choice")
+RUN_OPTIONS = ("model", "prompt", "max_tokens", "n", "system", "raw", *SAMPLING, *FORMS)
+CHAT_OPTIONS = ("model", "max_tokens", "system", *SAMPLING)
+
+
+def settings_of(given: Given) -> dict[str, Any]:
+    """What the user asked for. The longest answer is always the command's, as its help says."""
+    return {**given.select(SAMPLING), "max_tokens": given.every.get("max_tokens")}
+
+
+def run_remotely(context: typer.Context, server: ServerAddress, text: str) -> None:
+    """`antiphon run`: one prompt, its answer streamed."""
+    given = Given.of(context)
+    given.allow(RUN_OPTIONS, server)
+    values, settings = given.every, settings_of(given)
+    fields = _form(values["json_schema"], values["regex"], values["choice"])
+    if values["n"] != 1:
+        fields["n"] = values["n"]
+    model = RemoteModel(Client(server), values["model"])
+    if values["raw"]:
+        if values["system"]:
+            raise InvalidRequestError("--system needs a chat template, which --raw turns off; remove one of them")
+        answer = model.complete(text, settings, **fields)
+    else:
+        system = [{"role": "system", "content": values["system"]}] if values["system"] else []
+        answer = model.answer([*system, {"role": "user", "content": text}], settings, **fields)
+    _print_samples(answer, values["n"])
+    stats = answer.stats()
+    print(stats_line(stats), file=sys.stderr)
+    if stats.finish_reason == CANCELLED:
+        raise typer.Exit(130)
+
+
+def _form(json_schema: str | None, regex: str | None, choice: list[str] | None) -> dict[str, Any]:
+    """The fields that ask for an answer of a given form. JSON schemas are standard, the others are ours and vLLM's."""
+    flags = {"--json-schema": json_schema, "--regex": regex, "--choice": choice}
+    given = [flag for flag, value in flags.items() if value]
+    if len(given) > 1:
+        raise InvalidRequestError(f"{' and '.join(given)} exclude each other: an answer has one form")
+    if json_schema:
+        named = {"name": "answer", "schema": options.schema_of(json_schema), "strict": True}
+        return {"response_format": {"type": "json_schema", "json_schema": named}}
+    if regex:
+        return {"guided_regex": regex}
+    return {"guided_choice": choice} if choice else {}
+
+
+def _print_samples(answer: RemoteAnswer, count: int) -> None:
+    """The first sample as it streams, then the others. Ctrl-C closes the connection and keeps what was printed."""
+    later: dict[int, list[str]] = {index: [] for index in range(1, count)}
+    try:
+        for index, text in answer.samples():
+            if index in later:
+                later[index].append(text)
+            else:
+                print(text, end="", flush=True)
+    except KeyboardInterrupt:
+        answer.cancel()
+        print(" (stopped)", end="", file=sys.stderr, flush=True)
+    except AntiphonError:
+        print()  # the error begins on a line of its own
+        raise
+    print()
+    for pieces in later.values():
+        print("".join(pieces))
+
+
+def print_answer(answer: AnswerStream) -> str:
+    """Print an answer as it streams and return it. Ctrl-C ends it and keeps what was said so far."""
+    pieces = []
+    try:
+        for text in answer:
+            pieces.append(text)
+            print(text, end="", flush=True)
+    except KeyboardInterrupt:
+        answer.cancel()
+        print(" (stopped)", end="", file=sys.stderr, flush=True)
+    except AntiphonError:
+        print()
+        raise
+    print()
+    return "".join(pieces)
+
+
+def stats_line(stats: AnswerStats) -> str:
+    """What an answer cost. Times include the way to the server and back."""
+    cached = f" ({stats.cached_tokens} cached)" if stats.cached_tokens else ""
+    prompt = f"{stats.prompt_tokens} prompt tokens{cached}, " if stats.prompt_tokens else ""
+    return (
+        f"{prompt}first token after {stats.time_to_first_token * 1e3:.0f} ms, {stats.completion_tokens} tokens at "
+        f"{stats.tokens_per_second:.1f} tok/s, finish reason: {stats.finish_reason}"
+    )
+
+
+def remote_model(context: typer.Context, server: ServerAddress) -> tuple[RemoteModel, dict[str, Any]]:
+    """The model and the settings that `antiphon chat` was called with."""
+    given = Given.of(context)
+    given.allow(CHAT_OPTIONS, server)
+    return RemoteModel(Client(server), given.every["model"]), settings_of(given)
