@@ -65,9 +65,9 @@ def test_an_engine_quantises_what_it_loads(tiny_gguf: Path) -> None:
     with Engine(str(tiny_gguf), kv_bytes=1 << 22, quantize="int8") as engine:
         (answer,) = engine.generate(["hello there"])
         assert answer.token_ids
-    with pytest.raises(InvalidRequestError, match="quantize is 'int3'; there are: int8, q4"):
+    with pytest.raises(InvalidRequestError, match="quantize is 'int3'; it must be one of: auto, none, int8, q4"):
         EngineConfig(quantize="int3")
-    with pytest.raises(InvalidRequestError, match="precision is 'fp8'; there are: fast, fp32"):
+    with pytest.raises(InvalidRequestError, match="precision is 'fp8'; it must be one of: fast, fp32"):
         EngineConfig(precision="fp8")
 
 

@@ -113,8 +113,8 @@ def test_the_command_prints_toml_with_origins(monkeypatch: pytest.MonkeyPatch) -
         ('[server]\nport = "1"', r"port from .* is '1'; it must be a whole number"),
         ("[server]\nport = 70000", r"port from .* is 70000; it must be 65535 or less"),
         ("[server]\nport = true", r"must be a whole number"),
-        ('[engine]\npolicy = "fifo"', r"policy from .* is 'fifo'; there are: fcfs, priority, adaptive"),
-        ("[models]\nmodels = [1]", r"must be a list of texts"),
+        ('[engine]\npolicy = "fifo"', r"policy from .* is 'fifo'; it must be one of: fcfs, priority, adaptive"),
+        ("[models]\nmodels = [1]", r"must be a list of strings"),
         ("[server\n", r"is not TOML"),
     ],
 )
@@ -130,7 +130,7 @@ def test_a_missing_file_and_wrong_variables(tmp_path: Path, monkeypatch: pytest.
         Settings.gather({}, tmp_path / "none.toml")
     for variable, text, words in (
         ("ANTIPHON_PORT", "eighty", "port from ANTIPHON_PORT is 'eighty'"),
-        ("ANTIPHON_ALIASES", "a", "an entry is NAME=VALUE"),
+        ("ANTIPHON_ALIASES", "a", "an entry must be NAME=VALUE"),
     ):
         monkeypatch.setenv(variable, text)
         with pytest.raises(InvalidRequestError, match=words):
@@ -160,7 +160,10 @@ def test_a_setup_has_what_the_settings_say() -> None:
     ("flags", "words"),
     [
         ({"memory": 100, "kv_memory": 200}, "kv_memory is 209,715,200 bytes and memory 104,857,600"),
-        ({"aliases": ["a=smolm2"]}, "alias 'a' leads to 'smolm2', which is no model here: did you mean smollm2-135m"),
+        (
+            {"aliases": ["a=smolm2"]},
+            "alias 'a' leads to 'smolm2', which is not a known model: did you mean smollm2-135m",
+        ),
         ({"aliases": ["smollm2-135m=tinyllama-1.1b"]}, "alias 'smollm2-135m' is the name of a model"),
         ({"pinned": ["nobody"]}, "pinned names 'nobody'; the models are qwen2.5-coder-0.5b, all-minilm"),
         ({"keep_alive": "soon"}, "keep_alive is 'soon'"),

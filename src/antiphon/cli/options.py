@@ -15,6 +15,16 @@ if TYPE_CHECKING:
     from antiphon.text.grammar_spec import GrammarSpec
 
 
+#: As `runtime.config.PAGE_TYPES` has them, which needs torch.
+KV_TYPES = ("fp32", "fp16", "bf16", "int8")
+
+
+def _kv_type(value: str) -> str:
+    if value not in KV_TYPES:
+        raise typer.BadParameter(f"{value!r} is not one of {', '.join(KV_TYPES)}.")
+    return value
+
+
 class Quantization(StrEnum):
     INT8 = "int8"
     Q4 = "q4"
@@ -52,7 +62,9 @@ Choice = Annotated[
     list[str] | None, typer.Option("--choice", help="Answer with one of these; repeat it.", show_default=False)
 ]
 KVMemory = Annotated[int, typer.Option("--kv-memory", help="Megabytes for keys and values.")]
-KVType = Annotated[str, typer.Option("--kv-type", help="Type of keys and values: fp32, fp16, bf16 or int8.")]
+KVType = Annotated[
+    str, typer.Option("--kv-type", help="Data type of the KV cache: fp32, fp16, bf16 or int8.", callback=_kv_type)
+]
 NoRepack = Annotated[
     bool, typer.Option("--no-repack", help="Compute with quantised weights as the file has them: less memory, slower.")
 ]

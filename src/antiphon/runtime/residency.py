@@ -265,7 +265,7 @@ class Residency:
     def _check_fits(self, model: Resident, size: int) -> None:
         if size + self.kv_bytes > self.budget_bytes:
             raise MemoryBudgetError(
-                f"model {model.name!r} needs {size:,} bytes for its weights and {self.kv_bytes:,} for keys and values; "
+                f"model {model.name!r} needs {size:,} bytes for its weights and {self.kv_bytes:,} for the KV cache; "
                 f"the memory budget is {self.budget_bytes:,} bytes"
             )
 
@@ -279,8 +279,8 @@ class Residency:
         if staying + size > room:
             names = [other.name for other in others if other.charged_bytes and other not in idle]
             raise MemoryBusyError(
-                f"model {model.name!r} needs {size:,} bytes for its weights; of the memory budget of "
-                f"{self.budget_bytes:,} bytes {max(0, room - staying):,} can be had now, beside {', '.join(names)}"
+                f"model {model.name!r} needs {size:,} bytes for its weights; {max(0, room - staying):,} of the memory "
+                f"budget of {self.budget_bytes:,} bytes are free beside {', '.join(names)}"
             )
         for other in idle:
             if self.weight_bytes + size <= room:

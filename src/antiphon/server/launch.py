@@ -1,4 +1,4 @@
-"""Running a server: one socket, its address told when it listens, a graceful end on SIGTERM."""
+"""Running a server: one socket, its address reported when it listens, a graceful end on SIGTERM."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from antiphon.server.logs import log
 from antiphon.server.serving import Serving
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
-#: What requests that were cut off get to say so.
+#: Time for requests that are ended to send their error.
 LAST_WORDS_SECONDS = 1.0
 
 
@@ -50,7 +50,7 @@ class TLSFiles:
 
 
 class DrainingServer(uvicorn.Server):
-    """On the first signal new requests are refused and running ones may finish; on the second they are cut off."""
+    """On the first signal new requests are rejected and running ones may finish; on the second they are ended."""
 
     def __init__(self, config: uvicorn.Config, serving: Serving, grace_seconds: float) -> None:
         super().__init__(config)
@@ -66,7 +66,7 @@ class DrainingServer(uvicorn.Server):
                 async with asyncio.timeout(1.0):
                     await self._ending.wait()
 
-    def _end(self) -> None:
+    def end(self) -> None:
         self.should_exit = True
         self._ending.set()
 
@@ -84,21 +84,25 @@ class DrainingServer(uvicorn.Server):
     def drain(self) -> None:
         if self._draining is not None:
             self.force_exit = True
-            self._end()
+            self.end()
             return
         self._serving.is_draining = True
-        log("draining", running=len(self._serving.passages), grace_seconds=self._grace_seconds)
+        log(
+            "shutting down: waiting for running requests",
+            running=len(self._serving.passages),
+            grace_seconds=self._grace_seconds,
+        )
         self._draining = asyncio.create_task(self._drain())
 
     async def _drain(self) -> None:
-        """It goes on listening meanwhile, so that who comes is told to come back and where nobody is, nobody waits."""
+        """The server keeps listening meanwhile, so that new requests get a 503 with `Retry-After`."""
         passages = self._serving.passages
         if not await passages.until_idle(self._grace_seconds):
-            log("cut off", running=len(passages))
+            log("shutting down: ending requests that are still running", running=len(passages))
             for passage in passages:
                 passage.end_with(unavailable("the server is shutting down", "shutting_down"))
             await passages.until_idle(LAST_WORDS_SECONDS)
-        self._end()
+        self.end()
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -130,13 +134,22 @@ def run_server(
     tls: TLSFiles | None = None,
     watchdog_seconds: float = 120.0,
 ) -> None:
-    """Serve until a signal comes and the running requests are done, or `grace_seconds` are over."""
+    """Serve until a signal comes and the running requests are done, or `grace_seconds` are over.
+
+    Raises `MemoryBudgetError` if none of the models to be loaded at start can ever fit.
+    """
 
     async def serve() -> None:
         from antiphon.runtime.client import EngineClient
 
+        def report(model: Resident) -> None:
+            if on_model is not None:
+                on_model(model)
+            if app.state.serving.models.never_fits is not None:
+                server.end()
+
         client = EngineClient(engine_options, offline=config.offline, watchdog_seconds=watchdog_seconds)
-        app = create_app(config, client, on_model)
+        app = create_app(config, client, report)
         settings = uvicorn.Config(
             app,
             log_config=None,
@@ -157,11 +170,14 @@ def run_server(
             gc.freeze()
             on_listening(address(listener, "http" if tls is None else "https"))
         await serving
+        failure = app.state.serving.models.never_fits
+        if failure is not None:
+            raise failure
 
     started = time.monotonic()
     with contextlib.closing(listener):
         uvloop_run(serve)
-    log("stopped", seconds=round(time.monotonic() - started, 1))
+    log("server stopped", seconds=round(time.monotonic() - started, 1))
 
 
 def uvloop_run(main: Callable[[], Any]) -> None:
