@@ -289,17 +289,18 @@ class Residency:
                 logger.info("model %r is unloaded to make room for %r", other.name, model.name)
                 await self._unload(other)
         if self.weight_bytes + size > room:
-            raise MemoryBusyError(f"model {model.name!r} needs {size:,} bytes; models came into use meanwhile")
+            raise MemoryBusyError(f"model {model.name!r} needs {size:,} bytes; other models came into use meanwhile")
 
     # -- unloading ----------------------------------------------------------------------------------------------
 
     async def unload(self, model: Resident, *, force: bool = False) -> None:
-        """Give its memory back. One that requests use is refused, or with `force` its requests are ended."""
+        """Free its memory. A model in use is a `ModelInUseError`; with `force` its requests are ended."""
         if model.loading is not None:
             raise ModelInUseError(f"model {model.name!r} is being loaded")
         async with self._lock:
             if model.uses and not force:
-                raise ModelInUseError(f"model {model.name!r} is used by {model.uses} requests")
+                requests = "1 request" if model.uses == 1 else f"{model.uses} requests"
+                raise ModelInUseError(f"model {model.name!r} is used by {requests}; force ends them")
             if model.state is ModelState.READY:
                 await self._unload(model)
 
@@ -327,7 +328,7 @@ def _is_idle(model: Resident) -> bool:
 
 
 class FetchLog:
-    """Notes how far a model's fetch is, and tells the log now and then."""
+    """Tracks the progress of a model's download and logs it now and then."""
 
     def __init__(self, model: Resident) -> None:
         self._model = model

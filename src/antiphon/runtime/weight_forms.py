@@ -32,7 +32,7 @@ PRECISIONS = ("fast", "fp32")
 class WeightOptions:
     """`repack` copies quantised weights into the order the kernels read fastest; `quantize` is for float weights.
 
-    `quantize` "auto" is int8 for transcription models and nothing for others. `precision` is for models that speak:
+    `quantize` "auto" is int8 for transcription models and none for others. `precision` is for models that speak:
     `fast` lets them compute in 16-bit floats.
     """
 
@@ -47,10 +47,10 @@ class WeightOptions:
         if self.precision not in PRECISIONS:
             raise InvalidRequestError(f"precision is {self.precision!r}; it must be one of: {', '.join(PRECISIONS)}")
 
-    def quantize_for(self, model: Model) -> str | None:
-        """What the float weights of this model become; None: they stay floats."""
+    def quantize_for(self, model: Model, backend: str) -> str | None:
+        """What the float weights of this model become; None: they stay floats. Only the native backend quantises."""
         if self.quantize == "auto":
-            return "int8" if model.task is Task.TRANSCRIBE else None
+            return "int8" if model.task is Task.TRANSCRIBE and backend == "native" else None
         return None if self.quantize == "none" else self.quantize
 
 
@@ -125,7 +125,7 @@ def prepare(
     batched = {id(weight) for weight in model.encoder_weights()} if isinstance(model, EncoderDecoder) else set()
     is_fast = options.precision == "fast" and report.backend == "native"
     fast_type = model.fast_type if is_fast and isinstance(model, Synthesizer) else None
-    quantize = options.quantize_for(model)
+    quantize = options.quantize_for(model, report.backend)
     exact = _exact_nodes(model)
     kept = looked_up | {id(weight) for node in exact for weight in node.weights()}
 

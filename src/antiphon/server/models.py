@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from antiphon.runtime.model_text import ModelText
 
 TASK_NAMES = {
-    "generate": "text generation",
-    "embed": "embeddings",
-    "transcribe": "transcription",
-    "synthesize": "speech",
+    "generate": "a text generation model",
+    "embed": "an embedding model",
+    "transcribe": "a transcription model",
+    "synthesize": "a speech model",
 }
 #: The catalog's tasks that the server can do, and what the engine calls them.
 CATALOG_TASKS = {
@@ -219,7 +219,7 @@ class ServedModels:
     def _check_task(self, model: Resident, task: str | None) -> None:
         own = task_of(model)
         if task is not None and own is not None and own != task:
-            message = f"model {model.name!r} is for {TASK_NAMES.get(own, own)}, not for {TASK_NAMES[task]}"
+            message = f"model {model.name!r} is {TASK_NAMES.get(own, own)}; this request needs {TASK_NAMES[task]}"
             raise invalid(message, "model", "unsupported_model")
 
 
