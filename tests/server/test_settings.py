@@ -149,7 +149,9 @@ def test_a_setup_has_what_the_settings_say() -> None:
         "aliases": ["gpt=tinyllama-1.1b"],
         "max_per_key": 3,
     }
+    flags["voice_aliases"] = ["narrator=bm_george"]
     setup = Setup.of(Settings.gather(flags))
+    assert setup.engine["quantize"] == "auto" and setup.config.voice_aliases == {"narrator": "bm_george"}
     assert (setup.memory_bytes, setup.kv_bytes) == (2000 << 20, 500 << 20) and setup.engine["kv_bytes"] == 500 << 20
     chat, encoder = setup.config.models
     assert (chat.keep_alive, chat.is_pinned) == (float("inf"), False)

@@ -286,7 +286,7 @@ class Residency:
             if self.weight_bytes + size <= room:
                 return
             if _is_idle(other):  # somebody may have come while another was unloaded
-                logger.info("model %r is unloaded to make room for %r", other.name, model.name)
+                logger.info("unloading model %r to make room for %r", other.name, model.name)
                 await self._unload(other)
         if self.weight_bytes + size > room:
             raise MemoryBusyError(f"model {model.name!r} needs {size:,} bytes; other models came into use meanwhile")

@@ -15,7 +15,7 @@ from typing import Any
 
 import uvicorn
 
-from antiphon.errors import InvalidRequestError
+from antiphon.errors import AntiphonError, InvalidRequestError
 from antiphon.runtime.residency import Resident
 from antiphon.server.app import create_app
 from antiphon.server.config import ServerConfig
@@ -142,10 +142,14 @@ def run_server(
     async def serve() -> None:
         from antiphon.runtime.client import EngineClient
 
+        failure: AntiphonError | None = None
+
         def report(model: Resident) -> None:
+            nonlocal failure
             if on_model is not None:
                 on_model(model)
-            if app.state.serving.models.never_fits is not None:
+            failure = app.state.serving.models.never_fits
+            if failure is not None:
                 server.end()
 
         client = EngineClient(engine_options, offline=config.offline, watchdog_seconds=watchdog_seconds)
@@ -170,7 +174,6 @@ def run_server(
             gc.freeze()
             on_listening(address(listener, "http" if tls is None else "https"))
         await serving
-        failure = app.state.serving.models.never_fits
         if failure is not None:
             raise failure
 
