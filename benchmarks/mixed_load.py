@@ -99,9 +99,9 @@ class Chats:
 
 
 def transcription_steps(engine: Engine, chat_model: str, began: float) -> list[tuple[float, str, int]]:
-    """Seconds, model and stage of the steps since `began`, those of the chats left out, from the engine's trace."""
-    steps = trace_steps(engine, since=began * 1e6)
-    return [(step["dur"] / 1e6, step["tid"], step["args"]["stage"]) for step in steps if step["tid"] != chat_model]
+    """Seconds, model and stage of the steps since `began`, without those of the chats, from the engine's trace."""
+    steps = ((step["dur"] / 1e6, step["args"]) for step in trace_steps(engine, since=began * 1e6))
+    return [(seconds, step["model"], step["stage"]) for seconds, step in steps if step["model"] != chat_model]
 
 
 def longest_stage_and_filling(steps: list[tuple[float, str, int]], model: str) -> tuple[float, float]:

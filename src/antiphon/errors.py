@@ -68,4 +68,8 @@ class EngineError(AntiphonError):
 
 
 class AudioError(AntiphonError):
-    """Sound that cannot be decoded or encoded, or that passes a limit."""
+    """Sound that cannot be decoded or encoded, or that exceeds a limit."""
+
+
+class MissingDependencyError(AntiphonError):
+    """A package or program that this feature needs is not installed on this machine. Not the fault of a request."""

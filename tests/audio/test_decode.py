@@ -133,7 +133,7 @@ def test_plain_wav_equals_soundfile(subtype: str) -> None:
 
 
 def test_wav_needs_no_library() -> None:
-    """Plain WAV at the asked rate decodes where PyAV and soxr are not installed; other input names the extra."""
+    """Plain WAV at the asked rate decodes where PyAV and soxr are not installed; other input says what to install."""
     code = """
 import sys, io, struct
 for name in ("av", "soxr", "soundfile"): sys.modules[name] = None
@@ -141,14 +141,14 @@ from antiphon.audio import wav
 from antiphon.audio.decode import decode
 from antiphon.audio.encode import Encoder
 from antiphon.audio.samples import RawFormat
-from antiphon.errors import AudioError
+from antiphon.errors import MissingDependencyError
 sound = b"\\0\\1" * 16000
 assert len(decode(wav.header(RawFormat("s16le", 16000), 16000) + sound).values) == 16000
 assert Encoder("wav", 24000).push(decode(sound, raw=RawFormat("s16le", 16000)).values)
-for call in (lambda: decode(b"fLaC" + bytes(100)), lambda: decode(sound, raw=RawFormat("s16le", 8000)),
-             lambda: Encoder("mp3", 24000)):
+for call, name in ((lambda: decode(b"fLaC" + bytes(100)), "av"), (lambda: Encoder("mp3", 24000), "av"),
+                   (lambda: decode(sound, raw=RawFormat("s16le", 8000)), "soxr")):
     try: call()
-    except AudioError as error: assert "antiphon[audio]" in str(error), error
+    except MissingDependencyError as error: assert f"`pip install {name}`" in str(error), error
     else: raise SystemExit("no error")
 """
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

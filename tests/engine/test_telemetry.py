@@ -69,14 +69,20 @@ def test_the_trace_is_json_with_phases_that_nest(tmp_path: Path, depth: int) -> 
     path = tmp_path / "trace.json"
     world.core.telemetry.write_trace(path)
     events = json.loads(path.read_text())["traceEvents"]
+    assert all(type(event["pid"]) is int and type(event["tid"]) is int for event in events)
+    names = {(e["name"], e["pid"], e["tid"]): e["args"]["name"] for e in events if e["ph"] == "M"}
+    processes = {pid: name for (kind, pid, _), name in names.items() if kind == "process_name"}
+    assert sorted(processes.values()) == ["models", "requests"]
     lanes: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for event in events:
         if event["ph"] == "X":
-            lanes[event["tid"]].append(event)
+            lane = names["thread_name", event["pid"], event["tid"]]
+            assert processes[event["pid"]] == ("models" if lane == "chat" else "requests")
+            lanes[lane].append(event)
     for request in requests:
         lane = lanes[request.id]
-        names = [event["name"] for event in lane]
-        assert "request" in names and "prefill" in names and "decode" in names
+        phases = {event["name"] for event in lane}
+        assert phases >= {"request", "prefill", "decode"}
         assert sum(e["args"]["tokens"] for e in lane if e["name"] in ("prefill", "decode")) >= request.num_tokens - 1
         whole = next(event for event in lane if event["name"] == "request")
         for event in lane:

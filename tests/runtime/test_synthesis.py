@@ -95,7 +95,7 @@ def test_options_are_checked() -> None:
             SpeechOptions(**bad)
     assert language_tag("en") == language_tag("EN_us") == "en-us" and language_tag("en-GB") == "en-gb"
     assert language_tag("pt_BR") == "pt-br" and language_tag("fr-FR") == "fr"
-    with pytest.raises(InvalidRequestError, match="'tlh'; there are: en-us, en-gb, es"):
+    with pytest.raises(InvalidRequestError, match="'tlh'; choose one of: en-us, en-gb, es"):
         language_tag("tlh")
 
 

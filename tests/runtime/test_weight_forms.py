@@ -22,6 +22,8 @@ from antiphon.weights.resolve import resolve
 from antiphon.weights.types import TensorType
 from support.paged import PagedRunner
 from support.tiny_model import write_gguf
+from support.tiny_whisper import dims, state_dict, vocabulary
+from weights.whisper_files import ggml_file
 
 pytestmark = pytest.mark.skipif("native" not in ops.available_backends(), reason="the extension was not built")
 
@@ -65,15 +67,38 @@ def test_an_engine_quantises_what_it_loads(tiny_gguf: Path) -> None:
     with Engine(str(tiny_gguf), kv_bytes=1 << 22, quantize="int8") as engine:
         (answer,) = engine.generate(["hello there"])
         assert answer.token_ids
-    with pytest.raises(InvalidRequestError, match="quantize is 'int3'; there are: int8, q4"):
+    with pytest.raises(InvalidRequestError, match="quantize is 'int3'; it must be one of: auto, none, int8, q4"):
         EngineConfig(quantize="int3")
-    with pytest.raises(InvalidRequestError, match="precision is 'fp8'; there are: fast, fp32"):
+    with pytest.raises(InvalidRequestError, match="precision is 'fp8'; it must be one of: fast, fp32"):
         EngineConfig(precision="fp8")
 
 
 def test_the_reference_backend_does_not_quantise(tiny_gguf: Path) -> None:
     with ops.use_backend("reference"), pytest.raises(UnsupportedError, match="quantised by the native backend"):
         load_model(str(tiny_gguf), options=WeightOptions(quantize="int8"))
+
+
+@pytest.mark.parametrize("quantize", [None, "auto", "none"])
+def test_text_models_keep_their_floats_by_default(quantize: str | None, tiny_gguf: Path) -> None:
+    forms = load_model(str(tiny_gguf), options=WeightOptions(quantize=quantize)).report.forms
+    assert {form.quantized for form in forms} == {None}
+
+
+@pytest.mark.parametrize(
+    ("quantize", "is_int8"), [(None, False), ("auto", True), ("none", False), ("int8", True)], ids=str
+)
+def test_transcription_models_are_int8_by_default(quantize: str | None, is_int8: bool, tmp_path: Path) -> None:
+    path = tmp_path / "ggml-tiny.bin"
+    path.write_bytes(ggml_file(dims(), state_dict(), vocabulary(50257)))
+    options = WeightOptions(quantize=quantize)
+    quantized = {form.quantized for form in load_model(str(path), options=options).report.forms}
+    assert quantized & {TensorType.I8, TensorType.Q8_0} if is_int8 else quantized == {None}
+    with ops.use_backend("reference"):
+        if quantize == "int8":
+            with pytest.raises(UnsupportedError):
+                load_model(str(path), options=options)
+        else:
+            load_model(str(path), options=options)
 
 
 @pytest.mark.weights

@@ -17,7 +17,7 @@ import openai
 import pytest
 
 from antiphon.errors import InvalidRequestError
-from antiphon.server.config import Limits, ModelSpec, ServerConfig
+from antiphon.server.config import DEFAULT_ALIASES, Limits, ModelSpec, ServerConfig
 from antiphon.server.keys import KeyRing
 from antiphon.server.logs import JsonLines
 from support.http_server import RunningServer, running_server
@@ -41,7 +41,8 @@ def guarded(chat_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 def test_keys_open_and_others_do_not(guarded: RunningServer) -> None:
     for key in KEYS:
-        assert len(list(guarded.openai(key).models.list())) == 3
+        names = {model.id for model in guarded.openai(key).models.list()}
+        assert names == {"tiny-chat", "broken", *(DEFAULT_ALIASES.keys() - {"default-embedding"})}
     for key in ("first-secret-ke", "first-secret-key2", "x"):
         with pytest.raises(openai.AuthenticationError) as refused:
             guarded.openai(key).models.list()

@@ -182,9 +182,9 @@ def test_catalog_models_and_their_size(ask: Callable[..., httpx.Response], clien
     """A model of the catalog is known but is not here, and nothing may be fetched."""
     known = {card["name"]: card for card in ask("GET", "/models").json()["catalog"]}
     assert known["smollm2-135m"]["bytes"] > 1e7 and "first" not in known
-    with pytest.raises(openai.BadRequestError, match="is for embeddings"):
+    with pytest.raises(openai.BadRequestError, match="is an embedding model"):
         client.completions.create(model="all-minilm-l6-v2", prompt="a")
-    with pytest.raises(openai.BadRequestError, match="is for speech"):
+    with pytest.raises(openai.BadRequestError, match="is a speech model"):
         client.completions.create(model="kokoro-82m", prompt="a")
     with pytest.raises(openai.NotFoundError):
         client.completions.create(model="silero-vad", prompt="a")

@@ -108,7 +108,7 @@ def test_forms_that_are_none(hearing: RunningServer, path: str) -> None:
 
 def test_speech_needs_a_model_that_speaks(hearing: RunningServer) -> None:
     with hearing.openai() as client:
-        with pytest.raises(openai.BadRequestError, match="transcription, not for speech"):
+        with pytest.raises(openai.BadRequestError, match="is a transcription model; this request needs a speech model"):
             client.audio.speech.create(model="whisper-1", input="Hello.", voice="heart")
         for wrong, param in (
             ({"input": ""}, "input"),

@@ -17,12 +17,14 @@ import httpx
 import openai
 import pytest
 
+from support.terminal import Terminal
+
 
 class Command:
     """The running command, its standard error read as it comes."""
 
-    def __init__(self, *arguments: str) -> None:
-        code = "from antiphon.cli.app import main; main()"
+    def __init__(self, *arguments: str, before: str = "") -> None:
+        code = f"{before}\nfrom antiphon.cli.app import main; main()"
         self.started = time.monotonic()
         self.process = subprocess.Popen(
             [sys.executable, "-c", code, "serve", *arguments], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -98,9 +100,10 @@ def test_from_start_to_drained_end(command: Command) -> None:
     assert reasons[-1] == "length"
     assert command.wait_for_end() == 0
     text = command.text()
-    assert re.search(r"tiny-chat +weights +\d+\.\d\d +[\d,]{5,}", text)
-    assert re.search(r"memory: weights 0 MB, keys and values 17 MB, 17 MB in all, of a budget of [\d,]+ MB", text)
-    assert re.search(r"server +listening +\d+\.\d\d\n", text) and f"API: {url}/v1" in text
+    assert re.search(r"tiny-chat +weights +\d+\.\d\d +\d\.\d\n", text)
+    assert re.search(r"memory: weights 0\.\d MB \+ KV cache 16 MB = 16 MB of [\d,]+ MB\n", text)
+    assert re.search(r"server +listening +\d+\.\d\d\n", text) and re.search(r"server +ready +\d+\.\d\d\n", text)
+    assert f"API: {url}/v1" in text
     assert "Traceback" not in text
 
 
@@ -156,16 +159,61 @@ def test_over_tls_with_a_file_of_settings_and_cut_off_at_the_end_of_the_grace(
         (["smollm2-135n"], "did you mean smollm2-135m"),
         (["/nowhere/model.gguf"], "there is no model at /nowhere/model.gguf"),
         (["smollm2-135m", "smollm2-135m"], "two models would be called 'smollm2-135m'"),
-        (["smollm2-135m", "--api-key-file", "/nowhere/keys"], "cannot read the API key file /nowhere/keys"),
+        (["smollm2-135m", "--api-key-file", "nosuch"], "cannot read the API key file nosuch: no such file"),
+        (["--memory", "50"], "no model fits in the memory budget of 50 MB"),
         (
             ["smollm2-135m", "--config", "/nowhere/antiphon.toml"],
             "cannot read the configuration /nowhere",
         ),
         (["smollm2-135m", "--host", "192.0.2.1"], "cannot listen on 192.0.2.1 port 8000"),
     ],
-    ids=["name", "path", "twice", "keys", "file", "address"],
+    ids=["name", "path", "twice", "keys", "memory", "file", "address"],
 )
 def test_what_can_be_refused_at_once_is(arguments: list[str], message: str) -> None:
     command = Command(*arguments)
     assert command.wait_for_end() == 1
     assert message in command.text() and len(command.lines) <= 2
+
+
+def test_a_model_that_does_not_fit_beside_one_that_does(chat_folder: Path) -> None:
+    """The server runs and says that it is not ready: briefly in the table, with the reason below it."""
+    command = Command(str(chat_folder), "smollm2-135m", "--port", "0", "--memory", "50", "--offline")
+    try:
+        url = command.url()
+        while (told := httpx.get(url + "/readyz", timeout=60).json())["status"] in ("starting", "loading"):
+            assert time.monotonic() - command.started < 180, command.text()
+            time.sleep(0.05)
+        assert (told["status"], told["cause"]) == ("failed", "failed to load: smollm2-135m")
+        body = {"model": "tiny-chat", "prompt": "a", "max_tokens": 1}
+        assert httpx.post(url + "/v1/completions", json=body, timeout=60).status_code == 200
+        refused = httpx.post(url + "/v1/completions", json={**body, "model": "smollm2-135m"})
+        assert refused.json()["error"]["code"] == "model_too_large"
+    finally:
+        command.process.send_signal(signal.SIGTERM)
+        assert command.wait_for_end() == 0
+    text = command.text()
+    assert re.search(r"^smollm2-135m  failed$", text, re.MULTILINE)
+    assert re.search(r"^server +not ready +\d+\.\d\d$", text, re.MULTILINE)
+    assert "\nsmollm2-135m failed to load: model 'smollm2-135m' needs 98,362,432 bytes for its weights" in text
+
+
+def test_models_found_too_large_while_they_load_end_the_server() -> None:
+    """As if their sizes had not been known before."""
+    before = "import antiphon.server.setup as setup; setup.check_memory = lambda *_: None"
+    command = Command("smollm2-135m", "--port", "0", "--memory", "50", "--offline", before=before)
+    assert command.wait_for_end() == 1
+    last = command.lines[-1]
+    assert last.startswith("antiphon: model 'smollm2-135m' needs") and "the memory budget is 52,428,800 bytes" in last
+    assert "Traceback" not in command.text()
+
+
+def test_log_lines_are_for_people_on_a_terminal(chat_folder: Path) -> None:
+    code = "from antiphon.cli.app import main; main()"
+    arguments = ["serve", str(chat_folder), "--port", "0", "--kv-memory", "16"]
+    with Terminal([sys.executable, "-c", code, *arguments]) as terminal:
+        found = re.search(r"http://[\d.]+:\d+", terminal.wait_for("; loading tiny-chat"))
+        assert found is not None
+        assert httpx.get(found[0] + "/v1/models", timeout=60).status_code == 200
+        shown = terminal.wait_for("request_id=")
+    line = shown.splitlines()[-1]
+    assert re.fullmatch(r"\d\d:\d\d:\d\d GET /v1/models 200 \d\.\d\ds request_id=", line)

@@ -31,9 +31,9 @@ def test_the_client_raises_its_own_types(client: openai.OpenAI) -> None:
         form = {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "nonsense"}}}
         client.chat.completions.create(model="tiny-chat", messages=MESSAGES, response_format=form)
     assert schema.value.code == "invalid_schema"
-    with pytest.raises(openai.BadRequestError, match="is for embeddings"):
+    with pytest.raises(openai.BadRequestError, match="is an embedding model"):
         client.chat.completions.create(model="bert", messages=MESSAGES)
-    with pytest.raises(openai.BadRequestError, match="is for text generation"):
+    with pytest.raises(openai.BadRequestError, match="is a language model"):
         client.embeddings.create(model="tiny-chat", input="hello")
     with pytest.raises(openai.BadRequestError, match=r"input\[1\] has \d+ tokens; model 'bert' takes 32") as text:
         client.embeddings.create(model="bert", input=["a", "b" * 50])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import typer
 from typer.testing import CliRunner
 
 from antiphon.cli.app import app
-from antiphon.errors import InvalidRequestError
+from antiphon.errors import InvalidRequestError, MemoryBudgetError
 from antiphon.server.options import BY_NAME, MODELS, OPTIONS, Kind, Option
 from antiphon.server.settings import Settings
 from antiphon.server.setup import Setup
@@ -113,8 +114,8 @@ def test_the_command_prints_toml_with_origins(monkeypatch: pytest.MonkeyPatch) -
         ('[server]\nport = "1"', r"port from .* is '1'; it must be a whole number"),
         ("[server]\nport = 70000", r"port from .* is 70000; it must be 65535 or less"),
         ("[server]\nport = true", r"must be a whole number"),
-        ('[engine]\npolicy = "fifo"', r"policy from .* is 'fifo'; there are: fcfs, priority, adaptive"),
-        ("[models]\nmodels = [1]", r"must be a list of texts"),
+        ('[engine]\npolicy = "fifo"', r"policy from .* is 'fifo'; it must be one of: fcfs, priority, adaptive"),
+        ("[models]\nmodels = [1]", r"must be a list of strings"),
         ("[server\n", r"is not TOML"),
     ],
 )
@@ -130,7 +131,7 @@ def test_a_missing_file_and_wrong_variables(tmp_path: Path, monkeypatch: pytest.
         Settings.gather({}, tmp_path / "none.toml")
     for variable, text, words in (
         ("ANTIPHON_PORT", "eighty", "port from ANTIPHON_PORT is 'eighty'"),
-        ("ANTIPHON_ALIASES", "a", "an entry is NAME=VALUE"),
+        ("ANTIPHON_ALIASES", "a", "an entry must be NAME=VALUE"),
     ):
         monkeypatch.setenv(variable, text)
         with pytest.raises(InvalidRequestError, match=words):
@@ -148,7 +149,9 @@ def test_a_setup_has_what_the_settings_say() -> None:
         "aliases": ["gpt=tinyllama-1.1b"],
         "max_per_key": 3,
     }
+    flags["voice_aliases"] = ["narrator=bm_george"]
     setup = Setup.of(Settings.gather(flags))
+    assert setup.engine["quantize"] == "auto" and setup.config.voice_aliases == {"narrator": "bm_george"}
     assert (setup.memory_bytes, setup.kv_bytes) == (2000 << 20, 500 << 20) and setup.engine["kv_bytes"] == 500 << 20
     chat, encoder = setup.config.models
     assert (chat.keep_alive, chat.is_pinned) == (float("inf"), False)
@@ -159,9 +162,15 @@ def test_a_setup_has_what_the_settings_say() -> None:
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        ({"memory": 100, "kv_memory": 200}, "kv_memory is 209,715,200 bytes and memory 104,857,600"),
-        ({"aliases": ["a=smolm2"]}, "alias 'a' leads to 'smolm2', which is no model here: did you mean smollm2-135m"),
+        ({"memory": 100, "kv_memory": 200}, "kv_memory is 200 MB and memory is 100 MB: nothing is left"),
+        (
+            {"aliases": ["a=smolm2"]},
+            "alias 'a' leads to 'smolm2', which is not a known model: did you mean smollm2-135m",
+        ),
         ({"aliases": ["smollm2-135m=tinyllama-1.1b"]}, "alias 'smollm2-135m' is the name of a model"),
+        ({"quantize": "int3"}, "quantize from --quantize is 'int3'; it must be one of: auto, none, int8, q4"),
+        ({"api_key_file": "nosuch"}, "^cannot read the API key file nosuch: no such file or directory$"),
+        ({"api_key_file": "."}, "^cannot read the API key file .: is a directory$"),
         ({"pinned": ["nobody"]}, "pinned names 'nobody'; the models are qwen2.5-coder-0.5b, all-minilm"),
         ({"keep_alive": "soon"}, "keep_alive is 'soon'"),
         ({"tls_cert": "cert.pem"}, "tls_cert and tls_key go together"),
@@ -178,3 +187,29 @@ def test_a_key_cannot_be_of_both_kinds(tmp_path: Path) -> None:
     keys.write_text("the-same-secret\n")
     with pytest.raises(InvalidRequestError, match="an admin key is also an API key"):
         Setup.of(Settings.gather({"api_key_file": str(keys), "admin_key_file": str(keys)}))
+
+
+def test_a_budget_that_no_model_fits_in() -> None:
+    """Known from the catalog before anything is fetched, with the megabytes that would do."""
+    message = (
+        r"memory budget of 50 MB, of which 12 MB .*: qwen2.5-coder-0.5b needs (\d+) MB, all-minilm-l6-v2 needs (\d+) MB"
+    )
+    with pytest.raises(MemoryBudgetError, match=message) as caught:
+        Setup.of(Settings.gather({"memory": 50}))
+    found = re.search(message, str(caught.value))
+    assert found is not None
+    smaller = min(int(found[1]), int(found[2]))
+    Setup.of(Settings.gather({"memory": smaller}))
+    with pytest.raises(MemoryBudgetError, match="raise --memory"):
+        Setup.of(Settings.gather({"memory": smaller - 1}))
+    with pytest.raises(MemoryBudgetError, match="of which 10 MB"):
+        Setup.of(Settings.gather({"memory": 50, "kv_memory": 10}))
+    Setup.of(Settings.gather({"memory": 50, "preload": False}))
+
+
+def test_a_larger_budget_keeps_a_gigabyte_for_the_cache(tmp_path: Path) -> None:
+    path = tmp_path / "large.gguf"
+    with path.open("wb") as file:
+        file.truncate(5000 << 20)
+    with pytest.raises(MemoryBudgetError, match="large needs 6,024 MB; raise"):
+        Setup.of(Settings.gather({"models": [str(path)], "memory": 5000}))

@@ -12,8 +12,8 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from antiphon.audio.resample import INSTALL
 from antiphon.audio.samples import Floats, SourceFacts
+from antiphon.dependencies import import_dependency
 from antiphon.errors import AudioError
 
 #: FFmpeg's names of the containers that may be opened.
@@ -30,7 +30,7 @@ class ContainerReader:
     """The first sound track of a container. `frames` may be walked once; `damaged` counts what was skipped."""
 
     def __init__(self, stream: BinaryIO) -> None:
-        self._av = _load()
+        self._av = import_dependency("av", "decoding sound other than plain WAV")
         self.damaged = 0
         try:
             options = {"format_whitelist": ",".join(CONTAINERS), "protocol_whitelist": "none"}
@@ -111,14 +111,5 @@ def _cause(error: Exception) -> str:
 
 
 def _metadata_errors(av: Any) -> dict[str, str]:
-    """Titles that are not UTF-8 are no error: PyAV has to be told so before version 19."""
+    """PyAV before version 19 fails on titles that are not UTF-8 unless it is given this."""
     return {"metadata_errors": "replace"} if int(av.__version__.split(".")[0]) < 19 else {}
-
-
-def _load() -> Any:
-    try:
-        import av
-        import av.error
-    except ImportError as error:
-        raise AudioError(f"this sound is not plain WAV; other formats need PyAV: {INSTALL}") from error
-    return av

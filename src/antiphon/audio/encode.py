@@ -10,9 +10,10 @@ import numpy as np
 
 from antiphon.audio import wav
 from antiphon.audio.pcm import to_s16
-from antiphon.audio.resample import INSTALL, Resampler
+from antiphon.audio.resample import Resampler
 from antiphon.audio.samples import Floats, RawFormat
-from antiphon.errors import AudioError
+from antiphon.dependencies import import_dependency
+from antiphon.errors import AudioError, MissingDependencyError
 
 #: `pcm` is 16-bit little-endian without a header; `opus` is in Ogg, `aac` in ADTS.
 AudioFormat = Literal["wav", "pcm", "pcm_f32le", "mp3", "opus", "aac", "flac"]
@@ -171,11 +172,7 @@ class _CodecSink:
     """A codec in its container, by PyAV."""
 
     def __init__(self, codec: _Codec, rate: int, channels: int, bit_rate: int | None) -> None:
-        try:
-            import av
-        except ImportError as error:
-            raise AudioError(f"encoding as {codec.encoder} needs PyAV: {INSTALL}") from error
-        self._av: Any = av
+        av = self._av = import_dependency("av", f"encoding with {codec.encoder}")
         self._codec = codec
         self._rate = rate
         self._layout = "mono" if channels == 1 else "stereo"
@@ -186,7 +183,8 @@ class _CodecSink:
             self._container = av.open(self._buffer, "w", format=codec.container, options=options)
             track: Any = self._container.add_stream(codec.encoder, rate=rate, layout=self._layout)
         except (av.error.FFmpegError, ValueError) as error:
-            raise AudioError(f"this build of PyAV cannot encode {codec.encoder} at {rate} Hz ({error})") from error
+            message = f"the installed PyAV cannot encode with {codec.encoder} at {rate} Hz ({error})"
+            raise MissingDependencyError(message) from error
         track.format = codec.layout
         track.time_base = Fraction(1, rate)
         wanted = bit_rate or (codec.bit_rate * channels if codec.bit_rate else None)

@@ -7,9 +7,7 @@ from typing import Any
 import numpy as np
 
 from antiphon.audio.samples import Floats
-from antiphon.errors import AudioError
-
-INSTALL = "install antiphon with its `audio` extra: pip install 'antiphon[audio]'"
+from antiphon.dependencies import import_dependency
 
 
 class Resampler:
@@ -20,7 +18,8 @@ class Resampler:
         self.rate = rate
         self._stream: Any = None
         if source_rate != rate:
-            self._stream = _soxr(source_rate, rate).ResampleStream(source_rate, rate, 1, dtype="float32", quality="HQ")
+            soxr = import_dependency("soxr", f"resampling from {source_rate} to {rate} Hz")
+            self._stream = soxr.ResampleStream(source_rate, rate, 1, dtype="float32", quality="HQ")
 
     def push(self, samples: Floats) -> Floats:
         if self._stream is None:
@@ -42,12 +41,3 @@ def resample(samples: Floats, source_rate: int, rate: int) -> Floats:
     first = resampler.push(samples)
     last = resampler.finish()
     return np.concatenate([first, last]) if len(last) else first
-
-
-def _soxr(source_rate: int, rate: int) -> Any:
-    try:
-        import soxr
-    except ImportError as error:
-        change = f"from {source_rate} to {rate} Hz"
-        raise AudioError(f"sound must be resampled {change}, which needs soxr: {INSTALL}") from error
-    return soxr

@@ -18,9 +18,9 @@ LOCAL = ("127.0.0.1", "::1", "localhost")
 
 @takes_server_options
 def serve(**given: Any) -> None:
-    """Serve models over HTTP with OpenAI's API. Ctrl-C or SIGTERM lets running requests finish, then stops.
+    """Serve models over HTTP with OpenAI's API. On Ctrl-C or SIGTERM, running requests finish first.
 
-    Every option can also stand in a configuration file, or in a variable such as ANTIPHON_PORT; a flag comes first.
+    Every option can also be set in a configuration file or an environment variable such as ANTIPHON_PORT; flags win.
     """
     started = time.monotonic()
     from antiphon.server.launch import bind, run_server
@@ -33,8 +33,8 @@ def serve(**given: Any) -> None:
     setup = Setup.of(settings)
     host = settings["host"]
     if setup.config.keys is None and host not in LOCAL:
-        print(f"antiphon: listening on {host} without API keys: anyone who reaches it can use it", file=sys.stderr)
-    set_up_logs(settings["log_requests"])
+        print(f"antiphon: listening on {host} without API keys: anyone who can reach it can use it", file=sys.stderr)
+    set_up_logs(settings["log_requests"], settings["log_format"])
     table = StartTable(setup, started)
     run_server(
         setup.config,
@@ -49,56 +49,69 @@ def serve(**given: Any) -> None:
 
 
 class StartTable:
-    """Where start-up's time and memory went, printed when the last model is loaded or has failed."""
+    """Where the time and memory of the start went, printed when the last model is loaded or has failed."""
 
     def __init__(self, setup: Setup, started: float) -> None:
         self._setup = setup
         self._started = started
         self._url = ""
         self._num_left = sum(spec.is_preloaded for spec in setup.config.models)
-        self._rows = [("", "PHASE", "SECONDS", "BYTES")]
+        self._rows = [("", "STEP", "SECONDS", "MB")]
+        self._failures: list[str] = []
         self._weight_bytes = 0
 
     def listening(self, url: str) -> None:
         self._url = url
-        seconds = time.monotonic() - self._started
-        self._rows.append(("server", "listening", f"{seconds:.2f}", ""))
+        self._rows.append(("server", "listening", self._seconds(), ""))
         names = ", ".join(spec.name for spec in self._setup.config.models if spec.is_preloaded)
         loading = f"; loading {names}" if names else ""
-        _print(f"antiphon listens on {url} (API at {url}/v1){loading}")
+        _print(f"Antiphon is listening on {url}{loading}")
         if not self._num_left:
             _print(self.text())
 
     def add(self, model: Resident) -> None:
         loaded = model.loaded
-        if loaded is None:
-            why = f"failed: {model.error}" if model.error is not None else "no room: left for its first use"
-            self._rows.append((model.name, why, "", ""))
-        else:
+        if loaded is not None:
             self._weight_bytes += loaded.weight_bytes
-            for phase, seconds in loaded.seconds.items():
-                size = f"{loaded.weight_bytes:,}" if phase == "weights" else ""
-                self._rows.append((model.name, phase, f"{seconds:.2f}", size))
+            for step, seconds in loaded.seconds.items():
+                size = _megabytes(loaded.weight_bytes) if step == "weights" else ""
+                self._rows.append((model.name, step, f"{seconds:.2f}", size))
+        elif model.error is not None:
+            self._rows.append((model.name, "failed", "", ""))
+            self._failures.append(f"{model.name} failed to load: {model.error}")
+        else:
+            self._rows.append((model.name, "not loaded", "", ""))
+            self._failures.append(f"{model.name} is not loaded: no memory left beside the others; loaded on first use")
         self._num_left -= 1
         if not self._num_left:
-            seconds = time.monotonic() - self._started
-            self._rows.append(("server", "ready", f"{seconds:.2f}", ""))
+            has_failed = any(step == "failed" for _, step, _, _ in self._rows)
+            self._rows.append(("server", "not ready" if has_failed else "ready", self._seconds(), ""))
             _print(self.text())
 
+    def _seconds(self) -> str:
+        return f"{time.monotonic() - self._started:.2f}"
+
     def text(self) -> str:
-        rows = [*self._rows, ("cache", "keys and values", "", f"{self._setup.kv_bytes:,}")]
+        """The table, below it one line per model that is not loaded, the memory, and the address."""
+        rows = [*self._rows, ("KV cache", "reserved", "", _megabytes(self._setup.kv_bytes))]
         widths = [max(len(row[column]) for row in rows) for column in range(4)]
         lines = []
-        for model, phase, seconds, size in rows:
-            line = f"{model:<{widths[0]}}  {phase:<{widths[1]}}  {seconds:>{widths[2]}}  {size:>{widths[3]}}"
+        for model, step, seconds, size in rows:
+            line = f"{model:<{widths[0]}}  {step:<{widths[1]}}  {seconds:>{widths[2]}}  {size:>{widths[3]}}"
             lines.append(line.rstrip())
-        weights, cache = self._weight_bytes / 1e6, self._setup.kv_bytes / 1e6
+        weights, cache = self._weight_bytes, self._setup.kv_bytes
+        lines += self._failures
         lines.append(
-            f"memory: weights {weights:,.0f} MB, keys and values {cache:,.0f} MB, {weights + cache:,.0f} MB in all, "
-            f"of a budget of {self._setup.memory_bytes / 1e6:,.0f} MB"
+            f"memory: weights {_megabytes(weights)} MB + KV cache {_megabytes(cache)} MB = "
+            f"{_megabytes(weights + cache)} MB of {_megabytes(self._setup.memory_bytes)} MB"
         )
         lines.append(f"API: {self._url}/v1")
         return "\n".join(lines)
+
+
+def _megabytes(size: int) -> str:
+    """In the unit of --memory."""
+    return f"{size / (1 << 20):,.1f}" if size < 10 << 20 else f"{size / (1 << 20):,.0f}"
 
 
 def _print(text: str) -> None:

@@ -16,6 +16,7 @@ from antiphon.cli.command import OutputError, usage_errors
 from antiphon.cli.remote.address import chosen_server
 from antiphon.cli.transcript_output import TranscriptOutput
 from antiphon.counted import counted
+from antiphon.dependencies import import_dependency
 from antiphon.errors import AntiphonError, AudioError, InvalidRequestError, UsageError
 from antiphon.weights.model_tasks import check_catalog_task
 
@@ -30,6 +31,7 @@ PORTAUDIO = "`apt install libportaudio2` on Debian and Ubuntu, `brew install por
 
 
 class Precision(StrEnum):
+    AUTO = "auto"
     INT8 = "int8"
     Q4 = "q4"
     NONE = "none"
@@ -79,8 +81,8 @@ def transcribe(
         ),
     ] = None,
     quantize: Annotated[
-        Precision, typer.Option("--quantize", help="Quantise float weights to this type.")
-    ] = Precision.INT8,
+        Precision, typer.Option("--quantize", help="Quantise float weights to this type; auto is int8.")
+    ] = Precision.AUTO,
     kv_memory: options.KVMemory = options.DEFAULT_KV_MEGABYTES,
     trace: options.Trace = None,
     offline: options.Offline = False,
@@ -113,7 +115,7 @@ def transcribe(
 
     if live and not names:
         _sounddevice()  # an absent microphone is an error before the model is loaded
-    loaded = load(model, offline, quantize=None if quantize is Precision.NONE else quantize, task="transcribe")
+    loaded = load(model, offline, quantize=quantize, task="transcribe")
     with engine_for(loaded, kv_memory, "fp16", record_requests=trace is not None) as engine:
         try:
             if live:
@@ -274,12 +276,7 @@ def _pieces(name: str) -> Iterator[Any]:
 def _sounddevice() -> Any:
     """The package that reads microphones; an absent package, library or microphone is an error with the remedy."""
     try:
-        import sounddevice  # type: ignore[import-not-found,unused-ignore]
-    except ImportError as error:
-        raise AudioError(
-            "the microphone needs the package sounddevice: run `pip install sounddevice`, or in the source folder "
-            "`pip install '.[microphone]'`"
-        ) from error
+        sounddevice = import_dependency("sounddevice", "the microphone", "microphone")
     except OSError as error:
         raise AudioError(f"the microphone needs the PortAudio library: {PORTAUDIO}") from error
     try:

@@ -138,49 +138,67 @@ class Telemetry:
         self.transcripts.append(record)
 
     def write_trace(self, path: Path) -> None:
-        """The ring as Chrome trace events: one lane a model with its steps, one lane a request with its phases."""
-        events = [*_step_events(self.steps), *_request_events(self.requests)]
-        events += [
-            _event("speech", "speech", record.id, record.arrived, record.processing_seconds, asdict(record))
-            for record in self.speeches
-        ]
-        events += [
-            _event("transcript", "transcripts", record.id, record.arrived, record.processing_seconds, asdict(record))
-            for record in self.transcripts
-        ]
-        path.write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}))
+        """Write the records as Chrome trace events: a lane per model with its steps, a lane per request."""
+        trace = _Trace()
+        _add_steps(trace, self.steps)
+        _add_requests(trace, self.requests)
+        for speech in self.speeches:
+            trace.add("speech", "speech", speech.id, speech.arrived, speech.processing_seconds, asdict(speech))
+        for record in self.transcripts:
+            trace.add("transcript", "transcripts", record.id, record.arrived, record.processing_seconds, asdict(record))
+        path.write_text(json.dumps({"traceEvents": trace.events, "displayTimeUnit": "ms"}))
 
 
-def _event(
-    name: str, process: str, lane: str, start: float, seconds: float, arguments: dict[str, Any] | None = None
-) -> dict[str, Any]:
-    microseconds = {"ts": round(start * 1e6, 1), "dur": round(max(seconds, 0.0) * 1e6, 1)}
-    return {"name": name, "ph": "X", "pid": process, "tid": lane, **microseconds, "args": arguments or {}}
+class _Trace:
+    """Events in the Trace Event Format, in which processes and lanes are numbers that metadata events give names to."""
+
+    def __init__(self) -> None:
+        self.events: list[dict[str, Any]] = []
+        self._processes: dict[str, int] = {}
+        self._lanes: dict[tuple[str, str], int] = {}
+
+    def add(
+        self, name: str, process: str, lane: str, start: float, seconds: float, arguments: dict[str, Any] | None = None
+    ) -> None:
+        ids = self._ids(process, lane)
+        microseconds = {"ts": round(start * 1e6, 1), "dur": round(max(seconds, 0.0) * 1e6, 1)}
+        self.events.append({"name": name, "ph": "X", **ids, **microseconds, "args": arguments or {}})
+
+    def _ids(self, process: str, lane: str) -> dict[str, int]:
+        if process not in self._processes:
+            self._processes[process] = len(self._processes) + 1
+            self._name("process_name", process, {"pid": self._processes[process], "tid": 0})
+        pid = self._processes[process]
+        if (process, lane) in self._lanes:
+            return {"pid": pid, "tid": self._lanes[process, lane]}
+        ids = {"pid": pid, "tid": len(self._lanes) + 1}
+        self._lanes[process, lane] = ids["tid"]
+        self._name("thread_name", lane, ids)
+        return ids
+
+    def _name(self, kind: str, name: str, ids: dict[str, int]) -> None:
+        self.events.append({"name": kind, "ph": "M", "ts": 0, **ids, "args": {"name": name}})
 
 
-def _step_events(steps: Iterable[StepRecord]) -> list[dict[str, Any]]:
-    events = []
+def _add_steps(trace: _Trace, steps: Iterable[StepRecord]) -> None:
     for step in steps:
         figures = asdict(step)
         parts, requests = figures.pop("parts"), figures.pop("requests")
-        events.append(_event("step", "models", step.model, step.start, step.seconds, figures))
+        trace.add("step", "models", step.model, step.start, step.seconds, figures)
         begin = step.start
         for part, seconds in parts.items():
-            events.append(_event(part, "models", step.model, begin, seconds))
+            trace.add(part, "models", step.model, begin, seconds)
             begin += seconds
         # A request ends when the result is there, so its part of the step does not reach into the commit.
         until_result = step.seconds - parts.get("commit", 0.0)
         for request, tokens, is_decode in requests:
             phase = "decode" if is_decode else "prefill"
             figures = {"tokens": tokens, "step": step.index}
-            events.append(_event(phase, "requests", request, step.start, until_result, figures))
-    return events
+            trace.add(phase, "requests", request, step.start, until_result, figures)
 
 
-def _request_events(requests: Iterable[RequestRecord]) -> list[dict[str, Any]]:
-    events = []
+def _add_requests(trace: _Trace, requests: Iterable[RequestRecord]) -> None:
     for record in requests:
-        events.append(_event("request", "requests", record.id, record.arrived, record.end_to_end, asdict(record)))
+        trace.add("request", "requests", record.id, record.arrived, record.end_to_end, asdict(record))
         if record.queue_wait:
-            events.append(_event("queued", "requests", record.id, record.arrived, record.queue_wait))
-    return events
+            trace.add("queued", "requests", record.id, record.arrived, record.queue_wait)

@@ -159,7 +159,7 @@ class EngineClient:
             many = f" ({deaths} times in a row)" if deaths > 1 else ""
             self._set(EngineState.FAILED if gave_up else EngineState.RESTARTING, f"{cause}{many}")
             self._calls.fail(f"the engine process died: {cause}")
-            logger.error("the engine process died: %s%s", cause, "" if gave_up else "; it is started again")
+            logger.error("the engine process died: %s%s", cause, "" if gave_up else "; restarting it")
             if gave_up:
                 self._models.clear()
                 self._references.clear()
@@ -194,7 +194,7 @@ class EngineClient:
         )
         for name, result in zip(names, results, strict=True):
             if isinstance(result, BaseException):
-                logger.error("model %r could not be loaded again: %s", name, result)
+                logger.error("model %r failed to load after the restart: %s", name, result)
                 self._models.pop(name, None)
                 self._references.pop(name, None)
             else:

@@ -59,9 +59,10 @@ class EngineConfig:
     def __post_init__(self) -> None:
         for name in ("key_type", "value_type"):
             if getattr(self, name) not in PAGE_TYPES:
-                raise InvalidRequestError(f"{name} is {getattr(self, name)!r}; there are: {', '.join(PAGE_TYPES)}")
+                choices = ", ".join(PAGE_TYPES)
+                raise InvalidRequestError(f"{name} is {getattr(self, name)!r}; it must be one of: {choices}")
         if self.preemption not in list(Preemption):
-            raise InvalidRequestError(f"preemption is {self.preemption!r}; there are: {', '.join(Preemption)}")
+            raise InvalidRequestError(f"preemption is {self.preemption!r}; it must be one of: {', '.join(Preemption)}")
         if self.block_tokens < 1 or self.block_tokens & (self.block_tokens - 1):
             raise InvalidRequestError(f"block_tokens is {self.block_tokens}; it must be a power of two")
         if self.recent_tokens is not None and self.recent_tokens < 1:

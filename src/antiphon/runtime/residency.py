@@ -266,7 +266,7 @@ class Residency:
     def _check_fits(self, model: Resident, size: int) -> None:
         if size + self.kv_bytes > self.budget_bytes:
             raise MemoryBudgetError(
-                f"model {model.name!r} needs {size:,} bytes for its weights and {self.kv_bytes:,} for keys and values; "
+                f"model {model.name!r} needs {size:,} bytes for its weights and {self.kv_bytes:,} for the KV cache; "
                 f"the memory budget is {self.budget_bytes:,} bytes"
             )
 
@@ -280,27 +280,28 @@ class Residency:
         if staying + size > room:
             names = [other.name for other in others if other.charged_bytes and other not in idle]
             raise MemoryBusyError(
-                f"model {model.name!r} needs {size:,} bytes for its weights; of the memory budget of "
-                f"{self.budget_bytes:,} bytes {max(0, room - staying):,} can be had now, beside {', '.join(names)}"
+                f"model {model.name!r} needs {size:,} bytes for its weights; {max(0, room - staying):,} of the memory "
+                f"budget of {self.budget_bytes:,} bytes are free beside {', '.join(names)}"
             )
         for other in idle:
             if self.weight_bytes + size <= room:
                 return
             if _is_idle(other):  # somebody may have come while another was unloaded
-                logger.info("model %r is unloaded to make room for %r", other.name, model.name)
+                logger.info("unloading model %r to make room for %r", other.name, model.name)
                 await self._unload(other)
         if self.weight_bytes + size > room:
-            raise MemoryBusyError(f"model {model.name!r} needs {size:,} bytes; models came into use meanwhile")
+            raise MemoryBusyError(f"model {model.name!r} needs {size:,} bytes; other models came into use meanwhile")
 
     # -- unloading ----------------------------------------------------------------------------------------------
 
     async def unload(self, model: Resident, *, force: bool = False) -> None:
-        """Give its memory back. One that requests use is refused, or with `force` its requests are ended."""
+        """Free its memory. A model in use is a `ModelInUseError`; with `force` its requests are ended."""
         if model.loading is not None:
             raise ModelInUseError(f"model {model.name!r} is being loaded")
         async with self._lock:
             if model.uses and not force:
-                raise ModelInUseError(f"model {model.name!r} is used by {counted(model.uses, 'request')}")
+                requests = counted(model.uses, "request")
+                raise ModelInUseError(f"model {model.name!r} is used by {requests}; force ends them")
             if model.state is ModelState.READY:
                 await self._unload(model)
 
@@ -328,7 +329,7 @@ def _is_idle(model: Resident) -> bool:
 
 
 class FetchLog:
-    """Notes how far a model's fetch is, and tells the log now and then."""
+    """Tracks the progress of a model's download and logs it now and then."""
 
     def __init__(self, model: Resident) -> None:
         self._model = model

@@ -6,7 +6,7 @@ import os
 import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -205,7 +205,7 @@ class ServedEngine(EngineBase):
             weight_bytes=sum(weights.values()),
             seconds=loaded.report.seconds,
             forms=loaded.report.weights(),
-            voices=[VoiceFields(*astuple(voice)) for voice in loaded.voices.info()] if loaded.voices else [],
+            voices=[VoiceFields(v.name, v.language, v.gender) for v in loaded.voices.info()] if loaded.voices else [],
             default_voice=None if loaded.voices is None else loaded.voices.default,
         )
 

@@ -10,7 +10,7 @@ from antiphon.audio.speech.clauses import Clause
 from antiphon.audio.speech.espeak import EspeakPhonemizer
 from antiphon.audio.speech.phonemes import Phonemizer, SpokenClause
 from antiphon.audio.speech.words import OVERRIDE
-from antiphon.errors import InvalidRequestError, UnsupportedError
+from antiphon.errors import InvalidRequestError, MissingDependencyError, UnsupportedError
 from antiphon.models.synthesizer import Speech, Synthesizer, Utterance
 from antiphon.runtime.loading import LoadedModel
 from antiphon.runtime.pronunciation import Pronunciation
@@ -98,10 +98,10 @@ class Reader:
                 name, there = speaker.loaded.name, ", ".join(self._voices.languages)
                 raise InvalidRequestError(f"no voice of model {name!r} speaks {tag}; they speak: {there}")
             return EspeakPhonemizer(tag, self._model.symbols)
-        except InvalidRequestError as error:
+        except (InvalidRequestError, MissingDependencyError) as error:
             if self._options.language is not None:
                 raise
-            raise InvalidRequestError(
+            raise type(error)(
                 f"voice {self._voice.name!r} speaks {language}: {error}; with language='en-us' it reads English"
             ) from None
 

@@ -15,6 +15,7 @@ from torch import Tensor
 from antiphon.audio.speech import espeak
 from antiphon.audio.speech.lexicon import Accent
 from antiphon.errors import CheckpointError, InvalidRequestError
+from antiphon.runtime.voice_aliases import aliases_for, unknown_voice, without_aliases
 from antiphon.runtime.voice_names import ONLY_VOICE, voice_gender, voice_language, voices_among
 
 _PART = re.compile(r"\s*(?P<name>[\w.-]+?)\s*(?::\s*(?P<weight>\d+(?:\.\d*)?|\.\d+))?\s*")
@@ -25,11 +26,12 @@ _TAGS = {"en": "en-us", "en-uk": "en-gb", "fr-fr": "fr", "es-es": "es", "it-it":
 
 @dataclass(frozen=True)
 class VoiceInfo:
-    """What a voice is, for people and clients."""
+    """A voice as listings show it. `aliases` are further names that lead to it."""
 
     name: str
     language: str
     gender: str | None
+    aliases: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,8 @@ class VoiceBook:
         self._style_size = style_size
         self._languages = languages
         self.default = default
+        #: Further names, such as OpenAI's, and the voices that they lead to.
+        self.aliases = aliases_for(languages, default)
         self._styles: dict[str, Tensor] = {}
         self._lock = threading.Lock()
 
@@ -73,12 +77,20 @@ class VoiceBook:
         return sorted(self._languages)
 
     def info(self) -> list[VoiceInfo]:
-        return [VoiceInfo(name, self._languages[name], voice_gender(name)) for name in self.names]
+        return [
+            VoiceInfo(
+                name,
+                self._languages[name],
+                voice_gender(name),
+                tuple(alias for alias, voice in self.aliases.items() if voice == name),
+            )
+            for name in self.names
+        ]
 
     def parse(self, text: str | None) -> Voice:
-        """A voice by name, or a mixture such as `af_bella:0.7+af_sky:0.3`; without weights the parts are equal."""
+        """A voice by name or alias, or a mixture such as `af_bella:0.7+af_sky:0.3`; without weights, in equal parts."""
         text = self.default if text is None else text
-        parts = text.split("+")
+        parts = without_aliases(text, self.aliases).split("+")
         if len(parts) > MAX_PARTS:
             raise InvalidRequestError(f"voice mixes {len(parts)} voices; at most {MAX_PARTS} can be mixed")
         weights: dict[str, float] = {}
@@ -88,7 +100,7 @@ class VoiceBook:
                 raise InvalidRequestError(f"voice {text!r} is not a name or a mixture such as af_bella:0.7+af_sky:0.3")
             name = match["name"]
             if name not in self._languages:
-                raise InvalidRequestError(f"there is no voice {name!r}; there are: {', '.join(self.names)}")
+                raise InvalidRequestError(unknown_voice(name, self.names, self.aliases))
             weights[name] = weights.get(name, 0.0) + (1.0 if match["weight"] is None else float(match["weight"]))
         total = sum(weights.values())
         if total <= 0.0:
@@ -121,10 +133,10 @@ class VoiceBook:
 
 
 def language_tag(language: str) -> str:
-    """The tag that this engine knows a language by; languages without phonemes here are refused by name."""
+    """The tag that this engine knows a language by; a language without phonemes is an error that names it."""
     plain = language.lower().replace("_", "-")
     tag = _TAGS.get(plain, plain)
     if tag not in ACCENTS and tag not in espeak.VOICES:
         there = ", ".join([*ACCENTS, *espeak.VOICES])
-        raise InvalidRequestError(f"there are no phonemes for language {language!r}; there are: {there}")
+        raise InvalidRequestError(f"there are no phonemes for language {language!r}; choose one of: {there}")
     return tag

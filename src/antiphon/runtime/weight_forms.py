@@ -15,13 +15,13 @@ from antiphon.layers.convolution import Convolution
 from antiphon.layers.linear import Embedding, Head
 from antiphon.layers.module import Halvable, Module
 from antiphon.models.encoder_decoder import EncoderDecoder
-from antiphon.models.model import Model
+from antiphon.models.model import Model, Task
 from antiphon.models.synthesizer import Synthesizer
 from antiphon.ops import WeightForm
 from antiphon.weights.types import TensorType
 from antiphon.weights.weight import Weight
 
-#: What `quantize` may be: the type of matrices, and that of embeddings and heads.
+#: What float weights may become: the type of matrices, and that of embeddings and heads.
 QUANTIZATIONS = {"int8": (TensorType.Q8_0, TensorType.Q8_0), "q4": (TensorType.Q4_1, TensorType.Q8_0)}
 
 #: What models that speak may compute in: 16-bit floats where the processor has them, or 32 bits throughout.
@@ -30,9 +30,10 @@ PRECISIONS = ("fast", "fp32")
 
 @dataclass(frozen=True)
 class WeightOptions:
-    """`repack` copies quantised weights into the order the kernels read fastest; `quantize` is for those in floats.
+    """`repack` copies quantised weights into the order the kernels read fastest; `quantize` is for float weights.
 
-    `precision` is for models that speak: `fast` lets them compute in 16-bit floats.
+    `quantize` "auto" is int8 for transcription models and none for others. `precision` is for models that speak:
+    `fast` lets them compute in 16-bit floats.
     """
 
     repack: bool = True
@@ -40,10 +41,17 @@ class WeightOptions:
     precision: str = "fast"
 
     def __post_init__(self) -> None:
-        if self.quantize is not None and self.quantize not in QUANTIZATIONS:
-            raise InvalidRequestError(f"quantize is {self.quantize!r}; there are: {', '.join(QUANTIZATIONS)}")
+        choices = ("auto", "none", *QUANTIZATIONS)
+        if self.quantize is not None and self.quantize not in choices:
+            raise InvalidRequestError(f"quantize is {self.quantize!r}; it must be one of: {', '.join(choices)}")
         if self.precision not in PRECISIONS:
-            raise InvalidRequestError(f"precision is {self.precision!r}; there are: {', '.join(PRECISIONS)}")
+            raise InvalidRequestError(f"precision is {self.precision!r}; it must be one of: {', '.join(PRECISIONS)}")
+
+    def quantize_for(self, model: Model, backend: str) -> str | None:
+        """What the float weights of this model become; None: they stay floats. Only the native backend quantises."""
+        if self.quantize == "auto":
+            return "int8" if model.task is Task.TRANSCRIBE and backend == "native" else None
+        return None if self.quantize == "none" else self.quantize
 
 
 @dataclass
@@ -117,20 +125,21 @@ def prepare(
     batched = {id(weight) for weight in model.encoder_weights()} if isinstance(model, EncoderDecoder) else set()
     is_fast = options.precision == "fast" and report.backend == "native"
     fast_type = model.fast_type if is_fast and isinstance(model, Synthesizer) else None
+    quantize = options.quantize_for(model, report.backend)
     exact = _exact_nodes(model)
     kept = looked_up | {id(weight) for node in exact for weight in node.weights()}
 
     def target(weight: Weight) -> TensorType | None:
-        if options.quantize is None:
+        if quantize is None:
             return None if id(weight) in kept else fast_type
-        if options.quantize == "int8" and id(weight) in batched:
+        if quantize == "int8" and id(weight) in batched:
             return TensorType.I8
-        matrices, embeddings = QUANTIZATIONS[options.quantize]
+        matrices, embeddings = QUANTIZATIONS[quantize]
         return embeddings if id(weight) in looked_up else matrices
 
     for node in model.modules():
         if isinstance(node, Halvable):
-            node.half = (fast_type is not None or options.quantize is not None) and node not in exact
+            node.half = (fast_type is not None or quantize is not None) and node not in exact
         if isinstance(node, Convolution):
             node.prepare()
     report.forms += ops.prepare_weights(list(model.weights()), options.repack, target, release_pages)

@@ -77,7 +77,7 @@ def too_large(size: int, limit: int) -> ApiError:
 
 
 def fault_of(error: ValidationError) -> ApiError:
-    """The first fault. Where a field may have several forms, the one whose form was met deepest is told."""
+    """The first fault. If a field may have several forms, the fault in the form that matched deepest."""
     faults = error.errors(include_url=False, include_context=False, include_input=False)
     unknown = [fault for fault in faults if fault["type"] == "extra_forbidden"]
     fault = unknown[0] if unknown else max(faults, key=lambda fault: len(fault["loc"]))

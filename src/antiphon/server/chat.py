@@ -99,7 +99,7 @@ async def chat_completions(request: Request) -> Response:
 
 
 async def understand(serving: Serving, body: ChatBody) -> Chat:
-    """Everything that can be refused before the engine is asked."""
+    """Everything that can be rejected before the engine sees the request."""
     limits = serving.config.limits
     model = await serving.models.ready(body.model, "generate")
     _check_choices(body, limits.choices)

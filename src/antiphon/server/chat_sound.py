@@ -15,6 +15,7 @@ from antiphon.server.hearing import Hearing
 from antiphon.server.models import ReadyModel
 from antiphon.server.schemas import AssistantMessage, ChatBody, InputAudioPart, TextPart, UserMessage
 from antiphon.server.serving import Serving
+from antiphon.server.speaking import voice_of
 from antiphon.server.spoken_reply import SPEECH_MODEL, SpokenReply
 
 TRANSCRIPTION_MODEL = "default-transcription"
@@ -84,5 +85,5 @@ async def spoken_reply(serving: Serving, body: ChatBody) -> SpokenReply | None:
     if (body.n or 1) > 1:
         raise invalid(f"n is {body.n}; a reply that is spoken is one", "n", "unsupported_value")
     model: ReadyModel = await serving.models.ready(SPEECH_MODEL, "synthesize")
-    voice = body.audio.voice if body.audio.voice is None or isinstance(body.audio.voice, str) else body.audio.voice.id
+    voice = voice_of(serving, model, body.audio.voice, "audio.voice")
     return SpokenReply(serving, model, voice, FORMATS[body.audio.format])

@@ -1,4 +1,4 @@
-"""`ServerConfig`: what a server serves, to whom, and how much it takes in."""
+"""`ServerConfig`: what a server serves, to whom, and within which limits."""
 
 from __future__ import annotations
 
@@ -14,19 +14,26 @@ from antiphon.server.keys import KeyRing
 from antiphon.weights.catalog import catalog
 
 DEFAULT_MODELS = ("qwen2.5-coder-0.5b", "all-minilm-l6-v2")
-#: Names that lead to the first model of a task, unless the configuration says otherwise.
+#: Names that lead to the first model of a task, unless the configuration says otherwise: ours, and those that clients
+#: of OpenAI's API use for sound.
 DEFAULT_ALIASES = {
     "default-chat": "generate",
     "default-embedding": "embed",
     "default-transcription": "transcribe",
     "default-speech": "synthesize",
+    "tts-1": "synthesize",
+    "tts-1-hd": "synthesize",
+    "gpt-4o-mini-tts": "synthesize",
+    "whisper-1": "transcribe",
+    "gpt-4o-transcribe": "transcribe",
+    "gpt-4o-mini-transcribe": "transcribe",
 }
-#: Where these lead if no model of the task is configured and the catalog's may be loaded.
-DEFAULT_SOUND_MODELS = {"default-transcription": "whisper-base.en", "default-speech": "hibari-6m"}
+#: The model of a task if none is configured and models of the catalog may be loaded on use.
+DEFAULT_SOUND_MODELS = {"transcribe": "whisper-base.en", "synthesize": "hibari-6m"}
 
 
 class LoadOnUse(StrEnum):
-    """Which models a request may bring in: those configured, the catalog's too, or any on the hub. Never a path."""
+    """Which models a request may load: those configured, the catalog's too, or any on the hub. Never a path."""
 
     CONFIGURED = "configured"
     CATALOG = "catalog"
@@ -35,7 +42,7 @@ class LoadOnUse(StrEnum):
 
 @dataclass(frozen=True)
 class Limits:
-    """The most that one request may ask for. `prompt_tokens` and `output_tokens` of None leave it to the model."""
+    """The most that one request may ask for. None of `prompt_tokens`, `output_tokens`: no limit but the model's."""
 
     body_bytes: int = 8 << 20
     prompt_tokens: int | None = None
@@ -48,20 +55,20 @@ class Limits:
     logit_bias: int = 1024
     tools: int = 128
     request_seconds: float = 600.0
-    #: Responses that are kept to be gone on from, and their bytes.
+    #: Stored responses available for previous_response_id, and their bytes.
     stored_responses: int = 1024
     stored_bytes: int = 64 << 20
-    #: Of a recording: its file, and what it becomes.
+    #: Of a recording: bytes of its file, seconds of its sound.
     audio_bytes: int = 512 << 20
     audio_seconds: float = 4 * 3600.0
     speech_characters: int = 200_000
-    #: Of one key, at once.
+    #: Of one API key at the same time.
     requests_per_key: int | None = None
 
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """A model that the server is asked to hold: the name clients use, and where it comes from.
+    """A model that the server is configured with: the name clients use, and where it comes from.
 
     `keep_alive` is how many seconds it stays after its last use. A pinned one is never unloaded to make room.
     """
@@ -75,7 +82,7 @@ class ModelSpec:
 
     @classmethod
     def of(cls, reference: str) -> ModelSpec:
-        """Catalog names and hub references are their own names; a file or folder goes by its last part."""
+        """Catalog names and hub references are their own names; a file or folder is called by its last part."""
         return cls(name_of(reference), reference)
 
 
@@ -92,10 +99,12 @@ class ServerConfig:
     """Checked on creation. `memory_bytes` bounds weights and cache together; None takes most of the machine's.
 
     `aliases` lead from further names to models; one that is not among `models` is loaded on its first use.
+    `voice_aliases` lead from further names to voices or mixtures, beside those of `DEFAULT_VOICE_ALIASES`.
     """
 
     models: tuple[ModelSpec, ...] = tuple(ModelSpec.of(name) for name in DEFAULT_MODELS)
     aliases: Mapping[str, str] = field(default_factory=dict)
+    voice_aliases: Mapping[str, str] = field(default_factory=dict)
     keys: KeyRing | None = None
     admin_keys: KeyRing | None = None
     #: The address that it listens on.
@@ -103,13 +112,13 @@ class ServerConfig:
     #: Further names that administrators may reach it by.
     admin_hosts: tuple[str, ...] = ()
     load_on_use: LoadOnUse = LoadOnUse.CATALOG
-    #: For models that a request brings in.
+    #: For models that a request loads.
     keep_alive: float = math.inf
     memory_bytes: int | None = None
     offline: bool = False
     logs_text: bool = False
     cors_origins: tuple[str, ...] = ()
-    #: Of a collector that takes traces.
+    #: Of a collector of traces.
     otlp_endpoint: str | None = None
     limits: Limits = field(default_factory=Limits)
 
@@ -124,6 +133,6 @@ class ServerConfig:
             if name not in names and name.lower() not in catalog() and not name.startswith("hub:"):
                 near = difflib.get_close_matches(name, [*names, *catalog()], n=3, cutoff=0.4)
                 hint = f": did you mean {' or '.join(near)}?" if near else ""
-                raise InvalidRequestError(f"the alias {alias!r} leads to {name!r}, which is no model here{hint}")
+                raise InvalidRequestError(f"the alias {alias!r} leads to {name!r}, which is not a known model{hint}")
         if self.keys is not None and self.admin_keys is not None and self.keys.shares_a_key_with(self.admin_keys):
             raise InvalidRequestError("an admin key is also an API key: administration needs keys of its own")

@@ -1,4 +1,4 @@
-"""Errors in the shape that OpenAI's clients read, with the status and the code that tell them what to do."""
+"""Error responses in the shape that OpenAI's clients read, each with its status and code."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from antiphon.errors import (
     InvalidRequestError,
     MemoryBudgetError,
     MemoryBusyError,
+    MissingDependencyError,
     ModelInUseError,
     ModelNotFoundError,
     OverloadedError,
@@ -28,7 +29,7 @@ SERVER = "server_error"
 
 
 class ApiError(Exception):
-    """An answer that is an error."""
+    """An error response."""
 
     def __init__(
         self,
@@ -61,8 +62,9 @@ def unavailable(message: str, code: str, retry_after: int = 2) -> ApiError:
     return ApiError(503, message, code=code, kind=SERVER, headers={"retry-after": str(retry_after)})
 
 
-#: By class, most special first: status, code, type.
+#: By class, most specific first: status, code, type.
 KINDS: tuple[tuple[type[AntiphonError], int, str, str], ...] = (
+    (MissingDependencyError, 501, "missing_dependency", SERVER),
     (ContextLengthError, 400, "context_length_exceeded", INVALID),
     (OverloadedError, 429, "overloaded", "overloaded_error"),
     (MemoryBudgetError, 400, "model_too_large", INVALID),
@@ -79,12 +81,12 @@ KINDS: tuple[tuple[type[AntiphonError], int, str, str], ...] = (
     (EngineError, 500, "engine_error", SERVER),
 )
 
-#: How the messages of a constraint that does not compile begin.
+#: How the messages about a constraint that does not compile begin.
 GRAMMAR_SUBJECTS = ("the JSON schema ", "the regex ", "the choice ", "the grammar ", "json_schema ")
 
 
 def api_error(error: AntiphonError) -> ApiError:
-    """What a client is told of an error of ours."""
+    """The error response for one of our errors."""
     found = (row[1:] for row in KINDS if isinstance(error, row[0]))
     status, code, name = next(found, (500, "engine_error", SERVER))
     message = str(error)

@@ -1,4 +1,4 @@
-"""Generations under way: handed to the engine together, read together, ended together."""
+"""Generations in flight: sent to the engine together, read together, ended together."""
 
 from __future__ import annotations
 

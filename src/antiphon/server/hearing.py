@@ -94,7 +94,7 @@ class Hearing:
                 stream.push(piece.tobytes())
                 piece = await self._in_thread(next, decoder, None)
             stream.finish()
-        except AudioError:
+        except AntiphonError:
             stream.close()
             raise
 

@@ -29,8 +29,11 @@ class KeyRing:
         """One key a line; empty lines and lines that begin with # are skipped."""
         try:
             lines = path.read_text(encoding="utf-8").splitlines()
-        except (OSError, UnicodeDecodeError) as error:
-            raise InvalidRequestError(f"cannot read the API key file {path}: {type(error).__name__}") from error
+        except OSError as error:
+            cause = (error.strerror or str(error)).lower()
+            raise InvalidRequestError(f"cannot read the API key file {path}: {cause}") from error
+        except UnicodeDecodeError as error:
+            raise InvalidRequestError(f"cannot read the API key file {path}: it is not UTF-8 text") from error
         return cls([line.strip() for line in lines if line.strip() and not line.strip().startswith("#")])
 
     def find(self, authorization: bytes | None) -> int | None:

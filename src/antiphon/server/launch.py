@@ -1,4 +1,4 @@
-"""Running a server: one socket, its address told when it listens, a graceful end on SIGTERM."""
+"""Running a server: one socket, its address reported when it listens, a graceful end on SIGTERM."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import Any
 
 import uvicorn
 
-from antiphon.errors import InvalidRequestError
+from antiphon.errors import AntiphonError, InvalidRequestError
 from antiphon.runtime.residency import Resident
 from antiphon.server.app import create_app
 from antiphon.server.config import ServerConfig
@@ -28,7 +28,7 @@ from antiphon.server.run_file import LocalServer, RunFileError, is_loopback, new
 from antiphon.server.serving import Serving
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
-#: What requests that were cut off get to say so.
+#: Time for requests that are ended to send their error.
 LAST_WORDS_SECONDS = 1.0
 
 
@@ -54,7 +54,7 @@ class TLSFiles:
 
 
 class DrainingServer(uvicorn.Server):
-    """On the first signal new requests are refused and running ones may finish; on the second they are cut off."""
+    """On the first signal new requests are rejected and running ones may finish; on the second they are ended."""
 
     def __init__(self, config: uvicorn.Config, serving: Serving, grace_seconds: float) -> None:
         super().__init__(config)
@@ -70,7 +70,7 @@ class DrainingServer(uvicorn.Server):
                 async with asyncio.timeout(1.0):
                     await self._ending.wait()
 
-    def _end(self) -> None:
+    def end(self) -> None:
         self.should_exit = True
         self._ending.set()
 
@@ -88,21 +88,25 @@ class DrainingServer(uvicorn.Server):
     def drain(self) -> None:
         if self._draining is not None:
             self.force_exit = True
-            self._end()
+            self.end()
             return
         self._serving.is_draining = True
-        log("draining", running=len(self._serving.passages), grace_seconds=self._grace_seconds)
+        log(
+            "shutting down: waiting for running requests",
+            running=len(self._serving.passages),
+            grace_seconds=self._grace_seconds,
+        )
         self._draining = asyncio.create_task(self._drain())
 
     async def _drain(self) -> None:
-        """It goes on listening meanwhile, so that who comes is told to come back and where nobody is, nobody waits."""
+        """The server keeps listening meanwhile, so that new requests get a 503 with `Retry-After`."""
         passages = self._serving.passages
         if not await passages.until_idle(self._grace_seconds):
-            log("cut off", running=len(passages))
+            log("shutting down: ending requests that are still running", running=len(passages))
             for passage in passages:
                 passage.end_with(unavailable("the server is shutting down", "shutting_down"))
             await passages.until_idle(LAST_WORDS_SECONDS)
-        self._end()
+        self.end()
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -137,7 +141,7 @@ def run_server(
     """Serve until a signal comes and the running requests are done, or `grace_seconds` are over.
 
     On a loopback address the server is listed for the commands of the same user, with an admin token of its own unless
-    it has admin keys already.
+    it has admin keys already. Raises `MemoryBudgetError` if none of the models to be loaded at start can ever fit.
     """
     is_local = is_loopback(listener.getsockname()[0])
     token = new_admin_token() if is_local and config.admin_keys is None else None
@@ -148,8 +152,18 @@ def run_server(
     async def serve() -> None:
         from antiphon.runtime.client import EngineClient
 
+        failure: AntiphonError | None = None
+
+        def report(model: Resident) -> None:
+            nonlocal failure
+            if on_model is not None:
+                on_model(model)
+            failure = app.state.serving.models.never_fits
+            if failure is not None:
+                server.end()
+
         client = EngineClient(engine_options, offline=config.offline, watchdog_seconds=watchdog_seconds)
-        app = create_app(config, client, on_model)
+        app = create_app(config, client, report)
         settings = uvicorn.Config(
             app,
             log_config=None,
@@ -176,11 +190,13 @@ def run_server(
                     log("not listed for `antiphon ps`", logging.WARNING, cause=str(error))
             on_listening(url)
         await serving
+        if failure is not None:
+            raise failure
 
     started = time.monotonic()
     with contextlib.closing(listener), files:
         uvloop_run(serve)
-    log("stopped", seconds=round(time.monotonic() - started, 1))
+    log("server stopped", seconds=round(time.monotonic() - started, 1))
 
 
 def uvloop_run(main: Callable[[], Any]) -> None:

@@ -1,8 +1,9 @@
-"""The models that a server holds: their names, which of them a request may bring in, and what their text side needs."""
+"""The models that a server holds: their names and aliases, and which of them a request may load."""
 
 from __future__ import annotations
 
 import difflib
+import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from antiphon.server.errors import ApiError, api_error, invalid, unavailable
 from antiphon.server.logs import log
 from antiphon.server.passage import current_passage
 from antiphon.weights.catalog import catalog
-from antiphon.weights.model_tasks import CATALOG_TASKS, TASK_NAMES
+from antiphon.weights.model_tasks import CATALOG_TASKS, KINDS
 from antiphon.weights.resolve import HUB_REFERENCE
 
 if TYPE_CHECKING:
@@ -52,36 +53,55 @@ class ServedModels:
                 self._preloaded.append(model)
         for name in config.aliases.values():
             self.residency.add(Resident(name, name, config.keep_alive))
+        #: Loaded on use, for tasks that no configured model is for.
+        self._defaults = {name: self._on_use(name) for name in DEFAULT_SOUND_MODELS.values()}
 
     def __iter__(self) -> Iterator[Resident]:
         return iter(list(self.residency.models.values()))
 
     async def load_all(self, report: Callable[[Resident], None] | None = None) -> None:
-        """Load what is to be loaded at the start, in order; one that fails does not keep the others out."""
+        """Load the models to be loaded at start, in order. A model that fails does not stop the others."""
         for model in self._preloaded:
             try:
                 await self.residency.load(model, evict=False)
             except MemoryBusyError as error:
-                log("left for its first use", model=model.name, cause=str(error))
-            except AntiphonError:
-                pass  # the model tells why
+                log("no memory left for a model; it is loaded on first use", model=model.name, cause=str(error))
+            except AntiphonError as error:
+                log("model failed to load", logging.ERROR, model=model.name, cause=str(error))
             self._was_ready.add(model.name)
             if report is not None:
                 report(model)
 
     @property
     def is_ready(self) -> bool:
-        """Whether the start is over and nothing of it failed."""
+        """Whether every model to be loaded at start has been loaded, or was left for its first use."""
         return all(m.name in self._was_ready and m.state is not ModelState.FAILED for m in self._preloaded)
 
     @property
     def status(self) -> str:
-        """For readiness: `ready`, or why not."""
+        """For readiness: `ready`, `loading` or `failed`."""
         if self.is_ready:
             return "ready"
-        return "failed" if any(model.state is ModelState.FAILED for model in self._preloaded) else "loading"
+        return "failed" if self._failed else "loading"
 
-    def told(self, model: Resident) -> str:
+    @property
+    def cause(self) -> str | None:
+        """Why the server is not ready: which of the models loaded at start have failed."""
+        names = ", ".join(model.name for model in self._failed)
+        return f"failed to load: {names}" if names else None
+
+    @property
+    def never_fits(self) -> AntiphonError | None:
+        """The reason if every model loaded at start is too large for the memory budget; None otherwise."""
+        failures = [model.failure for model in self._preloaded if model.name in self._was_ready]
+        hopeless = len(failures) == len(self._preloaded) and all(isinstance(f, MemoryBudgetError) for f in failures)
+        return failures[0] if failures and hopeless else None
+
+    @property
+    def _failed(self) -> list[Resident]:
+        return [model for model in self._preloaded if model.state is ModelState.FAILED]
+
+    def describe(self, model: Resident) -> str:
         """A model's state in a few words."""
         if model.error is not None:
             return f"failed: {model.error}"
@@ -96,25 +116,40 @@ class ServedModels:
         names = dict(self.residency.models)
         for alias, name in self._config.aliases.items():
             names[alias] = self.residency.models[name]
-        configured = [model for model in self.residency.models.values() if model.is_configured]
+        by_task = {task: self._first_of(task) for task in dict.fromkeys(DEFAULT_ALIASES.values())}
         for alias, task in DEFAULT_ALIASES.items():
-            found = next((model for model in configured if task_of(model) == task), None)
+            found = by_task[task]
             if found is not None:
                 names.setdefault(alias, found)
         return names
+
+    def _first_of(self, task: str) -> Resident | None:
+        """The first configured model of a task; else the default one if it may be loaded; else any that is loaded."""
+        models = self.residency.models
+        of_task = [model for model in models.values() if task_of(model) == task]
+        configured = next((model for model in of_task if model.is_configured), None)
+        if configured is not None:
+            return configured
+        default = DEFAULT_SOUND_MODELS.get(task)
+        if default is not None and (default in models or self._config.load_on_use is not LoadOnUse.CONFIGURED):
+            return models.get(default, self._defaults[default])
+        return next((model for model in of_task if model.state is ModelState.READY), None)
+
+    def _on_use(self, name: str) -> Resident:
+        return Resident(name, name, self._config.keep_alive, is_configured=False)
 
     def aliases(self, model: Resident) -> list[str]:
         return [name for name, led_to in self.names().items() if led_to is model and name != model.name]
 
     def find(self, name: str) -> Resident:
-        """The model of that name; an unknown one is refused with the names nearest to it."""
+        """The model of that name; for an unknown one, an error with the names nearest to it."""
         names = self.names()
         if name in names:
             return names[name]
         known = [*names, *(self.catalog_names() if self._config.load_on_use is not LoadOnUse.CONFIGURED else ())]
         near = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(names) or 'none'}"
-        message = f"no model is called {name[:200]!r} here: {hint}"
+        hint = f"did you mean {' or '.join(near)}?" if near else f"available: {', '.join(names) or 'none'}"
+        message = f"there is no model {name[:200]!r}: {hint}"
         raise ApiError(404, message, code="model_not_found", param="model")
 
     def catalog_names(self) -> list[str]:
@@ -122,23 +157,22 @@ class ServedModels:
         return [name for name, entry in catalog().items() if entry.task in CATALOG_TASKS]
 
     def known(self, name: str, allowed: LoadOnUse | None = None) -> Resident:
-        """As `find`, and a model that may be brought in now. It is never one given by a path."""
+        """As `find`, and also a model that may be loaded now. It is never one given by a path."""
         allowed = self._config.load_on_use if allowed is None else allowed
         names = self.names()
         if name in names:
-            return names[name]
-        lower = DEFAULT_SOUND_MODELS.get(name, name).lower()
+            return self.residency.add(names[name])
+        lower = name.lower()
         if allowed is not LoadOnUse.CONFIGURED and lower in self.catalog_names():
             name = lower
         elif allowed is not LoadOnUse.HUB or HUB_REFERENCE.fullmatch(name) is None:
             return self.find(name)
-        model = Resident(name, name, self._config.keep_alive, is_configured=False)
-        return self.residency.add(model)
+        return self.residency.add(self._defaults.get(name) or self._on_use(name))
 
     # -- use ----------------------------------------------------------------------------------------------------
 
     async def ready(self, name: str, task: str | None = None) -> ReadyModel:
-        """The model, usable until the present request has ended; the error that tells why not otherwise."""
+        """The model, usable until the current request has ended; an error with the cause if it cannot be used."""
         model = self.known(name)
         if model.failure is not None and not model.may_be_tried_again:
             raise load_failure(model, model.failure)
@@ -171,7 +205,7 @@ class ServedModels:
     def _check_task(self, model: Resident, task: str | None) -> None:
         own = task_of(model)
         if task is not None and own is not None and own != task:
-            message = f"model {model.name!r} is for {TASK_NAMES.get(own, own)}, not for {TASK_NAMES[task]}"
+            message = f"model {model.name!r} is {KINDS.get(own, own)}; this request needs {KINDS[task]}"
             raise invalid(message, "model", "unsupported_model")
 
 

@@ -1,4 +1,4 @@
-"""Every option of a server, once: its key in the configuration file, its flag, its variable, its kind and default."""
+"""Every option of a server: its key in the configuration file, flag, environment variable, type and default."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from antiphon.errors import InvalidRequestError
 
-#: What turns a switch off in a variable; anything else turns it on.
+#: Values of a variable that turn a switch off; anything else turns it on.
 FALSE = ("0", "false", "no", "off")
 
 
@@ -19,8 +19,8 @@ class Kind(Enum):
     WHOLE = "a whole number"
     NUMBER = "a number"
     SWITCH = "true or false"
-    LIST = "a list of texts"
-    TABLE = "a table of texts"
+    LIST = "a list of strings"
+    TABLE = "a table of strings"
 
 
 @dataclass(frozen=True)
@@ -34,9 +34,9 @@ class Option:
     choices: tuple[str, ...] = ()
     minimum: float | None = None
     maximum: float | None = None
-    #: The flag, where it is not the name: of a list it is for one item.
+    #: The flag, if it is not the name; that of a list gives one item.
     flag: str | None = None
-    #: What the help calls the default, where it is not a plain value.
+    #: How the help shows a default that is not a plain value.
     shown: str | None = None
     metavar: str | None = None
 
@@ -57,7 +57,7 @@ class Option:
         return f"ANTIPHON_{self.name.upper()}"
 
     def from_text(self, text: str, origin: str) -> Any:
-        """A value as an environment variable holds it: lists are parted by commas, tables are `name=value` pairs."""
+        """The value of an environment variable: lists are separated by commas, tables are `name=value` pairs."""
         match self.kind:
             case Kind.TEXT:
                 return self.check(text, origin)
@@ -77,12 +77,12 @@ class Option:
         for item in items:
             name, separator, value = item.partition("=")
             if not (name and separator and value):
-                raise InvalidRequestError(f"{self.name} from {origin} has {item!r}; an entry is NAME=VALUE")
+                raise InvalidRequestError(f"{self.name} from {origin} has {item!r}; an entry must be NAME=VALUE")
             table[name.strip()] = value.strip()
         return table
 
     def check(self, value: Any, origin: str) -> Any:
-        """The value, if it is of the kind and in the range; an error that tells where it came from otherwise."""
+        """The value, if its type and range are right; otherwise an error that names its origin."""
         if value is None:
             return None
         accepted = {
@@ -96,7 +96,8 @@ class Option:
         if not accepted[self.kind]:
             raise self._wrong(value, origin)
         if self.choices and value not in self.choices:
-            raise InvalidRequestError(f"{self.name} from {origin} is {value!r}; there are: {', '.join(self.choices)}")
+            choices = ", ".join(self.choices)
+            raise InvalidRequestError(f"{self.name} from {origin} is {value!r}; it must be one of: {choices}")
         low, high = self.minimum, self.maximum
         if low is not None and value < low:
             raise InvalidRequestError(f"{self.name} from {origin} is {value}; it must be {low:g} or more")
@@ -137,43 +138,51 @@ MODELS = Option(
     "models.models",
     Kind.LIST,
     ["qwen2.5-coder-0.5b", "all-minilm-l6-v2"],
-    "Catalog names, files, folders or hub references; without any, qwen2.5-coder-0.5b and all-minilm-l6-v2.",
+    "Catalog names, files, folders or hub references. Default: qwen2.5-coder-0.5b and all-minilm-l6-v2.",
 )
 
 OPTIONS: tuple[Option, ...] = (
     MODELS,
     _table(
         "models.aliases",
-        "Another name for a model, as default-chat=smollm2-135m; may be repeated.",
+        "Another name for a model, as in default-chat=smollm2-135m. May be repeated.",
         flag="alias",
         metavar="NAME=MODEL",
     ),
-    _text("models.keep_alive", "-1", "How long an idle model stays: seconds, 5m, 1h; -1 for ever, 0 not at all."),
+    _table(
+        "models.voice_aliases",
+        "Another name for a voice, as in alloy=af_bella. May be repeated. OpenAI's names work by default.",
+        flag="voice-alias",
+        metavar="NAME=VOICE",
+    ),
+    _text(
+        "models.keep_alive", "-1", "How long an idle model stays loaded: seconds, 5m, 1h; -1 for ever, 0 not at all."
+    ),
     _table(
         "models.keep_alive_of",
-        "The same for one model, as smollm2-135m=10m; may be repeated.",
+        "The same for one model, as in smollm2-135m=10m. May be repeated.",
         metavar="NAME=TIME",
     ),
-    _list("models.pinned", "A model that is never unloaded to make room; may be repeated.", flag="pin", metavar="NAME"),
-    _switch("models.preload", True, "Load the models at the start, not when they are first used."),
+    _list("models.pinned", "A model that is never unloaded to make room. May be repeated.", flag="pin", metavar="NAME"),
+    _switch("models.preload", True, "Load the models at start, not on first use."),
     _text(
         "models.load_on_use",
         "catalog",
-        "Which other models a request may bring in by naming them: none, the catalog's, or any on the hub.",
+        "Which models a request may load by name: only those configured, the catalog's too, or any on the hub.",
         choices=("configured", "catalog", "hub"),
     ),
-    _switch("models.offline", False, "Fetch nothing; a model that is not here is an error."),
-    _whole("memory.memory", None, "Megabytes for weights, keys and values together.", shown="80 % of what there is"),
-    _whole("memory.kv_memory", None, "Megabytes for keys and values.", shown="1024, at most a quarter of --memory"),
-    _text("memory.kv_type", "fp16", "Type of keys and values.", choices=("fp32", "fp16", "bf16", "int8")),
-    _text("server.host", "127.0.0.1", "Address to listen on; 0.0.0.0 is every one."),
-    _whole("server.port", 8000, "Port; 0 takes a free one.", minimum=0, maximum=65535),
-    _text("server.api_key_file", None, "Keys that clients must give, one a line.", metavar="FILE"),
+    _switch("models.offline", False, "Download nothing; a model that is not on this machine is an error."),
+    _whole("memory.memory", None, "Megabytes for weights and KV cache together.", shown="80 % of the machine's memory"),
+    _whole("memory.kv_memory", None, "Megabytes for the KV cache.", shown="1024, at most a quarter of --memory"),
+    _text("memory.kv_type", "fp16", "Data type of the KV cache.", choices=("fp32", "fp16", "bf16", "int8")),
+    _text("server.host", "127.0.0.1", "Address to listen on; 0.0.0.0 for all interfaces."),
+    _whole("server.port", 8000, "Port to listen on; 0 picks a free one.", minimum=0, maximum=65535),
+    _text("server.api_key_file", None, "File with the API keys that clients must send, one per line.", metavar="FILE"),
     _text(
         "server.admin_key_file",
         None,
-        "Keys for /admin, one per line. Without it, a server on a loopback address makes a key that the commands of "
-        "the same user find, and any other server keeps /admin off.",
+        "File with the keys for /admin, one per line. Without it, a server on a loopback address creates a key that "
+        "commands of the same user find, and any other server disables /admin.",
         metavar="FILE",
     ),
     _list(
@@ -182,59 +191,70 @@ OPTIONS: tuple[Option, ...] = (
         flag="admin-host",
         metavar="NAME",
     ),
-    _text("server.tls_cert", None, "Certificate and chain (PEM): serve HTTPS.", metavar="FILE"),
-    _text("server.tls_key", None, "The certificate's key (PEM).", metavar="FILE"),
+    _text("server.tls_cert", None, "TLS certificate and chain (PEM); enables HTTPS.", metavar="FILE"),
+    _text("server.tls_key", None, "Private key of the certificate (PEM).", metavar="FILE"),
     _list(
         "server.cors_origins",
-        "Origin whose pages may use the server from a browser, or *; may be repeated.",
+        "Origin whose pages may use the server from a browser, or * for any. May be repeated.",
         flag="cors-origin",
         metavar="ORIGIN",
     ),
     _number("server.grace", 30.0, "Seconds that running requests get to finish on SIGTERM."),
-    _switch("server.log_requests", True, "A line of JSON for every request."),
-    _switch("server.log_text", False, "Put what clients send into the log."),
+    _switch("server.log_requests", True, "Log every request."),
+    _text(
+        "server.log_format",
+        "auto",
+        "Format of log lines: text, json, or auto (text on a terminal, JSON otherwise).",
+        choices=("auto", "json", "text"),
+    ),
+    _switch("server.log_text", False, "Include the text that clients send in the log."),
     _text(
         "server.otlp_endpoint",
         None,
-        "Where OpenTelemetry traces go, as http://localhost:4318; needs the extra otel.",
+        "Send OpenTelemetry traces to this collector, as in http://localhost:4318; needs the extra otel.",
         metavar="URL",
     ),
-    _text("engine.policy", "fcfs", "Scheduling.", choices=("fcfs", "priority", "adaptive")),
-    _whole("engine.max_running", 64, "Requests computed together."),
-    _whole("engine.max_waiting", 1024, "Requests that may wait; more get 429."),
+    _text("engine.policy", "fcfs", "Scheduling policy.", choices=("fcfs", "priority", "adaptive")),
+    _whole("engine.max_running", 64, "Most requests computed at the same time."),
+    _whole("engine.max_waiting", 1024, "Most requests that may wait; further ones get 429."),
     _number(
         "engine.step_seconds",
         0.5,
-        "Seconds of a step at most: how long a piece of a prompt may hold up answers.",
+        "Longest step in seconds: how long a piece of a prompt may delay running answers.",
         minimum=0.01,
     ),
-    _whole("engine.max_model_tokens", None, "Context of every model, if its own is longer.", 2),
-    _switch("engine.prefix_caching", True, "Keep the keys and values of prompts for requests that begin alike."),
-    _switch("engine.batch_invariant", False, "Insist that an answer depends on nothing else that runs."),
-    _switch("engine.repack", True, "Lay quantised weights out for this processor; else they stay as stored, slower."),
-    _text("engine.quantize", None, "Quantise weights that a file has as floats.", choices=("int8", "q4")),
+    _whole("engine.max_model_tokens", None, "Limit the context of every model to this many tokens.", 2),
+    _switch("engine.prefix_caching", True, "Reuse the KV cache of prompts that begin alike."),
+    _switch("engine.batch_invariant", False, "Guarantee that an answer does not depend on other running requests."),
+    _switch("engine.repack", True, "Repack quantised weights for this processor (faster, more memory)."),
+    _text(
+        "engine.quantize",
+        "auto",
+        "Quantise float weights to this type; auto is int8 for transcription models and none for others.",
+        choices=("auto", "none", "int8", "q4"),
+    ),
     _text(
         "engine.precision",
         "fast",
-        "What models that speak compute in: 16-bit floats where the processor has them, or 32 bits.",
+        "Precision of speech models: fast uses 16-bit floats where the processor has them.",
         choices=("fast", "fp32"),
     ),
-    _switch("engine.record", True, "Run forwards as native programs; same answers, less time."),
-    _number("engine.watchdog", 120.0, "Seconds that a step may take before the engine is started again.", minimum=1),
-    _whole("limits.max_prompt_tokens", None, "Longest prompt allowed."),
-    _whole("limits.max_output_tokens", None, "Longest answer allowed."),
-    _whole("limits.max_body", 8, "Megabytes of the largest request."),
-    _whole("limits.max_audio_body", 512, "Megabytes of the largest recording."),
-    _number("limits.max_audio_seconds", 14400.0, "Seconds of the longest recording.", minimum=1),
-    _whole("limits.max_speech_characters", 200_000, "Characters of the longest text to be spoken."),
-    _whole("limits.max_choices", 64, "Prompts times n of one request.", maximum=128),
-    _whole("limits.max_inputs", 2048, "Inputs of one request for embeddings."),
-    _whole("limits.max_stop_strings", 16, "Stop strings of one request.", 0),
-    _whole("limits.max_tools", 128, "Tools of one request.", 0),
-    _whole("limits.max_per_key", 256, "Requests of one API key at once; more get 429."),
-    _whole("limits.max_responses", 1024, "Responses that are kept to be gone on from.", 0),
-    _whole("limits.responses_memory", 64, "Megabytes of the responses that are kept.", 0),
-    _number("limits.timeout", 600.0, "Seconds that a request may take.", minimum=1),
+    _switch("engine.record", True, "Run each step as one compiled native program (faster, same output)."),
+    _number("engine.watchdog", 120.0, "Restart the engine if a step takes longer than this many seconds.", minimum=1),
+    _whole("limits.max_prompt_tokens", None, "Longest prompt, in tokens."),
+    _whole("limits.max_output_tokens", None, "Longest answer, in tokens."),
+    _whole("limits.max_body", 8, "Largest request body, in megabytes."),
+    _whole("limits.max_audio_body", 512, "Largest recording, in megabytes."),
+    _number("limits.max_audio_seconds", 14400.0, "Longest recording, in seconds.", minimum=1),
+    _whole("limits.max_speech_characters", 200_000, "Longest text for speech, in characters."),
+    _whole("limits.max_choices", 64, "Most answers of one request: prompts times n.", maximum=128),
+    _whole("limits.max_inputs", 2048, "Most inputs of one embedding request."),
+    _whole("limits.max_stop_strings", 16, "Most stop strings of one request.", 0),
+    _whole("limits.max_tools", 128, "Most tools of one request.", 0),
+    _whole("limits.max_per_key", 256, "Most requests of one API key at the same time; further ones get 429."),
+    _whole("limits.max_responses", 1024, "Stored responses available for previous_response_id.", 0),
+    _whole("limits.responses_memory", 64, "Megabytes for stored responses.", 0),
+    _number("limits.timeout", 600.0, "Longest time for one request, in seconds.", minimum=1),
 )
 
 BY_KEY = {option.key: option for option in OPTIONS}

@@ -1,4 +1,4 @@
-"""What a model writes, told apart while it streams: reasoning, content and tool calls.
+"""Splits the output of a model into reasoning, content and tool calls while it streams.
 
 Tool calls are in one of the forms of `tool_forms`. Small models often leave the tags out, so an answer that begins with
 the object of a call, for a known tool, is a call as well.

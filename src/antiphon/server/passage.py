@@ -43,7 +43,7 @@ class Passage:
         return time.perf_counter() - self.started
 
     def end_with(self, error: ApiError) -> None:
-        """End it wherever it is; the client is told the error."""
+        """End it wherever it is; the client gets the error."""
         if self.task is not None and not self.is_over and self.ending is None:
             self.ending = error
             self.task.cancel()

@@ -122,7 +122,7 @@ class ResponseStreamOptions(Body):
 
 
 class ResponseBody(SamplingBody):
-    """`store` says whether the response can be asked for and gone on from later; it can unless told otherwise."""
+    """`store` (true by default) keeps the response for `previous_response_id` and `GET /v1/responses/{id}`."""
 
     input: Annotated[str, Field(min_length=1)] | Annotated[list[Item], Field(min_length=1)]
     instructions: str | None = None

@@ -1,4 +1,4 @@
-"""`ResponseStore`: responses that can be asked for, and gone on from, later."""
+"""`ResponseStore`: responses that can be retrieved and continued later."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`/v1/responses`: answers that can be asked for later, and gone on from by their id."""
+"""`/v1/responses`: answers that are stored, and continued by their id."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def create_response(request: Request) -> Response:
 
 
 async def _understand(serving: Serving, body: ResponseBody, owner: int | None) -> ResponseRun:
-    """Everything that can be refused before the engine is asked."""
+    """Everything that can be rejected before the engine sees the request."""
     items, inputs = list(given_items(body)), []
     if body.previous_response_id is not None:
         previous = serving.responses.find(body.previous_response_id, owner, "previous_response_id")

@@ -1,4 +1,4 @@
-"""The bodies that requests have. A field that is not here is refused, never ignored."""
+"""The bodies of requests. An unknown field is rejected, never ignored."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ class Settings:
 
 
 def read_file(path: Path) -> dict[str, Any]:
-    """The values of a configuration file, by option name. What it does not know is refused with the nearest names."""
+    """The values of a configuration file, by option name. An unknown key is an error with the nearest names."""
     try:
         with path.open("rb") as stream:
             tables = tomllib.load(stream)

@@ -1,4 +1,4 @@
-"""From settings to a server that can be started: everything that can be wrong is found here, before it listens."""
+"""From settings to a server that can be started. Wrong settings are found here, before it listens."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from antiphon.errors import InvalidRequestError, ModelNotFoundError
+from antiphon.errors import AntiphonError, InvalidRequestError, MemoryBudgetError, ModelNotFoundError
 from antiphon.runtime.keep_alive import parse_keep_alive
-from antiphon.runtime.memory_budget import default_budget
+from antiphon.runtime.memory_budget import default_budget, listed_weight_bytes, weight_file_bytes
 from antiphon.server.config import Limits, LoadOnUse, ModelSpec, ServerConfig, name_of
 from antiphon.server.keys import KeyRing
 from antiphon.server.launch import TLSFiles
 from antiphon.server.settings import Settings
 from antiphon.weights.catalog import catalog, find_entry
+from antiphon.weights.resolve import resolve
 
 DEFAULT_KV_BYTES = 1 << 30
 
@@ -35,8 +36,11 @@ class Setup:
         kv = min(DEFAULT_KV_BYTES, memory // 4) if settings["kv_memory"] is None else settings["kv_memory"] << 20
         if kv >= memory:
             raise InvalidRequestError(
-                f"kv_memory is {kv:,} bytes and memory {memory:,} bytes: nothing would be left for weights"
+                f"kv_memory is {kv >> 20:,} MB and memory is {memory >> 20:,} MB: nothing is left for weights; "
+                "raise memory or lower kv_memory"
             )
+        if settings["preload"]:
+            check_memory(settings["models"], memory, kv, settings["kv_memory"] is None)
         tls = _tls(settings)
         engine = dict(
             kv_bytes=kv,
@@ -61,6 +65,7 @@ def _config(settings: Settings, memory_bytes: int) -> ServerConfig:
     return ServerConfig(
         models=_specs(settings),
         aliases=settings["aliases"],
+        voice_aliases=settings["voice_aliases"],
         keys=_keys(settings["api_key_file"]),
         admin_keys=_keys(settings["admin_key_file"]),
         host=settings["host"],
@@ -120,14 +125,50 @@ def _tls(settings: Settings) -> TLSFiles | None:
     if certificate is None and key is None:
         return None
     if certificate is None or key is None:
-        raise InvalidRequestError("tls_cert and tls_key go together: one of them is not set")
+        raise InvalidRequestError("tls_cert and tls_key go together, and one of them is not set")
     files = TLSFiles(Path(certificate).expanduser(), Path(key).expanduser())
     files.check()
     return files
 
 
+def check_memory(references: list[str], memory: int, kv: int, kv_follows: bool) -> None:
+    """Raise `MemoryBudgetError` if none of the models can ever fit. `kv_follows`: a larger budget has a larger cache.
+
+    A model whose size is not known before it is downloaded may fit.
+    """
+    sizes = {reference: _weight_bytes(reference) for reference in references}
+    known = {reference: size for reference, size in sizes.items() if size is not None}
+    if not known or len(known) < len(sizes) or min(known.values()) + kv <= memory:
+        return
+
+    def needed(size: int) -> int:
+        """Megabytes of a budget that weights of this size fit in, rounded up."""
+        total = size + kv
+        if kv_follows:
+            total = min(size + DEFAULT_KV_BYTES, size * 4 // 3 + 4)
+        return -(-total // (1 << 20))
+
+    each = ", ".join(f"{name_of(reference)} needs {needed(size):,} MB" for reference, size in known.items())
+    together = f" (all together {needed(sum(known.values())):,} MB)" if len(known) > 1 else ""
+    raise MemoryBudgetError(
+        f"no model fits in the memory budget of {memory >> 20:,} MB, of which {kv / (1 << 20):,.0f} MB are for the KV "
+        f"cache: {each}{together}; raise --memory"
+    )
+
+
+def _weight_bytes(reference: str) -> int | None:
+    """Bytes of a model's weights, as far as the catalog or its files on this machine tell."""
+    listed = listed_weight_bytes(reference)
+    if listed is not None or reference.startswith("hub:"):
+        return listed
+    try:
+        return weight_file_bytes(resolve(reference, offline=True))
+    except (AntiphonError, OSError):
+        return None  # loading it reports why
+
+
 def check_references(references: list[str]) -> None:
-    """A name that leads nowhere is refused before anything starts."""
+    """A name that leads nowhere is an error before anything starts."""
     for reference in references:
         if reference.startswith("hub:") or reference.lower() in catalog() or Path(reference).expanduser().exists():
             continue

@@ -26,11 +26,11 @@ class SoundForm(BaseModel):
     model: Name
     prompt: Annotated[str, Field(max_length=100_000)] | None = None
     response_format: TranscriptFormat | None = None
-    #: 0 goes up by itself where a transcript is repetitive or improbable.
+    #: 0 is raised automatically where a transcript is repetitive or improbable.
     temperature: Annotated[float, Field(ge=0, le=1)] | None = None
     #: Hypotheses of a beam search at temperature 0.
     beam_size: Annotated[int, Field(ge=1, le=16)] | None = None
-    #: Window after window, each given the text before it, instead of all at once.
+    #: Transcribe window by window, using previous text as context, instead of all at once.
     sequential: bool | None = None
     #: 0 is critical, 1 high, 2 normal.
     priority: Priority | None = None
@@ -57,18 +57,18 @@ class TranscriptionForm(SoundForm):
 
 class SpeechBody(ModelBody):
     input: Annotated[str, Field(min_length=1)]
-    #: A name, or a mixture such as `af_bella:0.7+af_sky:0.3`; without one, the model's own.
+    #: A name or alias, or a mixture such as `af_bella:0.7+af_sky:0.3`; the model's default if omitted.
     voice: Name | VoiceReference | None = None
     response_format: SpeechFormat | None = None
     speed: Annotated[float, Field(ge=MIN_SPEED, le=MAX_SPEED)] | None = None
     stream_format: Literal["audio", "sse"] | None = None
-    #: No model here can be told how to speak, so anything but nothing is refused.
+    #: Not supported by any model: rejected unless empty.
     instructions: str | None = None
-    #: Of the text; without one, the voice's own.
+    #: Of the text; the voice's own if omitted.
     language: Annotated[str, Field(max_length=64)] | None = None
     #: Phonemes by word.
     pronunciations: Annotated[dict[str, str], Field(max_length=1000)] | None = None
-    #: Keep only so far ahead of somebody who listens as it comes.
+    #: Synthesise only some seconds ahead of playback.
     paced: bool | None = None
     priority: Priority | None = None
     timings: bool | None = None
@@ -135,6 +135,10 @@ class VoiceAnswer(Answer):
     name: str
     language: str
     gender: str | None
+    #: Further names of this voice.
+    aliases: list[str]
+    #: The voice that this name is an alias of; null for a voice of its own.
+    same_as: str | None
 
 
 class VoicesAnswer(Answer):

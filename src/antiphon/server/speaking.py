@@ -10,13 +10,15 @@ from typing import Any
 import numpy as np
 
 from antiphon.audio.encode import AudioFormat, Encoder
-from antiphon.errors import AntiphonError, EngineError
+from antiphon.errors import AntiphonError, AudioError, EngineError
 from antiphon.runtime.messages import Speak, SpeechPart, Spoken
 from antiphon.runtime.speak_stream import SpeakStream
 from antiphon.runtime.speech import SpeechStats
 from antiphon.runtime.speech_options import SpeechOptions
+from antiphon.runtime.voice_aliases import aliases_for, parts_of, unknown_voice, without_aliases
 from antiphon.server.errors import SERVER, ApiError, api_error, invalid
 from antiphon.server.models import ReadyModel, engine_failure, engine_unavailable
+from antiphon.server.schemas import VoiceReference
 from antiphon.server.serving import Serving
 
 #: Frames that the models' durations are counted in, a second of speech, which count as the tokens that went out.
@@ -88,18 +90,36 @@ class Speaking:
             last = await asyncio.to_thread(encoder.finish)
             if last:
                 yield last
+        except AudioError as error:  # the samples are our own, so it is no fault of the client
+            raise ApiError(
+                500, f"the speech could not be encoded: {error}", code="engine_error", kind=SERVER
+            ) from error
+        except AntiphonError as error:
+            raise api_error(error) from error
         finally:
             await parts.aclose()  # type: ignore[attr-defined]
 
 
-def check_voice(model: ReadyModel, voice: str | None, param: str = "voice") -> None:
-    """Refuse names that the model does not have; the shape of a mixture is the engine's to check."""
+def voice_aliases(serving: Serving, model: ReadyModel) -> dict[str, str]:
+    """Further names of a model's voices, and what they lead to."""
     names = [known.name for known in model.loaded.voices]
-    for part in [] if voice is None else voice.split("+"):
-        name = part.partition(":")[0].strip()
+    return aliases_for(names, model.loaded.default_voice or names[0], serving.config.voice_aliases)
+
+
+def voice_of(serving: Serving, model: ReadyModel, asked: str | VoiceReference | None, param: str) -> str | None:
+    """The voice that a request asks for, without aliases; an unknown name is an error that lists the known ones.
+
+    The shape of a mixture is checked in the engine.
+    """
+    if asked is None:
+        return None
+    aliases = voice_aliases(serving, model)
+    voice = without_aliases(asked if isinstance(asked, str) else asked.id, aliases)
+    names = [known.name for known in model.loaded.voices]
+    for name, _ in parts_of(voice):
         if name not in names:
-            message = f"model {model.name!r} has no voice {name[:100]!r}; it has: {', '.join(names)}"
-            raise invalid(message, param)
+            raise invalid(f"model {model.name!r}: {unknown_voice(name, names, aliases)}", param)
+    return voice
 
 
 def speech_usage(stats: SpeechStats, with_timings: bool) -> dict[str, Any]:

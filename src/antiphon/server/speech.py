@@ -11,12 +11,13 @@ from fastapi import APIRouter, Query, Request, Response
 from antiphon.audio.encode import CONTENT_TYPES, AudioFormat
 from antiphon.engine.request import Priority
 from antiphon.runtime.speech_options import SpeechOptions
+from antiphon.runtime.voice_aliases import parts_of
 from antiphon.server.body import read_body
 from antiphon.server.errors import ApiError, invalid
 from antiphon.server.events import event
 from antiphon.server.serving import EventStream, json_answer, serving_of, unless_gone
 from antiphon.server.sound_schemas import SpeechBody
-from antiphon.server.speaking import Speaking, check_voice, note_spoken, speech_usage
+from antiphon.server.speaking import Speaking, note_spoken, speech_usage, voice_aliases, voice_of
 
 router = APIRouter()
 DEFAULT_FORMAT: AudioFormat = "mp3"
@@ -30,14 +31,13 @@ async def speech(request: Request) -> Response:
     model = await serving.models.ready(body.model, "synthesize")
     figures = request.scope["passage"].figures
     figures["model"] = model.name
-    voice = body.voice if body.voice is None or isinstance(body.voice, str) else body.voice.id
-    check_voice(model, voice)
+    voice = voice_of(serving, model, body.voice, "voice")
     speaking = Speaking(serving, model, body.input, _options(body, voice))
     format: AudioFormat = body.response_format or DEFAULT_FORMAT
     chunks = speaking.encoded(format)
 
     async def begin() -> bytes:
-        """The first bytes: what is refused is refused before the answer begins."""
+        """The first bytes, so that a request that is rejected gets its error status."""
         try:
             speaking.begin()
             return await anext(chunks)
@@ -54,12 +54,12 @@ async def speech(request: Request) -> Response:
 
 def _check(body: SpeechBody, limit: int) -> None:
     if body.instructions:
-        message = "instructions are not supported: no model here can be told how to speak; choose a voice and a speed"
+        message = "instructions are not supported by any model here; choose a voice and a speed instead"
         raise invalid(message, "instructions", "unsupported_value")
     if not body.input.strip():
         raise invalid("input has no text to speak", "input")
     if len(body.input) > limit:
-        raise invalid(f"input has {len(body.input):,} characters; at most {limit:,} are taken", "input")
+        raise invalid(f"input has {len(body.input):,} characters; at most {limit:,} are allowed", "input")
 
 
 def _options(body: SpeechBody, voice: str | None) -> SpeechOptions:
@@ -76,7 +76,7 @@ def _options(body: SpeechBody, voice: str | None) -> SpeechOptions:
 async def _raw(
     first: bytes, rest: AsyncIterator[bytes], speaking: Speaking, figures: dict[str, Any]
 ) -> AsyncIterator[bytes]:
-    """A failure is raised: the connection is cut, so that what came is not taken for the whole."""
+    """An error is raised and closes the connection, so that a part is not taken for the whole."""
     try:
         yield first
         async for data in rest:
@@ -90,7 +90,7 @@ async def _raw(
 async def _events(
     first: bytes, rest: AsyncIterator[bytes], speaking: Speaking, figures: dict[str, Any], with_timings: bool
 ) -> AsyncIterator[bytes]:
-    """A failure is an event of its own and the last."""
+    """An error is the last event."""
     data: bytes | None = first
     try:
         while data is not None:
@@ -108,11 +108,24 @@ async def _events(
 
 @router.get("/v1/audio/voices")
 async def voices(request: Request, model: str = Query("default-speech", min_length=1, max_length=512)) -> Response:
-    """The voices of a model, which is loaded for it if need be."""
-    ready = await serving_of(request).models.ready(model, "synthesize")
-    data = [
-        {"id": voice.name, "object": "voice", "name": voice.name, "language": voice.language, "gender": voice.gender}
-        for voice in ready.loaded.voices
-    ]
+    """The voices of a model, loaded if need be: first its own, then the aliases, each with what it leads to."""
+    serving = serving_of(request)
+    ready = await serving.models.ready(model, "synthesize")
+    aliases = voice_aliases(serving, ready)
+    voices = {voice.name: voice for voice in ready.loaded.voices}
+    data = []
+    for name, same_as in [*((name, None) for name in voices), *aliases.items()]:
+        voice = voices[parts_of(same_as or name)[0][0]]
+        data.append(
+            {
+                "id": name,
+                "object": "voice",
+                "name": name,
+                "language": voice.language,
+                "gender": voice.gender,
+                "aliases": sorted(alias for alias, target in aliases.items() if target == name),
+                "same_as": same_as,
+            }
+        )
     content = {"object": "list", "model": ready.name, "default": ready.loaded.default_voice, "data": data}
     return json_answer(content)

@@ -15,7 +15,7 @@ from antiphon.server.errors import ApiError
 from antiphon.server.models import ReadyModel
 from antiphon.server.serving import Serving
 from antiphon.server.sound_store import KEPT_SECONDS
-from antiphon.server.speaking import Speaking, check_voice
+from antiphon.server.speaking import Speaking
 
 SPEECH_MODEL = "default-speech"
 #: Pieces of text and sound that wait for a slow reader.
@@ -32,7 +32,6 @@ class SpokenReply:
         self._format = format
         self._has_begun = asyncio.Event()
         self._is_silent = True
-        check_voice(model, voice, "audio.voice")
         self._speaking = Speaking(serving, model, "", SpeechOptions(voice=voice), is_open=True)
 
     def say(self, text: str) -> None:

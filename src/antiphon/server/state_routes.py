@@ -36,19 +36,19 @@ async def livez() -> Response:
 
 @router.get("/readyz")
 async def readyz(request: Request) -> Response:
-    """200 when the engine is up and every model that was asked for is loaded; otherwise 503 with the cause."""
+    """200 when the engine is up and every model to be loaded at start is there; otherwise 503 with the cause."""
     serving = serving_of(request)
     client = serving.client
     models: dict[str, Any] = {}
     for model in serving.models:
-        models[model.name] = serving.models.told(model)
+        models[model.name] = serving.models.describe(model)
     if serving.is_draining:
         return json_answer({"status": "draining", "cause": None, "models": models}, 503)
     if client.state is not EngineState.READY:
         return json_answer({"status": str(client.state), "cause": client.cause, "models": models}, 503)
     if not serving.models.is_ready:
-        status = serving.models.status
-        return json_answer({"status": status, "cause": None, "models": models}, 503)
+        status, cause = serving.models.status, serving.models.cause
+        return json_answer({"status": status, "cause": cause, "models": models}, 503)
     return json_answer({"status": "ready", "cause": None, "models": models})
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from antiphon import __version__
+from antiphon.dependencies import import_dependency
 from antiphon.errors import InvalidRequestError
 from antiphon.runtime.messages import Ended
 
@@ -31,12 +32,9 @@ ATTRIBUTES = {
 
 def make_exporter(endpoint: str) -> SpanExporter:
     """Sends spans to a collector by OTLP over HTTP."""
-    try:
-        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-    except ImportError as error:
-        message = "traces need packages that are not installed: pip install 'antiphon[otel]'"
-        raise InvalidRequestError(f"{message} ({error})") from None
-    return OTLPSpanExporter(endpoint=f"{endpoint.rstrip('/')}/v1/traces")
+    module = import_dependency("opentelemetry.exporter.otlp.proto.http.trace_exporter", "sending traces", "otel")
+    exporter: SpanExporter = module.OTLPSpanExporter(endpoint=f"{endpoint.rstrip('/')}/v1/traces")
+    return exporter
 
 
 class Tracing:

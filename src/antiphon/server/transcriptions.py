@@ -97,7 +97,7 @@ async def _answer(request: Request, form: SoundForm, options: TranscriptionOptio
 
 
 async def _first(events: AsyncIterator[TranscriptProgress | Transcript]) -> TranscriptProgress | Transcript:
-    """What is refused is refused here, before the answer begins."""
+    """The first event, so that a request that is rejected gets its error status."""
     return await anext(events)
 
 
@@ -107,7 +107,7 @@ async def _events(
     figures: dict[str, Any],
     with_timings: bool,
 ) -> AsyncIterator[bytes]:
-    """What becomes final as events; a failure is an event of its own and the last."""
+    """Text as it becomes final; an error is the last event."""
     told: TranscriptProgress | Transcript | None = first
     try:
         while told is not None:

@@ -9,7 +9,7 @@ import pytest
 
 from antiphon.audio.speech import espeak
 from antiphon.audio.speech.espeak import EspeakPhonemizer
-from antiphon.errors import InvalidRequestError
+from antiphon.errors import EngineError, MissingDependencyError
 
 KNOWN = frozenset('abcdefghijklmnopqrstuvwxyzˈˌːɡɣɾβθʃʧʤʦAWÕɑɛɔɪ;:,.!?—…"()“” ')
 
@@ -69,13 +69,15 @@ def test_own_pronunciations() -> None:
 
 @pytest.mark.usefixtures("program")
 def test_a_program_that_fails_is_told() -> None:
-    with pytest.raises(InvalidRequestError, match="could not read 'roto': no such voice"):
+    with pytest.raises(EngineError, match="could not read 'roto': no such voice"):
         EspeakPhonemizer("es", KNOWN)("roto")
 
 
 def test_without_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(InvalidRequestError, match="'fr' needs the program espeak-ng, which is not installed"):
+    with pytest.raises(
+        MissingDependencyError, match=r"'fr' needs the program espeak-ng, which is not .*apt install espeak-ng"
+    ):
         EspeakPhonemizer("fr", KNOWN)
 
 

@@ -10,7 +10,8 @@ from dataclasses import replace
 
 from antiphon.audio.speech.phonemes import SpokenClause, SpokenWord
 from antiphon.audio.speech.words import MARKS, OVERRIDE, Word
-from antiphon.errors import InvalidRequestError
+from antiphon.dependencies import missing_program
+from antiphon.errors import EngineError
 
 PROGRAM = "espeak-ng"
 #: The program's name of a language's voice, by the language.
@@ -38,9 +39,7 @@ class EspeakPhonemizer:
 
     def __init__(self, language: str, known: Container[str], overrides: Mapping[str, str] | None = None) -> None:
         if not is_installed():
-            raise InvalidRequestError(
-                f"language {language!r} needs the program {PROGRAM}, which is not installed here; English does not"
-            )
+            raise missing_program(f"language {language!r}", PROGRAM)
         self._language = language
         self._known = known
         self._overrides = {word.lower(): phonemes for word, phonemes in (overrides or {}).items()}
@@ -95,9 +94,9 @@ class EspeakPhonemizer:
         try:
             done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=TIMEOUT, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise InvalidRequestError(f"{PROGRAM} could not read {text[:80]!r}: {error}") from error
+            raise EngineError(f"{PROGRAM} could not read {text[:80]!r}: {error}") from error
         if done.returncode:
-            raise InvalidRequestError(f"{PROGRAM} could not read {text[:80]!r}: {done.stderr.strip()[:200]}")
+            raise EngineError(f"{PROGRAM} could not read {text[:80]!r}: {done.stderr.strip()[:200]}")
         tied = _TIES.sub(lambda match: _TIED[match[0]], _SWITCH.sub("", done.stdout))
         return "".join(symbol for symbol in tied if symbol.isspace() or symbol in self._known)
 

@@ -1,0 +1,64 @@
+"""Names that clients of OpenAI's API know voices by, and the voices that they lead to on each model."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+#: OpenAI's voices and the voices of Kokoro that take their place: of the same name where Kokoro has it, otherwise of
+#: the same gender and a similar tone. All are different.
+DEFAULT_VOICE_ALIASES = {
+    "alloy": "af_alloy",
+    "ash": "am_michael",
+    "ballad": "bm_george",
+    "cedar": "am_puck",
+    "coral": "af_bella",
+    "echo": "am_echo",
+    "fable": "bm_fable",
+    "marin": "af_heart",
+    "nova": "af_nova",
+    "onyx": "am_onyx",
+    "sage": "af_sarah",
+    "shimmer": "af_sky",
+    "verse": "am_fenrir",
+}
+
+
+def parts_of(voice: str) -> list[tuple[str, str]]:
+    """(name, weight with its colon) of each part of a voice or mixture."""
+    parts = (part.partition(":") for part in voice.split("+"))
+    return [(name.strip(), colon + weight) for name, colon, weight in parts]
+
+
+def aliases_for(voices: Collection[str], default: str, configured: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The aliases of a model with these voices: to a voice or a mixture of them.
+
+    On a model with one voice they all lead to it. A default alias whose voice the model lacks leads to the model's
+    default voice; a configured one is left out, and so is a name that the model itself has.
+    """
+    configured = configured or {}
+    aliases = {}
+    for alias, target in {**DEFAULT_VOICE_ALIASES, **configured}.items():
+        if alias in voices:
+            continue
+        if all(name in voices for name, _ in parts_of(target)):
+            aliases[alias] = target
+        elif len(voices) == 1 or alias not in configured:
+            aliases[alias] = default
+    return aliases
+
+
+def without_aliases(voice: str, aliases: Mapping[str, str]) -> str:
+    """A voice or mixture with the aliases in it replaced. An alias of a mixture cannot be part of another."""
+    if voice in aliases:
+        return aliases[voice]
+    parts = []
+    for name, weight in parts_of(voice):
+        target = aliases.get(name, name)
+        parts.append(f"{name if '+' in target else target}{weight}")
+    return "+".join(parts)
+
+
+def unknown_voice(name: str, voices: Collection[str], aliases: Collection[str]) -> str:
+    """The message for a voice that a model does not have, with those it has."""
+    also = f", or by alias: {', '.join(sorted(aliases))}" if aliases else ""
+    return f"there is no voice {name[:100]!r}; choose one of: {', '.join(sorted(voices))}{also}"
