@@ -123,13 +123,16 @@ class _Bar:
     def _start(self, update: FetchProgress) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn
+        from rich.table import Column
 
+        # The step is cut short on a narrow terminal, so that the bar stays one line.
+        step = Column(ratio=1, no_wrap=True, overflow="ellipsis")
         columns = (
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=20),
-            TextColumn("{task.fields[figures]}", markup=False),
+            TextColumn("{task.description}", markup=False, table_column=step),
+            BarColumn(bar_width=12),
+            TextColumn("{task.fields[figures]}", markup=False, table_column=Column(no_wrap=True)),
         )
-        self._progress = Progress(*columns, console=Console(stderr=True), transient=True)
+        self._progress = Progress(*columns, console=Console(stderr=True), transient=True, expand=True)
         self._progress.start()
         self._task = self._progress.add_task(update.model, total=update.total, figures="")
 

