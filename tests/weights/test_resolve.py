@@ -22,8 +22,10 @@ def store(tmp_path: Path) -> ModelStore:
     return ModelStore(tmp_path / "home")
 
 
-@pytest.fixture
-def cache(tmp_path: Path) -> Path:
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A Hugging Face cache of the test's own; the user's may hold any model."""
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache"
 
 

@@ -41,11 +41,15 @@ class HubCache:
         return folder if COMMIT.fullmatch(commit) and folder.is_dir() else None
 
     def set_revision(self, repository: str, revision: str, commit: str) -> None:
-        """Note a branch's or tag's commit, as the library does, so that every program finds the snapshot by its name."""
+        """Note a branch's or tag's commit, as the library does, so that every program finds the snapshot by its name.
+
+        A cache that cannot be written stays as it is.
+        """
         if COMMIT.fullmatch(revision) is None:
             ref = self.repository(repository) / "refs" / revision
-            ref.parent.mkdir(parents=True, exist_ok=True)
-            ref.write_text(commit)
+            with contextlib.suppress(OSError):
+                ref.parent.mkdir(parents=True, exist_ok=True)
+                ref.write_text(commit)
 
     def candidates(self, repository: str, file: str, size: int, sha256: str | None) -> Iterator[Path]:
         """Snapshot files that may be the wanted one: right name and size, and no other sum in the name of their blob.
