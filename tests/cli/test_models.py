@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -161,6 +162,22 @@ def test_ctrl_c_is_exit_code_130_and_leaves_nothing(
     assert "Traceback" not in errors
     time.sleep(0.2)  # a child that still lived would have written ten times
     assert [path.name for path in home.rglob("*") if path.is_file()] == ["stories-15m.lock"]
+
+
+def test_ctrl_c_during_a_download_from_the_hub_leaves_nothing(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with local_hub({"o/r/a.gguf": bytes(2_000_000)}) as server:
+        server.stall = threading.Event()
+        monkeypatch.setenv("HF_ENDPOINT", server.endpoint)
+        process = subprocess.Popen([*COMMAND, "pull", "hub:o/r"], stderr=subprocess.PIPE, text=True)
+        wait_until(lambda: server.sent_bytes > 0, seconds=60)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+        server.stall.set()
+    assert process.returncode == 130 and "Traceback" not in errors
+    assert [path.name for path in home.rglob("*") if path.is_file()] == ["hub--o--r.lock"]
+    assert not [path for path in (tmp_path / "cache").glob("models--*/**/*") if path.is_file()]
 
 
 def test_an_unknown_option_is_a_usage_error(home: Path) -> None:

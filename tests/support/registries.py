@@ -90,7 +90,7 @@ class LocalHub:
     """An HTTP server with the routes of the model hub that `huggingface_hub` uses; files are by `owner/name/path`.
 
     Files that end in .json are small ones, which the hub lists without a sha256. Knobs for unhappy paths:
-    `break_after` cuts that many downloads in the middle; `status` and `error_code` answer every request with an error;
+    `break_after` cuts that many downloads in the middle; `stall` sends half of a file and waits for the event; `status` and `error_code` answer every request with an error;
     `lie` sends `ENDLESS_BYTES` whatever was announced, `with_length=False` leaves the length out of the answer, and
     `sent` has other bytes to send than those listed. `requests` has (method, path, Range, Authorization) of each.
     """
@@ -98,6 +98,7 @@ class LocalHub:
     def __init__(self, files: Mapping[str, bytes]) -> None:
         self.files = dict(files)
         self.break_after = 0
+        self.stall: threading.Event | None = None
         self.status: int | None = None
         self.error_code = ""
         self.lie = False
@@ -189,7 +190,13 @@ class LocalHub:
             self.break_after -= 1
             body = body[: len(body) // 2]
             handler.close_connection = True
-        handler.wfile.write(body)
+        if self.stall is not None and "/resolve/" in handler.path:
+            half = len(body) // 2
+            handler.wfile.write(body[:half])
+            self.sent_bytes, body = half, body[half:]
+            self.stall.wait(60)
+        with contextlib.suppress(OSError):
+            handler.wfile.write(body)
 
 
 @contextmanager
