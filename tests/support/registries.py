@@ -90,7 +90,8 @@ class LocalHub:
     """An HTTP server with the routes of the model hub that `huggingface_hub` uses; files are by `owner/name/path`.
 
     Files that end in .json are small ones, which the hub lists without a sha256. Knobs for unhappy paths:
-    `break_after` cuts that many downloads in the middle; `stall` sends half of a file and waits for the event; `status` and `error_code` answer every request with an error;
+    `break_after` cuts that many downloads in the middle; `stall` sends half of a file and waits for the event;
+    `status` and `error_code` answer every request with an error;
     `lie` sends `ENDLESS_BYTES` whatever was announced, `with_length=False` leaves the length out of the answer, and
     `sent` has other bytes to send than those listed. `requests` has (method, path, Range, Authorization) of each.
     """

@@ -196,6 +196,24 @@ def test_a_repository_in_the_hugging_face_cache_needs_no_hub(
     assert [entry.name for entry in store.recorded_entries()] == [f"hub:{name}"]
 
 
+def test_a_gated_repository_that_is_in_the_cache_needs_no_token(store: ModelStore, cache: Path) -> None:
+    put_in_cache(cache, "o/folder", in_repository("o/folder"))
+    with local_hub(HUB_FILES) as server:
+        server.status, server.error_code = 401, "GatedRepo"
+        assert resolve("hub:o/folder", store=store, hub=Hub(server.endpoint, cache)).format == "hf"
+        with pytest.raises(FetchError, match="o/ggufs is a gated repository"):
+            resolve("hub:o/ggufs", store=store, hub=Hub(server.endpoint, cache))
+
+
+def test_a_small_file_of_another_revision_is_not_taken_for_this_one(store: ModelStore, cache: Path) -> None:
+    """The hub lists no sha256 for it, and both have the same size."""
+    old = put_in_cache(cache, "o/folder", {**in_repository("o/folder"), "config.json": b"[]"}, links=False)
+    old.rename(old.with_name("d" * 40))
+    with local_hub(HUB_FILES) as server:
+        model = resolve("hub:o/folder", store=store, hub=Hub(server.endpoint, cache))
+    assert model.files["config.json"].read_bytes() == b"{}"
+
+
 def test_a_repository_that_is_only_partly_in_the_cache_is_not_used(store: ModelStore, cache: Path) -> None:
     index = {"weight_map": {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}}
     files = {

@@ -63,10 +63,12 @@ def fetch(
         report(FetchProgress(entry.name, "waiting for another process to finish this download", 0, entry.size))
 
     def reading(file: ModelFile) -> None:
-        report(FetchProgress(entry.name, f"verifying {file.name}", 0, entry.size))
+        if every_byte or file.size >= NOTICEABLE_BYTES:
+            report(FetchProgress(entry.name, f"verifying {file.name}", 0, entry.size))
 
     faults = store.faults(entry)
-    if not faults:
+    is_complete = not faults
+    if is_complete:
         faults = store.changed(entry, every_byte=every_byte, on_read=reading)
         if faults and (offline or not repair):
             raise CheckpointError(f"{entry.name}: {faults[0]}. {repair_hint(entry)}{' while online' * offline}")
@@ -80,8 +82,8 @@ def fetch(
                 if fault.reason != MISSING:
                     activity = f"{fault}; downloading it again"
                     report(FetchProgress(entry.name, activity, 0, fault.file.size, is_notice=True))
-                    store.discard(fault)
-            missing = [fault.file for fault in store.faults(entry)]
+            # Another process may have completed the model meanwhile; what has changed is downloaded all the same.
+            missing = [fault.file for fault in (faults if is_complete else store.faults(entry))]
             if missing:
                 _Fetch(entry, missing, store, hub, report, offline).run()
     except OSError as error:
@@ -99,9 +101,7 @@ def is_downloaded(entry: ModelEntry, store: ModelStore) -> bool:
 def _in_cache(file: ModelFile, cache: HubCache) -> bool:
     """Whether the Hugging Face cache seems to hold the file. Its bytes are not read."""
     sources = (source for source in file.sources if isinstance(source, HubSource))
-    return any(
-        path for source in sources for path in cache.candidates(source.repository, source.file, file.size, file.sha256)
-    )
+    return any(path for source in sources for path in cache.candidates(source, file.size, file.sha256))
 
 
 def _offline_error(entry: ModelEntry, faults: list[Fault]) -> str:
@@ -113,6 +113,8 @@ def _offline_error(entry: ModelEntry, faults: list[Fault]) -> str:
     return f"{entry.name} is not downloaded (missing {names}), and downloads are off: {fix}"
 
 
+#: A file that takes a moment to read.
+NOTICEABLE_BYTES = 20_000_000
 _SPACE_FIX = "free some space there or set ANTIPHON_HOME to a folder on another disk"
 
 
@@ -211,7 +213,7 @@ class _Fetch:
 
     def from_cache(self, file: ModelFile, source: HubSource) -> bool:
         """Link the file from the Hugging Face cache, if it is there; FetchError if a damaged one is in its place."""
-        for cached in self.hub.cache.candidates(source.repository, source.file, file.size, file.sha256):
+        for cached in self.hub.cache.candidates(source, file.size, file.sha256):
             self.activity(f"verifying {file.name} in the Hugging Face cache", 0)
             try:
                 digest = sha256_of(cached)

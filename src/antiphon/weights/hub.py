@@ -105,8 +105,8 @@ class Hub:
                     tqdm_class=_counter(file, on_bytes),
                 )
         except _TooLargeError as error:
-            for half in (self.cache.repository(listing.repository) / "blobs").glob("*.incomplete"):
-                half.unlink(missing_ok=True)
+            for half in (self.cache.repository(listing.repository) / "blobs").glob(f"{file.sha256}*.incomplete"):
+                half.unlink(missing_ok=True)  # which some versions of the library keep
             raise FetchError(str(error)) from None
         return Path(path), not was_here
 

@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from antiphon.weights.catalog import HubSource
+
 COMMIT = re.compile(r"[0-9a-f]{40}")
 SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -51,13 +53,20 @@ class HubCache:
                 ref.parent.mkdir(parents=True, exist_ok=True)
                 ref.write_text(commit)
 
-    def candidates(self, repository: str, file: str, size: int, sha256: str | None) -> Iterator[Path]:
+    def candidates(self, source: HubSource, size: int, sha256: str | None) -> Iterator[Path]:
         """Snapshot files that may be the wanted one: right name and size, and no other sum in the name of their blob.
 
-        The newest comes first. Only the caller, who reads them, can know whether their bytes are right.
+        A known sha256 is looked for in every snapshot, the newest first; without one only the revision itself will do.
+        The caller has to read a file to know that its bytes are right.
         """
         try:
-            found = sorted(self.repository(repository).glob(f"snapshots/*/{_literal(file)}"), key=_age)
+            if sha256 is None:
+                folder = self.snapshot(source.repository, source.revision)
+                found = [] if folder is None else [folder / source.file]
+            else:
+                found = sorted(
+                    self.repository(source.repository).glob(f"snapshots/*/{_literal(source.file)}"), key=_age
+                )
         except OSError:
             return
         for path in found:

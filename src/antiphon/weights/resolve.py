@@ -205,12 +205,15 @@ def _hub_entry(reference: str, hub: Hub, offline: bool) -> tuple[ModelEntry, Hub
         if offline:
             raise HubUnreachableError("downloads are off")
         listing = hub.files(repository, revision)
-    except HubUnreachableError as error:
+    except FetchError as error:
         cached = _cached_listing(repository, revision, hub)
-        if cached is None:
+        if cached is not None:
+            listing = cached
+        elif isinstance(error, HubUnreachableError):
             fix = f"run `antiphon pull {reference}` while online"
             raise FetchError(f"{reference} is not downloaded, and {error}: {fix}") from error
-        listing = cached
+        else:
+            raise
     format_, names = _choose(reference, listing.files, match["file"])
     absent = [name for name in names if name not in listing.files]
     if absent:

@@ -151,10 +151,6 @@ class ModelStore:
         os.replace(staged, target)
         self.verified(entry.name).update({file.name: Stamp.of(target, sha256, is_ours=is_ours)})
 
-    def discard(self, fault: Fault) -> None:
-        """Drop a file that cannot be used. Of one in the Hugging Face cache only the link goes."""
-        fault.path.unlink(missing_ok=True)
-
     def remove(self, name: str) -> Removal:
         """Delete a model and whatever was staged for it; ModelNotFoundError if there is nothing.
 
@@ -165,9 +161,9 @@ class ModelStore:
             folders = [folder for folder in (self.directory(name), self.staging(name)) if folder.exists()]
             if not folders:
                 raise ModelNotFoundError(f"{name} is not downloaded (looked in {self.home})")
-            links = [path for folder in folders for path in folder.rglob("*") if path.is_symlink()]
+            links = [path for path in self.directory(name).rglob("*") if path.is_symlink()]
             stamps = self.verified(name).read()
-            ours = {name for name, stamp in stamps.items() if stamp.is_ours}
+            ours = {file for file, stamp in stamps.items() if stamp.is_ours}
             freed = sum(
                 path.stat().st_size
                 for folder in folders
