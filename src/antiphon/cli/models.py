@@ -8,47 +8,51 @@ import typer
 
 Models = Annotated[
     list[str],
-    typer.Argument(metavar="MODEL", help="Catalog names or hub:owner/repository[:file].", show_default=False),
+    typer.Argument(
+        metavar="MODEL", help="Catalog names or hub:owner/repository[@revision][:file].", show_default=False
+    ),
 ]
+Offline = Annotated[bool, typer.Option("--offline", help="Download nothing; fail if files are missing or damaged.")]
 
 
 def pull(
     names: Models,
-    offline: Annotated[bool, typer.Option("--offline", help="Fetch nothing; fail if a model is not here.")] = False,
-    verify: Annotated[bool, typer.Option("--verify", help="Read models that are here again and check them.")] = False,
+    offline: Offline = False,
+    verify: Annotated[
+        bool,
+        typer.Option("--verify", help="Also compare every byte of files already here with their sha256."),
+    ] = False,
 ) -> None:
-    """Fetch models, so that they can be used without a network."""
+    """Download models, so that they can be used offline. Damaged files are downloaded again."""
     from antiphon.cli.progress import fetch_progress
     from antiphon.weights.resolve import resolve
-    from antiphon.weights.store import ModelStore
 
     for name in names:
         with fetch_progress() as progress:
-            model = resolve(name, offline=offline, progress=progress)
-        if verify and model.entry is not None:
-            ModelStore.default().verify(model.entry)
+            model = resolve(name, offline=offline, progress=progress, repair=True, every_byte=verify)
         size = sum(path.stat().st_size for path in model.files.values())
-        typer.echo(f"{model.name}  {_megabytes(size)}  {model.path}")
+        typer.echo(f"{model.name}  {_megabytes(size)}  {model.path}{'  verified' if verify else ''}")
 
 
 def list_models() -> None:
-    """List the known models, and which of them are on this machine."""
+    """List the models of the catalog and those downloaded from the hub."""
     from antiphon.weights.catalog import catalog
+    from antiphon.weights.fetch import is_downloaded
     from antiphon.weights.store import ModelStore
 
     store = ModelStore.default()
-    rows = [("NAME", "TASK", "SIZE", "LICENCE", "HERE")]
+    rows = [("NAME", "TASK", "SIZE", "LICENCE", "DOWNLOADED")]
     for entry in [*catalog().values(), *store.recorded_entries()]:
-        here = "yes" if store.is_present(entry) else "no"
-        rows.append((entry.name, entry.task, _megabytes(entry.size), entry.licence, here))
+        downloaded = "yes" if is_downloaded(entry, store) else "no"
+        rows.append((entry.name, entry.task, _megabytes(entry.size), entry.licence, downloaded))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for name, task, size, licence, here in rows:
-        cells = (name.ljust(widths[0]), task.ljust(widths[1]), size.rjust(widths[2]), licence.ljust(widths[3]), here)
-        typer.echo("  ".join(cells).rstrip())
+    for name, task, size, licence, downloaded in rows:
+        cells = (name.ljust(widths[0]), task.ljust(widths[1]), size.rjust(widths[2]), licence.ljust(widths[3]))
+        typer.echo("  ".join([*cells, downloaded]).rstrip())
 
 
 def remove(names: Models) -> None:
-    """Remove models from this machine."""
+    """Delete downloaded models. Files that other programs put in the Hugging Face cache stay there."""
     from antiphon.weights.catalog import find_entry
     from antiphon.weights.resolve import HUB_PREFIX
     from antiphon.weights.store import ModelStore
@@ -56,18 +60,27 @@ def remove(names: Models) -> None:
     store = ModelStore.default()
     for name in names:
         known = name if name.startswith(HUB_PREFIX) else find_entry(name).name
-        freed = store.remove(known)
-        typer.echo(f"{known}  {_megabytes(freed)} freed")
+        removal = store.remove(known)
+        typer.echo(f"{known}  {_megabytes(removal.freed)} freed")
+        for repository in sorted({repository for repository, _ in removal.kept}):
+            size = sum(path.stat().st_size for owner, path in removal.kept if owner == repository)
+            typer.echo(
+                f"{known}  {_megabytes(size)} of {repository} kept in the Hugging Face cache, where Antiphon found it; "
+                f"delete it with `hf cache rm model/{repository}`"
+            )
 
 
 def info(
-    name: Annotated[str, typer.Argument(metavar="MODEL", help="Catalog name, file, folder, or hub reference.")],
+    name: Annotated[
+        str,
+        typer.Argument(metavar="MODEL", help="Catalog name, file, folder, or hub:owner/repository[@revision][:file]."),
+    ],
     program: Annotated[
-        bool, typer.Option("--program", help="The forward as it is recorded: instructions, weights, buffers, costs.")
+        bool, typer.Option("--program", help="Also print the compiled forward: instructions, weights, buffers, costs.")
     ] = False,
-    offline: Annotated[bool, typer.Option("--offline", help="Fetch nothing; fail if the model is not here.")] = False,
+    offline: Offline = False,
 ) -> None:
-    """Print a model's architecture, sizes, tensor types and context."""
+    """Print a model's architecture, sizes, tensor types and context length. Downloads it if needed."""
     from antiphon.cli.progress import fetch_progress
     from antiphon.runtime.describe import describe
     from antiphon.weights.resolve import resolve

@@ -1,9 +1,11 @@
-"""A progress bar for fetches, on standard error; rich is imported only when a fetch begins to report."""
+"""Progress of downloads, on standard error; rich is imported only when a download begins to report."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -12,10 +14,15 @@ from antiphon.weights.fetch import FetchProgress, ProgressCallback
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
+#: The rate is that of the last seconds, and unknown before it has been measured for a moment.
+RATE_WINDOW_SECONDS = 10.0
+RATE_MINIMUM_SECONDS = 1.0
+LONGEST_SHOWN_SECONDS = 24 * 3600
+
 
 @contextmanager
 def fetch_progress() -> Iterator[ProgressCallback]:
-    """A callback for `resolve`: a bar on a terminal, one line per activity elsewhere, nothing if nothing is fetched."""
+    """A callback for `resolve`: a bar on a terminal, a line per step elsewhere, nothing if nothing is downloaded."""
     reporter = _Bar() if sys.stderr.isatty() else _Lines()
     try:
         yield reporter
@@ -23,15 +30,69 @@ def fetch_progress() -> Iterator[ProgressCallback]:
         reporter.close()
 
 
+def size_text(size: float) -> str:
+    """A number of bytes in the largest unit that leaves at least 1 before the point: `912 B`, `1.2 MB`."""
+    for unit, bytes_of in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if size >= bytes_of:
+            return f"{size / bytes_of:,.1f} {unit}"
+    return f"{size:,.0f} B"
+
+
+def time_left_text(seconds: float | None) -> str:
+    """`1:05 left`, `2:03:20 left`; nothing while the rate is unknown or the time would be over a day."""
+    if seconds is None or seconds >= LONGEST_SHOWN_SECONDS:
+        return ""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d} left" if hours else f"{minutes}:{rest:02d} left"
+
+
+class Rate:
+    """Bytes a second over the last few seconds."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._step = ""
+        self._seen: deque[tuple[float, int]] = deque()
+
+    def add(self, step: str, done: int) -> None:
+        """Note how far a step is. Another step begins anew: what it found on the disk was not downloaded now."""
+        now = self._clock()
+        if step != self._step:
+            self._step = step
+            self._seen.clear()
+        self._seen.append((now, done))
+        while now - self._seen[0][0] > RATE_WINDOW_SECONDS:
+            self._seen.popleft()
+
+    def bytes_per_second(self) -> float | None:
+        """None until it has been measured for a moment, and while nothing arrives."""
+        if not self._seen:
+            return None
+        (start, before), (end, after) = self._seen[0], self._seen[-1]
+        if end - start < RATE_MINIMUM_SECONDS or after <= before:
+            return None
+        return (after - before) / (end - start)
+
+
+def progress_text(update: FetchProgress, rate: float | None) -> str:
+    """`45.2 MB of 491.4 MB, 12.3 MB/s, 0:36 left`, as far as it is known."""
+    left = time_left_text((update.total - update.done) / rate) if rate else ""
+    speed = f"{size_text(rate)}/s" if rate else ""
+    return ", ".join(filter(None, [f"{size_text(update.done)} of {size_text(update.total)}", speed, left]))
+
+
 class _Lines:
+    """One line for each step and notice; none is printed twice."""
+
     def __init__(self) -> None:
-        self._last = ""
+        self._printed: set[str] = set()
 
     def __call__(self, update: FetchProgress) -> None:
-        if update.activity != self._last:
-            self._last = update.activity
-            share = f"{update.done / 1e6:,.0f} of {update.total / 1e6:,.0f} MB"
-            print(f"{update.model}: {update.activity} ({share})", file=sys.stderr, flush=True)
+        if update.activity not in self._printed:
+            self._printed.add(update.activity)
+            share = "" if update.is_notice else f" ({progress_text(update, None)})"
+            print(f"{update.model}: {update.activity}{share}", file=sys.stderr, flush=True)
 
     def close(self) -> None:
         pass
@@ -41,22 +102,39 @@ class _Bar:
     def __init__(self) -> None:
         self._progress: Progress | None = None
         self._task: TaskID | None = None
+        self._rate = Rate()
 
     def __call__(self, update: FetchProgress) -> None:
         if self._progress is None or self._task is None:
             self._start(update)
         assert self._progress is not None and self._task is not None
-        description = f"{update.model}: {update.activity}"
-        self._progress.update(self._task, description=description, completed=update.done, total=update.total)
+        if update.is_notice:
+            self._progress.console.print(f"{update.model}: {update.activity}", markup=False, highlight=False)
+            return
+        self._rate.add(update.activity, update.done)
+        self._progress.update(
+            self._task,
+            description=f"{update.model}: {update.activity}",
+            completed=update.done,
+            total=update.total,
+            figures=progress_text(update, self._rate.bytes_per_second()),
+        )
 
     def _start(self, update: FetchProgress) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+        from rich.progress import BarColumn, Progress, TextColumn
+        from rich.table import Column
 
-        columns = TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn(), TimeRemainingColumn()
-        self._progress = Progress(*columns, console=Console(stderr=True), transient=True)
+        # The step is cut short on a narrow terminal, so that the bar stays one line.
+        step = Column(ratio=1, no_wrap=True, overflow="ellipsis")
+        columns = (
+            TextColumn("{task.description}", markup=False, table_column=step),
+            BarColumn(bar_width=12),
+            TextColumn("{task.fields[figures]}", markup=False, table_column=Column(no_wrap=True)),
+        )
+        self._progress = Progress(*columns, console=Console(stderr=True), transient=True, expand=True)
         self._progress.start()
-        self._task = self._progress.add_task(update.model, total=update.total)
+        self._task = self._progress.add_task(update.model, total=update.total, figures="")
 
     def close(self) -> None:
         if self._progress is not None:

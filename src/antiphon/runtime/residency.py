@@ -329,7 +329,7 @@ def _is_idle(model: Resident) -> bool:
 
 
 class FetchLog:
-    """Tracks the progress of a model's download and logs it now and then."""
+    """Notes how far a model's download is. Notices, and the progress now and then, go to the log."""
 
     def __init__(self, model: Resident) -> None:
         self._model = model
@@ -337,7 +337,9 @@ class FetchLog:
 
     def __call__(self, progress: FetchProgress) -> None:
         self._model.fetching = progress
-        if time.monotonic() - self._told >= FETCH_LOG_SECONDS:
+        if progress.is_notice:
+            logger.info("%s: %s", self._model.name, progress.activity)
+        elif time.monotonic() - self._told >= FETCH_LOG_SECONDS:
             self._told = time.monotonic()
             done, total = progress.done / 1e6, progress.total / 1e6
             logger.info("%s: %s (%.0f of %.0f MB)", self._model.name, progress.activity, done, total)

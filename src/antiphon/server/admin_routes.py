@@ -90,24 +90,34 @@ async def _pull_events(reference: str, offline: bool) -> AsyncIterator[bytes]:
     """How far the fetch is, a few times a second; it goes on if the client goes away."""
     latest: FetchProgress | None = None
     told: FetchProgress | None = None
+    notices: list[FetchProgress] = []
 
     def note(update: FetchProgress) -> None:
         nonlocal latest
-        latest = update
+        if update.is_notice:
+            notices.append(update)
+        else:
+            latest = update
 
     fetching = asyncio.create_task(fetch_model(reference, offline, note))
     try:
         while not fetching.done():
             await asyncio.wait([fetching], timeout=PROGRESS_SECONDS)
+            while notices:
+                yield event(_progress_card(notices.pop(0)))
             if latest is not None and latest != told:
                 told = latest
-                yield event({"status": told.activity, "completed_bytes": told.done, "total_bytes": told.total})
+                yield event(_progress_card(told))
         yield event(await asyncio.to_thread(_pulled, await fetching))
         yield DONE
     except AntiphonError as error:
         yield event(api_error(error).body())
     finally:
         fetching.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+
+def _progress_card(update: FetchProgress) -> dict[str, Any]:
+    return {"status": update.activity, "completed_bytes": update.done, "total_bytes": update.total}
 
 
 def _pulled(resolved: ResolvedModel) -> dict[str, Any]:
@@ -135,9 +145,7 @@ def admin_card(serving: Serving, model: Resident) -> dict[str, Any]:
         "keep_alive": keep_alive_text(model.keep_alive),
         "expires": model.expires,
         "pinned": model.is_pinned,
-        "fetching": None
-        if fetching is None
-        else {"status": fetching.activity, "completed_bytes": fetching.done, "total_bytes": fetching.total},
+        "fetching": None if fetching is None else _progress_card(fetching),
     }
 
 

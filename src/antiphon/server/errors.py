@@ -12,6 +12,7 @@ from antiphon.errors import (
     ContextLengthError,
     EngineError,
     FetchError,
+    HomeError,
     InvalidRequestError,
     MemoryBudgetError,
     MemoryBusyError,
@@ -77,6 +78,7 @@ KINDS: tuple[tuple[type[AntiphonError], int, str, str], ...] = (
     (AudioError, 400, "invalid_audio", INVALID),
     (InvalidRequestError, 400, "invalid_value", INVALID),
     (FetchError, 503, "model_load_failed", SERVER),
+    (HomeError, 503, "model_load_failed", SERVER),
     (CheckpointError, 503, "model_load_failed", SERVER),
     (EngineError, 500, "engine_error", SERVER),
 )

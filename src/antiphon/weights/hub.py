@@ -1,25 +1,38 @@
-"""The model hub over plain HTTPS: list a repository, download a file with resume."""
+"""The model hub through `huggingface_hub`: list a repository, download a file into the Hugging Face cache.
+
+The library brings the user's own settings: token (`HF_TOKEN` or `hf auth login`), proxies, endpoint, cache. It takes
+0.3 s to import and is imported at the first request only.
+"""
 
 from __future__ import annotations
 
-import http.client
-import json
+import contextlib
+import errno
+import logging
+import re
+import shutil
 import threading
-import urllib.error
-import urllib.request
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
-from urllib.parse import quote
+from typing import Any, NoReturn
 
 from antiphon import environment
 from antiphon.errors import FetchError
+from antiphon.weights.hub_cache import HubCache
 
 REACH_SECONDS = 5.0
+RETRY_SECONDS = 60.0
 READ_SECONDS = 60.0
-CHUNK_BYTES = 1 << 20
+MAIN = "main"
+DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST)
+LOGIN = "set HF_TOKEN or run `hf auth login`"
+
+
+class HubUnreachableError(FetchError):
+    """A hub that gave no answer, or that may not be asked."""
 
 
 @dataclass(frozen=True)
@@ -31,103 +44,143 @@ class HubFile:
     sha256: str | None
 
 
+@dataclass(frozen=True)
+class HubListing:
+    """Every file of a repository at one commit."""
+
+    repository: str
+    commit: str
+    files: Mapping[str, HubFile]
+
+
 class Hub:
-    """One hub. Whether it can be reached is found out once, quickly; a dead one then fails every request at once."""
+    """One hub, and the cache that its files are kept in.
 
-    def __init__(self, endpoint: str, token: str | None = None) -> None:
+    Requests to a hub that did not answer fail at once for a minute, so that nothing waits for it file by file.
+    """
+
+    def __init__(self, endpoint: str, cache: Path, *, is_off: bool = False) -> None:
         self.endpoint = endpoint
-        self._token = token
+        self.cache = HubCache(cache)
+        self._is_off = is_off
         self._probe_lock = threading.Lock()
-        self._probed = False
+        self._reached = False
         self._unreachable: str | None = None
+        self._unreachable_until = 0.0
 
-    def files(self, repository: str) -> list[HubFile]:
-        """Every file of a repository's main revision."""
-        url = f"{self.endpoint}/api/models/{quote(repository)}?blobs=true"
-        with self._open(url, repository) as response:
-            try:
-                listing: dict[str, Any] = json.load(response)
-                return [_hub_file(item) for item in listing["siblings"]]
-            except (ValueError, KeyError, TypeError) as error:
-                raise FetchError(f"{self.endpoint} did not list the files of {repository}") from error
-
-    def download(self, repository: str, file: str, target: Path, on_bytes: Callable[[int], None]) -> None:
-        """Write a file to `target`; if `target` holds its beginning, only the rest is requested.
-
-        A connection that breaks is taken up again where it broke, as long as each attempt brings something.
-        """
-        while True:
-            have = target.stat().st_size if target.exists() else 0
-            try:
-                return self._download_rest(repository, file, target, have, on_bytes)
-            except _ConnectionBrokeError as error:
-                if target.stat().st_size <= have:
-                    raise FetchError(str(error)) from error
-
-    def _download_rest(
-        self, repository: str, file: str, target: Path, have: int, on_bytes: Callable[[int], None]
-    ) -> None:
-        url = f"{self.endpoint}/{quote(repository)}/resolve/main/{quote(file)}"
-        with self._open(url, f"{repository}/{file}", have) as response:
-            resumed = have > 0 and response.status == 206
-            done = have if resumed else 0
-            length = response.headers.get("Content-Length")
-            end = done + int(length) if length is not None else None
-            with target.open("ab" if resumed else "wb") as stream:
-                while chunk := self._read(response, done):
-                    stream.write(chunk)
-                    done += len(chunk)
-                    on_bytes(done)
-        if end is not None and done < end:
-            raise _ConnectionBrokeError(self.endpoint, done)
-
-    def _read(self, response: http.client.HTTPResponse, done: int) -> bytes:
-        try:
-            return response.read(CHUNK_BYTES)
-        except (http.client.HTTPException, OSError) as error:
-            raise _ConnectionBrokeError(self.endpoint, done) from error
-
-    def _open(self, url: str, what: str, start: int = 0) -> Any:
+    def files(self, repository: str, revision: str = MAIN) -> HubListing:
+        """Every file of a repository at a branch, tag or commit."""
         self._require_reachable()
-        request = urllib.request.Request(url)
-        if start:
-            request.add_header("Range", f"bytes={start}-")
-        if self._token:
-            # Unredirected: the token is for the hub, not for the storage it redirects to.
-            request.add_unredirected_header("Authorization", f"Bearer {self._token}")
+        from huggingface_hub import HfApi
+
+        with _quiet, self._plain_errors(repository, revision):
+            api = HfApi(endpoint=self.endpoint, library_name="antiphon")
+            info = api.model_info(repository, revision=revision, files_metadata=True, timeout=READ_SECONDS)
+            files = {item.rfilename: _hub_file(item) for item in info.siblings or ()}
+            if info.sha is None:
+                raise FetchError(f"{self.endpoint} did not say which commit of {repository} it listed")
+            return HubListing(repository, info.sha, files)
+
+    def download(self, listing: HubListing, file: HubFile, on_bytes: Callable[[int], None]) -> tuple[Path, bool]:
+        """A file of a listing in the Hugging Face cache, and whether it was downloaded just now.
+
+        The download ends as soon as more than `file.size` bytes have come, whatever the server announced.
+        """
+        self._require_reachable()
+        from huggingface_hub import hf_hub_download
+
+        before = self.cache.repository(listing.repository) / "snapshots" / listing.commit / file.name
+        was_here = before.exists()
+        if not was_here:
+            self._check_space(file)
         try:
-            return urllib.request.urlopen(request, timeout=READ_SECONDS)
-        except urllib.error.HTTPError as error:
-            error.close()
-            if error.code in (401, 403):
-                raise FetchError(f"{self.endpoint} refuses {what}: accept its terms there and set HF_TOKEN") from error
-            if error.code == 404:
-                raise FetchError(f"{self.endpoint} has no {what}") from error
-            raise FetchError(f"{self.endpoint} answered {error.code} for {what}") from error
-        except OSError as error:
-            raise FetchError(f"{self.endpoint} cannot be reached ({_cause(error)})") from error
+            with _quiet, self._plain_errors(listing.repository, listing.commit, file.name):
+                path = hf_hub_download(
+                    listing.repository,
+                    file.name,
+                    revision=listing.commit,
+                    cache_dir=self.cache.folder,
+                    endpoint=self.endpoint,
+                    library_name="antiphon",
+                    tqdm_class=_counter(file, on_bytes),
+                )
+        except _TooLargeError as error:
+            for half in (self.cache.repository(listing.repository) / "blobs").glob(f"{file.sha256}*.incomplete"):
+                half.unlink(missing_ok=True)  # which some versions of the library keep
+            raise FetchError(str(error)) from None
+        return Path(path), not was_here
+
+    def _check_space(self, file: HubFile) -> None:
+        folder = next(place for place in (self.cache.folder, *self.cache.folder.parents) if place.exists())
+        free = shutil.disk_usage(folder).free
+        if free < file.size:
+            raise FetchError(
+                f"{file.name} needs {file.size / 1e6:,.0f} MB in the Hugging Face cache {self.cache.folder}, which has "
+                f"{free / 1e6:,.0f} MB free: free some space there or set HF_HUB_CACHE to a folder on another disk"
+            )
+
+    @contextlib.contextmanager
+    def _plain_errors(self, repository: str, revision: str, file: str | None = None) -> Iterator[None]:
+        try:
+            yield
+        except (FetchError, _TooLargeError):
+            raise
+        except Exception as error:  # the library's HTTP client, and so its exceptions, differ between versions
+            self._raise(error, repository, revision, file)
+
+    def _raise(self, error: Exception, repository: str, revision: str, file: str | None) -> NoReturn:
+        from huggingface_hub import errors
+
+        what = repository if file is None else f"{repository}/{file}"
+        if isinstance(error, errors.LocalEntryNotFoundError) and isinstance(error.__cause__, Exception):
+            error = error.__cause__
+        status = getattr(getattr(error, "response", None), "status_code", None)
+        if isinstance(error, errors.GatedRepoError):
+            terms = f"accept its terms at {self.endpoint}/{repository}, then {LOGIN}"
+            raise FetchError(f"{repository} is a gated repository: {terms}") from error
+        if isinstance(error, errors.RevisionNotFoundError):
+            raise FetchError(f"{repository} on {self.endpoint} has no revision {revision}") from error
+        if isinstance(error, errors.EntryNotFoundError) or (file is not None and status == 404):
+            raise FetchError(f"{repository} on {self.endpoint} has no file {file}") from error
+        if isinstance(error, errors.RepositoryNotFoundError) or status in (401, 403, 404):
+            raise FetchError(
+                f"{self.endpoint} has no repository {repository}, or you have no access to it: check the name; if the "
+                f"repository is private or gated, {LOGIN}"
+            ) from error
+        if isinstance(error, errors.HFValidationError):
+            raise FetchError(f"{repository} is not a valid repository name") from error
+        if status is not None:
+            raise FetchError(f"{self.endpoint} answered {status} for {what}") from error
+        if isinstance(error, OSError) and error.errno in DISK_ERRORS:
+            raise FetchError(
+                f"cannot write to the Hugging Face cache {self.cache.folder} ({error.strerror}): "
+                "set HF_HUB_CACHE to another folder"
+            ) from error
+        raise HubUnreachableError(f"the model hub {self.endpoint} did not deliver {what} ({_cause(error)})") from error
 
     def _require_reachable(self) -> None:
+        if self._is_off:
+            raise HubUnreachableError("HF_HUB_OFFLINE is set, so the model hub is not asked")
         with self._probe_lock:
-            if not self._probed:
+            if not self._reached and time.monotonic() >= self._unreachable_until:
                 self._unreachable = self._probe()
-                self._probed = True
-        if self._unreachable is not None:
-            raise FetchError(f"{self.endpoint} cannot be reached ({self._unreachable})")
+                self._reached = self._unreachable is None
+                self._unreachable_until = time.monotonic() + RETRY_SECONDS
+            if not self._reached:
+                raise HubUnreachableError(f"the model hub {self.endpoint} is not reachable ({self._unreachable})")
 
     def _probe(self) -> str | None:
-        """Why the hub cannot be reached, or None. In a thread, because a name lookup knows no timeout."""
+        """Why the hub cannot be reached, or None. In a thread, because a name lookup has no timeout."""
+        from huggingface_hub.utils import get_session
+
         outcome: list[str | None] = []
 
         def attempt() -> None:
             try:
-                request = urllib.request.Request(self.endpoint, method="HEAD")
-                urllib.request.urlopen(request, timeout=REACH_SECONDS).close()
+                with _quiet:
+                    get_session().head(self.endpoint, timeout=REACH_SECONDS)
                 outcome.append(None)
-            except urllib.error.HTTPError as error:
-                error.close()
-                outcome.append(None)
-            except (OSError, ValueError, http.client.HTTPException) as error:
+            except Exception as error:
                 outcome.append(_cause(error))
 
         thread = threading.Thread(target=attempt, daemon=True)
@@ -136,26 +189,86 @@ class Hub:
         return outcome[0] if outcome else f"no answer within {REACH_SECONDS:.0f} s"
 
 
-class _ConnectionBrokeError(Exception):
-    def __init__(self, endpoint: str, done: int) -> None:
-        super().__init__(f"the connection to {endpoint} broke after {done:,} bytes")
+class _TooLargeError(Exception):
+    """A server that sends more bytes than the file has."""
+
+
+def _counter(file: HubFile, on_bytes: Callable[[int], None]) -> type:
+    """A class with a progress bar's interface that shows nothing and ends a download that is too long."""
+
+    class Counter:
+        def __init__(self, *_: object, initial: int = 0, **__: object) -> None:
+            self.n = initial
+            self.total = file.size
+
+        def update(self, count: float | None = 1) -> None:
+            self.n += int(count or 0)
+            if self.n > file.size:
+                raise _TooLargeError(
+                    f"the server sent more than the {file.size:,} bytes of {file.name}: the download was stopped"
+                )
+            on_bytes(self.n)
+
+        def __enter__(self) -> Counter:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+        def ignore(self, *_: object, **__: object) -> None:
+            pass
+
+        # Bytes on the wire, which Xet storage counts apart from those of the file.
+        update_transfer = set_transfer_postfix_str = set_postfix_str = set_description = refresh = close = ignore
+
+    return Counter
+
+
+class _Quiet:
+    """Entered while the library works, it silences its warnings: errors are reported by the caller."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._entered = 0
+        self._level = logging.NOTSET
+
+    def __enter__(self) -> None:
+        with self._lock:
+            logger = logging.getLogger("huggingface_hub")
+            if self._entered == 0:
+                self._level = logger.level
+                logger.setLevel(logging.ERROR)
+            self._entered += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._entered -= 1
+            if self._entered == 0:
+                logging.getLogger("huggingface_hub").setLevel(self._level)
+
+
+_quiet = _Quiet()
 
 
 @cache
-def hub_at(endpoint: str, token: str | None) -> Hub:
+def hub_at(endpoint: str, cache_folder: Path, is_off: bool) -> Hub:
     """The process's one `Hub` for an address."""
-    return Hub(endpoint, token)
+    return Hub(endpoint, cache_folder, is_off=is_off)
 
 
 def default_hub() -> Hub:
-    return hub_at(environment.hub_endpoint(), environment.hub_token())
+    return hub_at(environment.hub_endpoint(), environment.hub_cache(), environment.hub_is_off())
 
 
-def _hub_file(item: dict[str, Any]) -> HubFile:
-    large = item.get("lfs") or {}
-    return HubFile(item["rfilename"], int(large.get("size", item.get("size", 0))), large.get("sha256"))
+def _hub_file(item: Any) -> HubFile:
+    large = item.lfs
+    size = item.size if large is None else large.size
+    return HubFile(item.rfilename, int(size or 0), None if large is None else large.sha256)
 
 
-def _cause(error: Exception) -> str:
-    reason = getattr(error, "reason", error)
-    return str(getattr(reason, "strerror", None) or reason)
+def _cause(error: BaseException) -> str:
+    """The innermost reason of an error, on one line."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return re.sub(r"^\[Errno -?\d+\] ", "", " ".join(str(reason).split()))

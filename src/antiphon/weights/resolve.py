@@ -1,6 +1,6 @@
 """From what a user calls a model to files on this machine.
 
-A reference is a catalog name, a path to a model file, a path to a folder, or `hub:owner/repository[:file]`.
+A reference is a catalog name, a path to a model file or folder, or `hub:owner/repository[@revision][:file]`.
 """
 
 from __future__ import annotations
@@ -14,14 +14,20 @@ from antiphon import environment
 from antiphon.errors import CheckpointError, FetchError, ModelNotFoundError
 from antiphon.weights.catalog import HubSource, ModelEntry, ModelFile, catalog, check_relative, find_entry
 from antiphon.weights.fetch import ProgressCallback, fetch
-from antiphon.weights.hub import Hub, HubFile, default_hub
+from antiphon.weights.hub import MAIN, Hub, HubFile, HubListing, HubUnreachableError, default_hub
+from antiphon.weights.hub_cache import blob_sha256
+from antiphon.weights.json_object import read_json_object
 from antiphon.weights.store import ModelStore
 
 HUB_PREFIX = "hub:"
-HUB_REFERENCE = re.compile(r"hub:(?P<repository>[\w.-]+/[\w.-]+)(?::(?P<file>.+))?", re.ASCII)
+HUB_REFERENCE = re.compile(
+    r"hub:(?P<repository>[\w.-]+/[\w.-]+)(?:@(?P<revision>[\w./-]+))?(?::(?P<file>.+))?", re.ASCII
+)
+HUB_FORM = "hub:owner/repository[@revision][:file]"
 SPLIT_NAME = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf")
-#: What may lie beside a single file of Whisper and be needed to read its vocabulary.
+#: Files beside a single file of Whisper that its vocabulary may come from.
 WHISPER_FILES = ("tokenizer.json", "config.json", "gpt2.tiktoken", "multilingual.tiktoken")
+INDEX_FILE = "model.safetensors.index.json"
 FOLDER_FILES = (
     "config.json",
     "generation_config.json",
@@ -29,7 +35,7 @@ FOLDER_FILES = (
     "tokenizer_config.json",
     "special_tokens_map.json",
     "chat_template.jinja",
-    "model.safetensors.index.json",
+    INDEX_FILE,
     "modules.json",
     "sentence_bert_config.json",
     "1_Pooling/config.json",
@@ -59,14 +65,34 @@ def resolve(
     progress: ProgressCallback | None = None,
     store: ModelStore | None = None,
     hub: Hub | None = None,
+    repair: bool = False,
+    every_byte: bool = False,
 ) -> ResolvedModel:
-    """Find the model that `reference` names, fetching it if it is not here and `offline` does not forbid it."""
+    """Find the model that `reference` names. It is downloaded if it is not here and `offline` does not forbid it.
+
+    The bytes of a downloaded model are checked before it is used (see `fetch`, which `repair` and `every_byte` are
+    for); a file or folder of the user's own is taken as it is.
+    """
     store = store or ModelStore.default()
+    hub = hub or default_hub()
+    offline = offline or environment.offline()
+
+    def complete(entry: ModelEntry) -> None:
+        fetch(entry, store, offline=offline, progress=progress, hub=hub, repair=repair, every_byte=every_byte)
+
     if reference.startswith(HUB_PREFIX):
-        return _resolve_hub(reference, store, offline, progress, hub or default_hub())
+        stored = store.recorded(reference)
+        if stored is None:
+            stored, listing, revision = _hub_entry(reference, hub, offline)
+            complete(stored)
+            hub.cache.set_revision(listing.repository, revision, listing.commit)
+            store.record(stored)
+        else:
+            complete(stored)
+        return _resolved(stored, store, None)
     if reference.lower() in catalog():
         entry = find_entry(reference)
-        fetch(entry, store, offline=offline, progress=progress, hub=hub)
+        complete(entry)
         return _resolved(entry, store, entry)
     path = Path(reference).expanduser()
     if path.is_dir():
@@ -79,7 +105,7 @@ def resolve(
 
 
 def sniff_format(path: Path) -> str:
-    """The format of a single model file, from its first bytes where they tell and its suffix where they do not."""
+    """The format of a single model file: by its first bytes if they are known, else by its suffix."""
     with path.open("rb") as stream:
         start = stream.read(64)
     if start[:4] in FORMAT_OF_MAGIC:
@@ -90,7 +116,7 @@ def sniff_format(path: Path) -> str:
         return FORMAT_OF_SUFFIX[path.suffix]
     except KeyError:
         known = ", ".join(FORMAT_OF_SUFFIX)
-        raise CheckpointError(f"{path} is no model file that can be recognised (known: {known})") from None
+        raise CheckpointError(f"{path} is not a recognised model file (known: {known})") from None
 
 
 CTRANSLATE2_FORMAT = "ctranslate2-whisper"
@@ -108,7 +134,7 @@ def _unknown(reference: str) -> ModelNotFoundError:
     try:
         find_entry(reference)
     except ModelNotFoundError as error:
-        return ModelNotFoundError(f"{error} A path to a file or folder, or hub:owner/repository[:file], will do too")
+        return ModelNotFoundError(f"{error} A path to a file or folder, or {HUB_FORM}, works too")
     raise AssertionError(reference)
 
 
@@ -129,8 +155,12 @@ def _resolve_folder(path: Path) -> ResolvedModel:
     models = [item for name, item in files.items() if name.endswith(".gguf") and _is_first_split(name)]
     if len(models) == 1:
         return _resolve_file(models[0])
-    lacking = "config.json" if weights else "safetensors files"
-    raise ModelNotFoundError(f"folder {path} has no {lacking} and {len(models)} GGUF files: not a model")
+    if weights:
+        raise ModelNotFoundError(f"{path} has .safetensors files but no config.json: not a complete model")
+    if models:
+        names = ", ".join(item.name for item in models)
+        raise ModelNotFoundError(f"{path} contains {len(models)} models: name one of its files ({names})")
+    raise ModelNotFoundError(f"{path} contains no model (no .safetensors or .gguf files)")
 
 
 def _resolve_file(path: Path) -> ResolvedModel:
@@ -165,37 +195,56 @@ def _is_first_split(name: str) -> bool:
     return _split_names(name)[0] == name
 
 
-def _resolve_hub(
-    reference: str, store: ModelStore, offline: bool, progress: ProgressCallback | None, hub: Hub
-) -> ResolvedModel:
+def _hub_entry(reference: str, hub: Hub, offline: bool) -> tuple[ModelEntry, HubListing, str]:
+    """The model of a hub reference, the listing it comes from (the hub's, or else the cache's) and its revision."""
     match = HUB_REFERENCE.fullmatch(reference)
     if match is None:
-        raise ModelNotFoundError(f"{reference!r} is not of the form hub:owner/repository[:file]")
-    stored = store.recorded(reference)
-    if stored is None:
-        if offline or environment.offline():
-            raise FetchError(f"{reference} is not on this machine: run `antiphon pull {reference}` while online")
-        stored = _hub_entry(reference, match["repository"], match["file"], hub)
-        fetch(stored, store, progress=progress, hub=hub)
-        store.record(stored)
-    return _resolved(stored, store, None)
-
-
-def _hub_entry(reference: str, repository: str, file: str | None, hub: Hub) -> ModelEntry:
-    listed = {item.name: item for item in hub.files(repository)}
-    format_, names = _choose(reference, listed, file)
-    absent = [name for name in names if name not in listed]
+        raise ModelNotFoundError(f"{reference!r} does not have the form {HUB_FORM}")
+    repository, revision = match["repository"], match["revision"] or MAIN
+    try:
+        if offline:
+            raise HubUnreachableError("downloads are off")
+        listing = hub.files(repository, revision)
+    except FetchError as error:
+        cached = _cached_listing(repository, revision, hub)
+        if cached is not None:
+            listing = cached
+        elif isinstance(error, HubUnreachableError):
+            fix = f"run `antiphon pull {reference}` while online"
+            raise FetchError(f"{reference} is not downloaded, and {error}: {fix}") from error
+        else:
+            raise
+    format_, names = _choose(reference, listing.files, match["file"])
+    absent = [name for name in names if name not in listing.files]
     if absent:
         raise ModelNotFoundError(f"{repository} on {hub.endpoint} has no file {absent[0]}")
-    files = tuple(
-        ModelFile(name, listed[name].size, listed[name].sha256, (HubSource(repository, name),)) for name in names
-    )
     try:
         for name in names:
             check_relative(name)
     except ValueError as error:
         raise ModelNotFoundError(f"{reference}: {error}") from error
-    return ModelEntry(reference, reference, "completion", format_, "see the hub", names[0], files)
+    found = [listing.files[name] for name in names]
+    files = tuple(
+        ModelFile(file.name, file.size, file.sha256, (HubSource(repository, file.name, listing.commit),))
+        for file in found
+    )
+    entry = ModelEntry(reference, reference, "completion", format_, "see the hub", names[0], files)
+    return entry, listing, revision
+
+
+def _cached_listing(repository: str, revision: str, hub: Hub) -> HubListing | None:
+    """The files of a repository that the Hugging Face cache holds; None if it has no complete set of weights."""
+    folder = hub.cache.snapshot(repository, revision)
+    if folder is None:
+        return None
+    paths = {path.relative_to(folder).as_posix(): path for path in sorted(folder.rglob("*")) if path.is_file()}
+    index = paths.get(INDEX_FILE)
+    if index is not None:
+        shards = set(read_json_object(index).get("weight_map", {}).values())
+        if not shards <= set(paths):
+            return None
+    files = {name: HubFile(name, path.stat().st_size, blob_sha256(path)) for name, path in paths.items()}
+    return HubListing(repository, folder.name, files)
 
 
 def _choose(reference: str, listed: Mapping[str, HubFile], file: str | None) -> tuple[str, list[str]]:

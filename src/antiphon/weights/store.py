@@ -1,4 +1,4 @@
-"""`ModelStore`: where models lie on this machine, which are present, and how one is removed."""
+"""`ModelStore`: the folder of models on this machine, which of them are complete and unchanged, and removing one."""
 
 from __future__ import annotations
 
@@ -7,21 +7,49 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from antiphon import environment
-from antiphon.errors import CheckpointError, ModelNotFoundError
-from antiphon.weights.catalog import ModelEntry, ModelFile
+from antiphon.errors import CheckpointError, HomeError, ModelNotFoundError
+from antiphon.weights.catalog import HubSource, ModelEntry, ModelFile
+from antiphon.weights.hub_cache import HubCache
 from antiphon.weights.lock import FileLock
+from antiphon.weights.verified import Stamp, VerifiedFiles
 
 CHUNK_BYTES = 1 << 20
 MANIFEST = "antiphon-model.json"
+MISSING = "is missing"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A file of a model that cannot be used, and why."""
+
+    file: ModelFile
+    path: Path
+    reason: str
+
+    def __str__(self) -> str:
+        target = f" (a link to {os.readlink(self.path)})" if self.path.is_symlink() else ""
+        return f"{self.path}{target} {self.reason}"
+
+
+@dataclass(frozen=True)
+class Removal:
+    """The bytes that removing a model freed, and the files it left in the Hugging Face cache, with their repository."""
+
+    freed: int
+    kept: tuple[tuple[str, Path], ...]
 
 
 @dataclass(frozen=True)
 class ModelStore:
-    """A folder of models. A file under `models/` is complete and was verified; what is not yet lies in `staging/`."""
+    """A folder of models.
+
+    A file under `models/` is complete and was verified; it may be a link into the Hugging Face cache. Incomplete ones
+    are in `staging/`, and `verified/` records what the complete ones looked like when their bytes were last read.
+    """
 
     home: Path
 
@@ -30,12 +58,15 @@ class ModelStore:
         return cls(environment.home())
 
     def directory(self, name: str) -> Path:
-        """Where a model's files lie once they are verified."""
+        """The folder of a model's verified files."""
         return self.home / "models" / _folder(name)
 
     def staging(self, name: str) -> Path:
-        """Where a model's files are put together; only the holder of its lock may touch it."""
+        """The folder in which a model's files are assembled; only the holder of its lock may touch it."""
         return self.home / "staging" / _folder(name)
+
+    def verified(self, name: str) -> VerifiedFiles:
+        return VerifiedFiles(self.home / "verified" / f"{_folder(name)}.json")
 
     def lock(self, name: str, on_wait: Callable[[], None] | None = None) -> FileLock:
         return FileLock(self.home / "locks" / f"{_folder(name)}.lock", on_wait)
@@ -43,62 +74,159 @@ class ModelStore:
     def path(self, entry: ModelEntry, file: ModelFile) -> Path:
         return self.directory(entry.name) / file.name
 
-    def missing(self, entry: ModelEntry) -> list[ModelFile]:
-        """The entry's files that are not here, or not of the right size."""
-        return [file for file in entry.files if _size(self.path(entry, file)) != file.size]
-
-    def is_present(self, entry: ModelEntry) -> bool:
-        return not self.missing(entry)
-
-    def verify(self, entry: ModelEntry) -> None:
-        """Read every file of a present model again; CheckpointError names the first that is not what was fetched."""
+    def faults(self, entry: ModelEntry) -> list[Fault]:
+        """The entry's files that are missing or have the wrong size. No file is opened."""
+        out = []
         for file in entry.files:
             path = self.path(entry, file)
-            if _size(path) != file.size:
-                raise CheckpointError(f"{path} has {_size(path) or 0:,} bytes, not {file.size:,}: {_refetch(entry)}")
-            if file.sha256 is not None and sha256_of(path) != file.sha256:
-                raise CheckpointError(f"{path} does not have sha256 {file.sha256}: {_refetch(entry)}")
+            reason = _size_fault(_size(path), file.size)
+            if reason is not None:
+                out.append(Fault(file, path, reason))
+        return out
 
-    def install(self, entry: ModelEntry, file: ModelFile, staged: Path) -> None:
+    def is_present(self, entry: ModelEntry) -> bool:
+        return not self.faults(entry)
+
+    def changed(
+        self, entry: ModelEntry, *, every_byte: bool = False, on_read: Callable[[ModelFile], None] | None = None
+    ) -> list[Fault]:
+        """The files of a present model whose bytes are not the catalog's.
+
+        A file that looks as it did when it was last verified is not read, unless `every_byte` asks for it. `on_read`
+        is called before a file is read.
+        """
+        stamps = self.verified(entry.name).read()
+        fresh: dict[str, Stamp] = {}
+        out = []
+        for file in entry.files:
+            path = self.path(entry, file)
+            stamp = stamps.get(file.name)
+            expected = file.sha256 or (stamp.sha256 if stamp else None)
+            try:
+                if stamp is not None and not every_byte and stamp.sha256 == expected and stamp.fits(path):
+                    continue
+                if on_read is not None:
+                    on_read(file)
+                now = Stamp.of(path, "", is_ours=stamp is not None and stamp.is_ours)
+                digest = sha256_of(path)
+            except PermissionError as error:
+                raise HomeError(f"{path} may not be read (permission denied): change its permissions") from error
+            if expected is None or digest == expected:
+                fresh[file.name] = replace(now, sha256=digest)
+            else:
+                # Never fits again, so that the file is read at the next load too.
+                fresh[file.name] = replace(now, sha256=expected, mtime_ns=-1)
+                out.append(Fault(file, path, f"has changed: its sha256 is {digest[:12]}…, not {expected[:12]}…"))
+        if fresh:
+            self.verified(entry.name).update(fresh)
+        return out
+
+    def verify(self, entry: ModelEntry) -> None:
+        """Read every byte of a model; CheckpointError names the first file that is not what was downloaded."""
+        for fault in self.faults(entry) or self.changed(entry, every_byte=True):
+            raise CheckpointError(f"{fault}. {repair_hint(entry)}")
+
+    def install(self, entry: ModelEntry, file: ModelFile, staged: Path, sha256: str) -> None:
         """Move a verified file to its place, atomically; it is durable before it becomes visible."""
         target = self.path(entry, file)
         target.parent.mkdir(parents=True, exist_ok=True)
         with staged.open("rb") as stream:
             os.fsync(stream.fileno())
         os.replace(staged, target)
+        self.verified(entry.name).update({file.name: Stamp.of(target, sha256)})
 
-    def remove(self, name: str) -> int:
-        """Delete a model and whatever was staged for it; returns the bytes freed, or raises if there is nothing."""
+    def link(self, entry: ModelEntry, file: ModelFile, cached: Path, sha256: str, *, is_ours: bool) -> None:
+        """Use a verified file of the Hugging Face cache: a link to it, or a copy where links are not supported.
+
+        `is_ours` says that Antiphon downloaded the file, so that `remove` may delete it.
+        """
+        target = self.path(entry, file)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        staged = target.with_name(f"{target.name}.{os.getpid()}.new")
+        staged.unlink(missing_ok=True)
+        try:
+            staged.symlink_to(cached.absolute())
+        except OSError:
+            shutil.copyfile(cached, staged)
+        os.replace(staged, target)
+        self.verified(entry.name).update({file.name: Stamp.of(target, sha256, is_ours=is_ours)})
+
+    def remove(self, name: str) -> Removal:
+        """Delete a model and whatever was staged for it; ModelNotFoundError if there is nothing.
+
+        Of the files in the Hugging Face cache those that Antiphon downloaded are deleted, unless another model uses
+        them; those that were there before are kept.
+        """
         with self.lock(name):
             folders = [folder for folder in (self.directory(name), self.staging(name)) if folder.exists()]
             if not folders:
-                raise ModelNotFoundError(f"{name} is not on this machine (looked in {self.home})")
-            freed = sum(path.stat().st_size for folder in folders for path in folder.rglob("*") if path.is_file())
+                raise ModelNotFoundError(f"{name} is not downloaded (looked in {self.home})")
+            links = [path for path in self.directory(name).rglob("*") if path.is_symlink()]
+            stamps = self.verified(name).read()
+            ours = {file for file, stamp in stamps.items() if stamp.is_ours}
+            freed = sum(
+                path.stat().st_size
+                for folder in folders
+                for path in folder.rglob("*")
+                if path.is_file() and not path.is_symlink()
+            )
+            cached = [(path.relative_to(self.directory(name)).as_posix(), Path(os.readlink(path))) for path in links]
             for folder in folders:
                 shutil.rmtree(folder)
-        return freed
+            self.verified(name).remove()
+        kept = []
+        for file, target in cached:
+            place = HubCache.around(target)
+            if place is None or not target.exists() or self._is_used(target, ours=file in ours):
+                continue
+            cache, repository = place
+            if file in ours:
+                freed += cache.remove(target)
+            else:
+                kept.append((repository, target))
+        return Removal(freed, tuple(kept))
+
+    def _is_used(self, target: Path, *, ours: bool) -> bool:
+        """Whether a model links to that file of the Hugging Face cache; it then answers for its removal too."""
+        for path in (self.home / "models").glob("*/**/*"):
+            if path.is_symlink() and Path(os.readlink(path)) == target:
+                folder, *rest = path.relative_to(self.home / "models").parts
+                record, file = VerifiedFiles(self.home / "verified" / f"{folder}.json"), "/".join(rest)
+                stamp = record.read().get(file)
+                if ours and stamp is not None:
+                    record.update({file: replace(stamp, is_ours=True)})
+                return True
+        return False
 
     def record(self, entry: ModelEntry) -> None:
-        """Note a complete model that no catalog knows, so that it can be listed and used without the hub."""
+        """Note a complete model that is not in the catalog, so that it can be listed and used without the hub."""
         manifest = {
             "name": entry.name,
             "format": entry.format,
             "main": entry.main,
-            "files": [{"name": file.name, "size": file.size, "sha256": file.sha256} for file in entry.files],
+            "files": [
+                {
+                    "name": file.name,
+                    "size": file.size,
+                    "sha256": file.sha256,
+                    "sources": [[source.repository, source.file, source.revision] for source in _hub_sources(file)],
+                }
+                for file in entry.files
+            ],
         }
         staged = self.directory(entry.name) / f"{MANIFEST}.new"
         staged.write_text(json.dumps(manifest, indent=2))
         os.replace(staged, self.directory(entry.name) / MANIFEST)
 
     def recorded(self, name: str) -> ModelEntry | None:
-        """The model noted under that name, if it is complete."""
+        """The model noted under that name, complete or not."""
         return next((entry for entry in self.recorded_entries() if entry.name == name), None)
 
     def recorded_entries(self) -> Iterator[ModelEntry]:
-        """Every complete model that was noted by `record`."""
+        """Every model that was noted by `record`, complete or not."""
         for path in sorted((self.home / "models").glob(f"*/{MANIFEST}")):
             entry = _read_manifest(path)
-            if entry is not None and self.is_present(entry):
+            if entry is not None:
                 yield entry
 
 
@@ -107,13 +235,30 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
+def repair_hint(entry: ModelEntry) -> str:
+    return f"Run `antiphon pull {entry.name}` to download it again"
+
+
+def _hub_sources(file: ModelFile) -> list[HubSource]:
+    return [source for source in file.sources if isinstance(source, HubSource)]
+
+
 def _read_manifest(path: Path) -> ModelEntry | None:
     try:
         manifest = json.loads(path.read_text())
-        files = tuple(ModelFile(file["name"], file["size"], file["sha256"], ()) for file in manifest["files"])
         name = manifest["name"]
+        repository = name.removeprefix("hub:").partition(":")[0]  # for a manifest that names no sources
+        files = tuple(
+            ModelFile(
+                file["name"],
+                file["size"],
+                file["sha256"],
+                tuple(HubSource(*item) for item in file.get("sources", [(repository, file["name"])])),
+            )
+            for file in manifest["files"]
+        )
         return ModelEntry(name, name, "completion", manifest["format"], "see the hub", manifest["main"], files)
-    except (ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
@@ -126,7 +271,15 @@ def _size(path: Path) -> int | None:
         return path.stat().st_size
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except OSError as error:
+        raise HomeError(
+            f"{path} may not be read ({error.strerror}): change its permissions or set ANTIPHON_HOME"
+        ) from error
 
 
-def _refetch(entry: ModelEntry) -> str:
-    return f"run `antiphon rm {entry.name}` and `antiphon pull {entry.name}`"
+def _size_fault(found: int | None, expected: int) -> str | None:
+    if found is None:
+        return MISSING
+    if found < expected:
+        return f"is truncated: it has {found:,} of {expected:,} bytes"
+    return f"has {found:,} bytes instead of {expected:,}" if found > expected else None

@@ -1,0 +1,62 @@
+"""What was known of a model's files when their bytes were last read: the record that makes a check at load cheap."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """A verified file: its sha256, and the facts that change when a file is written or replaced.
+
+    `is_ours` says that Antiphon downloaded the file into the Hugging Face cache.
+    """
+
+    sha256: str
+    size: int
+    mtime_ns: int
+    inode: int
+    is_ours: bool = False
+
+    @classmethod
+    def of(cls, path: Path, sha256: str, *, is_ours: bool = False) -> Stamp:
+        """The stamp of a file as it is now; links are followed."""
+        facts = path.stat()
+        return cls(sha256, facts.st_size, facts.st_mtime_ns, facts.st_ino, is_ours)
+
+    def fits(self, path: Path) -> bool:
+        """Whether the file looks untouched since it was verified; its bytes are not read."""
+        facts = path.stat()
+        return (facts.st_size, facts.st_mtime_ns, facts.st_ino) == (self.size, self.mtime_ns, self.inode)
+
+
+@dataclass(frozen=True)
+class VerifiedFiles:
+    """The stamps of one model's files, in a JSON file. A record that cannot be read is empty: the files are read again.
+
+    A home that cannot be written keeps no record, so its files are read at every load.
+    """
+
+    path: Path
+
+    def read(self) -> dict[str, Stamp]:
+        try:
+            return {name: Stamp(**fields) for name, fields in json.loads(self.path.read_text()).items()}
+        except (OSError, ValueError, TypeError, AttributeError):
+            return {}
+
+    def update(self, stamps: dict[str, Stamp]) -> None:
+        """Add stamps to the record, and replace those of the same name."""
+        merged = {**self.read(), **stamps}
+        staged = self.path.with_name(f"{self.path.name}.{os.getpid()}.new")
+        with contextlib.suppress(OSError):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            staged.write_text(json.dumps({name: asdict(stamp) for name, stamp in merged.items()}, indent=1))
+            os.replace(staged, self.path)
+
+    def remove(self) -> None:
+        self.path.unlink(missing_ok=True)
