@@ -11,7 +11,7 @@ import av
 import numpy as np
 from numpy.typing import NDArray
 
-from support.speech import RATE, jfk, joined_recording
+from support.speech import JFK_SPEECH, RATE, jfk
 
 PERSON_SCHEMA = {
     "type": "object",
@@ -32,7 +32,8 @@ def write_doc_files(folder: Path) -> None:
 
     speech = decode(jfk(), rate=RATE).values
     _encode(folder / "meeting.m4a", speech, "aac")
-    _encode(folder / "lecture.mp3", joined_recording(15)[0], "libmp3lame")
+    question = round(JFK_SPEECH[2][0] * RATE)  # its second half: "ask not what your country can do for you ..."
+    _encode(folder / "lecture.mp3", speech[question:], "libmp3lame")
     (folder / "person.schema.json").write_text(json.dumps(PERSON_SCHEMA))
     (folder / "prompts.txt").write_text("Name a colour.\nWhat is two and two?\n")
     (folder / "texts.txt").write_text("The choir sings in the old church.\nA dog barks at the postman.\n")
