@@ -34,6 +34,7 @@ def write_doc_files(folder: Path) -> None:
     _encode(folder / "meeting.m4a", speech, "aac")
     question = round(JFK_SPEECH[2][0] * RATE)  # its second half: "ask not what your country can do for you ..."
     _encode(folder / "lecture.mp3", speech[question:], "libmp3lame")
+    shutil.copy(folder / "lecture.mp3", folder / "talk.mp3")
     (folder / "person.schema.json").write_text(json.dumps(PERSON_SCHEMA))
     (folder / "prompts.txt").write_text("Name a colour.\nWhat is two and two?\n")
     (folder / "texts.txt").write_text("The choir sings in the old church.\nA dog barks at the postman.\n")
