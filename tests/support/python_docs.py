@@ -34,7 +34,7 @@ BEGINNING = """\
 Signatures and docstrings, as the code has them. [python.md](python.md) is the guide. This file is generated: run
 `python tests/support/python_docs.py` after a change.
 
-`Engine`, `AsyncEngine`, `EngineConfig`, `SamplingParams`, `GrammarSpec` and `Priority` are imported from `antiphon`; the
+Import `Engine`, `AsyncEngine`, `EngineConfig`, `SamplingParams`, `GrammarSpec` and `Priority` from `antiphon`; the
 other classes are what their methods take and return.
 """
 SECTIONS: dict[str, tuple[type, ...]] = {
