@@ -16,8 +16,8 @@ import httpx
 class ServeCommand:
     """The running command, its standard error read as it comes."""
 
-    def __init__(self, *arguments: str, folder: Path | None = None, variables: dict[str, str] | None = None) -> None:
-        code = "from antiphon.cli.app import main; main()"
+    def __init__(self, *arguments: str, before: str = "", folder: Path | None = None) -> None:
+        code = f"{before}\nfrom antiphon.cli.app import main; main()"
         self.started = time.monotonic()
         self.process = subprocess.Popen(
             [sys.executable, "-c", code, "serve", *arguments],
@@ -25,7 +25,6 @@ class ServeCommand:
             stdout=subprocess.PIPE,
             text=True,
             cwd=folder,
-            env={**os.environ, **(variables or {})},
         )
         self.lines: list[str] = []
         self._reader = threading.Thread(target=self._read, daemon=True)
