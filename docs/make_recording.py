@@ -1,7 +1,8 @@
 """docs/images/terminal.svg from a real run: `python docs/make_recording.py` rewrites it.
 
 The commands below are run on a pseudo-terminal, and what they print is recorded with its times. The picture plays
-once and stays at its end; without animation it shows the end. Pauses are shortened to `LONGEST_PAUSE`.
+once and stays at its end; without animation it shows the end. Pauses are shortened to `LONGEST_PAUSE`, and the line
+about the weights that were loaded is not shown.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 import os
 import pty
 import re
-import select
 import subprocess
 import sys
 import tempfile
@@ -20,12 +20,15 @@ from xml.sax.saxutils import escape
 
 PATH = Path(__file__).parent / "images" / "terminal.svg"
 COMMANDS = (
-    'antiphon run qwen2.5-coder-0.5b "Write a haiku about choirs."',
+    'antiphon run qwen2.5-coder-0.5b "What is the capital of France?"',
     'antiphon speak "The choir answers in the evening light." -o choir.mp3',
     "antiphon transcribe choir.mp3",
 )
-COLUMNS = 88
+COLUMNS = 100
 LONGEST_PAUSE = 0.8
+LOADED = re.compile(r"^\S+: native backend; .*\n", re.MULTILINE)
+#: Lines of figures are drawn more quietly than answers.
+FIGURES = re.compile(r"tok/s|real-time factor")
 SECONDS_PER_KEY = 0.025
 CHARACTER, LINE = 8.4, 20
 LEFT, TOP = 20, 58
@@ -49,34 +52,30 @@ class Piece:
 
 
 def record(command: str, folder: Path) -> list[Piece]:
-    """What a command prints, in pieces with times. Standard error is the quieter of the two."""
+    """What a command prints on a terminal, in pieces with times."""
     terminal, inner = pty.openpty()
-    errors, errors_inner = pty.openpty()
-    variables = {**os.environ, "TERM": "dumb", "COLUMNS": str(COLUMNS), "NO_COLOR": "1"}
+    variables = {**os.environ, "TERM": "dumb", "COLUMNS": "200", "NO_COLOR": "1"}  # lines are broken here
     variables["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{variables['PATH']}"
     started = time.monotonic()
     process = subprocess.Popen(
-        ["sh", "-c", command], stdin=subprocess.DEVNULL, stdout=inner, stderr=errors_inner, cwd=folder, env=variables
+        ["sh", "-c", command], stdin=subprocess.DEVNULL, stdout=inner, stderr=inner, cwd=folder, env=variables
     )
     os.close(inner)
-    os.close(errors_inner)
-    open_ends = {terminal: "", errors: "quiet"}
     pieces = []
-    while open_ends:
-        for end in select.select(list(open_ends), [], [])[0]:
-            try:
-                data = os.read(end, 65536)
-            except OSError:  # the other side is closed
-                data = b""
-            if data:
-                text = data.decode("utf-8", "replace").replace("\r\n", "\n")
-                pieces.append(Piece(time.monotonic() - started, text, open_ends[end]))
-            else:
-                del open_ends[end]
-                os.close(end)
+    while data := _read(terminal):
+        text = LOADED.sub("", data.decode("utf-8", "replace").replace("\r\n", "\n"))
+        pieces.append(Piece(time.monotonic() - started, text, "quiet" if FIGURES.search(text) else ""))
+    os.close(terminal)
     if process.wait() != 0:
         sys.exit(f"{command!r} ended with {process.returncode}: {''.join(piece.text for piece in pieces)}")
     return pieces
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 65536)
+    except OSError:  # the other side is closed
+        return b""
 
 
 def session(commands: tuple[str, ...], folder: Path) -> list[Piece]:

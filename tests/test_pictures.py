@@ -67,11 +67,11 @@ def test_the_recording_shows_the_commands_of_its_script() -> None:
 
 
 def test_a_recording_has_times_lines_and_no_control_characters(tmp_path: Path) -> None:
-    command = "printf 'first\\nsecond\\033[1m bold\\033[0m'; echo warning >&2"
+    command = "printf 'first\\nsecond\\033[1m bold\\033[0m'; echo '; 9 tok/s' >&2"
     lines = recording.screen(recording.session((command,), tmp_path))
     text = ["".join(piece.text for piece in line) for line in lines]
     assert text[0] == f"$ {command}"[: recording.COLUMNS]
-    assert "first" in "".join(text) and "second bold" in "".join(text) and "warning" in "".join(text)
+    assert "first" in "".join(text) and "second bold" in "".join(text) and "9 tok/s" in "".join(text)
     moments = [piece.moment for line in lines for piece in line]
     assert moments == sorted(moments)
     assert {piece.kind for line in lines for piece in line} == {"", "prompt", "quiet"}
