@@ -83,6 +83,7 @@ def session(commands: tuple[str, ...], folder: Path) -> list[Piece]:
     pieces: list[Piece] = []
     now = 0.5
     for command in commands:
+        pieces += [Piece(now, "\n")] if pieces else []
         pieces.append(Piece(now, "$ ", "prompt"))
         for index in range(0, len(command), 2):
             pieces.append(Piece(now + 0.3 + index * SECONDS_PER_KEY, command[index : index + 2]))
