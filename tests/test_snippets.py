@@ -23,7 +23,7 @@ COMMANDS = in_language("sh")
 #: At most so many blocks are not run. A new one needs a reason in its page and a look at this number.
 MAX_NOT_RUN = 16
 ADDRESS = "http://127.0.0.1:8000"
-TIMEOUT = 90
+TIMEOUT = 240
 
 #: What output must have besides being there, by a piece of the command.
 EXPECTED = {
