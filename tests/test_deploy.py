@@ -35,6 +35,8 @@ def test_the_image_copies_what_exists_and_what_the_build_needs() -> None:
     assert [source for source in sources if not (ROOT / source).exists()] == []
     rules = (DEPLOY / "Dockerfile.dockerignore").read_text().split()
     assert [source for source in sources if f"!{source}" not in rules] == []
+    assert (match := re.search(r'^readme = "(.*)"$', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)) is not None
+    assert match[1] in sources
     licences = re.search(r"license-files = \[(.*)\]", (ROOT / "pyproject.toml").read_text())
     assert licences is not None
     for pattern in re.findall(r'"(.*?)"', licences[1]):

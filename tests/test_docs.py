@@ -13,10 +13,11 @@ import antiphon
 from antiphon.cli.app import app
 from antiphon.models.registry import ARCHITECTURES
 from antiphon.weights.catalog import catalog
-from support import cli_docs
+from support import cli_docs, python_docs
 
 ROOT = Path(__file__).parents[1]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
+LINKED = [*PAGES, ROOT / "benchmarks" / "RESULTS.md"]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
@@ -83,11 +84,56 @@ def test_readme_has_exactly_two_set_up_commands() -> None:
     assert all(re.search(rf"^{target}:", makefile, re.MULTILINE) for target in targets)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def anchors(page: Path) -> set[str]:
+    """The `#names` of a page's headings, as GitHub makes them: of equal headings the second ends in -1."""
+    found: dict[str, int] = {}
+    for heading in re.findall(r"^#+ (.+)$", without_code(page), re.MULTILINE):
+        text = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading)
+        name = re.sub(r"[^\w\- ]", "", text.strip().lower()).replace(" ", "-")
+        found[name] = found.get(name, -1) + 1
+        if found[name]:
+            found[f"{name}-{found[name]}"] = 0
+    return set(found)
+
+
+def without_code(page: Path) -> str:
+    return re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+
+
+def broken_links(page: Path) -> list[str]:
+    """Links of a page to files or headings that do not exist. Addresses on the web are not looked up."""
+    broken = []
+    for link in re.findall(r"\]\(([^)\s]+)\)", without_code(page)):
+        target, _, anchor = link.partition("#")
+        if target.startswith(("http://", "https://")):
+            continue
+        path = (page.parent / target).resolve() if target else page
+        if not path.exists() or (anchor and anchor not in anchors(path)):
+            broken.append(link)
+    return broken
+
+
+@pytest.mark.parametrize("page", LINKED, ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
-    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
-        if not target.startswith("http"):
-            assert (page.parent / target).exists(), target
+    assert broken_links(page) == []
+
+
+def test_broken_links_are_found(tmp_path: Path) -> None:
+    (tmp_path / "other.md").write_text("# One & two\n\n```sh\n# Not a heading\n```\n\n## Again\n\n## Again\n")
+    page = tmp_path / "page.md"
+    good = "[a](other.md#one--two) [b](other.md#again-1) [c](#here) [d](https://example.org/#x) ![e](other.md)\n"
+    page.write_text(f"## Here\n\n{good}[f](gone.md) [g](other.md#not-a-heading) [h](#gone)\n")
+    assert broken_links(page) == ["gone.md", "other.md#not-a-heading", "#gone"]
+
+
+def test_every_page_is_linked_from_readme() -> None:
+    assert [page.name for page in (ROOT / "docs").glob("*.md") if f"(docs/{page.name})" not in README] == []
+
+
+def test_the_python_reference_is_current_and_complete() -> None:
+    assert python_docs.missing_docstrings() == []
+    stored = python_docs.PATH.read_text(encoding="utf-8")
+    assert stored == python_docs.python_docs(), "run python tests/support/python_docs.py"
 
 
 def test_architecture_names_files_and_rooms_that_exist() -> None:

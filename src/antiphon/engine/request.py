@@ -13,7 +13,7 @@ from antiphon.engine.transcript_rules import TranscriptRules
 
 
 class Priority(IntEnum):
-    """Lower goes first."""
+    """Which requests are computed first, with the policies `priority` and `adaptive`. Lower goes first."""
 
     CRITICAL = 0
     HIGH = 1

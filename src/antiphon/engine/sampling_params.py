@@ -12,10 +12,16 @@ MAX_LOGPROBS = 20
 
 @dataclass(frozen=True)
 class SamplingParams:
-    """Checked on creation, so a params object is always usable. A temperature of 0 is greedy.
+    """How tokens are chosen and when an answer ends. A wrong value raises `InvalidRequestError` with the value.
 
-    Logits are changed in this order: constraint and allowed, banned and minimum length; logit bias; penalties;
-    temperature; then the tokens kept by top-k, typical, top-p and min-p.
+    A temperature of 0 always takes the most likely token. `top_k` 0, `top_p` 1, `min_p` 0 and `typical_p` 1 are off.
+    The same `seed` gives the same text. An answer ends at `max_tokens`, at the model's end token unless `ignore_eos`,
+    or before one of the `stop` strings. `logprobs` is how many of the likeliest tokens to report beside each token's
+    own log-probability; None reports nothing. `prompt_logprobs` reports those of the prompt and turns the prefix
+    cache off.
+
+    Logits are changed in this order: grammar, allowed and banned tokens and minimum length; logit bias; penalties;
+    temperature; then top-k, typical, top-p and min-p choose the tokens to sample from.
     """
 
     temperature: float = 0.0
@@ -35,9 +41,7 @@ class SamplingParams:
     stop: tuple[str, ...] = ()
     stop_tokens: frozenset[int] = frozenset()
     ignore_eos: bool = False
-    #: How many likeliest tokens to report beside each output token's own log-probability; None reports nothing.
     logprobs: int | None = None
-    #: Whether to report the log-probability of each of the prompt's tokens; turns the prefix cache off.
     prompt_logprobs: bool = False
 
     def __post_init__(self) -> None:

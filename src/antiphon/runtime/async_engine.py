@@ -39,6 +39,7 @@ class AsyncStream:
 
     @property
     def id(self) -> str:
+        """The request's id, as in traces."""
         return self.output.request.id
 
     def _mark(self) -> None:
@@ -73,30 +74,35 @@ class AsyncStream:
             raise EngineError(f"request {self.id} failed: {self.output.request.error}")
 
     async def wait(self) -> Completion:
-        """Read to the end and return the whole."""
+        """Read to the end and return the whole answer."""
         async for _ in self:
             pass
         return self.output.completion()
 
     def completion(self) -> Completion:
+        """The whole answer of a stream that was read to its end."""
         return self.output.completion()
 
     def cancel(self) -> None:
-        """End the request now; what was made so far can still be read."""
+        """Cancel the request. What was generated so far can still be read."""
         if not self.output.is_done:
             self._engine.abort(self.id, FinishReason.CANCELLED)
 
     def close(self) -> None:
-        """The reader has gone: end the request and free what it holds."""
+        """Cancel the request if it is still running and free its memory."""
         if not self.output.is_done:
             self._engine.abort(self.id, FinishReason.DISCONNECTED)
 
     async def aclose(self) -> None:
+        """The same as `close`, for `contextlib.aclosing`."""
         self.close()
 
 
 class AsyncEngine(EngineBase):
-    """The engine for asyncio: made inside a running event loop, and used from that loop alone."""
+    """The same engine for asyncio. Create it inside a running event loop and use it from that loop only.
+
+    Arguments are those of `Engine`.
+    """
 
     def __init__(
         self,
@@ -116,6 +122,7 @@ class AsyncEngine(EngineBase):
                 self._event_loop.call_soon_threadsafe(_wake_all, dirty)
 
     def abort(self, request_id: str, reason: FinishReason = FinishReason.CANCELLED) -> None:
+        """Cancel a request by its id, as `AsyncStream.id` has it."""
         self._loop.abort(request_id, reason)
 
     async def stream(
@@ -129,7 +136,10 @@ class AsyncEngine(EngineBase):
         grammar: GrammarSpec | None = None,
         cache_salt: str = "",
     ) -> AsyncStream:
-        """A stream of one answer. Refusals (too long, overloaded, bad grammar) are raised here."""
+        """Generate one answer and return it as a stream of text.
+
+        Errors in the request (a prompt that is too long, a bad grammar) and overload are raised here.
+        """
         details = dict(priority=priority, timeout=timeout, grammar=grammar, cache_salt=cache_salt)
         streams = await self._submit([prompt], [params or SamplingParams()], model, details)
         return streams[0]
@@ -146,7 +156,7 @@ class AsyncEngine(EngineBase):
         grammar: GrammarSpec | None = None,
         cache_salt: str = "",
     ) -> list[Completion]:
-        """Whole answers, `n` for each prompt, in the order of the prompts."""
+        """Generate whole answers: `n` for each prompt, in the order of the prompts."""
         several = _several(prompts)
         details = dict(n=n, priority=priority, timeout=timeout, grammar=grammar, cache_salt=cache_salt)
         streams = await self._submit(several, _params_for(several, params), model, details)
@@ -171,7 +181,7 @@ class AsyncEngine(EngineBase):
         return streams
 
     async def embed(self, texts: str | Sequence[str], *, model: str | None = None) -> list[Tensor]:
-        """One vector for each text."""
+        """Embed texts: one vector for each, in order."""
         listed = [texts] if isinstance(texts, str) else texts
         requests = await asyncio.to_thread(self._embedding_requests, listed, model)
         ended = [self._event_loop.create_future() for _ in requests]
@@ -184,7 +194,10 @@ class AsyncEngine(EngineBase):
     async def transcribe(
         self, source: SoundSource, *, model: str | None = None, raw: RawFormat | None = None, **options: Any
     ) -> AsyncTranscription:
-        """Events of a transcription; `wait` gives the transcript. Options are those of `TranscriptionOptions`."""
+        """Transcribe a recording. The result gives segments as they become final; its `wait` gives the transcript.
+
+        Options are the fields of `TranscriptionOptions`.
+        """
         checked = transcription_options(options)
         transcriber = await asyncio.to_thread(self._transcriber, model)
         recording = await asyncio.to_thread(open_recording, source, raw=raw)
@@ -193,7 +206,7 @@ class AsyncEngine(EngineBase):
     async def listen(
         self, *, model: str | None = None, interval: float = DEFAULT_INTERVAL, **options: Any
     ) -> AsyncLiveSession:
-        """A live session: push sound as it comes and read updates."""
+        """Start a live transcription: push sound as it arrives and read updates."""
         checked = transcription_options(options)
         transcriber = await asyncio.to_thread(self._transcriber, model)
         await asyncio.to_thread(voice_model)
@@ -202,9 +215,10 @@ class AsyncEngine(EngineBase):
     async def speak(
         self, text: str | AsyncIterable[str], *, model: str | None = None, **options: Any
     ) -> AsyncSynthesis:
-        """Chunks of sound, the first while the rest is being made. Options are those of `SpeechOptions`.
+        """Speak a text. The result gives chunks of sound, the first while the rest is being synthesised.
 
-        The text may be an asynchronous iterator whose strings are still being written.
+        The text may be an asynchronous iterator of strings that are still being written. Options are the fields of
+        `SpeechOptions`.
         """
         checked = speech_options(options)
         speaker, port = await asyncio.to_thread(self._speaker, model)

@@ -17,7 +17,7 @@ from antiphon.runtime.text_feed import TextFeed
 
 
 class AsyncSynthesis:
-    """An asynchronous iterator of chunks. Leaving it early (break, cancellation, `aclose`) ends the work."""
+    """An asynchronous iterator of chunks. Leaving it early (break, cancellation, `aclose`) cancels the rest."""
 
     def __init__(
         self, speaker: Speaker, port: SpeechPort, text: str | AsyncIterable[str], options: SpeechOptions
@@ -52,14 +52,17 @@ class AsyncSynthesis:
 
     @property
     def id(self) -> str:
+        """The synthesis' id, as in traces."""
         return self._synthesis.id
 
     @property
     def rate(self) -> int:
+        """Samples a second."""
         return self._synthesis.rate
 
     @property
     def stats(self) -> SpeechStats:
+        """What the synthesis cost, once it has ended."""
         return self._synthesis.stats
 
     def __aiter__(self) -> AsyncIterator[SpeechChunk]:
@@ -80,15 +83,16 @@ class AsyncSynthesis:
             self.close()
 
     async def wait(self) -> Floats:
-        """Read to the end and return the whole sound."""
+        """Read to the end and return all samples."""
         pieces = [chunk.samples async for chunk in self]
         return np.concatenate(pieces) if pieces else np.zeros(0, np.float32)
 
     def close(self) -> None:
-        """End the work now."""
+        """Cancel the rest."""
         if self._feeding is not None:
             self._feeding.cancel()
         self._synthesis.close()
 
     async def aclose(self) -> None:
+        """The same as `close`, for `contextlib.aclosing`."""
         self.close()

@@ -18,7 +18,7 @@ from antiphon.runtime.transcription_options import TranscriptionOptions
 class AsyncTranscription:
     """An asynchronous iterator of events, the last of which is the transcript.
 
-    Leaving it early (break, cancellation, `aclose`) ends what is still running.
+    Leaving it early (break, cancellation, `aclose`) cancels the rest.
     """
 
     def __init__(self, transcriber: Transcriber, recording: Chunks, options: TranscriptionOptions) -> None:
@@ -63,12 +63,13 @@ class AsyncTranscription:
         raise CancelledTranscriptionError("the transcription was cancelled")
 
     def close(self) -> None:
-        """The reader has gone: end what is still running."""
+        """Cancel what is still running."""
         if not self._is_done:
             self._is_done = True
             self._runner.cancel()
 
     async def aclose(self) -> None:
+        """The same as `close`, for `contextlib.aclosing`."""
         self.close()
 
 
@@ -98,7 +99,7 @@ class AsyncLiveSession:
             self._loop.call_soon_threadsafe(settle)
 
     def push(self, samples: Floats | bytes) -> None:
-        """Mono sound at 16 kHz: floats, or 16-bit little-endian bytes. Never waits."""
+        """Add mono sound at 16 kHz: floats, or 16-bit little-endian bytes. Never blocks."""
         self._live.push(samples_of(samples))
 
     def __aiter__(self) -> AsyncIterator[LiveUpdate]:
@@ -109,12 +110,12 @@ class AsyncLiveSession:
             yield update
 
     async def finish(self) -> Transcript:
-        """The transcript of everything that was pushed; raises the cause if the session failed."""
+        """Transcribe what remains and return the whole transcript. Raises the error if the session failed."""
         self._live.finish()
         return await asyncio.shield(self._outcome)
 
     def close(self) -> None:
-        """End at once."""
+        """End the session at once; what has not been transcribed is dropped."""
         self._live.close()
 
     async def __aenter__(self) -> AsyncLiveSession:

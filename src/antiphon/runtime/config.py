@@ -21,12 +21,22 @@ SLABS_WANTED = 256
 
 @dataclass(frozen=True)
 class EngineConfig:
-    """Checked on creation; a wrong value is an `InvalidRequestError` with the value in it.
+    """The settings of an engine. A wrong value raises `InvalidRequestError` with the value.
 
-    `sink_tokens` with `recent_tokens` turns on compression: layers that see everything then see only the first
-    `sink_tokens` and the last `recent_tokens`, and the blocks between are given back. `record` has the forward of a
-    model taken down once as a native program; results are the same bits either way. `record_requests` has the trace
-    tell which requests were in a step.
+    - `kv_bytes` is the memory for keys and values of all models; `key_type` and `value_type` are `fp32`, `fp16`,
+      `bf16` or `int8`.
+    - `policy` is `fcfs`, `priority` or `adaptive`. At most `max_running` requests are computed together and
+      `max_waiting` wait; more raise `OverloadedError`.
+    - A step computes at most `max_step_tokens`, of one prompt at most `chunk_tokens`, and takes about `step_seconds`
+      at most.
+    - `preemption` is `recompute` or `swap` (to `swap_bytes` of memory), for requests that must make room.
+    - `sink_tokens` with `recent_tokens` limits attention to the first and the last tokens, and frees the blocks
+      between.
+    - `quantize` is `int8` or `q4`, for files with floats. `repack` lays quantised weights out for this processor.
+      `precision` is `fast` or `fp32`, for speech models.
+    - `record` runs each step as one compiled native program; the results are the same.
+    - `batch_invariant` makes an answer independent of other requests in every bit.
+    - `record_requests` adds to the trace which requests were in each step.
     """
 
     kv_bytes: int = 1 << 30

@@ -69,7 +69,10 @@ class EngineBase:
     # -- models -------------------------------------------------------------------------------------------------
 
     def load(self, model: str | LoadedModel) -> LoadedModel:
-        """Make a model resident, from a name, path or hub reference, or one that is loaded already."""
+        """Load a model by catalog name, path or hub reference, or add one that is loaded already.
+
+        Returns once it can be used. Raises `InvalidRequestError` if a model of that name is loaded.
+        """
         if isinstance(model, str):
             loaded = load_model(model, offline=self._offline, options=self.config.weight_options())
         else:
@@ -89,7 +92,7 @@ class EngineBase:
         return loaded
 
     def unload(self, name: str) -> None:
-        """End the model's requests and give its weights' and its cache's memory back."""
+        """Cancel the model's requests and free the memory of its weights and its cache."""
         self._factory(name)
 
         def remove() -> None:
@@ -104,6 +107,7 @@ class EngineBase:
 
     @property
     def models(self) -> list[str]:
+        """The names of the loaded models, in the order in which they were loaded."""
         return list(self._factories)
 
     def _factory(self, name: str | None, task: Task | None = None) -> RequestFactory:
@@ -170,7 +174,10 @@ class EngineBase:
     # -- figures ------------------------------------------------------------------------------------------------
 
     def figures(self) -> dict[str, dict[str, int]]:
-        """Per model: running, waiting, blocks free, cached and owned, bytes of the owned; and the arena's bytes."""
+        """Numbers for each model: requests running and waiting, cache blocks free, cached and owned, bytes owned.
+
+        The entry `arena` has the bytes of the whole cache and how many of them models hold.
+        """
 
         def read() -> dict[str, dict[str, int]]:
             names = ("running", "waiting", "blocks_free", "blocks_cached", "blocks_owned")
@@ -187,29 +194,34 @@ class EngineBase:
         return self._loop.call(read).result()
 
     def write_trace(self, path: str | Path) -> None:
-        """The recent steps and requests as a trace for Chrome's tracing page or Perfetto."""
+        """Write the recent steps and requests as a trace that Perfetto and chrome://tracing open."""
         self._loop.call(lambda: self._core.telemetry.write_trace(Path(path))).result()
 
     def start_profile(self) -> None:
-        """Take the time of every instruction from now on; measures what the machine can do at best first."""
+        """Time every instruction from now on. The machine's own limits are measured first, for comparison."""
         self._profile = self._loop.call(lambda: Profile(self._core)).result()
 
     def profile_lines(self) -> list[str]:
-        """Where the time of the steps since `start_profile` went, for people."""
+        """Where the time went since `start_profile`, as lines of a readable table."""
         if self._profile is None:
             raise InvalidRequestError("no profile was started")
         return self._loop.call(self._profile.lines).result()
 
     def close(self) -> None:
-        """End everything and give all memory back. The engine is not usable afterwards."""
+        """Cancel all requests and free all memory. The engine cannot be used afterwards."""
         self._loop.close()
         self._factories.clear()
 
 
 class Engine(EngineBase, Transcribing, Speaking):
-    """The engine for threads: `generate` waits for whole answers, `stream` gives text as it is made.
+    """Models in this process, for any number of threads.
 
-    Keyword arguments are the fields of `EngineConfig`.
+    `Engine("smollm2-135m", "whisper-base.en", kv_bytes=1 << 30)` loads models by catalog name, path or hub reference.
+    Keyword arguments are the fields of `EngineConfig`, or pass `config`. With `offline` nothing is downloaded.
+    Requests of all threads are computed together. Use it as a context manager, or call `close`.
+
+    A prompt is a text, a list of chat messages (`{"role": ..., "content": ...}`) or a list of token ids. `model` is
+    needed only where several loaded models fit the call.
     """
 
     def stream(
@@ -223,7 +235,11 @@ class Engine(EngineBase, Transcribing, Speaking):
         grammar: GrammarSpec | None = None,
         cache_salt: str = "",
     ) -> Stream:
-        """A stream of one answer. Refusals (too long, overloaded, bad grammar) are raised here."""
+        """Generate one answer and return it as a stream of text.
+
+        Errors in the request (a prompt that is too long, a bad grammar) and overload are raised here. `timeout` is in
+        seconds, for the whole request. Requests with different `cache_salt` never share cached prefixes.
+        """
         options = dict(model=model, priority=priority, timeout=timeout, grammar=grammar, cache_salt=cache_salt)
         return self.stream_samples(prompt, params, n=1, **options)[0]  # type: ignore[arg-type]
 
@@ -239,7 +255,7 @@ class Engine(EngineBase, Transcribing, Speaking):
         grammar: GrammarSpec | None = None,
         cache_salt: str = "",
     ) -> list[Stream]:
-        """A stream for each of `n` samples of one prompt, which they share in memory."""
+        """Generate `n` samples of one prompt, each as a stream. They share the prompt in memory."""
         details = dict(n=n, priority=priority, timeout=timeout, grammar=grammar, cache_salt=cache_salt)
         return self._submit([self._make(prompt, params or SamplingParams(), model, **details)])
 
@@ -255,7 +271,10 @@ class Engine(EngineBase, Transcribing, Speaking):
         grammar: GrammarSpec | None = None,
         cache_salt: str = "",
     ) -> list[Completion]:
-        """Whole answers, `n` for each prompt, in the order of the prompts."""
+        """Generate whole answers: `n` for each prompt, in the order of the prompts.
+
+        Prompts are computed together. `params` is one for all of them, or one for each.
+        """
         several = _several(prompts)
         each = _params_for(several, params)
         details = dict(n=n, priority=priority, timeout=timeout, grammar=grammar, cache_salt=cache_salt)
@@ -273,7 +292,7 @@ class Engine(EngineBase, Transcribing, Speaking):
         return streams
 
     def embed(self, texts: str | Sequence[str], *, model: str | None = None) -> list[Tensor]:
-        """One vector for each text."""
+        """Embed texts: one vector for each, in order."""
         requests = self._embedding_requests([texts] if isinstance(texts, str) else texts, model)
         done = threading.Semaphore(0)
         for request in requests:

@@ -19,9 +19,10 @@ class Speaking:
         def _speaker(self, model: str | None) -> tuple[Speaker, SpeechPort]: ...
 
     def speak(self, text: str | Iterable[str], *, model: str | None = None, **options: Any) -> Synthesis:
-        """The sound of a text, clause by clause, the first while the rest is being made.
+        """Speak a text. The result gives chunks of sound, clause by clause, while the rest is being synthesised.
 
-        The text may be an iterable of strings that are still being written, such as a `TextFeed`.
+        The text may be an iterable of strings that are still being written, such as the text of a stream. Options are
+        the fields of `SpeechOptions`.
         """
         checked = speech_options(options)
         speaker, port = self._speaker(model)

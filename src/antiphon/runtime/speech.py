@@ -9,7 +9,7 @@ from antiphon.audio.samples import Floats
 
 @dataclass(frozen=True)
 class TimedWord:
-    """A word of the text, as it is written, with the seconds at which it is heard."""
+    """A word as it is written in the text, with the seconds at which it is heard."""
 
     text: str
     start: float
@@ -18,7 +18,7 @@ class TimedWord:
 
 @dataclass(frozen=True)
 class SpeechChunk:
-    """The sound of a clause: mono samples at the model's rate, and where in the speech they stand."""
+    """The sound of a clause: mono samples (32-bit floats) at `rate` a second, beginning at `start` seconds."""
 
     samples: Floats
     rate: int
@@ -28,15 +28,16 @@ class SpeechChunk:
 
     @property
     def seconds(self) -> float:
+        """How long the chunk is."""
         return len(self.samples) / self.rate
 
 
 @dataclass(frozen=True)
 class SpeechStats:
-    """Seconds, unless the name says otherwise.
+    """What a synthesis cost, in seconds unless the name says otherwise.
 
-    `worst_deficit` is by how much the sound that was due had not been made, at worst, for a listener who plays from
-    the first chunk on at real time. `skipped` are words that nobody here can pronounce.
+    `worst_deficit` is how late sound was at worst, for a listener who plays from the first chunk on. `skipped` are
+    words that could not be pronounced.
     """
 
     audio_seconds: float

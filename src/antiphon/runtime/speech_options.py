@@ -15,12 +15,12 @@ MAX_OVERRIDES = 10_000
 
 @dataclass(frozen=True)
 class SpeechOptions:
-    """Checked on creation; a wrong value is an `InvalidRequestError` with the value in it.
+    """Options of `speak`. A wrong value raises `InvalidRequestError` with the value.
 
-    `voice` is a name or a mixture (`af_bella:0.7+af_sky:0.3`), None for the model's default. `language` is the one the
-    text is in, None for the voice's own. `pronunciations` are phonemes by word. A `paced` synthesis keeps only so far
-    ahead of somebody who listens as it comes, and cuts sentences that would come too late for them; others are made as
-    fast as they can be. `timeout` is for the whole.
+    `voice` is a name or a mixture (`af_bella:0.7+af_sky:0.3`), None for the model's default. `language` is that of
+    the text, None for the voice's own. `pronunciations` maps words to phonemes. `paced` synthesises only some seconds
+    ahead of playback and splits sentences that would come too late; otherwise synthesis is as fast as possible.
+    `timeout` is in seconds, for the whole text.
     """
 
     voice: str | None = None

@@ -17,7 +17,7 @@ from antiphon.text.tokenizer import Tokenizer
 
 @dataclass(frozen=True)
 class Delta:
-    """What was added since the last delta; a slow reader gets fewer and larger ones."""
+    """Text that was added since the last delta. A slow reader gets fewer and larger ones."""
 
     text: str
     token_ids: list[int]
@@ -25,7 +25,7 @@ class Delta:
 
 @dataclass(frozen=True)
 class Timings:
-    """Seconds."""
+    """How long a request took, in seconds."""
 
     queue: float
     time_to_first_token: float
@@ -36,7 +36,12 @@ class Timings:
 
 @dataclass(frozen=True)
 class Completion:
-    """A request's whole answer and what it cost."""
+    """A whole answer.
+
+    `finish_reason` is `stop`, `length` (`max_tokens` was reached) or `cancelled`, among others. `cached_tokens` is
+    how many of the prompt's tokens came from the prefix cache. Log-probabilities are there if `SamplingParams` asked
+    for them.
+    """
 
     text: str
     token_ids: list[int]
@@ -132,7 +137,7 @@ class TextOutput:
 
 
 class Stream:
-    """An iterator of deltas for a thread. Closing it, or dropping it, cancels what is still running."""
+    """An iterator of deltas. Closing it, or dropping it, cancels the request if it is still running."""
 
     def __init__(self, cancel: Callable[[str, FinishReason], None]) -> None:
         self._event = threading.Event()
@@ -149,6 +154,7 @@ class Stream:
 
     @property
     def id(self) -> str:
+        """The request's id, as in traces."""
         return self.output.request.id
 
     def __iter__(self) -> Iterator[Delta]:
@@ -169,7 +175,7 @@ class Stream:
             self._event.wait()
 
     def wait(self) -> Completion:
-        """Read to the end and return the whole."""
+        """Read to the end and return the whole answer."""
         for _ in self:
             pass
         return self.output.completion()
@@ -181,12 +187,12 @@ class Stream:
         return self.output.completion()
 
     def cancel(self) -> None:
-        """End the request now; what was made so far can still be read."""
+        """Cancel the request. What was generated so far can still be read."""
         if self._output is not None and not self._output.is_done:
             self._cancel(self.id, FinishReason.CANCELLED)
 
     def close(self) -> None:
-        """The reader has gone: end the request and free what it holds."""
+        """Cancel the request if it is still running and free its memory."""
         if self._output is not None and not self._output.is_done:
             self._cancel(self.id, FinishReason.DISCONNECTED)
 

@@ -59,9 +59,9 @@ class _ClosedError(Exception):
 
 
 class Synthesis:
-    """An iterator of chunks for a thread; `stats` holds after the end. Closing it ends what is still running.
+    """An iterator of chunks of speech at `rate` samples a second. Closing it cancels the rest.
 
-    `on_chunk`, where given, is called from the synthesis' own thread with every chunk, then with the error or None.
+    `on_chunk`, if given, is called from the synthesis' own thread with every chunk, then with the error or None.
     """
 
     def __init__(
@@ -118,22 +118,23 @@ class Synthesis:
         raise item
 
     def release(self) -> None:
-        """For a reader by `on_chunk`: one more chunk has been taken."""
+        """For readers with `on_chunk`: one more chunk has been read."""
         self._unread.release()
 
     def wait(self) -> Floats:
-        """Read to the end and return the whole sound."""
+        """Read to the end and return all samples."""
         pieces = [chunk.samples for chunk in self]
         return np.concatenate(pieces) if pieces else np.zeros(0, np.float32)
 
     @property
     def stats(self) -> SpeechStats:
+        """What the synthesis cost, once it has ended."""
         if self._stats is None:
             raise EngineError(f"synthesis {self.id} has not come to its end")
         return self._stats
 
     def close(self) -> None:
-        """End the work now, whatever is left."""
+        """Cancel the rest."""
         self._is_closed.set()
         self._events.put(None)
 

@@ -29,7 +29,10 @@ class Transcribing:
     def transcribe(
         self, source: SoundSource, *, model: str | None = None, raw: RawFormat | None = None, **options: Any
     ) -> Transcript:
-        """The transcript of a recording: a path, the bytes of a file, an open file, or samples at 16 kHz."""
+        """Transcribe a recording: a path, the bytes of a file, an open file, or samples at 16 kHz.
+
+        Options are the fields of `TranscriptionOptions`. `raw` describes sound without a header.
+        """
         *_, transcript = self.transcribe_events(source, model=model, raw=raw, **options)
         assert isinstance(transcript, Transcript)
         return transcript
@@ -37,14 +40,17 @@ class Transcribing:
     def transcribe_events(
         self, source: SoundSource, *, model: str | None = None, raw: RawFormat | None = None, **options: Any
     ) -> Iterator[TranscriptEvent]:
-        """Segments as they are final, and at the end the transcript. Closing the iterator ends the work."""
+        """Transcribe a recording and yield segments as they become final, then the transcript.
+
+        Closing the iterator cancels the work.
+        """
         checked = transcription_options(options)
         return self._transcriber(model).run(open_recording(source, raw=raw), checked)
 
     def transcribe_all(
         self, sources: Sequence[SoundSource], *, model: str | None = None, **options: Any
     ) -> list[Transcript]:
-        """The transcripts of several recordings, batched together, in the order of the sources."""
+        """Transcribe several recordings together; results are in the order of the sources."""
         if not sources:
             return []
         with ThreadPoolExecutor(min(MAX_THREADS, len(sources)), "antiphon-transcribe") as pool:
@@ -58,12 +64,15 @@ class Transcribing:
         interval: float = DEFAULT_INTERVAL,
         **options: Any,
     ) -> LiveSession:
-        """A live session: push sound as it comes; `on_update` is called from the session's thread."""
+        """Start a live transcription: push sound as it arrives; `on_update` is called from the session's thread.
+
+        A new hypothesis is made after every `interval` seconds of sound.
+        """
         return LiveSession(self._transcriber(model), transcription_options(options), on_update, interval)
 
 
 class LiveSession:
-    """A live transcription for threads. Leaving its context ends it at once."""
+    """A live transcription. Leaving its context ends it at once."""
 
     def __init__(
         self,
@@ -82,15 +91,16 @@ class LiveSession:
             self._outcome.set_result(outcome)
 
     def push(self, samples: Floats | bytes) -> None:
-        """Mono sound at 16 kHz: floats, or 16-bit little-endian bytes. Never waits."""
+        """Add mono sound at 16 kHz: floats, or 16-bit little-endian bytes. Never blocks."""
         self._live.push(samples_of(samples))
 
     def finish(self, timeout: float | None = None) -> Transcript:
-        """The transcript of everything that was pushed; raises the cause if the session failed."""
+        """Transcribe what remains and return the whole transcript. Raises the error if the session failed."""
         self._live.finish()
         return self._outcome.result(timeout)
 
     def close(self) -> None:
+        """End the session at once; what has not been transcribed is dropped."""
         self._live.close()
 
     def __enter__(self) -> LiveSession:

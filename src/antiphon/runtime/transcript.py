@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Word:
-    """A word as it stands in the text, its leading space included. Times are seconds of the recording."""
+    """A word of the text, with its leading space. Times are seconds of the recording."""
 
     text: str
     start: float
@@ -17,7 +17,7 @@ class Word:
 
 @dataclass(frozen=True)
 class Segment:
-    """A sentence or so. Of the figures, those of its window: all segments of a window share them."""
+    """A sentence or so. Temperature, log-probability and ratios are those of its window of up to 30 seconds."""
 
     start: float
     end: float
@@ -46,12 +46,13 @@ class TranscriptionStats:
 
     @property
     def real_time_factor(self) -> float:
+        """Below 1 is faster than real time."""
         return self.processing_seconds / self.audio_seconds if self.audio_seconds else 0.0
 
 
 @dataclass(frozen=True)
 class Transcript:
-    """A whole recording. `language` is a code such as `en`; its probability is 1 where it was given."""
+    """The transcript of a recording. `language` is a code such as `en`; its probability is 1 if it was given."""
 
     language: str
     language_probability: float
@@ -62,16 +63,18 @@ class Transcript:
 
     @property
     def text(self) -> str:
+        """The whole text."""
         return joined_text(self.segments)
 
     @property
     def words(self) -> list[Word]:
+        """Every word with its times; empty unless `words` was asked for."""
         return [word for segment in self.segments for word in segment.words]
 
 
 @dataclass(frozen=True)
 class TranscriptProgress:
-    """Segments that are final now, in the order of the recording, and how much of it is behind them."""
+    """Segments that have become final, in the order of the recording, and how much of it is done."""
 
     segments: tuple[Segment, ...]
     #: What they add to the text, so that all of them joined are the transcript's.

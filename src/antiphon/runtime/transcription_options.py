@@ -16,13 +16,14 @@ DEFAULT_INTERVAL = 1.0
 
 @dataclass(frozen=True)
 class TranscriptionOptions:
-    """Checked on creation; a wrong value is an `InvalidRequestError` with the value in it.
+    """Options of `transcribe` and `listen`. A wrong value raises `InvalidRequestError` with the value.
 
-    `language` of None is detected. `prompt` is text that goes before, for names and style. `words` asks for the times
-    of words, `timestamps` for those of segments inside a window (without, a window is one segment). `beams` above 1
-    searches with so many hypotheses at temperature 0. `sequential` transcribes window after window, each given the
-    text before it, instead of all at once. `voice_activity` leaves out what is not speech; without it, windows follow
-    each other in sequence, since nothing tells where to cut.
+    `language` is detected if it is None. `prompt` is context: names, spelling, style. `words` asks for the times of
+    words, `timestamps` for those of segments inside a window (without, a window is one segment). `beams` above 1
+    searches with that many hypotheses at temperature 0. `sequential` transcribes window by window, using the previous
+    text as context, instead of all windows at once. `voice_activity` skips what is not speech; without it windows are
+    sequential, since nothing shows where to cut. A window that is repetitive or improbable is decoded again at the
+    next of `temperatures`.
     """
 
     language: str | None = None

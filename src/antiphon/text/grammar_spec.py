@@ -26,7 +26,9 @@ OPTIONS_KEY = "x-guidance"
 
 @dataclass(frozen=True)
 class GrammarSpec:
-    """Exactly one of the fields is set. Checked on creation; what only a compiler can see, the compiler reports.
+    """The form that an answer must take. Exactly one of the fields is set.
+
+    A wrong value raises `InvalidRequestError` here; what only the grammar's compiler can find is raised by the request.
 
     - `json_schema`: a JSON schema, as an object or as its text; the answer is a document that it accepts.
     - `json_object`: any JSON object.

@@ -1,0 +1,162 @@
+"""docs/python-api.md from signatures and docstrings: `python tests/support/python_docs.py` rewrites it."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import inspect
+from pathlib import Path
+from typing import Any
+
+from antiphon import AsyncEngine, Engine, EngineConfig, GrammarSpec, Priority, SamplingParams, errors
+from antiphon.runtime.async_engine import AsyncStream
+from antiphon.runtime.async_synthesis import AsyncSynthesis
+from antiphon.runtime.async_transcription import AsyncLiveSession, AsyncTranscription
+from antiphon.runtime.speech import SpeechChunk, SpeechStats, TimedWord
+from antiphon.runtime.speech_options import SpeechOptions
+from antiphon.runtime.streams import Completion, Delta, Stream, Timings
+from antiphon.runtime.synthesis import Synthesis
+from antiphon.runtime.transcribing import LiveSession
+from antiphon.runtime.transcript import (
+    LiveUpdate,
+    Segment,
+    Transcript,
+    TranscriptionStats,
+    TranscriptProgress,
+    Word,
+)
+from antiphon.runtime.transcription_options import TranscriptionOptions
+
+PATH = Path(__file__).parents[2] / "docs" / "python-api.md"
+BEGINNING = """\
+# Python API
+
+Signatures and docstrings, as the code has them. [python.md](python.md) is the guide. This file is generated: run
+`python tests/support/python_docs.py` after a change.
+
+Import `Engine`, `AsyncEngine`, `EngineConfig`, `SamplingParams`, `GrammarSpec` and `Priority` from `antiphon`; the
+other classes are what their methods take and return.
+"""
+SECTIONS: dict[str, tuple[type, ...]] = {
+    "Engines": (Engine, AsyncEngine, EngineConfig),
+    "Text": (SamplingParams, GrammarSpec, Priority, Completion, Timings, Delta, Stream, AsyncStream),
+    "Transcription": (
+        TranscriptionOptions, Transcript, Segment, Word, TranscriptionStats, TranscriptProgress, AsyncTranscription,
+        LiveSession, AsyncLiveSession, LiveUpdate,
+    ),
+    "Speech": (SpeechOptions, Synthesis, AsyncSynthesis, SpeechChunk, TimedWord, SpeechStats),
+}  # fmt: skip
+#: Public in Python's sense, but called by the engine itself.
+INTERNAL = {
+    "AsyncEngine.dirty", "AsyncStream.wake", "EngineConfig.make_policy", "EngineConfig.scheduler",
+    "EngineConfig.slab_size", "EngineConfig.weight_options", "GrammarSpec.kind", "GrammarSpec.schema_text",
+    "SamplingParams.edits_logits", "SamplingParams.has_penalties", "Stream.attach", "Stream.output",
+    "Synthesis.release",
+}  # fmt: skip
+#: Made by an engine, so how they are constructed is not part of the interface.
+NOT_CONSTRUCTED = {Stream, AsyncStream, Synthesis, AsyncSynthesis, AsyncTranscription, LiveSession, AsyncLiveSession}
+WIDTH = 100
+
+
+def python_docs() -> str:
+    parts = [BEGINNING]
+    for title, classes in SECTIONS.items():
+        parts.append(f"## {title}\n")
+        parts += [_class(one) for one in classes]
+    parts.append("## Errors\n")
+    parts.append("All of these are in `antiphon.errors` and are subclasses of `AntiphonError`.\n")
+    parts.append("| error | |\n|---|---|")
+    for name, one in vars(errors).items():
+        if isinstance(one, type) and issubclass(one, errors.AntiphonError):
+            parts.append(f"| `{name}` | {inspect.getdoc(one)} |")
+    return "\n".join(parts) + "\n"
+
+
+def _class(one: type) -> str:
+    parts = [f"### {one.__name__}\n", _docstring(one)]
+    if dataclasses.is_dataclass(one):
+        parts.append("| field | type | default |\n|---|---|---|")
+        parts += [_field(field) for field in dataclasses.fields(one)]
+        parts.append("")
+    elif issubclass(one, enum.Enum):
+        parts.append(", ".join(f"`{member.name}` = {member.value}" for member in one) + "\n")
+    elif one not in NOT_CONSTRUCTED:
+        parts.append(_block(one.__name__, inspect.signature(one.__init__)))  # type: ignore[misc]
+    for name, member in _members(one):
+        parts.append(_member(name, member))
+    return "\n".join(parts)
+
+
+def _members(one: type) -> list[tuple[str, Any]]:
+    """Public methods and properties with the classes they come from, those of the class itself first."""
+    found: dict[str, Any] = {}
+    for base in one.__mro__:
+        if base.__module__.startswith("antiphon."):
+            for name, member in vars(base).items():
+                is_known = isinstance(member, property) or inspect.isfunction(member)
+                if is_known and not name.startswith("_") and f"{one.__name__}.{name}" not in INTERNAL:
+                    found.setdefault(name, member)
+    return list(found.items())
+
+
+def _member(name: str, member: Any) -> str:
+    if isinstance(member, property):
+        returned = inspect.signature(member.fget).return_annotation  # type: ignore[arg-type]
+        return f"#### `{name}: {returned}`\n\n{_docstring(member)}"
+    prefix = "await " if inspect.iscoroutinefunction(member) else ""
+    return f"#### `{prefix}{name}()`\n\n{_block(name, inspect.signature(member))}\n{_docstring(member)}"
+
+
+def _field(field: dataclasses.Field[Any]) -> str:
+    default = "required"
+    if field.default is not dataclasses.MISSING:
+        default = f"`{_value(field.default)}`"
+    elif field.default_factory is not dataclasses.MISSING:
+        default = f"`{_value(field.default_factory())}`"
+    kind = str(field.type).replace("|", "\\|")
+    return f"| `{field.name}` | `{kind}` | {default} |"
+
+
+def _value(value: Any) -> str:
+    return f"{type(value).__name__}.{value.name}" if isinstance(value, enum.Enum) else repr(value)
+
+
+def _block(name: str, signature: inspect.Signature) -> str:
+    """A signature as code, on one line or with a line for each parameter."""
+    parameters: list[str] = []
+    has_star = False
+    for parameter in signature.parameters.values():
+        if parameter.name in ("self", "after_step"):  # the latter is the asynchronous engine's own
+            continue
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            has_star = True
+        if parameter.kind is parameter.KEYWORD_ONLY and not has_star:
+            parameters.append("*")
+            has_star = True
+        stars = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
+        text = f"{stars}{parameter.name}: {parameter.annotation}"
+        parameters.append(text if parameter.default is parameter.empty else f"{text} = {_value(parameter.default)}")
+    has_result = signature.return_annotation not in (None, "None", inspect.Signature.empty)
+    returned = f" -> {signature.return_annotation}" if has_result else ""
+    line = f"{name}({', '.join(parameters)}){returned}"
+    if len(line) > WIDTH:
+        line = f"{name}(\n" + "".join(f"    {one},\n" for one in parameters) + f"){returned}"
+    return f"```text\n{line}\n```\n"
+
+
+def _docstring(one: Any) -> str:
+    return (inspect.getdoc(one) or "") + "\n"
+
+
+def missing_docstrings() -> list[str]:
+    """Public methods and classes of the reference without a docstring."""
+    missing = []
+    for one in (one for classes in SECTIONS.values() for one in classes):
+        if not (one.__doc__ or "").strip() or (one.__doc__ or "").startswith(f"{one.__name__}("):
+            missing.append(one.__name__)
+        missing += [f"{one.__name__}.{name}" for name, member in _members(one) if not inspect.getdoc(member)]
+    return missing
+
+
+if __name__ == "__main__":
+    PATH.write_text(python_docs(), encoding="utf-8")
