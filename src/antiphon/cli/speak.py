@@ -276,7 +276,8 @@ def _print_voices(voices: Any, model: str) -> None:
 
 def _report(stats: SpeechStats) -> str:
     """What it cost, for people."""
-    skipped = f"; not pronounceable here and left out: {' '.join(stats.skipped[:8])}" if stats.skipped else ""
+    skipped = f"; {stats.num_skipped_characters} characters could not be read: " if stats.skipped else ""
+    skipped += ", ".join(stats.skipped[:8]) + (", ..." if len(stats.skipped) > 8 else "")
     return (
         f"{stats.audio_seconds:.1f} s of speech in {stats.processing_seconds:.1f} s "
         f"(real-time factor {stats.real_time_factor:.2f}), first sound after {stats.time_to_first_audio * 1e3:.0f} ms, "

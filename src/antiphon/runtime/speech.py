@@ -36,7 +36,8 @@ class SpeechStats:
     """Seconds, unless the name says otherwise.
 
     `worst_deficit` is by how much the sound that was due had not been made, at worst, for a listener who plays from
-    the first chunk on at real time. `skipped` are words that nobody here can pronounce.
+    the first chunk on at real time. `skipped` are the first different runs of text that could not be read, shortened;
+    `num_skipped_characters` counts all of them.
     """
 
     audio_seconds: float
@@ -48,3 +49,4 @@ class SpeechStats:
     num_phonemes: int
     num_clauses: int
     skipped: tuple[str, ...] = ()
+    num_skipped_characters: int = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from collections.abc import AsyncIterator
 from typing import Any
@@ -17,6 +18,7 @@ from antiphon.server.events import event
 from antiphon.server.serving import EventStream, json_answer, serving_of, unless_gone
 from antiphon.server.sound_schemas import SpeechBody
 from antiphon.server.speaking import Speaking, check_voice, note_spoken, speech_usage
+from antiphon.server.unreadable import unreadable_headers
 
 router = APIRouter()
 DEFAULT_FORMAT: AudioFormat = "mp3"
@@ -32,7 +34,9 @@ async def speech(request: Request) -> Response:
     figures["model"] = model.name
     voice = body.voice if body.voice is None or isinstance(body.voice, str) else body.voice.id
     check_voice(model, voice)
-    speaking = Speaking(serving, model, body.input, _options(body, voice))
+    options = _options(body, voice)
+    headers = await asyncio.to_thread(unreadable_headers, model, body.input, options)
+    speaking = Speaking(serving, model, body.input, options)
     format: AudioFormat = body.response_format or DEFAULT_FORMAT
     chunks = speaking.encoded(format)
 
@@ -49,7 +53,7 @@ async def speech(request: Request) -> Response:
     if body.stream_format == "sse":
         events = _events(first, chunks, speaking, figures, bool(body.timings))
         return EventStream(events, speaking.close)
-    return EventStream(_raw(first, chunks, speaking, figures), speaking.close, CONTENT_TYPES[format])
+    return EventStream(_raw(first, chunks, speaking, figures), speaking.close, CONTENT_TYPES[format], headers)
 
 
 def _check(body: SpeechBody, limit: int) -> None:

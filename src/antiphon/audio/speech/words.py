@@ -125,8 +125,12 @@ def joined_runs(text: str, words: Sequence[Word], places: Iterable[int]) -> tupl
 
 
 #: Other forms of characters that are read: full-width and subscript ones, digits of other scripts, apostrophes.
-_SAME = {0xFF01 + offset: 0x21 + offset for offset in range(94)} | {0x2080 + digit: 0x30 + digit for digit in range(10)}
-_SAME |= {ord(apostrophe): "'" for apostrophe in "’‘ʼ＇"} | {0xA0: " ", 0x202F: " ", 0x2009: " ", 0x3000: " "}
+_SAME: dict[int, str] = {
+    **{0xFF01 + offset: chr(0x21 + offset) for offset in range(94)},
+    **{0x2080 + digit: chr(0x30 + digit) for digit in range(10)},
+    **{ord(apostrophe): "'" for apostrophe in "’‘ʼ"},
+    **dict.fromkeys((160, 8239, 8201, 12288), " "),
+}
 
 
 def clean(text: str) -> str:

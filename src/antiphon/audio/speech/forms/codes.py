@@ -79,7 +79,7 @@ def _network(match: Match) -> str:
 
 
 _OCTET = r"(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
-_GROUPS = r"(?:[ .-]?\(\d{1,5}\)|(?:[ .-]|(?<=\)))\d{1,5}(?!\d)){0,6}"
+_GROUPS = r"(?:[ .-]?\(\d{1,5}\)|(?:[ .-]|(?<=\)))\d{1,8}(?!\d)){0,6}"
 RULES = [
     rule(r"(?P<name>\bISBN(?:-1[03])?:?\s?)(?P<number>\d[\d -]{8,15}[\dX])\b", _isbn, "I", DIGITS),
     numeric(r"(?P<name>)(?<![\w-])(?P<number>97[89]-\d{1,5}-\d{1,7}-\d{1,7}-\d)(?![\w-])", _isbn, "-"),

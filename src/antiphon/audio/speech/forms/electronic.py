@@ -14,7 +14,7 @@ _SIGNS = {
 _TOP_DOMAINS = "com|org|net|io|edu|gov|mil|ai|dev|co|uk|de|fr|it|es|nl|ch|jp|info|app|me|us|ca|eu|tv|xyz"
 #: Read letter by letter, beside those without a vowel.
 _SPELLED = frozenset(["www", "io", "uk", "ai", "us", "eu", "de", "it", "es", "py", "js", "exe", "id", "tv", "ui"])
-_READ = {"json": "jason", "jpg": "jay peg", "jpeg": "jay peg", "wav": "wave", "gmail": "G mail"}
+_READ = {"json": "jason", "jpg": "jay peg", "jpeg": "jay peg", "wav": "wave", "gmail": "G mail", "src": "source"}
 _FILES = (
     "py js ts tsx jsx cpp hpp cc rs go rb java txt json html htm css pdf png jpg jpeg gif svg mp3 mp4 wav flac ogg zip "
     "tar gz csv tsv xml yaml yml toml ini cfg sh exe dll docx xlsx pptx md ipynb gguf safetensors onnx log"

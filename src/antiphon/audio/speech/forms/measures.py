@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+
 from antiphon.audio.speech.forms.fractions import FRACTION_SIGNS, fraction_words
 from antiphon.audio.speech.forms.rule import (
     MINUS,
     MINUS_SIGNS,
     NUMBER,
     Match,
+    after,
     alternatives,
+    before,
     is_one,
     number,
     numeric,
@@ -23,27 +28,27 @@ _METRIC = {
     "m": ("meter", " kcmµμn"), "g": ("gram", " kmµμn"), "L": ("liter", " mcdµμ"), "l": ("liter", " mcdµμ"),
     "s": ("second", " mµμnp"), "W": ("watt", " kMGTm"), "Wh": ("watt hour", " kMGT"), "V": ("volt", " kmMµμ"),
     "A": ("amp", "mkµμ"), "Ah": ("amp hour", "m "), "J": ("joule", "kM"), "Pa": ("pascal", " khM"),
-    "mol": ("mole", " mµμ"), "B": ("byte", "kMGTP"), "iB": ("bibyte", "KMGT"), "b": ("bit", "kMG"),
+    "mol": ("mole", " mµμ"), "B": ("byte", "kMGTP"), "iB": ("byte", "KMGT"), "b": ("bit", "kMG"),
     "bps": ("bit per second", "kMG"), "bit": ("bit", " kMG"), "cal": ("calorie", "k"), "Ω": ("ohm", " kM"),
     "F": ("farad", "µμnp"), "eV": ("electron volt", " kMG"), "N": ("newton", "k"),
 }  # fmt: skip
 _BINARY = {"K": "kibi", "M": "mebi", "G": "gibi", "T": "tebi"}
-_UNITS: dict[str, tuple[str, str]] = {}
+_POWERS = {"²": "square", "2": "square", "³": "cubic", "3": "cubic"}
 
 
-def _plural(name: str) -> str:
-    head, per, tail = name.partition(" per ")
-    return f"{head}s{per}{tail}"
+def _metric() -> Iterator[tuple[str, tuple[str, str]]]:
+    """Units with their prefixes, and the squares and cubes of lengths: (as written, (one, many))."""
+    for unit, (name, prefixes) in _METRIC.items():
+        for letter in prefixes.replace(" ", "_"):
+            prefix = _BINARY[letter] if unit == "iB" else _PREFIXES[letter.strip("_")]
+            head, per, tail = name.partition(" per ")
+            yield letter.strip("_") + unit, (f"{prefix}{name}", f"{prefix}{head}s{per}{tail}")
+    for length, name in {"km": "kilometer", "m": "meter", "cm": "centimeter", "mm": "millimeter"}.items():
+        for power, kind in _POWERS.items():
+            yield length + power, (f"{kind} {name}", f"{kind} {name}s")
 
 
-for _unit, (_name, _allowed) in _METRIC.items():
-    for _letter in _allowed:
-        _prefix = _BINARY.get(_letter, "") if _unit == "iB" else _PREFIXES[_letter.strip()]
-        _whole = f"{_prefix}{_name.removeprefix('bi') if _unit == 'iB' else _name}"
-        _UNITS[_letter.strip() + _unit] = (_whole, _plural(_whole))
-for _length in ("km", "m", "cm", "mm"):
-    for _power, _kind in {"²": "square", "2": "square", "³": "cubic", "3": "cubic"}.items():
-        _UNITS[_length + _power] = (f"{_kind} {_UNITS[_length][0]}", f"{_kind} {_UNITS[_length][1]}")
+_UNITS: dict[str, tuple[str, str]] = dict(_metric())
 #: The others: one, many.
 _UNITS |= {
     "mi": ("mile", "miles"), "ft": ("foot", "feet"), "yd": ("yard", "yards"), "yds": ("yard", "yards"),
@@ -76,14 +81,15 @@ _UNITS |= {
     "°": ("degree", "degrees"), "%": ("percent", "percent"), "‰": ("per mille", "per mille"),
     "px": ("pixel", "pixels"), "MP": ("megapixel", "megapixels"),
 }  # fmt: skip
-for _degree in ("C", "F"):
-    for _written in (f"° {_degree}", f"º{_degree}", f"˚{_degree}", {"C": "℃", "F": "℉"}[_degree]):
-        _UNITS[_written] = _UNITS[f"°{_degree}"]
+_UNITS |= dict.fromkeys(("° C", "ºC", "˚C", "℃"), _UNITS["°C"])
+_UNITS |= dict.fromkeys(("° F", "ºF", "˚F", "℉"), _UNITS["°F"])
 #: Letters that are units only where another unit follows them: m/s, mg/dL.
 _PER_UNITS = {unit: names[0] for unit, names in _UNITS.items()} | {
     "s²": "second squared", "s2": "second squared", "day": "day", "year": "year", "week": "week", "month": "month",
     "hour": "hour", "second": "second", "minute": "minute", "person": "person", "in": "inch",
 }  # fmt: skip
+_THING = re.compile(r"\s+(?!(?:long|wide|tall|deep|high|thick|by|and|or|to|of|in|on|from|is|was|apart|x)\b)[a-z]")
+_OPEN_QUOTE = re.compile(r"(?:^|\s)'")
 _SUFFIXES = {"N": "north", "S": "south", "E": "east", "W": "west"}
 
 _UNIT = alternatives(_UNITS)
@@ -109,19 +115,22 @@ def _many(match: Match) -> str:
     return f"{number(match['amount'])} {match['magnitude']} {_UNITS[match['unit']][1]}"
 
 
+def _feet(match: Match) -> str | None:
+    """6' where no quotation ends."""
+    return None if _OPEN_QUOTE.search(before(match)) else _counted(match["feet"], "foot", "feet")
+
+
 def _height(match: Match) -> str:
-    """5'10", 6'."""
-    feet, inches = match["feet"], match["inches"]
-    if not inches:
-        return f"{cardinal(feet)} {'foot' if is_one(feet) else 'feet'}"
-    return f"{cardinal(feet)} foot {number(inches)}"
+    """5'10"."""
+    return f"{cardinal(match['feet'])} foot {number(match['inches'])}"
 
 
 def _inches(match: Match) -> str | None:
     """12" where no quotation ends."""
     if match.string[max(0, match.start() - 500) : match.start()].count('"') % 2 and match["sign"] == '"':
         return None
-    return f"{number(match['amount'])} {'inch' if is_one(match['amount']) else 'inches'}"
+    is_one_thing = is_one(match["amount"]) or _THING.match(after(match))  # a 12" disk
+    return f"{number(match['amount'])} {'inch' if is_one_thing else 'inches'}"
 
 
 def _position(match: Match) -> str:
@@ -148,7 +157,7 @@ _MAGNITUDE = "(?P<magnitude>hundred|thousand|million|billion|trillion)"
 RULES = [
     numeric(rf"\b(?P<feet>\d{{1,2}})\s?ft\.?\s?(?P<inches>{NUMBER})\s?in\b\.?", _feet_and_inches, "f"),
     numeric(r"(?<![\w.])(?P<feet>\d{1,2})['′]\s?(?P<inches>\d{1,2}(?:\.\d)?)(?:[\"”″]|''|(?![\w'.]))", _height, "'′"),
-    numeric(r"(?<![\w.'])(?P<feet>\d{1,3})[′](?P<inches>)", _height, "′"),
+    numeric(r"(?<![\w.'])(?P<feet>\d{1,3})(?:′|'(?=[\s.,;!?)]|$))", _feet, "'′"),
     numeric(rf"(?<![\w.])(?P<amount>{NUMBER})(?P<sign>[\"″])(?!\w)", _inches, '"″'),
     numeric(
         r"(?<![\w.])(?P<degrees>\d{1,3}(?:\.\d{1,8})?)°\s?(?P<minutes>\d{1,2}(?:\.\d{1,5})?)['′]\s?"

@@ -111,7 +111,7 @@ def _said(amount: str, currency: str, magnitude: str | None) -> str:
 
 
 def _money(match: Match) -> str:
-    sign = "minus " if match["sign"] else ""
+    sign = "minus " if match["sign"] or match["inner"] else ""
     per = match["per"]
     tail = "" if not per else " each" if per == "ea" else f" per {_PER[per]}"
     return sign + _said(match["amount"], match["currency"], match["magnitude"]) + tail
@@ -131,7 +131,7 @@ def _coins(match: Match) -> str:
 
 _SIGN = rf"(?P<sign>(?<![\w.]){MINUS})?"
 _BEFORE = (
-    rf"(?P<currency>(?<![A-Za-z])(?:{alternatives(_DOLLARS)}|R\$|Rs\.?\s?(?=\d)|(?:{alternatives(_CODES)})\s?(?=[\d.]))"
+    rf"(?P<currency>(?<![A-Za-z])(?:{alternatives(_DOLLARS)}|R\$|Rs\.?\s?(?=\d)|(?:{alternatives(_CODES)})\s?(?=[\d.-]))"
     rf"|[{''.join(_SIGNS)}])"
 )
 _AFTER = rf"(?P<currency>[{''.join(_SIGNS)}](?![\d.])|(?:{alternatives(_CODES)}|zł)(?!\w))"
@@ -141,9 +141,14 @@ RULES = [
     rule(
         rf"{_BEFORE}\s?(?P<first>{_AMOUNT})\s?{DASH}\s?(?P<amount>{_AMOUNT})(?![-/\d]){_LARGE}", _range, _STARTS, DIGITS
     ),
-    rule(rf"{_SIGN}{_BEFORE}\s?(?P<amount>{_AMOUNT}){_LARGE}{_PER_UNIT}", _money, _STARTS, DIGITS),
+    rule(
+        rf"{_SIGN}{_BEFORE}\s?(?P<inner>{MINUS}(?=[\d.]))?(?P<amount>{_AMOUNT}){_LARGE}{_PER_UNIT}",
+        _money,
+        _STARTS,
+        DIGITS,
+    ),
     numeric(
-        rf"{_SIGN}(?<![\w.,])(?P<amount>{_AMOUNT}){_LARGE}\s?{_AFTER}{_PER_UNIT}",
+        rf"{_SIGN}(?<![\w.,])(?P<amount>{_AMOUNT}){_LARGE}\s?{_AFTER}(?P<inner>){_PER_UNIT}",
         _money,
         "".join(_SIGNS) + "DBRYFKNł",  # of the codes, of each at least one
         MINUS_SIGNS,

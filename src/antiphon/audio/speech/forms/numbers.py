@@ -41,6 +41,8 @@ def _plain(match: Match) -> str:
         return sign + spelled(text)
     if len(text) > _LONGEST_PLAIN and not text.endswith("000000"):
         return sign + spelled(text)
+    if len(text) == 4 and match.string[match.start() - 1 : match.start()] in ("x", "×"):
+        return year(text)  # 1920x1080
     return sign + (cardinal(text) if sign else number_or_year(text))
 
 
