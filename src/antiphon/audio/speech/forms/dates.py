@@ -25,6 +25,7 @@ _SUFFIX = r"(?:(?i:st|nd|rd|th)\b)?"
 _YEAR = r"(?:,?\s+(?P<year>\d{4})(?![\w:]|[.,]\d))?"
 #: Words before a date such as "the 4th of July" that stand for its article.
 _HAS_ARTICLE = re.compile(r"\b(?i:the|this|that|each|every|his|her|its|our|my|your|their|next|last|a)\s+$")
+_DECADE_CUE = re.compile(r"(?:\b(?i:the|early|late|mid|his|her|their|my|your|our|its)[\s-]+|\ds?\s?[–-]\s?)$")
 _DATE_CUE = re.compile(
     r"\b(?:on|dated|until|since|before|after|by|due|(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day,?)\s+$", re.IGNORECASE
 )
@@ -111,8 +112,10 @@ def _month_and_day(match: Match) -> str | None:
 
 
 def _decade(match: Match) -> str | None:
-    """1990s, '90s, 80's."""
+    """1990s, '90s, 80's; 30s only where the words before say so, else it is seconds."""
     digits = match["digits"]
+    if match[0] == f"{digits}s" and len(digits) == 2 and not _DECADE_CUE.search(before(match)):
+        return None
     words = (year(digits) if len(digits) == 4 else cardinal(digits)).split()
     last = words[-1]
     words[-1] = f"{last[:-1]}ies" if last.endswith("y") else f"{last}es" if last.endswith("x") else f"{last}s"

@@ -89,6 +89,7 @@ _PER_UNITS = {unit: names[0] for unit, names in _UNITS.items()} | {
     "hour": "hour", "second": "second", "minute": "minute", "person": "person", "in": "inch",
 }  # fmt: skip
 _THING = re.compile(r"\s+(?!(?:long|wide|tall|deep|high|thick|by|and|or|to|of|in|on|from|is|was|apart|x)\b)[a-z]")
+_NAME_BEFORE = re.compile(r"(?:^|[^\w.-])[A-Za-z][\w.]*-(?:[\w.]+-)*$")  # gemma-3-270m
 _OPEN_QUOTE = re.compile(r"(?:^|\s)'")
 _SUFFIXES = {"N": "north", "S": "south", "E": "east", "W": "west"}
 
@@ -98,6 +99,8 @@ _FRACTION = rf"\d{{1,2}}/\d{{1,3}}|[{FRACTION_SIGNS}]"
 
 
 def _unit(match: Match) -> str | None:
+    if _NAME_BEFORE.search(before(match)):
+        return None
     one, many = _UNITS[match["unit"]]
     amount, fraction, per = match["amount"], match["fraction"], match["per"]
     sign = "minus " if match["sign"] else ""
@@ -158,7 +161,7 @@ RULES = [
     numeric(rf"\b(?P<feet>\d{{1,2}})\s?ft\.?\s?(?P<inches>{NUMBER})\s?in\b\.?", _feet_and_inches, "f"),
     numeric(r"(?<![\w.])(?P<feet>\d{1,2})['′]\s?(?P<inches>\d{1,2}(?:\.\d)?)(?:[\"”″]|''|(?![\w'.]))", _height, "'′"),
     numeric(r"(?<![\w.'])(?P<feet>\d{1,3})(?:′|'(?=[\s.,;!?)]|$))", _feet, "'′"),
-    numeric(rf"(?<![\w.])(?P<amount>{NUMBER})(?P<sign>[\"″])(?!\w)", _inches, '"″'),
+    numeric(rf"(?<![^\s(])(?P<amount>{NUMBER})(?P<sign>[\"″])(?!\w)", _inches, '"″'),
     numeric(
         r"(?<![\w.])(?P<degrees>\d{1,3}(?:\.\d{1,8})?)°\s?(?P<minutes>\d{1,2}(?:\.\d{1,5})?)['′]\s?"
         r"(?:(?P<seconds>\d{1,2}(?:\.\d{1,5})?)(?:[\"″]|''))?\s?(?P<side>[NSEW]\b)?",

@@ -28,6 +28,11 @@ _RANGE_START = re.compile(
     r"(?:^|[^\w.-])[$£€¥~]?(?:[\d.,:/]*\d)(?:\s?(?:[ap]\.?m\.?|%|°[CF]?|[a-z]{1,3}|[$£€¥]))?\s?$", re.IGNORECASE
 )
 _RANGE_GOES_ON = re.compile(r"[$£€¥~]?[\d.,:/]*\w*-\w")
+_BOOK = re.compile(
+    r"\b(?:Genesis|Exodus|Leviticus|Deuteronomy|Joshua|Judges|Ruth|Samuel|Kings|Chronicles|Ezra|Esther|Job|Psalms?|"
+    r"Proverbs|Ecclesiastes|Isaiah|Jeremiah|Ezekiel|Daniel|Hosea|Amos|Matthew|Mark|Luke|John|Acts|Romans|Corinthians|"
+    r"Galatians|Ephesians|Hebrews|James|Peter|Jude|Revelation)\s$"
+)
 _EQUALS_BEFORE = re.compile(r"=\s*[\w.+*/ ]*$")
 _EQUALS_AFTER = re.compile(r"[\d.,\s+*/x-]*=")
 
@@ -87,8 +92,8 @@ def _version(match: Match) -> str:
 
 
 def _ratio(match: Match) -> str:
-    """16:9; after a name, as in John 3:5, chapter and verse."""
-    is_verse = re.search(r"[A-Z][a-z]+\s$", before(match)) is not None
+    """16:9; after the name of a book, as in John 3:5, chapter and verse."""
+    is_verse = _BOOK.search(before(match)) is not None
     return f"{cardinal(match['first'])} {'' if is_verse else 'to '}{cardinal(match['second'])}"
 
 
@@ -107,8 +112,8 @@ def _code_digits(digits: str) -> str:
 
 
 def _code_letters(letters: str) -> str:
-    is_short = letters.isupper() and len(letters) < 4
-    return letters if re.search(r"[aeiouyAEIOUY]", letters[1:]) and not is_short else " ".join(letters)
+    is_short = len(letters) == 1 or (letters.isupper() and len(letters) < 4)
+    return letters if re.search(r"[aeiouyAEIOUY]", letters) and not is_short else " ".join(letters)
 
 
 def _plan(match: Match) -> str:
@@ -124,12 +129,12 @@ FORMS = [
     numeric(r"\b(?P<digits>\d{1,3}(?:,\d{3}){1,6}|\d{1,40})(?i:st|nd|rd|th)\b", _ordinal, "tTdD"),
     numeric(r"\b(?P<first>[1-9])0(?P<second>\d)\((?P<letter>[a-z])\)(?:\((?P<last>\d)\))?", _plan, "("),
     numeric(
-        r"(?<![\w.])(?P<number>\d{1,20}(?:\.\d{1,20})?)[eE](?P<sign>[-+−]?)(?P<power>\d{1,3})(?![\w.])",
+        r"(?<![\w.])(?P<number>\d{1,20}(?:\.\d{1,20})?)[eE](?P<sign>[-+−]?)(?P<power>\d{1,3})(?!\w|\.\d)",
         _scientific,
         "eE",
     ),
     numeric(
-        r"(?<![\w.,])\d{1,3}(?:(?:\.\d{3}){1,6},\d{1,3}(?![\w,])|(?:\.\d{3}){2,6}(?![\w.]))", _grouped_by_dots, "."
+        r"(?<![\w.,])\d{1,3}(?:(?:\.\d{3}){1,6},\d{1,3}(?!\w|,\d)|(?:\.\d{3}){2,6}(?![\w.]))", _grouped_by_dots, "."
     ),
     rule(r"(?<![\w.])(?P<v>v)\.?\s?(?P<parts>\d{1,8}(?:\.\d{1,8}){0,5})(?!\w|\.\d)", _version, "v", DIGITS),
     numeric(r"(?<![\w.])(?P<v>)(?P<parts>\d{1,8}(?:\.\d{1,8}){2,5})(?!\w|\.\d)", _version, "."),

@@ -29,7 +29,7 @@ _GIVEN_NAMES = (
     "Victor Vittorio Walter Wilhelm Willem William Xerxes"
 )
 _GIVEN = frozenset(_GIVEN_NAMES.split())
-_LAST_WORDS = re.compile(r"(?:(?P<earlier>[^\W\d_]+)\s+)?(?P<last>[^\W\d_]+)(?P<dot>\.?)\s+(?P<the>the\s+)?$")
+_LAST_WORDS = re.compile(r"(?:(?P<earlier>[^\W\d_]+)\s+)?(?P<last>(?!the\s)[^\W\d_]+)(?P<dot>\.?)\s+(?P<the>the\s+)?$")
 _ORDERED = re.compile(r"\s+(?:century|centuries|Century|dynasty|Dynasty|Corps|Olympi\w*|Congress|edition)\b")
 #: After "I" as a pronoun.
 _PRONOUN = re.compile(
