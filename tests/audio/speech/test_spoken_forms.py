@@ -391,9 +391,9 @@ def test_code_is_read_without_its_punctuation() -> None:
 
 
 HOSTILE = [
-    "This is a sentence, right? ", "1", "a1", ".", "(", "$", "1-", "a.", "1,", "@", "a@", "/1", "-", "[", "a-1.", "+1 ", "1428 Elm ", "A St. ", "XI ",
-    "I ", "e.g. ", "J. ", "漢", "😀 ", "'", "5\"", "1:", "$1-", "1.000.", "of the 5th of May ", "x^", "aa_", "www.",
-    "http://", "[a](/b/", "Henry I ", "gemma-3-", "123,", "&amp;", "<a ",
+    "This is a sentence, right? ", "1", "a1", ".", "1-", "a@", "(", "$", "a.", "1,", "@", "/1", "-", "[", "a-1.", "+1 ",
+    "1428 Elm ", "A St. ", "XI ", "I ", "e.g. ", "J. ", "漢", "😀 ", "'", "5\"", "1:", "$1-", "1.000.", "x^", "aa_",
+    "www.", "of the 5th of May ", "http://", "[a](/b/", "Henry I ", "gemma-3-", "123,", "&amp;", "<a ",
 ]  # fmt: skip
 
 

@@ -15,9 +15,10 @@ MARKS = ';:,.!?—…"()“”'
 OVERRIDE = re.compile(r"\[(?P<text>[^\[\]\n]{1,200})\]\(/(?P<phonemes>[^/\n]{1,200})/\)")
 #: Latin letters with their signs, phonetic letters, and the punctuation that goes with them.
 _LATIN = r"\x00-\u036f\u1e00-\u1eff\u2000-\u206f"
+_LETTER = r"[A-Za-zªºÀ-ÖØ-öø-\u02c1\u1e00-\u1eff]"
 _PIECE = re.compile(
     rf"(?P<foreign>[^{_LATIN}\s]+)"
-    r"|(?P<word>[^\W\d_]+(?:['’][^\W\d_]+)*['’]?)"
+    rf"|(?P<word>{_LETTER}+(?:['’]{_LETTER}+)*['’]?)"
     r"|(?P<mark>\.{2,}|[;:,.!?—–…\"()“”\n-])|\S"
 )
 _PLAIN_MARKS = {"–": "—", "\n": ",", "-": "", "..": "…", "...": "…"}
