@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import httpx
 import numpy as np
@@ -171,6 +172,23 @@ def speech_events(client: openai.OpenAI, **more: Any) -> list[dict[str, Any]]:
     with client.audio.speech.with_streaming_response.create(**{**SPEECH, **more}, stream_format="sse") as answer:
         assert answer.headers["content-type"].startswith("text/event-stream")
         return [json.loads(line.removeprefix("data: ")) for line in answer.iter_lines() if line]
+
+
+def test_characters_that_cannot_be_read_are_reported(client: openai.OpenAI) -> None:
+    create = client.audio.speech.with_raw_response.create
+    text = "Hello 漢字, 漢字 and 😀 world."
+    headers = create(**{**SPEECH, "input": text}, response_format="pcm").headers
+    assert headers["x-antiphon-unreadable-characters"] == "6"
+    runs = [unquote(run) for run in headers["x-antiphon-unreadable"].split(",")]
+    usage = speech_events(client, input=text, response_format="pcm")[-1]["usage"]
+    assert (usage["unreadable_characters"], usage["unreadable"]) == (6, runs) and runs == ["漢字, 漢字", "😀"]
+    many = " and ".join(chr(0x4E00 + number) * 30 for number in range(100))
+    bounded = create(**{**SPEECH, "input": f"Hello {many}."}, response_format="pcm").headers
+    assert bounded["x-antiphon-unreadable-characters"] == "3000" and len(bounded["x-antiphon-unreadable"]) <= 1500
+    plain = create(**SPEECH, response_format="pcm").headers
+    assert "x-antiphon-unreadable" not in plain
+    usage = speech_events(client, response_format="pcm")[-1]["usage"]
+    assert (usage["unreadable_characters"], usage["unreadable"]) == (0, [])
 
 
 def test_speech_comes_back_as_its_words(client: openai.OpenAI) -> None:

@@ -208,7 +208,8 @@ def _lexicon(path: Path) -> dict[str, str]:
 
 def _report(stats: SpeechStats) -> str:
     """What it cost, in one line."""
-    skipped = f"; skipped, since they cannot be pronounced: {' '.join(stats.skipped[:8])}" if stats.skipped else ""
+    skipped = f"; {counted(stats.num_skipped_characters, 'character')} could not be read: " if stats.skipped else ""
+    skipped += ", ".join(stats.skipped[:8]) + (", ..." if len(stats.skipped) > 8 else "")
     return (
         f"{stats.audio_seconds:.1f} s of speech in {stats.processing_seconds:.1f} s "
         f"(real-time factor {stats.real_time_factor:.2f}), first sound after {stats.time_to_first_audio * 1e3:.0f} ms, "

@@ -36,8 +36,8 @@ class SpeechChunk:
 class SpeechStats:
     """What a synthesis cost, in seconds unless the name says otherwise.
 
-    `worst_deficit` is how late sound was at worst, for a listener who plays from the first chunk on. `skipped` are
-    words that could not be pronounced.
+    `worst_deficit` is how late sound was at worst, for a listener who plays from the first chunk on. `skipped` are the
+    first different runs of text that could not be read, shortened; `num_skipped_characters` counts all of them.
     """
 
     audio_seconds: float
@@ -49,3 +49,4 @@ class SpeechStats:
     num_phonemes: int
     num_clauses: int
     skipped: tuple[str, ...] = ()
+    num_skipped_characters: int = 0

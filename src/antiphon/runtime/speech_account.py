@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from antiphon.audio.speech.unreadable import Unreadable
 from antiphon.runtime.speech import SpeechChunk, SpeechStats
 from antiphon.runtime.speech_text import Piece
 
@@ -20,7 +21,7 @@ class SpeechAccount:
         self.first_audio: float | None = None
         self.num_samples = 0
         self.num_characters = 0
-        self.skipped: list[str] = []
+        self.unreadable = Unreadable()
         self._rate = 1
         self._num_phonemes = 0
         self._num_spoken = 0  # of them, those whose sound is made
@@ -30,7 +31,8 @@ class SpeechAccount:
         self._per_phoneme = 0.0  # seconds that the last utterance took to make, for each of its phonemes
 
     def take(self, piece: Piece) -> None:
-        self.skipped += piece.skipped
+        for run in piece.skipped:
+            self.unreadable.add(run)
         self._num_phonemes += max(0, len(piece.utterance.ids) - 2)
 
     def add(self, chunk: SpeechChunk, num_phonemes: int, submitted: float, made: float) -> None:
@@ -81,5 +83,6 @@ class SpeechAccount:
             num_characters=self.num_characters,
             num_phonemes=self._num_phonemes,
             num_clauses=self._num_clauses,
-            skipped=tuple(self.skipped),
+            skipped=self.unreadable.runs,
+            num_skipped_characters=self.unreadable.num_characters,
         )

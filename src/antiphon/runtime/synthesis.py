@@ -180,10 +180,10 @@ class Synthesis:
                 break
             self._take_event(wait or None)
         if not self._account.num_samples:
-            skipped = self._account.skipped
+            runs = self._account.unreadable.runs[:8]
             raise InvalidRequestError(
                 "there is nothing in the text that can be spoken"
-                + (f"; unknown here: {' '.join(skipped[:8])}" if skipped else "")
+                + (f"; these characters cannot be read: {' '.join(runs)}" if runs else "")
             )
 
     def _begin_text(self) -> None:

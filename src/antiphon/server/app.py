@@ -36,6 +36,7 @@ from antiphon.server.gate import Gate, Rules
 from antiphon.server.logs import log
 from antiphon.server.serving import Serving
 from antiphon.server.tracing import TracedRequests
+from antiphon.server.unreadable import UNREADABLE_HEADERS
 
 if TYPE_CHECKING:
     from antiphon.runtime.client import EngineClient
@@ -92,7 +93,7 @@ def _add_middleware(app: FastAPI, serving: Serving) -> None:
             allow_origins=list(config.cors_origins),
             allow_methods=["GET", "POST", "DELETE"],
             allow_headers=["authorization", "content-type", "x-request-id"],
-            expose_headers=["x-request-id", "retry-after"],
+            expose_headers=["x-request-id", "retry-after", *UNREADABLE_HEADERS],
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import orjson
@@ -72,9 +72,14 @@ class EventStream(Response):
     """
 
     def __init__(
-        self, events: AsyncIterator[bytes], close: Callable[[], None], media_type: str = "text/event-stream"
+        self,
+        events: AsyncIterator[bytes],
+        close: Callable[[], None],
+        media_type: str = "text/event-stream",
+        headers: Mapping[str, str] | None = None,
     ) -> None:
-        super().__init__(media_type=media_type, headers={"cache-control": "no-store", "x-accel-buffering": "no"})
+        own = {"cache-control": "no-store", "x-accel-buffering": "no"}
+        super().__init__(media_type=media_type, headers={**own, **(headers or {})})
         del self.headers["content-length"]
         self._events = events
         self._close = close

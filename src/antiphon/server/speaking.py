@@ -129,6 +129,8 @@ def speech_usage(stats: SpeechStats, with_timings: bool) -> dict[str, Any]:
         "output_tokens": made,
         "total_tokens": stats.num_phonemes + made,
         "seconds": round(stats.audio_seconds, 3),
+        "unreadable_characters": stats.num_skipped_characters,
+        "unreadable": list(stats.skipped),
     }
     if with_timings:
         usage["timings"] = {

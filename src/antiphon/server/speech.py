@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from collections.abc import AsyncIterator
 from typing import Any
@@ -18,6 +19,7 @@ from antiphon.server.events import event
 from antiphon.server.serving import EventStream, json_answer, serving_of, unless_gone
 from antiphon.server.sound_schemas import SpeechBody
 from antiphon.server.speaking import Speaking, note_spoken, speech_usage, voice_aliases, voice_of
+from antiphon.server.unreadable import unreadable_headers
 
 router = APIRouter()
 DEFAULT_FORMAT: AudioFormat = "mp3"
@@ -31,8 +33,9 @@ async def speech(request: Request) -> Response:
     model = await serving.models.ready(body.model, "synthesize")
     figures = request.scope["passage"].figures
     figures["model"] = model.name
-    voice = voice_of(serving, model, body.voice, "voice")
-    speaking = Speaking(serving, model, body.input, _options(body, voice))
+    options = _options(body, voice_of(serving, model, body.voice, "voice"))
+    headers = await asyncio.to_thread(unreadable_headers, model, body.input, options)
+    speaking = Speaking(serving, model, body.input, options)
     format: AudioFormat = body.response_format or DEFAULT_FORMAT
     chunks = speaking.encoded(format)
 
@@ -49,7 +52,7 @@ async def speech(request: Request) -> Response:
     if body.stream_format == "sse":
         events = _events(first, chunks, speaking, figures, bool(body.timings))
         return EventStream(events, speaking.close)
-    return EventStream(_raw(first, chunks, speaking, figures), speaking.close, CONTENT_TYPES[format])
+    return EventStream(_raw(first, chunks, speaking, figures), speaking.close, CONTENT_TYPES[format], headers)
 
 
 def _check(body: SpeechBody, limit: int) -> None:

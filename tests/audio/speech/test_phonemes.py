@@ -120,6 +120,13 @@ def test_every_piece_belongs_to_its_word(american: Phonemizer) -> None:
 
 @pytest.mark.weights
 def test_what_cannot_be_read_is_named(american: Phonemizer) -> None:
-    clause = american("Hello 漢字 😀 world")
-    assert [word.text for word in clause.words] == ["Hello", "world"] and clause.skipped == ("漢字",)
-    assert not american("😀 … !!").words
+    clause = american("Hello 漢字 😀, world привет")
+    assert [word.text for word in clause.words] == ["Hello", "world"] and clause.skipped == ("漢字 😀", "привет")
+    assert clause.words[0].after == ","  # of what was skipped
+    assert not american("😀 … !!").words and american("😀 … !!").skipped == ("😀",)
+    assert not american("Søren of Łódź, straße").skipped
+
+
+@pytest.mark.weights
+def test_the_letter_a_is_no_article(american: Phonemizer) -> None:
+    assert american("4:30 a.m.").phonemes.split()[-2] == "ˈA" and american("a cat").phonemes.startswith("ɐ ")

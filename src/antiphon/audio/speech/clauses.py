@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from antiphon.audio.speech.spoken_forms import TITLES
+from antiphon.audio.speech.forms.abbreviations import NO_SENTENCE_END, NO_SENTENCE_END_BEFORE_NUMBERS
+from antiphon.audio.speech.forms.streets import is_street
 from antiphon.audio.speech.words import clean
 
 #: A clause this long is cut at the next comma, and one this much longer at the next space.
@@ -22,6 +23,10 @@ _PHRASE_END = re.compile(
     r"\s+(?=(?:and|or|but|because|although|while|when|where|which|who|that|than|if|to|for|with|without|from|into|"
     r"through|between|before|after|until|about|over|under|in|on|at|by|as)\s)"
 )
+_HALF_DAY = ("a.m", "p.m")
+_ZONE = re.compile(r"(?:[ECMPA][SD]?T|GMT|UTC|[BC]E?ST)\b")
+#: How far back the word is looked for that a mark stands after.
+LONGEST_WORD = 48
 _LAST_WORD = re.compile(r"([^\s(\"“'‘]*)$")
 
 
@@ -131,6 +136,12 @@ class ClauseSplitter:
             return False
         if not mark.startswith(".") or mark.startswith(".."):
             return True
-        found = _LAST_WORD.search(text[: match.start()])
+        found = _LAST_WORD.search(text, max(0, match.start() - LONGEST_WORD), match.start())
         word = found[1] if found else ""
-        return not (word in TITLES or (len(word) == 1 and word.isupper() and word != "I"))
+        if word in NO_SENTENCE_END:
+            return is_street(text, match.start() - len(word), match.end())
+        if word in NO_SENTENCE_END_BEFORE_NUMBERS and following[0].isdigit():
+            return False
+        if word.lower() in _HALF_DAY and _ZONE.match(following):
+            return False
+        return not (len(word) == 1 and word.isupper() and word != "I")

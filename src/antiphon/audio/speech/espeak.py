@@ -9,7 +9,7 @@ from collections.abc import Container, Iterator, Mapping
 from dataclasses import replace
 
 from antiphon.audio.speech.phonemes import SpokenClause, SpokenWord
-from antiphon.audio.speech.words import MARKS, OVERRIDE, Word
+from antiphon.audio.speech.words import MARKS, OVERRIDE, Word, joined_runs
 from antiphon.dependencies import missing_program
 from antiphon.errors import EngineError
 
@@ -49,14 +49,16 @@ class EspeakPhonemizer:
 
     def __call__(self, text: str) -> SpokenClause:
         spoken: list[SpokenWord] = []
-        skipped: list[str] = []
-        for words in self._phrases(text):
-            for word, phonemes in zip(words, self._read(words), strict=True):
+        words: list[Word] = []
+        skipped: list[int] = []
+        for phrase in self._phrases(text):
+            for word, phonemes in zip(phrase, self._read(phrase), strict=True):
                 if phonemes:
                     spoken.append(SpokenWord(word.text, word.start, word.end, phonemes, word.before, word.after))
                 else:
-                    skipped.append(word.text)
-        return SpokenClause(tuple(spoken), tuple(skipped))
+                    skipped.append(len(words))
+                words.append(word)
+        return SpokenClause(tuple(spoken), joined_runs(text, words, skipped))
 
     def _phrases(self, text: str) -> list[list[Word]]:
         """Words from mark to mark; those whose phonemes are given stand alone."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from antiphon.audio.speech.lexicon import CONSONANTS, VOWELS, Context, Lexicon, stressed
 from antiphon.audio.speech.tagger import Tagger
-from antiphon.audio.speech.words import Word, words_of
+from antiphon.audio.speech.words import Word, joined_runs, words_of
 
 #: Marks after which the next word's first sound no longer matters.
 _PAUSES = frozenset(";:,.!?—…")
@@ -32,7 +32,7 @@ class SpokenWord:
 
 @dataclass(frozen=True)
 class SpokenClause:
-    """What is said of a clause: its words in order, and the words that nobody here can pronounce."""
+    """What is said of a clause: its words in order, and the runs of text that cannot be read."""
 
     words: tuple[SpokenWord, ...]
     skipped: tuple[str, ...]
@@ -78,18 +78,23 @@ class Phonemizer:
         said = [_SAID_PIECE.findall(word.said) for word in words]
         tags = self._tags(words, said)
         spoken: list[SpokenWord] = []
-        skipped: list[str] = []
+        skipped: list[int] = []
         following: bool | None = None
         next_word = ""
-        for word, pieces, own_tags in zip(reversed(words), reversed(said), reversed(tags), strict=True):
+        marks = ""  # of the words after this one that cannot be read
+        for index in reversed(range(len(words))):
+            word, pieces, own_tags = words[index], said[index], tags[index]
             if any(mark in _PAUSES for mark in word.after):
                 following = None
             phonemes, following, next_word = self._word(word, pieces, own_tags, following, next_word)
             if phonemes:
-                spoken.append(SpokenWord(word.text, word.start, word.end, phonemes, word.before, word.after))
+                after = word.after or marks
+                spoken.append(SpokenWord(word.text, word.start, word.end, phonemes, word.before, after))
+                marks = ""
             else:
-                skipped.append(word.text)
-        return SpokenClause(tuple(reversed(spoken)), tuple(reversed(skipped)))
+                skipped.append(index)
+                marks = word.after or marks
+        return SpokenClause(tuple(reversed(spoken)), joined_runs(text, words, skipped))
 
     def _tags(self, words: Sequence[Word], said: Sequence[Sequence[str]]) -> list[list[str]]:
         """The tags of every word's spoken pieces, with the marks around them as context."""
@@ -121,6 +126,8 @@ class Phonemizer:
                 if out:
                     out.append(piece)
                 continue
+            if piece == "A" and word.said != word.text:
+                tag = ""  # the letter: "a.m." is read as "A M"
             context = Context(tag, following, next_word == "to")
             phonemes = self._piece(piece, context)
             if phonemes:
@@ -165,6 +172,12 @@ def _begins_with_vowel(phonemes: str, otherwise: bool | None) -> bool | None:
     return otherwise
 
 
+#: Letters that have no accent to take off.
+_LIKE = str.maketrans({"ø": "o", "Ø": "O", "ł": "l", "Ł": "L", "đ": "d", "Đ": "D", "ß": "ss", "æ": "ae", "Æ": "Ae",
+                       "œ": "oe", "Œ": "Oe", "ð": "d", "Ð": "D", "þ": "th", "Þ": "Th", "ı": "i"})  # fmt: skip
+
+
 def _plain_letters(word: str) -> str:
     """Letters without their accents."""
+    word = word.translate(_LIKE)
     return "".join(c for c in unicodedata.normalize("NFKD", word) if not unicodedata.combining(c))

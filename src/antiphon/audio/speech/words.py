@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from antiphon.audio.speech.spoken_forms import spoken_forms
@@ -13,7 +13,14 @@ from antiphon.audio.speech.spoken_forms import spoken_forms
 MARKS = ';:,.!?—…"()“”'
 #: Written by hand: `[tomato](/təmˈɑːtoʊ/)`.
 OVERRIDE = re.compile(r"\[(?P<text>[^\[\]\n]{1,200})\]\(/(?P<phonemes>[^/\n]{1,200})/\)")
-_PIECE = re.compile(r"(?P<word>[^\W\d_]+(?:['’][^\W\d_]+)*['’]?)|(?P<mark>\.{2,}|[;:,.!?—–…\"()“”\n-])|\S", re.UNICODE)
+#: Latin letters with their signs, phonetic letters, and the punctuation that goes with them.
+_LATIN = r"\x00-\u036f\u1e00-\u1eff\u2000-\u206f"
+_LETTER = r"[A-Za-zªºÀ-ÖØ-öø-\u02c1\u1e00-\u1eff]"
+_PIECE = re.compile(
+    rf"(?P<foreign>[^{_LATIN}\s]+)"
+    rf"|(?P<word>{_LETTER}+(?:['’]{_LETTER}+)*['’]?)"
+    r"|(?P<mark>\.{2,}|[;:,.!?—–…\"()“”\n-])|\S"
+)
 _PLAIN_MARKS = {"–": "—", "\n": ",", "-": "", "..": "…", "...": "…"}
 
 
@@ -21,7 +28,7 @@ _PLAIN_MARKS = {"–": "—", "\n": ",", "-": "", "..": "…", "...": "…"}
 class Word:
     """A word of the text at `start` to `end`. It is said as `said`, or by its own `phonemes` where they are given.
 
-    A word with nothing to say holds only the marks that stand where it would be.
+    With neither it cannot be read: letters of another script, or signs without a name.
     """
 
     text: str
@@ -34,7 +41,7 @@ class Word:
 
 
 def words_of(text: str) -> list[Word]:
-    """The words of a text in order. What nobody says (emoji, control characters) is left out."""
+    """The words of a text in order, also those that cannot be read. Markup and decoration are not words."""
     words: list[Word] = []
     opening = ""
     for start, end, said, phonemes, mark in _items(text):
@@ -59,45 +66,81 @@ def words_of(text: str) -> list[Word]:
 
 def _items(text: str) -> Iterator[tuple[int, int, str, str | None, str]]:
     """(start, end, said, phonemes, mark): words with an empty mark, or marks."""
-    at = 0
+    at, last = 0, len(text.rstrip())
     for match in OVERRIDE.finditer(text):
-        yield from _spoken(text, at, match.start())
+        yield from _spoken(text, at, match.start(), last)
         yield match.start(), match.end(), match["text"], match["phonemes"], ""
         at = match.end()
-    yield from _spoken(text, at, len(text))
+    yield from _spoken(text, at, len(text), last)
 
 
-def _spoken(text: str, start: int, end: int) -> Iterator[tuple[int, int, str, str | None, str]]:
+def _spoken(text: str, start: int, end: int, last: int) -> Iterator[tuple[int, int, str, str | None, str]]:
+    """Forms and plain words between two places of a text whose last character stands before `last`."""
     at = start
-    for first, last, said in spoken_forms(text[start:end]):
-        yield from _plain(text, at, start + first)
-        yield start + first, start + last, said, None, ""
-        at = start + last
-        if text[at - 1] == "." and not text[at:].strip():  # a dot that is the sentence's as well
+    for first, after, said in spoken_forms(text[start:end]):
+        yield from _plain(text, at, start + first, last)
+        at = start + after
+        if said:
+            yield start + first, at, said, None, ""
+        if text[at - 1] == "." and at >= last:  # a dot that is the sentence's as well
             yield at - 1, at, "", None, "."
-    yield from _plain(text, at, end)
+    yield from _plain(text, at, end, last)
 
 
-def _plain(text: str, start: int, end: int) -> Iterator[tuple[int, int, str, str | None, str]]:
+def _plain(text: str, start: int, end: int, last: int) -> Iterator[tuple[int, int, str, str | None, str]]:
     for match in _PIECE.finditer(text, start, end):
         if match["word"] is not None:
             yield match.start(), match.end(), match["word"], None, ""
+        elif match["foreign"] is not None:
+            if any(map(_has_meaning, match["foreign"])):
+                yield match.start(), match.end(), "", None, ""
         elif match["mark"] is not None:
             mark = _PLAIN_MARKS.get(match["mark"], match["mark"])
             mark = "…" if mark.startswith("..") else mark
             if match["mark"] == "-" and not (text[match.start() - 1 : match.start()].isalnum()):
                 mark = "—" if text[match.end() : match.end() + 1].isspace() else ""
-            if mark and not (mark == "." and _is_initial(text, match.start())):
+            if mark and not (mark == "." and _is_initial(text, match.start(), last)):
                 yield match.start(), match.end(), "", None, mark
 
 
-def _is_initial(text: str, dot: int) -> bool:
+def _has_meaning(character: str) -> bool:
+    """Whether a listener misses it: a letter, a number or a symbol, but no punctuation and no line or shape."""
+    return unicodedata.category(character)[0] in "LNS" and not "\u2500" <= character <= "\u25ff"
+
+
+def _is_initial(text: str, dot: int, last: int) -> bool:
     """Whether a dot belongs to an initial, as in "J. Doe": one capital letter before it, and text after it."""
     alone = dot == 1 or (dot > 1 and not text[dot - 2].isalnum())
-    return dot > 0 and text[dot - 1].isupper() and alone and bool(text[dot + 1 :].strip())
+    return dot > 0 and text[dot - 1].isupper() and alone and dot + 1 < last
+
+
+def joined_runs(text: str, words: Sequence[Word], places: Iterable[int]) -> tuple[str, ...]:
+    """The words at these places, as they are written; those that follow each other together."""
+    runs: list[tuple[int, int]] = []
+    previous = -2
+    for place in sorted(places):
+        start = runs.pop()[0] if place == previous + 1 else words[place].start
+        runs.append((start, words[place].end))
+        previous = place
+    return tuple(text[start:end] for start, end in runs)
+
+
+#: Other forms of characters that are read: full-width and subscript ones, digits of other scripts, apostrophes.
+_SAME: dict[int, str] = {
+    **{0xFF01 + offset: chr(0x21 + offset) for offset in range(94)},
+    **{0x2080 + digit: chr(0x30 + digit) for digit in range(10)},
+    **{ord(apostrophe): "'" for apostrophe in "’‘ʼ"},
+    **dict.fromkeys((160, 8239, 8201, 12288), " "),
+}
 
 
 def clean(text: str) -> str:
-    """Text in composed form, one kind of apostrophe, without control, format and private characters."""
-    text = unicodedata.normalize("NFC", text).replace("’", "'").replace("‘", "'").replace("\u00a0", " ")
-    return "".join(c for c in text if c in "\n\t" or unicodedata.category(c) not in ("Cc", "Cf", "Co", "Cs", "Cn"))
+    """Text in composed form, one kind of apostrophe and digit, without control, format and private characters."""
+    if text.isascii() and text.isprintable():
+        return text
+    text = unicodedata.normalize("NFC", text).translate(_SAME)
+    return "".join(
+        str(unicodedata.decimal(c)) if c.isdecimal() and not c.isascii() else c
+        for c in text
+        if c in "\n\t" or unicodedata.category(c) not in ("Cc", "Cf", "Co", "Cs", "Cn")
+    )

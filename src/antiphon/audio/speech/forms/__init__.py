@@ -1,0 +1,1 @@
+"""Written forms that are not words, by subject: each module has its tables and its `RULES`."""

@@ -1,0 +1,65 @@
+"""Times of day and durations."""
+
+from __future__ import annotations
+
+from antiphon.audio.speech.forms.dates import spoken_minute
+from antiphon.audio.speech.forms.rule import Match, numeric
+from antiphon.audio.speech.number_words import cardinal, spelled
+
+#: am, a.m., AM ...; "am" after a space and before "I" is the verb.
+HALF_DAY = r"(?:[ap]\.m\.?|[AP]\.M\.?|[ap]m|[AP]M)(?![\w'])(?! I\b)"
+_HOUR = r"(?P<hour>[01]?\d|2[0-3])"
+
+
+def _half(text: str) -> str:
+    return f"{text[0].upper()} M"
+
+
+def _time(match: Match) -> str:
+    hour, minute, half = match["hour"], match["minute"], match["half"]
+    if half:
+        words = cardinal(hour) if minute in ("", "00") else f"{cardinal(hour)} {spoken_minute(minute)}"
+        return f"{words} {_half(half)}"
+    if minute != "00":
+        return f"{cardinal(hour)} {spoken_minute(minute)}"
+    if int(hour) == 0:
+        return "midnight" if len(hour) == 2 else "zero"
+    return f"{cardinal(hour)} hundred" if int(hour) > 12 else f"{cardinal(hour)} o'clock"
+
+
+def _with_seconds(match: Match) -> str:
+    """14:10:30 as hours, minutes and seconds; with a half of the day, as a time."""
+    hour, minute, second = match["hour"], match["minute"], match["second"]
+    if match["half"]:
+        words = cardinal(hour) if minute == "00" else f"{cardinal(hour)} {spoken_minute(minute)}"
+        seconds = "" if second == "00" else f" and {_counted(second, 'second')}"
+        return f"{words}{seconds} {_half(match['half'])}"
+    return f"{_counted(hour, 'hour')} {_counted(minute, 'minute')} and {_counted(second, 'second')}"
+
+
+def _counted(digits: str, unit: str) -> str:
+    return f"{cardinal(digits)} {unit}" + ("" if int(digits) == 1 else "s")
+
+
+def _lap(match: Match) -> str:
+    """1:23.45."""
+    return f"{cardinal(match['minute'])} {spoken_minute(match['second'])} point {spelled(match['part'])}"
+
+
+def _military(match: Match) -> str:
+    """0800 hours."""
+    hour, minute = match["hour"], match["minute"]
+    words = f"oh {cardinal(hour)}" if hour[0] == "0" else cardinal(hour)
+    return f"{words} " + ("hundred" if minute == "00" else spoken_minute(minute)) + " hours"
+
+
+RULES = [
+    numeric(
+        rf"\b{_HOUR}:(?P<minute>[0-5]\d):(?P<second>[0-5]\d)(?![\d:])(?:\s?(?P<half>{HALF_DAY}))?", _with_seconds, ":"
+    ),
+    numeric(r"\b(?P<minute>\d{1,2}):(?P<second>[0-5]\d)\.(?P<part>\d{1,3})\b", _lap, ":"),
+    numeric(rf"\b{_HOUR}[:.](?P<minute>[0-5]\d)\s?(?P<half>{HALF_DAY})", _time, "mM"),
+    numeric(rf"\b{_HOUR}:(?P<minute>[0-5]\d)(?!\d|:\d)(?P<half>)", _time, ":"),
+    numeric(rf"(?<![\w.,:])(?P<hour>1[0-2]|0?[1-9])(?P<minute>)\s?(?P<half>{HALF_DAY})", _time, "mM"),
+    numeric(r"\b(?P<hour>[01]\d|2[0-3])(?P<minute>[0-5]\d)\s?(?:hours|hrs)\b", _military, "h"),
+]
