@@ -19,6 +19,20 @@ class AnswerStats:
     finish_reason: str
     seed: int | None = None
 
+    def line(self, detail: str = "") -> str:
+        """For people; `detail` follows the speed."""
+        cached = f" ({self.cached_tokens} cached)" if self.cached_tokens else ""
+        return (
+            f"{counted(self.prompt_tokens, 'prompt token')}{cached}, "
+            f"first token after {self.time_to_first_token * 1e3:.0f} ms, "
+            f"{counted(self.completion_tokens, 'token')} at {self.tokens_per_second:.1f} tok/s{detail}, "
+            f"ended by {self.finish_reason}" + ("" if self.seed is None else f", seed {self.seed}")
+        )
+
+
+def counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
 
 class AnswerStream(Protocol):
     """An answer in pieces of text. `stats` is available once the iteration has ended, or after `cancel`."""
@@ -36,7 +50,8 @@ class ChatModel(Protocol):
     """A model that continues a conversation.
 
     `settings` has only what the user asked for, under the names of `SamplingParams` (temperature, top_p, top_k, min_p,
-    repetition_penalty, presence_penalty, frequency_penalty, seed, max_tokens, stop): the model's defaults fill the rest.
+    repetition_penalty, presence_penalty, frequency_penalty, seed, max_tokens, stop). The rest is the
+    model's own.
     """
 
     name: str

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,13 +11,8 @@ from antiphon.cli import options
 from antiphon.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from antiphon.engine.sampling_params import SamplingParams
-    from antiphon.runtime.engine import Engine
     from antiphon.runtime.loading import LoadedModel
 
-HELP_IN_CHAT = (
-    "/reset forgets the conversation, /system TEXT sets the system message, /exit leaves; Ctrl-C stops an answer"
-)
 DEFAULT_KV_MEGABYTES = 1024
 
 
@@ -27,14 +21,14 @@ def run(
     prompt: Annotated[
         str | None, typer.Argument(help="What to ask; read from standard input if left out or '-'.", show_default=False)
     ] = None,
-    temperature: options.Temperature = 0.0,
-    top_p: options.TopP = 1.0,
-    top_k: options.TopK = 0,
-    min_p: options.MinP = 0.0,
-    repetition_penalty: options.Repetition = 1.0,
-    presence_penalty: options.Presence = 0.0,
-    frequency_penalty: options.Frequency = 0.0,
-    seed: options.Seed = 0,
+    temperature: options.Temperature = None,
+    top_p: options.TopP = None,
+    top_k: options.TopK = None,
+    min_p: options.MinP = None,
+    repetition_penalty: options.Repetition = None,
+    presence_penalty: options.Presence = None,
+    frequency_penalty: options.Frequency = None,
+    seed: options.SampleSeed = None,
     max_tokens: options.MaxTokens = 256,
     stop: options.Stop = None,
     n: Annotated[int, typer.Option("--n", help="Samples of the prompt, which they share in memory.")] = 1,
@@ -52,21 +46,19 @@ def run(
     no_record: options.NoRecord = False,
     offline: options.Offline = False,
 ) -> None:
-    """Answer one prompt, streaming the text; figures follow on standard error."""
+    """Answer one prompt. Text streams to standard output, timings to standard error."""
     text = _prompt_text(prompt)
-    from antiphon.engine.sampling_params import SamplingParams
-
-    params = SamplingParams(
-        temperature,
-        top_k,
-        top_p,
-        min_p,
+    settings = options.sampling_settings(
+        temperature=temperature,
+        top_p=top_p,
+        top_k=top_k,
+        min_p=min_p,
         repetition_penalty=repetition_penalty,
         presence_penalty=presence_penalty,
         frequency_penalty=frequency_penalty,
         seed=seed,
         max_tokens=max_tokens,
-        stop=tuple(stop or ()),
+        stop=stop,
     )
     grammar = options.grammar_of(json_schema, regex, choice)
     from antiphon.cli.session import engine_for, load, print_stream, report_line
@@ -76,10 +68,10 @@ def run(
     with engine_for(loaded, kv_memory, kv_type, record=not no_record, record_requests=trace is not None) as engine:
         if profile:
             engine.start_profile()
-        streams = engine.stream_samples(prompt_ids, params, n=n, grammar=grammar)
+        streams = engine.stream_samples(prompt_ids, loaded.sampling.params(**settings), n=n, grammar=grammar)
         for stream in streams:
             print_stream(stream)
-            print(report_line(loaded, stream.completion()), file=sys.stderr)
+            print(f"{report_line(loaded, stream)}; {loaded.sampling.describe(settings)}", file=sys.stderr)
         if trace is not None:
             engine.write_trace(trace)
         if profile:
@@ -90,12 +82,15 @@ def run(
 
 def chat(
     model: options.ModelArgument,
-    temperature: options.Temperature = 0.7,
-    top_p: options.TopP = 0.9,
-    top_k: options.TopK = 0,
-    seed: options.Seed = 0,
+    temperature: options.Temperature = None,
+    top_p: options.TopP = None,
+    top_k: options.TopK = None,
+    min_p: options.MinP = None,
+    repetition_penalty: options.Repetition = None,
+    seed: options.SampleSeed = None,
     max_tokens: options.MaxTokens = 1024,
     system: options.System = None,
+    stats: Annotated[bool, typer.Option("--stats", help="Show the speed and the seed after each answer.")] = False,
     kv_memory: options.KVMemory = DEFAULT_KV_MEGABYTES,
     kv_type: options.KVType = "fp16",
     no_repack: options.NoRepack = False,
@@ -103,63 +98,27 @@ def chat(
     no_record: options.NoRecord = False,
     offline: options.Offline = False,
 ) -> None:
-    """Hold a conversation in the terminal."""
-    from antiphon.engine.sampling_params import SamplingParams
-
-    params = SamplingParams(temperature, top_k, top_p, seed=seed, max_tokens=max_tokens)
+    """Chat with a model in the terminal. /help lists the commands."""
+    settings = options.sampling_settings(
+        temperature=temperature,
+        top_p=top_p,
+        top_k=top_k,
+        min_p=min_p,
+        repetition_penalty=repetition_penalty,
+        seed=seed,
+        max_tokens=max_tokens,
+    )
+    from antiphon.cli.chat.loop import converse
+    from antiphon.cli.chat.state import ChatState
     from antiphon.cli.session import engine_for, load
 
     loaded = load(model, offline, no_repack, quantize)
-    loaded.causal_lm()  # a model that does not generate is refused here
-    if loaded.chat_template is None:
-        raise InvalidRequestError(f"model {loaded.name!r} has no chat template; use `antiphon run {model} --raw`")
-    with contextlib.suppress(ImportError):
-        import readline  # noqa: F401  (line editing and history in input())
-    print(f"{loaded.name}: {HELP_IN_CHAT}", file=sys.stderr)
+    from antiphon.cli.embedded import EmbeddedModel
+
+    EmbeddedModel.check(loaded)
+    print(f"{loaded.name}: {loaded.sampling.describe(settings)}", file=sys.stderr)
     with engine_for(loaded, kv_memory, kv_type, record=not no_record) as engine:
-        _converse(engine, loaded, params, system)
-
-
-def _converse(engine: Engine, loaded: LoadedModel, params: SamplingParams, system: str | None) -> None:
-    """Read lines until the end of input. Ctrl-C at the prompt clears the line; during an answer it ends the answer."""
-    from antiphon.cli.session import print_stream
-    from antiphon.errors import AntiphonError
-    from antiphon.runtime.conversation import Conversation
-
-    conversation = Conversation(loaded, system)
-    while True:
-        try:
-            line = input("> " if sys.stdin.isatty() else "").strip()
-        except EOFError:
-            return
-        except KeyboardInterrupt:
-            print()
-            continue
-        command, _, argument = line.partition(" ")
-        if not line:
-            continue
-        if command == "/exit":
-            return
-        if command == "/reset":
-            conversation.reset()
-            print("(forgotten)", file=sys.stderr)
-            continue
-        if command == "/system":
-            conversation.system = argument.strip() or None
-            conversation.reset()
-            print("(system message set; conversation forgotten)", file=sys.stderr)
-            continue
-        if command.startswith("/"):
-            print(f"(unknown command {command}; {HELP_IN_CHAT})", file=sys.stderr)
-            continue
-        conversation.add_user(line)
-        try:
-            answer = print_stream(engine.stream(conversation.prompt_ids(), params))
-        except AntiphonError as error:
-            conversation.messages.pop()
-            print(f"antiphon: {error}", file=sys.stderr)
-            continue
-        conversation.add_assistant(answer)
+        converse(EmbeddedModel(engine, loaded), ChatState(system, settings, shows_stats=stats))
 
 
 def _prompt_text(prompt: str | None) -> str:
@@ -174,13 +133,12 @@ def _prompt_text(prompt: str | None) -> str:
 
 
 def _prompt_ids(loaded: LoadedModel, text: str, system: str | None, raw: bool) -> list[int]:
-    from antiphon.runtime.conversation import Conversation
+    from antiphon.cli.chat.state import ChatState
+    from antiphon.runtime.requests import encode_prompt
 
-    loaded.causal_lm()  # a model that does not generate is refused here
+    loaded.causal_lm()  # a model that does not generate is rejected here
     if raw or loaded.chat_template is None:
         if system:
             raise InvalidRequestError("--system needs a chat template, and this prompt is continued as it is")
-        return loaded.tokenizer.encode(text)
-    conversation = Conversation(loaded, system)
-    conversation.add_user(text)
-    return conversation.prompt_ids()
+        return encode_prompt(loaded, text)
+    return encode_prompt(loaded, ChatState(system).prompt(text))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -28,13 +28,65 @@ class Precision(StrEnum):
 ModelArgument = Annotated[
     str, typer.Argument(metavar="MODEL", help="Catalog name, file, folder, or hub:owner/repository[:file].")
 ]
-Temperature = Annotated[float, typer.Option("--temperature", help="0 always takes the likeliest token.")]
-TopP = Annotated[float, typer.Option("--top-p", help="Sample from the likeliest tokens of this total probability.")]
-TopK = Annotated[int, typer.Option("--top-k", help="Sample from this many likeliest tokens; 0 is all.")]
-MinP = Annotated[float, typer.Option("--min-p", help="Drop tokens less likely than this share of the likeliest.")]
-Repetition = Annotated[float, typer.Option("--repetition-penalty", help="Above 1 discourages tokens seen before.")]
-Presence = Annotated[float, typer.Option("--presence-penalty", help="Taken off every token already output.")]
-Frequency = Annotated[float, typer.Option("--frequency-penalty", help="Taken off for each time a token was output.")]
+# How to sample: None is the model's own setting (generation_config.json, GGUF metadata), else the default named here.
+Temperature = Annotated[
+    float | None,
+    typer.Option(
+        "--temperature",
+        help="Randomness; 0 always takes the likeliest token. Default: the model's own setting, else 0.7.",
+        show_default=False,
+    ),
+]
+TopP = Annotated[
+    float | None,
+    typer.Option(
+        "--top-p",
+        help="Sample from the likeliest tokens of this total probability. Default: the model's own, else 0.95.",
+        show_default=False,
+    ),
+]
+TopK = Annotated[
+    int | None,
+    typer.Option(
+        "--top-k",
+        help="Sample from this many likeliest tokens; 0 is all. Default: the model's own, else 0.",
+        show_default=False,
+    ),
+]
+MinP = Annotated[
+    float | None,
+    typer.Option(
+        "--min-p",
+        help="Drop tokens less likely than this share of the likeliest. Default: the model's own, else 0.",
+        show_default=False,
+    ),
+]
+Repetition = Annotated[
+    float | None,
+    typer.Option(
+        "--repetition-penalty",
+        help="Above 1 discourages tokens seen before. Default: the model's own, else 1.",
+        show_default=False,
+    ),
+]
+Presence = Annotated[
+    float | None,
+    typer.Option(
+        "--presence-penalty", help="Penalty for tokens that already appeared in the answer.", show_default=False
+    ),
+]
+Frequency = Annotated[
+    float | None,
+    typer.Option(
+        "--frequency-penalty", help="Penalty for each time a token appeared in the answer.", show_default=False
+    ),
+]
+SampleSeed = Annotated[
+    int | None,
+    typer.Option(
+        "--seed", help="The same seed gives the same text. Default: another one for each answer.", show_default=False
+    ),
+]
 Seed = Annotated[int, typer.Option("--seed", help="The same seed gives the same text.")]
 MaxTokens = Annotated[int, typer.Option("--max-tokens", help="Longest answer.")]
 Stop = Annotated[list[str] | None, typer.Option("--stop", help="End before this text; may be repeated.")]
@@ -71,6 +123,17 @@ Trace = Annotated[
     Path | None,
     typer.Option("--trace", help="Write a timeline for Perfetto or chrome://tracing.", show_default=False),
 ]
+
+
+def sampling_settings(**given: Any) -> dict[str, Any]:
+    """What was asked for, under the names of `SamplingParams`; senseless values are rejected here."""
+    from antiphon.engine.sampling_params import SamplingParams
+
+    if "stop" in given:
+        given["stop"] = tuple(given["stop"] or ()) or None
+    settings = {name: value for name, value in given.items() if value is not None}
+    SamplingParams(**settings)
+    return settings
 
 
 def grammar_of(json_schema: str | None, regex: str | None, choice: list[str] | None) -> GrammarSpec | None:

@@ -1,4 +1,4 @@
-"""A model made ready for a command: loaded with a progress bar, told about on standard error, in an engine."""
+"""A model made ready for a command: loaded with a progress bar, described on standard error, in an engine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from antiphon.runtime.engine import Engine
     from antiphon.runtime.loading import LoadedModel
-    from antiphon.runtime.streams import Completion, Stream
+    from antiphon.runtime.streams import Stream
 
 
 def load(
@@ -40,7 +40,7 @@ def engine_for(loaded: LoadedModel, kv_megabytes: int, kv_type: str, **options: 
 
 
 def print_stream(stream: Stream) -> str:
-    """Print the pieces as they come; Ctrl-C ends the answer and keeps what was said so far."""
+    """Print the pieces as they arrive; Ctrl-C ends the answer and keeps the text so far."""
     pieces = []
     try:
         for delta in stream:
@@ -55,14 +55,9 @@ def print_stream(stream: Stream) -> str:
     return "".join(pieces)
 
 
-def report_line(loaded: LoadedModel, completion: Completion) -> str:
-    """What an answer cost, for people."""
-    timings = completion.timings
-    rate = 1 / timings.time_per_output_token if timings.time_per_output_token else 0.0
-    cached = f" ({completion.cached_tokens} cached)" if completion.cached_tokens else ""
-    return (
-        f"{completion.prompt_tokens} prompt tokens{cached}, "
-        f"first token after {timings.time_to_first_token * 1e3:.0f} ms, "
-        f"{len(completion.token_ids)} tokens at {rate:.1f} tok/s, "
-        f"{rate * loaded.bytes_per_step() / 1e9:.1f} GB/s of weights read, ended by {completion.finish_reason}"
-    )
+def report_line(loaded: LoadedModel, stream: Stream) -> str:
+    """What an answer cost, for people; the stream has ended."""
+    from antiphon.cli.embedded import stats_of
+
+    stats = stats_of(stream)
+    return stats.line(f", {stats.tokens_per_second * loaded.bytes_per_step() / 1e9:.1f} GB/s of weights read")
