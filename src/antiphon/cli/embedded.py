@@ -12,6 +12,9 @@ from antiphon.runtime.engine import Engine
 from antiphon.runtime.loading import LoadedModel
 from antiphon.runtime.streams import Stream
 
+#: The longest answer, unless a setting says otherwise.
+DEFAULT_TOKENS = 1024
+
 
 class EmbeddedModel:
     """A `ChatModel` on an engine. A model that does not generate, or has no chat template, is rejected."""
@@ -31,7 +34,7 @@ class EmbeddedModel:
             )
 
     def answer(self, messages: Sequence[Mapping[str, Any]], settings: Mapping[str, Any]) -> EmbeddedAnswer:
-        params = self._loaded.sampling.params(**settings)
+        params = self._loaded.sampling.params(**{"max_tokens": DEFAULT_TOKENS, **settings})
         return EmbeddedAnswer(self._engine.stream(messages, params, model=self.name))
 
 

@@ -11,6 +11,7 @@ from prompt_toolkit.enums import DEFAULT_BUFFER
 from prompt_toolkit.filters import Condition, has_focus
 from prompt_toolkit.history import History
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.key_binding.bindings.completion import generate_completions
 
 from antiphon.cli.chat import commands
 from antiphon.cli.chat.history import HistoryFile
@@ -25,14 +26,15 @@ class TerminalReader:
     is_interactive = True
 
     def __init__(self, history: HistoryFile) -> None:
+        completer = _CommandCompleter()
         self._session: PromptSession[str] = PromptSession(
             PROMPT,
             history=_KeptHistory(history),
-            completer=_CommandCompleter(),
+            completer=completer,
             complete_while_typing=Condition(self._is_command),
             multiline=True,
             prompt_continuation="  ",
-            key_bindings=_bindings(),
+            key_bindings=_bindings(completer),
             reserve_space_for_menu=len(commands.COMMANDS),
         )
 
@@ -43,7 +45,7 @@ class TerminalReader:
         return self._session.default_buffer.text.startswith("/")
 
 
-def _bindings() -> KeyBindings:
+def _bindings(completer: Completer) -> KeyBindings:
     bindings = KeyBindings()
 
     @bindings.add("enter", filter=has_focus(DEFAULT_BUFFER))
@@ -57,6 +59,17 @@ def _bindings() -> KeyBindings:
     @bindings.add("escape", "enter", filter=has_focus(DEFAULT_BUFFER))
     def _(event: KeyPressEvent) -> None:
         event.current_buffer.insert_text("\n")
+
+    @bindings.add("tab", filter=has_focus(DEFAULT_BUFFER))
+    def _(event: KeyPressEvent) -> None:
+        """The only possible completion at once: prompt_toolkit ignores the key while it completes as one types."""
+        buffer = event.current_buffer
+        found = list(completer.get_completions(buffer.document, CompleteEvent(completion_requested=True)))
+        if len(found) == 1:
+            buffer.cancel_completion()
+            buffer.apply_completion(found[0])
+        else:
+            generate_completions(event)
 
     return bindings
 
