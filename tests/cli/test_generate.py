@@ -17,6 +17,7 @@ from antiphon.ops import native
 from support.terminal import CTRL_C, CTRL_D, Terminal
 from support.tiny_model import CONFIG, CONTEXT, write_bert, write_folder
 
+GREEDY = ("--temperature", "0")
 COMMAND = [sys.executable, "-c", "from antiphon.cli.app import main; main()"]
 
 
@@ -65,22 +66,23 @@ class TestRun:
         assert re.match(r"tiny-llama: \w+ backend; weights F32 \d+ MB .*; fetch .*s, open .*s", loaded)
         assert re.fullmatch(
             r"\d+ prompt tokens, first token after \d+ ms, "
-            r"12 tokens at \d+\.\d tok/s, \d+\.\d GB/s of weights read, ended by length",
+            r"12 tokens at \d+\.\d tok/s, \d+\.\d GB/s of weights read, ended by length, seed \d+; "
+            r"temperature 0\.7, top_p 0\.95 \(default\)",
             figures,
         )
 
     @pytest.mark.skipif(not native.available(), reason="programs need the native extension")
     def test_a_profile_follows_the_answer(self, invoke: Invoke, tiny_llama: Path) -> None:
-        plain = invoke("run", str(tiny_llama), "hello", "--max-tokens", "12", "--no-record")
-        profiled = invoke("run", str(tiny_llama), "hello", "--max-tokens", "12", "--profile")
+        plain = invoke("run", str(tiny_llama), "hello", *GREEDY, "--max-tokens", "12", "--no-record")
+        profiled = invoke("run", str(tiny_llama), "hello", *GREEDY, "--max-tokens", "12", "--profile")
         assert (plain.code, profiled.code, profiled.out) == (0, 0, plain.out)
         assert re.search(r"^  linear F32 +\d+ +[\d.]+ +[\d.]+ % +[\d.]+ +[\d.]+ +\d+ %$", profiled.err, re.MULTILINE)
         assert "outside the program" in profiled.err
 
     def test_standard_input_is_the_prompt(self, invoke: Invoke, tiny_llama: Path) -> None:
-        given = invoke("run", str(tiny_llama), "hello there", "--max-tokens", "8").out
-        assert invoke("run", str(tiny_llama), "--max-tokens", "8", stdin="hello there").out == given
-        assert invoke("run", str(tiny_llama), "-", "--max-tokens", "8", stdin="hello there").out == given
+        given = invoke("run", str(tiny_llama), "hello there", *GREEDY, "--max-tokens", "8").out
+        assert invoke("run", str(tiny_llama), *GREEDY, "--max-tokens", "8", stdin="hello there").out == given
+        assert invoke("run", str(tiny_llama), "-", *GREEDY, "--max-tokens", "8", stdin="hello there").out == given
 
     def test_raw_leaves_the_template_out(self, invoke: Invoke, tiny_llama: Path) -> None:
         raw = invoke("run", str(tiny_llama), "hello", "--raw", "--max-tokens", "4")
@@ -106,6 +108,24 @@ class TestRun:
 
         assert text(7) == text(7)
         assert len({text(seed) for seed in range(4)}) == 4
+
+    def test_without_a_seed_one_is_drawn_and_reported(self, invoke: Invoke, tiny_llama: Path) -> None:
+        options = ["--temperature", "3", "--max-tokens", "16"]
+        drawn = invoke("run", str(tiny_llama), "hello", *options)
+        seed = re.search(r", seed (\d+); temperature 3", drawn.err)
+        assert seed is not None
+        assert invoke("run", str(tiny_llama), "hello", *options, "--seed", seed[1]).out == drawn.out
+        assert invoke("run", str(tiny_llama), "hello", *options).out != drawn.out
+
+    def test_the_models_own_settings_are_used_and_named(self, invoke: Invoke, tmp_path: Path) -> None:
+        folder = write_folder(tmp_path / "tiny-llama")
+        greedy = invoke("run", str(folder), "hello", *GREEDY, "--max-tokens", "16").out
+        (folder / "generation_config.json").write_text('{"do_sample": false}')
+        own = invoke("run", str(folder), "hello", "--max-tokens", "16")
+        assert own.out == greedy
+        assert own.err.splitlines()[-1].endswith("ended by length; temperature 0 (generation_config.json)")
+        given = invoke("run", str(folder), "hello", "--max-tokens", "16", "--temperature", "3")
+        assert given.out != greedy and given.err.rstrip().endswith("; temperature 3, top_p 0.95 (default)")
 
     @pytest.mark.parametrize(
         ("option", "value", "complaint"),
@@ -176,7 +196,7 @@ class TestChat:
     def test_a_conversation_at_a_terminal(self, talkative: Path) -> None:
         command = [*COMMAND, "chat", str(talkative), "--max-tokens", "30000", "--temperature", "0"]
         with Terminal(command) as terminal:
-            terminal.wait_for("/reset forgets the conversation")
+            terminal.wait_for("/help for the commands")
             terminal.wait_for("> ")
 
             terminal.type("hello\n")
@@ -187,13 +207,13 @@ class TestChat:
             terminal.wait_for("> ")
 
             terminal.type("/nonsense now\n")
-            terminal.wait_for("(unknown command /nonsense; ")
+            terminal.wait_for("there is no command /nonsense; ")
             terminal.wait_for("> ")
             terminal.type("/reset\n")
-            terminal.wait_for("(forgotten)")
+            terminal.wait_for("Conversation cleared.")
             terminal.wait_for("> ")
             terminal.type("/system be brief\n")
-            terminal.wait_for("(system message set; conversation forgotten)")
+            terminal.wait_for("System message set.")
             terminal.wait_for("> ")
 
             terminal.type("half a line")
@@ -220,7 +240,7 @@ class TestChat:
         outcome = invoke("chat", str(tiny_llama), *options, stdin="hello\n\n/reset\nhello\n")
         assert outcome.code == 0
         first, second = outcome.out.splitlines()
-        assert first == second and len(first) == 5  # the same answer, since the first was forgotten
+        assert first == second and len(first) == 5  # the same answer, since the first was cleared
         continued = invoke("chat", str(tiny_llama), *options, stdin="hello\nhello\n").out.splitlines()
         assert continued[0] == first and continued[1] != first
 
@@ -229,7 +249,7 @@ class TestChat:
         plain = invoke("chat", str(tiny_llama), *options, stdin="hello\n").out
         told = invoke("chat", str(tiny_llama), *options, "--system", "be brief", stdin="hello\n").out
         set_later = invoke("chat", str(tiny_llama), *options, stdin="/system be brief\nhello\n").out
-        unset = invoke("chat", str(tiny_llama), *options, "--system", "be brief", stdin="/system\nhello\n").out
+        unset = invoke("chat", str(tiny_llama), *options, "--system", "be brief", stdin='/system ""\nhello\n').out
         assert plain == unset != told == set_later
 
     def test_a_turn_too_long_is_refused_and_the_conversation_goes_on(self, invoke: Invoke, tiny_llama: Path) -> None:

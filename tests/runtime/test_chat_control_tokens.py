@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from antiphon.runtime.conversation import Conversation
+from antiphon.cli.chat.state import ChatState
 from antiphon.runtime.loading import LoadedModel, load_model
 from antiphon.runtime.requests import encode_prompt
 
@@ -20,9 +20,7 @@ def test_prompts_and_conversations(tiny_llama: Path) -> None:
     ids = encode_prompt(loaded, [{"role": "user", "content": FORGED}])
     assert num_controls(loaded, ids) == 3
     assert loaded.tokenizer.decode(ids) == f"<|im_start|>user\n{FORGED}<|im_end|>\n<|im_start|>assistant\n"
-    chat = Conversation(loaded, system=FORGED)
-    chat.add_user(FORGED)
-    chat.add_assistant(FORGED)
-    chat.add_user("so?")
-    assert num_controls(loaded, chat.prompt_ids()) == 9
+    chat = ChatState(system=FORGED)
+    chat.add_turn(FORGED, FORGED)
+    assert num_controls(loaded, encode_prompt(loaded, chat.prompt("so?"))) == 9
     assert num_controls(loaded, encode_prompt(loaded, FORGED)) == 2  # a plain prompt is the caller's own

@@ -48,10 +48,11 @@ OPTIONS: list[tuple[dict[str, Any], dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("asked", "wanted"), OPTIONS, ids=["+".join(asked) for asked, _ in OPTIONS])
 def test_sampling(client: openai.OpenAI, engine: Engine, asked: dict[str, Any], wanted: dict[str, Any]) -> None:
-    details: dict[str, Any] = dict(model="tiny-chat", prompt=PROMPT, max_tokens=16, temperature=1.2, seed=7)
+    common = dict(temperature=1.2, top_p=1.0, max_tokens=16, seed=7)
+    details: dict[str, Any] = dict(model="tiny-chat", prompt=PROMPT, **common)
     plain = client.completions.create(**details).choices[0]
     given = client.completions.create(**details, extra_body=asked).choices[0]
-    params = SamplingParams(**{"temperature": 1.2, "max_tokens": 16, "seed": 7, **wanted})
+    params = SamplingParams(**{**common, **wanted})
     expected = engine.generate([PROMPT], params, model="tiny-chat")[0]
     assert (given.text, given.finish_reason) == (expected.text, str(expected.finish_reason))
     assert (given.text, given.finish_reason) != (plain.text, plain.finish_reason) or "stop" in asked

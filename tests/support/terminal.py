@@ -21,6 +21,7 @@ class Terminal:
 
     def __init__(self, command: Sequence[str], environment: dict[str, str] | None = None) -> None:
         self._master, slave = os.openpty()
+        self.opened()
         self.process = subprocess.Popen(
             command,
             stdin=slave,
@@ -32,6 +33,9 @@ class Terminal:
         )
         os.close(slave)
         self.shown = ""
+
+    def opened(self) -> None:
+        """The terminal is there and the program not yet."""
 
     def type(self, keys: str) -> None:
         os.write(self._master, keys.encode())

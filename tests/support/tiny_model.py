@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -124,10 +125,19 @@ GGUF_NAMES = {
 
 
 def write_gguf(
-    path: Path, state: dict[str, Tensor] | None = None, architecture: str = "llama", quantised: str | None = None
+    path: Path,
+    state: dict[str, Tensor] | None = None,
+    architecture: str = "llama",
+    quantised: str | None = None,
+    describe: Callable[[gguf.GGUFWriter], object] | None = None,
 ) -> Path:
-    """The same model as llama.cpp's converter writes it, in F32, or with its matrices of a quantised type."""
+    """The same model as llama.cpp's converter writes it, in F32, or with its matrices of a quantised type.
+
+    `describe` may add metadata.
+    """
     writer = gguf.GGUFWriter(path, architecture)
+    if describe is not None:
+        describe(writer)
     writer.add_context_length(CONTEXT)
     writer.add_embedding_length(HIDDEN)
     writer.add_block_count(LAYERS)

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from antiphon.counted import counted
+
 
 @dataclass(frozen=True)
 class AnswerStats:
@@ -18,6 +20,16 @@ class AnswerStats:
     tokens_per_second: float
     finish_reason: str
     seed: int | None = None
+
+    def line(self, detail: str = "") -> str:
+        """The figures in one line; `detail` follows the speed. 0 prompt tokens were not reported."""
+        cached = f" ({self.cached_tokens} cached)" if self.cached_tokens else ""
+        prompt = f"{counted(self.prompt_tokens, 'prompt token')}{cached}, " if self.prompt_tokens else ""
+        return (
+            f"{prompt}first token after {self.time_to_first_token * 1e3:.0f} ms, "
+            f"{counted(self.completion_tokens, 'token')} at {self.tokens_per_second:.1f} tok/s{detail}, "
+            f"ended by {self.finish_reason}" + ("" if self.seed is None else f", seed {self.seed}")
+        )
 
 
 class AnswerStream(Protocol):

@@ -11,7 +11,6 @@ from typing import Annotated
 import typer
 
 from antiphon.cli import options
-from antiphon.cli.command import usage_errors
 from antiphon.cli.remote.address import chosen_server
 from antiphon.counted import counted
 from antiphon.errors import InvalidRequestError
@@ -36,9 +35,9 @@ class Preemption(StrEnum):
 def batch(
     model: options.ModelArgument,
     file: InputFile,
-    temperature: options.Temperature = 0.0,
-    top_p: options.TopP = 1.0,
-    top_k: options.TopK = 0,
+    temperature: options.Temperature = None,
+    top_p: options.TopP = None,
+    top_k: options.TopK = None,
     seed: options.Seed = 0,
     max_tokens: options.MaxTokens = 256,
     stop: options.Stop = None,
@@ -63,11 +62,13 @@ def batch(
     no_record: options.NoRecord = False,
     offline: options.Offline = False,
 ) -> None:
-    """Answer many prompts together. Prints one JSON line for each, in order."""
-    from antiphon.engine.sampling_params import SamplingParams
+    """Answer many prompts together. Prints one JSON line for each, in order.
 
-    with usage_errors():
-        params = SamplingParams(temperature, top_k, top_p, seed=seed, max_tokens=max_tokens, stop=tuple(stop or ()))
+    The seed is fixed: the same file gives the same answers again.
+    """
+    sampling = options.sampling_settings(
+        temperature=temperature, top_p=top_p, top_k=top_k, seed=seed, max_tokens=max_tokens, stop=stop
+    )
     grammar = options.grammar_of(json_schema, regex, choice)
     texts = _inputs(file)
     from antiphon.cli.session import engine_for, load
@@ -82,7 +83,7 @@ def batch(
     with engine_for(loaded, kv_memory, kv_type, **settings) as engine:
         if profile:
             engine.start_profile()
-        answers = engine.generate(prompts, params, grammar=grammar)
+        answers = engine.generate(prompts, loaded.sampling.params(**sampling), grammar=grammar)
         if trace is not None:
             engine.write_trace(trace)
         if profile:
@@ -100,7 +101,8 @@ def batch(
     total = sum(len(answer.token_ids) for answer in answers)
     longest = max((answer.timings.total for answer in answers), default=0.0)
     rate = total / longest if longest else 0.0
-    print(f"{counted(len(answers), 'answer')}, {counted(total, 'token')} at {rate:.1f} tok/s in all", file=sys.stderr)
+    figures = f"{counted(len(answers), 'answer')}, {counted(total, 'token')} at {rate:.1f} tok/s in all"
+    print(f"{figures}; {loaded.sampling.describe(sampling)}, seed {seed}", file=sys.stderr)
 
 
 def embed(

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from antiphon.cli import options
-from antiphon.cli.command import usage_errors
 from antiphon.cli.remote.address import chosen_server
-from antiphon.errors import AntiphonError, InvalidRequestError, UsageError
+from antiphon.errors import InvalidRequestError, UsageError
 
 if TYPE_CHECKING:
     from antiphon.runtime.loading import LoadedModel
-
-HELP_IN_CHAT = (
-    "/reset forgets the conversation, /system TEXT sets the system message, /exit leaves; Ctrl-C stops an answer"
-)
 
 
 def run(
@@ -29,14 +22,14 @@ def run(
         str | None,
         typer.Argument(metavar="PROMPT", help="Prompt; standard input if omitted or '-'.", show_default=False),
     ] = None,
-    temperature: options.Temperature = 0.0,
-    top_p: options.TopP = 1.0,
-    top_k: options.TopK = 0,
-    min_p: options.MinP = 0.0,
-    repetition_penalty: options.Repetition = 1.0,
-    presence_penalty: options.Presence = 0.0,
-    frequency_penalty: options.Frequency = 0.0,
-    seed: options.Seed = 0,
+    temperature: options.Temperature = None,
+    top_p: options.TopP = None,
+    top_k: options.TopK = None,
+    min_p: options.MinP = None,
+    repetition_penalty: options.Repetition = None,
+    presence_penalty: options.Presence = None,
+    frequency_penalty: options.Frequency = None,
+    seed: options.SampleSeed = None,
     max_tokens: options.MaxTokens = 256,
     stop: options.Stop = None,
     n: Annotated[int, typer.Option("--n", help="Number of answers.", min=1)] = 1,
@@ -60,26 +53,23 @@ def run(
     """Answer one prompt. Text streams to stdout, timings to stderr."""
     server = chosen_server(base_url, api_key_file, local)
     text = _prompt_text(prompt)
+    settings = options.sampling_settings(
+        temperature=temperature,
+        top_p=top_p,
+        top_k=top_k,
+        min_p=min_p,
+        repetition_penalty=repetition_penalty,
+        presence_penalty=presence_penalty,
+        frequency_penalty=frequency_penalty,
+        seed=seed,
+        max_tokens=max_tokens,
+        stop=stop,
+    )
     if server is not None:
         from antiphon.cli.remote.generate import run_remotely
 
-        run_remotely(context, server, text)
+        run_remotely(context, server, text, settings)
         return
-    from antiphon.engine.sampling_params import SamplingParams
-
-    with usage_errors():
-        params = SamplingParams(
-            temperature,
-            top_k,
-            top_p,
-            min_p,
-            repetition_penalty=repetition_penalty,
-            presence_penalty=presence_penalty,
-            frequency_penalty=frequency_penalty,
-            seed=seed,
-            max_tokens=max_tokens,
-            stop=tuple(stop or ()),
-        )
     grammar = options.grammar_of(json_schema, regex, choice)
     from antiphon.cli.session import engine_for, load, print_stream, report_line
 
@@ -88,10 +78,10 @@ def run(
     with engine_for(loaded, kv_memory, kv_type, record=not no_record, record_requests=trace is not None) as engine:
         if profile:
             engine.start_profile()
-        streams = engine.stream_samples(prompt_ids, params, n=n, grammar=grammar)
+        streams = engine.stream_samples(prompt_ids, loaded.sampling.params(**settings), n=n, grammar=grammar)
         for stream in streams:
             print_stream(stream)
-            print(report_line(loaded, stream.completion()), file=sys.stderr)
+            print(f"{report_line(loaded, stream)}; {loaded.sampling.describe(settings)}", file=sys.stderr)
         if trace is not None:
             engine.write_trace(trace)
         if profile:
@@ -103,12 +93,15 @@ def run(
 def chat(
     context: typer.Context,
     model: options.ModelArgument,
-    temperature: options.Temperature = 0.7,
-    top_p: options.TopP = 0.9,
-    top_k: options.TopK = 0,
-    seed: options.Seed = 0,
+    temperature: options.Temperature = None,
+    top_p: options.TopP = None,
+    top_k: options.TopK = None,
+    min_p: options.MinP = None,
+    repetition_penalty: options.Repetition = None,
+    seed: options.SampleSeed = None,
     max_tokens: options.MaxTokens = 1024,
     system: options.System = None,
+    stats: Annotated[bool, typer.Option("--stats", help="Show the speed and the seed after each answer.")] = False,
     kv_memory: options.KVMemory = options.DEFAULT_KV_MEGABYTES,
     kv_type: options.KVType = options.PageType.FP16,
     no_repack: options.NoRepack = False,
@@ -119,78 +112,37 @@ def chat(
     api_key_file: options.ApiKeyFile = None,
     local: options.Local = False,
 ) -> None:
-    """Chat with a model in the terminal."""
+    """Chat with a model in the terminal. /help lists the commands."""
     server = chosen_server(base_url, api_key_file, local)
+    settings = options.sampling_settings(
+        temperature=temperature,
+        top_p=top_p,
+        top_k=top_k,
+        min_p=min_p,
+        repetition_penalty=repetition_penalty,
+        seed=seed,
+        max_tokens=max_tokens,
+    )
+    from antiphon.cli.chat.loop import converse
+    from antiphon.cli.chat.state import ChatState
+
+    state = ChatState(system, settings, shows_stats=stats)
     if server is not None:
-        from antiphon.cli.remote.generate import print_answer, remote_model
+        from antiphon.cli.remote.generate import remote_model
 
-        remote, settings = remote_model(context, server)
-        _greet(f"{remote.name} at {server.url}")
-        _converse(lambda messages: print_answer(remote.answer(messages, settings)), system)
+        remote = remote_model(context, server)
+        print(f"{remote.name} at {server.url}", file=sys.stderr)
+        converse(remote, state)
         return
-    from antiphon.engine.sampling_params import SamplingParams
-
-    with usage_errors():
-        params = SamplingParams(temperature, top_k, top_p, seed=seed, max_tokens=max_tokens)
     from antiphon.cli.session import engine_for, load
 
     loaded = load(model, offline, no_repack, quantize, task="generate")
-    if loaded.chat_template is None:
-        raise InvalidRequestError(f"model {loaded.name!r} has no chat template; use `antiphon run {model} --raw`")
-    _greet(loaded.name)
+    from antiphon.cli.embedded import EmbeddedModel
+
+    EmbeddedModel.check(loaded)
+    print(f"{loaded.name}: {loaded.sampling.describe(settings)}", file=sys.stderr)
     with engine_for(loaded, kv_memory, kv_type, record=not no_record) as engine:
-        from antiphon.cli.session import print_stream
-        from antiphon.runtime.conversation import Conversation
-
-        def respond(messages: list[dict[str, str]]) -> str:
-            return print_stream(engine.stream(Conversation(loaded, messages=messages).prompt_ids(), params))
-
-        _converse(respond, system)
-
-
-def _greet(name: str) -> None:
-    with contextlib.suppress(ImportError):
-        import readline  # noqa: F401  (line editing and history in input())
-    print(f"{name}: {HELP_IN_CHAT}", file=sys.stderr)
-
-
-def _converse(respond: Callable[[list[dict[str, str]]], str], system: str | None) -> None:
-    """Read lines until the end of input. Ctrl-C at the prompt clears the line; during an answer it ends the answer."""
-    messages: list[dict[str, str]] = []
-    while True:
-        try:
-            line = input("> " if sys.stdin.isatty() else "").strip()
-        except EOFError:
-            return
-        except KeyboardInterrupt:
-            print()
-            continue
-        command, _, argument = line.partition(" ")
-        if not line:
-            continue
-        if command == "/exit":
-            return
-        if command == "/reset":
-            messages.clear()
-            print("(forgotten)", file=sys.stderr)
-            continue
-        if command == "/system":
-            system = argument.strip() or None
-            messages.clear()
-            print("(system message set; conversation forgotten)", file=sys.stderr)
-            continue
-        if command.startswith("/"):
-            print(f"(unknown command {command}; {HELP_IN_CHAT})", file=sys.stderr)
-            continue
-        messages.append({"role": "user", "content": line})
-        first = [{"role": "system", "content": system}] if system else []
-        try:
-            answer = respond(first + messages)
-        except AntiphonError as error:
-            messages.pop()
-            print(f"antiphon: {error}", file=sys.stderr)
-            continue
-        messages.append({"role": "assistant", "content": answer})
+        converse(EmbeddedModel(engine, loaded), state)
 
 
 def _prompt_text(prompt: str | None) -> str:
@@ -205,12 +157,11 @@ def _prompt_text(prompt: str | None) -> str:
 
 
 def _prompt_ids(loaded: LoadedModel, text: str, system: str | None, raw: bool) -> list[int]:
-    from antiphon.runtime.conversation import Conversation
+    from antiphon.cli.chat.state import ChatState
+    from antiphon.runtime.requests import encode_prompt
 
     if raw or loaded.chat_template is None:
         if system:
             raise UsageError("--system needs a chat template, which --raw and base models do not use")
-        return loaded.tokenizer.encode(text)
-    conversation = Conversation(loaded, system)
-    conversation.add_user(text)
-    return conversation.prompt_ids()
+        return encode_prompt(loaded, text)
+    return encode_prompt(loaded, ChatState(system).prompt(text))

@@ -65,20 +65,66 @@ def _check_trace(path: Path | None) -> Path | None:
 
 MODEL_HELP = "Catalog name, file, folder, or hub:owner/repository[:file]."
 ModelArgument = Annotated[str, typer.Argument(metavar="MODEL", help=MODEL_HELP, autocompletion=complete_model)]
-Temperature = Annotated[float, typer.Option("--temperature", help="Randomness; 0 always picks the most likely token.")]
-TopP = Annotated[
-    float, typer.Option("--top-p", help="Sample from the most likely tokens up to this total probability.")
+# How to sample: None is the model's own setting (generation_config.json, GGUF metadata), else the default named here.
+Temperature = Annotated[
+    float | None,
+    typer.Option(
+        "--temperature",
+        help="Randomness; 0 always takes the most likely token. Default: the model's own setting, else 0.7.",
+        show_default=False,
+    ),
 ]
-TopK = Annotated[int, typer.Option("--top-k", help="Sample from this many most likely tokens; 0 means all.")]
-MinP = Annotated[float, typer.Option("--min-p", help="Drop tokens less likely than this share of the most likely one.")]
+TopP = Annotated[
+    float | None,
+    typer.Option(
+        "--top-p",
+        help="Sample from the most likely tokens of this total probability. Default: the model's own, else 0.95.",
+        show_default=False,
+    ),
+]
+TopK = Annotated[
+    int | None,
+    typer.Option(
+        "--top-k",
+        help="Sample from this many most likely tokens; 0 means all. Default: the model's own, else 0.",
+        show_default=False,
+    ),
+]
+MinP = Annotated[
+    float | None,
+    typer.Option(
+        "--min-p",
+        help="Drop tokens less likely than this share of the most likely one. Default: the model's own, else 0.",
+        show_default=False,
+    ),
+]
 Repetition = Annotated[
-    float, typer.Option("--repetition-penalty", help="Above 1 discourages tokens that already appeared.")
+    float | None,
+    typer.Option(
+        "--repetition-penalty",
+        help="Above 1 discourages tokens that already appeared. Default: the model's own, else 1.",
+        show_default=False,
+    ),
 ]
 Presence = Annotated[
-    float, typer.Option("--presence-penalty", help="Penalty for tokens that already appeared in the answer.")
+    float | None,
+    typer.Option(
+        "--presence-penalty", help="Penalty for tokens that already appeared in the answer.", show_default=False
+    ),
 ]
 Frequency = Annotated[
-    float, typer.Option("--frequency-penalty", help="Penalty for each time a token appeared in the answer.")
+    float | None,
+    typer.Option(
+        "--frequency-penalty", help="Penalty for each time a token appeared in the answer.", show_default=False
+    ),
+]
+SampleSeed = Annotated[
+    int | None,
+    typer.Option(
+        "--seed",
+        help="Random seed; the same seed gives the same text. Default: a new one for each answer.",
+        show_default=False,
+    ),
 ]
 Seed = Annotated[int, typer.Option("--seed", help="Random seed; the same seed gives the same result.")]
 MaxTokens = Annotated[int, typer.Option("--max-tokens", help="Maximum length of the answer, in tokens.")]
@@ -155,6 +201,18 @@ Trace = Annotated[
         callback=_check_trace,
     ),
 ]
+
+
+def sampling_settings(**given: Any) -> dict[str, Any]:
+    """What was asked for, under the names of `SamplingParams`; senseless values are rejected here."""
+    from antiphon.engine.sampling_params import SamplingParams
+
+    if "stop" in given:
+        given["stop"] = tuple(given["stop"] or ()) or None
+    settings = {name: value for name, value in given.items() if value is not None}
+    with usage_errors():
+        SamplingParams(**settings)
+    return settings
 
 
 def grammar_of(json_schema: str | None, regex: str | None, choice: list[str] | None) -> GrammarSpec | None:

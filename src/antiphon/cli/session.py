@@ -7,13 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from antiphon.counted import counted
 from antiphon.weights.model_tasks import check_catalog_task
 
 if TYPE_CHECKING:
     from antiphon.runtime.engine import Engine
     from antiphon.runtime.loading import LoadedModel
-    from antiphon.runtime.streams import Completion, Stream
+    from antiphon.runtime.streams import Stream
 
 
 def load(
@@ -69,14 +68,9 @@ def print_stream(stream: Stream) -> str:
     return "".join(pieces)
 
 
-def report_line(loaded: LoadedModel, completion: Completion) -> str:
-    """What an answer cost, in one line."""
-    timings = completion.timings
-    rate = 1 / timings.time_per_output_token if timings.time_per_output_token else 0.0
-    cached = f" ({completion.cached_tokens} cached)" if completion.cached_tokens else ""
-    return (
-        f"{counted(completion.prompt_tokens, 'prompt token')}{cached}, "
-        f"first token after {timings.time_to_first_token * 1e3:.0f} ms, "
-        f"{counted(len(completion.token_ids), 'token')} at {rate:.1f} tok/s, "
-        f"{rate * loaded.bytes_per_step() / 1e9:.1f} GB/s of weights read, ended by {completion.finish_reason}"
-    )
+def report_line(loaded: LoadedModel, stream: Stream) -> str:
+    """What an answer cost, in one line; the stream has ended."""
+    from antiphon.cli.embedded import stats_of
+
+    stats = stats_of(stream)
+    return stats.line(f", {stats.tokens_per_second * loaded.bytes_per_step() / 1e9:.1f} GB/s of weights read")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from antiphon.models.model import CausalLM, Model, Task
 from antiphon.models.registry import build_model, model_class
 from antiphon.models.synthesizer import Synthesizer
 from antiphon.runtime.process_memory import trim_memory
+from antiphon.runtime.sampling_defaults import SamplingDefaults, sampling_defaults
 from antiphon.runtime.voices import VoiceBook
 from antiphon.runtime.weight_forms import LoadReport, WeightOptions, prepare
 from antiphon.text.chat_template import ChatTemplate, find_chat_template
@@ -44,6 +45,7 @@ class LoadedModel:
     eos_ids: frozenset[int]
     report: LoadReport
     voices: VoiceBook | None = None  # of a model that speaks
+    sampling: SamplingDefaults = field(default_factory=SamplingDefaults)
 
     def bytes_per_step(self) -> int:
         """Weight bytes that decoding one token reads: everything but an embedding table that is only looked up."""
@@ -109,7 +111,8 @@ def _load(resolved: ResolvedModel, report: LoadReport, options: WeightOptions, t
     voices = None
     if isinstance(model, Synthesizer):
         voices = VoiceBook.beside(resolved.files, model.style_size, resolved.name)
-    return LoadedModel(resolved.name, model, tokenizer, template, eos_ids, report, voices)
+    sampling = sampling_defaults(resolved, checkpoint)
+    return LoadedModel(resolved.name, model, tokenizer, template, eos_ids, report, voices, sampling)
 
 
 def load_tokenizer(resolved: ResolvedModel, checkpoint: Checkpoint) -> Tokenizer:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from antiphon.errors import CheckpointError
+from antiphon.runtime.sampling_defaults import SamplingDefaults, sampling_defaults
 from antiphon.text.chat_template import ChatTemplate
 from antiphon.text.tokenizer import Tokenizer
 
@@ -27,6 +28,7 @@ class ModelText:
     chat_template: ChatTemplate | None
     eos_ids: frozenset[int]
     max_tokens: int
+    sampling: SamplingDefaults = field(default_factory=SamplingDefaults)
 
     @classmethod
     def load(cls, reference: str, offline: bool = False) -> ModelText:
@@ -42,7 +44,9 @@ class ModelText:
         checkpoint = open_checkpoint(resolved.path)
         tokenizer = load_tokenizer(resolved, checkpoint)
         template = load_chat_template(resolved, checkpoint, tokenizer)
-        return cls(resolved.name, tokenizer, template, end_ids(resolved, tokenizer), context_length(checkpoint))
+        sampling = sampling_defaults(resolved, checkpoint)
+        ends, context = end_ids(resolved, tokenizer), context_length(checkpoint)
+        return cls(resolved.name, tokenizer, template, ends, context, sampling)
 
 
 def context_length(checkpoint: Checkpoint) -> int:

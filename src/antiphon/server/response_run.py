@@ -18,7 +18,6 @@ from antiphon.server.response_items import messages
 from antiphon.server.response_output import Event, ResponseOutput
 from antiphon.server.response_schemas import ChosenTool, Item, ResponseBody, ResponseTool, SchemaFormat
 from antiphon.server.response_store import StoredResponse
-from antiphon.server.sampling import DEFAULT_TEMPERATURE
 from antiphon.server.schemas import (
     ChatBody,
     Function,
@@ -142,7 +141,7 @@ class ResponseRun:
         return StoredResponse(self.body(), self._inputs, [*self._items, *ITEMS.validate_python(output)], self.owner)
 
     def body(self) -> dict[str, Any]:
-        request = self.request
+        request, params = self.request, self.chat.call.params
         choice = request.tool_choice or "auto"
         failure = None if self.error is None else {"code": "server_error", "message": self.error.message}
         reason = {"reason": "max_output_tokens"} if self.status == "incomplete" else None
@@ -165,12 +164,12 @@ class ResponseRun:
             "previous_response_id": request.previous_response_id,
             "reasoning": {"effort": request.reasoning.effort if request.reasoning else None, "summary": None},
             "store": request.store is not False,
-            "temperature": DEFAULT_TEMPERATURE if request.temperature is None else request.temperature,
+            "temperature": params.temperature,
             "text": {"format": {"type": "text"} if form is None else form.model_dump(by_alias=True, exclude_none=True)},
             "tool_choice": choice if isinstance(choice, str) else choice.model_dump(),
             "tools": [tool.model_dump() for tool in request.tools or ()],
             "top_logprobs": request.top_logprobs or 0,
-            "top_p": 1.0 if request.top_p is None else request.top_p,
+            "top_p": params.top_p,
             "truncation": "disabled",
             "usage": self._usage(),
             "user": request.user,

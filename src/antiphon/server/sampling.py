@@ -17,8 +17,8 @@ from antiphon.server.models import ReadyModel
 from antiphon.server.schemas import GenerateBody, JsonObjectFormat, JsonSchemaFormat
 from antiphon.text.grammar_spec import GrammarSpec
 
-DEFAULT_TEMPERATURE = 1.0
 SIMPLE = (
+    "temperature",
     "top_k",
     "top_p",
     "min_p",
@@ -42,11 +42,10 @@ def sampling_fields(
     prompt_logprobs: bool = False,
     more_stops: Sequence[str] = (),
 ) -> SamplingFields:
-    """Checked by the same rules as the engine's own. Without a seed a random one is drawn."""
+    """Checked by the same rules as the engine's own. The model's defaults and a random seed fill what is missing."""
     _check_choice_of_tokens(body, model, grammar)
     given = {name: getattr(body, name) for name in SIMPLE if getattr(body, name) is not None}
     fields = SamplingFields(
-        temperature=DEFAULT_TEMPERATURE if body.temperature is None else float(body.temperature),
         logit_bias=_logit_bias(body, model, limits),
         allowed_tokens=_token_ids(body.allowed_token_ids, "allowed_token_ids", model),
         banned_tokens=_token_ids(body.banned_token_ids, "banned_token_ids", model) or [],
@@ -56,7 +55,7 @@ def sampling_fields(
         stop_tokens=_token_ids(body.stop_token_ids, "stop_token_ids", model) or [],
         logprobs=logprobs,
         prompt_logprobs=prompt_logprobs,
-        **given,
+        **{**model.text.sampling.settings, **given},
     )
     _check(fields)
     return fields

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 import typer
 
 from antiphon.cli import options
-from antiphon.cli.answers import AnswerStats, AnswerStream
 from antiphon.cli.remote.address import ServerAddress
 from antiphon.cli.remote.client import Client
 from antiphon.cli.remote.given import Given
@@ -28,19 +28,14 @@ SAMPLING = (
 )
 FORMS = ("json_schema", "regex", "choice")
 RUN_OPTIONS = ("model", "prompt", "max_tokens", "n", "system", "raw", *SAMPLING, *FORMS)
-CHAT_OPTIONS = ("model", "max_tokens", "system", *SAMPLING)
+CHAT_OPTIONS = ("model", "max_tokens", "system", "stats", *SAMPLING)
 
 
-def settings_of(given: Given) -> dict[str, Any]:
-    """What the user asked for. The longest answer is always the command's, as its help says."""
-    return {**given.select(SAMPLING), "max_tokens": given.every.get("max_tokens")}
-
-
-def run_remotely(context: typer.Context, server: ServerAddress, text: str) -> None:
-    """`antiphon run`: one prompt, its answer streamed."""
+def run_remotely(context: typer.Context, server: ServerAddress, text: str, settings: Mapping[str, Any]) -> None:
+    """`antiphon run`: one prompt, its answer streamed. Settings that the user did not give are the server's."""
     given = Given.of(context)
     given.allow(RUN_OPTIONS, server)
-    values, settings = given.every, settings_of(given)
+    values = given.every
     fields = _form(values["json_schema"], values["regex"], values["choice"])
     if values["n"] != 1:
         fields["n"] = values["n"]
@@ -54,7 +49,7 @@ def run_remotely(context: typer.Context, server: ServerAddress, text: str) -> No
         answer = model.answer([*system, {"role": "user", "content": text}], settings, **fields)
     _print_samples(answer, values["n"])
     stats = answer.stats()
-    print(stats_line(stats), file=sys.stderr)
+    print(stats.line(), file=sys.stderr)
     if stats.finish_reason == CANCELLED:
         raise typer.Exit(130)
 
@@ -93,35 +88,8 @@ def _print_samples(answer: RemoteAnswer, count: int) -> None:
         print("".join(pieces))
 
 
-def print_answer(answer: AnswerStream) -> str:
-    """Print an answer as it streams and return it. Ctrl-C ends it and keeps what was said so far."""
-    pieces = []
-    try:
-        for text in answer:
-            pieces.append(text)
-            print(text, end="", flush=True)
-    except KeyboardInterrupt:
-        answer.cancel()
-        print(" (stopped)", end="", file=sys.stderr, flush=True)
-    except AntiphonError:
-        print()
-        raise
-    print()
-    return "".join(pieces)
-
-
-def stats_line(stats: AnswerStats) -> str:
-    """What an answer cost. Times include the way to the server and back."""
-    cached = f" ({stats.cached_tokens} cached)" if stats.cached_tokens else ""
-    prompt = f"{stats.prompt_tokens} prompt tokens{cached}, " if stats.prompt_tokens else ""
-    return (
-        f"{prompt}first token after {stats.time_to_first_token * 1e3:.0f} ms, {stats.completion_tokens} tokens at "
-        f"{stats.tokens_per_second:.1f} tok/s, finish reason: {stats.finish_reason}"
-    )
-
-
-def remote_model(context: typer.Context, server: ServerAddress) -> tuple[RemoteModel, dict[str, Any]]:
-    """The model and the settings that `antiphon chat` was called with."""
+def remote_model(context: typer.Context, server: ServerAddress) -> RemoteModel:
+    """The model that `antiphon chat` was called with."""
     given = Given.of(context)
     given.allow(CHAT_OPTIONS, server)
-    return RemoteModel(Client(server), given.every["model"]), settings_of(given)
+    return RemoteModel(Client(server), given.every["model"])

@@ -1,0 +1,51 @@
+"""Answers on standard output: plain text, or rendered Markdown on a terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from typing import Protocol
+
+#: Characters that a terminal would obey: a model's text must not move the cursor or set the title.
+CONTROLS = {code: None for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"}
+
+
+class AnswerWriter(Protocol):
+    """Takes an answer in pieces. `finish` completes the display, also of an answer that was stopped."""
+
+    def write(self, piece: str) -> None: ...
+
+    def finish(self) -> None: ...
+
+
+class PlainWriter:
+    """The text as it is; on a terminal without control characters."""
+
+    def __init__(self) -> None:
+        self._is_terminal = sys.stdout.isatty()
+
+    def write(self, piece: str) -> None:
+        print(piece.translate(CONTROLS) if self._is_terminal else piece, end="", flush=True)
+
+    def finish(self) -> None:
+        print(flush=True)
+
+
+@contextlib.contextmanager
+def without_echo() -> Iterator[None]:
+    """Keys typed while an answer is shown do not appear in it; they are read afterwards."""
+    if not sys.stdin.isatty():
+        yield
+        return
+    import termios
+
+    descriptor = sys.stdin.fileno()
+    before = termios.tcgetattr(descriptor)
+    silent = list(before)
+    silent[3] &= ~termios.ECHO
+    termios.tcsetattr(descriptor, termios.TCSADRAIN, silent)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
