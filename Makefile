@@ -1,15 +1,19 @@
 # make run    the server answers a question, and stays until Ctrl-C on a terminal (models are fetched on first use)
 # make test   linters, types and every test, the slow ones and those on real weights included
 # make soak   the tests of chance at their full length; hours
+#
+# TORCH=cpu or TORCH=cuda chooses the build of PyTorch; by default it is cuda where there is an NVIDIA driver.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 MODELS ?=
 PORT ?= 8000
+TORCH ?= auto
 
 # What a stamp's installation was made from; Python files of an editable one are read in place.
 BUILD_INPUTS := pyproject.toml CMakeLists.txt $(wildcard csrc/*)
+INSTALL = $(BIN)/python -m pip install --quiet $$($(BIN)/python deploy/torch_index.py --build $(TORCH))
 PACKAGE := $(shell find src -name '*.py' -o -name '*.toml')
 
 .PHONY: run test soak clean
@@ -34,10 +38,10 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.installed: $(BUILD_INPUTS) $(PACKAGE) | $(BIN)/python
-	$(BIN)/python -m pip install --quiet .
+	$(INSTALL) .
 	rm -f $(VENV)/.installed-test
 	touch $@
 
 $(VENV)/.installed-test: $(BUILD_INPUTS) | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --editable ".[test]"
+	$(INSTALL) --editable ".[test]"
 	touch $(VENV)/.installed $@

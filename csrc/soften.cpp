@@ -15,11 +15,12 @@ ANTIPHON_INLINE Lanes load_lanes(const float *source) {
     return lanes;
 }
 
+// A NaN stays one: the comparison is written so that it chooses `x` then.
 ANTIPHON_INLINE Lanes at_least(Lanes x, Lanes low) {
 #if defined(__aarch64__)
     return vmaxq_f32(x, low);
 #else
-    return x > low ? x : low;
+    return low > x ? low : x;
 #endif
 }
 

@@ -9,7 +9,21 @@ from pathlib import Path
 import pytest
 
 HEAVY = {"torch", "numpy", "transformers", "tokenizers", "gguf", "jinja2", "rich", "pydantic"}
-COMMANDS = ("serve", "config", "bench", "run", "chat", "pull", "list", "info", "rm")
+COMMANDS = [
+    "serve",
+    "config",
+    "bench",
+    "run",
+    "chat",
+    "batch",
+    "embed",
+    "transcribe",
+    "speak",
+    "pull",
+    "list",
+    "info",
+    "rm",
+]
 QUICK = [["--help"], ["--version"], ["list"], *([name, "--help"] for name in COMMANDS)]
 
 
@@ -41,7 +55,7 @@ from antiphon.cli.app import main
 try:
     main()
 except SystemExit as ended:
-    assert ended.code == 1
+    assert ended.code == 2
 assert "torch" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)

@@ -47,10 +47,10 @@ def invoke(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) 
     return run
 
 
-def assert_refused(outcome: Outcome, *parts: str) -> None:
-    """Exit code 1, nothing on standard output, and a last line of complaint with all of `parts` in it."""
+def assert_refused(outcome: Outcome, *parts: str, code: int = 1) -> None:
+    """An exit code, nothing on standard output, and a last line of complaint with all of `parts` in it."""
     last = outcome.err.splitlines()[-1]
-    assert (outcome.code, outcome.out) == (1, "")
+    assert (outcome.code, outcome.out) == (code, "")
     assert last.startswith("antiphon: ") and "Traceback" not in outcome.err
     for part in parts:
         assert part in last
@@ -84,20 +84,20 @@ class TestRun:
 
     def test_raw_leaves_the_template_out(self, invoke: Invoke, tiny_llama: Path) -> None:
         raw = invoke("run", str(tiny_llama), "hello", "--raw", "--max-tokens", "4")
-        assert raw.err.splitlines()[-1].startswith("1 prompt tokens, ")  # "hello" is one token
+        assert raw.err.splitlines()[-1].startswith("1 prompt token, ")  # "hello" is one token
         wrapped = invoke("run", str(tiny_llama), "hello", "--max-tokens", "4")
-        assert not wrapped.err.splitlines()[-1].startswith("1 prompt tokens, ")
+        assert not wrapped.err.splitlines()[-1].startswith("1 prompt token, ")
 
     def test_a_system_message_is_part_of_the_prompt(self, invoke: Invoke, tiny_llama: Path) -> None:
         plain = invoke("run", str(tiny_llama), "hello", "--max-tokens", "4").err
         told = invoke("run", str(tiny_llama), "hello", "--max-tokens", "4", "--system", "be brief").err
         count = [int(text.splitlines()[-1].split()[0]) for text in (plain, told)]
         assert count[1] > count[0]
-        assert_refused(invoke("run", str(tiny_llama), "hello", "--raw", "--system", "be brief"), "--system")
+        assert_refused(invoke("run", str(tiny_llama), "hello", "--raw", "--system", "be brief"), "--system", code=2)
 
     def test_a_base_model_continues_the_text(self, invoke: Invoke, tmp_path: Path) -> None:
         folder = str(write_folder(tmp_path / "base", chat_template=None))
-        assert invoke("run", folder, "hello", "--max-tokens", "4").err.splitlines()[-1].startswith("1 prompt tokens")
+        assert invoke("run", folder, "hello", "--max-tokens", "4").err.splitlines()[-1].startswith("1 prompt token,")
 
     def test_a_seed_repeats_itself(self, invoke: Invoke, tiny_llama: Path) -> None:
         def text(seed: int) -> str:
@@ -124,7 +124,7 @@ class TestRun:
         self, invoke: Invoke, command: list[str], option: str, value: str, complaint: str
     ) -> None:
         outcome = invoke(*command, option, value)
-        assert_refused(outcome, complaint)
+        assert_refused(outcome, complaint, code=2)
         assert outcome.err.count("\n") == 1
 
     def test_an_unknown_model_has_near_names(self, invoke: Invoke) -> None:
@@ -149,8 +149,9 @@ class TestRun:
         assert_refused(invoke("run", folder, "hello"), "architecture 'mamba' is not supported")
 
     def test_a_model_that_does_not_generate(self, invoke: Invoke, tmp_path: Path) -> None:
-        assert_refused(invoke("run", str(write_bert(tmp_path)), "hello"), "for embed, it does not generate text")
-        assert_refused(invoke("chat", str(tmp_path / "bert")), "for embed, it does not generate text")
+        complaint = "bert is an embedding model; use `antiphon embed`"
+        assert_refused(invoke("run", str(write_bert(tmp_path)), "hello"), complaint)
+        assert_refused(invoke("chat", str(tmp_path / "bert")), complaint)
 
     def test_ctrl_c_shows_what_there_is(self, talkative: Path) -> None:
         with Terminal([*COMMAND, "run", str(talkative), "hello", "--max-tokens", "60000"]) as terminal:
@@ -310,7 +311,9 @@ class TestRealModels:
         assert outcome.err.splitlines()[-1].endswith("ended by stop")
 
     def test_an_embedding_model_does_not_generate(self, invoke: Invoke) -> None:
-        assert_refused(invoke("run", "all-minilm-l6-v2", "hello"), "'all-minilm-l6-v2' is for embed")
+        assert_refused(
+            invoke("run", "all-minilm-l6-v2", "hello"), "all-minilm-l6-v2 is an embedding model; use `antiphon embed`"
+        )
 
     @pytest.mark.parametrize(("model", "bound"), [("qwen2.5-coder-0.5b", 1.15), ("smollm2-135m", 1.3)])
     def test_resident_memory_is_little_more_than_the_file(self, model: str, bound: float) -> None:

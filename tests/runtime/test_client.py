@@ -122,7 +122,7 @@ def test_a_grammar_holds_and_an_abort_reaches_one_that_compiles(world: World) ->
     ("asked", "error", "words"),
     [
         (call([1], model="nobody"), ModelNotFoundError, "nobody.*loaded: .*tiny"),
-        (call([1], model="encoder"), UnsupportedError, "does not generate"),
+        (call([1], model="encoder"), UnsupportedError, "is an embedding model"),
         (call([]), InvalidRequestError, "no tokens"),
         (call([1] * 5000), ContextLengthError, "5000.*4096"),
         (call([1, 99999]), InvalidRequestError, "99999.*272"),
@@ -298,7 +298,7 @@ def test_embeddings_are_those_of_the_engine_here(world: World) -> None:
         assert found.prompt_tokens == sum(map(len, inputs))
         with pytest.raises(ContextLengthError, match=r"40 tokens.*takes 32"):
             await world.client.embed(Embed("embed-2", "encoder", [[1], [1] * 40]))
-        with pytest.raises(UnsupportedError, match="makes no embeddings"):
+        with pytest.raises(UnsupportedError, match="tiny is a language model; for embeddings use one of: all-m"):
             await world.client.embed(Embed("embed-3", "tiny", [[1]]))
         with pytest.raises(InvalidRequestError, match="no inputs"):
             await world.client.embed(Embed("embed-4", "encoder", []))

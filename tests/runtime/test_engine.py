@@ -22,6 +22,7 @@ from antiphon.errors import (
     InvalidRequestError,
     ModelNotFoundError,
     OverloadedError,
+    UnsupportedError,
 )
 from antiphon.runtime.loading import LoadedModel
 from support.waiting import wait_until
@@ -307,8 +308,9 @@ def test_wrong_requests_are_refused(engine: Engine) -> None:
         engine.generate("hello", n=0)
     with pytest.raises(InvalidRequestError, match="2 prompts were given with 1"):
         engine.generate(["a", "b"], [SamplingParams()])
-    with pytest.raises(ModelNotFoundError, match="0 resident models fit"):
-        engine.embed("hello")
+    for ask, needed in ((engine.embed, "embeddings"), (engine.transcribe, "transcription"), (engine.speak, "speech")):
+        with pytest.raises(UnsupportedError, match=rf"is a language model; for {needed} use one of: \w"):
+            ask("hello")
 
 
 def test_int8_pages_need_wide_heads(tiny_loaded: LoadedModel) -> None:

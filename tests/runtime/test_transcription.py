@@ -173,7 +173,7 @@ def test_what_is_refused(loaded: LoadedModel) -> None:
         ):
             with pytest.raises(InvalidRequestError, match=message):
                 engine.transcribe(sounds(1)[0], **options)
-        with pytest.raises(UnsupportedError, match="does not generate text"):
+        with pytest.raises(UnsupportedError, match="tiny-whisper is a transcription model; use `antiphon transcribe`"):
             engine.generate("Once", model="tiny-whisper")
         assert settled(engine)["blocks_owned"] == 0
 

@@ -16,11 +16,14 @@ PATH = Path(__file__).parents[2] / "docs" / "cli.md"
 BEGINNING = """\
 # The command line
 
-`antiphon --help` and the help of every command, as the program prints them. This file is generated: run
+The help of every command, as `antiphon COMMAND -h` prints it. This file is generated: run
 `python tests/support/cli_docs.py` after a change.
 
-Every command ends with exit code 0 when it did its work, 1 with one line on standard error when something is wrong
-that you can mend, 2 when it was called wrongly, and 130 when Ctrl-C ended it.
+Exit codes: 0 for success; 1 for a failure, with one line on standard error; 2 for wrong usage, such as a value out of
+range; 130 after Ctrl-C; 141 if the reader of standard output has gone (`antiphon list | head -1`).
+
+`antiphon --install-completion` sets up completion of commands, options and model names for the shell that runs it
+(bash, zsh, fish or PowerShell); `--show-completion` prints the script instead.
 """
 
 

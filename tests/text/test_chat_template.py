@@ -130,6 +130,12 @@ def test_a_template_that_does_not_compile_is_an_error(source: str) -> None:
         "{{ '%999999999999d' % 1 }}",
         "{{ '%999999999999d' | format(1) }}",
         "{{ '{:999999999999}'.format(1) }}",
+        "{{ '{:99999999}'.format_map({'': 1}) }}",
+        "{{ '{:{}}'.format(1, 99999999) }}",
+        "{{ '{0:.{1}f}'.format(1.0, 99999999) }}",
+        "{{ ('{:9999}' * 10 ** 5).format(*[1] * 10 ** 5) }}",
+        "{{ ('%09999d' * 10 ** 5) % ((1,) * 10 ** 5) }}",
+        "{{ ['{:99999999}'] | map('format', 1) | list }}{{ '{:99999999}'['format'](1) }}",
         "{{ messages | tojson(indent=10 ** 9) }}",
         "{% for a in range(99999) %}{{ 'x' * 10 ** 6 }}{% endfor %}",
         "{{ lipsum(n=10 ** 9) }}",
@@ -147,6 +153,13 @@ def test_hostile_templates_end_in_our_error(source: str) -> None:
         ChatTemplate(source).render(CONVERSATIONS["question"])
     assert "\n" not in str(caught.value)
     assert time.thread_time() - started < 10
+
+
+def test_ordinary_formats_are_allowed() -> None:
+    source = (
+        """{{ '{{"name": "{}", "at": {:>5}}}'.format('a', 3) }}{{ '%-6s|%5.2f 100%%' % ('b', 2) }}{{ '%s.*' % 1 }}"""
+    )
+    assert ChatTemplate(source).render([]) == '{"name": "a", "at":     3}b     | 2.00 100%1.*'
 
 
 def test_large_templates_are_refused() -> None:

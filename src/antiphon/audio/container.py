@@ -33,12 +33,8 @@ class ContainerReader:
         self._av = _load()
         self.damaged = 0
         try:
-            self._container = self._av.open(
-                stream,
-                mode="r",
-                options={"format_whitelist": ",".join(CONTAINERS), "protocol_whitelist": "none"},
-                metadata_errors="replace",
-            )
+            options = {"format_whitelist": ",".join(CONTAINERS), "protocol_whitelist": "none"}
+            self._container = self._av.open(stream, mode="r", options=options, **_metadata_errors(self._av))
         except (self._av.error.FFmpegError, ValueError) as error:
             raise AudioError(f"this is not a sound file of a known format ({_cause(error)})") from error
         tracks = self._container.streams.audio
@@ -112,6 +108,11 @@ def _floats(frame: Any) -> Floats:
 
 def _cause(error: Exception) -> str:
     return str(getattr(error, "strerror", None) or error)
+
+
+def _metadata_errors(av: Any) -> dict[str, str]:
+    """Titles that are not UTF-8 are no error: PyAV has to be told so before version 19."""
+    return {"metadata_errors": "replace"} if int(av.__version__.split(".")[0]) < 19 else {}
 
 
 def _load() -> Any:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from antiphon.counted import counted
+
 LABELS = {
     "ttft": "time to first token",
     "tpot": "time per output token",
@@ -27,8 +29,8 @@ def result_table(result: dict[str, Any]) -> str:
     """`result` as `bench serve --output` writes it."""
     figures, workload = result["figures"], result["workload"]
     lines = [
-        f"{result['target']['model']} at {result['target']['base_url']}: {workload['requests']} requests to the "
-        f"{workload['endpoint']} endpoint, {workload['arrivals']}",
+        f"{result['target']['model']} at {result['target']['base_url']}: "
+        f"{counted(workload['requests'], 'request')} to the {workload['endpoint']} endpoint, {workload['arrivals']}",
         "",
         f"requests    {figures['completed']:>10,} done, {figures['failed']:,} failed in {figures['seconds']:.1f} s: "
         f"{figures['requests_per_second']:.2f} a second",

@@ -35,8 +35,8 @@ class AnswerStream(Protocol):
 class ChatModel(Protocol):
     """A model that continues a conversation.
 
-    `settings` has only what the user asked for, under the names of `SamplingParams` (temperature, top_p, top_k, min_p,
-    repetition_penalty, presence_penalty, frequency_penalty, seed, max_tokens, stop): the model's defaults fill the rest.
+    `settings` has only what the user asked for, under the names of `SamplingParams`: temperature, top_p, top_k, min_p,
+    repetition_penalty, presence_penalty, frequency_penalty, seed, max_tokens, stop. The model's defaults fill the rest.
     """
 
     name: str

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
 
 from antiphon import __version__
 from antiphon.cli import batch, bench, config, generate, manage, models, serve, speak, transcribe
-from antiphon.cli.command import SETTINGS, PlainCommand, end_with, guard_output
+from antiphon.cli.command import SETTINGS, OutputError, PlainCommand, end_with, guard_output
 from antiphon.errors import AntiphonError
 
 app = typer.Typer(
@@ -38,7 +39,7 @@ def _options(
     """One inference engine for language and speech."""
 
 
-COMMANDS = {
+COMMANDS: dict[str, Callable[..., None]] = {
     "serve": serve.serve,
     "config": config.config,
     "run": generate.run,
@@ -76,7 +77,7 @@ def main() -> None:
         finally:
             if sys.stdout is not None:
                 sys.stdout.flush()
-    except AntiphonError as error:
+    except (AntiphonError, OutputError) as error:
         end_with(error)
     except KeyboardInterrupt:
         sys.exit(130)

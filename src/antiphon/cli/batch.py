@@ -4,18 +4,33 @@ from __future__ import annotations
 
 import json
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from antiphon.cli import options
+from antiphon.cli.command import usage_errors
 from antiphon.cli.remote.address import chosen_server
+from antiphon.counted import counted
 from antiphon.errors import InvalidRequestError
 
 InputFile = Annotated[
-    Path, typer.Argument(metavar="FILE", help="One input a line: text, or a JSON string. '-' is standard input.")
+    Path,
+    typer.Argument(metavar="FILE", help="File with one input per line: text, or a JSON string. '-' is standard input."),
 ]
+
+
+class Policy(StrEnum):
+    FCFS = "fcfs"
+    PRIORITY = "priority"
+    ADAPTIVE = "adaptive"
+
+
+class Preemption(StrEnum):
+    RECOMPUTE = "recompute"
+    SWAP = "swap"
 
 
 def batch(
@@ -31,13 +46,16 @@ def batch(
     json_schema: options.JsonSchema = None,
     regex: options.Regex = None,
     choice: options.Choice = None,
-    max_running: Annotated[int, typer.Option("--max-running", help="Requests computed together.")] = 32,
-    policy: Annotated[str, typer.Option("--policy", help="Scheduling: fcfs, priority or adaptive.")] = "fcfs",
+    max_running: Annotated[
+        int, typer.Option("--max-running", help="Maximum number of requests in one batch.", min=1)
+    ] = 32,
+    policy: Annotated[Policy, typer.Option("--policy", help="Scheduling policy.")] = Policy.FCFS,
     preemption: Annotated[
-        str, typer.Option("--preemption", help="When memory runs out: recompute, or swap to host memory.")
-    ] = "recompute",
-    kv_memory: options.KVMemory = 1024,
-    kv_type: options.KVType = "fp16",
+        Preemption,
+        typer.Option("--preemption", help="When the KV cache is full: recompute requests, or swap them to memory."),
+    ] = Preemption.RECOMPUTE,
+    kv_memory: options.KVMemory = options.DEFAULT_KV_MEGABYTES,
+    kv_type: options.KVType = options.PageType.FP16,
     no_repack: options.NoRepack = False,
     quantize: options.Quantize = None,
     trace: options.Trace = None,
@@ -45,15 +63,16 @@ def batch(
     no_record: options.NoRecord = False,
     offline: options.Offline = False,
 ) -> None:
-    """Answer many prompts together; one JSON line for each, in order."""
+    """Answer many prompts together. Prints one JSON line for each, in order."""
     from antiphon.engine.sampling_params import SamplingParams
 
-    params = SamplingParams(temperature, top_k, top_p, seed=seed, max_tokens=max_tokens, stop=tuple(stop or ()))
+    with usage_errors():
+        params = SamplingParams(temperature, top_k, top_p, seed=seed, max_tokens=max_tokens, stop=tuple(stop or ()))
     grammar = options.grammar_of(json_schema, regex, choice)
     texts = _inputs(file)
     from antiphon.cli.session import engine_for, load
 
-    loaded = load(model, offline, no_repack, quantize)
+    loaded = load(model, offline, no_repack, quantize, task="generate")
     template = not raw and loaded.chat_template is not None
     prompts = [[{"role": "user", "content": text}] if template else text for text in texts]
     settings = dict(
@@ -81,7 +100,7 @@ def batch(
     total = sum(len(answer.token_ids) for answer in answers)
     longest = max((answer.timings.total for answer in answers), default=0.0)
     rate = total / longest if longest else 0.0
-    print(f"{len(answers)} answers, {total} tokens at {rate:.1f} tok/s in all", file=sys.stderr)
+    print(f"{counted(len(answers), 'answer')}, {counted(total, 'token')} at {rate:.1f} tok/s in all", file=sys.stderr)
 
 
 def embed(
@@ -96,7 +115,7 @@ def embed(
     api_key_file: options.ApiKeyFile = None,
     local: options.Local = False,
 ) -> None:
-    """Embed texts; one JSON list of numbers a line, in order."""
+    """Embed texts. Prints one JSON list of numbers for each line, in order."""
     server = chosen_server(base_url, api_key_file, local)
     texts = _inputs(file)
     if server is not None:
@@ -107,7 +126,8 @@ def embed(
     from antiphon.cli.session import load
     from antiphon.runtime.engine import Engine
 
-    with Engine(load(model, offline, no_repack, quantize), kv_bytes=1 << 20, record=not no_record) as engine:
+    loaded = load(model, offline, no_repack, quantize, task="embed")
+    with Engine(loaded, kv_bytes=1 << 20, record=not no_record) as engine:
         for vector in engine.embed(texts):
             print(json.dumps([round(value, 7) for value in vector.tolist()]))
 
@@ -117,7 +137,7 @@ def _inputs(file: Path) -> list[str]:
     try:
         lines = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidRequestError(f"cannot read {file}: {error}") from error
+        raise InvalidRequestError(f"cannot read {file}: {getattr(error, 'strerror', None) or error}") from error
     texts = []
     for number, line in enumerate(lines.splitlines(), start=1):
         if not line.strip():
@@ -129,5 +149,5 @@ def _inputs(file: Path) -> list[str]:
                 raise InvalidRequestError(f"{file}, line {number} is not a JSON string: {error}") from error
         texts.append(line)
     if not texts:
-        raise InvalidRequestError(f"{file} has no input")
+        raise InvalidRequestError(f"{file} has no lines to process")
     return texts

@@ -68,8 +68,8 @@ def usage_errors() -> Iterator[None]:
         raise UsageError(str(error)) from error
 
 
-class OutputError(AntiphonError):
-    """Standard output cannot be written."""
+class OutputError(Exception):
+    """Standard output cannot be written. Not an `AntiphonError`: commands that go on after one of those must end."""
 
 
 class OutputClosedError(OutputError):
@@ -103,7 +103,7 @@ def guard_output() -> None:
     )
 
 
-def end_with(error: AntiphonError) -> NoReturn:
+def end_with(error: AntiphonError | OutputError) -> NoReturn:
     """Report an error in one line and exit: 2 for wrong usage, 1 for a failure, silently if nobody reads the output."""
     if isinstance(error, OutputError):
         _discard_output()

@@ -6,6 +6,7 @@ from typing import Any
 
 import typer
 
+from antiphon.cli.command import usage_errors
 from antiphon.cli.server_flags import plain, takes_server_options
 
 
@@ -16,4 +17,6 @@ def config(**given: Any) -> None:
     """
     from antiphon.server.settings import Settings
 
-    typer.echo(Settings.gather(plain(given), given["config"]).toml(), nl=False)
+    with usage_errors():
+        settings = Settings.gather(plain(given), given["config"])
+    typer.echo(settings.toml(), nl=False)

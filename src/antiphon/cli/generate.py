@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from antiphon.cli import options
+from antiphon.cli.command import usage_errors
 from antiphon.cli.remote.address import chosen_server
-from antiphon.errors import AntiphonError, InvalidRequestError
+from antiphon.errors import AntiphonError, InvalidRequestError, UsageError
 
 if TYPE_CHECKING:
     from antiphon.runtime.loading import LoadedModel
@@ -19,14 +20,14 @@ if TYPE_CHECKING:
 HELP_IN_CHAT = (
     "/reset forgets the conversation, /system TEXT sets the system message, /exit leaves; Ctrl-C stops an answer"
 )
-DEFAULT_KV_MEGABYTES = 1024
 
 
 def run(
     context: typer.Context,
     model: options.ModelArgument,
     prompt: Annotated[
-        str | None, typer.Argument(help="What to ask; read from standard input if left out or '-'.", show_default=False)
+        str | None,
+        typer.Argument(metavar="PROMPT", help="Prompt; standard input if omitted or '-'.", show_default=False),
     ] = None,
     temperature: options.Temperature = 0.0,
     top_p: options.TopP = 1.0,
@@ -38,14 +39,14 @@ def run(
     seed: options.Seed = 0,
     max_tokens: options.MaxTokens = 256,
     stop: options.Stop = None,
-    n: Annotated[int, typer.Option("--n", help="Samples of the prompt, which they share in memory.")] = 1,
+    n: Annotated[int, typer.Option("--n", help="Number of answers.", min=1)] = 1,
     system: options.System = None,
     raw: options.Raw = False,
     json_schema: options.JsonSchema = None,
     regex: options.Regex = None,
     choice: options.Choice = None,
-    kv_memory: options.KVMemory = DEFAULT_KV_MEGABYTES,
-    kv_type: options.KVType = "fp16",
+    kv_memory: options.KVMemory = options.DEFAULT_KV_MEGABYTES,
+    kv_type: options.KVType = options.PageType.FP16,
     no_repack: options.NoRepack = False,
     quantize: options.Quantize = None,
     trace: options.Trace = None,
@@ -56,7 +57,7 @@ def run(
     api_key_file: options.ApiKeyFile = None,
     local: options.Local = False,
 ) -> None:
-    """Answer one prompt. Text streams to standard output, timings to standard error."""
+    """Answer one prompt. Text streams to stdout, timings to stderr."""
     server = chosen_server(base_url, api_key_file, local)
     text = _prompt_text(prompt)
     if server is not None:
@@ -66,22 +67,23 @@ def run(
         return
     from antiphon.engine.sampling_params import SamplingParams
 
-    params = SamplingParams(
-        temperature,
-        top_k,
-        top_p,
-        min_p,
-        repetition_penalty=repetition_penalty,
-        presence_penalty=presence_penalty,
-        frequency_penalty=frequency_penalty,
-        seed=seed,
-        max_tokens=max_tokens,
-        stop=tuple(stop or ()),
-    )
+    with usage_errors():
+        params = SamplingParams(
+            temperature,
+            top_k,
+            top_p,
+            min_p,
+            repetition_penalty=repetition_penalty,
+            presence_penalty=presence_penalty,
+            frequency_penalty=frequency_penalty,
+            seed=seed,
+            max_tokens=max_tokens,
+            stop=tuple(stop or ()),
+        )
     grammar = options.grammar_of(json_schema, regex, choice)
     from antiphon.cli.session import engine_for, load, print_stream, report_line
 
-    loaded = load(model, offline, no_repack, quantize)
+    loaded = load(model, offline, no_repack, quantize, task="generate")
     prompt_ids = _prompt_ids(loaded, text, system, raw)
     with engine_for(loaded, kv_memory, kv_type, record=not no_record, record_requests=trace is not None) as engine:
         if profile:
@@ -107,8 +109,8 @@ def chat(
     seed: options.Seed = 0,
     max_tokens: options.MaxTokens = 1024,
     system: options.System = None,
-    kv_memory: options.KVMemory = DEFAULT_KV_MEGABYTES,
-    kv_type: options.KVType = "fp16",
+    kv_memory: options.KVMemory = options.DEFAULT_KV_MEGABYTES,
+    kv_type: options.KVType = options.PageType.FP16,
     no_repack: options.NoRepack = False,
     quantize: options.Quantize = None,
     no_record: options.NoRecord = False,
@@ -128,11 +130,11 @@ def chat(
         return
     from antiphon.engine.sampling_params import SamplingParams
 
-    params = SamplingParams(temperature, top_k, top_p, seed=seed, max_tokens=max_tokens)
+    with usage_errors():
+        params = SamplingParams(temperature, top_k, top_p, seed=seed, max_tokens=max_tokens)
     from antiphon.cli.session import engine_for, load
 
-    loaded = load(model, offline, no_repack, quantize)
-    loaded.causal_lm()  # a model that does not generate is refused here
+    loaded = load(model, offline, no_repack, quantize, task="generate")
     if loaded.chat_template is None:
         raise InvalidRequestError(f"model {loaded.name!r} has no chat template; use `antiphon run {model} --raw`")
     _greet(loaded.name)
@@ -195,7 +197,7 @@ def _prompt_text(prompt: str | None) -> str:
     if prompt not in (None, "-"):
         return str(prompt)
     if sys.stdin.isatty():
-        raise InvalidRequestError("no prompt: give one after the model's name, or on standard input")
+        raise UsageError("no prompt: give one after the model's name, or on standard input")
     text = sys.stdin.read()
     if not text.strip():
         raise InvalidRequestError("the prompt on standard input is empty")
@@ -205,10 +207,9 @@ def _prompt_text(prompt: str | None) -> str:
 def _prompt_ids(loaded: LoadedModel, text: str, system: str | None, raw: bool) -> list[int]:
     from antiphon.runtime.conversation import Conversation
 
-    loaded.causal_lm()  # a model that does not generate is refused here
     if raw or loaded.chat_template is None:
         if system:
-            raise InvalidRequestError("--system needs a chat template, and this prompt is continued as it is")
+            raise UsageError("--system needs a chat template, which --raw and base models do not use")
         return loaded.tokenizer.encode(text)
     conversation = Conversation(loaded, system)
     conversation.add_user(text)

@@ -58,7 +58,7 @@ def ps(
         typer.echo(json.dumps(listed, indent=2, ensure_ascii=False))
     elif not as_json:
         typer.echo("\n\n".join(_table(server) for server in listed), nl=bool(listed))
-    for failure in failures if listed else failures[:-1]:
+    for failure in failures[:-1] if not listed else failures:
         print(f"antiphon: {failure}", file=sys.stderr)
     if failures and not listed:
         raise failures[-1]

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from antiphon.errors import InvalidRequestError
+from antiphon.cli.command import usage_errors
+from antiphon.cli.files import check_writable
+from antiphon.errors import InvalidRequestError, UsageError
 
 if TYPE_CHECKING:
     from antiphon.text.grammar_spec import GrammarSpec
@@ -25,43 +27,97 @@ class Precision(StrEnum):
     FP32 = "fp32"
 
 
-ModelArgument = Annotated[
-    str, typer.Argument(metavar="MODEL", help="Catalog name, file, folder, or hub:owner/repository[:file].")
+class PageType(StrEnum):
+    FP32 = "fp32"
+    FP16 = "fp16"
+    BF16 = "bf16"
+    INT8 = "int8"
+
+
+DEFAULT_KV_MEGABYTES = 1024
+
+
+def complete_model(incomplete: str) -> list[str]:
+    """The catalog's names, for the shell's completion."""
+    from antiphon.weights.catalog import catalog
+
+    return [name for name in catalog() if name.startswith(incomplete.lower())]
+
+
+def _check_kv_memory(megabytes: int) -> int:
+    """More than the machine has is a usage error, found before a model is loaded."""
+    if megabytes > DEFAULT_KV_MEGABYTES:  # the default needs no look at the machine
+        from antiphon.errors import MemoryBudgetError
+        from antiphon.runtime.memory_budget import check_memory
+
+        try:
+            check_memory(megabytes << 20)
+        except MemoryBudgetError as error:
+            raise UsageError(f"--kv-memory {megabytes}: {error}") from error
+    return megabytes
+
+
+def _check_trace(path: Path | None) -> Path | None:
+    if path is not None:
+        check_writable(path)
+    return path
+
+
+MODEL_HELP = "Catalog name, file, folder, or hub:owner/repository[:file]."
+ModelArgument = Annotated[str, typer.Argument(metavar="MODEL", help=MODEL_HELP, autocompletion=complete_model)]
+Temperature = Annotated[float, typer.Option("--temperature", help="Randomness; 0 always picks the most likely token.")]
+TopP = Annotated[
+    float, typer.Option("--top-p", help="Sample from the most likely tokens up to this total probability.")
 ]
-Temperature = Annotated[float, typer.Option("--temperature", help="0 always takes the likeliest token.")]
-TopP = Annotated[float, typer.Option("--top-p", help="Sample from the likeliest tokens of this total probability.")]
-TopK = Annotated[int, typer.Option("--top-k", help="Sample from this many likeliest tokens; 0 is all.")]
-MinP = Annotated[float, typer.Option("--min-p", help="Drop tokens less likely than this share of the likeliest.")]
-Repetition = Annotated[float, typer.Option("--repetition-penalty", help="Above 1 discourages tokens seen before.")]
-Presence = Annotated[float, typer.Option("--presence-penalty", help="Taken off every token already output.")]
-Frequency = Annotated[float, typer.Option("--frequency-penalty", help="Taken off for each time a token was output.")]
-Seed = Annotated[int, typer.Option("--seed", help="The same seed gives the same text.")]
-MaxTokens = Annotated[int, typer.Option("--max-tokens", help="Longest answer.")]
-Stop = Annotated[list[str] | None, typer.Option("--stop", help="End before this text; may be repeated.")]
+TopK = Annotated[int, typer.Option("--top-k", help="Sample from this many most likely tokens; 0 means all.")]
+MinP = Annotated[float, typer.Option("--min-p", help="Drop tokens less likely than this share of the most likely one.")]
+Repetition = Annotated[
+    float, typer.Option("--repetition-penalty", help="Above 1 discourages tokens that already appeared.")
+]
+Presence = Annotated[
+    float, typer.Option("--presence-penalty", help="Penalty for tokens that already appeared in the answer.")
+]
+Frequency = Annotated[
+    float, typer.Option("--frequency-penalty", help="Penalty for each time a token appeared in the answer.")
+]
+Seed = Annotated[int, typer.Option("--seed", help="Random seed; the same seed gives the same result.")]
+MaxTokens = Annotated[int, typer.Option("--max-tokens", help="Maximum length of the answer, in tokens.")]
+Stop = Annotated[list[str] | None, typer.Option("--stop", help="Stop before this text; can be repeated.")]
 System = Annotated[str | None, typer.Option("--system", help="System message.", show_default=False)]
-Offline = Annotated[bool, typer.Option("--offline", help="Fetch nothing; fail if the model is not here.")]
-Raw = Annotated[bool, typer.Option("--raw", help="Continue the prompt as it is, without a chat template.")]
+Offline = Annotated[bool, typer.Option("--offline", help="Never download; fail if the model is not on this machine.")]
+Raw = Annotated[bool, typer.Option("--raw", help="Send the prompt unchanged, without a chat template.")]
 JsonSchema = Annotated[
     str | None,
-    typer.Option("--json-schema", help="Answer with JSON of this schema: a file, or the schema.", show_default=False),
+    typer.Option(
+        "--json-schema",
+        metavar="SCHEMA",
+        help="Answer in JSON that matches this schema (a file, or the schema itself).",
+        show_default=False,
+    ),
 ]
 Regex = Annotated[
-    str | None, typer.Option("--regex", help="Answer with text that matches this wholly.", show_default=False)
+    str | None,
+    typer.Option("--regex", metavar="REGEX", help="Answer with text that matches this expression.", show_default=False),
 ]
 Choice = Annotated[
-    list[str] | None, typer.Option("--choice", help="Answer with one of these; repeat it.", show_default=False)
+    list[str] | None,
+    typer.Option("--choice", help="Answer with one of these texts; repeat the option for each.", show_default=False),
 ]
-KVMemory = Annotated[int, typer.Option("--kv-memory", help="Megabytes for keys and values.")]
-KVType = Annotated[str, typer.Option("--kv-type", help="Type of keys and values: fp32, fp16, bf16 or int8.")]
+KVMemory = Annotated[
+    int,
+    typer.Option("--kv-memory", metavar="MB", help="Memory for the KV cache.", min=1, callback=_check_kv_memory),
+]
+KVType = Annotated[PageType, typer.Option("--kv-type", help="Data type of the KV cache.")]
 NoRepack = Annotated[
-    bool, typer.Option("--no-repack", help="Compute with quantised weights as the file has them: less memory, slower.")
+    bool, typer.Option("--no-repack", help="Keep quantised weights in the file's layout (less memory, slower).")
 ]
 Quantize = Annotated[
     Quantization | None,
-    typer.Option("--quantize", help="Quantise weights that the file has as floats.", show_default=False),
+    typer.Option("--quantize", help="Quantise float weights to this type.", show_default=False),
 ]
 SpeechPrecision = Annotated[
-    Precision, typer.Option("--precision", help="Compute in 16-bit floats where the processor has them, or in 32 bits.")
+    Precision,
+    typer.Option("--precision", help="fast: 16-bit floats where the processor has them; fp32: always 32-bit."),
 ]
 BaseURL = Annotated[
     str | None,
@@ -82,24 +138,34 @@ ApiKeyFile = Annotated[
     ),
 ]
 Local = Annotated[bool, typer.Option("--local", help="Load the model here even if ANTIPHON_BASE_URL is set.")]
-Profile = Annotated[bool, typer.Option("--profile", help="Tell afterwards where the time of the steps went.")]
+Profile = Annotated[bool, typer.Option("--profile", help="Print a profile of the steps afterwards.")]
 NoRecord = Annotated[
-    bool, typer.Option("--no-record", help="Run operations one by one, not as a native program: same answers, slower.")
+    bool,
+    typer.Option(
+        "--no-record", help="Run operations one by one instead of as one compiled program (slower, same output)."
+    ),
 ]
 Trace = Annotated[
     Path | None,
-    typer.Option("--trace", help="Write a timeline for Perfetto or chrome://tracing.", show_default=False),
+    typer.Option(
+        "--trace",
+        metavar="FILE",
+        help="Write a timeline that Perfetto or chrome://tracing can show.",
+        show_default=False,
+        callback=_check_trace,
+    ),
 ]
 
 
 def grammar_of(json_schema: str | None, regex: str | None, choice: list[str] | None) -> GrammarSpec | None:
-    """What the answer must look like; at most one of the three may be asked for."""
+    """What the answer must look like; at most one of the three may be given."""
     if not (json_schema or regex or choice):
         return None
     from antiphon.text.grammar_spec import GrammarSpec
 
     schema = None if json_schema is None else schema_of(json_schema)
-    return GrammarSpec(json_schema=schema, regex=regex, choice=tuple(choice) if choice else None)
+    with usage_errors():
+        return GrammarSpec(json_schema=schema, regex=regex, choice=tuple(choice) if choice else None)
 
 
 def schema_of(json_schema: str) -> Any:
@@ -108,7 +174,7 @@ def schema_of(json_schema: str) -> Any:
     try:
         return json.loads(text)
     except ValueError as error:
-        raise InvalidRequestError(f"--json-schema is not JSON: {error}") from error
+        raise UsageError(f"--json-schema is not JSON: {error}") from error
 
 
 def _read(path: Path) -> str:

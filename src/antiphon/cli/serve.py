@@ -6,6 +6,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
+from antiphon.cli.command import usage_errors
 from antiphon.cli.server_flags import plain, takes_server_options
 
 if TYPE_CHECKING:
@@ -27,7 +28,8 @@ def serve(**given: Any) -> None:
     from antiphon.server.settings import Settings
     from antiphon.server.setup import Setup
 
-    settings = Settings.gather(plain(given), given["config"])
+    with usage_errors():
+        settings = Settings.gather(plain(given), given["config"])
     setup = Setup.of(settings)
     host = settings["host"]
     if setup.config.keys is None and host not in LOCAL:

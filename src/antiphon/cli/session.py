@@ -1,4 +1,4 @@
-"""A model made ready for a command: loaded with a progress bar, told about on standard error, in an engine."""
+"""A model made ready for a command: loaded with a progress bar, described on standard error, in an engine."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from antiphon.counted import counted
+from antiphon.weights.model_tasks import check_catalog_task
+
 if TYPE_CHECKING:
     from antiphon.runtime.engine import Engine
     from antiphon.runtime.loading import LoadedModel
@@ -14,16 +17,27 @@ if TYPE_CHECKING:
 
 
 def load(
-    model: str, offline: bool, no_repack: bool = False, quantize: str | None = None, precision: str = "fast"
+    model: str,
+    offline: bool,
+    no_repack: bool = False,
+    quantize: str | None = None,
+    precision: str = "fast",
+    *,
+    task: str,
 ) -> LoadedModel:
-    """The model, fetched if need be; one line on what its weights became."""
+    """The model, downloaded if need be, with one line about its weights on standard error.
+
+    A model that is not for `task` ("generate", "embed", "transcribe" or "synthesize") is rejected: one of the catalog
+    before torch is imported and anything is downloaded, another once its architecture has been read.
+    """
+    check_catalog_task(model, task)
     from antiphon.cli.progress import fetch_progress
     from antiphon.runtime.loading import load_model
     from antiphon.runtime.weight_forms import WeightOptions
 
     options = WeightOptions(not no_repack, quantize, precision)
     with fetch_progress() as progress:
-        loaded = load_model(model, offline=offline, progress=progress, options=options)
+        loaded = load_model(model, offline=offline, progress=progress, options=options, task=task)
     print(f"{loaded.name}: {loaded.report.line()}", file=sys.stderr)
     if loaded.report.backend == "reference":
         print("antiphon: installed without native kernels (no C++ compiler was found); this is slower", file=sys.stderr)
@@ -40,7 +54,7 @@ def engine_for(loaded: LoadedModel, kv_megabytes: int, kv_type: str, **options: 
 
 
 def print_stream(stream: Stream) -> str:
-    """Print the pieces as they come; Ctrl-C ends the answer and keeps what was said so far."""
+    """Print the text as it is generated; Ctrl-C stops the answer and keeps the text so far."""
     pieces = []
     try:
         for delta in stream:
@@ -56,13 +70,13 @@ def print_stream(stream: Stream) -> str:
 
 
 def report_line(loaded: LoadedModel, completion: Completion) -> str:
-    """What an answer cost, for people."""
+    """What an answer cost, in one line."""
     timings = completion.timings
     rate = 1 / timings.time_per_output_token if timings.time_per_output_token else 0.0
     cached = f" ({completion.cached_tokens} cached)" if completion.cached_tokens else ""
     return (
-        f"{completion.prompt_tokens} prompt tokens{cached}, "
+        f"{counted(completion.prompt_tokens, 'prompt token')}{cached}, "
         f"first token after {timings.time_to_first_token * 1e3:.0f} ms, "
-        f"{len(completion.token_ids)} tokens at {rate:.1f} tok/s, "
+        f"{counted(len(completion.token_ids), 'token')} at {rate:.1f} tok/s, "
         f"{rate * loaded.bytes_per_step() / 1e9:.1f} GB/s of weights read, ended by {completion.finish_reason}"
     )

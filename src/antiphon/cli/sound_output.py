@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Protocol
 
+from antiphon.cli.files import check_writable
 from antiphon.errors import AudioError, InvalidRequestError, UsageError
 
 if TYPE_CHECKING:
@@ -54,16 +54,6 @@ def check_destination(output: str | None, play: bool) -> None:
         raise UsageError("standard output is a terminal; write a file with -o speech.wav")
     if output not in (None, "-"):
         check_writable(Path(str(output)))
-
-
-def check_writable(path: Path) -> None:
-    """Reject a path that clearly cannot be written; nothing is created."""
-    if path.is_dir():
-        raise InvalidRequestError(f"cannot write {path}: it is a folder")
-    if not path.parent.is_dir():
-        raise InvalidRequestError(f"cannot write {path}: there is no folder {path.parent}")
-    if not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise InvalidRequestError(f"cannot write {path}: permission denied")
 
 
 class Sink(Protocol):

@@ -10,49 +10,74 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from antiphon.cli import options
+from antiphon.cli.command import usage_errors
+from antiphon.cli.files import check_writable, write_text
 from antiphon.cli.remote.address import chosen_server
 from antiphon.cli.sound_output import FORMATS, Sinks, check_destination, sound_format
-from antiphon.errors import InvalidRequestError
+from antiphon.counted import counted
+from antiphon.errors import InvalidRequestError, UsageError
+from antiphon.weights.model_tasks import check_catalog_task
 
 if TYPE_CHECKING:
     from antiphon.runtime.speech import SpeechStats
 
-DEFAULT_MODEL = "kokoro-82m"
+DEFAULT_MODEL = "hibari-6m"
 
 
 def speak(
     context: typer.Context,
     text: Annotated[
-        str | None, typer.Argument(help="What to say; standard input if left out or '-'.", show_default=False)
+        str | None,
+        typer.Argument(metavar="TEXT", help="Text to speak; standard input if omitted or '-'.", show_default=False),
     ] = None,
-    file: Annotated[Path | None, typer.Option("--file", "-f", help="Read this file.", show_default=False)] = None,
+    file: Annotated[
+        Path | None, typer.Option("--file", "-f", metavar="FILE", help="Speak this text file.", show_default=False)
+    ] = None,
     output: Annotated[
-        str | None, typer.Option("--output", "-o", help="Sound file; '-' is standard output.", show_default=False)
+        str | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Sound file to write; '-' is standard output.", show_default=False
+        ),
     ] = None,
     model: Annotated[
-        str, typer.Option("--model", help="Catalog name, or file of a model that speaks.")
+        str, typer.Option("--model", metavar="MODEL", help="Speech model.", autocompletion=options.complete_model)
     ] = DEFAULT_MODEL,
     voice: Annotated[
-        str | None, typer.Option("--voice", help="Name, or mixture: af_bella:0.7+af_sky:0.3.", show_default=False)
+        str | None,
+        typer.Option("--voice", help="Voice, or a mixture such as af_bella:0.7+af_sky:0.3.", show_default=False),
     ] = None,
-    speed: Annotated[float, typer.Option("--speed", help="From 0.25 to 4.")] = 1.0,
+    speed: Annotated[float, typer.Option("--speed", help="Speaking rate, from 0.25 to 4.")] = 1.0,
     language: Annotated[
         str | None,
         typer.Option(
             "--language",
-            help="en-us or en-gb; es, fr, hi, it or pt-br where espeak-ng is installed; the voice's own if left out.",
+            help="Language of the text: en-us or en-gb; with espeak-ng also es, fr, hi, it or pt-br. The voice's own "
+            "if omitted.",
             show_default=False,
         ),
     ] = None,
     format_: Annotated[
-        str | None, typer.Option("--format", help=f"One of: {', '.join(FORMATS)}.", show_default=False)
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="FORMAT",
+            help=f"Sound format: {', '.join(FORMATS)}. From the file's name if omitted.",
+            show_default=False,
+        ),
     ] = None,
-    play: Annotated[bool, typer.Option("--play", help="Out loud; so it is without --output.")] = False,
-    srt: Annotated[Path | None, typer.Option("--srt", help="Write captions.", show_default=False)] = None,
+    play: Annotated[bool, typer.Option("--play", help="Play through the speakers (the default without --output).")] = (
+        False
+    ),
+    srt: Annotated[
+        Path | None, typer.Option("--srt", metavar="FILE", help="Write subtitles (SRT).", show_default=False)
+    ] = None,
     lexicon: Annotated[
-        Path | None, typer.Option("--lexicon", help="Lines of a word and its phonemes.", show_default=False)
+        Path | None,
+        typer.Option(
+            "--lexicon", metavar="FILE", help="Pronunciations: one word and its phonemes per line.", show_default=False
+        ),
     ] = None,
-    voices: Annotated[bool, typer.Option("--voices", help="List the model's voices and leave.")] = False,
+    voices: Annotated[bool, typer.Option("--voices", help="List voices and exit.")] = False,
     precision: options.SpeechPrecision = options.Precision.FAST,
     seed: options.Seed = 0,
     trace: options.Trace = None,
@@ -61,19 +86,32 @@ def speak(
     api_key_file: options.ApiKeyFile = None,
     local: options.Local = False,
 ) -> None:
-    """Speak a text; the first words leave while the rest is being made."""
+    """Turn text into speech; playback starts before synthesis ends."""
+    server = chosen_server(base_url, api_key_file, local)
+    if voices:
+        if server is None:
+            _print_voices(model, offline)
+        else:
+            from antiphon.cli.remote.speech import print_voices_remotely
+
+            print_voices_remotely(context, server)
+        return
     wanted: dict[str, Any] = dict(voice=voice, speed=speed, language=language, seed=seed)
     if lexicon is not None:
         wanted["pronunciations"] = _lexicon(lexicon)
-    server = chosen_server(base_url, api_key_file, local)
     if server is None:
         from antiphon.runtime.speech_options import SpeechOptions
 
-        SpeechOptions(**wanted)  # rejects what is wrong before anything is loaded
+        with usage_errors():
+            SpeechOptions(**wanted)
+        check_catalog_task(model, "synthesize")
+        if voice is not None:
+            _check_voice(voice, model)
     file_format = sound_format(output, format_)
-    said = "" if voices else _text(text, file)
-    if not voices:
-        check_destination(output, play)
+    said = _text(text, file)
+    check_destination(output, play)
+    if srt is not None:
+        check_writable(srt)
     if server is not None:
         from antiphon.cli.remote.speech import speak_remotely
 
@@ -81,10 +119,7 @@ def speak(
         return
     from antiphon.cli.session import engine_for, load
 
-    loaded = load(model, offline, precision=precision)
-    if voices:
-        _print_voices(loaded.voices, loaded.name)
-        return
+    loaded = load(model, offline, precision=precision, task="synthesize")
     with (
         engine_for(loaded, 1, "fp16", record_requests=trace is not None) as engine,
         engine.speak(said, **wanted) as synthesis,
@@ -98,31 +133,65 @@ def speak(
         if srt is not None:
             from antiphon.runtime.speech_captions import to_srt
 
-            srt.write_text(to_srt(chunks), encoding="utf-8")
+            write_text(srt, to_srt(chunks))
         if trace is not None:
             engine.write_trace(trace)
         print(_report(synthesis.stats), file=sys.stderr)
 
 
+def _check_voice(voice: str, model: str) -> None:
+    """Reject a voice of another model of the catalog; what else may be wrong with it is found when it is used."""
+    from antiphon.runtime.voice_names import catalog_voices, models_with_voice
+
+    own = catalog_voices(model)
+    for part in voice.split("+"):
+        name = part.partition(":")[0].strip()
+        if own is not None and name not in own and (others := models_with_voice(name)):
+            raise UsageError(f"{name} is a voice of {others[0]}, not of {model}; add --model {others[0]}")
+
+
+def _print_voices(model: str, offline: bool) -> None:
+    """List the voices; the weights are loaded only for a model of which neither the catalog nor its files tell."""
+    from antiphon.runtime.voice_names import catalog_voices, voice_gender, voice_language, voices_among
+
+    check_catalog_task(model, "synthesize")
+    names = catalog_voices(model)
+    if names is None:
+        from antiphon.cli.progress import fetch_progress
+        from antiphon.weights.resolve import resolve
+
+        with fetch_progress() as progress:
+            names = voices_among(resolve(model, offline=offline, progress=progress).files)
+    if not names:
+        from antiphon.cli.session import load
+
+        loaded = load(model, offline, task="synthesize")
+        names = [] if loaded.voices is None else loaded.voices.names
+    for name in names:
+        print(f"{name:16} {voice_language(name):6} {voice_gender(name) or ''}".rstrip())
+
+
 def _text(text: str | None, file: Path | None) -> str:
     if file is not None:
         if text is not None:
-            raise InvalidRequestError("give the text or --file, not both")
+            raise UsageError("give the text or --file, not both")
         try:
             said = file.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise InvalidRequestError(f"cannot read {file} as text: {error}") from error
+    elif text is None and sys.stdin.isatty():
+        raise UsageError("there is no text to speak: give it as an argument, with --file, or on standard input")
     elif text is None or text == "-":
         said = sys.stdin.read()
     else:
         said = text
     if not said.strip():
-        raise InvalidRequestError("there is no text to speak")
+        raise UsageError("there is no text to speak: give it as an argument, with --file, or on standard input")
     return said
 
 
 def _lexicon(path: Path) -> dict[str, str]:
-    """Words with their phonemes, a line each; empty lines and those that begin with # are passed over."""
+    """Phonemes by word, from a file with one word and its phonemes per line; # begins a comment line."""
     entries: dict[str, str] = {}
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -137,18 +206,11 @@ def _lexicon(path: Path) -> dict[str, str]:
     return entries
 
 
-def _print_voices(voices: Any, model: str) -> None:
-    if voices is None:
-        raise InvalidRequestError(f"model {model!r} does not speak")
-    for voice in voices.info():
-        print(f"{voice.name:16} {voice.language:6} {voice.gender or ''}".rstrip())
-
-
 def _report(stats: SpeechStats) -> str:
-    """What it cost, for people."""
-    skipped = f"; not pronounceable here and left out: {' '.join(stats.skipped[:8])}" if stats.skipped else ""
+    """What it cost, in one line."""
+    skipped = f"; skipped, since they cannot be pronounced: {' '.join(stats.skipped[:8])}" if stats.skipped else ""
     return (
         f"{stats.audio_seconds:.1f} s of speech in {stats.processing_seconds:.1f} s "
         f"(real-time factor {stats.real_time_factor:.2f}), first sound after {stats.time_to_first_audio * 1e3:.0f} ms, "
-        f"{stats.num_clauses} clauses, worst playback deficit {stats.worst_deficit * 1e3:.0f} ms{skipped}"
+        f"{counted(stats.num_clauses, 'clause')}, worst playback deficit {stats.worst_deficit * 1e3:.0f} ms{skipped}"
     )

@@ -12,8 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from antiphon.cli import options
+from antiphon.cli.command import OutputError, usage_errors
 from antiphon.cli.remote.address import chosen_server
-from antiphon.errors import AntiphonError, AudioError, InvalidRequestError
+from antiphon.cli.transcript_output import TranscriptOutput
+from antiphon.counted import counted
+from antiphon.errors import AntiphonError, AudioError, InvalidRequestError, UsageError
+from antiphon.weights.model_tasks import check_catalog_task
 
 if TYPE_CHECKING:
     from antiphon.runtime.engine import Engine
@@ -21,8 +25,8 @@ if TYPE_CHECKING:
 
 DEFAULT_MODEL = "whisper-base.en"
 FORMATS = ("text", "json", "verbose_json", "srt", "vtt")
-SUFFIXES = {"text": "txt", "verbose_json": "json"}
 LIVE_CHUNK_SECONDS = 0.25
+PORTAUDIO = "`apt install libportaudio2` on Debian and Ubuntu, `brew install portaudio` on macOS"
 
 
 class Precision(StrEnum):
@@ -33,49 +37,60 @@ class Precision(StrEnum):
 
 Files = Annotated[
     list[str] | None,
-    typer.Argument(metavar="FILE...", help="Recordings; '-' is standard input. None with --live is the microphone."),
-]
+    typer.Argument(
+        metavar="FILE", help="Recordings; '-' is standard input. With --live, the microphone if omitted.",
+        show_default=False,
+    ),
+]  # fmt: skip
 
 
 def transcribe(
     context: typer.Context,
     files: Files = None,
     model: Annotated[
-        str, typer.Option("--model", help="Catalog name, file, folder, or hub:owner/repository[:file].")
+        str,
+        typer.Option("--model", metavar="MODEL", help=options.MODEL_HELP, autocompletion=options.complete_model),
     ] = DEFAULT_MODEL,
     language: Annotated[
-        str | None, typer.Option("--language", help="Code or name; found out if left out.", show_default=False)
+        str | None, typer.Option("--language", help="Language code or name; detected if omitted.", show_default=False)
     ] = None,
-    translate: Annotated[bool, typer.Option("--translate", help="Into English.")] = False,
-    prompt: Annotated[str, typer.Option("--prompt", help="Text before: names and style to follow.")] = "",
-    format_: Annotated[str, typer.Option("--format", help=f"One of: {', '.join(FORMATS)}.")] = "text",
-    words: Annotated[bool, typer.Option("--words", help="Times of words too (verbose_json).")] = False,
-    live: Annotated[bool, typer.Option("--live", help="Text as it is spoken; the tail may change.")] = False,
-    beams: Annotated[int, typer.Option("--beam", help="Hypotheses that are searched.")] = 1,
+    translate: Annotated[bool, typer.Option("--translate", help="Translate to English.")] = False,
+    prompt: Annotated[
+        str, typer.Option("--prompt", help="Context for the model: names, spelling, style.", show_default=False)
+    ] = "",
+    format_: Annotated[
+        str, typer.Option("--format", metavar="FORMAT", help=f"Output format: {', '.join(FORMATS)}.")
+    ] = "text",
+    words: Annotated[
+        bool, typer.Option("--words", help="Give the times of each word: a line (text) or a cue (srt, vtt) for each.")
+    ] = False,
+    live: Annotated[
+        bool, typer.Option("--live", help="Print text while the sound arrives; the last words may still change.")
+    ] = False,
+    beams: Annotated[int, typer.Option("--beam", help="Beam width; 1 is greedy.")] = 1,
     sequential: Annotated[
-        bool, typer.Option("--sequential", help="Window after window, each given the text before it.")
+        bool,
+        typer.Option("--sequential", help="Transcribe window by window, using previous text as context (slower)."),
     ] = False,
     output: Annotated[
-        Path | None, typer.Option("--output", help="Folder for one file each.", show_default=False)
+        Path | None,
+        typer.Option(
+            "--output", metavar="FOLDER", help="Write one file for each recording into this folder.", show_default=False
+        ),
     ] = None,
     quantize: Annotated[
-        Precision, typer.Option("--quantize", help="What weights that the file has as floats become.")
+        Precision, typer.Option("--quantize", help="Quantise float weights to this type.")
     ] = Precision.INT8,
-    kv_memory: options.KVMemory = 1024,
+    kv_memory: options.KVMemory = options.DEFAULT_KV_MEGABYTES,
     trace: options.Trace = None,
     offline: options.Offline = False,
     base_url: options.BaseURL = None,
     api_key_file: options.ApiKeyFile = None,
     local: options.Local = False,
 ) -> None:
-    """Transcribe recordings, many at once, or live sound."""
-    if format_ not in FORMATS:
-        raise InvalidRequestError(f"--format is {format_!r}; there are: {', '.join(FORMATS)}")
+    """Transcribe recordings, several at once, or live sound."""
     names = files or []
-    if not names and not live:
-        raise InvalidRequestError("no recording: give files, '-' for standard input, or --live for the microphone")
-    if live and len(names) > 1:
-        raise InvalidRequestError(f"--live takes one source, not {len(names)}")
+    _check_usage(names, format_, words, live, output)
     for name in names:
         if name != "-" and not Path(name).is_file():
             raise InvalidRequestError(f"there is no file {name}")
@@ -83,72 +98,89 @@ def transcribe(
     if server is not None:
         from antiphon.cli.remote.transcription import transcribe_remotely
 
-        several = len(names) > 1
-        transcribe_remotely(context, server, names, lambda name, text: _write(name, text, format_, output, several))
+        transcribe_remotely(context, server, names, TranscriptOutput(names, format_, output))
         return
-    from antiphon.cli.session import engine_for, load
     from antiphon.runtime.transcription_options import TranscriptionOptions
 
     wanted: dict[str, Any] = dict(
         language=language, translate=translate, prompt=prompt, words=words, beams=beams, sequential=sequential
     )
-    TranscriptionOptions(**wanted)
-    loaded = load(model, offline, quantize=None if quantize is Precision.NONE else quantize)
+    with usage_errors():
+        TranscriptionOptions(**wanted)
+    check_catalog_task(model, "transcribe")
+    destination = TranscriptOutput(names, format_, output)
+    from antiphon.cli.session import engine_for, load
+
+    if live and not names:
+        _sounddevice()  # an absent microphone is an error before the model is loaded
+    loaded = load(model, offline, quantize=None if quantize is Precision.NONE else quantize, task="transcribe")
     with engine_for(loaded, kv_memory, "fp16", record_requests=trace is not None) as engine:
         try:
             if live:
                 _live(engine, names[0] if names else None, wanted)
             else:
-                _files(engine, names, format_, output, wanted)
+                _files(engine, names, format_, destination, wanted)
         finally:
             if trace is not None:
                 engine.write_trace(trace)
 
 
-def _files(engine: Engine, names: list[str], format_: str, output: Path | None, wanted: dict[str, Any]) -> None:
+def _check_usage(names: list[str], format_: str, words: bool, live: bool, output: Path | None) -> None:
+    if format_ not in FORMATS:
+        raise UsageError(f"--format is {format_!r}; choose one of: {', '.join(FORMATS)}")
+    if not names and not live:
+        raise UsageError("no recording: give files, '-' for standard input, or --live for the microphone")
+    if names.count("-") > 1:
+        raise UsageError("'-' is standard input and can be given only once")
+    if words and format_ == "json":
+        raise UsageError("--words needs times, which --format json does not have; use verbose_json, text, srt or vtt")
+    if live and len(names) > 1:
+        raise UsageError(f"--live takes one source, not {len(names)}")
+    if live and (words or output is not None or format_ != "text"):
+        raise UsageError("--live prints plain text: it cannot be combined with --words, --format or --output")
+
+
+def _files(
+    engine: Engine, names: list[str], format_: str, destination: TranscriptOutput, wanted: dict[str, Any]
+) -> None:
     """All recordings at once; results in the order of the names. A recording that fails does not stop the others."""
     from concurrent.futures import ThreadPoolExecutor
 
     from antiphon.runtime.captions import render
 
     failures = 0
-    with _progress() as told, ThreadPoolExecutor(min(32, len(names))) as pool:
-        running = [pool.submit(_one, engine, name, wanted, told) for name in names]
-        for name, future in zip(names, running, strict=True):
+    with _progress() as progress, ThreadPoolExecutor(min(32, len(names))) as pool:
+        running = [pool.submit(_one, engine, name, wanted, progress) for name in names]
+        for index, (name, future) in enumerate(zip(names, running, strict=True)):
             try:
                 transcript = future.result()
+                path = destination.write(index, render(transcript, format_, words=wanted["words"]))
+            except OutputError:
+                for other in running:
+                    other.cancel()
+                raise
             except AntiphonError as error:
                 failures += 1
                 print(f"antiphon: {name}: {error}", file=sys.stderr)
                 continue
-            _write(name, render(transcript, format_), format_, output, len(names) > 1)
-            print(f"{name}: {_report(transcript)}", file=sys.stderr)
+            written = "" if path is None else f" -> {path}"
+            print(f"{name}{written}: {_report(transcript)}", file=sys.stderr)
     if failures:
+        if len(names) > 1:
+            print(f"antiphon: {failures} of {counted(len(names), 'recording')} failed", file=sys.stderr)
         raise typer.Exit(1)
 
 
-def _write(name: str, text: str, format_: str, output: Path | None, several: bool) -> None:
-    """A transcript into a file of its own in the folder `output`, or else to standard output."""
-    if output is not None:
-        output.mkdir(parents=True, exist_ok=True)
-        stem = "stdin" if name == "-" else Path(name).stem
-        (output / f"{stem}.{SUFFIXES.get(format_, format_)}").write_text(text, encoding="utf-8")
-        return
-    if several:
-        print(f"==> {name} <==")
-    print(text, end="", flush=True)
-
-
-def _one(engine: Engine, name: str, wanted: dict[str, Any], told: _Progress) -> Transcript:
+def _one(engine: Engine, name: str, wanted: dict[str, Any], progress: _Progress) -> Transcript:
     from antiphon.runtime.transcript import Transcript
 
     source: Any = sys.stdin.buffer if name == "-" else Path(name)
     for event in engine.transcribe_events(source, **wanted):
         if isinstance(event, Transcript):
-            told.update(name, event.duration, event.duration)
+            progress.update(name, event.duration, event.duration)
             return event
-        told.update(name, event.processed_seconds, event.total_seconds)
-    raise AudioError(f"{name} gave no transcript")
+        progress.update(name, event.processed_seconds, event.total_seconds)
+    raise AudioError("no transcript was made")
 
 
 def _report(transcript: Transcript) -> str:
@@ -164,7 +196,7 @@ def _report(transcript: Transcript) -> str:
 
 
 class _Progress:
-    """Where each recording stands: a bar each on a terminal, nothing elsewhere."""
+    """The progress of each recording: a bar each on a terminal, nothing elsewhere."""
 
     def __init__(self) -> None:
         self._tasks: dict[str, Any] = {}
@@ -201,7 +233,7 @@ def _progress() -> Iterator[_Progress]:
 
 
 def _live(engine: Engine, name: str | None, wanted: dict[str, Any]) -> None:
-    """Text as it is settled; on a terminal the tail stands after it until it is. Ctrl-C ends the recording."""
+    """Print final text, and on a terminal the part that may still change after it. Ctrl-C ends the recording."""
     screen = _Screen()
     with engine.listen(screen.show, **wanted) as session:
         try:
@@ -220,7 +252,7 @@ class _Screen:
 
     def show(self, update: LiveUpdate) -> None:
         if self._is_terminal:
-            # Forget the old tail, write what is settled, remember the place, write the new tail dimly.
+            # Erase the old tail, write the final text, save the cursor's place, write the new tail dimly.
             sys.stdout.write(f"\x1b[J{update.text}\x1b7\x1b[2m{update.tail}\x1b[0m\x1b8")
         else:
             sys.stdout.write(update.text)
@@ -239,13 +271,26 @@ def _pieces(name: str) -> Iterator[Any]:
         yield from stream
 
 
-def _microphone() -> Iterator[Any]:
+def _sounddevice() -> Any:
+    """The package that reads microphones; an absent package, library or microphone is an error with the remedy."""
     try:
         import sounddevice  # type: ignore[import-not-found,unused-ignore]
-    except (ImportError, OSError) as error:
+    except ImportError as error:
         raise AudioError(
-            f"a microphone needs the package `sounddevice` and PortAudio, which cannot be loaded here: {error}"
+            "the microphone needs the package sounddevice: run `pip install sounddevice`, or in the source folder "
+            "`pip install '.[microphone]'`"
         ) from error
+    except OSError as error:
+        raise AudioError(f"the microphone needs the PortAudio library: {PORTAUDIO}") from error
+    try:
+        sounddevice.query_devices(kind="input")
+    except (sounddevice.PortAudioError, ValueError) as error:
+        raise AudioError(f"no microphone was found ({error}); give a recording, or '-' for standard input") from error
+    return sounddevice
+
+
+def _microphone() -> Iterator[Any]:
+    sounddevice = _sounddevice()
     rate = 16_000
     frames = round(LIVE_CHUNK_SECONDS * rate)
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from antiphon.errors import InvalidRequestError
@@ -15,6 +15,11 @@ def to_text(transcript: Transcript) -> str:
     return transcript.text + "\n"
 
 
+def word_lines(words: Sequence[Word]) -> str:
+    """A line for each word, with its start and end in seconds before it and tabs between (Audacity's label format)."""
+    return "".join(f"{word.start:.3f}\t{word.end:.3f}\t{word.text.strip()}\n" for word in words)
+
+
 def to_json(transcript: Transcript) -> str:
     return json.dumps({"text": transcript.text}, ensure_ascii=False) + "\n"
 
@@ -24,19 +29,26 @@ def to_verbose_json(transcript: Transcript) -> str:
 
 
 def to_srt(transcript: Transcript) -> str:
+    return srt(transcript.segments)
+
+
+def to_vtt(transcript: Transcript) -> str:
+    return vtt(transcript.segments)
+
+
+def srt(parts: Sequence[Segment | Word]) -> str:
     """SubRip: numbered cues with a comma before the milliseconds."""
     cues = [
         f"{number}\n{_clock(cue.start, ',')} --> {_clock(cue.end, ',')}\n{_cue_text(cue)}\n"
-        for number, cue in enumerate(_cues(transcript), start=1)
+        for number, cue in enumerate(_cues(parts), start=1)
     ]
     return "\n".join(cues)
 
 
-def to_vtt(transcript: Transcript) -> str:
+def vtt(parts: Sequence[Segment | Word]) -> str:
     """WebVTT."""
     cues = [
-        f"{_clock(cue.start, '.')} --> {_clock(cue.end, '.')}\n{_escaped(_cue_text(cue))}\n"
-        for cue in _cues(transcript)
+        f"{_clock(cue.start, '.')} --> {_clock(cue.end, '.')}\n{_escaped(_cue_text(cue))}\n" for cue in _cues(parts)
     ]
     return "WEBVTT\n\n" + "\n".join(cues)
 
@@ -48,13 +60,20 @@ FORMATS: dict[str, Callable[[Transcript], str]] = {
     "srt": to_srt,
     "vtt": to_vtt,
 }
+#: The formats in which each word has a line or a cue of its own. Verbose JSON has words anyway if they are known.
+WORD_FORMATS: dict[str, Callable[[Sequence[Word]], str]] = {"text": word_lines, "srt": srt, "vtt": vtt}
 
 
-def render(transcript: Transcript, format: str) -> str:
-    """The transcript in one of `FORMATS`."""
+def render(transcript: Transcript, format: str, *, words: bool = False) -> str:
+    """The transcript in one of `FORMATS`; with `words`, one line or one cue for each word."""
     if format not in FORMATS:
-        raise InvalidRequestError(f"format is {format!r}; there are: {', '.join(FORMATS)}")
-    return FORMATS[format](transcript)
+        raise InvalidRequestError(f"format is {format!r}; choose one of: {', '.join(FORMATS)}")
+    return render_words(transcript.words, format) if words and format in WORD_FORMATS else FORMATS[format](transcript)
+
+
+def render_words(words: Sequence[Word], format: str) -> str:
+    """The words with their times, in one of `WORD_FORMATS`."""
+    return WORD_FORMATS[format](words)
 
 
 def verbose(transcript: Transcript) -> dict[str, Any]:
@@ -90,11 +109,11 @@ def word_fields(word: Word) -> dict[str, Any]:
     return {"word": word.text.strip(), "start": round(word.start, 3), "end": round(word.end, 3)}
 
 
-def _cues(transcript: Transcript) -> list[Segment]:
-    return [segment for segment in transcript.segments if segment.text.strip()]
+def _cues(parts: Sequence[Segment | Word]) -> list[Segment | Word]:
+    return [part for part in parts if part.text.strip()]
 
 
-def _cue_text(segment: Segment) -> str:
+def _cue_text(segment: Segment | Word) -> str:
     # A cue ends at a blank line, and an arrow would begin its timing.
     return " ".join(segment.text.split()).replace("-->", "->")
 

@@ -13,10 +13,8 @@ from antiphon.engine.core import EngineCore
 from antiphon.engine.request import FinishReason, Priority, Request
 from antiphon.engine.sampling_params import SamplingParams
 from antiphon.engine.telemetry import SpeechRecord, TranscriptRecord
-from antiphon.errors import EngineError, InvalidRequestError, ModelNotFoundError, UnsupportedError
-from antiphon.models.encoder_decoder import EncoderDecoder
-from antiphon.models.model import CausalLM
-from antiphon.models.synthesizer import Synthesizer
+from antiphon.errors import EngineError, InvalidRequestError, ModelNotFoundError
+from antiphon.models.model import Task
 from antiphon.runtime.config import EngineConfig
 from antiphon.runtime.loading import LoadedModel, load_model
 from antiphon.runtime.loop import EngineLoop
@@ -31,6 +29,7 @@ from antiphon.runtime.synthesis import SpeechPort
 from antiphon.runtime.transcribing import Transcribing
 from antiphon.runtime.transcription import EnginePort, Transcriber
 from antiphon.text.grammar_spec import GrammarSpec
+from antiphon.weights.model_tasks import TASK_NAMES, models_for, wrong_task
 
 
 class EngineBase:
@@ -107,31 +106,41 @@ class EngineBase:
     def models(self) -> list[str]:
         return list(self._factories)
 
-    def _factory(self, name: str | None, task: type = object) -> RequestFactory:
-        """The model of that name; without a name, the only resident one that fits the task."""
+    def _factory(self, name: str | None, task: Task | None = None) -> RequestFactory:
+        """The model of that name, which must be for the task; without a name, the only loaded one that is."""
         if name is not None:
             if name not in self._factories:
                 raise ModelNotFoundError(
                     f"model {name!r} is not loaded; loaded: {', '.join(self._factories) or 'none'}"
                 )
-            return self._factories[name]
-        fitting = [factory for factory in self._factories.values() if _fits(factory.loaded, task)]
-        if len(fitting) != 1:
+            candidates = [self._factories[name]]
+        else:
+            candidates = list(self._factories.values())
+        if not candidates:
+            raise ModelNotFoundError("no model is loaded")
+        fitting = [factory for factory in candidates if task is None or factory.loaded.model.task is task]
+        if not fitting and task is not None:
+            if len(candidates) == 1:
+                loaded = candidates[0].loaded
+                raise wrong_task(loaded.name, loaded.model.task, task)
             raise ModelNotFoundError(
-                f"{len(fitting)} resident models fit; name one of: {', '.join(self._factories) or 'none loaded'}"
+                f"none of the loaded models is for {TASK_NAMES[task]}: {', '.join(self._factories)}; "
+                f"load one of: {', '.join(models_for(task))}"
             )
+        if len(fitting) > 1:
+            names = ", ".join(factory.loaded.name for factory in fitting)
+            raise ModelNotFoundError(f"{len(fitting)} loaded models fit; name one of: {names}")
         return fitting[0]
 
     def _make(self, prompt: Prompt, params: SamplingParams, model: str | None, **details: Any) -> list[Request]:
-        factory = self._factory(model, CausalLM)
-        factory.loaded.causal_lm()
+        factory = self._factory(model, Task.GENERATE)
         seconds = details.pop("timeout", None)
         deadline = None if seconds is None else self._core.clock() + seconds
         return factory.make(prompt, params, deadline=deadline, **details)
 
     def _transcriber(self, model: str | None) -> Transcriber:
         """What transcribes with the named model, or with the only resident one that can."""
-        loaded = self._factory(model, EncoderDecoder).loaded
+        loaded = self._factory(model, Task.TRANSCRIBE).loaded
         known = self._transcribers.get(loaded.name)
         if known is None or known.recogniser.loaded is not loaded:
             port = EnginePort(self._loop.add, self._loop.abort, self._core.clock, self._record_transcript)
@@ -143,7 +152,7 @@ class EngineBase:
 
     def _speaker(self, model: str | None) -> tuple[Speaker, SpeechPort]:
         """What speaks with the named model, or with the only resident one that can."""
-        loaded = self._factory(model, Synthesizer).loaded
+        loaded = self._factory(model, Task.SYNTHESIZE).loaded
         if self._pronunciation is None:
             self._pronunciation = Pronunciation.from_catalog(offline=self._offline)
         port = SpeechPort(
@@ -155,11 +164,7 @@ class EngineBase:
         self._loop.call(lambda: self._core.telemetry.add_speech(record))
 
     def _embedding_requests(self, texts: Sequence[str], model: str | None) -> list[Request]:
-        from antiphon.models.bert import Bert
-
-        factory = self._factory(model, Bert)
-        if not isinstance(factory.loaded.model, Bert):
-            raise UnsupportedError(f"model {factory.loaded.name!r} makes no embeddings")
+        factory = self._factory(model, Task.EMBED)
         return [factory.make_embedding(text) for text in texts]
 
     # -- figures ------------------------------------------------------------------------------------------------
@@ -283,13 +288,6 @@ class Engine(EngineBase, Transcribing, Speaking):
 
     def __exit__(self, *_: Any) -> None:
         self.close()
-
-
-def _fits(loaded: LoadedModel, task: type) -> bool:
-    """Whether the model is for the task; a decoder that needs an encoder is not for text alone."""
-    if task is CausalLM and isinstance(loaded.model, EncoderDecoder):
-        return False
-    return isinstance(loaded.model, task)
 
 
 def embedding_of(request: Request) -> Tensor:

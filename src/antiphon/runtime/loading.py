@@ -10,8 +10,8 @@ from typing import Any
 
 from antiphon.errors import CheckpointError, UnsupportedError
 from antiphon.models.encoder_decoder import EncoderDecoder
-from antiphon.models.model import CausalLM, Model
-from antiphon.models.registry import build_model
+from antiphon.models.model import CausalLM, Model, Task
+from antiphon.models.registry import build_model, model_class
 from antiphon.models.synthesizer import Synthesizer
 from antiphon.runtime.process_memory import trim_memory
 from antiphon.runtime.voices import VoiceBook
@@ -25,6 +25,7 @@ from antiphon.text.tokenizer import Tokenizer
 from antiphon.text.whisper_vocab import WhisperTokenizer, tokens_from_json, tokens_from_tiktoken
 from antiphon.weights.checkpoint import Checkpoint
 from antiphon.weights.json_object import read_json_object
+from antiphon.weights.model_tasks import check_catalog_task, wrong_task
 from antiphon.weights.open import open_checkpoint
 from antiphon.weights.resolve import ResolvedModel, resolve
 
@@ -54,7 +55,7 @@ class LoadedModel:
 
     def causal_lm(self) -> CausalLM:
         if isinstance(self.model, EncoderDecoder) or not isinstance(self.model, CausalLM):
-            raise UnsupportedError(f"model {self.name!r} is for {self.model.task.value}, it does not generate text")
+            raise wrong_task(self.name, self.model.task, Task.GENERATE)
         return self.model
 
 
@@ -64,25 +65,38 @@ def load_model(
     offline: bool = False,
     progress: Callable[..., None] | None = None,
     options: WeightOptions | None = None,
+    task: str | None = None,
 ) -> LoadedModel:
-    """Resolve, fetch if need be, and load. Every failure is an `AntiphonError` that names the file and the fault."""
+    """Resolve, fetch if need be, and load. Every failure is an `AntiphonError` that names the file and the fault.
+
+    A model that is not for `task` is rejected as early as its task is known: before it is fetched if the catalog has
+    it, else once its architecture has been read.
+    """
+    if task is not None:
+        check_catalog_task(reference, task)
     report = LoadReport()
     with report.phase("fetch"):
         resolved = resolve(reference, offline=offline, progress=progress)
-    return load_resolved(resolved, report, options)
+    return load_resolved(resolved, report, options, task)
 
 
 def load_resolved(
-    resolved: ResolvedModel, report: LoadReport | None = None, options: WeightOptions | None = None
+    resolved: ResolvedModel,
+    report: LoadReport | None = None,
+    options: WeightOptions | None = None,
+    task: str | None = None,
 ) -> LoadedModel:
-    loaded = _load(resolved, report or LoadReport(), options or WeightOptions())
+    loaded = _load(resolved, report or LoadReport(), options or WeightOptions(), task)
     trim_memory()  # of what the checkpoint's metadata took
     return loaded
 
 
-def _load(resolved: ResolvedModel, report: LoadReport, options: WeightOptions) -> LoadedModel:
+def _load(resolved: ResolvedModel, report: LoadReport, options: WeightOptions, task: str | None) -> LoadedModel:
     with report.phase("open"):
         checkpoint = open_checkpoint(resolved.path)
+        own = model_class(checkpoint.architecture).task
+        if task is not None and own != task:
+            raise wrong_task(resolved.name, own, task)
     with report.phase("tokenizer"):
         tokenizer = load_tokenizer(resolved, checkpoint)
     with report.phase("weights"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from antiphon.errors import MemoryBudgetError
 from antiphon.weights.catalog import catalog
 from antiphon.weights.resolve import ResolvedModel
 
@@ -33,6 +34,15 @@ def cgroup_limits(root: Path = Path("/")) -> list[int]:
         if text.isdecimal() and int(text) > 0:
             limits.append(int(text))
     return limits
+
+
+def check_memory(kv_bytes: int) -> None:
+    """Reject more memory for keys and values than there is."""
+    total = machine_bytes()
+    if kv_bytes > total:
+        raise MemoryBudgetError(
+            f"{kv_bytes >> 20:,} MiB were requested for keys and values; there are only {total >> 20:,} MiB of memory"
+        )
 
 
 def default_budget() -> int:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from antiphon.counted import counted
 from antiphon.errors import (
     AntiphonError,
     EngineError,
@@ -299,7 +300,7 @@ class Residency:
             raise ModelInUseError(f"model {model.name!r} is being loaded")
         async with self._lock:
             if model.uses and not force:
-                raise ModelInUseError(f"model {model.name!r} is used by {model.uses} requests")
+                raise ModelInUseError(f"model {model.name!r} is used by {counted(model.uses, 'request')}")
             if model.state is ModelState.READY:
                 await self._unload(model)
 

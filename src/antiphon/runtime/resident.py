@@ -13,7 +13,7 @@ from antiphon.engine.kv.arena import SlabArena
 from antiphon.engine.kv.manager import GroupSpec, KVManager
 from antiphon.engine.one_shot import OneShotScheduler
 from antiphon.engine.scheduler import Scheduler
-from antiphon.errors import InvalidRequestError, UnsupportedError
+from antiphon.errors import InvalidRequestError, MemoryBudgetError, UnsupportedError
 from antiphon.executor.encoder import EncoderExecutor
 from antiphon.executor.executor import ModelExecutor, OneShotExecutor
 from antiphon.executor.synthesis import SynthesisExecutor
@@ -25,7 +25,9 @@ from antiphon.ops import CacheKind, CacheLayout, KVCache
 from antiphon.ops.threads import machine_threads
 from antiphon.runtime.config import PAGE_TYPES, EngineConfig
 from antiphon.runtime.loading import LoadedModel
+from antiphon.runtime.memory_budget import check_memory
 from antiphon.runtime.process_memory import release_pages
+from antiphon.weights.model_tasks import KINDS
 
 
 @dataclass(frozen=True)
@@ -37,8 +39,13 @@ class Arena:
 
     @classmethod
     def allocate(cls, config: EngineConfig) -> Arena:
+        check_memory(config.kv_bytes)
         books = SlabArena(config.kv_bytes, config.slab_size())
-        return cls(books, ops.allocate_arena(books.total_bytes))
+        try:
+            return cls(books, ops.allocate_arena(books.total_bytes))
+        except MemoryError as error:
+            asked = books.total_bytes >> 20
+            raise MemoryBudgetError(f"the system refused {asked:,} MiB for keys and values; ask for less") from error
 
     def release_free_pages(self) -> None:
         """Give the memory behind free slabs back to the system; it is zero when it is lent again."""
@@ -85,13 +92,14 @@ def make_slot(loaded: LoadedModel, arena: Arena, config: EngineConfig) -> ModelS
     if isinstance(model, Synthesizer):
         return make_synthesis_slot(loaded, model, config)
     if not isinstance(model, CausalLM):
-        raise UnsupportedError(f"model {loaded.name!r} is for {model.task.value}, which the engine does not serve")
+        kind = KINDS.get(model.task, f"for {model.task}")
+        raise UnsupportedError(f"{loaded.name} is {kind}; the engine uses it inside other models and cannot serve it")
     layouts = cache_layouts(model, config)
     largest = max(layout.block_bytes for layout in layouts)
     if largest > arena.books.slab_bytes:
         raise InvalidRequestError(
-            f"a block of model {loaded.name!r} has {largest} bytes, a slab of the cache {arena.books.slab_bytes}: "
-            f"give the cache at least {largest * 4} bytes"
+            f"{loaded.name} needs at least {largest * 4 / 1e6:.2f} MB for keys and values; the cache has "
+            f"{arena.books.total_bytes / 1e6:.2f} MB"
         )
     max_tokens = min(model.max_positions, config.max_model_tokens or model.max_positions)
     specs = [

@@ -15,9 +15,8 @@ import torch
 from antiphon.engine.core import describe
 from antiphon.engine.request import FinishReason, Request
 from antiphon.engine.sampling_params import SamplingParams
-from antiphon.errors import AntiphonError, InvalidRequestError, UnsupportedError
-from antiphon.models.bert import Bert
-from antiphon.models.model import CausalLM
+from antiphon.errors import AntiphonError, InvalidRequestError
+from antiphon.models.model import CausalLM, Task
 from antiphon.runtime.engine import EngineBase
 from antiphon.runtime.from_messages import abort_reason, grammar_spec, priority, sampling_params
 from antiphon.runtime.loading import LoadedModel, load_model
@@ -268,9 +267,7 @@ class ServedEngine(EngineBase):
             _Sample(self, group, loaded, request)
 
     def _make_embeddings(self, group: _Group, command: Embed) -> None:
-        loaded = self._factory(command.model).loaded
-        if not isinstance(loaded.model, Bert):
-            raise UnsupportedError(f"model {loaded.name!r} makes no embeddings")
+        loaded = self._factory(command.model, Task.EMBED).loaded
         if not command.inputs:
             raise InvalidRequestError("there are no inputs to embed")
         urgency = priority(command.priority)

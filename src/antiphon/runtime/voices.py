@@ -15,24 +15,12 @@ from torch import Tensor
 from antiphon.audio.speech import espeak
 from antiphon.audio.speech.lexicon import Accent
 from antiphon.errors import CheckpointError, InvalidRequestError
+from antiphon.runtime.voice_names import ONLY_VOICE, voice_gender, voice_language, voices_among
 
 _PART = re.compile(r"\s*(?P<name>[\w.-]+?)\s*(?::\s*(?P<weight>\d+(?:\.\d*)?|\.\d+))?\s*")
 MAX_PARTS = 16
-#: Kokoro's voices are named by language, then f or m: `af_bella`.
-LANGUAGES = {
-    "a": "en-us",
-    "b": "en-gb",
-    "e": "es",
-    "f": "fr",
-    "h": "hi",
-    "i": "it",
-    "j": "ja",
-    "p": "pt-br",
-    "z": "zh",
-}
 ACCENTS = {"en-us": Accent.AMERICAN, "en-gb": Accent.BRITISH}
 _TAGS = {"en": "en-us", "en-uk": "en-gb", "fr-fr": "fr", "es-es": "es", "it-it": "it", "pt": "pt-br"}
-_GENDERS = {"f": "female", "m": "male"}
 
 
 @dataclass(frozen=True)
@@ -68,17 +56,12 @@ class VoiceBook:
     def beside(cls, files: Mapping[str, Path], style_size: int, model: str) -> VoiceBook:
         """The `voices/*.bin` of a model's files, or the single voice of a model without styles."""
         if not style_size:
-            return cls({}, 0, "heart", {"heart": "en-us"})
-        found = {
-            Path(name).stem: path
-            for name, path in files.items()
-            if name.startswith("voices/") and name.endswith(".bin")
-        }
+            return cls({}, 0, ONLY_VOICE, {ONLY_VOICE: voice_language(ONLY_VOICE)})
+        found = {name: files[f"voices/{name}.bin"] for name in voices_among(files)}
         if not found:
             raise CheckpointError(f"model {model!r} has no voices/*.bin beside it")
         default = "af_heart" if "af_heart" in found else sorted(found)[0]
-        languages = {name: LANGUAGES.get(name[0], "en-us") if name[1:3] in ("f_", "m_") else "en-us" for name in found}
-        return cls(found, style_size, default, languages)
+        return cls(found, style_size, default, {name: voice_language(name) for name in found})
 
     @property
     def languages(self) -> list[str]:
@@ -90,10 +73,7 @@ class VoiceBook:
         return sorted(self._languages)
 
     def info(self) -> list[VoiceInfo]:
-        return [
-            VoiceInfo(name, self._languages[name], _GENDERS.get(name[1]) if name[2:3] == "_" else None)
-            for name in self.names
-        ]
+        return [VoiceInfo(name, self._languages[name], voice_gender(name)) for name in self.names]
 
     def parse(self, text: str | None) -> Voice:
         """A voice by name, or a mixture such as `af_bella:0.7+af_sky:0.3`; without weights the parts are equal."""

@@ -13,6 +13,7 @@ import orjson
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from antiphon.counted import counted
 from antiphon.errors import AntiphonError
 from antiphon.server.admin_access import NEEDS_BEARER, AdminAccess
 from antiphon.server.body import ClientGoneError
@@ -124,7 +125,7 @@ class Gate:
             raise unavailable("the server is shutting down", "shutting_down")
         running = self._passages.of_key(passage.key)
         if rules.keys is not None and rules.per_key is not None and running >= rules.per_key:
-            message = f"this key has {running} requests under way; it may have {rules.per_key} at once"
+            message = f"this key has {counted(running, 'request')} in flight; at most {rules.per_key} are allowed"
             headers = {"retry-after": "1"}
             raise ApiError(429, message, code="too_many_requests", kind="overloaded_error", headers=headers)
 

@@ -16,27 +16,13 @@ from antiphon.server.errors import ApiError, api_error, invalid, unavailable
 from antiphon.server.logs import log
 from antiphon.server.passage import current_passage
 from antiphon.weights.catalog import catalog
+from antiphon.weights.model_tasks import CATALOG_TASKS, TASK_NAMES
 from antiphon.weights.resolve import HUB_REFERENCE
 
 if TYPE_CHECKING:
     from antiphon.runtime.client import EngineClient
     from antiphon.runtime.messages import Loaded
     from antiphon.runtime.model_text import ModelText
-
-TASK_NAMES = {
-    "generate": "text generation",
-    "embed": "embeddings",
-    "transcribe": "transcription",
-    "synthesize": "speech",
-}
-#: The catalog's tasks that the server can do, and what the engine calls them.
-CATALOG_TASKS = {
-    "chat": "generate",
-    "completion": "generate",
-    "embedding": "embed",
-    "transcription": "transcribe",
-    "speech": "synthesize",
-}
 
 
 @dataclass(frozen=True)

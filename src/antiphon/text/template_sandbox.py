@@ -7,9 +7,11 @@ without end or a string without bound ends in an error.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from contextvars import ContextVar
 from datetime import datetime
+from string import Formatter
 from typing import Any, ClassVar
 
 from jinja2 import nodes
@@ -136,8 +138,15 @@ class TemplateSandbox(ImmutableSandboxedEnvironment):
             if isinstance(left, int) and isinstance(right, int) and left.bit_length() * right > MAX_NUMBER_BITS:
                 raise TemplateRuntimeError(f"the template raises {left.bit_length()} bits to the power of {right}")
         elif operator == "%" and isinstance(left, str):
-            _check_format(left)
+            _check_percent_format(left)
         return _bound(super().call_binop(context, operator, left, right))
+
+    def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
+        """Jinja replaces `str.format` by a function of its own; here the string is still known and can be checked."""
+        wrapped = super().wrap_str_format(value)
+        if wrapped is not None:
+            _check_brace_format(value.__self__)
+        return wrapped
 
     def call(self, context: Context, function: Any, /, *args: Any, **kwargs: Any) -> Any:
         owner = getattr(function, "__self__", None)
@@ -152,21 +161,25 @@ def _check_size(size: int) -> None:
 
 
 def _check_format(text: str) -> None:
-    """Refuse a `%` format with a width of more than four digits or one taken from an argument."""
-    digits = 0
-    for character in text:
-        digits = digits + 1 if character.isdigit() else 0
-        if digits > 4:
-            raise SecurityError("the template formats with a number of more than four digits")
-    if "%*" in text or ".*" in text:
+    """Reject a format string, of `%` or of `str.format`, whose widths are large in sum."""
+    _check_size(len(text) + sum(int(number[:12]) for number in re.findall("[0-9]+", text)))
+
+
+def _check_percent_format(text: str) -> None:
+    _check_format(text)
+    if re.search(r"%[-+ #0-9.]*\*", text):
+        raise SecurityError("the template formats with a width taken from an argument")
+
+
+def _check_brace_format(text: str) -> None:
+    _check_format(text)
+    if any("{" in (spec or "") for _, _, spec, _ in Formatter().parse(text)):
         raise SecurityError("the template formats with a width taken from an argument")
 
 
 def _check_arguments(owner: str, name: str, args: tuple[Any, ...]) -> None:
     """Refuse a string method whose result would be far longer than its string, before it runs."""
-    if name in ("format", "format_map"):
-        _check_format(owner)
-    elif name == "replace" and len(args) >= 2 and isinstance(args[0], str) and isinstance(args[1], str):
+    if name == "replace" and len(args) >= 2 and isinstance(args[0], str) and isinstance(args[1], str):
         _check_size(len(owner) + owner.count(args[0]) * len(args[1]))
     elif name == "join" and args and isinstance(args[0], list | tuple | str):
         _check_size(len(owner) * len(args[0]))
@@ -184,7 +197,7 @@ def _bounded_filter(function: Callable[..., Any]) -> Callable[..., Any]:
     def bounded(*args: Any, **kwargs: Any) -> Any:
         texts = [value for value in args if isinstance(value, str)]
         if function.__name__ == "do_format" and texts:
-            _check_format(texts[0])
+            _check_percent_format(texts[0])
         if function.__name__ == "do_replace" and len(texts) >= 3:
             _check_size(len(texts[0]) + texts[0].count(texts[1]) * len(texts[2]))
         for value in (*args, *kwargs.values()):

@@ -24,13 +24,10 @@ MAX_WAV_BYTES = 0xFFFFFFFF
 def speak_remotely(
     context: typer.Context, server: ServerAddress, text: str, format_: str, pronunciations: dict[str, str]
 ) -> None:
-    """`antiphon speak`: speak the text, or list the voices."""
+    """`antiphon speak`: speak the text."""
     given = Given.of(context)
     given.allow(OPTIONS, server)
     client, values = Client(server), given.every
-    if values["voices"]:
-        _print_voices(client, values["model"])
-        return
     output: str | None = values["output"]
     plays = values["play"] or output is None
     if plays and output is not None and format_ != "wav":
@@ -65,7 +62,11 @@ def _check_type(server: ServerAddress, response: Response) -> None:
         raise ServerError(f"{server.url} answered with {kind}, not with sound: it does not serve /v1/audio/speech")
 
 
-def _print_voices(client: Client, model: str) -> None:
+def print_voices_remotely(context: typer.Context, server: ServerAddress) -> None:
+    """`antiphon speak --voices`: list the voices of the model."""
+    given = Given.of(context)
+    given.allow(OPTIONS, server)
+    client, model = Client(server), given.every["model"]
     with client.get(f"/v1/audio/voices?model={quote(model, safe='')}") as response:
         content = response.json()
     voices = content.get("data") if isinstance(content, dict) else None

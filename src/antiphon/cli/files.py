@@ -1,0 +1,39 @@
+"""Files that commands write: checked before the work, and errors that name them."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from antiphon.errors import InvalidRequestError
+
+
+def check_writable(path: Path) -> None:
+    """Reject a path that clearly cannot be written; nothing is created."""
+    if path.is_dir():
+        raise InvalidRequestError(f"cannot write {path}: it is a folder")
+    if not path.parent.is_dir():
+        raise InvalidRequestError(f"cannot write {path}: there is no folder {path.parent}")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise InvalidRequestError(f"cannot write {path}: permission denied")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file; what it had before is lost even if writing fails."""
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InvalidRequestError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Write a file that is either complete or unchanged: the text goes to a file beside it that takes its place."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        beside.write_text(text, encoding="utf-8")
+        beside.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)
+        raise InvalidRequestError(f"cannot write {path}: {error.strerror or error}") from error

@@ -1,0 +1,63 @@
+"""Where transcripts go: to standard output, or into a folder with one file for each recording."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from antiphon.cli.files import replace_text
+from antiphon.errors import InvalidRequestError
+
+SUFFIXES = {"text": "txt", "verbose_json": "json"}
+
+
+def file_names(recordings: Sequence[str], suffix: str) -> list[str]:
+    """A name for each recording's transcript, no two alike: its own stem, numbered from 2 where stems are the same.
+
+    The names follow from the command line alone, so that the same command writes the same files again. They differ in
+    more than case, since some file systems ignore it.
+    """
+    stems = ["stdin" if name == "-" else Path(name).stem for name in recordings]
+    taken = {stem.casefold() for stem in stems}
+    seen: set[str] = set()
+    names = []
+    for stem in stems:
+        chosen, number = stem, 2
+        if stem.casefold() in seen:
+            while (chosen := f"{stem}-{number}").casefold() in taken:
+                number += 1
+            taken.add(chosen.casefold())
+        seen.add(stem.casefold())
+        names.append(f"{chosen}.{suffix}")
+    return names
+
+
+class TranscriptOutput:
+    """Takes the transcript of each recording, by its position on the command line."""
+
+    def __init__(self, recordings: Sequence[str], format_: str, folder: Path | None) -> None:
+        """The folder is created here, so that one that cannot be is an error before any work."""
+        self._recordings = list(recordings)
+        self._paths: list[Path] | None = None
+        if folder is not None:
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise InvalidRequestError(f"cannot create the folder {folder}: {error.strerror or error}") from error
+            if not os.access(folder, os.W_OK):
+                raise InvalidRequestError(f"cannot write into the folder {folder}: permission denied")
+            self._paths = [folder / name for name in file_names(recordings, SUFFIXES.get(format_, format_))]
+
+    def write(self, index: int, text: str) -> Path | None:
+        """Write or print one transcript; the file it went to, or None for standard output.
+
+        A file from an earlier run is replaced, one of this run never.
+        """
+        if self._paths is not None:
+            replace_text(self._paths[index], text)
+            return self._paths[index]
+        if len(self._recordings) > 1:
+            print(f"==> {self._recordings[index]} <==")
+        print(text, end="", flush=True)
+        return None

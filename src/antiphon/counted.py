@@ -1,0 +1,8 @@
+"""Numbers with their nouns, for sentences: "1 request", "2 requests"."""
+
+from __future__ import annotations
+
+
+def counted(number: int, noun: str, plural: str | None = None) -> str:
+    """The number with thousands separated, and the noun in the singular for 1."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
