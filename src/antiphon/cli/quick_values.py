@@ -12,7 +12,7 @@ from typing import Any
 
 CONVERTERS: dict[Any, Callable[[Any], Any]] = {str: str, int: int, float: float, bool: bool, Path: Path}
 #: What a description of a parameter may ask for beyond its type; those that ask for it are left to Typer.
-CONDITIONS = ("min", "max", "clamp", "parser", "click_type", "exists", "resolve_path", "path_type", "formats")
+CONDITIONS = ("clamp", "parser", "click_type", "exists", "resolve_path", "path_type", "formats")
 
 
 class QuickValue:
@@ -23,7 +23,7 @@ class QuickValue:
         self._annotation = parameter.type_descriptor.annotation
         info = parameter.type_descriptor.parameter_info
         self._is_plain = not any(getattr(info, name, None) for name in CONDITIONS)
-        self._is_plain = self._is_plain and getattr(info, "min", None) is None and getattr(info, "max", None) is None
+        self._range = (getattr(info, "min", None), getattr(info, "max", None))
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
         is_multiple = param.multiple or param.nargs == -1
@@ -48,10 +48,16 @@ class QuickValue:
         if convert is not None and isinstance(value, str | self._annotation):
             if convert is bool and not isinstance(value, bool):
                 raise ValueError
-            return convert(value)
+            return self._in_range(convert(value))
         if isinstance(self._annotation, type) and isinstance(value, self._annotation):
             return value  # a default of a choice
         raise ValueError
+
+    def _in_range(self, value: Any) -> Any:
+        low, high = self._range
+        if (low is not None and not value >= low) or (high is not None and not value <= high):
+            raise ValueError
+        return value
 
 
 def use_quick_values(parameters: list[Any]) -> None:
