@@ -276,7 +276,8 @@ def _print_voices(voices: Any, model: str) -> None:
 
 def _report(stats: SpeechStats) -> str:
     """What it cost, for people."""
-    skipped = f"; {stats.num_skipped_characters} characters could not be read: " if stats.skipped else ""
+    count = stats.num_skipped_characters
+    skipped = f"; {count} character{'' if count == 1 else 's'} could not be read: " if stats.skipped else ""
     skipped += ", ".join(stats.skipped[:8]) + (", ..." if len(stats.skipped) > 8 else "")
     return (
         f"{stats.audio_seconds:.1f} s of speech in {stats.processing_seconds:.1f} s "
