@@ -256,6 +256,7 @@ FORMS: dict[str, dict[str, str]] = {
         "ISBN-10: 0-8044-2957-X": "I S B N, zero, eight zero four four, two nine five seven, X",
         "v1.2.3": "version one point two point three",
         "v2": "version two",
+        "version v2.1": "version two point one",
         "3.2.1": "three point two point one",
         "B2B": "B two B",
         "B2A23C": "B two A twenty three C",

@@ -88,7 +88,8 @@ def _scientific(match: Match) -> str:
 
 def _version(match: Match) -> str:
     parts = [cardinal(part) if part[0] != "0" else spelled(part) for part in match["parts"].split(".")]
-    return ("version " if match["v"] else "") + " point ".join(parts)
+    is_named = match["v"] and not before(match).lower().endswith("version ")
+    return ("version " if is_named else "") + " point ".join(parts)
 
 
 def _ratio(match: Match) -> str:
