@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
-
 from support.screen import UP, Screen
 from support.terminal import CTRL_C, CTRL_D
 from support.tiny_model import CONFIG, write_folder
@@ -248,7 +246,7 @@ class TestAnswers:
             screen.type(CTRL_C)
             screen.until_shown("(stopped)")
             screen.until_prompt()
-            assert words(screen) == set(range(1, max(words(screen)) + 1))
+            assert words(screen) == set(range(1, max(words(screen)) + 1)), screen.text
             assert "\n> before\n'before' turn 1 seed 1 system []\n> endless\nword1 " in screen.text
             ask(screen, "after", "'after' turn 3")
 
