@@ -56,7 +56,9 @@ class TestTranscript:
             ({"system": 3}, "the system message is not text"),
             ({"settings": []}, "the settings are not an object"),
             ({"settings": {"temperature": -1}}, "temperature is -1; it must be between 0 and 100"),
-            ({"settings": {"temperature": "hot"}}, "chat.json: "),
+            ({"settings": {"temperature": "hot"}}, "temperature is 'hot'; it must be a number"),
+            ({"settings": {"stop": "x"}}, "stop is 'x'; it must be a list of texts"),
+            ({"settings": {"stop": [3]}}, "it must be a list of texts"),
             ({"settings": {"__class__": 1}}, "there is no setting '__class__'"),
         ],
     )
