@@ -246,7 +246,7 @@ class TestAnswers:
             screen.type(CTRL_C)
             screen.until_shown("(stopped)")
             screen.until_prompt()
-            assert words(screen) == set(range(1, max(words(screen)) + 1))
+            assert words(screen) == set(range(1, max(words(screen)) + 1)), screen.text
             assert "\n> before\n'before' turn 1 seed 1 system []\n> endless\nword1 " in screen.text
             ask(screen, "after", "'after' turn 3")
 

@@ -51,7 +51,12 @@ class LineReader:
     def _line(self, prompt: str) -> str:
         if self.is_interactive and prompt:
             print(prompt, end="", file=sys.stderr, flush=True)
-        line = sys.stdin.readline()
+        try:
+            line = sys.stdin.readline()
+        except KeyboardInterrupt:
+            if self.is_interactive:
+                print(file=sys.stderr)
+            raise
         if not line:
             if self.is_interactive:
                 print(file=sys.stderr)

@@ -23,28 +23,28 @@ Result = TypeVar("Result")
 
 
 def converse(model: ChatModel, state: ChatState) -> None:
-    """Chat until the end of input. On a terminal with line editing and rendered Markdown, else line by line."""
-    is_terminal = sys.stdin.isatty() and sys.stdout.isatty()
-    if not is_terminal:
+    """Chat until the end of input: on a terminal with line editing and rendered Markdown, else line by line."""
+    if sys.stdin.isatty():
+        _say("Type a message, or /help for the commands. Ctrl-D ends the chat.")
+    if not _has_cursor_control():
         Chat(model, state, LineReader(), PlainWriter).run()
         return
+    from antiphon.cli.chat.markdown import MarkdownWriter
     from antiphon.cli.chat.terminal_input import TerminalReader
 
-    _say("Type a message, or /help for the commands. Ctrl-D ends the chat.")
     history = HistoryFile(environment.home() / FILE_NAME)
-    Chat(model, state, TerminalReader(history), _terminal_writer(state)).run()
+    reader = TerminalReader(history)
+    Chat(model, state, reader, lambda: MarkdownWriter(sys.stdout) if state.renders_markdown else PlainWriter()).run()
     if history.problem is not None:
         _say(f"antiphon: the history was not kept: {history.problem}")
 
 
-def _terminal_writer(state: ChatState) -> Callable[[], AnswerWriter]:
+def _has_cursor_control() -> bool:
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return False
     from rich.console import Console
 
-    if Console(file=sys.stdout).is_dumb_terminal:
-        return PlainWriter
-    from antiphon.cli.chat.markdown import MarkdownWriter
-
-    return lambda: MarkdownWriter(sys.stdout) if state.renders_markdown else PlainWriter()
+    return not Console(file=sys.stdout).is_dumb_terminal
 
 
 class Chat:

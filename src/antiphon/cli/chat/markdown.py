@@ -7,13 +7,15 @@ the screen.
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 import time
 from typing import ClassVar, NamedTuple, TextIO
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
-from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.console import Console, ConsoleDimensions, ConsoleOptions, RenderableType, RenderResult
 from rich.markdown import CodeBlock, Heading, Markdown
 from rich.syntax import Syntax
 from rich.text import Text
@@ -97,10 +99,18 @@ class MarkdownWriter:
             self._paint_at = now + took + max(MIN_PAINT_SECONDS, PAINT_SHARE * took)
 
     def finish(self) -> None:
+        self._measure()
         settled = [line for block in _blocks(self._text) for line in self._settled(block)]
         self._show(settled, [])
 
+    def _measure(self) -> None:
+        """The size of the terminal now; rich itself would believe a COLUMNS of before it was resized."""
+        with contextlib.suppress(OSError, ValueError):  # not a terminal
+            columns, rows = os.get_terminal_size(self._file.fileno())
+            self._console.size = ConsoleDimensions(columns or 80, rows or 24)
+
     def _paint(self) -> None:
+        self._measure()
         settled = self._settle()
         live: list[str] = []
         for index, block in enumerate(_blocks(self._text)):

@@ -27,7 +27,7 @@ SWITCHES = {"stats": "shows_stats", "markdown": "renders_markdown"}
 NAMES = (*SAMPLING, *SWITCHES)
 #: Gives the choice back to the model.
 DEFAULT = "default"
-KINDS = {float: "a number", int: "a whole number"}
+KINDS: dict[Callable[[str], Any], str] = {float: "a number", int: "a whole number"}
 
 
 def check(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -35,6 +35,12 @@ def check(settings: Mapping[str, Any]) -> dict[str, Any]:
     unknown = sorted(set(settings) - set(SAMPLING))
     if unknown:
         raise InvalidRequestError(f"there is no setting {unknown[0]!r}; there are: {', '.join(NAMES)}")
+    for name, value in settings.items():
+        kind = SAMPLING[name]
+        wanted = (int, float) if kind is float else (int,) if kind is int else (tuple,)
+        is_text = not isinstance(value, tuple) or all(isinstance(text, str) for text in value)
+        if not isinstance(value, wanted) or isinstance(value, bool) or not is_text:
+            raise InvalidRequestError(f"{name} is {value!r}; it must be {KINDS.get(kind, 'a list of texts')}")
     SamplingParams(**settings)
     return dict(settings)
 
@@ -56,7 +62,7 @@ def set_value(state: ChatState, name: str, text: str) -> None:
     try:
         value = read(text)
     except ValueError:
-        raise InvalidRequestError(f"{name} is {text!r}; it must be {KINDS[read]}") from None  # type: ignore[index]
+        raise InvalidRequestError(f"{name} is {text!r}; it must be {KINDS[read]}") from None
     state.settings = check({**state.settings, name: value})
 
 

@@ -58,7 +58,7 @@ def load(path: Path, state: ChatState) -> str:
         given = {**given, "stop": tuple(given["stop"])}
     try:
         chosen = settings.check(given)
-    except (InvalidRequestError, TypeError, ValueError) as error:
+    except InvalidRequestError as error:
         raise InvalidRequestError(f"{path}: {error}") from error
     state.take(system, chosen, _messages(path, content.get("messages")))
     return str(content.get("model"))
