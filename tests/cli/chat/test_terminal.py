@@ -129,8 +129,8 @@ class TestTyping:
             ask(screen, "", "'an earlier question' turn 1")
 
     def test_a_history_that_cannot_be_kept_is_reported(self, tmp_path: Path) -> None:
-        home = tmp_path / "file"
-        home.write_text("")
+        home = tmp_path
+        (home / "chat-history.jsonl").mkdir()
         with parrot(home) as screen:
             ask(screen, "hello", "'hello' turn 1")
             screen.type(CTRL_D)
