@@ -73,11 +73,11 @@ class TestTranscript:
         assert state == a_chat()  # nothing is changed by a load that fails
 
     def test_places_that_cannot_be_written(self, tmp_path: Path) -> None:
-        with pytest.raises(InvalidRequestError, match="cannot write .*: No such file or directory"):
+        with pytest.raises(InvalidRequestError, match=r"cannot write .*: No such file or directory"):
             transcript.save(tmp_path / "no" / "chat.json", a_chat(), "parrot")
         with pytest.raises(InvalidRequestError, match="exists and is not a saved conversation"):
             transcript.save(tmp_path, a_chat(), "parrot")
-        with pytest.raises(InvalidRequestError, match="cannot read .*: Is a directory"):
+        with pytest.raises(InvalidRequestError, match=r"cannot read .*: Is a directory"):
             transcript.load(tmp_path, a_chat())
 
 
