@@ -261,7 +261,7 @@ def test_requests_are_listed_and_ended(
 def test_a_key_has_so_many_requests_at_once(administered: RunningServer, client: openai.OpenAI) -> None:
     details = dict(model="first", prompt="a", max_tokens=4000, stream=True, extra_body={"ignore_eos": True})
     streams = [client.completions.create(**details) for _ in range(6)]
-    with pytest.raises(openai.RateLimitError, match="6 requests under way; it may have 6") as limited:
+    with pytest.raises(openai.RateLimitError, match="6 requests in flight; at most 6 are allowed") as limited:
         client.completions.create(**details)
     assert limited.value.code == "too_many_requests" and limited.value.response.headers["retry-after"] == "1"
     streams.pop().close()

@@ -36,10 +36,8 @@ def test_run(options: list[str], server: RunningServer, chat_folder: Path, invok
     here = invoke("run", str(chat_folder), "hello", *options, "--max-tokens", "12")
     there = invoke("run", "tiny-chat", "hello", *options, "--max-tokens", "12", "--base-url", server.url)
     assert (there[0], there[1]) == (0, here[1]) and here[1].strip()
-    assert (
-        there[2].split(" prompt tokens")[0]
-        == here[2].splitlines()[-1 if "--n" not in options else -3].split(" prompt")[0]
-    )
+    reported = here[2].splitlines()[-1 if "--n" not in options else -3]
+    assert there[2].split(" prompt token")[0] == reported.split(" prompt token")[0]
 
 
 def test_chat(server: RunningServer, chat_folder: Path, invoke: Invoke) -> None:
@@ -60,6 +58,6 @@ def test_embed(server: RunningServer, encoder_folder: Path, invoke: Invoke, tmp_
 
 def test_an_unknown_model_has_the_servers_own_words(server: RunningServer, invoke: Invoke) -> None:
     code, out, err = invoke("run", "tiny-chta", "hello", "--base-url", server.url)
-    assert (code, out) == (1, "") and err.startswith(f"antiphon: {server.url}: no model is called 'tiny-chta'")
+    assert (code, out) == (1, "") and err.startswith(f"antiphon: {server.url}: there is no model 'tiny-chta'")
     code, out, err = invoke("embed", "tiny-chat", "-", "--base-url", server.url, stdin=b"a")
     assert (code, out) == (1, "") and "tiny-chat" in err
