@@ -86,7 +86,7 @@ def folder(doc_files: Path, tmp_path: Path) -> Path:
 @pytest.fixture(scope="session")
 def server() -> Iterator[str]:
     """The address of a server with the default models; answers are kept short."""
-    command = ServeCommand("--port", "0", "--max-output-tokens", "64")
+    command = ServeCommand("--port", "0", "--max-output-tokens", "256")
     try:
         command.wait_until_ready()
         yield command.url()
@@ -150,10 +150,13 @@ def test_commands(snippet: Snippet, folder: Path, tmp_path: Path, request: pytes
         variables["ANTIPHON_BASE_URL"] = address
     if "antiphon rm" in code:
         variables["ANTIPHON_HOME"] = own_home(tmp_path, code)
+    before = set(folder.rglob("*"))
     typed = "Say hello in one word.\n" if code.startswith("antiphon chat") else ""
     status, output = run(["bash", "-euo", "pipefail", "-c", code], folder, variables, typed)
     assert status == 0, f"{snippet.name} ended with {status}:\n{output}"
-    assert output.strip() and "Traceback" not in output, output
+    made = [path for path in set(folder.rglob("*")) - before if path.is_file() and path.stat().st_size]
+    assert output.strip() or made, f"{snippet.name} printed nothing and wrote no file"
+    assert "Traceback" not in output, output
     for piece, wanted in EXPECTED.items():
         assert piece not in code or wanted in output, f"{snippet.name} printed no {wanted!r}:\n{output}"
     check_shown(snippet, output)
