@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import ssl
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,63 +15,20 @@ import httpx
 import openai
 import pytest
 
+from support.serve_command import ServeCommand
 from support.terminal import Terminal
 
 
-class Command:
-    """The running command, its standard error read as it comes."""
-
-    def __init__(self, *arguments: str, before: str = "") -> None:
-        code = f"{before}\nfrom antiphon.cli.app import main; main()"
-        self.started = time.monotonic()
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", code, "serve", *arguments], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        self.lines: list[str] = []
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def _read(self) -> None:
-        assert self.process.stderr is not None
-        for line in self.process.stderr:
-            self.lines.append(line)
-
-    def text(self) -> str:
-        return "".join(self.lines)
-
-    def url(self) -> str:
-        while not (found := re.search(r"https?://[\d.]+:\d+", self.text())):
-            assert self.process.poll() is None and time.monotonic() - self.started < 60, self.text()
-            time.sleep(0.01)
-        return found[0]
-
-    def wait_until_ready(self) -> None:
-        while httpx.get(self.url() + "/readyz", timeout=60).status_code != 200:
-            assert time.monotonic() - self.started < 180, self.text()
-            time.sleep(0.05)
-
-    def processor_seconds(self) -> float:
-        """What it has used, its engine's process not included: what the clock shows on an idle machine."""
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-    def wait_for_end(self) -> int:
-        """Exit code; all that it said is in `lines`."""
-        code = self.process.wait(60)
-        self._reader.join(60)
-        return code
-
-
 @pytest.fixture
-def command(chat_folder: Path, encoder_folder: Path) -> Iterator[Command]:
-    made = Command(str(chat_folder), str(encoder_folder), "--port", "0", "--kv-memory", "16", "--grace", "120")
+def command(chat_folder: Path, encoder_folder: Path) -> Iterator[ServeCommand]:
+    made = ServeCommand(str(chat_folder), str(encoder_folder), "--port", "0", "--kv-memory", "16", "--grace", "120")
     yield made
     if made.process.poll() is None:
         made.process.kill()
     made.process.wait()
 
 
-def test_from_start_to_drained_end(command: Command) -> None:
+def test_from_start_to_drained_end(command: ServeCommand) -> None:
     url = command.url()
     listening = command.processor_seconds()
     assert httpx.get(url + "/livez").status_code == 200
@@ -128,7 +83,7 @@ def test_over_tls_with_a_file_of_settings_and_cut_off_at_the_end_of_the_grace(
         models = ["{chat_folder}"]
     """
     (tmp_path / "antiphon.toml").write_text(settings)
-    command = Command("--config", str(tmp_path / "antiphon.toml"))
+    command = ServeCommand("--config", str(tmp_path / "antiphon.toml"))
     try:
         url = command.url()
         assert url.startswith("https://")
@@ -170,14 +125,14 @@ def test_over_tls_with_a_file_of_settings_and_cut_off_at_the_end_of_the_grace(
     ids=["name", "path", "twice", "keys", "memory", "file", "address"],
 )
 def test_what_can_be_refused_at_once_is(arguments: list[str], message: str) -> None:
-    command = Command(*arguments)
+    command = ServeCommand(*arguments)
     assert command.wait_for_end() == (2 if "--config" in arguments else 1)  # a wrong setting is wrong usage
     assert message in command.text() and len(command.lines) <= 2
 
 
 def test_a_model_that_does_not_fit_beside_one_that_does(chat_folder: Path) -> None:
     """The server runs and says that it is not ready: briefly in the table, with the reason below it."""
-    command = Command(str(chat_folder), "smollm2-135m", "--port", "0", "--memory", "50", "--offline")
+    command = ServeCommand(str(chat_folder), "smollm2-135m", "--port", "0", "--memory", "50", "--offline")
     try:
         url = command.url()
         while (told := httpx.get(url + "/readyz", timeout=60).json())["status"] in ("starting", "loading"):
@@ -200,7 +155,7 @@ def test_a_model_that_does_not_fit_beside_one_that_does(chat_folder: Path) -> No
 def test_models_found_too_large_while_they_load_end_the_server() -> None:
     """As if their sizes had not been known before."""
     before = "import antiphon.server.setup as setup; setup.check_memory = lambda *_: None"
-    command = Command("smollm2-135m", "--port", "0", "--memory", "50", "--offline", before=before)
+    command = ServeCommand("smollm2-135m", "--port", "0", "--memory", "50", "--offline", before=before)
     assert command.wait_for_end() == 1
     last = command.lines[-1]
     assert last.startswith("antiphon: model 'smollm2-135m' needs") and "the memory budget is 52,428,800 bytes" in last
