@@ -34,9 +34,10 @@ def answers(index: str, seconds: float) -> bool:
             with urllib.request.urlopen(f"{index}/torch/", timeout=seconds) as answer:
                 if answer.status == 200:
                     found.set()
-        except (OSError, ValueError):
+        except Exception:
             pass
-        ended.set()
+        finally:
+            ended.set()
 
     threading.Thread(target=ask, daemon=True).start()
     ended.wait(seconds)

@@ -49,8 +49,8 @@ def test_the_image_starts_the_server_with_variables_that_are_read() -> None:
     (entry,) = ("".join(words[1:]) for words in lines if words[0] == "ENTRYPOINT")
     assert entry == "[antiphon,serve]"
     set_ = {word.partition("=")[0] for words in lines if words[0] == "ENV" for word in words[1:]}
-    known = {option.variable for option in BY_NAME.values()} | {"PATH", "ANTIPHON_HOME"}
-    assert set_ <= known and "ANTIPHON_HOST" in set_
+    known = {option.variable for option in BY_NAME.values()} | {"PATH", "ANTIPHON_HOME", "HF_HOME"}
+    assert set_ <= known and {"ANTIPHON_HOST", "HF_HOME"} <= set_
     assert ["USER", "antiphon"] in lines
     assert ["EXPOSE", str(BY_NAME["port"].default)] in lines
 
@@ -68,6 +68,9 @@ def test_the_unit_calls_a_command_that_exists_and_waits_for_the_drain() -> None:
     name, *arguments = shlex.split(start)[1:]
     command = typer.main.get_command(app).commands[name]  # type: ignore[attr-defined]
     command.make_context(name, arguments)
+    (variables,) = re.findall(r"^Environment=(.*)$", unit, re.MULTILINE)
+    homes = dict(variable.split("=") for variable in variables.split())
+    assert all(homes[name].startswith("/var/lib/antiphon") for name in ("ANTIPHON_HOME", "HF_HOME"))
     (seconds,) = re.findall(r"^TimeoutStopSec=(\d+)$", unit, re.MULTILINE)
     assert int(seconds) > Settings.gather({}, DEPLOY / "antiphon.toml")["grace"]
 

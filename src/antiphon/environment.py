@@ -54,7 +54,7 @@ def option(variable: str) -> str | None:
 
 
 def base_url() -> str | None:
-    """The server that commands use unless they are told otherwise."""
+    """The server that commands use by default."""
     return os.environ.get("ANTIPHON_BASE_URL", "").strip() or None
 
 

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -39,10 +40,10 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every recording is heard as its own path; one that is called broken.wav cannot be decoded."""
 
     @contextmanager
-    def no_engine(*_: Any, **__: Any) -> Iterator[None]:
-        yield None
+    def no_engine(*_: Any, **__: Any) -> Iterator[Any]:
+        yield SimpleNamespace(close=lambda: None)
 
-    def one(_: Any, name: str, wanted: dict[str, Any], __: Any) -> Transcript:
+    def one(_: Any, name: str, __: Any, wanted: dict[str, Any], ___: Any) -> Transcript:
         if name.endswith("broken.wav"):
             raise AudioError("it is broken")
         words = tuple(Word(f" {part}", index, index + 0.5, 1.0) for index, part in enumerate(Path(name).parts[-2:]))

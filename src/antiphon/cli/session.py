@@ -64,7 +64,7 @@ def print_stream(stream: Stream) -> str:
         for _ in stream:
             pass
         print(" (stopped)", end="", file=sys.stderr, flush=True)
-    print()
+    print(flush=True)  # before the figures on standard error
     return "".join(pieces)
 
 

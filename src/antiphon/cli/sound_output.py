@@ -6,12 +6,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Protocol
 
 from antiphon.cli.files import check_writable
+from antiphon.counted import counted
 from antiphon.errors import AudioError, InvalidRequestError, UsageError
 
 if TYPE_CHECKING:
@@ -51,7 +52,10 @@ def check_destination(output: str | None, play: bool) -> None:
     if play or output is None:
         _player()
     if output == "-" and sys.stdout.isatty():
-        raise UsageError("standard output is a terminal; write a file with -o speech.wav")
+        raise UsageError(
+            "standard output is a terminal; "
+            "install one (`apt install alsa-utils`, `brew install sox`), or write a file with -o speech.wav"
+        )
     if output not in (None, "-"):
         check_writable(Path(str(output)))
 
@@ -239,5 +243,21 @@ def _player() -> tuple[str, ...]:
     found = next((player for player in PLAYERS if shutil.which(player[0])), None)
     if found is None:
         names = ", ".join(player[0] for player in PLAYERS)
-        raise AudioError(f"no program that plays sound was found (looked for {names}); write a file with -o speech.wav")
+        raise AudioError(
+            f"no program that plays sound was found (looked for {names}): install one (`apt install alsa-utils`, "
+            "`brew install sox`), or write a file with -o speech.wav"
+        )
     return found
+
+
+def unreadable_note(count: int, runs: Sequence[str]) -> str:
+    """The end of a report on speech: which characters could not be read, if any."""
+    if not count:
+        return ""
+    return f"; {counted(count, 'character')} could not be read: {', '.join(runs[:8])}{', ...' if len(runs) > 8 else ''}"
+
+
+def voice_line(name: str, language: str, gender: str, aliases: Sequence[str]) -> str:
+    """A voice in a list, with its further names."""
+    also = f"also {', '.join(aliases)}" if aliases else ""
+    return f"{name:16} {language:6} {gender:8}{also}".rstrip()

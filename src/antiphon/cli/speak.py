@@ -11,9 +11,9 @@ import typer
 
 from antiphon.cli import options
 from antiphon.cli.command import usage_errors
-from antiphon.cli.files import check_writable, write_text
+from antiphon.cli.files import check_writable, read_stdin, write_text
 from antiphon.cli.remote.address import chosen_server
-from antiphon.cli.sound_output import FORMATS, Sinks, check_destination, sound_format
+from antiphon.cli.sound_output import FORMATS, Sinks, check_destination, sound_format, unreadable_note, voice_line
 from antiphon.counted import counted
 from antiphon.errors import InvalidRequestError, UsageError
 from antiphon.weights.model_tasks import check_catalog_task
@@ -151,7 +151,8 @@ def _check_voice(voice: str, model: str) -> None:
 
 
 def _print_voices(model: str, offline: bool) -> None:
-    """List the voices; the weights are loaded only for a model of which neither the catalog nor its files tell."""
+    """List the voices; the weights are loaded only if neither the catalog nor the file names have them."""
+    from antiphon.runtime.voice_aliases import aliases_for
     from antiphon.runtime.voice_names import catalog_voices, voice_gender, voice_language, voices_among
 
     check_catalog_task(model, "synthesize")
@@ -167,8 +168,10 @@ def _print_voices(model: str, offline: bool) -> None:
 
         loaded = load(model, offline, task="synthesize")
         names = [] if loaded.voices is None else loaded.voices.names
+    aliases = aliases_for(names, names[0]) if names else {}
     for name in names:
-        print(f"{name:16} {voice_language(name):6} {voice_gender(name) or ''}".rstrip())
+        also = [alias for alias, voice in aliases.items() if voice == name]
+        print(voice_line(name, voice_language(name), voice_gender(name) or "", also))
 
 
 def _text(text: str | None, file: Path | None) -> str:
@@ -182,7 +185,7 @@ def _text(text: str | None, file: Path | None) -> str:
     elif text is None and sys.stdin.isatty():
         raise UsageError("there is no text to speak: give it as an argument, with --file, or on standard input")
     elif text is None or text == "-":
-        said = sys.stdin.read()
+        said = read_stdin()
     else:
         said = text
     if not said.strip():
@@ -208,8 +211,7 @@ def _lexicon(path: Path) -> dict[str, str]:
 
 def _report(stats: SpeechStats) -> str:
     """What it cost, in one line."""
-    skipped = f"; {counted(stats.num_skipped_characters, 'character')} could not be read: " if stats.skipped else ""
-    skipped += ", ".join(stats.skipped[:8]) + (", ..." if len(stats.skipped) > 8 else "")
+    skipped = unreadable_note(stats.num_skipped_characters, stats.skipped)
     return (
         f"{stats.audio_seconds:.1f} s of speech in {stats.processing_seconds:.1f} s "
         f"(real-time factor {stats.real_time_factor:.2f}), first sound after {stats.time_to_first_audio * 1e3:.0f} ms, "

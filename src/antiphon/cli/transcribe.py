@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,10 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from antiphon.cli import options
-from antiphon.cli.command import OutputError, usage_errors
+from antiphon.cli.command import usage_errors
 from antiphon.cli.remote.address import chosen_server
-from antiphon.cli.transcript_output import TranscriptOutput
-from antiphon.counted import counted
+from antiphon.cli.transcript_output import TranscriptOutput, report_failures
 from antiphon.dependencies import import_dependency
 from antiphon.errors import AntiphonError, AudioError, InvalidRequestError, UsageError
 from antiphon.weights.model_tasks import check_catalog_task
@@ -151,32 +151,36 @@ def _files(
     from antiphon.runtime.captions import render
 
     failures = 0
-    with _progress() as progress, ThreadPoolExecutor(min(32, len(names))) as pool:
-        running = [pool.submit(_one, engine, name, wanted, progress) for name in names]
-        for index, (name, future) in enumerate(zip(names, running, strict=True)):
-            try:
-                transcript = future.result()
-                path = destination.write(index, render(transcript, format_, words=wanted["words"]))
-            except OutputError:
-                for other in running:
-                    other.cancel()
-                raise
-            except AntiphonError as error:
-                failures += 1
-                print(f"antiphon: {name}: {error}", file=sys.stderr)
-                continue
-            written = "" if path is None else f" -> {path}"
-            print(f"{name}{written}: {_report(transcript)}", file=sys.stderr)
+    pool = ThreadPoolExecutor(min(32, len(names)))
+    with _progress() as progress:
+        sources: list[Any] = [io.BytesIO(sys.stdin.buffer.read()) if name == "-" else Path(name) for name in names]
+        running = [
+            pool.submit(_one, engine, name, source, wanted, progress)
+            for name, source in zip(names, sources, strict=True)
+        ]
+        try:
+            for index, (name, future) in enumerate(zip(names, running, strict=True)):
+                try:
+                    transcript = future.result()
+                    path = destination.write(index, render(transcript, format_, words=wanted["words"]))
+                except AntiphonError as error:
+                    failures += 1
+                    print(f"antiphon: {name}: {error}", file=sys.stderr)
+                    continue
+                written = "" if path is None else f" -> {path}"
+                print(f"{name}{written}: {_report(transcript)}", file=sys.stderr)
+        except BaseException:  # Ctrl-C, or output that cannot be written: what waits is dropped, what runs is ended
+            pool.shutdown(wait=False, cancel_futures=True)
+            engine.close()
+            raise
+    pool.shutdown()
     if failures:
-        if len(names) > 1:
-            print(f"antiphon: {failures} of {counted(len(names), 'recording')} failed", file=sys.stderr)
-        raise typer.Exit(1)
+        report_failures(failures, len(names))
 
 
-def _one(engine: Engine, name: str, wanted: dict[str, Any], progress: _Progress) -> Transcript:
+def _one(engine: Engine, name: str, source: Any, wanted: dict[str, Any], progress: _Progress) -> Transcript:
     from antiphon.runtime.transcript import Transcript
 
-    source: Any = sys.stdin.buffer if name == "-" else Path(name)
     for event in engine.transcribe_events(source, **wanted):
         if isinstance(event, Transcript):
             progress.update(name, event.duration, event.duration)

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
+
+import typer
 
 from antiphon.cli.files import replace_text
+from antiphon.counted import counted
 from antiphon.errors import InvalidRequestError
 
 SUFFIXES = {"text": "txt", "verbose_json": "json"}
@@ -33,6 +38,13 @@ def file_names(recordings: Sequence[str], suffix: str) -> list[str]:
     return names
 
 
+def report_failures(failures: int, count: int) -> NoReturn:
+    """End a command of which so many recordings failed."""
+    if count > 1:
+        print(f"antiphon: {failures} of {counted(count, 'recording')} failed", file=sys.stderr)
+    raise typer.Exit(1)
+
+
 class TranscriptOutput:
     """Takes the transcript of each recording, by its position on the command line."""
 
@@ -55,8 +67,11 @@ class TranscriptOutput:
         A file from an earlier run is replaced, one of this run never.
         """
         if self._paths is not None:
-            replace_text(self._paths[index], text)
-            return self._paths[index]
+            path = self._paths[index]
+            if path.exists():
+                print(f"antiphon: replacing {path}, which an earlier run wrote", file=sys.stderr)
+            replace_text(path, text)
+            return path
         if len(self._recordings) > 1:
             print(f"==> {self._recordings[index]} <==")
         print(text, end="", flush=True)

@@ -72,6 +72,7 @@ class EngineProcess:
                 stdin=reading,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
+                process_group=0,  # Ctrl-C on the terminal is for the parent alone
             )
         except BaseException:
             os.close(self._lifeline)

@@ -286,7 +286,7 @@ class Residency:
         for other in idle:
             if self.weight_bytes + size <= room:
                 return
-            if _is_idle(other):  # somebody may have come while another was unloaded
+            if _is_idle(other):  # a request may have arrived while another was unloaded
                 logger.info("unloading model %r to make room for %r", other.name, model.name)
                 await self._unload(other)
         if self.weight_bytes + size > room:
@@ -301,7 +301,7 @@ class Residency:
         async with self._lock:
             if model.uses and not force:
                 requests = counted(model.uses, "request")
-                raise ModelInUseError(f"model {model.name!r} is used by {requests}; force ends them")
+                raise ModelInUseError(f"model {model.name!r} is used by {requests}")
             if model.state is ModelState.READY:
                 await self._unload(model)
 

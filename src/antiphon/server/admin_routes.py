@@ -78,8 +78,9 @@ async def pull(request: Request) -> Response:
     serving = serving_of(request)
     body = await read_body(request, AdminPullBody, serving.config.limits.body_bytes)
     if body.model.lower() not in catalog() and HUB_REFERENCE.fullmatch(body.model) is None:
-        serving.models.find(body.model)  # which tells the nearest names
-        raise ApiError(400, f"model {body.model!r} is configured by a path: it is here", code="invalid_value")
+        serving.models.find(body.model)  # raises, with the nearest names, if there is none
+        message = f"model {body.model!r} is loaded from a path on the server; there is nothing to download"
+        raise ApiError(400, message, code="invalid_value")
     if body.stream is False:
         resolved = await unless_gone(request, fetch_model(body.model, serving.config.offline, lambda _: None))
         return json_answer(await asyncio.to_thread(_pulled, resolved))
@@ -190,7 +191,7 @@ async def list_requests(request: Request) -> Response:
 
 @router.delete("/requests/{request_id:path}")
 async def cancel_request(request: Request, request_id: str) -> Response:
-    """End every request of that id; its client is told so."""
+    """End every request of that id; its client gets an error."""
     own: Passage = request.scope["passage"]
     passages = [p for p in serving_of(request).passages if p.request_id == request_id and p is not own]
     if not passages:

@@ -42,7 +42,7 @@ class LoadOnUse(StrEnum):
 
 @dataclass(frozen=True)
 class Limits:
-    """The most that one request may ask for. None of `prompt_tokens`, `output_tokens`: no limit but the model's."""
+    """The most that one request may ask for. Where a number of tokens is None, the model's own limit holds."""
 
     body_bytes: int = 8 << 20
     prompt_tokens: int | None = None

@@ -54,7 +54,10 @@ class TLSFiles:
 
 
 class DrainingServer(uvicorn.Server):
-    """On the first signal new requests are rejected and running ones may finish; on the second they are ended."""
+    """On the first signal new requests are rejected and running ones may finish; on the second they are ended.
+
+    The third does not wait for the engine either.
+    """
 
     def __init__(self, config: uvicorn.Config, serving: Serving, grace_seconds: float) -> None:
         super().__init__(config)
@@ -87,7 +90,8 @@ class DrainingServer(uvicorn.Server):
 
     def drain(self) -> None:
         if self._draining is not None:
-            self.force_exit = True
+            self.force_exit = self.should_exit
+            self._end_requests()
             self.end()
             return
         self._serving.is_draining = True
@@ -103,10 +107,13 @@ class DrainingServer(uvicorn.Server):
         passages = self._serving.passages
         if not await passages.until_idle(self._grace_seconds):
             log("shutting down: ending requests that are still running", running=len(passages))
-            for passage in passages:
-                passage.end_with(unavailable("the server is shutting down", "shutting_down"))
+            self._end_requests()
             await passages.until_idle(LAST_WORDS_SECONDS)
         self.end()
+
+    def _end_requests(self) -> None:
+        for passage in self._serving.passages:
+            passage.end_with(unavailable("the server is shutting down", "shutting_down"))
 
 
 def bind(host: str, port: int) -> socket.socket:

@@ -17,7 +17,7 @@ from antiphon.server.errors import ApiError, api_error, invalid, unavailable
 from antiphon.server.logs import log
 from antiphon.server.passage import current_passage
 from antiphon.weights.catalog import catalog
-from antiphon.weights.model_tasks import CATALOG_TASKS, KINDS
+from antiphon.weights.model_tasks import CATALOG_TASKS, KINDS, models_for
 from antiphon.weights.resolve import HUB_REFERENCE
 
 if TYPE_CHECKING:
@@ -146,6 +146,8 @@ class ServedModels:
         names = self.names()
         if name in names:
             return names[name]
+        if name.lower() in self.catalog_names():
+            raise ApiError(404, f"model {name!r} is not loaded", code="model_not_found", param="model")
         known = [*names, *(self.catalog_names() if self._config.load_on_use is not LoadOnUse.CONFIGURED else ())]
         near = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
         hint = f"did you mean {' or '.join(near)}?" if near else f"available: {', '.join(names) or 'none'}"
@@ -205,7 +207,11 @@ class ServedModels:
     def _check_task(self, model: Resident, task: str | None) -> None:
         own = task_of(model)
         if task is not None and own is not None and own != task:
-            message = f"model {model.name!r} is {KINDS.get(own, own)}; this request needs {KINDS[task]}"
+            fitting = [name for name, other in self.names().items() if task_of(other) == task]
+            if self._config.load_on_use is not LoadOnUse.CONFIGURED:
+                fitting += models_for(task)
+            such = f", such as {' or '.join(dict.fromkeys(fitting))}" if fitting else ""
+            message = f"model {model.name!r} is {KINDS.get(own, own)}; this request needs {KINDS[task]}{such}"
             raise invalid(message, "model", "unsupported_model")
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import logging
+import os
 import re
 import shutil
 import threading
@@ -90,7 +91,7 @@ class Hub:
         from huggingface_hub import hf_hub_download
 
         before = self.cache.repository(listing.repository) / "snapshots" / listing.commit / file.name
-        was_here = before.exists()
+        was_here = os.path.exists(before)
         if not was_here:
             self._check_space(file)
         try:
@@ -105,13 +106,14 @@ class Hub:
                     tqdm_class=_counter(file, on_bytes),
                 )
         except _TooLargeError as error:
-            for half in (self.cache.repository(listing.repository) / "blobs").glob(f"{file.sha256}*.incomplete"):
+            blobs = self.cache.repository(listing.repository) / "blobs"
+            for half in blobs.glob(f"{file.sha256}*.incomplete") if file.sha256 else ():
                 half.unlink(missing_ok=True)  # which some versions of the library keep
             raise FetchError(str(error)) from None
         return Path(path), not was_here
 
     def _check_space(self, file: HubFile) -> None:
-        folder = next(place for place in (self.cache.folder, *self.cache.folder.parents) if place.exists())
+        folder = next(place for place in (self.cache.folder, *self.cache.folder.parents) if os.path.exists(place))
         free = shutil.disk_usage(folder).free
         if free < file.size:
             raise FetchError(
@@ -160,7 +162,7 @@ class Hub:
 
     def _require_reachable(self) -> None:
         if self._is_off:
-            raise HubUnreachableError("HF_HUB_OFFLINE is set, so the model hub is not asked")
+            raise HubUnreachableError("HF_HUB_OFFLINE is set, so the model hub is not contacted")
         with self._probe_lock:
             if not self._reached and time.monotonic() >= self._unreachable_until:
                 self._unreachable = self._probe()

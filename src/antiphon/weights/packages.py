@@ -80,7 +80,7 @@ def extract(
 ) -> None:
     """Write the named members of an archive to `directory`, each under its `member_file_name`.
 
-    No more than `limits` bytes of a member are written, and one more: whoever reads it sees that it is too long.
+    No more than `limits` bytes of a member are written, and one more, so that the check of its size fails.
     """
     take = _extract_wheel if archive.suffix == ".whl" else _extract_tarball
     try:
@@ -164,7 +164,7 @@ def _kill_group(process: subprocess.Popen[bytes]) -> None:
     if process.poll() is not None:
         return
     deadline = time.monotonic() + GROUP_END_SECONDS
-    with contextlib.suppress(ProcessLookupError, PermissionError):  # nobody is left of it; the dead are, elsewhere
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # the group has ended already
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         while time.monotonic() < deadline:

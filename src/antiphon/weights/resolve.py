@@ -134,7 +134,7 @@ def _unknown(reference: str) -> ModelNotFoundError:
     try:
         find_entry(reference)
     except ModelNotFoundError as error:
-        return ModelNotFoundError(f"{error} A path to a file or folder, or {HUB_FORM}, works too")
+        return ModelNotFoundError(f"{error} (a path to a file or folder, or {HUB_FORM}, works too)")
     raise AssertionError(reference)
 
 

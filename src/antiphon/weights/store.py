@@ -111,6 +111,8 @@ class ModelStore:
                 digest = sha256_of(path)
             except PermissionError as error:
                 raise HomeError(f"{path} may not be read (permission denied): change its permissions") from error
+            except OSError as error:
+                raise CheckpointError(f"{path} cannot be read: {error.strerror or error}") from error
             if expected is None or digest == expected:
                 fresh[file.name] = replace(now, sha256=digest)
             else:

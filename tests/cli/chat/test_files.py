@@ -175,3 +175,8 @@ def test_what_is_a_command(text: str, command: tuple[str, str] | None) -> None:
 )
 def test_three_quotes(text: str, is_unfinished: bool, content: str | None) -> None:
     assert (is_open(text), quoted(text)) == (is_unfinished, content)
+
+
+def test_a_name_that_is_too_long_is_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequestError, match="File name too long"):
+        transcript.save(tmp_path / ("x" * 300), a_chat(), "parrot")

@@ -109,6 +109,12 @@ def test_no_word_is_lost() -> None:
     assert lines[lines.index('    """A docstring') + 1] == ""
 
 
+def test_other_line_separators_are_text() -> None:
+    """Unicode's line and paragraph separators do not end a line of Markdown."""
+    words = "\n".join(shown(["First\u2028line\n\nSecond\u2029part\n\nThird\n\nFourth"]))
+    assert [word for word in ("First", "line", "Second", "part", "Third", "Fourth") if word not in words] == []
+
+
 def test_nothing_is_shown_of_an_empty_answer() -> None:
     assert shown([]) == [""]
     assert shown([" ", "\n"]) == [""]

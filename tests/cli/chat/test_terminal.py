@@ -283,6 +283,7 @@ class TestCommands:
             ask(screen, "/nonsense", "antiphon: there is no command /nonsense; /help lists them")
             ask(screen, f"/save {precious}", "exists and is not a saved conversation; choose another name")
             ask(screen, f"/load {tmp_path}/nothing", "nothing: No such file or directory")
+            ask(screen, "/load ~nosuchuser/chat.json", "cannot find the home folder of ~nosuchuser/chat.json")
             ask(screen, "/usr/bin/env is a path", "'/usr/bin/env is a path' turn 1")
             ask(screen, "/help", "/regen              Answer the last message again, with another seed.")
             screen.type("/exit\r")

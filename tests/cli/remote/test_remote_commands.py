@@ -68,7 +68,7 @@ def test_run_raw_and_several_samples(invoke: Invoke) -> None:
         assert outcome[:2] == (0, "ab\nxy\n")
         (body,) = server.bodies()
         assert body["prompt"] == "Once" and body["n"] == 2 and "messages" not in body
-        assert_complaint(invoke("run", "m", "a", "--raw", "--system", "s", "--base-url", server.url), 1, "--system")
+        assert_complaint(invoke("run", "m", "a", "--raw", "--system", "s", "--base-url", server.url), 2, "--system")
 
 
 def test_forms_of_answers(invoke: Invoke, tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_forms_of_answers(invoke: Invoke, tmp_path: Path) -> None:
         wrong = invoke("run", "m", "hi", "--regex", "a", "--choice", "a", "--base-url", server.url)
     assert schema["response_format"]["json_schema"]["schema"] == {"type": "object"}
     assert regex["guided_regex"] == "[ab]" and choice["guided_choice"] == ["a", "b"]
-    assert_complaint(wrong, 1, "--regex and --choice exclude each other")
+    assert_complaint(wrong, 2, "--regex and --choice exclude each other")
 
 
 @pytest.mark.parametrize(

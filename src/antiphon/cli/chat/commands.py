@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from antiphon.cli.answers import counted
 from antiphon.cli.chat import settings, transcript
+from antiphon.counted import counted
 from antiphon.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -121,7 +121,10 @@ def _path(command: str, argument: str) -> Path:
         argument = argument[1:-1]
     if not argument:
         raise InvalidRequestError(f"/{command} needs a file name")
-    return Path(argument).expanduser()
+    try:
+        return Path(argument).expanduser()
+    except RuntimeError as error:
+        raise InvalidRequestError(f"cannot find the home folder of {argument}") from error
 
 
 COMMANDS = {

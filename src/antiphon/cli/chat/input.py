@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Protocol
 
+from antiphon.errors import InvalidRequestError
+
 PROMPT = "> "
 QUOTES = '"""'
 
@@ -53,6 +55,8 @@ class LineReader:
             print(prompt, end="", file=sys.stderr, flush=True)
         try:
             line = sys.stdin.readline()
+        except UnicodeDecodeError as error:
+            raise InvalidRequestError(f"standard input is not UTF-8 text: {error}") from error
         except KeyboardInterrupt:
             if self.is_interactive:
                 print(file=sys.stderr)

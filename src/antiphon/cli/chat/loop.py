@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FrameType, TracebackType
 from typing import Any, Self, TypeVar
 
@@ -27,7 +27,10 @@ def converse(model: ChatModel, state: ChatState) -> None:
     if sys.stdin.isatty():
         _say("Type a message, or /help for the commands. Ctrl-D ends the chat.")
     if not _has_cursor_control():
-        Chat(model, state, LineReader(), PlainWriter).run()
+        chat = Chat(model, state, LineReader(), PlainWriter)
+        chat.run()
+        if chat.has_failed and not sys.stdin.isatty():
+            sys.exit(1)  # for a script; a person has seen the error
         return
     from antiphon.cli.chat.markdown import MarkdownWriter
     from antiphon.cli.chat.terminal_input import TerminalReader
@@ -58,6 +61,7 @@ class Chat:
         self._reader = reader
         self._make_writer = make_writer
         self._draft = ""  # a message that could not be answered
+        self.has_failed = False
 
     def run(self) -> None:
         """Read messages until the end of input. Ctrl-C at the prompt clears the line."""
@@ -77,6 +81,7 @@ class Chat:
                     return
             except AntiphonError as error:
                 _say(f"antiphon: {error}")
+                self.has_failed = True
                 if isinstance(error, ContextLengthError):
                     _say("Shorten the message, or start anew with /clear; /save FILE keeps this conversation.")
 
@@ -119,6 +124,7 @@ class Chat:
         writer = self._make_writer()
         pieces: list[str] = []
         stream: AnswerStream | None = None
+        reading: Iterator[str] = iter(())
         with without_echo(), InterruptibleWaits() as waits:
             try:
                 try:

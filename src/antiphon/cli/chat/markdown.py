@@ -189,9 +189,8 @@ class MarkdownWriter:
 
 def _blocks(text: str) -> list[_Block]:
     tokens = _parser.parse(text)
-    starts = [0]  # of the lines
-    for line in text.splitlines(keepends=True):
-        starts.append(starts[-1] + len(line))
+    # Of the lines, as the parser counts them: `splitlines` would split at other characters too.
+    starts = [0, *(match.end() for match in re.finditer("\n", text)), len(text)]
     blocks: list[_Block] = []
     for token in tokens:
         if token.map is None or token.nesting < 0:

@@ -8,7 +8,11 @@ from collections.abc import Iterator
 from typing import Protocol
 
 #: Characters that a terminal would obey: a model's text must not move the cursor or set the title.
-CONTROLS = {code: None for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"}
+CONTROLS: dict[int, str | None] = {
+    **{code: None for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"},
+    0x2028: "\n",  # Unicode's separators of lines and paragraphs
+    0x2029: "\n\n",
+}
 
 
 class AnswerWriter(Protocol):

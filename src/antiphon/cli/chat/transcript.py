@@ -9,6 +9,7 @@ from typing import Any
 
 from antiphon.cli.chat import settings
 from antiphon.cli.chat.state import ChatState, Message
+from antiphon.cli.files import replace_text
 from antiphon.errors import AntiphonError, InvalidRequestError
 
 FORMAT, VERSION = "antiphon-chat", 1
@@ -18,7 +19,7 @@ MAX_BYTES = 64 << 20
 
 def save(path: Path, state: ChatState, model: str) -> bool:
     """Write the conversation; returns whether it replaced an older one. Any other file is left alone."""
-    replaces = path.exists() or path.is_symlink()
+    replaces = os.path.lexists(path)
     if replaces:
         try:
             _read(path)
@@ -32,16 +33,7 @@ def save(path: Path, state: ChatState, model: str) -> bool:
         "settings": state.settings,
         "messages": state.messages,
     }
-    target = path.resolve()
-    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
-    try:
-        try:
-            partial.write_text(json.dumps(content, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
-            partial.replace(target)
-        finally:
-            partial.unlink(missing_ok=True)
-    except OSError as error:
-        raise InvalidRequestError(f"cannot write {path}: {error.strerror or error}") from error
+    replace_text(Path(os.path.realpath(path)), json.dumps(content, ensure_ascii=False, indent=2) + "\n")
     return replaces
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from antiphon import environment
-from antiphon.errors import InvalidRequestError
+from antiphon.errors import InvalidRequestError, UsageError
 
 SHAPE = "write it as http://host:port"
 
@@ -39,16 +39,16 @@ class ServerAddress:
             parts = urlsplit(base_url.strip())
             port = parts.port
         except ValueError as error:
-            raise InvalidRequestError(f"{origin} is {base_url!r}: {error}; {SHAPE}") from None
+            raise UsageError(f"{origin} is {base_url!r}: {error}; {SHAPE}") from None
         if "@" in parts.netloc:
-            raise InvalidRequestError(f"{origin} has a user name or password in it; give a key in ANTIPHON_API_KEY")
+            raise UsageError(f"{origin} has a user name or password in it; give a key in ANTIPHON_API_KEY")
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise InvalidRequestError(f"{origin} is {base_url!r}; {SHAPE}")
+            raise UsageError(f"{origin} is {base_url!r}; {SHAPE}")
         if parts.query or parts.fragment:
-            raise InvalidRequestError(f"{origin} is {base_url!r}; a base URL has no '?' or '#', {SHAPE}")
+            raise UsageError(f"{origin} is {base_url!r}; a base URL has no '?' or '#', {SHAPE}")
         prefix = parts.path.rstrip("/").removesuffix("/v1").rstrip("/")
         if not f"{prefix}{parts.hostname}".isascii() or any(not mark.isprintable() or mark == " " for mark in prefix):
-            raise InvalidRequestError(f"{origin} is {base_url!r}; a base URL is written in ASCII without spaces")
+            raise UsageError(f"{origin} is {base_url!r}; a base URL is written in ASCII without spaces")
         return cls(parts.scheme, parts.hostname, port or _default_port(parts.scheme), prefix, api_key)
 
 
@@ -60,12 +60,12 @@ def chosen_server(base_url: str | None, api_key_file: Path | None, local: bool) 
     """The server that a command is to use; None if it is to compute in this process."""
     if local:
         if base_url is not None:
-            raise InvalidRequestError("--local and --base-url exclude each other")
+            raise UsageError("--local and --base-url exclude each other")
         _reject_key_file(api_key_file)
         return None
     if base_url is not None:
         if not base_url.strip():
-            raise InvalidRequestError("--base-url is empty; to ignore ANTIPHON_BASE_URL, use --local")
+            raise UsageError("--base-url is empty; to ignore ANTIPHON_BASE_URL, use --local")
         return ServerAddress.parse(base_url, api_key(api_key_file))
     from_environment = environment.base_url()
     if from_environment is None:
@@ -76,7 +76,7 @@ def chosen_server(base_url: str | None, api_key_file: Path | None, local: bool) 
 
 def _reject_key_file(api_key_file: Path | None) -> None:
     if api_key_file is not None:
-        raise InvalidRequestError("--api-key-file is for a server; give its address with --base-url")
+        raise UsageError("--api-key-file is for a server; give its address with --base-url")
 
 
 def api_key(file: Path | None) -> str | None:

@@ -5,6 +5,7 @@ The token that a local server wrote is sent to that server only: scheme, port an
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from antiphon.cli.remote.client import Client, ServerError
 from antiphon.errors import AntiphonError, InvalidRequestError
 from antiphon.server.run_file import LocalServer, is_loopback, local_servers
 
-NO_SERVER = "no server of this user runs on this machine; start one with `antiphon serve`, or give --base-url"
+NO_SERVER = "you have no server running on this machine; start one with `antiphon serve`, or give --base-url"
 
 
 class AdminServer:
@@ -59,7 +60,18 @@ def admin_servers(base_url: str | None, admin_key_file: Path | None) -> list[Adm
         return [AdminServer(_with_key(ServerAddress.parse(given, None, origin), key, running))]
     if not running:
         raise InvalidRequestError(NO_SERVER)
-    return [AdminServer(_with_key(ServerAddress.parse(server.url), key, running)) for server in running]
+    servers: list[AdminServer] = []
+    locked: list[InvalidRequestError] = []
+    for server in running:
+        try:
+            servers.append(AdminServer(_with_key(ServerAddress.parse(server.url), key, running)))
+        except InvalidRequestError as error:
+            locked.append(error)
+    if not servers:
+        raise locked[0]
+    for problem in locked:
+        print(f"antiphon: {problem}", file=sys.stderr)
+    return servers
 
 
 def _with_key(address: ServerAddress, key: str | None, running: list[LocalServer]) -> ServerAddress:

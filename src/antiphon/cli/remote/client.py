@@ -38,9 +38,11 @@ class Client:
     def __init__(self, address: ServerAddress) -> None:
         self.address = address
         self._sockets: set[socket.socket] = set()
+        self._is_closed = False
 
     def close(self) -> None:
-        """Cut off the requests that run."""
+        """Cut off the requests that run; there can be no others."""
+        self._is_closed = True
         for open_socket in list(self._sockets):
             _shut_down(open_socket)
 
@@ -61,22 +63,18 @@ class Client:
     ) -> Response:
         """The answer, its body unread. An answer that is not a success is raised."""
         connection = self._connect()
-        try:
-            connection.request(method, self.address.prefix + path, body, headers | self._headers())
-        except (BrokenPipeError, ConnectionResetError):
-            pass  # it may have answered before it read everything
-        except (OSError, http.client.HTTPException) as error:
-            connection.close()
-            raise self._broken(error) from error
         raw = connection.sock
         assert raw is not None
         try:
+            # A server may answer before it has read everything.
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                connection.request(method, self.address.prefix + path, body, headers | self._headers())
             answer = connection.getresponse()
-        except (OSError, http.client.HTTPException, ValueError) as error:
+        except BaseException as error:  # Ctrl-C included, while the server thinks
+            self._sockets.discard(raw)
             connection.close()
-            raise self._broken(error) from error
-        except BaseException:  # Ctrl-C while the server thinks
-            connection.close()
+            if isinstance(error, OSError | http.client.HTTPException | ValueError):
+                raise self._broken(error) from error
             raise
         response = Response(self.address, connection, raw, answer, lambda: self._sockets.discard(raw))
         if not 200 <= answer.status < 300:
@@ -122,6 +120,9 @@ class Client:
         assert connection.sock is not None
         connection.sock.settimeout(SILENCE_SECONDS)
         self._sockets.add(connection.sock)
+        if self._is_closed:  # while it was connecting
+            connection.close()
+            raise ServerError(f"the request to {address.url} was cancelled")
         return connection
 
     def _broken(self, error: Exception) -> ServerError:

@@ -13,7 +13,7 @@ from antiphon.cli.remote.address import ServerAddress
 from antiphon.cli.remote.client import Client
 from antiphon.cli.remote.given import Given
 from antiphon.cli.remote.model import CANCELLED, RemoteAnswer, RemoteModel
-from antiphon.errors import AntiphonError, InvalidRequestError
+from antiphon.errors import AntiphonError, UsageError
 
 SAMPLING = (
     "temperature",
@@ -42,7 +42,7 @@ def run_remotely(context: typer.Context, server: ServerAddress, text: str, setti
     model = RemoteModel(Client(server), values["model"])
     if values["raw"]:
         if values["system"]:
-            raise InvalidRequestError("--system needs a chat template, which --raw turns off; remove one of them")
+            raise UsageError("--system needs a chat template, which --raw turns off; remove one of them")
         answer = model.complete(text, settings, **fields)
     else:
         system = [{"role": "system", "content": values["system"]}] if values["system"] else []
@@ -59,7 +59,7 @@ def _form(json_schema: str | None, regex: str | None, choice: list[str] | None) 
     flags = {"--json-schema": json_schema, "--regex": regex, "--choice": choice}
     given = [flag for flag, value in flags.items() if value]
     if len(given) > 1:
-        raise InvalidRequestError(f"{' and '.join(given)} exclude each other: an answer has one form")
+        raise UsageError(f"{' and '.join(given)} exclude each other: an answer has one form")
     if json_schema:
         named = {"name": "answer", "schema": options.schema_of(json_schema), "strict": True}
         return {"response_format": {"type": "json_schema", "json_schema": named}}
@@ -83,9 +83,9 @@ def _print_samples(answer: RemoteAnswer, count: int) -> None:
     except AntiphonError:
         print()  # the error begins on a line of its own
         raise
-    print()
+    print(flush=True)  # before the figures on standard error
     for pieces in later.values():
-        print("".join(pieces))
+        print("".join(pieces), flush=True)
 
 
 def remote_model(context: typer.Context, server: ServerAddress) -> RemoteModel:

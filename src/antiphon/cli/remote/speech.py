@@ -6,17 +6,18 @@ import struct
 import sys
 import time
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import typer
 
 from antiphon.cli.remote.address import ServerAddress
 from antiphon.cli.remote.client import Client, Response, ServerError
 from antiphon.cli.remote.given import Given
-from antiphon.cli.sound_output import OutputFile, Player
+from antiphon.cli.sound_output import OutputFile, Player, unreadable_note, voice_line
 from antiphon.errors import UsageError
 
 OPTIONS = ("text", "file", "output", "model", "voice", "speed", "language", "format_", "play", "lexicon", "voices")
+UNREADABLE_HEADERS = ("x-antiphon-unreadable-characters", "x-antiphon-unreadable")
 MAX_HEADER_BYTES = 1 << 16
 MAX_WAV_BYTES = 0xFFFFFFFF
 
@@ -50,10 +51,19 @@ def speak_remotely(
         for data in response:
             first = first or time.perf_counter() - started
             destinations.write(data)
+        skipped = _unreadable(response)
     seconds = time.perf_counter() - started
     if not destinations.num_bytes:
         raise ServerError(f"{server.url} sent no sound")
-    print(f"{destinations.amount()} in {seconds:.1f} s, first sound after {first * 1e3:.0f} ms", file=sys.stderr)
+    print(
+        f"{destinations.amount()} in {seconds:.1f} s, first sound after {first * 1e3:.0f} ms{skipped}", file=sys.stderr
+    )
+
+
+def _unreadable(response: Response) -> str:
+    """What the server says of characters that it could not read."""
+    count, runs = (response.header(name) or "" for name in UNREADABLE_HEADERS)
+    return unreadable_note(int(count), [unquote(run) for run in runs.split(",")]) if count.isdecimal() else ""
 
 
 def _check_type(server: ServerAddress, response: Response) -> None:
@@ -73,8 +83,10 @@ def print_voices_remotely(context: typer.Context, server: ServerAddress) -> None
     if not isinstance(voices, list):
         raise ServerError(f"{client.address.url} does not list voices as Antiphon does")
     for voice in voices:
+        if voice.get("same_as"):
+            continue  # another name of a voice
         name, language, gender = (str(voice.get(key) or "") for key in ("name", "language", "gender"))
-        print(f"{name:16} {language:6} {gender}".rstrip())
+        print(voice_line(name, language, gender, voice.get("aliases") or ()))
 
 
 class WavStart:
@@ -155,17 +167,21 @@ class _Destinations:
         return self
 
     def __exit__(self, failure: type[BaseException] | None, *_: object) -> None:
-        if failure is not None:
+        try:
+            if failure is None:
+                self._close()
+        finally:  # after a failure, or Ctrl-C while the player plays the rest
             for sink in (self._file, self._player):
                 if sink is not None:
                     sink.abandon()
-            return
-        try:
-            if self._file is not None:
-                wav = self._wav
-                if wav is not None and wav.is_complete and self.num_bytes <= MAX_WAV_BYTES:
-                    self._file.rewrite_start(wav.with_size(self._num_sample_bytes))
-                self._file.close()
-        finally:
-            if self._player is not None:
-                self._player.close()
+
+    def _close(self) -> None:
+        file, player, wav = self._file, self._player, self._wav
+        if file is not None:
+            if wav is not None and wav.is_complete and self.num_bytes <= MAX_WAV_BYTES:
+                file.rewrite_start(wav.with_size(self._num_sample_bytes))
+            file.close()
+            self._file = None
+        if player is not None:
+            player.close()
+            self._player = None

@@ -8,7 +8,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import typer
 
@@ -16,7 +16,7 @@ from antiphon.cli.remote.address import ServerAddress
 from antiphon.cli.remote.client import Client, ServerError
 from antiphon.cli.remote.form import Form
 from antiphon.cli.remote.given import Given
-from antiphon.cli.transcript_output import TranscriptOutput
+from antiphon.cli.transcript_output import TranscriptOutput, report_failures
 from antiphon.errors import AntiphonError
 
 OPTIONS = (
@@ -39,8 +39,10 @@ def transcribe_remotely(
     format_, words = values["format_"], values["words"]
     fields = _fields(given)
     failures = 0
+    # In this thread, where Ctrl-C ends the reading.
+    piped = sys.stdin.buffer.read() if "-" in names else b""
     with ThreadPoolExecutor(min(UPLOADS_AT_ONCE, len(names))) as pool:
-        running = [pool.submit(_transcript, client, path, fields, name, format_, words) for name in names]
+        running = [pool.submit(_transcript, client, path, fields, name, piped, format_, words) for name in names]
         try:
             for index, (name, future) in enumerate(zip(names, running, strict=True)):
                 try:
@@ -58,7 +60,7 @@ def transcribe_remotely(
             client.close()
             raise
     if failures:
-        raise typer.Exit(1)
+        report_failures(failures, len(names))
 
 
 def _fields(given: Given) -> list[tuple[str, str]]:
@@ -75,12 +77,12 @@ def _fields(given: Given) -> list[tuple[str, str]]:
 
 
 def _transcript(
-    client: Client, path: str, fields: list[tuple[str, str]], name: str, format_: str, words: bool
+    client: Client, path: str, fields: list[tuple[str, str]], name: str, piped: bytes, format_: str, words: bool
 ) -> tuple[str, float]:
     """The transcript in the format that was asked for, as the embedded command writes it, and how long it took."""
     started = time.perf_counter()
     try:
-        with _opened(name) as stream:
+        with io.BytesIO(piped) if name == "-" else open(name, "rb") as stream:
             form = Form(fields, "stdin" if name == "-" else Path(name).name, stream)
             with client.send(path, form, form.size, form.content_type) as response:
                 if "json" in format_:
@@ -94,10 +96,6 @@ def _transcript(
     except OSError as error:
         raise ServerError(f"cannot send {name}: {error.strerror or error}") from error
     return text if text.endswith("\n") else text + "\n", time.perf_counter() - started
-
-
-def _opened(name: str) -> BinaryIO:
-    return io.BytesIO(sys.stdin.buffer.read()) if name == "-" else open(name, "rb")
 
 
 def _rendered(content: Any, client: Client) -> str:

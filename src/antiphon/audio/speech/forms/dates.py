@@ -107,7 +107,7 @@ def _numbers(match: Match) -> str | None:
 def _month_and_day(match: Match) -> str | None:
     """3/4 as a date, only where the words around say so; else it is a fraction."""
     month, day = int(match["first"]), int(match["second"])
-    is_date = _DATE_CUE.search(before(match)) and not _NOT_A_DATE.match(after(match))
+    is_date = match[0] != "9/11" and _DATE_CUE.search(before(match)) and not _NOT_A_DATE.match(after(match))
     return _date(MONTHS[month - 1], str(day), None) if is_date and _is_day(month, day) else None
 
 

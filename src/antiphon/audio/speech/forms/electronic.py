@@ -29,7 +29,7 @@ def _address(match: Match) -> str:
 
 
 def _part(piece: str) -> str:
-    if piece.isdigit():
+    if piece.isdecimal():
         return cardinal(piece) if len(piece) < 3 and piece[0] != "0" else spelled(piece)
     if not piece.isalpha():
         return _SIGNS.get(piece, "")
