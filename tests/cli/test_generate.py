@@ -256,7 +256,7 @@ class TestChat:
         options = ["--temperature", "0", "--max-tokens", "5"]
         outcome = invoke("chat", str(tiny_llama), *options, stdin="x" * 5000 + "\nhello\n")
         alone = invoke("chat", str(tiny_llama), *options, stdin="hello\n")
-        assert outcome.code == 0 and outcome.out == alone.out
+        assert outcome.code == 1 and outcome.out == alone.out  # a script must notice the turn without an answer
         assert re.search(rf"antiphon: prompt has 50\d\d tokens; model 'tiny-llama' takes {CONTEXT}", outcome.err)
 
     def test_a_model_without_a_template(self, invoke: Invoke, tmp_path: Path) -> None:

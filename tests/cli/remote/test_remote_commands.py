@@ -168,7 +168,7 @@ def test_chat_keeps_the_conversation(invoke: Invoke) -> None:
         lines = b"one\nfail\ntwo\n"
         outcome = invoke("chat", "m", "--system", "s", "--base-url", server.url, stdin=lines)
         last = server.bodies()[-1]
-    assert outcome[:2] == (0, "answer 2\nanswer 4\n") and "not now" in outcome[2]
+    assert outcome[:2] == (1, "answer 2\nanswer 4\n") and "not now" in outcome[2]
     assert [message["content"] for message in last["messages"]] == ["s", "one", "answer 2", "two"]
 
 
