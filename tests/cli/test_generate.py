@@ -326,9 +326,10 @@ class TestInfo:
 @pytest.mark.weights
 class TestRealModels:
     def test_the_capital_of_france(self, invoke: Invoke) -> None:
-        outcome = invoke("run", "qwen2.5-coder-0.5b", "What is the capital of France?", "--max-tokens", "32")
+        question = ["What is the capital of France?", "--max-tokens", "32", "--temperature", "0"]
+        outcome = invoke("run", "qwen2.5-coder-0.5b", *question)
         assert outcome.code == 0 and "Paris" in outcome.out
-        assert outcome.err.splitlines()[-1].endswith("ended by stop")
+        assert outcome.err.splitlines()[-1].endswith("ended by stop; temperature 0")
 
     def test_an_embedding_model_does_not_generate(self, invoke: Invoke) -> None:
         assert_refused(

@@ -78,7 +78,14 @@ class Screen(Terminal):
             self.shown += self._read()
 
     def until_shown(self, *texts: str) -> None:
-        self.until(lambda: all(text in self.text for text in texts))
+        """All of the texts are on the screen; the terminal may break them at its right edge."""
+
+        def are_shown() -> bool:
+            lines = self.text
+            joined = lines.replace("\n", "")
+            return all(text in lines or text in joined for text in texts)
+
+        self.until(are_shown)
 
     def until_prompt(self) -> None:
         """The program waits for a message, and nothing is typed yet."""

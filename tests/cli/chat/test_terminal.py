@@ -296,7 +296,7 @@ def test_with_a_model_in_this_process(tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "tiny-llama", config=CONFIG | {"max_position_embeddings": 1 << 16})
     command = [sys.executable, "-c", "from antiphon.cli.app import main; main()", "chat", str(folder), "--stats"]
     home = {"ANTIPHON_HOME": str(tmp_path / "home")}
-    with Screen([*command, "--max-tokens", "60000", "--temperature", "0"], home) as screen:
+    with Screen([*command, "--max-tokens", "60000", "--temperature", "0"], home, columns=200) as screen:
         screen.until_shown("tiny-llama: temperature 0", "/help for the commands")
         screen.until_prompt()
         screen.type("hello\r")
