@@ -122,7 +122,7 @@ def test_two_servers_from_start_to_end(home: Path, tmp_path: Path, invoke: Invok
         first.wait(60)
         assert len(list((home / "run").iterdir())) == 1
         code, _, err = invoke("ps")
-        assert code == 1 and "no server of this user" in err
+        assert code == 1 and "you have no server running on this machine" in err
         assert list((home / "run").iterdir()) == []
 
 

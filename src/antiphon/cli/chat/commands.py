@@ -83,7 +83,7 @@ def _load(state: ChatState, model: str, argument: str) -> Outcome:
 
 def _set(state: ChatState, model: str, argument: str) -> Outcome:
     if not argument:
-        return Outcome([*settings.shown(state), f"`/set NAME {settings.DEFAULT}` goes back to the model's own."])
+        return Outcome([*settings.shown(state), f"`/set NAME {settings.DEFAULT}` restores the model's own setting."])
     name, _, value = argument.partition(" ")
     if not value.strip():
         raise InvalidRequestError(f"/set {name} needs a value; /set alone shows the settings")
@@ -93,7 +93,7 @@ def _set(state: ChatState, model: str, argument: str) -> Outcome:
 
 def _regen(state: ChatState, model: str, argument: str) -> Outcome:
     if state.without_last_turn() is None:
-        raise InvalidRequestError("there is no answer yet that could be generated again")
+        raise InvalidRequestError("there is no message to answer again yet")
     return Outcome([], regenerates=True)
 
 

@@ -41,7 +41,7 @@ class Given:
             flags, have = " and ".join(wrong), "has" if len(wrong) == 1 else "have"
             is_flag = "base_url" in self.given
             source = "--base-url" if is_flag else "ANTIPHON_BASE_URL"
-            instead = "remove one or the other" if is_flag else "add --local to load the model here"
+            instead = f"remove {flags} or --base-url" if is_flag else "add --local to load the model here"
             raise UsageError(f"{flags} {have} no effect with the server {server.url} ({source}); {instead}")
 
     def select(self, names: Collection[str]) -> dict[str, Any]:
