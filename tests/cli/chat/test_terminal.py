@@ -201,7 +201,7 @@ class TestAnswers:
 
     def test_regen_answers_again_with_another_seed(self, tmp_path: Path) -> None:
         with parrot(tmp_path) as screen:
-            ask(screen, "/regen", "there is no answer yet")
+            ask(screen, "/regen", "there is no message to answer again yet")
             ask(screen, "first", "'first' turn 1")
             ask(screen, "second", "'second' turn 2 seed 1 ")
             screen.type("/regen\r")
