@@ -52,7 +52,7 @@ def _with_leading_zero(match: Match) -> str | None:
 
 
 def _local(match: Match) -> str | None:
-    """555-1234, where somebody is called or the exchange is the one of examples."""
+    """555-1234: after a word such as "call", or with the exchange that examples use."""
     return _digits(match[0]) if match[0].startswith("555") or _CALL.search(before(match)) else None
 
 
