@@ -64,4 +64,4 @@ def test_files_pipes_and_captions(tmp_path: Path) -> None:
     assert "there is nothing in the text" in refusal("😀", *MODEL, "-o", str(tmp_path / "none.wav"))
     assert not (tmp_path / "none.wav").exists()
     voices = speak(*MODEL, "--voices")
-    assert voices.stdout.split() [:3] == ["heart", "en-us", "also"]  # type: ignore[attr-defined]
+    assert voices.stdout.split()[:3] == ["heart", "en-us", "also"]  # type: ignore[attr-defined]
