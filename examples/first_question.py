@@ -33,7 +33,7 @@ class Server:
     def _pass_on(self) -> None:
         assert self.process.stderr is not None
         for line in self.process.stderr:
-            found = re.search(r"listens on (https?://\S+)", line)
+            found = re.search(r"listening on (https?://[^\s;]+)", line)
             self.url = self.url or (found[1] if found else None)
             print(line, end="", file=sys.stderr, flush=True)
 

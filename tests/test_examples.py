@@ -23,7 +23,7 @@ def test_the_first_question_is_answered_and_the_server_ends_by_itself(tmp_path: 
     result = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False)
     assert result.returncode == 0, result.stderr
     assert "You: What is the capital of France?\ndefault-chat: " in result.stdout
-    assert "budget" in result.stderr and "Traceback" not in result.stderr
+    assert "memory: weights" in result.stderr and "Traceback" not in result.stderr
 
 
 def test_a_server_that_cannot_start_is_told() -> None:
