@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from antiphon.cli import options
+from antiphon.cli.files import read_stdin
 from antiphon.cli.remote.address import chosen_server
 from antiphon.counted import counted
 from antiphon.errors import InvalidRequestError
@@ -137,7 +138,7 @@ def embed(
 def _inputs(file: Path) -> list[str]:
     """The file's lines that are not empty; a line that is a JSON string is decoded."""
     try:
-        lines = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8")
+        lines = read_stdin() if str(file) == "-" else file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidRequestError(f"cannot read {file}: {getattr(error, 'strerror', None) or error}") from error
     texts = []

@@ -40,7 +40,7 @@ class Setup:
                 "raise memory or lower kv_memory"
             )
         if settings["preload"]:
-            check_memory(settings["models"], memory, kv, settings["kv_memory"] is None)
+            check_models_fit(settings["models"], memory, kv, settings["kv_memory"] is None)
         tls = _tls(settings)
         engine = dict(
             kv_bytes=kv,
@@ -131,7 +131,7 @@ def _tls(settings: Settings) -> TLSFiles | None:
     return files
 
 
-def check_memory(references: list[str], memory: int, kv: int, kv_follows: bool) -> None:
+def check_models_fit(references: list[str], memory: int, kv: int, kv_follows: bool) -> None:
     """Raise `MemoryBudgetError` if none of the models can ever fit. `kv_follows`: a larger budget has a larger cache.
 
     A model whose size is not known before it is downloaded may fit.
