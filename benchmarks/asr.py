@@ -55,7 +55,7 @@ class FasterWhisper:
     def __init__(self, model: str, threads: int, beam: int, quantize: str) -> None:
         from faster_whisper import BatchedInferencePipeline, WhisperModel
 
-        from antiphon.weights.resolve import resolve
+        from antiphon.weights.catalog.resolve import resolve
 
         folder = str(resolve(model).path.parent)
         loaded = WhisperModel(folder, device="cpu", compute_type="int8", cpu_threads=threads)
@@ -76,7 +76,7 @@ class WhisperCpp:
     def __init__(self, model: str, threads: int, beam: int, quantize: str) -> None:
         from pywhispercpp.model import Model
 
-        from antiphon.weights.resolve import resolve
+        from antiphon.weights.catalog.resolve import resolve
 
         search: dict[str, Any] = {"params_sampling_strategy": 1, "beam_search": {"beam_size": beam, "patience": -1.0}}
         self._model = Model(

@@ -186,7 +186,7 @@ def main() -> None:
     if options.llama is None or not (options.llama / "llama-bench").exists():
         parser.error(f"--llama: there is no llama-bench in {options.llama}")
 
-    from antiphon.weights.resolve import resolve
+    from antiphon.weights.catalog.resolve import resolve
 
     for model in options.models:
         file = resolve(model).path

@@ -104,7 +104,7 @@ def main() -> int:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    from antiphon.weights.resolve import resolve
+    from antiphon.weights.catalog.resolve import resolve
 
     path = resolve(options.model).path
     gguf = {"pretrained_model_name_or_path": str(path.parent), "gguf_file": path.name}

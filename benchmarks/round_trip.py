@@ -30,7 +30,7 @@ from antiphon.runtime.engine import Engine
 from antiphon.runtime.loading import load_model
 from antiphon.runtime.pronunciation import Pronunciation
 from antiphon.runtime.weight_forms import WeightOptions
-from antiphon.weights.resolve import resolve
+from antiphon.weights.catalog.resolve import resolve
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from support.heard_words import SENTENCES, normalizer, word_errors

@@ -27,7 +27,7 @@ from antiphon.bench.process import ServerProcess, antiphon_server, started_serve
 from antiphon.bench.serve_bench import run_loop
 from antiphon.bench.summary import summarize
 from antiphon.bench.words import find_counter, sized_texts
-from antiphon.weights.resolve import resolve
+from antiphon.weights.catalog.resolve import resolve
 
 LEAST_SPEED_UP = 3.0
 SPARE_TOKENS = 64  # of a slot's context, beyond prompt and answer

@@ -33,7 +33,7 @@ from antiphon.runtime.engine import Engine
 from antiphon.runtime.loading import LoadedModel, load_model
 from antiphon.runtime.pronunciation import Pronunciation
 from antiphon.runtime.weight_forms import WeightOptions
-from antiphon.weights.resolve import resolve
+from antiphon.weights.catalog.resolve import resolve
 
 TEXT = (
     "The quick brown fox jumps over the lazy dog near the bank of the river. "

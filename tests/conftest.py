@@ -42,7 +42,7 @@ def model_path() -> Callable[[str], Path]:
     """The main file of a catalog model, fetched by the project's own code on first use."""
 
     def path(name: str) -> Path:
-        from antiphon.weights.resolve import resolve
+        from antiphon.weights.catalog.resolve import resolve
 
         return resolve(name).path
 

@@ -12,7 +12,7 @@ import typer
 import antiphon
 from antiphon.cli.app import app
 from antiphon.models.registry import ARCHITECTURES
-from antiphon.weights.catalog import catalog
+from antiphon.weights.catalog.catalog import catalog
 from support import cli_docs, python_docs
 
 ROOT = Path(__file__).parents[1]

@@ -164,8 +164,8 @@ def test_commands(snippet: Snippet, folder: Path, tmp_path: Path, request: pytes
 
 def own_home(tmp_path: Path, code: str) -> str:
     """A models folder with links to the files of the models that the block names, which it may remove."""
-    from antiphon.weights.catalog import catalog
-    from antiphon.weights.resolve import resolve
+    from antiphon.weights.catalog.catalog import catalog
+    from antiphon.weights.catalog.resolve import resolve
 
     home = tmp_path / "home"
     for name in catalog():

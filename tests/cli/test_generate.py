@@ -354,7 +354,7 @@ engine = Engine(sys.argv[1])
 assert len(answer.token_ids) == 32
 print(resident_bytes() - empty - engine.figures()["arena"]["lent_bytes"])
 """
-        from antiphon.weights.resolve import resolve
+        from antiphon.weights.catalog.resolve import resolve
 
         size = resolve(model).path.stat().st_size
         result = subprocess.run([sys.executable, "-c", code, model], capture_output=True, text=True, check=True)

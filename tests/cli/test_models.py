@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 import antiphon
-from antiphon.weights.catalog import catalog, find_entry
-from antiphon.weights.store import ModelStore
+from antiphon.weights.catalog.catalog import catalog, find_entry
+from antiphon.weights.catalog.store import ModelStore
 from support.registries import Registries, local_hub, put_in_cache
 from support.waiting import wait_until
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from antiphon.cli.progress import Rate, fetch_progress, progress_text, size_text, time_left_text
-from antiphon.weights.fetch import FetchProgress
+from antiphon.weights.catalog.fetch import FetchProgress
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import transformers
 
 from antiphon.models.bert import Bert
 from antiphon.models.registry import build_model
-from antiphon.weights.memory import StateDictCheckpoint
+from antiphon.weights.formats.memory import StateDictCheckpoint
 from models.test_causal_lm import random_tokens, randomize
 
 

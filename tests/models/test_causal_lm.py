@@ -11,7 +11,7 @@ import transformers
 from antiphon import ops
 from antiphon.models.model import CausalLM
 from antiphon.models.registry import build_model
-from antiphon.weights.memory import StateDictCheckpoint
+from antiphon.weights.formats.memory import StateDictCheckpoint
 from support.paged import PagedRunner
 
 TOLERANCE = 1e-4

@@ -18,10 +18,10 @@ from torch import Tensor
 
 from antiphon import ops
 from antiphon.layers.module import Halvable
-from antiphon.models.kokoro import Kokoro
+from antiphon.models.kokoro.model import Kokoro
 from antiphon.models.synthesizer import Speech, SpeechState, Utterance
 from antiphon.runtime.weight_forms import LoadReport, WeightOptions, prepare
-from antiphon.weights.open import open_checkpoint
+from antiphon.weights.formats.open import open_checkpoint
 from support.onnx_graphs import Array, OnnxReference
 
 pytestmark = [pytest.mark.weights, pytest.mark.slow]

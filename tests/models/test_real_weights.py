@@ -18,7 +18,7 @@ from antiphon.models.whisper import Whisper
 from antiphon.text.gguf_vocab import tokenizer_from_gguf
 from antiphon.text.hf_vocab import tokenizer_from_file
 from antiphon.text.llama2c_vocab import tokenizer_from_llama2c
-from antiphon.weights.open import open_checkpoint
+from antiphon.weights.formats.open import open_checkpoint
 from models.test_bert import flatten
 from support.enwik8 import enwik8_text
 from support.llama_cpp import llama_cpp_logits

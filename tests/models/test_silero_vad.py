@@ -22,8 +22,8 @@ from antiphon.errors import CheckpointError, UnsupportedError
 from antiphon.models.model import Task
 from antiphon.models.registry import build_model
 from antiphon.models.silero_vad import SileroVAD, voice_probabilities
-from antiphon.weights.memory import StateDictCheckpoint
-from antiphon.weights.open import open_checkpoint
+from antiphon.weights.formats.memory import StateDictCheckpoint
+from antiphon.weights.formats.open import open_checkpoint
 from models.test_purity import only_ops_and_views
 from support.sounds import Floats, chords, noise, silence
 from support.speech import jfk, librivox_clips

@@ -7,7 +7,7 @@ import transformers
 
 from antiphon.models.registry import build_model
 from antiphon.models.whisper import Whisper, _openai_names
-from antiphon.weights.memory import StateDictCheckpoint
+from antiphon.weights.formats.memory import StateDictCheckpoint
 from antiphon.weights.source import TensorNames
 from models.test_causal_lm import random_tokens, randomize
 from support.paged import PagedRunner

@@ -19,8 +19,8 @@ from antiphon.models.registry import build_model
 from antiphon.models.whisper import Whisper, _openai_names
 from antiphon.models.whisper_alignment import KNOWN
 from antiphon.weights.checkpoint import Checkpoint
-from antiphon.weights.dequantize import dequantize
-from antiphon.weights.open import open_checkpoint
+from antiphon.weights.dequantize.dequantize import dequantize
+from antiphon.weights.formats.open import open_checkpoint
 from antiphon.weights.source import TensorNames
 from support.paged import PagedRunner
 from support.speech import JFK_PACKAGE, JFK_SHA256, jfk

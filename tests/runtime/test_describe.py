@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from antiphon.runtime.describe import describe
-from antiphon.weights.resolve import resolve
+from antiphon.weights.catalog.resolve import resolve
 from support.tiny_model import CONFIG, CONTEXT, EMBEDDING_ROWS, HEAD_DIM, KV_HEADS, LAYERS, tiny_state, write_folder
 
 

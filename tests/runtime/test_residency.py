@@ -24,7 +24,7 @@ from antiphon.runtime.memory_budget import cgroup_limits, default_budget, machin
 from antiphon.runtime.messages import Loaded
 from antiphon.runtime.model_text import ModelText
 from antiphon.runtime.residency import ModelState, Residency, Resident
-from antiphon.weights.resolve import ResolvedModel
+from antiphon.weights.catalog.resolve import ResolvedModel
 
 
 class Books:
@@ -279,8 +279,8 @@ def test_a_fetch_keeps_nobody_from_ending(monkeypatch: pytest.MonkeyPatch) -> No
     import threading
     import time
 
-    from antiphon.weights import resolve as resolving
-    from antiphon.weights.fetch import FetchProgress
+    from antiphon.weights.catalog import resolve as resolving
+    from antiphon.weights.catalog.fetch import FetchProgress
 
     hold, seen = threading.Event(), []
 

@@ -11,8 +11,8 @@ import whisper
 
 from antiphon import Engine
 from antiphon.runtime.transcript import LiveUpdate, Transcript
-from antiphon.weights.open import open_checkpoint
-from antiphon.weights.resolve import resolve
+from antiphon.weights.catalog.resolve import resolve
+from antiphon.weights.formats.open import open_checkpoint
 from models.test_whisper_weights import openai_model
 from support.speech import JFK_TEXT, RATE, jfk, librivox_clips, normalize_words, word_error_rate
 

@@ -10,7 +10,7 @@ import pytest
 from antiphon.errors import InvalidRequestError
 from antiphon.runtime.voice_aliases import DEFAULT_VOICE_ALIASES, aliases_for, without_aliases
 from antiphon.runtime.voices import VoiceBook
-from antiphon.weights.catalog import catalog
+from antiphon.weights.catalog.catalog import catalog
 
 OPENAI = sorted(
     ["alloy", "ash", "ballad", "coral", "echo", "fable", "nova", "onyx", "sage", "shimmer", "verse", "marin", "cedar"]

@@ -17,8 +17,8 @@ from antiphon.runtime.config import EngineConfig
 from antiphon.runtime.engine import Engine
 from antiphon.runtime.loading import LoadedModel, load_model
 from antiphon.runtime.weight_forms import LoadReport, WeightOptions, prepare
-from antiphon.weights.open import open_checkpoint
-from antiphon.weights.resolve import resolve
+from antiphon.weights.catalog.resolve import resolve
+from antiphon.weights.formats.open import open_checkpoint
 from antiphon.weights.types import TensorType
 from support.paged import PagedRunner
 from support.tiny_model import write_gguf
@@ -130,8 +130,8 @@ import gc, sys, torch
 from antiphon.runtime.loading import load_tokenizer
 from antiphon.models.registry import build_model
 from antiphon.runtime.weight_forms import LoadReport, prepare
-from antiphon.weights.open import open_checkpoint
-from antiphon.weights.resolve import resolve
+from antiphon.weights.formats.open import open_checkpoint
+from antiphon.weights.catalog.resolve import resolve
 
 def resident():
     gc.collect()

@@ -200,8 +200,8 @@ def test_a_pull_tells_its_progress(
     ask: Callable[..., httpx.Response], administered: RunningServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from antiphon.server import admin_routes
-    from antiphon.weights.fetch import FetchProgress
-    from antiphon.weights.resolve import ResolvedModel
+    from antiphon.weights.catalog.fetch import FetchProgress
+    from antiphon.weights.catalog.resolve import ResolvedModel
 
     async def fetch(reference: str, offline: bool, report: Callable[[FetchProgress], None]) -> ResolvedModel:
         import asyncio

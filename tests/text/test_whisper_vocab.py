@@ -86,8 +86,8 @@ def test_encoding(pair: tuple[WhisperTokenizer, whisper.tokenizer.Tokenizer]) ->
 def test_the_same_vocabulary_from_other_files(
     model_path: object, pair: tuple[WhisperTokenizer, whisper.tokenizer.Tokenizer]
 ) -> None:
-    from antiphon.weights.open import open_checkpoint
-    from antiphon.weights.resolve import resolve
+    from antiphon.weights.catalog.resolve import resolve
+    from antiphon.weights.formats.open import open_checkpoint
 
     ours, _ = pair
     files = resolve("whisper-base" if ours.whisper.is_multilingual else "whisper-tiny.en").files

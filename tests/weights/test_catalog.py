@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from antiphon.errors import ModelNotFoundError
-from antiphon.weights.catalog import CATALOG_FILE, HubSource, PackageSource, catalog, find_entry, read_catalog
+from antiphon.weights.catalog.catalog import CATALOG_FILE, HubSource, PackageSource, catalog, find_entry, read_catalog
 
 NAMES = {
     "qwen2.5-coder-0.5b": "chat",
@@ -120,6 +120,6 @@ def test_a_bad_entry_is_refused_by_name(tmp_path: Path, old: str, new: str, comp
 
 
 def test_the_catalog_and_fetching_do_not_import_torch() -> None:
-    code = "import sys, antiphon.weights.resolve; assert not {'torch', 'numpy', 'rich'} & set(sys.modules)"
+    code = "import sys, antiphon.weights.catalog.resolve; assert not {'torch', 'numpy', 'rich'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
     assert CATALOG_FILE.is_file()

@@ -11,8 +11,8 @@ import torch
 from gguf import GGMLQuantizationType, quants
 
 from antiphon.errors import CheckpointError, UnsupportedError
-from antiphon.weights import dequantize_iq
-from antiphon.weights.dequantize import CHUNK_ELEMENTS, DECODERS, dequantize, iq_grid
+from antiphon.weights.dequantize import iq as dequantize_iq
+from antiphon.weights.dequantize.dequantize import CHUNK_ELEMENTS, DECODERS, dequantize, iq_grid
 from antiphon.weights.types import BLOCKS, TORCH_DTYPES, TensorType
 
 READABLE = [*TORCH_DTYPES, *DECODERS]

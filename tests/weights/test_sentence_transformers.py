@@ -14,9 +14,9 @@ from safetensors.torch import save_file
 from antiphon.errors import CheckpointError, UnsupportedError
 from antiphon.models.bert import Bert, Pooling
 from antiphon.models.registry import build_model
-from antiphon.weights.open import open_checkpoint
-from antiphon.weights.safetensors import SafetensorsCheckpoint
-from antiphon.weights.sentence_transformers import sentence_head
+from antiphon.weights.formats.open import open_checkpoint
+from antiphon.weights.formats.safetensors import SafetensorsCheckpoint
+from antiphon.weights.formats.sentence_transformers import sentence_head
 
 PREFIX = "sentence_transformers.models."
 

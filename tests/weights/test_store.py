@@ -19,10 +19,10 @@ import pytest
 
 from antiphon import environment
 from antiphon.errors import CheckpointError, HomeError, ModelNotFoundError
-from antiphon.weights.catalog import HubSource, ModelEntry
-from antiphon.weights.hub_cache import HubCache
-from antiphon.weights.lock import FileLock
-from antiphon.weights.store import MANIFEST, ModelStore, Removal
+from antiphon.weights.catalog.catalog import HubSource, ModelEntry
+from antiphon.weights.catalog.hub_cache import HubCache
+from antiphon.weights.catalog.lock import FileLock
+from antiphon.weights.catalog.store import MANIFEST, ModelStore, Removal
 from support.registries import COMMIT, model_entry, model_file, put_in_cache
 
 DATA = b"weights" * 100
@@ -149,7 +149,7 @@ def test_files_that_may_not_be_read_are_one_line(tmp_path: Path, monkeypatch: py
         raise PermissionError(errno.EACCES, "Permission denied")
 
     with monkeypatch.context() as patch:
-        patch.setattr("antiphon.weights.store.sha256_of", denied)
+        patch.setattr("antiphon.weights.catalog.store.sha256_of", denied)
         with pytest.raises(HomeError, match=rf"{path} may not be read \(permission denied\)"):
             store.changed(entry)
     with monkeypatch.context() as patch:

@@ -14,11 +14,11 @@ from gguf import GGMLQuantizationType, quants
 from antiphon.errors import AntiphonError, CheckpointError, UnsupportedError
 from antiphon.models.registry import build_model
 from antiphon.models.whisper import Whisper
+from antiphon.weights.catalog.resolve import resolve
 from antiphon.weights.checkpoint import Checkpoint
-from antiphon.weights.ctranslate2 import to_q8_0
-from antiphon.weights.dequantize import dequantize
-from antiphon.weights.open import open_checkpoint
-from antiphon.weights.resolve import resolve
+from antiphon.weights.dequantize.dequantize import dequantize
+from antiphon.weights.formats.ctranslate2 import to_q8_0
+from antiphon.weights.formats.open import open_checkpoint
 from antiphon.weights.types import TensorType
 from support.tiny_whisper import HEADS, LAYERS, dims, state_dict
 from weights.whisper_files import ctranslate2_file, ctranslate2_variables, ggml_file

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from antiphon.errors import CheckpointError, UnsupportedError
+from antiphon.weights.formats.whisper_pt import DIMENSIONS, WhisperPtCheckpoint
 from antiphon.weights.types import TensorType
-from antiphon.weights.whisper_pt import DIMENSIONS, WhisperPtCheckpoint
 
 DIMS = {name: index + 2 for index, name in enumerate(DIMENSIONS)}
 

@@ -10,7 +10,7 @@ import torch
 from gguf import GGMLQuantizationType, quants
 
 from antiphon.models.whisper import _openai_names
-from antiphon.weights.ggml import DIMENSIONS
+from antiphon.weights.formats.ggml import DIMENSIONS
 from antiphon.weights.source import TensorNames
 
 

@@ -25,7 +25,7 @@ def pull(
 ) -> None:
     """Download models, so that they can be used offline. Damaged files are downloaded again."""
     from antiphon.cli.progress import fetch_progress
-    from antiphon.weights.resolve import resolve
+    from antiphon.weights.catalog.resolve import resolve
 
     for name in names:
         with fetch_progress() as progress:
@@ -36,9 +36,9 @@ def pull(
 
 def list_models() -> None:
     """List the models of the catalog and those downloaded from the hub."""
-    from antiphon.weights.catalog import catalog
-    from antiphon.weights.fetch import is_downloaded
-    from antiphon.weights.store import ModelStore
+    from antiphon.weights.catalog.catalog import catalog
+    from antiphon.weights.catalog.fetch import is_downloaded
+    from antiphon.weights.catalog.store import ModelStore
 
     store = ModelStore.default()
     rows = [("NAME", "TASK", "SIZE", "LICENCE", "DOWNLOADED")]
@@ -53,9 +53,9 @@ def list_models() -> None:
 
 def remove(names: Models) -> None:
     """Delete downloaded models. Files that other programs put in the Hugging Face cache stay there."""
-    from antiphon.weights.catalog import find_entry
-    from antiphon.weights.resolve import HUB_PREFIX
-    from antiphon.weights.store import ModelStore
+    from antiphon.weights.catalog.catalog import find_entry
+    from antiphon.weights.catalog.resolve import HUB_PREFIX
+    from antiphon.weights.catalog.store import ModelStore
 
     store = ModelStore.default()
     for name in names:
@@ -83,7 +83,7 @@ def info(
     """Print a model's architecture, sizes, tensor types and context length. Downloads it if needed."""
     from antiphon.cli.progress import fetch_progress
     from antiphon.runtime.describe import describe
-    from antiphon.weights.resolve import resolve
+    from antiphon.weights.catalog.resolve import resolve
 
     with fetch_progress() as progress:
         model = resolve(name, offline=offline, progress=progress)

@@ -39,7 +39,7 @@ DEFAULT_KV_MEGABYTES = 1024
 
 def complete_model(incomplete: str) -> list[str]:
     """The catalog's names, for the shell's completion."""
-    from antiphon.weights.catalog import catalog
+    from antiphon.weights.catalog.catalog import catalog
 
     return [name for name in catalog() if name.startswith(incomplete.lower())]
 

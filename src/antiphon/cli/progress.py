@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from antiphon.weights.fetch import FetchProgress, ProgressCallback
+from antiphon.weights.catalog.fetch import FetchProgress, ProgressCallback
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID

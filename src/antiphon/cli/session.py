@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from antiphon.weights.model_tasks import check_catalog_task
+from antiphon.weights.catalog.model_tasks import check_catalog_task
 
 if TYPE_CHECKING:
     from antiphon.runtime.engine import Engine

@@ -16,7 +16,7 @@ from antiphon.cli.remote.address import chosen_server
 from antiphon.cli.sound_output import FORMATS, Sinks, check_destination, sound_format, unreadable_note, voice_line
 from antiphon.counted import counted
 from antiphon.errors import InvalidRequestError, UsageError
-from antiphon.weights.model_tasks import check_catalog_task
+from antiphon.weights.catalog.model_tasks import check_catalog_task
 
 if TYPE_CHECKING:
     from antiphon.runtime.speech import SpeechStats
@@ -159,7 +159,7 @@ def _print_voices(model: str, offline: bool) -> None:
     names = catalog_voices(model)
     if names is None:
         from antiphon.cli.progress import fetch_progress
-        from antiphon.weights.resolve import resolve
+        from antiphon.weights.catalog.resolve import resolve
 
         with fetch_progress() as progress:
             names = voices_among(resolve(model, offline=offline, progress=progress).files)

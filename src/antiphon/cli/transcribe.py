@@ -18,7 +18,7 @@ from antiphon.cli.remote.address import chosen_server
 from antiphon.cli.transcript_output import TranscriptOutput, report_failures
 from antiphon.dependencies import import_dependency
 from antiphon.errors import AntiphonError, AudioError, InvalidRequestError, UsageError
-from antiphon.weights.model_tasks import check_catalog_task
+from antiphon.weights.catalog.model_tasks import check_catalog_task
 
 if TYPE_CHECKING:
     from antiphon.runtime.engine import Engine

@@ -33,7 +33,7 @@ from antiphon.ops.reference_sound import (  # noqa: F401  (operations, found her
     repeat_frames,
 )
 from antiphon.ops.types import Activation, Function, LSTMWeights, RotaryTable, SamplingRows, WeightForm
-from antiphon.weights.dequantize import dequantize
+from antiphon.weights.dequantize.dequantize import dequantize
 from antiphon.weights.types import TensorType
 from antiphon.weights.weight import Weight
 

@@ -10,8 +10,8 @@ import torch
 from antiphon.errors import AntiphonError, UnrecordableError
 from antiphon.models.registry import build_model
 from antiphon.ops import CacheKind, CacheLayout, KVCache, allocate_arena
-from antiphon.weights.open import open_checkpoint
-from antiphon.weights.resolve import ResolvedModel
+from antiphon.weights.catalog.resolve import ResolvedModel
+from antiphon.weights.formats.open import open_checkpoint
 
 PAGE_TYPES = {"fp32": torch.float32, "fp16": torch.float16, "int8": torch.int8}
 

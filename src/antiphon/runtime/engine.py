@@ -29,7 +29,7 @@ from antiphon.runtime.synthesis import SpeechPort
 from antiphon.runtime.transcribing import Transcribing
 from antiphon.runtime.transcription import EnginePort, Transcriber
 from antiphon.text.grammar_spec import GrammarSpec
-from antiphon.weights.model_tasks import TASK_NAMES, models_for, wrong_task
+from antiphon.weights.catalog.model_tasks import TASK_NAMES, models_for, wrong_task
 
 
 class EngineBase:

@@ -24,11 +24,11 @@ from antiphon.text.llama2c_vocab import tokenizer_from_llama2c
 from antiphon.text.symbol_vocab import SymbolTokenizer
 from antiphon.text.tokenizer import Tokenizer
 from antiphon.text.whisper_vocab import WhisperTokenizer, tokens_from_json, tokens_from_tiktoken
+from antiphon.weights.catalog.model_tasks import check_catalog_task, wrong_task
+from antiphon.weights.catalog.resolve import ResolvedModel, resolve
 from antiphon.weights.checkpoint import Checkpoint
+from antiphon.weights.formats.open import open_checkpoint
 from antiphon.weights.json_object import read_json_object
-from antiphon.weights.model_tasks import check_catalog_task, wrong_task
-from antiphon.weights.open import open_checkpoint
-from antiphon.weights.resolve import ResolvedModel, resolve
 
 #: Tokens of Whisper's English-only vocabulary; the multilingual ones are larger.
 ENGLISH_VOCABULARY = 51864

@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 from antiphon.errors import MemoryBudgetError
-from antiphon.weights.catalog import catalog
-from antiphon.weights.resolve import ResolvedModel
+from antiphon.weights.catalog.catalog import catalog
+from antiphon.weights.catalog.resolve import ResolvedModel
 
 #: Of the machine's or the container's memory, for weights and for keys and values.
 SHARE = 0.8

@@ -37,8 +37,8 @@ class ModelText:
         Files are mapped to read their headers and let go again; no weight is read.
         """
         from antiphon.runtime.loading import end_ids, load_chat_template, load_tokenizer
-        from antiphon.weights.open import open_checkpoint
-        from antiphon.weights.resolve import resolve
+        from antiphon.weights.catalog.resolve import resolve
+        from antiphon.weights.formats.open import open_checkpoint
 
         resolved = resolve(reference, offline=offline)
         checkpoint = open_checkpoint(resolved.path)

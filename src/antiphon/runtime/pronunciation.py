@@ -17,8 +17,8 @@ from antiphon.audio.speech.tagger import Tagger
 from antiphon.errors import CheckpointError
 from antiphon.models.letter_to_sound import LetterToSound
 from antiphon.models.registry import build_model
-from antiphon.weights.open import open_checkpoint
-from antiphon.weights.resolve import resolve
+from antiphon.weights.catalog.resolve import resolve
+from antiphon.weights.formats.open import open_checkpoint
 
 CATALOG_NAME = "english-phonemes"
 MAX_BYTES = 64 << 20

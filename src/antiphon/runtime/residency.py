@@ -27,8 +27,8 @@ from antiphon.runtime.keep_alive import FOREVER
 if TYPE_CHECKING:
     from antiphon.runtime.messages import Loaded
     from antiphon.runtime.model_text import ModelText
-    from antiphon.weights.fetch import FetchProgress
-    from antiphon.weights.resolve import ResolvedModel
+    from antiphon.weights.catalog.fetch import FetchProgress
+    from antiphon.weights.catalog.resolve import ResolvedModel
 
 logger = logging.getLogger("antiphon.models")
 
@@ -350,7 +350,7 @@ async def fetch_model(reference: str, offline: bool, report: Callable[[FetchProg
 
     The thread that fetches is its own and nobody waits for it: a program that ends leaves the rest for another time.
     """
-    from antiphon.weights import resolve as resolving
+    from antiphon.weights.catalog import resolve as resolving
 
     loop = asyncio.get_running_loop()
     result: asyncio.Future[ResolvedModel] = loop.create_future()

@@ -27,7 +27,7 @@ from antiphon.runtime.config import PAGE_TYPES, EngineConfig
 from antiphon.runtime.loading import LoadedModel
 from antiphon.runtime.memory_budget import check_memory
 from antiphon.runtime.process_memory import release_pages
-from antiphon.weights.model_tasks import KINDS
+from antiphon.weights.catalog.model_tasks import KINDS
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from antiphon.engine.sampling_params import SamplingParams
 from antiphon.errors import InvalidRequestError
 
 if TYPE_CHECKING:
+    from antiphon.weights.catalog.resolve import ResolvedModel
     from antiphon.weights.checkpoint import Checkpoint
-    from antiphon.weights.resolve import ResolvedModel
 
 logger = logging.getLogger(__name__)
 

@@ -29,8 +29,8 @@ _turn = threading.Lock()
 def voice_model(path: Path | None = None) -> SileroVAD:
     """The voice activity model, fetched on first use. It keeps nothing of any stream, so one serves all."""
     from antiphon.models.registry import build_model
-    from antiphon.weights.open import open_checkpoint
-    from antiphon.weights.resolve import resolve
+    from antiphon.weights.catalog.resolve import resolve
+    from antiphon.weights.formats.open import open_checkpoint
 
     model = build_model(open_checkpoint(path or resolve(VOICE_MODEL).path))
     assert isinstance(model, SileroVAD)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import PurePosixPath
 
-from antiphon.weights.catalog import catalog
-from antiphon.weights.model_tasks import models_for
+from antiphon.weights.catalog.catalog import catalog
+from antiphon.weights.catalog.model_tasks import models_for
 
 #: Kokoro's voices are named by language, then f or m: `af_bella`.
 LANGUAGES = {

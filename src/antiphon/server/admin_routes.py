@@ -21,10 +21,10 @@ from antiphon.server.events import DONE, event
 from antiphon.server.models import engine_unavailable, load_failure, model_card
 from antiphon.server.passage import CLIENT_GONE, Passage
 from antiphon.server.serving import EventStream, Serving, json_answer, serving_of, unless_gone
-from antiphon.weights.catalog import catalog
-from antiphon.weights.fetch import FetchProgress
-from antiphon.weights.resolve import HUB_REFERENCE, ResolvedModel
-from antiphon.weights.store import ModelStore
+from antiphon.weights.catalog.catalog import catalog
+from antiphon.weights.catalog.fetch import FetchProgress
+from antiphon.weights.catalog.resolve import HUB_REFERENCE, ResolvedModel
+from antiphon.weights.catalog.store import ModelStore
 
 router = APIRouter(prefix="/admin", include_in_schema=False)
 FIGURES_SECONDS = 1.0

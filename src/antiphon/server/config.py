@@ -11,7 +11,7 @@ from pathlib import Path
 
 from antiphon.errors import InvalidRequestError
 from antiphon.server.keys import KeyRing
-from antiphon.weights.catalog import catalog
+from antiphon.weights.catalog.catalog import catalog
 
 DEFAULT_MODELS = ("qwen2.5-coder-0.5b", "all-minilm-l6-v2")
 #: Names that lead to the first model of a task, unless the configuration says otherwise: ours, and those that clients

@@ -16,9 +16,9 @@ from antiphon.server.config import DEFAULT_ALIASES, DEFAULT_SOUND_MODELS, LoadOn
 from antiphon.server.errors import ApiError, api_error, invalid, unavailable
 from antiphon.server.logs import log
 from antiphon.server.passage import current_passage
-from antiphon.weights.catalog import catalog
-from antiphon.weights.model_tasks import CATALOG_TASKS, KINDS, models_for
-from antiphon.weights.resolve import HUB_REFERENCE
+from antiphon.weights.catalog.catalog import catalog
+from antiphon.weights.catalog.model_tasks import CATALOG_TASKS, KINDS, models_for
+from antiphon.weights.catalog.resolve import HUB_REFERENCE
 
 if TYPE_CHECKING:
     from antiphon.runtime.client import EngineClient

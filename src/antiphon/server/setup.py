@@ -13,8 +13,8 @@ from antiphon.server.config import Limits, LoadOnUse, ModelSpec, ServerConfig, n
 from antiphon.server.keys import KeyRing
 from antiphon.server.launch import TLSFiles
 from antiphon.server.settings import Settings
-from antiphon.weights.catalog import catalog, find_entry
-from antiphon.weights.resolve import resolve
+from antiphon.weights.catalog.catalog import catalog, find_entry
+from antiphon.weights.catalog.resolve import resolve
 
 DEFAULT_KV_BYTES = 1 << 30
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from antiphon.errors import CheckpointError
-from antiphon.weights.dequantize import dequantize
+from antiphon.weights.dequantize.dequantize import dequantize
 from antiphon.weights.mapped import MappedFile
 from antiphon.weights.types import TensorType
 from antiphon.weights.weight import Weight, WeightPart

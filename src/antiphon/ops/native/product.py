@@ -14,7 +14,7 @@ from antiphon.ops.native.extension import available, extension
 from antiphon.ops.native.tables import ACTIVATIONS
 from antiphon.ops.threads import default_threads
 from antiphon.ops.types import Activation
-from antiphon.weights.dequantize import iq_grid
+from antiphon.weights.dequantize.dequantize import iq_grid
 from antiphon.weights.types import TensorType
 from antiphon.weights.weight import Weight, WeightPart
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from antiphon.weights.bits import halves, int8, nibbles, unpack
+from antiphon.weights.dequantize.bits import halves, int8, nibbles, unpack
 
 
 def q2_k(blocks: Tensor) -> Tensor:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from antiphon.errors import UnsupportedError
-from antiphon.weights.binary_reader import BinaryReader
 from antiphon.weights.checkpoint import Checkpoint, StoredTensor
+from antiphon.weights.formats.binary_reader import BinaryReader
 from antiphon.weights.mapped import MappedFile
 from antiphon.weights.types import TensorType
 

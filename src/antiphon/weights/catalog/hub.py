@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 
 from antiphon import environment
 from antiphon.errors import FetchError
-from antiphon.weights.hub_cache import HubCache
+from antiphon.weights.catalog.hub_cache import HubCache
 
 REACH_SECONDS = 5.0
 RETRY_SECONDS = 60.0

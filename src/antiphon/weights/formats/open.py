@@ -5,16 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 from antiphon.errors import CheckpointError, ModelNotFoundError, UnsupportedError
-from antiphon.weights import ctranslate2, ggml, gguf, llama2c, safetensors, whisper_pt
 from antiphon.weights.checkpoint import Checkpoint
-from antiphon.weights.ctranslate2 import CTranslate2Checkpoint
-from antiphon.weights.ggml import GgmlWhisperCheckpoint
-from antiphon.weights.gguf import GGUFCheckpoint
-from antiphon.weights.llama2c import Llama2cCheckpoint, Llama2cHeader
-from antiphon.weights.onnx import OnnxCheckpoint, is_onnx
-from antiphon.weights.safetensors import SafetensorsCheckpoint
-from antiphon.weights.silero import open_silero
-from antiphon.weights.whisper_pt import WhisperPtCheckpoint
+from antiphon.weights.formats import ctranslate2, ggml, gguf, llama2c, safetensors, whisper_pt
+from antiphon.weights.formats.ctranslate2 import CTranslate2Checkpoint
+from antiphon.weights.formats.ggml import GgmlWhisperCheckpoint
+from antiphon.weights.formats.gguf import GGUFCheckpoint
+from antiphon.weights.formats.llama2c import Llama2cCheckpoint, Llama2cHeader
+from antiphon.weights.formats.onnx import OnnxCheckpoint, is_onnx
+from antiphon.weights.formats.safetensors import SafetensorsCheckpoint
+from antiphon.weights.formats.silero import open_silero
+from antiphon.weights.formats.whisper_pt import WhisperPtCheckpoint
 
 LFS_POINTER = b"version https://git-lfs"
 PICKLE_MAGIC = b"\x80"

@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from antiphon.errors import FetchError
-from antiphon.weights import packages
-from antiphon.weights.catalog import ModelFile, Package, PackageSource, Part
-from antiphon.weights.store import CHUNK_BYTES, sha256_of
+from antiphon.weights.catalog import packages
+from antiphon.weights.catalog.catalog import ModelFile, Package, PackageSource, Part
+from antiphon.weights.catalog.store import CHUNK_BYTES, sha256_of
 
 #: What the archive of a package may weigh beyond twice the files wanted of it: other models, code, documentation.
 ARCHIVE_SLACK_BYTES = 100_000_000

@@ -10,9 +10,9 @@ import torch
 from antiphon import ops
 from antiphon.layers.linear import Linear
 from antiphon.layers.module import Module
-from antiphon.models.kokoro_config import SAMPLE_RATE, KokoroConfig, config_from_json
-from antiphon.models.kokoro_decoder import FrameDecoder, Generator
-from antiphon.models.kokoro_text import PhonemeBert, Predictor, TextEncoder
+from antiphon.models.kokoro.config import SAMPLE_RATE, KokoroConfig, config_from_json
+from antiphon.models.kokoro.decoder import FrameDecoder, Generator
+from antiphon.models.kokoro.text import PhonemeBert, Predictor, TextEncoder
 from antiphon.models.synthesizer import Speech, SpeechState, Synthesizer, flatten
 from antiphon.weights.checkpoint import Checkpoint
 from antiphon.weights.source import Source

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from antiphon.errors import CheckpointError, UnsupportedError
-from antiphon.weights.protobuf import LENGTH, Field, Message
+from antiphon.weights.formats.protobuf import LENGTH, Field, Message
 
 MAX_NODES = 200_000
 MAX_INITIALIZERS = 100_000

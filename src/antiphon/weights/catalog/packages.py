@@ -24,7 +24,7 @@ from typing import IO
 from urllib.parse import quote
 
 from antiphon.errors import FetchError
-from antiphon.weights.catalog import Package, Registry
+from antiphon.weights.catalog.catalog import Package, Registry
 
 POLL_SECONDS = 0.1
 CHUNK_BYTES = 1 << 20

@@ -15,11 +15,11 @@ from pathlib import Path
 
 from antiphon import environment
 from antiphon.errors import CheckpointError, FetchError
-from antiphon.weights.catalog import HubSource, ModelEntry, ModelFile, Package, PackageSource
-from antiphon.weights.hub import Hub, HubListing, HubUnreachableError, default_hub
-from antiphon.weights.hub_cache import HubCache, blob_sha256
-from antiphon.weights.package_parts import PackageParts
-from antiphon.weights.store import MISSING, Fault, ModelStore, repair_hint, sha256_of
+from antiphon.weights.catalog.catalog import HubSource, ModelEntry, ModelFile, Package, PackageSource
+from antiphon.weights.catalog.hub import Hub, HubListing, HubUnreachableError, default_hub
+from antiphon.weights.catalog.hub_cache import HubCache, blob_sha256
+from antiphon.weights.catalog.package_parts import PackageParts
+from antiphon.weights.catalog.store import MISSING, Fault, ModelStore, repair_hint, sha256_of
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from antiphon.errors import CheckpointError, UnsupportedError
 from antiphon.weights.checkpoint import Checkpoint, StoredTensor
+from antiphon.weights.formats.sentence_transformers import sentence_head
 from antiphon.weights.json_object import parse_json_object, read_json_object
 from antiphon.weights.mapped import MappedFile
-from antiphon.weights.sentence_transformers import sentence_head
 from antiphon.weights.types import TensorType
 
 CONFIG_NAME = "config.json"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from antiphon.weights.bits import halves, int8, nibbles, unpack
+from antiphon.weights.dequantize.bits import halves, int8, nibbles, unpack
 
 #: The sixteen values of a 4-bit float with two exponent bits and one mantissa bit (OCP Microscaling, E2M1), doubled.
 E2M1_DOUBLED = (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)

@@ -8,10 +8,8 @@ import torch
 from torch import Tensor
 
 from antiphon.errors import CheckpointError, UnsupportedError
-from antiphon.weights import dequantize_basic as basic
-from antiphon.weights import dequantize_iq as iq
-from antiphon.weights import dequantize_k as k
-from antiphon.weights.dequantize_iq import iq_grid
+from antiphon.weights.dequantize import basic, iq, k
+from antiphon.weights.dequantize.iq import iq_grid
 from antiphon.weights.types import TORCH_DTYPES, TensorType
 
 __all__ = ["DECODERS", "dequantize", "iq_grid"]

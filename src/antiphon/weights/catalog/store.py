@@ -12,10 +12,10 @@ from pathlib import Path
 
 from antiphon import environment
 from antiphon.errors import CheckpointError, HomeError, ModelNotFoundError
-from antiphon.weights.catalog import HubSource, ModelEntry, ModelFile
-from antiphon.weights.hub_cache import HubCache
-from antiphon.weights.lock import FileLock
-from antiphon.weights.verified import Stamp, VerifiedFiles
+from antiphon.weights.catalog.catalog import HubSource, ModelEntry, ModelFile
+from antiphon.weights.catalog.hub_cache import HubCache
+from antiphon.weights.catalog.lock import FileLock
+from antiphon.weights.catalog.verified import Stamp, VerifiedFiles
 
 CHUNK_BYTES = 1 << 20
 MANIFEST = "antiphon-model.json"

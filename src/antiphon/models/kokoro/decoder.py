@@ -9,9 +9,9 @@ from torch import Tensor
 from antiphon import ops
 from antiphon.layers.convolution import Convolution, TransposedConvolution
 from antiphon.layers.module import Module
-from antiphon.models.kokoro_blocks import SnakeBlock, StyleBlock
-from antiphon.models.kokoro_config import SAMPLE_RATE, KokoroConfig
-from antiphon.models.kokoro_transform import transform_basis
+from antiphon.models.kokoro.blocks import SnakeBlock, StyleBlock
+from antiphon.models.kokoro.config import SAMPLE_RATE, KokoroConfig
+from antiphon.models.kokoro.transform import transform_basis
 from antiphon.weights.source import Source
 
 DECODER_CHANNELS = 1024

@@ -12,12 +12,12 @@ from pathlib import Path
 
 from antiphon import environment
 from antiphon.errors import CheckpointError, FetchError, ModelNotFoundError
-from antiphon.weights.catalog import HubSource, ModelEntry, ModelFile, catalog, check_relative, find_entry
-from antiphon.weights.fetch import ProgressCallback, fetch
-from antiphon.weights.hub import MAIN, Hub, HubFile, HubListing, HubUnreachableError, default_hub
-from antiphon.weights.hub_cache import blob_sha256
+from antiphon.weights.catalog.catalog import HubSource, ModelEntry, ModelFile, catalog, check_relative, find_entry
+from antiphon.weights.catalog.fetch import ProgressCallback, fetch
+from antiphon.weights.catalog.hub import MAIN, Hub, HubFile, HubListing, HubUnreachableError, default_hub
+from antiphon.weights.catalog.hub_cache import blob_sha256
+from antiphon.weights.catalog.store import ModelStore
 from antiphon.weights.json_object import read_json_object
-from antiphon.weights.store import ModelStore
 
 HUB_PREFIX = "hub:"
 HUB_REFERENCE = re.compile(

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from antiphon.errors import CheckpointError
-from antiphon.weights.memory import StateDictCheckpoint
+from antiphon.weights.formats.memory import StateDictCheckpoint
 
 ZIP_MAGIC = b"PK\x03\x04"
 

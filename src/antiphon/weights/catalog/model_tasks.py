@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from antiphon.errors import UnsupportedError
-from antiphon.weights.catalog import catalog
+from antiphon.weights.catalog.catalog import catalog
 
 #: What a task is called in a sentence, by the engine's name of it.
 TASK_NAMES = {

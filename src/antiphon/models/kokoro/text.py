@@ -12,8 +12,8 @@ from antiphon.layers.mlp import MLP
 from antiphon.layers.module import Module
 from antiphon.layers.norm import LayerNorm
 from antiphon.layers.recurrent import BidirectionalLSTM
-from antiphon.models.kokoro_blocks import NORM_EPS, SLOPE, StyleBlock, StyleGain
-from antiphon.models.kokoro_config import KokoroConfig
+from antiphon.models.kokoro.blocks import NORM_EPS, SLOPE, StyleBlock, StyleGain
+from antiphon.models.kokoro.config import KokoroConfig
 from antiphon.weights.source import Source
 
 BERT_EPS = 1e-12

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from antiphon.errors import UnsupportedError
-from antiphon.weights.bits import halves, nibbles, uint16, uint32, unpack
+from antiphon.weights.dequantize.bits import halves, nibbles, uint16, uint32, unpack
 from antiphon.weights.types import TensorType
 
 #: What the sixteen codes of IQ4_NL and IQ4_XS stand for.

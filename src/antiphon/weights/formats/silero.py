@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from antiphon.weights.checkpoint import Checkpoint, StoredTensor
-from antiphon.weights.safetensors import SafetensorsFile
+from antiphon.weights.formats.safetensors import SafetensorsFile
 
 ARCHITECTURE = "silero-vad"
 MARKS = frozenset({"stft_conv.weight", "lstm_cell.weight_hh", "final_conv.weight"})

@@ -17,9 +17,7 @@ from torch import Tensor
 
 from antiphon.errors import CheckpointError, UnsupportedError
 from antiphon.weights.checkpoint import Checkpoint, StoredTensor
-from antiphon.weights.json_object import read_json_object
-from antiphon.weights.mapped import MappedFile
-from antiphon.weights.onnx_graph import (
+from antiphon.weights.formats.onnx_graph import (
     BFLOAT16,
     DTYPES,
     FLOAT,
@@ -31,7 +29,9 @@ from antiphon.weights.onnx_graph import (
     Node,
     read_graph,
 )
-from antiphon.weights.protobuf import Message, WireError
+from antiphon.weights.formats.protobuf import Message, WireError
+from antiphon.weights.json_object import read_json_object
+from antiphon.weights.mapped import MappedFile
 from antiphon.weights.types import TensorType
 from antiphon.weights.weight import Weight, WeightPart
 

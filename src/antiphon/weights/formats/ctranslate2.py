@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from antiphon.errors import CheckpointError, UnsupportedError
-from antiphon.weights.binary_reader import BinaryReader
 from antiphon.weights.checkpoint import Checkpoint, StoredTensor
-from antiphon.weights.dequantize import dequantize
+from antiphon.weights.dequantize.dequantize import dequantize
+from antiphon.weights.formats.binary_reader import BinaryReader
 from antiphon.weights.json_object import read_json_object
 from antiphon.weights.mapped import MappedFile
 from antiphon.weights.types import TensorType
