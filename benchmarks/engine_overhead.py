@@ -25,7 +25,7 @@ from antiphon.executor.executor import DoneHandle
 from antiphon.executor.rows import RowStore
 from antiphon.executor.step_batch import build_step
 from antiphon.ops import CacheGroup, CacheKind, CacheLayout
-from antiphon.runtime.streams import TextOutput
+from antiphon.runtime.text.output import SampleOutput
 from antiphon.text.tokenizer import SpecialTokens, Tokenizer
 
 BLOCK_TOKENS = 16

@@ -29,7 +29,7 @@ import torch
 from antiphon.audio.speech.clauses import ClauseSplitter
 from antiphon.audio.speech.lexicon import Accent
 from antiphon.models.synthesizer import Synthesizer
-from antiphon.runtime.engine import Engine
+from antiphon.runtime.frontend.engine import Engine
 from antiphon.runtime.loading import LoadedModel, load_model
 from antiphon.runtime.pronunciation import Pronunciation
 from antiphon.runtime.weight_forms import WeightOptions

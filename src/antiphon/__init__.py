@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from antiphon.engine.request import Priority
     from antiphon.engine.sampling_params import SamplingParams
-    from antiphon.runtime.async_engine import AsyncEngine
     from antiphon.runtime.config import EngineConfig
-    from antiphon.runtime.engine import Engine
+    from antiphon.runtime.frontend.async_engine import AsyncEngine
+    from antiphon.runtime.frontend.engine import Engine
     from antiphon.text.grammar_spec import GrammarSpec
 
 __version__ = "0.1.0"
 __all__ = ["AsyncEngine", "Engine", "EngineConfig", "GrammarSpec", "Priority", "SamplingParams", "__version__"]
 
 _HOMES = {
-    "AsyncEngine": "antiphon.runtime.async_engine",
-    "Engine": "antiphon.runtime.engine",
+    "AsyncEngine": "antiphon.runtime.frontend.async_engine",
+    "Engine": "antiphon.runtime.frontend.engine",
     "EngineConfig": "antiphon.runtime.config",
     "GrammarSpec": "antiphon.text.grammar_spec",
     "Priority": "antiphon.engine.request",

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from antiphon.errors import MemoryBudgetError
-from antiphon.runtime.engine import Engine
+from antiphon.runtime.frontend.engine import Engine
 from antiphon.runtime.memory_budget import machine_bytes
 from cli.test_generate import COMMAND, Invoke, assert_refused, invoke  # noqa: F401  (a fixture)
 

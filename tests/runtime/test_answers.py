@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from antiphon.engine.sampling_params import SamplingParams
 from antiphon.errors import ContextLengthError, InvalidRequestError
 from antiphon.runtime.config import EngineConfig
-from antiphon.runtime.engine import Engine
+from antiphon.runtime.frontend.engine import Engine
 from antiphon.runtime.loading import LoadedModel, load_model
-from antiphon.runtime.streams import Completion
+from antiphon.runtime.text.output import Completion
 from support.scripted import ScriptedModel, scripted
 from support.tiny_model import tiny_tokenizer, vocabulary
 

@@ -13,10 +13,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
-from antiphon import Engine, SamplingParams
+from antiphon import Engine, GrammarSpec, SamplingParams
 from antiphon.errors import (
     AntiphonError,
     ContextLengthError,
@@ -26,13 +27,15 @@ from antiphon.errors import (
     OverloadedError,
     UnsupportedError,
 )
+from antiphon.runtime.calls.events import Ended, TextDelta
 from antiphon.runtime.client import EngineClient, EngineState
 from antiphon.runtime.engine_process import _socket_folder
-from antiphon.runtime.generate_stream import merged
 from antiphon.runtime.loading import LoadedModel, load_model
-from antiphon.runtime.messages import Embed, Ended, Generate, GrammarFields, TextDelta
+from antiphon.runtime.messages import Embed, Generate, Load
 from antiphon.runtime.model_text import ModelText
-from support.engine_client import OPTIONS, Answer, answers, call, is_alive, until, until_free, write_encoder
+from antiphon.runtime.process.remote_call import RemoteCall
+from antiphon.runtime.text.text_reader import GenerateStream, merged
+from support.engine_client import OPTIONS, Answer, answers, call, is_alive, unchecked, until, until_free, write_encoder
 from support.waiting import wait_until
 
 
@@ -108,9 +111,9 @@ def test_samples_logprobs_stops_and_prompt_logprobs(world: World, tiny_loaded: L
 
 def test_a_grammar_holds_and_an_abort_reaches_one_that_compiles(world: World) -> None:
     async def main() -> Answer:
-        stream = world.client.generate(call([1, 2], grammar=GrammarFields(regex="[ab]{400}"), max_tokens=500))
+        stream = world.client.generate(call([1, 2], grammar=GrammarSpec(regex="[ab]{400}"), max_tokens=500))
         stream.close()
-        asked = call([1, 2, 3], grammar=GrammarFields(choice=["yes", "no"]), max_tokens=20)
+        asked = call([1, 2, 3], grammar=GrammarSpec(choice=("yes", "no")), max_tokens=20)
         [answer] = await answers(world.client, asked)
         await until_free(world.client)
         return answer
@@ -130,8 +133,8 @@ def test_a_grammar_holds_and_an_abort_reaches_one_that_compiles(world: World) ->
         (call([1], logit_bias={300: 1.0}), InvalidRequestError, "logit_bias has token id 300"),
         (call([1], banned_tokens=[-1]), InvalidRequestError, "banned_tokens has token id -1"),
         (call([1], priority=9), InvalidRequestError, "priority is 9"),
-        (call([1], grammar=GrammarFields()), InvalidRequestError, "exactly one"),
-        (call([1], grammar=GrammarFields(regex="(")), InvalidRequestError, "regex"),
+        (call([1], grammar=unchecked(GrammarSpec)), InvalidRequestError, "exactly one"),
+        (call([1], grammar=GrammarSpec(regex="(")), InvalidRequestError, "regex"),
     ],
 )
 def test_refusals_come_as_their_class(world: World, asked: Generate, error: type[AntiphonError], words: str) -> None:
@@ -141,6 +144,31 @@ def test_refusals_come_as_their_class(world: World, asked: Generate, error: type
             await stream.accepted()
         with pytest.raises(error, match=words):
             await anext(stream)
+
+    world.runner.run(main())
+
+
+def test_a_message_that_cannot_be_decoded_is_rejected_and_harms_no_other(world: World) -> None:
+    async def main() -> None:
+        process = world.client._process
+        assert process is not None
+        pid = world.client.pid
+        async with world.client.generate(call([1, 2], max_tokens=2000, ignore_eos=True)) as running:
+            await anext(running)
+            wrong = call([1])
+            for name, value in (("prompt", "no tokens"), ("n", "many"), ("params", {"temperature": "hot"})):
+                stream = GenerateStream(RemoteCall(f"wrong-{name}", process.send), world.client._sink, 1)
+                fields = {**msgspec.to_builtins(wrong), "id": f"wrong-{name}", name: value}
+                process._commands.send(msgspec.msgpack.encode(fields))
+                with pytest.raises(InvalidRequestError, match=r"cannot decode a message of [0-9]+ bytes"):
+                    await asyncio.wait_for(stream.accepted(), 30)
+            for data in (b"", b"\xc1", b"\x93\x01\x02\x03", msgspec.msgpack.encode({"type": "Nonsense"})):
+                process._commands.send(data)
+            with pytest.raises(InvalidRequestError, match="cannot decode"):
+                await world.client._questions.ask(process, ("load", "x"), Load("x", 5))  # type: ignore[arg-type]
+            assert isinstance(await anext(running), TextDelta)
+        await until_free(world.client)
+        assert world.client.pid == pid and world.client.restarts == 0
 
     world.runner.run(main())
 
@@ -281,7 +309,7 @@ def test_many_streams_with_readers_that_leave(world: World) -> None:
             assert text == alone.text
 
     world.runner.run(main())
-    assert not world.client._calls._streams and not world.client._calls._samples
+    assert not world.client._sink.open_ids
 
 
 def test_embeddings_are_those_of_the_engine_here(world: World) -> None:

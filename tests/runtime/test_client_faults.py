@@ -204,13 +204,14 @@ def test_the_engine_goes_with_its_parent(
     script = f"""
     import asyncio, os, signal
     from antiphon.runtime.client import EngineClient
-    from antiphon.runtime.messages import Generate, SamplingFields
+    from antiphon import SamplingParams
+    from antiphon.runtime.messages import Generate
 
     async def main():
         client = EngineClient({OPTIONS!r})
         await client.start()
         await client.load("tiny", {str(tiny_llama)!r})
-        stream = client.generate(Generate("a", "tiny", [{first}, 2], SamplingFields(max_tokens=4000, ignore_eos=True)))
+        stream = client.generate(Generate("a", "tiny", [{first}, 2], SamplingParams(max_tokens=4000, ignore_eos=True)))
         await stream.accepted()
         await asyncio.sleep(0.3)
         print(client.pid, flush=True)

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from antiphon import Engine, Priority, SamplingParams
+from antiphon.runtime.frontend.streams import Stream
 from antiphon.runtime.loading import LoadedModel, load_model
-from antiphon.runtime.streams import Stream
 from support.tiny_model import write_bert
 
 LONG = SamplingParams(max_tokens=1500, ignore_eos=True)

@@ -13,7 +13,7 @@ from transformers import GenerationConfig
 
 from antiphon.engine.sampling_params import SamplingParams
 from antiphon.errors import InvalidRequestError
-from antiphon.runtime.engine import Engine
+from antiphon.runtime.frontend.engine import Engine
 from antiphon.runtime.loading import load_model
 from antiphon.runtime.model_text import ModelText
 from antiphon.runtime.sampling_defaults import SamplingDefaults

@@ -11,9 +11,10 @@ import pytest
 from antiphon import Engine
 from antiphon.errors import InvalidRequestError, ModelNotFoundError
 from antiphon.runtime.client import EngineClient
-from antiphon.runtime.messages import Speak, SpeechPart, Spoken
+from antiphon.runtime.messages import Speak
+from antiphon.runtime.speech import SpeechChunk, SpeechStats
+from antiphon.runtime.speech_call import MAX_UNREAD
 from antiphon.runtime.speech_options import SpeechOptions
-from antiphon.runtime.synthesis import MAX_UNREAD
 from support.engine_client import until_free
 
 pytestmark = [pytest.mark.weights, pytest.mark.slow]
@@ -38,8 +39,8 @@ def world() -> Iterator[World]:
         runner.run(client.close())
 
 
-def joined(parts: list[SpeechPart]) -> np.ndarray:
-    return np.concatenate([np.frombuffer(part.samples, np.float32) for part in parts])
+def joined(parts: list[SpeechChunk]) -> np.ndarray:
+    return np.concatenate([part.samples for part in parts])
 
 
 def test_the_same_as_here(world: World) -> None:
@@ -49,7 +50,7 @@ def test_the_same_as_here(world: World) -> None:
         synthesis = engine.speak(TEXT)
         expected = synthesis.wait()
 
-    async def speak(call: Speak, pieces: list[str]) -> list[SpeechPart | Spoken]:
+    async def speak(call: Speak, pieces: list[str]) -> list[SpeechChunk | SpeechStats]:
         async with client.speak(call) as stream:
             await stream.accepted()
             for piece in pieces:
@@ -63,9 +64,9 @@ def test_the_same_as_here(world: World) -> None:
         (Speak("grown", MODEL, grown[0], SpeechOptions(), is_open=True), grown[1:]),
     ):
         *parts, last = runner.run(speak(call, pieces))
-        assert isinstance(last, Spoken)
+        assert isinstance(last, SpeechStats)
         np.testing.assert_allclose(joined(parts), expected, atol=1e-5)  # type: ignore[arg-type]
-        assert last.stats.audio_seconds == synthesis.stats.audio_seconds
+        assert last.audio_seconds == synthesis.stats.audio_seconds
         words = [word.text for part in parts for word in part.words]  # type: ignore[union-attr]
         assert words == TEXT.replace(",", "").replace(".", "").split()
 
@@ -97,9 +98,9 @@ def test_a_slow_reader_pauses_its_own_speech(world: World) -> None:
         held = await settled(slow)
         assert MAX_UNREAD <= held <= MAX_UNREAD + 1
         quick = [told async for told in client.speak(Speak("quick", MODEL, TEXT, SpeechOptions()))]
-        assert isinstance(quick[-1], Spoken)
+        assert isinstance(quick[-1], SpeechStats)
         assert held <= len(slow._items) <= MAX_UNREAD + 1
-        assert isinstance([told async for told in slow][-1], Spoken)
+        assert isinstance([told async for told in slow][-1], SpeechStats)
 
     async def settled(stream: object) -> int:
         seen, since = -1, 0

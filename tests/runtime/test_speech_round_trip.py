@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import soxr
 
-from antiphon.runtime.engine import Engine
+from antiphon.runtime.frontend.engine import Engine
 from antiphon.runtime.speech import SpeechChunk
 from support.heard_words import SENTENCES, normalizer, word_errors
 

@@ -13,8 +13,8 @@ import pytest
 
 from antiphon.engine.request import Priority
 from antiphon.errors import CheckpointError, EngineError, InvalidRequestError, ModelNotFoundError
-from antiphon.runtime.async_engine import AsyncEngine
-from antiphon.runtime.engine import Engine
+from antiphon.runtime.frontend.async_engine import AsyncEngine
+from antiphon.runtime.frontend.engine import Engine
 from antiphon.runtime.loading import LoadedModel, load_model
 from antiphon.runtime.speech import SpeechChunk
 from antiphon.runtime.speech_account import IN_TIME, SpeechAccount
@@ -266,7 +266,7 @@ def test_an_unread_synthesis_pauses(engine: Engine) -> None:
 
 @pytest.mark.weights
 def test_a_paced_synthesis_keeps_step_with_its_listener(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("antiphon.runtime.synthesis.FAR_AHEAD", 0.2)
+    monkeypatch.setattr("antiphon.runtime.speech_call.FAR_AHEAD", 0.2)
     asked: list[Priority] = []
     add = engine._loop.add
     monkeypatch.setattr(

@@ -15,10 +15,10 @@ from antiphon import Engine, SamplingParams
 from antiphon.audio.segments import Segment as Span
 from antiphon.audio.segments import Window
 from antiphon.errors import AudioError, EngineError, InvalidRequestError, UnsupportedError
-from antiphon.runtime import transcription
-from antiphon.runtime.async_engine import AsyncEngine
+from antiphon.runtime.frontend.async_engine import AsyncEngine
 from antiphon.runtime.loading import LoadedModel
 from antiphon.runtime.transcript import Transcript
+from antiphon.runtime.transcription import windows
 from antiphon.runtime.transcription_options import TranscriptionOptions
 from antiphon.runtime.voice_activity import SpeechWindow
 from antiphon.runtime.window_decoding import Attempt
@@ -50,8 +50,8 @@ def loaded() -> LoadedModel:
 
 @pytest.fixture(autouse=True)
 def no_voice_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transcription, "speech_windows", fixed_windows)
-    monkeypatch.setattr(transcription, "MIN_VOICE", 0.0)
+    monkeypatch.setattr(windows, "speech_windows", fixed_windows)
+    monkeypatch.setattr(windows, "MIN_VOICE", 0.0)
 
 
 def settled(engine: Engine | AsyncEngine) -> dict[str, int]:

@@ -75,7 +75,7 @@ def test_a_recording_in_pieces_is_the_same(world: tuple[asyncio.Runner, EngineCl
         stream = client.transcribe(Transcribe("fed", "tiny", b"", OPTIONS, is_fed=True))
         for start in range(0, len(sound), 3 * RATE):
             assert await asyncio.wait_for(stream.room(), 60)
-            stream.push(sound[start : start + 3 * RATE].tobytes())
+            stream.push(sound[start : start + 3 * RATE])
         stream.finish()
         return whole, await stream.wait()
 
@@ -90,7 +90,7 @@ def test_a_recording_that_is_fed_can_be_left(world: tuple[asyncio.Runner, Engine
     async def main() -> None:
         for number in range(70):  # more than there are threads
             stream = client.transcribe(Transcribe(f"left-{number}", "tiny", b"", OPTIONS, is_fed=True))
-            stream.push(noise(1).tobytes())
+            stream.push(noise(1))
             stream.close()
             assert not await stream.room()
         last = client.transcribe(Transcribe("last", "tiny", noise(1).tobytes(), OPTIONS))
@@ -136,7 +136,7 @@ def test_a_live_session(world: tuple[asyncio.Runner, EngineClient]) -> None:
         session = client.transcribe(Listen("live", "whisper-tiny.en", TranscriptionOptions(), interval=4.0))
         await session.accepted()
         for start in range(0, len(sound), RATE):
-            session.push(sound[start : start + RATE].tobytes())
+            session.push(sound[start : start + RATE])
         session.finish()
         return [told async for told in session]
 

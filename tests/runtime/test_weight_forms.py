@@ -14,7 +14,7 @@ from antiphon.errors import InvalidRequestError, UnsupportedError
 from antiphon.models.registry import build_model
 from antiphon.models.whisper import Whisper
 from antiphon.runtime.config import EngineConfig
-from antiphon.runtime.engine import Engine
+from antiphon.runtime.frontend.engine import Engine
 from antiphon.runtime.loading import LoadedModel, load_model
 from antiphon.runtime.weight_forms import LoadReport, WeightOptions, prepare
 from antiphon.weights.catalog.resolve import resolve

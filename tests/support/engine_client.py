@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import itertools
 import os
 import time
@@ -14,8 +15,10 @@ from typing import Any
 import pytest
 import torch
 
+from antiphon.engine.sampling_params import SamplingParams
+from antiphon.runtime.calls.events import Ended, TextDelta
 from antiphon.runtime.client import EngineClient, EngineState
-from antiphon.runtime.messages import Ended, Generate, SamplingFields, TextDelta
+from antiphon.runtime.messages import Generate
 from support.tiny_model import write_bert
 
 OPTIONS: dict[str, Any] = dict(kv_bytes=8 << 20, key_type="fp32", value_type="fp32", max_running=40, max_waiting=64)
@@ -76,7 +79,18 @@ def call(prompt: list[int], model: str = "tiny", n: int = 1, **details: Any) -> 
     """A call with an id of its own; details are of the call or of its sampling."""
     own = {key: details.pop(key) for key in ("priority", "timeout", "grammar", "cache_salt", "id") if key in details}
     own.setdefault("id", f"call-{next(_numbers)}")
-    return Generate(model=model, prompt=prompt, params=SamplingFields(**details), n=n, **own)
+    return Generate(model=model, prompt=prompt, params=unchecked(SamplingParams, **details), n=n, **own)
+
+
+def unchecked(cls: type[Any], **fields: Any) -> Any:
+    """A dataclass with values that it would reject: what another program may send."""
+    made = object.__new__(cls)
+    for own in dataclasses.fields(cls):
+        made_by = own.default_factory
+        default = own.default if made_by is dataclasses.MISSING else made_by()
+        object.__setattr__(made, own.name, fields.pop(own.name, default))
+    assert not fields, fields
+    return made
 
 
 async def answers(client: EngineClient, asked: Generate) -> list[Answer]:

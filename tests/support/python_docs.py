@@ -9,14 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from antiphon import AsyncEngine, Engine, EngineConfig, GrammarSpec, Priority, SamplingParams, errors
-from antiphon.runtime.async_engine import AsyncStream
-from antiphon.runtime.async_synthesis import AsyncSynthesis
-from antiphon.runtime.async_transcription import AsyncLiveSession, AsyncTranscription
+from antiphon.runtime.calls.events import TextDelta
+from antiphon.runtime.frontend.async_streams import AsyncLiveSession, AsyncStream, AsyncSynthesis, AsyncTranscription
+from antiphon.runtime.frontend.streams import LiveSession, Stream, Synthesis
 from antiphon.runtime.speech import SpeechChunk, SpeechStats, TimedWord
 from antiphon.runtime.speech_options import SpeechOptions
-from antiphon.runtime.streams import Completion, Delta, Stream, Timings
-from antiphon.runtime.synthesis import Synthesis
-from antiphon.runtime.transcribing import LiveSession
+from antiphon.runtime.text.output import Completion, Timings
 from antiphon.runtime.transcript import (
     LiveUpdate,
     Segment,
@@ -39,7 +37,7 @@ other classes are what their methods take and return.
 """
 SECTIONS: dict[str, tuple[type, ...]] = {
     "Engines": (Engine, AsyncEngine, EngineConfig),
-    "Text": (SamplingParams, GrammarSpec, Priority, Completion, Timings, Delta, Stream, AsyncStream),
+    "Text": (SamplingParams, GrammarSpec, Priority, Completion, Timings, TextDelta, Stream, AsyncStream),
     "Transcription": (
         TranscriptionOptions, Transcript, Segment, Word, TranscriptionStats, TranscriptProgress, AsyncTranscription,
         LiveSession, AsyncLiveSession, LiveUpdate,
@@ -48,10 +46,10 @@ SECTIONS: dict[str, tuple[type, ...]] = {
 }  # fmt: skip
 #: Public in Python's sense, but called by the engine itself.
 INTERNAL = {
-    "AsyncEngine.dirty", "AsyncStream.wake", "EngineConfig.make_policy", "EngineConfig.scheduler",
+    "AsyncLiveSession.accepted", "AsyncLiveSession.fail", "AsyncLiveSession.put", "EngineConfig.make_policy",
+    "EngineConfig.scheduler", "AsyncStream.output",
     "EngineConfig.slab_size", "EngineConfig.weight_options", "GrammarSpec.kind", "GrammarSpec.schema_text",
-    "SamplingParams.edits_logits", "SamplingParams.has_penalties", "Stream.attach", "Stream.output",
-    "Synthesis.release",
+    "SamplingParams.edits_logits", "SamplingParams.has_penalties", "LiveSession.put", "Stream.output",
 }  # fmt: skip
 #: Made by an engine, so how they are constructed is not part of the interface.
 NOT_CONSTRUCTED = {Stream, AsyncStream, Synthesis, AsyncSynthesis, AsyncTranscription, LiveSession, AsyncLiveSession}

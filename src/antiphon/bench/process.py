@@ -58,7 +58,7 @@ class ServerProcess:
     def engine_pid(self) -> int:
         """Of `antiphon serve`: the process that computes."""
         for child in children(self.pid):
-            if b"antiphon.runtime.worker" in _proc(child, "cmdline").read_bytes():
+            if b"antiphon.runtime.process.worker" in _proc(child, "cmdline").read_bytes():
                 return child
         raise AntiphonError("the server has no engine process")
 

@@ -127,7 +127,7 @@ def embed(
         embed_remotely(context, server, texts)
         return
     from antiphon.cli.session import load
-    from antiphon.runtime.engine import Engine
+    from antiphon.runtime.frontend.engine import Engine
 
     loaded = load(model, offline, no_repack, quantize, task="embed")
     with Engine(loaded, kv_bytes=1 << 20, record=not no_record) as engine:

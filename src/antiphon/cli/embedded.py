@@ -8,9 +8,9 @@ from typing import Any
 from antiphon.cli.answers import AnswerStats
 from antiphon.engine.request import FinishReason
 from antiphon.errors import InvalidRequestError
-from antiphon.runtime.engine import Engine
+from antiphon.runtime.frontend.engine import Engine
+from antiphon.runtime.frontend.streams import Stream
 from antiphon.runtime.loading import LoadedModel
-from antiphon.runtime.streams import Stream
 
 #: The longest answer, unless a setting says otherwise.
 DEFAULT_TOKENS = 1024

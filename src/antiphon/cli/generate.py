@@ -159,7 +159,7 @@ def _prompt_text(prompt: str | None) -> str:
 
 def _prompt_ids(loaded: LoadedModel, text: str, system: str | None, raw: bool) -> list[int]:
     from antiphon.cli.chat.state import ChatState
-    from antiphon.runtime.requests import encode_prompt
+    from antiphon.runtime.text.requests import encode_prompt
 
     if raw or loaded.chat_template is None:
         if system:

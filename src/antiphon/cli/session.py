@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from antiphon.weights.catalog.model_tasks import check_catalog_task
 
 if TYPE_CHECKING:
-    from antiphon.runtime.engine import Engine
+    from antiphon.runtime.frontend.engine import Engine
+    from antiphon.runtime.frontend.streams import Stream
     from antiphon.runtime.loading import LoadedModel
-    from antiphon.runtime.streams import Stream
 
 
 def load(
@@ -46,7 +46,7 @@ def load(
 @contextmanager
 def engine_for(loaded: LoadedModel, kv_megabytes: int, kv_type: str, **options: Any) -> Iterator[Engine]:
     """An engine with this one model, closed at the end."""
-    from antiphon.runtime.engine import Engine
+    from antiphon.runtime.frontend.engine import Engine
 
     with Engine(loaded, kv_bytes=kv_megabytes << 20, key_type=kv_type, value_type=kv_type, **options) as engine:
         yield engine

@@ -21,7 +21,7 @@ from antiphon.errors import AntiphonError, AudioError, InvalidRequestError, Usag
 from antiphon.weights.catalog.model_tasks import check_catalog_task
 
 if TYPE_CHECKING:
-    from antiphon.runtime.engine import Engine
+    from antiphon.runtime.frontend.engine import Engine
     from antiphon.runtime.transcript import LiveUpdate, Transcript
 
 DEFAULT_MODEL = "whisper-base.en"

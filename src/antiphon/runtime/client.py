@@ -1,4 +1,4 @@
-"""`EngineClient`: an engine in a process of its own, for asyncio. It watches the process and starts it again."""
+"""`EngineClient`: an engine in a process of its own, for asyncio."""
 
 from __future__ import annotations
 
@@ -6,60 +6,53 @@ import asyncio
 import contextlib
 import itertools
 import logging
-import time
 from collections.abc import Mapping
-from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
 
-from antiphon.errors import AntiphonError, EngineError, InvalidRequestError, ModelNotFoundError
+from antiphon.errors import EngineError, InvalidRequestError, ModelNotFoundError
+from antiphon.runtime.calls.control import MAX_SAMPLES
+from antiphon.runtime.calls.sinks import ThreadSink
 from antiphon.runtime.engine_process import EngineProcess
-from antiphon.runtime.generate_stream import GenerateStream
 from antiphon.runtime.messages import (
-    AskFigures,
+    Abort,
+    Deltas,
     Embed,
     Embedded,
     Figures,
+    FromEngine,
     Generate,
+    GetFigures,
     Listen,
     Load,
     Loaded,
-    Shutdown,
+    LoadFailed,
+    Rejected,
     Speak,
     Transcribe,
     Unload,
+    Unloaded,
 )
-from antiphon.runtime.open_calls import OpenCalls
+from antiphon.runtime.process.channel import error_of, events_of
+from antiphon.runtime.process.questions import Questions
+from antiphon.runtime.process.remote_call import RemoteCall
+from antiphon.runtime.process.supervisor import EngineState, Supervisor
 from antiphon.runtime.speak_stream import SpeakStream
+from antiphon.runtime.text.text_reader import GenerateStream
 from antiphon.runtime.transcribe_stream import TranscribeStream
 
 __all__ = ["EngineClient", "EngineState", "GenerateStream"]
 
 logger = logging.getLogger("antiphon.engine")
 
-START_SECONDS = 120.0
 DEFAULT_KV_BYTES = 1 << 30  # as in `EngineConfig`, which needs torch
-#: After this long without a death, earlier ones are forgotten.
-STABLE_SECONDS = 60.0
-FIRST_BACK_OFF = 0.25
-LONGEST_BACK_OFF = 15.0
 
 
-class EngineState(StrEnum):
-    """READY is the only state in which requests are taken; `EngineClient.cause` says why it is another."""
-
-    STARTING = "starting"
-    READY = "ready"
-    RESTARTING = "restarting"
-    FAILED = "failed"
-    CLOSED = "closed"
-
-
-class EngineClient:
+class EngineClient(Supervisor):
     """Used from one event loop. `options` are the fields of `EngineConfig`.
 
-    When the process dies, by itself or by the watchdog, everybody who waits is told; it is started again, later each
-    time, and loads the models that it had. After `max_restarts` deaths in a row the state is FAILED.
+    When the process dies, by itself or by the watchdog, every open call fails; the process is started again and loads
+    the models that it had. See `Supervisor`.
     """
 
     def __init__(
@@ -70,28 +63,14 @@ class EngineClient:
         watchdog_seconds: float = 120.0,
         offline: bool = False,
     ) -> None:
-        self.state = EngineState.STARTING
-        self.cause: str | None = "the engine process is starting"
-        #: How often the process was started again, ever.
-        self.restarts = 0
-        self._options = dict(options)
-        self._max_restarts = max_restarts
-        self._watchdog_seconds = watchdog_seconds
+        super().__init__(options, max_restarts=max_restarts, watchdog_seconds=watchdog_seconds)
         self._offline = offline
-        self._changed = asyncio.Event()
-        self._process: EngineProcess | None = None
-        self._supervisor: asyncio.Task[None] | None = None
-        self._start_error: AntiphonError | None = None
         self._models: dict[str, Loaded] = {}
         self._references: dict[str, str] = {}
         self._loads: dict[str, tuple[str, asyncio.Task[Loaded]]] = {}
-        self._calls = OpenCalls(self._fail_start)
-        self._questions = itertools.count(1)
-
-    @property
-    def pid(self) -> int | None:
-        """Of the engine process, while there is one."""
-        return None if self._process is None else self._process.pid
+        self._questions = Questions()
+        self._sink = ThreadSink()
+        self._numbers = itertools.count(1)
 
     @property
     def kv_bytes(self) -> int:
@@ -103,142 +82,44 @@ class EngineClient:
         """What is resident, by name; while the process is restarting, what it will hold again."""
         return MappingProxyType(self._models)
 
-    # -- the process's life -------------------------------------------------------------------------------------
+    # -- messages -----------------------------------------------------------------------------------------------
 
-    async def start(self) -> None:
-        """Return when the process is up (state READY, no models). Wrong options raise `InvalidRequestError`.
+    def _take(self, message: FromEngine) -> None:
+        questions = self._questions
+        match message:
+            case Deltas():
+                self._sink.put_step([(delta.id, delta) for delta in message.items])
+            case Loaded():
+                questions.answer(("load", message.name), message)
+            case LoadFailed():
+                questions.answer(("load", message.name), error_of(message.kind, message.message))
+            case Unloaded():
+                questions.answer(("unload", message.name), message)
+            case Embedded():
+                questions.answer(("embed", message.id), message)
+            case Figures():
+                questions.answer(("figures", message.id), message)
+            case Rejected() if self._rejects_question(message):
+                pass
+            case _:
+                for call_id, event in events_of(message):
+                    self._sink.put(call_id, event)
 
-        A first start that fails is not tried again.
-        """
-        if self._supervisor is not None:
-            raise InvalidRequestError("the engine client was started already")
-        self._supervisor = asyncio.create_task(self._supervise(), name="antiphon-engine-supervisor")
-        try:
-            await self._until_ready()
-        except EngineError:
-            raise self._start_error or EngineError(f"the engine process did not start: {self.cause}") from None
+    def _rejects_question(self, message: Rejected) -> bool:
+        error = error_of(message.kind, message.message)
+        if not message.id:
+            self._start_error = error
+            return True
+        return any(self._questions.answer((kind, message.id), error) for kind in ("embed", "figures"))
 
-    async def wait_for_change(self) -> None:
-        """Return when `state` is next set."""
-        await self._changed.wait()
+    def _fail_calls(self, message: str) -> None:
+        for call_id in self._sink.open_ids:
+            self._sink.put(call_id, EngineError(message))
+        self._questions.fail(message)
 
-    def _set(self, state: EngineState, cause: str | None) -> None:
-        if self.state is EngineState.CLOSED:
-            return
-        self.state, self.cause = state, cause
-        changed, self._changed = self._changed, asyncio.Event()
-        changed.set()
-
-    def _fail_start(self, error: AntiphonError) -> None:
-        self._start_error = error
-
-    def _not_ready(self) -> EngineError:
-        return EngineError(f"the engine is {self.state}: {self.cause}")
-
-    async def _until_ready(self) -> EngineProcess:
-        """Wait out a start; raise if there is nothing to wait for."""
-        while self.state in (EngineState.STARTING, EngineState.RESTARTING):
-            await self._changed.wait()
-        return self._ready_process()
-
-    def _ready_process(self) -> EngineProcess:
-        if self.state is not EngineState.READY or self._process is None:
-            raise self._not_ready()
-        return self._process
-
-    async def _supervise(self) -> None:
-        deaths = 0
-        while True:
-            began = time.monotonic()
-            cause = await self._live()
-            if self.state is EngineState.CLOSED:
-                return
-            was_starting = self.state is EngineState.STARTING
-            deaths = deaths + 1 if time.monotonic() - began < STABLE_SECONDS else 1
-            gave_up = was_starting or self._start_error is not None or deaths > self._max_restarts
-            many = f" ({deaths} times in a row)" if deaths > 1 else ""
-            self._set(EngineState.FAILED if gave_up else EngineState.RESTARTING, f"{cause}{many}")
-            self._calls.fail(f"the engine process died: {cause}")
-            logger.error("the engine process died: %s%s", cause, "" if gave_up else "; restarting it")
-            if gave_up:
-                self._models.clear()
-                self._references.clear()
-                return
-            if deaths > 1:
-                await asyncio.sleep(min(FIRST_BACK_OFF * 2 ** (deaths - 2), LONGEST_BACK_OFF))
-            self.restarts += 1
-
-    async def _live(self) -> str:
-        """One life of the process, from its start to its end; returns the cause of its end."""
-        try:
-            process = EngineProcess(self._options, min(1.0, self._watchdog_seconds / 4), self._calls.take)
-        except Exception as error:
-            return f"it cannot be started: {type(error).__name__}: {error}"
-        self._process = process
-        tasks = [asyncio.create_task(self._prepare(process)), asyncio.create_task(self._watch(process))]
-        try:
-            status = await process.exited
-            return str(self._start_error) if self._start_error is not None else process.cause(status)
-        finally:
-            for task in tasks:
-                task.cancel()
-            self._process = None
-            process.close()
-
-    async def _prepare(self, process: EngineProcess) -> None:
-        """Load the models that were there before the last death, then be ready."""
-        await process.started
-        names = list(self._references)
-        results = await asyncio.gather(
-            *(self._load_into(process, name, self._references[name]) for name in names), return_exceptions=True
-        )
-        for name, result in zip(names, results, strict=True):
-            if isinstance(result, BaseException):
-                logger.error("model %r failed to load after the restart: %s", name, result)
-                self._models.pop(name, None)
-                self._references.pop(name, None)
-            else:
-                self._models[name] = result
-        self._set(EngineState.READY, None)
-
-    async def _watch(self, process: EngineProcess) -> None:
-        """Kill a process whose step takes too long, or that gives no sign of life.
-
-        Silence is counted in looks, not by the clock: a machine that slept has been silent too.
-        """
-        limit = self._watchdog_seconds
-        look = min(1.0, limit / 4)
-        done, _ = await asyncio.wait([process.started], timeout=START_SECONDS)
-        if not done:
-            process.kill(f"it did not start within {START_SECONDS:.0f} s")
-            return
-        silence, seen = 0.0, process.beats
-        while True:
-            await asyncio.sleep(look)
-            silence = silence + look if process.beats == seen else 0.0
-            seen = process.beats
-            busy = process.last_beat.busy_seconds
-            if busy > limit:
-                process.kill(f"a step ran for {busy:.1f} s, longer than the watchdog's {limit:g} s")
-            elif silence > limit:
-                process.kill(f"it gave no sign of life for {silence:.1f} s, longer than the watchdog's {limit:g} s")
-
-    async def close(self, grace: float = 5.0) -> None:
-        """End the process: streams still open raise `EngineError`; after `grace` seconds it is killed."""
-        self._set(EngineState.CLOSED, "the engine was closed")
-        self._calls.fail("the engine was closed")
+    def _gave_up(self) -> None:
         self._models.clear()
-        supervisor, process = self._supervisor, self._process
-        if supervisor is None:
-            return
-        if process is None:
-            supervisor.cancel()
-        else:
-            process.send(Shutdown())
-            await asyncio.wait([supervisor], timeout=grace)
-            process.kill()
-        with contextlib.suppress(asyncio.CancelledError):
-            await supervisor
+        self._references.clear()
 
     # -- models -------------------------------------------------------------------------------------------------
 
@@ -267,11 +148,11 @@ class EngineClient:
     def _loaded(self, name: str, done: asyncio.Task[Loaded]) -> None:
         self._loads.pop(name, None)
         if not done.cancelled():
-            done.exception()  # whoever waited was told; if nobody did, nobody minds
+            done.exception()  # raised to those who wait for it, if any
 
     async def _load(self, name: str, reference: str) -> Loaded:
         process = await self._until_ready()
-        while (going := self._calls.asked(("unload", name))) is not None:
+        while (going := self._questions.pending(("unload", name))) is not None:
             await asyncio.wait([going])
             await asyncio.sleep(0)
         if name in self._models:  # it came back with the restart that was waited for
@@ -281,8 +162,22 @@ class EngineClient:
         self._references[name] = reference
         return loaded
 
+    async def _prepare(self, process: EngineProcess) -> None:
+        """Load the models that were there before the last death."""
+        names = list(self._references)
+        results = await asyncio.gather(
+            *(self._load_into(process, name, self._references[name]) for name in names), return_exceptions=True
+        )
+        for name, result in zip(names, results, strict=True):
+            if isinstance(result, BaseException):
+                logger.error("model %r failed to load after the restart: %s", name, result)
+                self._models.pop(name, None)
+                self._references.pop(name, None)
+            else:
+                self._models[name] = result
+
     async def _load_into(self, process: EngineProcess, name: str, reference: str) -> Loaded:
-        answer: Loaded = await self._calls.ask(process, ("load", name), Load(name, reference, self._offline))
+        answer: Loaded = await self._questions.ask(process, ("load", name), Load(name, reference, self._offline))
         return answer
 
     async def unload(self, name: str) -> None:
@@ -291,33 +186,53 @@ class EngineClient:
         if name not in self._models:
             raise ModelNotFoundError(f"model {name!r} is not loaded; loaded: {', '.join(self._models) or 'none'}")
         del self._models[name], self._references[name]
-        asked = asyncio.ensure_future(self._calls.ask(process, ("unload", name), Unload(name)))
+        asked = asyncio.ensure_future(self._questions.ask(process, ("unload", name), Unload(name)))
         with contextlib.suppress(EngineError):  # the process died: the memory is free
             await asyncio.shield(asked)
 
-    # -- requests -----------------------------------------------------------------------------------------------
+    # -- calls --------------------------------------------------------------------------------------------------
     # Each raises `EngineError` at once if the engine is not READY.
 
     def generate(self, call: Generate) -> GenerateStream:
-        """Hand a request in."""
-        return self._calls.generate(self._ready_process(), call)
+        """Samples of a prompt."""
+        process = self._ready_process()
+        if not 1 <= call.n <= MAX_SAMPLES:
+            raise InvalidRequestError(f"n is {call.n}; it must be 1 to {MAX_SAMPLES}")
+        ids = [call.id, *(f"{call.id}/{index}" for index in range(call.n))]
+        stream = GenerateStream(RemoteCall(call.id, process.send), self._sink, call.n, ids)
+        process.send(call)
+        return stream
 
     async def embed(self, call: Embed) -> Embedded:
-        """Cancelling the wait aborts the work."""
-        return await self._calls.embed(self._ready_process(), call)
+        """Vectors of token ids. Cancelling the wait cancels the work."""
+        process = self._ready_process()
+        if self._questions.pending(("embed", call.id)) is not None:
+            raise InvalidRequestError(f"request id {call.id!r} is in use")
+        try:
+            answer: Embedded = await self._questions.ask(process, ("embed", call.id), call)
+        except asyncio.CancelledError:
+            process.send(Abort(call.id))
+            raise
+        return answer
 
     def transcribe(self, call: Transcribe | Listen) -> TranscribeStream:
-        """Hand a recording in, or open a live session."""
-        return self._calls.transcribe(self._ready_process(), call)
+        """A recording, or a live session."""
+        process = self._ready_process()
+        stream = TranscribeStream(RemoteCall(call.id, process.send), self._sink)
+        process.send(call)
+        return stream
 
     def speak(self, call: Speak) -> SpeakStream:
-        """Have a text spoken."""
-        return self._calls.speak(self._ready_process(), call)
+        """A text as speech."""
+        process = self._ready_process()
+        stream = SpeakStream(RemoteCall(call.id, process.send), self._sink)
+        process.send(call)
+        return stream
 
     async def figures(self) -> dict[str, Any]:
-        """What `EngineBase.figures` tells (per model: running, waiting, blocks_…; "arena"), and "process": "pid",
+        """What `FrontEnd.figures` returns (per model: running, waiting, blocks_…; "arena"), and "process": "pid",
         "resident_bytes", "steps". `EngineError` if the engine is not READY. Answered between two steps."""
         process = self._ready_process()
-        question = f"figures-{next(self._questions)}"
-        answer: Figures = await self._calls.ask(process, ("figures", question), AskFigures(question))
+        question = f"figures-{next(self._numbers)}"
+        answer: Figures = await self._questions.ask(process, ("figures", question), GetFigures(question))
         return answer.values

@@ -68,7 +68,7 @@ class EngineProcess:
         try:
             # -P: the folder that the server was started in is not a place to import from.
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "antiphon.runtime.worker", *arguments],
+                [sys.executable, "-P", "-m", "antiphon.runtime.process.worker", *arguments],
                 stdin=reading,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,

@@ -1,4 +1,4 @@
-"""What a server and its engine process say to each other: one small schema, encoded with msgspec."""
+"""The messages between a server and its engine process, encoded with msgspec."""
 
 from __future__ import annotations
 
@@ -6,48 +6,14 @@ from typing import Any
 
 import msgspec
 
+from antiphon.engine.request import FinishReason
+from antiphon.engine.sampling_params import SamplingParams
+from antiphon.runtime.calls.events import Ended, TextDelta
 from antiphon.runtime.speech import SpeechStats, TimedWord
 from antiphon.runtime.speech_options import SpeechOptions
 from antiphon.runtime.transcript import LiveUpdate, Transcript, TranscriptProgress
 from antiphon.runtime.transcription_options import DEFAULT_INTERVAL, TranscriptionOptions
-
-#: Of one prompt, in one call.
-MAX_SAMPLES = 128
-
-
-class SamplingFields(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The fields of `SamplingParams`, in types that travel."""
-
-    temperature: float = 0.0
-    top_k: int = 0
-    top_p: float = 1.0
-    min_p: float = 0.0
-    typical_p: float = 1.0
-    repetition_penalty: float = 1.0
-    presence_penalty: float = 0.0
-    frequency_penalty: float = 0.0
-    logit_bias: dict[int, float] = {}
-    allowed_tokens: list[int] | None = None
-    banned_tokens: list[int] = []
-    seed: int = 0
-    min_tokens: int = 0
-    max_tokens: int = 256
-    stop: list[str] = []
-    stop_tokens: list[int] = []
-    ignore_eos: bool = False
-    logprobs: int | None = None
-    prompt_logprobs: bool = False
-
-
-class GrammarFields(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The fields of `GrammarSpec`; exactly one is set."""
-
-    json_schema: str | None = None
-    json_object: bool = False
-    regex: str | None = None
-    choice: list[str] | None = None
-    grammar: str | None = None
-
+from antiphon.text.grammar_spec import GrammarSpec
 
 # -- to the engine ------------------------------------------------------------------------------------------------
 
@@ -67,21 +33,22 @@ class Unload(msgspec.Struct, frozen=True, tag=True):
 
 
 class Generate(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
-    """`n` samples of a prompt, with ids `id/0` to `id/n-1`. Answered by `Refused` or `Accepted`; `Deltas`; `Ended`."""
+    """`n` samples of a prompt, with ids `id/0` to `id/n-1`. Answered by `Rejected` or `CallAccepted`; `Deltas`;
+    `SampleEnded`."""
 
     id: str
     model: str
     prompt: list[int]
-    params: SamplingFields
+    params: SamplingParams
     n: int = 1
     priority: int = 2
     timeout: float | None = None
-    grammar: GrammarFields | None = None
+    grammar: GrammarSpec | None = None
     cache_salt: str = ""
 
 
 class Embed(msgspec.Struct, frozen=True, tag=True):
-    """One vector per input of token ids. Answered by `Refused` or `Embedded`."""
+    """One vector per input of token ids. Answered by `Rejected` or `Embedded`."""
 
     id: str
     model: str
@@ -91,9 +58,9 @@ class Embed(msgspec.Struct, frozen=True, tag=True):
 
 class Transcribe(msgspec.Struct, frozen=True, tag=True):
     """A recording: mono at 16 kHz, float32 in native byte order. Answered by `TranscriptPart`s and `Transcribed`, or
-    `Refused`.
+    `Rejected`.
 
-    With `is_fed` the samples follow in `Hear`s, each answered by `Heard` when it is used, and end with `StopListening`.
+    With `is_fed` the samples follow in `PushAudio`s, each answered by `AudioRead` when it is used, and end with `EndAudio`.
     """
 
     id: str
@@ -104,7 +71,7 @@ class Transcribe(msgspec.Struct, frozen=True, tag=True):
 
 
 class Listen(msgspec.Struct, frozen=True, tag=True):
-    """Open a live session. Answered by `Accepted` or `Refused`; then `LivePart`s, and `Transcribed` at its end."""
+    """Open a live session. Answered by `CallAccepted` or `Rejected`; then `LivePart`s, and `Transcribed` at its end."""
 
     id: str
     model: str
@@ -112,24 +79,24 @@ class Listen(msgspec.Struct, frozen=True, tag=True):
     interval: float = DEFAULT_INTERVAL
 
 
-class Hear(msgspec.Struct, frozen=True, tag=True):
+class PushAudio(msgspec.Struct, frozen=True, tag=True):
     """Sound for a live session or a recording that is fed, as in `Transcribe`."""
 
     id: str
     samples: bytes
 
 
-class StopListening(msgspec.Struct, frozen=True, tag=True):
+class EndAudio(msgspec.Struct, frozen=True, tag=True):
     """No more sound will come for a live session or a recording that is fed."""
 
     id: str
 
 
 class Speak(msgspec.Struct, frozen=True, tag=True):
-    """A text to be spoken. Answered by `Accepted` or `Refused`; then `SpeechPart`s, and `Spoken` or `Refused`.
+    """A text to be spoken. Answered by `CallAccepted` or `Rejected`; then `SpeechPart`s, and `Spoken` or `Rejected`.
 
     With `is_open` more of the text follows in `AppendText`s and ends with `EndText`. A few parts are sent ahead; then
-    each needs a `TakePart`.
+    each needs a `ReleaseChunk`.
     """
 
     id: str
@@ -152,7 +119,7 @@ class EndText(msgspec.Struct, frozen=True, tag=True):
     id: str
 
 
-class TakePart(msgspec.Struct, frozen=True, tag=True):
+class ReleaseChunk(msgspec.Struct, frozen=True, tag=True):
     """A part of a synthesis has been read: another may be sent."""
 
     id: str
@@ -165,10 +132,10 @@ class Abort(msgspec.Struct, frozen=True, tag=True):
     """
 
     id: str
-    reason: str = "cancelled"
+    reason: FinishReason = FinishReason.CANCELLED
 
 
-class AskFigures(msgspec.Struct, frozen=True, tag=True):
+class GetFigures(msgspec.Struct, frozen=True, tag=True):
     """Answered by `Figures`."""
 
     id: str
@@ -185,14 +152,14 @@ ToEngine = (
     | Embed
     | Transcribe
     | Listen
-    | Hear
-    | StopListening
+    | PushAudio
+    | EndAudio
     | Speak
     | AppendText
     | EndText
-    | TakePart
+    | ReleaseChunk
     | Abort
-    | AskFigures
+    | GetFigures
     | Shutdown
 )
 
@@ -243,13 +210,13 @@ class Unloaded(msgspec.Struct, frozen=True, tag=True):
     name: str
 
 
-class Accepted(msgspec.Struct, frozen=True, tag=True):
-    """A generate was taken: it waits or runs. Comes before its first delta."""
+class CallAccepted(msgspec.Struct, frozen=True, tag=True):
+    """The engine has taken a call: it waits or runs. Comes before everything else."""
 
     id: str
 
 
-class Refused(msgspec.Struct, frozen=True, tag=True):
+class Rejected(msgspec.Struct, frozen=True, tag=True):
     """A request that was not taken, or an embed that failed; `kind` is the class of the `AntiphonError`.
 
     With an empty id: the engine could not be set up, and the process exits.
@@ -260,40 +227,16 @@ class Refused(msgspec.Struct, frozen=True, tag=True):
     message: str
 
 
-class TextDelta(msgspec.Struct, frozen=True, array_like=True):
-    """What one sample gained in a step."""
-
-    id: str
-    text: str
-    token_ids: list[int]
-    logprobs: list[float] = []
-    top_logprobs: list[list[tuple[int, float]]] = []
-
-
 class Deltas(msgspec.Struct, frozen=True, tag=True):
     """All that a step gave, in one message."""
 
     items: list[TextDelta]
 
 
-class Ended(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
+class SampleEnded(msgspec.Struct, frozen=True, tag=True):
     """The end of one sample, after its last delta."""
 
-    id: str
-    finish_reason: str
-    prompt_tokens: int
-    completion_tokens: int
-    cached_tokens: int
-    error: str | None = None
-    queue: float = 0.0
-    time_to_first_token: float = 0.0
-    time_per_output_token: float = 0.0
-    total: float = 0.0
-    #: Seconds between each token and the next.
-    gaps: list[float] = []
-    preemptions: int = 0
-    prompt_logprobs: list[float] = []
-    prompt_top_logprobs: list[list[tuple[int, float]]] = []
+    ended: Ended
 
 
 class Embedded(msgspec.Struct, frozen=True, tag=True):
@@ -326,7 +269,7 @@ class Transcribed(msgspec.Struct, frozen=True, tag=True):
     transcript: Transcript
 
 
-class Heard(msgspec.Struct, frozen=True, tag=True):
+class AudioRead(msgspec.Struct, frozen=True, tag=True):
     """A piece of a recording that is fed has been used: another may be sent."""
 
     id: str
@@ -351,7 +294,7 @@ class Spoken(msgspec.Struct, frozen=True, tag=True):
 
 
 class Figures(msgspec.Struct, frozen=True, tag=True):
-    """What `EngineBase.figures` tells, and resident bytes of the process."""
+    """What `FrontEnd.figures` returns, and resident bytes of the process."""
 
     id: str
     values: dict[str, Any]
@@ -369,15 +312,15 @@ FromEngine = (
     | Loaded
     | LoadFailed
     | Unloaded
-    | Accepted
-    | Refused
+    | CallAccepted
+    | Rejected
     | Deltas
-    | Ended
+    | SampleEnded
     | Embedded
     | TranscriptPart
     | LivePart
     | Transcribed
-    | Heard
+    | AudioRead
     | SpeechPart
     | Spoken
     | Figures

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from antiphon.audio.samples import SPEECH_RATE, DecodeLimits, Floats, RawFormat
 from antiphon.errors import AudioError
-from antiphon.runtime.transcription import Chunks
+from antiphon.runtime.transcription.transcriber import Chunks
 
 #: A path, the bytes of a file, an open file, or samples at 16 kHz.
 SoundSource = str | Path | bytes | BinaryIO | NDArray[np.floating]

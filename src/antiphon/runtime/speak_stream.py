@@ -1,45 +1,30 @@
-"""`SpeakStream`: what comes back from the engine process for one synthesis."""
+"""`SpeakStream`: a synthesis, for one asyncio reader."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
-
-import msgspec
-
-from antiphon.runtime.messages import AppendText, EndText, SpeechPart, Spoken, TakePart
-from antiphon.runtime.reply_stream import ReplyStream
+from antiphon.runtime.calls.async_reader import AsyncReader
+from antiphon.runtime.calls.control import SpeechControl
+from antiphon.runtime.speech import SpeechChunk, SpeechStats
 
 
-class SpeakStream(ReplyStream[SpeechPart | Spoken]):
-    """Parts of speech, and last what it cost. The engine sends a few parts ahead and waits when they are not read."""
+class SpeakStream(AsyncReader[SpeechChunk | SpeechStats]):
+    """Chunks of speech, and last what it cost. A few chunks are made ahead; then the synthesis waits for the reader."""
 
-    def __init__(
-        self, call_id: str, send: Callable[[msgspec.Struct], None], abort: Callable[[SpeakStream], None]
-    ) -> None:
-        super().__init__(call_id, abort)
-        self._send = send
-
-    async def accepted(self) -> None:
-        """Return when it was taken; raise what refused it."""
-        await asyncio.wait([self._taken])
-        if self._error is not None and not self._items:
-            raise self._raised()
+    _control: SpeechControl
 
     def append(self, text: str) -> None:
-        """More text, of a synthesis that is open."""
+        """More text, of a synthesis whose text is still being written."""
         if not self._is_done:
-            self._send(AppendText(self.id, text))
+            self._control.append(text)
 
     def end_text(self) -> None:
         """No more text will come."""
         if not self._is_done:
-            self._send(EndText(self.id))
+            self._control.end_text()
 
-    @staticmethod
-    def _ends(part: SpeechPart | Spoken) -> bool:
-        return isinstance(part, Spoken)
+    def _is_last(self, item: SpeechChunk | SpeechStats) -> bool:
+        return isinstance(item, SpeechStats)
 
-    def _read(self, part: SpeechPart | Spoken) -> None:
-        if isinstance(part, SpeechPart) and not self._is_done:
-            self._send(TakePart(self.id))
+    def _on_read(self, item: SpeechChunk | SpeechStats) -> None:
+        if isinstance(item, SpeechChunk) and not self._is_done:
+            self._control.release()

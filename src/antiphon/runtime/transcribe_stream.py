@@ -1,79 +1,74 @@
-"""`TranscribeStream`: what comes back from the engine process for one transcription or live session."""
+"""`TranscribeStream`: a transcription or a live session, for one asyncio reader."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
+from antiphon.audio.samples import Floats
 from antiphon.errors import EngineError
-from antiphon.runtime.reply_stream import ReplyStream
+from antiphon.runtime.calls.async_reader import AsyncReader
+from antiphon.runtime.calls.control import SoundControl
+from antiphon.runtime.calls.events import Event, PieceRead
+from antiphon.runtime.calls.sinks import ThreadSink
 from antiphon.runtime.transcript import LiveUpdate, Transcript, TranscriptProgress
 
-Told = TranscriptProgress | LiveUpdate | Transcript
-#: Pieces of a recording that is fed which may be on their way at once.
-MAX_UNHEARD = 3
+#: Pieces of a recording that may be on their way at once.
+MAX_UNREAD_PIECES = 3
+
+TranscriptItem = TranscriptProgress | LiveUpdate | Transcript
 
 
-class TranscribeStream(ReplyStream[Told]):
-    """What is told while sound is transcribed, and last the transcript.
+class TranscribeStream(AsyncReader[TranscriptItem]):
+    """Progress or updates, and last the transcript.
 
-    Of a live session or a recording that is fed, `push` hands sound in and `finish` says that no more will come; the
-    latter waits for `room` before it pushes.
+    A live session, or a recording that is sent while it is transcribed, takes sound by `push` until `finish`; the
+    latter waits for `room` before each piece.
     """
 
-    def __init__(
-        self,
-        call_id: str,
-        hear: Callable[[str, bytes], None],
-        stop: Callable[[str], None],
-        abort: Callable[[TranscribeStream], None],
-    ) -> None:
-        super().__init__(call_id, abort)
-        self._hear, self._stop = hear, stop
-        self._num_unheard = 0
-        self._feeder: asyncio.Future[None] | None = None
+    _control: SoundControl
 
-    async def accepted(self) -> None:
-        """Of a live session: return when it takes sound; raise what refused it."""
-        await asyncio.wait([self._taken])
-        if self._error is not None:
-            raise self._raised()
+    def __init__(self, control: SoundControl, sink: ThreadSink) -> None:
+        super().__init__(control, sink)
+        self._num_unread = 0
+        self._room: asyncio.Future[None] | None = None
 
-    def push(self, samples: bytes) -> None:
-        """Mono sound at 16 kHz as float32 bytes in native order."""
+    def push(self, samples: Floats) -> None:
+        """Mono sound at 16 kHz."""
         if not self._is_done:
-            self._num_unheard += 1
-            self._hear(self.id, samples)
+            self._num_unread += 1
+            self._control.push(samples)
 
     async def room(self) -> bool:
-        """Wait until another piece of a recording may be pushed; False if none is wanted any more."""
-        while self._num_unheard >= MAX_UNHEARD and not self._is_done:
-            self._feeder = self._loop.create_future()
+        """Wait until another piece of a recording may be pushed; False if the call has ended."""
+        while self._num_unread >= MAX_UNREAD_PIECES and not self._is_done:
+            self._room = self._loop.create_future()
             try:
-                await self._feeder
+                await self._room
             finally:
-                self._feeder = None
+                self._room = None
         return not self._is_done
 
     def finish(self) -> None:
         """No more sound will come; the transcript follows."""
         if not self._is_done:
-            self._stop(self.id)
+            self._control.finish()
 
     async def wait(self) -> Transcript:
         """Read to the end and return the transcript."""
-        async for told in self:
-            if isinstance(told, Transcript):
-                return told
+        async for item in self:
+            if isinstance(item, Transcript):
+                return item
         raise EngineError(f"transcription {self.id} was ended before its transcript")
 
-    @staticmethod
-    def _ends(part: Told) -> bool:
-        return isinstance(part, Transcript)
+    def put(self, event: Event) -> None:
+        if isinstance(event, PieceRead):
+            self._num_unread -= 1
+            self._wake()
+        else:
+            super().put(event)
+
+    def _is_last(self, item: TranscriptItem) -> bool:
+        return isinstance(item, Transcript)
 
     def _futures(self) -> tuple[asyncio.Future[None] | None, ...]:
-        return self._taken, self._waiter, self._feeder
-
-    def heard(self) -> None:
-        self._num_unheard -= 1
-        self._wake()
+        return self._accepted, self._waiter, self._room

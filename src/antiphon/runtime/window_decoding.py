@@ -19,8 +19,8 @@ from antiphon.engine.sampling_params import SamplingParams
 from antiphon.engine.transcript_rules import TranscriptRules
 from antiphon.errors import UnsupportedError
 from antiphon.models.whisper import Whisper
+from antiphon.runtime.calls.control import new_id
 from antiphon.runtime.loading import LoadedModel
-from antiphon.runtime.requests import new_id
 from antiphon.runtime.resident import encoder_name
 from antiphon.runtime.transcription_options import TranscriptionOptions
 from antiphon.runtime.word_timestamps import STATES_PER_SECOND, TimedWord, align_words

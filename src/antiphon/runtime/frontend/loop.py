@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import TypeVar
 
@@ -44,7 +44,7 @@ class EngineLoop:
         return future
 
     def add(self, requests: list[Request]) -> Future[None]:
-        """Hand requests in; the future raises what refused them. Either all are taken or none."""
+        """Hand requests in; the future raises the error that rejected them. Either all are taken or none."""
 
         def add_all() -> None:
             added: list[Request] = []
@@ -59,10 +59,15 @@ class EngineLoop:
 
         return self.call(add_all)
 
-    def abort(self, request_id: str, reason: FinishReason) -> None:
-        """End a request soon, without waiting for it."""
-        if not self._closing and self.failure is None:
-            self.call(lambda: self.core.abort(request_id, reason))
+    def abort_all(self, request_ids: Sequence[str], reason: FinishReason) -> None:
+        """End requests together, between two steps; returns at once."""
+
+        def abort() -> None:
+            for request_id in request_ids:
+                self.core.abort(request_id, reason)
+
+        if request_ids and not self._closing and self.failure is None:
+            self.call(abort)
 
     def _run(self) -> None:
         try:
@@ -71,7 +76,7 @@ class EngineLoop:
                 self._make_calls()
                 advanced = self.core.has_work and self.core.step()
                 if self._after_step is not None:
-                    self._after_step()  # if nobody advanced, too: a deadline may have ended somebody
+                    self._after_step()  # also if no request advanced: a deadline may have ended one
                 if advanced:
                     continue
                 if not self.core.has_work:
@@ -90,7 +95,7 @@ class EngineLoop:
         while self._calls:
             function, future = self._calls.popleft()
             if not future.set_running_or_notify_cancel():
-                continue  # whoever asked has gone
+                continue  # the caller has cancelled it
             try:
                 future.set_result(function())
             except Exception as error:
@@ -99,7 +104,7 @@ class EngineLoop:
             self._after_step()
 
     def _die(self, cause: str) -> None:
-        """The loop itself broke: everybody who waits is told the cause."""
+        """The loop itself failed: every open request and call fails with the cause."""
         self.failure = f"the engine stopped: {cause}"
         for slot in self.core.slots.values():
             for request in slot.scheduler.requests():

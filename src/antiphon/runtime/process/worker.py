@@ -1,8 +1,8 @@
-"""The engine process: `python -m antiphon.runtime.worker COMMANDS EVENTS HEARTBEAT OPTIONS`.
+"""The engine process: `python -m antiphon.runtime.process.worker COMMANDS EVENTS HEARTBEAT OPTIONS`.
 
-It is started by `EngineClient` and is nobody else's to start. It ends when it is told to, when its loop breaks, or when
-its parent is gone, which it sees by its standard input closing. Signals that mean "stop" to a whole terminal or service
-are for the parent, which drains and then says so.
+`EngineClient` starts it. It ends on `Shutdown`, when its loop fails, or when its parent has ended, which it sees by its
+standard input closing. It ignores the signals that stop a whole terminal or service: the parent drains the calls and
+then sends `Shutdown`.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ import zmq
 
 from antiphon.engine.core import describe
 from antiphon.errors import AntiphonError
-from antiphon.runtime.messages import Dying, Heartbeat, Refused, Shutdown, Started, decode_command, encode
-from antiphon.runtime.served_engine import ServedEngine
+from antiphon.runtime.messages import Dying, Heartbeat, Rejected, Shutdown, Started, decode_command, encode
+from antiphon.runtime.process.served_engine import ServedEngine
 
 LINGER_MILLISECONDS = 1000
 
@@ -77,7 +77,7 @@ def watch_parent() -> None:
 
 
 def beat(engine: ServedEngine, outbox: Outbox, interval: float) -> None:
-    """Tell how long the present step has been running, for ever."""
+    """Report how long the present step has been running, once every interval."""
     while True:
         since = engine.busy_since
         outbox.send(Heartbeat(engine.steps, 0.0 if since is None else time.monotonic() - since))
@@ -85,9 +85,14 @@ def beat(engine: ServedEngine, outbox: Outbox, interval: float) -> None:
 
 
 def serve(commands: zmq.Socket[bytes], engine: ServedEngine) -> None:
-    """Take commands until told to stop."""
+    """Take commands until `Shutdown`. One that cannot be decoded is rejected."""
     while True:
-        command = decode_command(commands.recv())
+        data = commands.recv()
+        try:
+            command = decode_command(data)
+        except Exception as error:
+            engine.reject(data, error)
+            continue
         if isinstance(command, Shutdown):
             return
         engine.take(command)
@@ -119,7 +124,7 @@ def main(arguments: list[str]) -> NoReturn:
         try:
             engine = ServedEngine(outbox.send, json.loads(options))
         except AntiphonError as error:
-            outbox.send(Refused("", type(error).__name__, str(error)))
+            outbox.send(Rejected("", type(error).__name__, str(error)))
             outbox.close()
             _exit(2)
         outbox.send(Started(os.getpid()))
@@ -135,7 +140,7 @@ def main(arguments: list[str]) -> NoReturn:
 
 
 def _exit(status: int) -> NoReturn:
-    """At once: no thread is waited for, whatever it is stuck in."""
+    """At once, without waiting for any thread."""
     sys.stderr.flush()
     os._exit(status)
 

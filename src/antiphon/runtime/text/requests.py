@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,19 +9,16 @@ from typing import Any
 from antiphon.engine.request import Priority, Request
 from antiphon.engine.sampling_params import SamplingParams
 from antiphon.errors import InvalidRequestError
+from antiphon.runtime.calls.control import MAX_SAMPLES, new_id
 from antiphon.runtime.loading import LoadedModel
-from antiphon.runtime.messages import MAX_SAMPLES
 from antiphon.text.grammar import GrammarCompiler
 from antiphon.text.grammar_spec import GrammarSpec
 
 #: Text to continue, token ids, or the messages of a conversation.
 Prompt = str | Sequence[int] | Sequence[Mapping[str, Any]]
 
-_numbers = itertools.count(1)
-
-
-def new_id() -> str:
-    return f"request-{next(_numbers)}"
+#: Fields of `SamplingParams` that hold token ids.
+TOKEN_FIELDS = ("logit_bias", "allowed_tokens", "banned_tokens", "stop_tokens")
 
 
 def encode_prompt(loaded: LoadedModel, prompt: Prompt) -> list[int]:
@@ -41,6 +37,23 @@ def encode_prompt(loaded: LoadedModel, prompt: Prompt) -> list[int]:
     return ids
 
 
+def check_tokens(params: SamplingParams, vocab_size: int) -> None:
+    """Reject token ids that the vocabulary does not have: one would fail the step of every request in its batch."""
+    for name in TOKEN_FIELDS:
+        for token in getattr(params, name) or ():
+            if not 0 <= token < vocab_size:
+                raise InvalidRequestError(
+                    f"{name} has token id {token}, which is outside the vocabulary of {vocab_size} tokens"
+                )
+
+
+def known_priority(value: int) -> Priority:
+    try:
+        return Priority(value)
+    except ValueError:
+        raise InvalidRequestError(f"priority is {value}; it must be 0 to {max(Priority).value}") from None
+
+
 @dataclass
 class RequestFactory:
     """Makes the requests of one model. The grammar compiler is made when the first constraint is asked for."""
@@ -54,14 +67,20 @@ class RequestFactory:
         params: SamplingParams,
         *,
         n: int = 1,
-        priority: Priority = Priority.NORMAL,
+        priority: int = Priority.NORMAL,
         deadline: float | None = None,
         grammar: GrammarSpec | None = None,
         cache_salt: str = "",
+        call_id: str | None = None,
     ) -> list[Request]:
-        """`n` requests of one prompt: the first computes it, the others start from its blocks. Seeds count up."""
+        """`n` requests of one prompt: the first computes it, the others start from its blocks. Seeds count up.
+
+        With `call_id` their ids are that with `/0`, `/1` and so on; else each has one of its own.
+        """
         if not 1 <= n <= MAX_SAMPLES:
             raise InvalidRequestError(f"n is {n}; it must be 1 to {MAX_SAMPLES}")
+        check_tokens(params, self.loaded.model.vocab_size)
+        urgency = known_priority(priority)
         ids = encode_prompt(self.loaded, prompt)
         # A constrained answer ends when it is complete; nothing but an end token could follow.
         endless = params.ignore_eos and grammar is None
@@ -70,11 +89,11 @@ class RequestFactory:
         requests: list[Request] = []
         for index in range(n):
             request = Request(
-                id=new_id(),
+                id=new_id() if call_id is None else f"{call_id}/{index}",
                 model=self.loaded.name,
                 prompt=ids,
                 params=params if not index else replace(params, seed=_wrapped(params.seed + index)),
-                priority=priority,
+                priority=urgency,
                 deadline=deadline,
                 cache_salt=cache_salt,
                 constraint=constraint if constraint is None or not index else constraint.clone(),
@@ -91,9 +110,22 @@ class RequestFactory:
             self._compiler = GrammarCompiler(tokenizer, self.loaded.eos_ids, size)
         return self._compiler
 
-    def make_embedding(self, text: str, priority: Priority = Priority.NORMAL) -> Request:
-        ids = self.loaded.tokenizer.encode(text)
-        return Request(new_id(), self.loaded.name, ids, SamplingParams(), task="embed", priority=priority)
+    def make_embeddings(
+        self, texts: Sequence[str | Sequence[int]], priority: int = Priority.NORMAL, call_id: str | None = None
+    ) -> list[Request]:
+        """A request for each text, or for its token ids; ids as in `make`."""
+        urgency = known_priority(priority)
+        return [
+            Request(
+                id=new_id() if call_id is None else f"{call_id}/{index}",
+                model=self.loaded.name,
+                prompt=encode_prompt(self.loaded, text),
+                params=SamplingParams(),
+                task="embed",
+                priority=urgency,
+            )
+            for index, text in enumerate(texts)
+        ]
 
 
 def _wrapped(seed: int) -> int:

@@ -1,46 +1,44 @@
-"""`Engine`: models in one process, one scheduler, one memory budget, for callers with threads."""
+"""`FrontEnd`: models, calls and figures of one engine, for every kind of caller."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
-
 from antiphon.engine.core import EngineCore
-from antiphon.engine.request import FinishReason, Priority, Request
+from antiphon.engine.request import Priority
 from antiphon.engine.sampling_params import SamplingParams
 from antiphon.engine.telemetry import SpeechRecord, TranscriptRecord
-from antiphon.errors import EngineError, InvalidRequestError, ModelNotFoundError
+from antiphon.errors import InvalidRequestError, ModelNotFoundError
 from antiphon.models.model import Task
+from antiphon.runtime.calls.events import Event
+from antiphon.runtime.calls.port import EnginePort
+from antiphon.runtime.calls.sinks import Sink
 from antiphon.runtime.config import EngineConfig
+from antiphon.runtime.frontend.loop import EngineLoop
 from antiphon.runtime.loading import LoadedModel, load_model
-from antiphon.runtime.loop import EngineLoop
 from antiphon.runtime.profile import Profile
 from antiphon.runtime.pronunciation import Pronunciation
-from antiphon.runtime.requests import Prompt, RequestFactory
 from antiphon.runtime.resident import Arena, check_batch_invariance, encoder_name, make_encoder_slot, make_slot
-from antiphon.runtime.speaking import Speaking
 from antiphon.runtime.speech_text import Speaker
-from antiphon.runtime.streams import Completion, Stream
-from antiphon.runtime.synthesis import SpeechPort
-from antiphon.runtime.transcribing import Transcribing
-from antiphon.runtime.transcription import EnginePort, Transcriber
+from antiphon.runtime.text.calls import EmbeddingCall, GenerationCall
+from antiphon.runtime.text.output import SampleOutput
+from antiphon.runtime.text.requests import Prompt, RequestFactory
+from antiphon.runtime.transcription.transcriber import Transcriber
 from antiphon.text.grammar_spec import GrammarSpec
 from antiphon.weights.catalog.model_tasks import TASK_NAMES, models_for, wrong_task
 
 
-class EngineBase:
-    """What the threaded and the asynchronous engine share: the loop, the arena, the resident models."""
+class FrontEnd:
+    """The loop, the arena and the resident models. What its calls emit goes to `sink`."""
 
     def __init__(
         self,
+        sink: Sink,
         *models: str | LoadedModel,
         config: EngineConfig | None = None,
         offline: bool = False,
-        after_step: Callable[[], None] | None = None,
         **options: Any,
     ) -> None:
         if config is not None and options:
@@ -51,12 +49,15 @@ class EngineBase:
             raise InvalidRequestError(str(error).replace("EngineConfig.__init__() ", "")) from None
         if self.config.batch_invariant:
             check_batch_invariance()
+        self._sink = sink
         self._arena = Arena.allocate(self.config)
         self._core = EngineCore(record_requests=self.config.record_requests)
         self._factories: dict[str, RequestFactory] = {}
         self._transcribers: dict[str, Transcriber] = {}
         self._pronunciation: Pronunciation | None = None
-        self._loop = EngineLoop(self._core, after_step)
+        self._outputs: list[SampleOutput] = []  # with something to take
+        self._loop = EngineLoop(self._core, self._flush)
+        self._port = EnginePort(self._loop, self._core.clock, self._record, self.config.batch_invariant)
         self._offline = offline
         self._profile: Profile | None = None
         try:
@@ -136,40 +137,27 @@ class EngineBase:
             raise ModelNotFoundError(f"{len(fitting)} loaded models fit; name one of: {names}")
         return fitting[0]
 
-    def _make(self, prompt: Prompt, params: SamplingParams, model: str | None, **details: Any) -> list[Request]:
-        factory = self._factory(model, Task.GENERATE)
-        seconds = details.pop("timeout", None)
-        deadline = None if seconds is None else self._core.clock() + seconds
-        return factory.make(prompt, params, deadline=deadline, **details)
-
     def _transcriber(self, model: str | None) -> Transcriber:
-        """What transcribes with the named model, or with the only resident one that can."""
+        """The transcriber of the named model, or of the only resident one for transcription."""
         loaded = self._factory(model, Task.TRANSCRIBE).loaded
         known = self._transcribers.get(loaded.name)
         if known is None or known.recogniser.loaded is not loaded:
-            port = EnginePort(self._loop.add, self._loop.abort, self._core.clock, self._record_transcript)
-            known = self._transcribers[loaded.name] = Transcriber(loaded, port)
+            known = self._transcribers[loaded.name] = Transcriber(loaded, self._port)
         return known
 
-    def _record_transcript(self, record: TranscriptRecord) -> None:
-        self._loop.call(lambda: self._core.telemetry.add_transcript(record))
-
-    def _speaker(self, model: str | None) -> tuple[Speaker, SpeechPort]:
-        """What speaks with the named model, or with the only resident one that can."""
+    def _speaker(self, model: str | None) -> Speaker:
+        """The named speech model, or the only resident one, with its voices and the pronunciation of words."""
         loaded = self._factory(model, Task.SYNTHESIZE).loaded
         if self._pronunciation is None:
             self._pronunciation = Pronunciation.from_catalog(offline=self._offline)
-        port = SpeechPort(
-            self._loop.add, self._loop.abort, self._core.clock, self._record_speech, self.config.batch_invariant
-        )
-        return Speaker(loaded, self._pronunciation), port
+        return Speaker(loaded, self._pronunciation)
 
-    def _record_speech(self, record: SpeechRecord) -> None:
-        self._loop.call(lambda: self._core.telemetry.add_speech(record))
-
-    def _embedding_requests(self, texts: Sequence[str], model: str | None) -> list[Request]:
-        factory = self._factory(model, Task.EMBED)
-        return [factory.make_embedding(text) for text in texts]
+    def _record(self, record: TranscriptRecord | SpeechRecord) -> None:
+        telemetry = self._core.telemetry
+        if isinstance(record, SpeechRecord):
+            self._loop.call(lambda: telemetry.add_speech(record))
+        else:
+            self._loop.call(lambda: telemetry.add_transcript(record))
 
     def sampling_defaults(self, model: str | None = None, **given: Any) -> SamplingParams:
         """How the model's own files ask to be sampled, else temperature 0.7 and top_p 0.95; `given` fields come first.
@@ -177,6 +165,70 @@ class EngineBase:
         `antiphon run`, `antiphon chat` and the server sample like this. `SamplingParams()` itself is greedy.
         """
         return self._factory(model, Task.GENERATE).loaded.sampling.params(**given)
+
+    # -- text ---------------------------------------------------------------------------------------------------
+
+    def _prepare_generation(
+        self,
+        call: GenerationCall,
+        prompt: Prompt,
+        params: SamplingParams,
+        *,
+        model: str | None = None,
+        n: int = 1,
+        priority: int = Priority.NORMAL,
+        timeout: float | None = None,
+        grammar: GrammarSpec | None = None,
+        cache_salt: str = "",
+        name_samples: bool = False,
+    ) -> None:
+        """Make the requests of a call, not yet submitted. With `name_samples` their ids are the call's with a number.
+
+        Encodes the prompt and compiles the grammar, which can take long.
+        """
+        factory = self._factory(model, Task.GENERATE)
+        requests = factory.make(
+            prompt,
+            params,
+            n=n,
+            priority=priority,
+            deadline=None if timeout is None else self._core.clock() + timeout,
+            grammar=grammar,
+            cache_salt=cache_salt,
+            call_id=call.id if name_samples else None,
+        )
+        call.attach(requests, factory.loaded.tokenizer, self._mark)
+
+    def _prepare_embedding(
+        self,
+        call: EmbeddingCall,
+        texts: Sequence[str | Sequence[int]],
+        model: str | None,
+        priority: int = Priority.NORMAL,
+    ) -> None:
+        call.attach(self._factory(model, Task.EMBED).make_embeddings(texts, priority, call.id))
+
+    def _mark(self, output: SampleOutput) -> None:
+        self._outputs.append(output)
+
+    def _flush(self) -> None:
+        """After a step or a round of calls, in the loop's thread: emit what the samples gained, then the ends."""
+        if not self._outputs:
+            return
+        outputs, self._outputs = self._outputs, []
+        deltas: list[tuple[str, Event]] = []
+        ends: list[tuple[str, Event]] = []
+        for output in outputs:
+            is_done = output.is_done
+            delta = output.take()
+            if output.is_rejected:
+                continue
+            if delta is not None:
+                deltas.append((delta.id, delta))
+            if is_done:
+                ends.append((output.request.id, output.ended()))
+        if deltas or ends:
+            self._sink.put_step(deltas + ends)
 
     # -- figures ------------------------------------------------------------------------------------------------
 
@@ -218,124 +270,3 @@ class EngineBase:
         """Cancel all requests and free all memory. The engine cannot be used afterwards."""
         self._loop.close()
         self._factories.clear()
-
-
-class Engine(EngineBase, Transcribing, Speaking):
-    """Models in this process, for any number of threads.
-
-    `Engine("smollm2-135m", "whisper-base.en", kv_bytes=1 << 30)` loads models by catalog name, path or hub reference.
-    Keyword arguments are the fields of `EngineConfig`, or pass `config`. With `offline` nothing is downloaded.
-    Requests of all threads are computed together. Use it as a context manager, or call `close`.
-
-    A prompt is a text, a list of chat messages (`{"role": ..., "content": ...}`) or a list of token ids. `model` is
-    needed only where several loaded models fit the call.
-    """
-
-    def stream(
-        self,
-        prompt: Prompt,
-        params: SamplingParams | None = None,
-        *,
-        model: str | None = None,
-        priority: Priority = Priority.NORMAL,
-        timeout: float | None = None,
-        grammar: GrammarSpec | None = None,
-        cache_salt: str = "",
-    ) -> Stream:
-        """Generate one answer and return it as a stream of text.
-
-        Errors in the request (a prompt that is too long, a bad grammar) and overload are raised here. `timeout` is in
-        seconds, for the whole request. Requests with different `cache_salt` never share cached prefixes.
-        """
-        options = dict(model=model, priority=priority, timeout=timeout, grammar=grammar, cache_salt=cache_salt)
-        return self.stream_samples(prompt, params, n=1, **options)[0]  # type: ignore[arg-type]
-
-    def stream_samples(
-        self,
-        prompt: Prompt,
-        params: SamplingParams | None = None,
-        *,
-        n: int,
-        model: str | None = None,
-        priority: Priority = Priority.NORMAL,
-        timeout: float | None = None,
-        grammar: GrammarSpec | None = None,
-        cache_salt: str = "",
-    ) -> list[Stream]:
-        """Generate `n` samples of one prompt, each as a stream. They share the prompt in memory."""
-        details = dict(n=n, priority=priority, timeout=timeout, grammar=grammar, cache_salt=cache_salt)
-        return self._submit([self._make(prompt, params or SamplingParams(), model, **details)])
-
-    def generate(
-        self,
-        prompts: Prompt | Sequence[Prompt],
-        params: SamplingParams | Sequence[SamplingParams] | None = None,
-        *,
-        n: int = 1,
-        model: str | None = None,
-        priority: Priority = Priority.NORMAL,
-        timeout: float | None = None,
-        grammar: GrammarSpec | None = None,
-        cache_salt: str = "",
-    ) -> list[Completion]:
-        """Generate whole answers: `n` for each prompt, in the order of the prompts.
-
-        Prompts are computed together. `params` is one for all of them, or one for each.
-        """
-        several = _several(prompts)
-        each = _params_for(several, params)
-        details = dict(n=n, priority=priority, timeout=timeout, grammar=grammar, cache_salt=cache_salt)
-        made = [self._make(prompt, own, model, **details) for prompt, own in zip(several, each, strict=True)]
-        return [stream.wait() for stream in self._submit(made)]
-
-    def _submit(self, groups: Sequence[list[Request]]) -> list[Stream]:
-        requests = [request for group in groups for request in group]
-        streams = []
-        for request in requests:
-            stream = Stream(self._loop.abort)
-            stream.attach(self._factories[request.model].loaded.tokenizer, request)
-            streams.append(stream)
-        self._loop.add(requests).result()
-        return streams
-
-    def embed(self, texts: str | Sequence[str], *, model: str | None = None) -> list[Tensor]:
-        """Embed texts: one vector for each, in order."""
-        requests = self._embedding_requests([texts] if isinstance(texts, str) else texts, model)
-        done = threading.Semaphore(0)
-        for request in requests:
-            request.on_end = lambda _: done.release()
-        self._loop.add(requests).result()
-        for _ in requests:
-            done.acquire()
-        return [embedding_of(request) for request in requests]
-
-    def __enter__(self) -> Engine:
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        self.close()
-
-
-def embedding_of(request: Request) -> Tensor:
-    """The result of an ended embedding request; raises the cause if it failed."""
-    if request.finish_reason is not FinishReason.STOP:
-        raise EngineError(f"request {request.id} ended by {request.finish_reason}: {request.error or 'no result'}")
-    result: Tensor = request.result
-    return result
-
-
-def _several(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
-    """One prompt or many: a list of strings, of id lists or of conversations is many."""
-    if isinstance(prompts, str) or (prompts and not isinstance(prompts[0], str | Sequence)):
-        return [prompts]  # type: ignore[list-item]
-    return list(prompts)  # type: ignore[arg-type]
-
-
-def _params_for(
-    prompts: Sequence[Prompt], params: SamplingParams | Sequence[SamplingParams] | None
-) -> Sequence[SamplingParams]:
-    if params is None or isinstance(params, SamplingParams):
-        return [params or SamplingParams()] * len(prompts)
-    if len(params) != len(prompts):
-        raise InvalidRequestError(f"{len(prompts)} prompts were given with {len(params)} sets of params")
-    return params

@@ -1,29 +1,30 @@
-"""`Synthesis`: a text that may still be coming, spoken clause by clause through the engine, in a thread of its own."""
+"""`SpeechCall`: a text that may still be coming, spoken clause by clause through the engine, in a thread of its own."""
 
 from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 
 import numpy as np
 
-from antiphon.audio.samples import Floats
 from antiphon.audio.speech.clauses import Clause, ClauseSplitter
 from antiphon.engine.request import FinishReason, Priority, Request
 from antiphon.engine.sampling_params import SamplingParams
 from antiphon.engine.telemetry import SpeechRecord
 from antiphon.errors import AntiphonError, EngineError, InvalidRequestError
 from antiphon.models.synthesizer import Speech
-from antiphon.runtime.requests import new_id
+from antiphon.runtime.calls.control import new_id
+from antiphon.runtime.calls.events import Event
+from antiphon.runtime.calls.port import EnginePort
+from antiphon.runtime.calls.sinks import Sink
 from antiphon.runtime.speech import SpeechChunk, SpeechStats
 from antiphon.runtime.speech_account import SpeechAccount
 from antiphon.runtime.speech_options import SpeechOptions
 from antiphon.runtime.speech_seams import is_silent, trimmed
-from antiphon.runtime.speech_text import Piece, Speaker
+from antiphon.runtime.speech_text import Piece, Reader, Speaker
 from antiphon.runtime.text_feed import TextFeed
 
 #: Utterances of one synthesis that are in the engine at once, after the first sound; before it, one.
@@ -36,17 +37,6 @@ _POLL = 0.05
 
 
 @dataclass(frozen=True)
-class SpeechPort:
-    """What a synthesis needs of an engine."""
-
-    add: Callable[[list[Request]], Future[None]]
-    abort: Callable[[str, FinishReason], None]
-    clock: Callable[[], float]
-    record: Callable[[SpeechRecord], None] = lambda record: None
-    batch_invariant: bool = False
-
-
-@dataclass(frozen=True)
 class _Text:
     """A piece of the text; None when there is no more, or when it failed."""
 
@@ -55,103 +45,86 @@ class _Text:
 
 
 class _ClosedError(Exception):
-    """The reader has gone."""
+    """The call was cancelled."""
 
 
-class Synthesis:
-    """An iterator of chunks of speech at `rate` samples a second. Closing it cancels the rest.
+class SpeechCall:
+    """Emits chunks of speech and at the end `SpeechStats`, or an error. Made, then `prepare`d, then `start`ed.
 
-    `on_chunk`, if given, is called from the synthesis' own thread with every chunk, then with the error or None.
+    Text may be appended, and the call cancelled, from the beginning.
     """
 
-    def __init__(
-        self,
-        speaker: Speaker,
-        port: SpeechPort,
-        text: str | TextFeed | Iterable[str],
-        options: SpeechOptions,
-        on_chunk: Callable[[SpeechChunk | AntiphonError | None], None] | None = None,
-    ) -> None:
-        self.id = new_id().replace("request", "speech")
-        self.rate = speaker.model.sample_rate
-        self._model_name = speaker.loaded.name
-        self._reader = speaker.reader(options)
-        self._port = port
-        self._options = options
-        if isinstance(text, str) and not text.strip():
-            raise InvalidRequestError("there is no text to speak")
-        self._text = text
-        self._on_chunk = on_chunk
-        self._chunks: SimpleQueue[SpeechChunk | AntiphonError | None] = SimpleQueue()
+    rate: int
+    _reader: Reader
+    _port: EnginePort
+    _options: SpeechOptions
+    _account: SpeechAccount
+
+    def __init__(self, call_id: str, sink: Sink) -> None:
+        self.id = call_id
+        self._sink = sink
+        self._model_name = ""
+        self._text: str | TextFeed | Iterable[str] | None = None
         self._unread = threading.Semaphore(MAX_UNREAD)
-        self._events: SimpleQueue[Request | _Text | None] = SimpleQueue()
+        self._inbox: SimpleQueue[Request | _Text | None] = SimpleQueue()
         self._in_flight: deque[tuple[Request, Piece]] = deque()
         self._is_closed = threading.Event()
-        self._is_done = False
-        self._account = SpeechAccount(port.clock)
         self._splitter = ClauseSplitter()
         self._sources: deque[Iterator[Clause]] = deque()
         self._clause_pieces: Iterator[Piece] = iter(())
         self._piece: Piece | None = None
         self._text_ended = False
-        self._stats: SpeechStats | None = None
-        self._deadline = None if options.timeout is None else port.clock() + options.timeout
+        self._deadline: float | None = None
+        self._arrived = 0.0
+
+    def prepare(
+        self,
+        speaker: Speaker,
+        port: EnginePort,
+        text: str | TextFeed | Iterable[str] | None,
+        options: SpeechOptions,
+    ) -> None:
+        """Load what reading needs; raises what is wrong with the call. `text` is None if all of it is appended."""
+        self._reader = speaker.reader(options)
+        if isinstance(text, str) and not text.strip():
+            raise InvalidRequestError("there is no text to speak")
+        self.rate = speaker.model.sample_rate
+        self._model_name = speaker.loaded.name
+        self._text, self._options, self._port = text, options, port
+        self._account = SpeechAccount(port.clock)
         self._arrived = port.clock()
-        self._thread = threading.Thread(target=self._run, name="antiphon-speech", daemon=True)
-        self._thread.start()
+        self._deadline = None if options.timeout is None else self._arrived + options.timeout
 
-    # -- the reader's side --------------------------------------------------------------------------------------
+    def start(self) -> None:
+        threading.Thread(target=self._run, name="antiphon-speech", daemon=True).start()
 
-    def __iter__(self) -> Iterator[SpeechChunk]:
-        return self
-
-    def __next__(self) -> SpeechChunk:
-        if self._is_done:
-            raise StopIteration
-        item = self._chunks.get()
-        if isinstance(item, SpeechChunk):
-            self._unread.release()
-            return item
-        self._is_done = True
-        if item is None:
-            raise StopIteration
-        raise item
+    # -- for any thread -----------------------------------------------------------------------------------------
 
     def release(self) -> None:
-        """For readers with `on_chunk`: one more chunk has been read."""
+        """A chunk has been read: another may be emitted."""
         self._unread.release()
 
-    def wait(self) -> Floats:
-        """Read to the end and return all samples."""
-        pieces = [chunk.samples for chunk in self]
-        return np.concatenate(pieces) if pieces else np.zeros(0, np.float32)
+    def append(self, text: str) -> None:
+        """More of the text."""
+        self._inbox.put(_Text(text))
 
-    @property
-    def stats(self) -> SpeechStats:
-        """What the synthesis cost, once it has ended."""
-        if self._stats is None:
-            raise EngineError(f"synthesis {self.id} has not come to its end")
-        return self._stats
+    def end_text(self) -> None:
+        """No more text will come."""
+        self._inbox.put(_Text(None))
 
-    def close(self) -> None:
-        """Cancel the rest."""
+    def cancel(self, reason: FinishReason = FinishReason.CANCELLED) -> None:
+        """End the call; what is being synthesised is dropped."""
         self._is_closed.set()
-        self._events.put(None)
+        self._inbox.put(None)
 
-    def __enter__(self) -> Synthesis:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    # -- the synthesis' own thread --------------------------------------------------------------------------------
+    # -- the call's own thread --------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        outcome: AntiphonError | None = None
+        outcome: Event
         try:
             self._speak()
-            self._stats = self._account.stats()
-            self._port.record(self._record(self._stats))
+            outcome = self._account.stats()
+            self._port.record(self._record(outcome))
         except _ClosedError:
             outcome = EngineError(f"synthesis {self.id} was closed")
         except AntiphonError as error:
@@ -159,13 +132,13 @@ class Synthesis:
         except Exception as error:  # an iterator of text that is the caller's may raise anything
             outcome = EngineError(f"synthesis {self.id} failed: {type(error).__name__}: {error}")
         finally:
-            for request, _ in self._in_flight:
-                self._port.abort(request.id, FinishReason.DISCONNECTED)
+            left = [request.id for request, _ in self._in_flight]
+            self._port.loop.abort_all(left, FinishReason.DISCONNECTED)
             self._in_flight.clear()
-        self._hand_over(outcome)
+        self._sink.put(self.id, outcome)
 
     def _speak(self) -> None:
-        """Hand sound over as it is made, have more made as there is room, and wait for what comes next."""
+        """Emit sound as it is made, have more made as there is room, and wait for what comes next."""
         self._begin_text()
         while True:
             while self._in_flight and self._in_flight[0][0].is_ended:
@@ -189,15 +162,15 @@ class Synthesis:
     def _begin_text(self) -> None:
         text = self._text
         if isinstance(text, str):
-            self._events.put(_Text(text))
-            self._events.put(_Text(None))
+            self.append(text)
+            self.end_text()
         elif isinstance(text, TextFeed):
-            text.listen(lambda piece: self._events.put(_Text(piece)))
-        else:
+            text.listen(lambda piece: self._inbox.put(_Text(piece)))
+        elif text is not None:
             # The caller's iterator may wait for its next piece; the sound that is ready must not.
             threading.Thread(target=self._pump, args=(text,), name="antiphon-text", daemon=True).start()
             return
-        while not self._events.empty() and not self._text_ended:
+        while not self._inbox.empty() and not self._text_ended:
             self._take_event(None)
 
     def _pump(self, text: Iterable[str]) -> None:
@@ -205,20 +178,20 @@ class Synthesis:
             for piece in text:
                 if self._is_closed.is_set():
                     return
-                self._events.put(_Text(piece))
-            self._events.put(_Text(None))
+                self.append(piece)
+            self.end_text()
         except Exception as error:  # the iterator is the caller's
-            self._events.put(_Text(None, EngineError(f"the text failed: {type(error).__name__}: {error}")))
+            self._inbox.put(_Text(None, EngineError(f"the text failed: {type(error).__name__}: {error}")))
 
     def _take_event(self, seconds: float | None) -> None:
         """Wait for text, for an utterance that ended, or for so many seconds."""
         try:
-            event = self._events.get(timeout=seconds)
+            event = self._inbox.get(timeout=seconds)
         except Empty:
             return
         if self._is_closed.is_set():
             raise _ClosedError
-        if isinstance(event, _Text):
+        if isinstance(event, _Text) and not self._text_ended:
             if event.error is not None:
                 raise event.error
             if event.text is None:
@@ -270,13 +243,13 @@ class Synthesis:
             deadline=self._deadline,
             due=self._due(),
             inputs=piece.utterance,
-            on_end=self._events.put,
+            on_end=self._inbox.put,
         )
-        self._port.add([request]).result()
+        self._port.loop.add([request]).result()
         self._in_flight.append((request, piece))
 
     def _priority(self) -> Priority:
-        """A listener who is about to hear nothing goes before those who are not."""
+        """A listener with nearly no sound left to hear goes before others."""
         ahead = self._account.ahead()
         dry = self._options.paced and ahead is not None and ahead < NEARLY_DRY
         return min(self._options.priority, Priority.HIGH) if dry else self._options.priority
@@ -301,7 +274,7 @@ class Synthesis:
         chunk = self._chunk(request.result, piece)
         request.result = None
         self._account.add(chunk, len(piece.utterance.ids), request.marks.arrived, request.marks.finished)
-        self._hand_over(chunk)
+        self._emit(chunk)
 
     def _chunk(self, speech: Speech, piece: Piece) -> SpeechChunk:
         samples = speech.samples.numpy()
@@ -313,15 +286,12 @@ class Synthesis:
             cut.samples, self.rate, start, piece.text, piece.timed_words(speech, start, cut.offset, self.rate)
         )
 
-    def _hand_over(self, item: SpeechChunk | AntiphonError | None) -> None:
-        if isinstance(item, SpeechChunk):
-            while not self._unread.acquire(timeout=_POLL):
-                if self._is_closed.is_set():
-                    raise _ClosedError
-        if self._on_chunk is not None:
-            self._on_chunk(item)
-        else:
-            self._chunks.put(item)
+    def _emit(self, chunk: SpeechChunk) -> None:
+        """Emit a chunk once the reader has room for it."""
+        while not self._unread.acquire(timeout=_POLL):
+            if self._is_closed.is_set():
+                raise _ClosedError
+        self._sink.put(self.id, chunk)
 
     def _record(self, stats: SpeechStats) -> SpeechRecord:
         return SpeechRecord(

@@ -1,0 +1,50 @@
+"""`CallControl`: what a reader may do to the call that it reads from, here or in the engine process."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Protocol
+
+from antiphon.audio.samples import Floats
+from antiphon.engine.request import FinishReason
+
+#: Of one prompt, in one call.
+MAX_SAMPLES = 128
+
+_numbers = itertools.count(1)
+
+
+def new_id(kind: str = "request") -> str:
+    """An id that no other call of this process has."""
+    return f"{kind}-{next(_numbers)}"
+
+
+class CallControl(Protocol):
+    """Every method returns at once and may be called from any thread, also after the call has ended."""
+
+    @property
+    def id(self) -> str: ...
+
+    def cancel(self, reason: FinishReason = FinishReason.CANCELLED) -> None:
+        """End the call. Its last events can still be read."""
+
+
+class SpeechControl(CallControl, Protocol):
+    def release(self) -> None:
+        """A chunk has been read: another may be made."""
+
+    def append(self, text: str) -> None:
+        """More of a text that is spoken while it is written."""
+
+    def end_text(self) -> None:
+        """No more text will come."""
+
+
+class SoundControl(CallControl, Protocol):
+    """Of a live session, or of a recording that is sent while it is transcribed."""
+
+    def push(self, samples: Floats) -> None:
+        """Mono sound at 16 kHz."""
+
+    def finish(self) -> None:
+        """No more sound will come; the transcript follows."""

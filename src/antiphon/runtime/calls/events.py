@@ -1,0 +1,87 @@
+"""What a call to the engine emits, whoever made the call: text, segments, sound, and its end.
+
+A call is one object (`GenerationCall`, `EmbeddingCall`, `TranscriptionCall`, `LiveCall`, `SpeechCall`). It emits
+events to a sink by its id; the sinks differ in where the reader is (`runtime/calls/sinks.py`, `process/channel.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from antiphon.errors import AntiphonError
+from antiphon.runtime.speech import SpeechChunk, SpeechStats
+from antiphon.runtime.transcript import LiveUpdate, Transcript, TranscriptProgress
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class TextDelta(NamedTuple):
+    """Text that one sample gained since the last delta. A slow reader gets fewer and larger ones.
+
+    With `SamplingParams.logprobs` it has the log-probabilities of its tokens, and the end token is among them.
+    """
+
+    id: str
+    text: str
+    token_ids: list[int]
+    logprobs: list[float] = []  # noqa: RUF012  (never changed; mypy and msgspec take no factory here)
+    top_logprobs: list[list[tuple[int, float]]] = []  # noqa: RUF012
+
+
+@dataclass(frozen=True)
+class Ended:
+    """The end of one sample, after its last delta. Times are in seconds."""
+
+    id: str
+    finish_reason: str
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int
+    error: str | None = None
+    queue: float = 0.0
+    time_to_first_token: float = 0.0
+    time_per_output_token: float = 0.0
+    total: float = 0.0
+    #: Seconds between each token and the next.
+    gaps: list[float] = field(default_factory=list)
+    preemptions: int = 0
+    prompt_logprobs: list[float] = field(default_factory=list)
+    prompt_top_logprobs: list[list[tuple[int, float]]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Embeddings:
+    """One vector for each text, in order. Ends an embedding call."""
+
+    vectors: list[Tensor]
+    prompt_tokens: int
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """The engine has taken the call: it waits or runs. Comes before everything else."""
+
+
+@dataclass(frozen=True)
+class PieceRead:
+    """A piece of a recording that is sent while it is transcribed has been used: another may follow."""
+
+
+Event = (
+    TextDelta
+    | Ended
+    | Embeddings
+    | TranscriptProgress
+    | LiveUpdate
+    | Transcript
+    | SpeechChunk
+    | SpeechStats
+    | Accepted
+    | PieceRead
+    | AntiphonError
+)
+
+#: After one of these a call, or a sample, emits nothing more.
+FINAL_EVENTS = (Ended, Embeddings, Transcript, SpeechStats, AntiphonError)

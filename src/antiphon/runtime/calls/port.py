@@ -1,0 +1,31 @@
+"""`EnginePort`: what a call that makes requests of its own, one after the other, needs of an engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Protocol
+
+from antiphon.engine.request import FinishReason, Request
+from antiphon.engine.telemetry import SpeechRecord, TranscriptRecord
+
+
+class RequestLoop(Protocol):
+    """The thread that runs the engine. Every method returns at once."""
+
+    def add(self, requests: list[Request]) -> Future[None]:
+        """Hand requests in; the future raises the error that rejected them. Either all are taken or none."""
+
+    def abort_all(self, request_ids: Sequence[str], reason: FinishReason) -> None:
+        """End requests together, between two steps."""
+
+
+@dataclass(frozen=True)
+class EnginePort:
+    """`record` keeps what a whole call cost, for the trace."""
+
+    loop: RequestLoop
+    clock: Callable[[], float]
+    record: Callable[[TranscriptRecord | SpeechRecord], None]
+    batch_invariant: bool = False

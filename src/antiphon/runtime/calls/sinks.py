@@ -1,0 +1,79 @@
+"""Where the events of calls go: to readers in threads, or to readers in an event loop.
+
+The third sink, the channel of the engine process, is `runtime/process/channel.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from antiphon.errors import InvalidRequestError
+from antiphon.runtime.calls.events import FINAL_EVENTS, Event
+
+
+class Sink(Protocol):
+    """Takes events from any thread, and never blocks it."""
+
+    def put(self, call_id: str, event: Event) -> None:
+        """An event of a call, or of one sample of it."""
+
+    def put_step(self, events: Sequence[tuple[str, Event]]) -> None:
+        """All that one step of the engine gave."""
+
+
+class Inbox(Protocol):
+    """A reader's end: takes events in the order in which they were emitted."""
+
+    def put(self, event: Event) -> None: ...
+
+
+class ThreadSink:
+    """Hands events to the inboxes of their calls, in the thread that emitted them. Inboxes are thread-safe."""
+
+    def __init__(self) -> None:
+        self._inboxes: dict[str, Inbox] = {}
+
+    def open(self, ids: Iterable[str], inbox: Inbox) -> None:
+        """Have the events of these ids go to the inbox, until the last of them."""
+        for call_id in ids:
+            if call_id in self._inboxes:
+                raise InvalidRequestError(f"request id {call_id!r} is in use")
+            self._inboxes[call_id] = inbox
+
+    def close(self, ids: Iterable[str]) -> None:
+        """The reader has left: further events are dropped."""
+        for call_id in ids:
+            self._inboxes.pop(call_id, None)
+
+    def put(self, call_id: str, event: Event) -> None:
+        inboxes = self._inboxes
+        inbox = inboxes.pop(call_id, None) if isinstance(event, FINAL_EVENTS) else inboxes.get(call_id)
+        if inbox is not None:
+            inbox.put(event)
+
+    def put_step(self, events: Sequence[tuple[str, Event]]) -> None:
+        for call_id, event in events:
+            ThreadSink.put(self, call_id, event)
+
+    @property
+    def open_ids(self) -> list[str]:
+        return list(self._inboxes)
+
+
+class AsyncioSink(ThreadSink):
+    """Hands events to inboxes in their event loop, which is woken once a step."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__()
+        self._loop = loop
+
+    def put(self, call_id: str, event: Event) -> None:
+        with contextlib.suppress(RuntimeError):  # the event loop is closed
+            self._loop.call_soon_threadsafe(super().put, call_id, event)
+
+    def put_step(self, events: Sequence[tuple[str, Event]]) -> None:
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(super().put_step, events)

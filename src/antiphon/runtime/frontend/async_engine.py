@@ -1,0 +1,184 @@
+"""`AsyncEngine`: the same engine for asyncio. Readers are woken once a step, not once a token."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterable, Mapping, Sequence
+from typing import Any
+
+from torch import Tensor
+
+from antiphon.audio.samples import RawFormat
+from antiphon.engine.request import FinishReason, Priority
+from antiphon.engine.sampling_params import SamplingParams
+from antiphon.runtime.calls.async_reader import AsyncReader
+from antiphon.runtime.calls.control import new_id
+from antiphon.runtime.calls.events import Embeddings
+from antiphon.runtime.calls.sinks import AsyncioSink
+from antiphon.runtime.config import EngineConfig
+from antiphon.runtime.frontend.async_streams import AsyncLiveSession, AsyncStream, AsyncSynthesis, AsyncTranscription
+from antiphon.runtime.frontend.engine import as_prompts, params_for, speech_options, transcription_options
+from antiphon.runtime.frontend.front_end import FrontEnd
+from antiphon.runtime.loading import LoadedModel
+from antiphon.runtime.recording import SoundSource, open_recording
+from antiphon.runtime.speech_call import SpeechCall
+from antiphon.runtime.text.calls import EmbeddingCall, GenerationCall, SampleControl
+from antiphon.runtime.text.output import Completion
+from antiphon.runtime.text.requests import Prompt
+from antiphon.runtime.transcription.call import TranscriptionCall
+from antiphon.runtime.transcription.live import LiveCall
+from antiphon.runtime.transcription_options import DEFAULT_INTERVAL
+from antiphon.text.grammar_spec import GrammarSpec
+
+
+class _EmbeddingReader(AsyncReader[Embeddings]):
+    def _is_last(self, item: Embeddings) -> bool:
+        return True
+
+
+class AsyncEngine(FrontEnd):
+    """The same engine for asyncio. Create it inside a running event loop and use it from that loop only.
+
+    Arguments are those of `Engine`.
+    """
+
+    _sink: AsyncioSink
+
+    def __init__(
+        self,
+        *models: str | LoadedModel,
+        config: EngineConfig | None = None,
+        offline: bool = False,
+        **options: Any,
+    ) -> None:
+        sink = AsyncioSink(asyncio.get_running_loop())
+        super().__init__(sink, *models, config=config, offline=offline, **options)
+
+    def abort(self, request_id: str, reason: FinishReason = FinishReason.CANCELLED) -> None:
+        """Cancel a request by its id, as `AsyncStream.id` has it."""
+        self._loop.abort_all([request_id], reason)
+
+    # -- text ---------------------------------------------------------------------------------------------------
+
+    async def stream(
+        self,
+        prompt: Prompt,
+        params: SamplingParams | None = None,
+        *,
+        model: str | None = None,
+        priority: Priority = Priority.NORMAL,
+        timeout: float | None = None,
+        grammar: GrammarSpec | None = None,
+        cache_salt: str = "",
+    ) -> AsyncStream:
+        """Generate one answer and return it as a stream of text.
+
+        Errors in the request (a prompt that is too long, a bad grammar) and overload are raised here.
+        """
+        details = dict(model=model, priority=priority, timeout=timeout, grammar=grammar, cache_salt=cache_salt)
+        streams = await self._streams([prompt], [params or SamplingParams()], details)
+        return streams[0]
+
+    async def generate(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        params: SamplingParams | Sequence[SamplingParams] | None = None,
+        *,
+        n: int = 1,
+        model: str | None = None,
+        priority: Priority = Priority.NORMAL,
+        timeout: float | None = None,
+        grammar: GrammarSpec | None = None,
+        cache_salt: str = "",
+    ) -> list[Completion]:
+        """Generate whole answers: `n` for each prompt, in the order of the prompts."""
+        several = as_prompts(prompts)
+        details = dict(n=n, model=model, priority=priority, timeout=timeout, grammar=grammar, cache_salt=cache_salt)
+        streams = await self._streams(several, params_for(several, params), details)
+        return list(await asyncio.gather(*(stream.wait() for stream in streams)))
+
+    async def _streams(
+        self, prompts: Sequence[Prompt], params: Sequence[SamplingParams], details: Mapping[str, Any]
+    ) -> list[AsyncStream]:
+        calls = [GenerationCall(new_id(), self._loop) for _ in prompts]
+
+        def prepare() -> None:
+            for call, prompt, own in zip(calls, prompts, params, strict=True):
+                self._prepare_generation(call, prompt, own, **details)
+
+        # Tokenizing and compiling take milliseconds; they must not hold up the event loop.
+        await asyncio.to_thread(prepare)
+        outputs = [output for call in calls for output in call.outputs]
+        streams = [AsyncStream(output, SampleControl(output.request, self._loop), self._sink) for output in outputs]
+        try:
+            await asyncio.wrap_future(self._loop.add([output.request for output in outputs]))
+        except BaseException:
+            for stream in streams:  # a cancelled wait: they may have been taken already
+                stream.close()
+            raise
+        return streams
+
+    async def embed(self, texts: str | Sequence[str], *, model: str | None = None) -> list[Tensor]:
+        """Embed texts: one vector for each, in order."""
+        call = EmbeddingCall(new_id("embedding"), self._loop, self._sink)
+        listed = [texts] if isinstance(texts, str) else texts
+        await asyncio.to_thread(self._prepare_embedding, call, listed, model)
+        if not call.requests:
+            return []
+        async with _EmbeddingReader(call, self._sink) as reader:
+            await asyncio.wrap_future(call.submit())
+            return (await anext(reader)).vectors
+
+    # -- transcription ------------------------------------------------------------------------------------------
+
+    async def transcribe(
+        self, source: SoundSource, *, model: str | None = None, raw: RawFormat | None = None, **options: Any
+    ) -> AsyncTranscription:
+        """Transcribe a recording. The result gives segments as they become final; its `wait` gives the transcript.
+
+        Options are the fields of `TranscriptionOptions`.
+        """
+        checked = transcription_options(options)
+        transcriber = await asyncio.to_thread(self._transcriber, model)
+        recording = await asyncio.to_thread(open_recording, source, raw=raw)
+        call = TranscriptionCall(new_id("transcription"), self._sink)
+        transcription = AsyncTranscription(call, self._sink)
+        call.start(transcriber, recording, checked)
+        return transcription
+
+    async def listen(
+        self, *, model: str | None = None, interval: float = DEFAULT_INTERVAL, **options: Any
+    ) -> AsyncLiveSession:
+        """Start a live transcription: push sound as it arrives and read updates."""
+        checked = transcription_options(options)
+        call = LiveCall(new_id("live"), self._sink)
+        transcriber = await asyncio.to_thread(self._transcriber, model)
+        await asyncio.to_thread(call.prepare, transcriber, checked, interval)
+        session = AsyncLiveSession(call, self._sink)
+        call.start()
+        return session
+
+    # -- speech -------------------------------------------------------------------------------------------------
+
+    async def speak(
+        self, text: str | AsyncIterable[str], *, model: str | None = None, **options: Any
+    ) -> AsyncSynthesis:
+        """Speak a text. The result gives chunks of sound, the first while the rest is being synthesised.
+
+        The text may be an asynchronous iterator of strings that are still being written. Options are the fields of
+        `SpeechOptions`.
+        """
+        checked = speech_options(options)
+        call = SpeechCall(new_id("speech"), self._sink)
+        speaker = await asyncio.to_thread(self._speaker, model)
+        whole, coming = (text, None) if isinstance(text, str) else (None, text)
+        await asyncio.to_thread(call.prepare, speaker, self._port, whole, checked)
+        synthesis = AsyncSynthesis(call, self._sink, coming)
+        call.start()
+        return synthesis
+
+    async def __aenter__(self) -> AsyncEngine:
+        return self
+
+    async def __aexit__(self, *_: Any) -> None:
+        await asyncio.to_thread(self.close)

@@ -1,0 +1,256 @@
+"""`Engine`: models in one process, one scheduler, one memory budget, for callers with threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from torch import Tensor
+
+from antiphon.audio.samples import RawFormat
+from antiphon.engine.request import Priority
+from antiphon.engine.sampling_params import SamplingParams
+from antiphon.errors import InvalidRequestError
+from antiphon.runtime.calls.control import new_id
+from antiphon.runtime.calls.events import Embeddings
+from antiphon.runtime.calls.sinks import ThreadSink
+from antiphon.runtime.calls.thread_reader import ThreadInbox
+from antiphon.runtime.config import EngineConfig
+from antiphon.runtime.frontend.front_end import FrontEnd
+from antiphon.runtime.frontend.streams import LiveSession, Stream, Synthesis, transcript_events
+from antiphon.runtime.loading import LoadedModel
+from antiphon.runtime.recording import SoundSource, open_recording
+from antiphon.runtime.speech_call import SpeechCall
+from antiphon.runtime.speech_options import SpeechOptions
+from antiphon.runtime.text.calls import EmbeddingCall, GenerationCall, SampleControl
+from antiphon.runtime.text.output import Completion
+from antiphon.runtime.text.requests import Prompt
+from antiphon.runtime.text_feed import TextFeed
+from antiphon.runtime.transcript import LiveUpdate, Transcript, TranscriptEvent
+from antiphon.runtime.transcription.call import TranscriptionCall
+from antiphon.runtime.transcription.live import LiveCall
+from antiphon.runtime.transcription_options import DEFAULT_INTERVAL, TranscriptionOptions
+from antiphon.text.grammar_spec import GrammarSpec
+
+MAX_TRANSCRIBE_THREADS = 64
+
+
+class Engine(FrontEnd):
+    """Models in this process, for any number of threads.
+
+    `Engine("smollm2-135m", "whisper-base.en", kv_bytes=1 << 30)` loads models by catalog name, path or hub reference.
+    Keyword arguments are the fields of `EngineConfig`, or pass `config`. With `offline` nothing is downloaded.
+    Requests of all threads are computed together. Use it as a context manager, or call `close`.
+
+    A prompt is a text, a list of chat messages (`{"role": ..., "content": ...}`) or a list of token ids. `model` is
+    needed only where several loaded models fit the call.
+    """
+
+    _sink: ThreadSink
+
+    def __init__(
+        self,
+        *models: str | LoadedModel,
+        config: EngineConfig | None = None,
+        offline: bool = False,
+        **options: Any,
+    ) -> None:
+        super().__init__(ThreadSink(), *models, config=config, offline=offline, **options)
+
+    # -- text ---------------------------------------------------------------------------------------------------
+
+    def stream(
+        self,
+        prompt: Prompt,
+        params: SamplingParams | None = None,
+        *,
+        model: str | None = None,
+        priority: Priority = Priority.NORMAL,
+        timeout: float | None = None,
+        grammar: GrammarSpec | None = None,
+        cache_salt: str = "",
+    ) -> Stream:
+        """Generate one answer and return it as a stream of text.
+
+        Errors in the request (a prompt that is too long, a bad grammar) and overload are raised here. `timeout` is in
+        seconds, for the whole request. Requests with different `cache_salt` never share cached prefixes.
+        """
+        options = dict(model=model, priority=priority, timeout=timeout, grammar=grammar, cache_salt=cache_salt)
+        return self.stream_samples(prompt, params, n=1, **options)[0]  # type: ignore[arg-type]
+
+    def stream_samples(
+        self,
+        prompt: Prompt,
+        params: SamplingParams | None = None,
+        *,
+        n: int,
+        model: str | None = None,
+        priority: Priority = Priority.NORMAL,
+        timeout: float | None = None,
+        grammar: GrammarSpec | None = None,
+        cache_salt: str = "",
+    ) -> list[Stream]:
+        """Generate `n` samples of one prompt, each as a stream. They share the prompt in memory."""
+        details = dict(n=n, model=model, priority=priority, timeout=timeout, grammar=grammar, cache_salt=cache_salt)
+        return self._streams([prompt], [params or SamplingParams()], details)
+
+    def generate(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        params: SamplingParams | Sequence[SamplingParams] | None = None,
+        *,
+        n: int = 1,
+        model: str | None = None,
+        priority: Priority = Priority.NORMAL,
+        timeout: float | None = None,
+        grammar: GrammarSpec | None = None,
+        cache_salt: str = "",
+    ) -> list[Completion]:
+        """Generate whole answers: `n` for each prompt, in the order of the prompts.
+
+        Prompts are computed together. `params` is one for all of them, or one for each.
+        """
+        several = as_prompts(prompts)
+        details = dict(n=n, model=model, priority=priority, timeout=timeout, grammar=grammar, cache_salt=cache_salt)
+        return [stream.wait() for stream in self._streams(several, params_for(several, params), details)]
+
+    def _streams(
+        self, prompts: Sequence[Prompt], params: Sequence[SamplingParams], details: Mapping[str, Any]
+    ) -> list[Stream]:
+        calls = [GenerationCall(new_id(), self._loop) for _ in prompts]
+        for call, prompt, own in zip(calls, prompts, params, strict=True):
+            self._prepare_generation(call, prompt, own, **details)
+        outputs = [output for call in calls for output in call.outputs]
+        streams = [Stream(output, SampleControl(output.request, self._loop), self._sink) for output in outputs]
+        try:
+            self._loop.add([output.request for output in outputs]).result()
+        except BaseException:
+            self._sink.close(stream.id for stream in streams)
+            raise
+        return streams
+
+    def embed(self, texts: str | Sequence[str], *, model: str | None = None) -> list[Tensor]:
+        """Embed texts: one vector for each, in order."""
+        call = EmbeddingCall(new_id("embedding"), self._loop, self._sink)
+        self._prepare_embedding(call, [texts] if isinstance(texts, str) else texts, model)
+        if not call.requests:
+            return []
+        inbox = ThreadInbox()
+        self._sink.open([call.id], inbox)
+        try:
+            call.submit().result()
+            embeddings = inbox.get()
+        finally:
+            self._sink.close([call.id])
+        assert isinstance(embeddings, Embeddings)
+        return embeddings.vectors
+
+    # -- transcription ------------------------------------------------------------------------------------------
+
+    def transcribe(
+        self, source: SoundSource, *, model: str | None = None, raw: RawFormat | None = None, **options: Any
+    ) -> Transcript:
+        """Transcribe a recording: a path, the bytes of a file, an open file, or samples at 16 kHz.
+
+        Options are the fields of `TranscriptionOptions`. `raw` describes sound without a header.
+        """
+        *_, transcript = self.transcribe_events(source, model=model, raw=raw, **options)
+        assert isinstance(transcript, Transcript)
+        return transcript
+
+    def transcribe_events(
+        self, source: SoundSource, *, model: str | None = None, raw: RawFormat | None = None, **options: Any
+    ) -> Iterator[TranscriptEvent]:
+        """Transcribe a recording and yield segments as they become final, then the transcript.
+
+        Closing the iterator cancels the work.
+        """
+        checked = transcription_options(options)
+        transcriber = self._transcriber(model)
+        recording = open_recording(source, raw=raw)
+        call = TranscriptionCall(new_id("transcription"), self._sink)
+        return transcript_events(call, self._sink, lambda: call.start(transcriber, recording, checked))
+
+    def transcribe_all(
+        self, sources: Sequence[SoundSource], *, model: str | None = None, **options: Any
+    ) -> list[Transcript]:
+        """Transcribe several recordings together; results are in the order of the sources."""
+        if not sources:
+            return []
+        with ThreadPoolExecutor(min(MAX_TRANSCRIBE_THREADS, len(sources)), "antiphon-transcribe") as pool:
+            return list(pool.map(lambda source: self.transcribe(source, model=model, **options), sources))
+
+    def listen(
+        self,
+        on_update: Callable[[LiveUpdate], None] | None = None,
+        *,
+        model: str | None = None,
+        interval: float = DEFAULT_INTERVAL,
+        **options: Any,
+    ) -> LiveSession:
+        """Start a live transcription: push sound as it arrives; `on_update` is called from the session's thread.
+
+        A new hypothesis is made after every `interval` seconds of sound.
+        """
+        checked = transcription_options(options)
+        call = LiveCall(new_id("live"), self._sink)
+        call.prepare(self._transcriber(model), checked, interval)
+        session = LiveSession(call, self._sink, on_update)
+        call.start()
+        return session
+
+    # -- speech -------------------------------------------------------------------------------------------------
+
+    def speak(self, text: str | TextFeed | Iterable[str], *, model: str | None = None, **options: Any) -> Synthesis:
+        """Speak a text. The result gives chunks of sound, clause by clause, while the rest is being synthesised.
+
+        The text may be an iterable of strings that are still being written, such as the text of a stream. Options are
+        the fields of `SpeechOptions`.
+        """
+        checked = speech_options(options)
+        call = SpeechCall(new_id("speech"), self._sink)
+        call.prepare(self._speaker(model), self._port, text, checked)
+        synthesis = Synthesis(call, self._sink)
+        call.start()
+        return synthesis
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+
+def as_prompts(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
+    """One prompt or several: a list of strings, of id lists or of conversations is several."""
+    if isinstance(prompts, str) or (prompts and not isinstance(prompts[0], str | Sequence)):
+        return [prompts]  # type: ignore[list-item]
+    return list(prompts)  # type: ignore[arg-type]
+
+
+def params_for(
+    prompts: Sequence[Prompt], params: SamplingParams | Sequence[SamplingParams] | None
+) -> Sequence[SamplingParams]:
+    """One for each prompt."""
+    if params is None or isinstance(params, SamplingParams):
+        return [params or SamplingParams()] * len(prompts)
+    if len(params) != len(prompts):
+        raise InvalidRequestError(f"{len(prompts)} prompts were given with {len(params)} sets of params")
+    return params
+
+
+def transcription_options(options: dict[str, Any]) -> TranscriptionOptions:
+    """The options by their names; an unknown one is rejected."""
+    try:
+        return TranscriptionOptions(**options)
+    except TypeError as error:
+        raise InvalidRequestError(str(error).replace("TranscriptionOptions.__init__() ", "")) from None
+
+
+def speech_options(options: dict[str, Any]) -> SpeechOptions:
+    """The options by their names; an unknown one is rejected."""
+    try:
+        return SpeechOptions(**options)
+    except TypeError as error:
+        raise InvalidRequestError(str(error).replace("SpeechOptions.__init__() ", "")) from None

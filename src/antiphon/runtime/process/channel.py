@@ -1,0 +1,153 @@
+"""`ChannelSink`: the events of calls as messages to another process, and back to events there."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from antiphon import errors
+from antiphon.errors import AntiphonError, EngineError, InvalidRequestError
+from antiphon.runtime.calls.events import (
+    FINAL_EVENTS,
+    Accepted,
+    Embeddings,
+    Ended,
+    Event,
+    PieceRead,
+    TextDelta,
+)
+from antiphon.runtime.messages import (
+    AudioRead,
+    CallAccepted,
+    Deltas,
+    Embedded,
+    FromEngine,
+    LivePart,
+    Rejected,
+    SampleEnded,
+    SpeechPart,
+    Spoken,
+    Transcribed,
+    TranscriptPart,
+)
+from antiphon.runtime.speech import SpeechChunk, SpeechStats
+from antiphon.runtime.transcript import LiveUpdate, Transcript, TranscriptProgress
+
+
+class ChannelSink:
+    """Sends events by `send`, which any thread may call. Knows the open calls by their ids, until their last event."""
+
+    def __init__(self, send: Callable[[msgspec.Struct], None]) -> None:
+        self._send = send
+        self._calls: dict[str, Any] = {}
+        self._num_unended: dict[str, int] = {}
+
+    def open(self, call: Any, num_samples: int = 1) -> None:
+        if call.id in self._calls:
+            raise InvalidRequestError(f"request id {call.id!r} is in use")
+        self._num_unended[call.id] = num_samples
+        self._calls[call.id] = call
+
+    def call(self, call_id: str) -> Any:
+        """The open call of that id, or None."""
+        return self._calls.get(call_id)
+
+    def put(self, call_id: str, event: Event) -> None:
+        if isinstance(event, FINAL_EVENTS):
+            self._close(call_id, event)
+        self._send(message_of(call_id, event))
+
+    def put_step(self, events: Sequence[tuple[str, Event]]) -> None:
+        """All deltas in one message, then the others."""
+        deltas = [event for _, event in events if type(event) is TextDelta]
+        if deltas:
+            self._send(Deltas(deltas))
+        for call_id, event in events[len(deltas) :]:
+            self.put(call_id, event)
+
+    def _close(self, call_id: str, event: Event) -> None:
+        if isinstance(event, Ended):
+            call_id = call_id.rpartition("/")[0]
+            self._num_unended[call_id] = self._num_unended.get(call_id, 1) - 1
+            if self._num_unended[call_id]:
+                return
+        self._num_unended.pop(call_id, None)
+        self._calls.pop(call_id, None)
+
+
+def message_of(call_id: str, event: Event) -> msgspec.Struct:
+    """The message for an event. Those of text go by `Deltas`, many at once."""
+    match event:
+        case Ended():
+            return SampleEnded(event)
+        case Accepted():
+            return CallAccepted(call_id)
+        case PieceRead():
+            return AudioRead(call_id)
+        case TranscriptProgress():
+            return TranscriptPart(call_id, event)
+        case LiveUpdate():
+            return LivePart(call_id, event)
+        case Transcript():
+            return Transcribed(call_id, event)
+        case SpeechChunk():
+            samples = event.samples.tobytes()
+            return SpeechPart(call_id, samples, event.rate, event.start, event.text, list(event.words))
+        case SpeechStats():
+            return Spoken(call_id, event)
+        case Embeddings():
+            rows = np.stack([vector.float().numpy() for vector in event.vectors])
+            return Embedded(call_id, rows.tobytes(), rows.shape[1], event.prompt_tokens)
+        case AntiphonError():
+            return Rejected(call_id, *kind_and_message(event))
+    raise TypeError(f"{type(event).__name__} has no message")
+
+
+def events_of(message: FromEngine) -> list[tuple[str, Event]]:
+    """The events in a message, with the ids of their calls or samples; none if it has another purpose."""
+    match message:
+        case Deltas():
+            return [(delta.id, delta) for delta in message.items]
+        case SampleEnded():
+            return [(message.ended.id, message.ended)]
+        case CallAccepted():
+            return [(message.id, Accepted())]
+        case AudioRead():
+            return [(message.id, PieceRead())]
+        case TranscriptPart():
+            return [(message.id, message.progress)]
+        case LivePart():
+            return [(message.id, message.update)]
+        case Transcribed():
+            return [(message.id, message.transcript)]
+        case SpeechPart():
+            samples = np.frombuffer(message.samples, np.float32)
+            chunk = SpeechChunk(samples, message.rate, message.start, message.text, tuple(message.words))
+            return [(message.id, chunk)]
+        case Spoken():
+            return [(message.id, message.stats)]
+        case Rejected():
+            return [(message.id, error_of(message.kind, message.message))]
+    return []
+
+
+def kind_and_message(error: BaseException) -> tuple[str, str]:
+    """An error of ours by its class; anything else is an internal error, and its trace goes to the log."""
+    if not isinstance(error, AntiphonError):
+        traceback.print_exception(error)
+        name = type(error).__name__
+        return "EngineError", f"{name}: {error}" if isinstance(error, Exception) and str(error) else name
+    known = next(cls for cls in type(error).__mro__ if getattr(errors, cls.__name__, None) is cls)
+    return known.__name__, str(error)
+
+
+def error_of(kind: str, message: str) -> AntiphonError:
+    """The error that an engine process named."""
+    cls = getattr(errors, kind, None)
+    if isinstance(cls, type) and issubclass(cls, AntiphonError):
+        return cls(message)
+    return EngineError(f"{kind}: {message}")

@@ -1,0 +1,38 @@
+"""`RemoteCall`: the control of a call that runs in the engine process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+import numpy as np
+
+from antiphon.audio.samples import Floats
+from antiphon.engine.request import FinishReason
+from antiphon.runtime.messages import Abort, AppendText, EndAudio, EndText, PushAudio, ReleaseChunk
+
+
+class RemoteCall:
+    """Each method is a message. See `CallControl`, `SpeechControl` and `SoundControl`."""
+
+    def __init__(self, call_id: str, send: Callable[[msgspec.Struct], None]) -> None:
+        self.id = call_id
+        self._send = send
+
+    def cancel(self, reason: FinishReason = FinishReason.CANCELLED) -> None:
+        self._send(Abort(self.id, reason))
+
+    def release(self) -> None:
+        self._send(ReleaseChunk(self.id))
+
+    def append(self, text: str) -> None:
+        self._send(AppendText(self.id, text))
+
+    def end_text(self) -> None:
+        self._send(EndText(self.id))
+
+    def push(self, samples: Floats) -> None:
+        self._send(PushAudio(self.id, np.asarray(samples, np.float32).tobytes()))
+
+    def finish(self) -> None:
+        self._send(EndAudio(self.id))

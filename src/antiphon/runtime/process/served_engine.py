@@ -1,0 +1,296 @@
+"""`ServedEngine`: the engine behind a channel. Commands come in as messages; what a step gives goes out as one."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from antiphon.audio.samples import Floats
+from antiphon.errors import AntiphonError, InvalidRequestError
+from antiphon.models.model import CausalLM
+from antiphon.runtime.calls.events import Accepted
+from antiphon.runtime.frontend.front_end import FrontEnd
+from antiphon.runtime.loading import LoadedModel, load_model
+from antiphon.runtime.messages import (
+    Abort,
+    AppendText,
+    Embed,
+    EndAudio,
+    EndText,
+    Figures,
+    Generate,
+    GetFigures,
+    Listen,
+    Load,
+    Loaded,
+    LoadFailed,
+    PushAudio,
+    Rejected,
+    ReleaseChunk,
+    Speak,
+    ToEngine,
+    Transcribe,
+    Unload,
+    Unloaded,
+    VoiceFields,
+)
+from antiphon.runtime.process.channel import ChannelSink, error_of, kind_and_message
+from antiphon.runtime.process_memory import read_pages, resident_bytes, return_memory
+from antiphon.runtime.recording import open_recording
+from antiphon.runtime.speech_call import SpeechCall
+from antiphon.runtime.text.calls import EmbeddingCall, GenerationCall
+from antiphon.runtime.transcription.call import TranscriptionCall
+from antiphon.runtime.transcription.live import LiveCall
+
+LOAD_THREADS = 4
+GRAMMAR_THREADS = 4
+SIDE_THREADS = 2
+MAX_TRANSCRIPTIONS = 64
+#: Live sessions and syntheses that are being prepared at once; one that has begun has a thread of its own.
+PREPARE_THREADS = 4
+
+
+class ServedEngine(FrontEnd):
+    """Takes commands in one thread and answers through `send`, which may be called from any.
+
+    No command waits for a step, a load or a grammar: those run in other threads.
+    """
+
+    _sink: ChannelSink
+
+    def __init__(self, send: Callable[[msgspec.Struct], None], options: dict[str, Any]) -> None:
+        self._send = send
+        self._loading: set[str] = set()
+        self._load_threads = ThreadPoolExecutor(LOAD_THREADS, "antiphon-load")
+        self._grammar_threads = ThreadPoolExecutor(GRAMMAR_THREADS, "antiphon-grammar")
+        self._side_threads = ThreadPoolExecutor(SIDE_THREADS, "antiphon-side")
+        self._transcribe_threads = ThreadPoolExecutor(MAX_TRANSCRIPTIONS, "antiphon-transcribe")
+        self._prepare_threads = ThreadPoolExecutor(PREPARE_THREADS, "antiphon-prepare")
+        super().__init__(ChannelSink(send), **options)
+
+    @property
+    def steps(self) -> int:
+        return self._core.telemetry.num_steps
+
+    @property
+    def busy_since(self) -> float | None:
+        return self._loop.busy_since
+
+    def _flush(self) -> None:
+        if self._outputs and self._loop.failure is None:  # else the process is about to report it for all
+            super()._flush()
+
+    def take(self, command: ToEngine) -> None:
+        """Act on a command, without waiting."""
+        match command:
+            case Generate() | Embed() | Transcribe() | Listen() | Speak():
+                try:
+                    self._open(command)
+                except InvalidRequestError as error:  # the id is in use
+                    self._send(Rejected(command.id, *kind_and_message(error)))
+            case Abort():
+                call = self._sink.call(command.id)
+                if call is not None:
+                    call.cancel(command.reason)
+                else:
+                    self._loop.abort_all([command.id], command.reason)
+            case Load():
+                self._load_threads.submit(self._load, command)
+            case Unload():
+                self._load_threads.submit(self._unload, command)
+            case GetFigures():
+                self._side_threads.submit(self._answer_figures, command)
+            case PushAudio() | EndAudio() | AppendText() | EndText() | ReleaseChunk():
+                call = self._sink.call(command.id)
+                if call is not None:  # else it has ended, and its last event has been sent
+                    with suppress(AntiphonError):  # it is ending
+                        self._control(call, command)
+
+    @staticmethod
+    def _control(call: Any, command: PushAudio | EndAudio | AppendText | EndText | ReleaseChunk) -> None:
+        match command:
+            case PushAudio():
+                call.push(floats(command.samples))
+            case EndAudio():
+                call.finish()
+            case AppendText():
+                call.append(command.text)
+            case EndText():
+                call.end_text()
+            case ReleaseChunk():
+                call.release()
+
+    def reject(self, data: bytes, error: Exception) -> None:
+        """Answer a message that cannot be decoded, where it has an id to answer to."""
+        named: Any = None
+        with suppress(Exception):
+            named = msgspec.msgpack.decode(data)
+        fields = named if isinstance(named, dict) else {}
+        if not isinstance(error, AntiphonError):
+            error = InvalidRequestError(f"the engine process cannot decode a message of {len(data)} bytes: {error}")
+        if isinstance(fields.get("id"), str):
+            self._send(Rejected(fields["id"], *kind_and_message(error)))
+        elif isinstance(fields.get("name"), str):
+            self._send(LoadFailed(fields["name"], *kind_and_message(error)))
+        else:
+            traceback.print_exception(error)
+
+    # -- models -------------------------------------------------------------------------------------------------
+
+    def _load(self, command: Load) -> None:
+        name = command.name
+        self._offline = command.offline
+        try:
+            if name in self._loading or name in self._factories:
+                raise InvalidRequestError(f"model {name!r} is resident already, or being loaded")
+            self._loading.add(name)
+            try:
+                options = self.config.weight_options()
+                loaded = load_model(command.reference, offline=command.offline, options=options)
+                loaded = replace(loaded, name=name)
+                read_weights(loaded)
+                self.load(loaded)
+            finally:
+                self._loading.discard(name)
+            self._send(self._description(loaded))
+        except BaseException as error:
+            self._send(LoadFailed(name, *kind_and_message(error)))
+
+    def _description(self, loaded: LoadedModel) -> Loaded:
+        model = loaded.model
+        limit = self.config.max_model_tokens if isinstance(model, CausalLM) else None
+        weights = {id(weight): weight.resident_bytes for weight in model.weights()}
+        return Loaded(
+            name=loaded.name,
+            task=model.task.value,
+            max_tokens=min(model.max_positions, limit or model.max_positions),
+            weight_bytes=sum(weights.values()),
+            seconds=loaded.report.seconds,
+            forms=loaded.report.weights(),
+            voices=[VoiceFields(v.name, v.language, v.gender) for v in loaded.voices.info()] if loaded.voices else [],
+            default_voice=None if loaded.voices is None else loaded.voices.default,
+        )
+
+    def _unload(self, command: Unload) -> None:
+        try:
+            if command.name in self._factories:
+                self.unload(command.name)
+                return_memory()
+        except BaseException:
+            traceback.print_exc()
+        self._send(Unloaded(command.name))
+
+    # -- calls --------------------------------------------------------------------------------------------------
+
+    def _open(self, command: Generate | Embed | Transcribe | Listen | Speak) -> None:
+        """Make the call, so that further commands reach it, and have it begin where that holds nothing up."""
+        sink = self._sink
+        match command:
+            case Generate():
+                generation = GenerationCall(command.id, self._loop)
+                sink.open(generation, command.n)
+                if command.grammar is None:
+                    self._begin(self._generate, generation, command)
+                else:
+                    self._grammar_threads.submit(self._begin, self._generate, generation, command)
+            case Embed():
+                embedding = EmbeddingCall(command.id, self._loop, sink)
+                sink.open(embedding)
+                self._side_threads.submit(self._begin, self._embed, embedding, command)
+            case Transcribe():
+                transcription = TranscriptionCall(command.id, sink)
+                sink.open(transcription)
+                self._transcribe_threads.submit(self._begin, self._transcribe, transcription, command)
+            case Listen():
+                live = LiveCall(command.id, sink)
+                sink.open(live)
+                self._prepare_threads.submit(self._begin, self._listen, live, command)
+            case Speak():
+                speech = SpeechCall(command.id, sink)
+                if command.is_open and command.text:
+                    speech.append(command.text)
+                sink.open(speech)
+                self._prepare_threads.submit(self._begin, self._speak, speech, command)
+
+    def _begin(self, begin: Callable[[Any, Any], None], call: Any, command: Any) -> None:
+        try:
+            begin(call, command)
+        except BaseException as error:
+            self._sink.put(call.id, error_of(*kind_and_message(error)))
+
+    def _generate(self, call: GenerationCall, command: Generate) -> None:
+        self._prepare_generation(
+            call,
+            command.prompt,
+            command.params,
+            model=command.model,
+            n=command.n,
+            priority=command.priority,
+            timeout=command.timeout,
+            grammar=command.grammar,
+            cache_salt=command.cache_salt,
+            name_samples=True,
+        )
+        call.submit().add_done_callback(lambda done: self._submitted(call, done))
+
+    def _embed(self, call: EmbeddingCall, command: Embed) -> None:
+        if not command.inputs:
+            raise InvalidRequestError("there are no inputs to embed")
+        self._prepare_embedding(call, command.inputs, command.model, command.priority)
+        call.submit().add_done_callback(lambda done: self._submitted(call, done))
+
+    def _submitted(self, call: GenerationCall | EmbeddingCall, done: Future[None]) -> None:
+        """In the loop's thread, before the next step."""
+        error = done.exception()
+        if error is not None:
+            call.reject()
+            self._sink.put(call.id, error_of(*kind_and_message(error)))
+        else:
+            self._sink.put(call.id, Accepted())
+
+    def _transcribe(self, call: TranscriptionCall, command: Transcribe) -> None:
+        transcriber = self._transcriber(command.model)
+        recording = call.sent() if command.is_fed else open_recording(floats(command.samples))
+        call.run(transcriber, recording, command.options)
+
+    def _listen(self, call: LiveCall, command: Listen) -> None:
+        call.prepare(self._transcriber(command.model), command.options, command.interval)
+        self._sink.put(call.id, Accepted())
+        call.start()
+
+    def _speak(self, call: SpeechCall, command: Speak) -> None:
+        text = None if command.is_open else command.text
+        call.prepare(self._speaker(command.model), self._port, text, command.options)
+        self._sink.put(call.id, Accepted())
+        call.start()
+
+    # -- figures ------------------------------------------------------------------------------------------------
+
+    def _answer_figures(self, command: GetFigures) -> None:
+        try:
+            values: dict[str, Any] = dict(self.figures())
+            values["process"] = {"pid": os.getpid(), "resident_bytes": resident_bytes(), "steps": self.steps}
+            self._send(Figures(command.id, values))
+        except BaseException as error:
+            self._send(Rejected(command.id, *kind_and_message(error)))
+
+
+def read_weights(loaded: LoadedModel) -> None:
+    """Have weights that are computed with as they lie in their files in memory before the first request."""
+    with loaded.report.phase("read"):
+        for weight in loaded.model.weights():
+            for part in () if weight.packed else weight.parts:
+                read_pages(part.data.data_ptr(), part.data.nbytes)
+
+
+def floats(samples: bytes) -> Floats:
+    """Samples from float32 bytes in native order."""
+    return np.frombuffer(samples[: len(samples) // 4 * 4], np.float32)

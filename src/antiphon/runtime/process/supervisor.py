@@ -1,0 +1,200 @@
+"""`Supervisor`: keeps an engine process running: watches it, and starts it again when it has died."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any
+
+from antiphon.errors import AntiphonError, EngineError, InvalidRequestError
+from antiphon.runtime.engine_process import EngineProcess
+from antiphon.runtime.messages import FromEngine, Shutdown
+
+logger = logging.getLogger("antiphon.engine")
+
+START_SECONDS = 120.0
+#: After this long without a death, earlier ones are forgotten.
+STABLE_SECONDS = 60.0
+FIRST_BACK_OFF = 0.25
+LONGEST_BACK_OFF = 15.0
+
+
+class EngineState(StrEnum):
+    """READY is the only state in which requests are taken; `EngineClient.cause` says why it is another."""
+
+    STARTING = "starting"
+    READY = "ready"
+    RESTARTING = "restarting"
+    FAILED = "failed"
+    CLOSED = "closed"
+
+
+class Supervisor(ABC):
+    """Used from one event loop. `options` are the fields of `EngineConfig`.
+
+    After each death the process is started again, after a growing delay. After `max_restarts` deaths in a row the
+    state is FAILED.
+    """
+
+    def __init__(self, options: Mapping[str, Any], *, max_restarts: int, watchdog_seconds: float) -> None:
+        self.state = EngineState.STARTING
+        self.cause: str | None = "the engine process is starting"
+        #: How often the process was started again, ever.
+        self.restarts = 0
+        self._options = dict(options)
+        self._max_restarts = max_restarts
+        self._watchdog_seconds = watchdog_seconds
+        self._changed = asyncio.Event()
+        self._process: EngineProcess | None = None
+        self._supervisor: asyncio.Task[None] | None = None
+        self._start_error: AntiphonError | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """Of the engine process, while there is one."""
+        return None if self._process is None else self._process.pid
+
+    # -- for the subclass ---------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _take(self, message: FromEngine) -> None:
+        """A message of the process."""
+
+    @abstractmethod
+    async def _prepare(self, process: EngineProcess) -> None:
+        """Bring a process that has started into the state that the last one had."""
+
+    @abstractmethod
+    def _fail_calls(self, message: str) -> None:
+        """The process has died: nothing that is open will be answered."""
+
+    @abstractmethod
+    def _gave_up(self) -> None:
+        """The process will not be started again."""
+
+    # -- the life of the process --------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Return when the process is up (state READY, no models). Wrong options raise `InvalidRequestError`.
+
+        A first start that fails is not tried again.
+        """
+        if self._supervisor is not None:
+            raise InvalidRequestError("the engine client was started already")
+        self._supervisor = asyncio.create_task(self._supervise(), name="antiphon-engine-supervisor")
+        try:
+            await self._until_ready()
+        except EngineError:
+            raise self._start_error or EngineError(f"the engine process did not start: {self.cause}") from None
+
+    async def wait_for_change(self) -> None:
+        """Return when `state` is next set."""
+        await self._changed.wait()
+
+    def _set(self, state: EngineState, cause: str | None) -> None:
+        if self.state is EngineState.CLOSED:
+            return
+        self.state, self.cause = state, cause
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    def _not_ready(self) -> EngineError:
+        return EngineError(f"the engine is {self.state}: {self.cause}")
+
+    async def _until_ready(self) -> EngineProcess:
+        """Wait out a start; raise if there is nothing to wait for."""
+        while self.state in (EngineState.STARTING, EngineState.RESTARTING):
+            await self._changed.wait()
+        return self._ready_process()
+
+    def _ready_process(self) -> EngineProcess:
+        if self.state is not EngineState.READY or self._process is None:
+            raise self._not_ready()
+        return self._process
+
+    async def _supervise(self) -> None:
+        deaths = 0
+        while True:
+            began = time.monotonic()
+            cause = await self._live()
+            if self.state is EngineState.CLOSED:
+                return
+            was_starting = self.state is EngineState.STARTING
+            deaths = deaths + 1 if time.monotonic() - began < STABLE_SECONDS else 1
+            gave_up = was_starting or self._start_error is not None or deaths > self._max_restarts
+            many = f" ({deaths} times in a row)" if deaths > 1 else ""
+            self._set(EngineState.FAILED if gave_up else EngineState.RESTARTING, f"{cause}{many}")
+            self._fail_calls(f"the engine process died: {cause}")
+            logger.error("the engine process died: %s%s", cause, "" if gave_up else "; restarting it")
+            if gave_up:
+                self._gave_up()
+                return
+            if deaths > 1:
+                await asyncio.sleep(min(FIRST_BACK_OFF * 2 ** (deaths - 2), LONGEST_BACK_OFF))
+            self.restarts += 1
+
+    async def _live(self) -> str:
+        """One life of the process, from its start to its end; returns the cause of its end."""
+        try:
+            process = EngineProcess(self._options, min(1.0, self._watchdog_seconds / 4), self._take)
+        except Exception as error:
+            return f"it cannot be started: {type(error).__name__}: {error}"
+        self._process = process
+        tasks = [asyncio.create_task(self._begin(process)), asyncio.create_task(self._watch(process))]
+        try:
+            status = await process.exited
+            return str(self._start_error) if self._start_error is not None else process.cause(status)
+        finally:
+            for task in tasks:
+                task.cancel()
+            self._process = None
+            process.close()
+
+    async def _begin(self, process: EngineProcess) -> None:
+        await process.started
+        await self._prepare(process)
+        self._set(EngineState.READY, None)
+
+    async def _watch(self, process: EngineProcess) -> None:
+        """Kill a process whose step takes too long, or that gives no sign of life.
+
+        Silence is counted in looks, not by the clock: a machine that slept has been silent too.
+        """
+        limit = self._watchdog_seconds
+        look = min(1.0, limit / 4)
+        done, _ = await asyncio.wait([process.started], timeout=START_SECONDS)
+        if not done:
+            process.kill(f"it did not start within {START_SECONDS:.0f} s")
+            return
+        silence, seen = 0.0, process.beats
+        while True:
+            await asyncio.sleep(look)
+            silence = silence + look if process.beats == seen else 0.0
+            seen = process.beats
+            busy = process.last_beat.busy_seconds
+            if busy > limit:
+                process.kill(f"a step ran for {busy:.1f} s, longer than the watchdog's {limit:g} s")
+            elif silence > limit:
+                process.kill(f"it gave no sign of life for {silence:.1f} s, longer than the watchdog's {limit:g} s")
+
+    async def close(self, grace: float = 5.0) -> None:
+        """End the process: streams still open raise `EngineError`; after `grace` seconds it is killed."""
+        self._set(EngineState.CLOSED, "the engine was closed")
+        self._fail_calls("the engine was closed")
+        self._gave_up()
+        supervisor, process = self._supervisor, self._process
+        if supervisor is None:
+            return
+        if process is None:
+            supervisor.cancel()
+        else:
+            process.send(Shutdown())
+            await asyncio.wait([supervisor], timeout=grace)
+            process.kill()
+        with contextlib.suppress(asyncio.CancelledError):
+            await supervisor

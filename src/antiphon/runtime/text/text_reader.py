@@ -1,0 +1,81 @@
+"""`GenerateStream`: the samples of one prompt, for one asyncio reader."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+
+from antiphon.engine.request import FinishReason
+from antiphon.runtime.calls.async_reader import AsyncReader
+from antiphon.runtime.calls.control import CallControl
+from antiphon.runtime.calls.events import Ended, Event, TextDelta
+from antiphon.runtime.calls.sinks import ThreadSink
+
+
+class GenerateStream(AsyncReader[TextDelta | Ended]):
+    """An asynchronous iterator of `TextDelta` and, one per sample, `Ended`.
+
+    A request that failed inside the engine gives an `Ended` with `finish_reason` "failed" and `error` set. A rejection
+    (`ContextLengthError`, `OverloadedError`, ...) is raised by `accepted` or, if that was not called, by the first
+    step of the iteration. A reader that falls behind gets fewer and larger deltas.
+    """
+
+    def __init__(self, control: CallControl, sink: ThreadSink, num_samples: int, ids: list[str] | None = None) -> None:
+        super().__init__(control, sink, ids)
+        self.num_samples = num_samples
+        self.num_unended = num_samples
+
+    async def __anext__(self) -> TextDelta | Ended:
+        if len(self._items) > 2 * self.num_samples:
+            self._items = merged(self._items)
+        return await super().__anext__()
+
+    def cancel(self, reason: FinishReason = FinishReason.CANCELLED) -> None:
+        """End the request; what was made so far, and an `Ended` for every sample, can still be read."""
+        if not self._is_done:
+            self._control.cancel(reason)
+
+    def put(self, event: Event) -> None:
+        if type(event) is not TextDelta:
+            super().put(event)
+        elif not self._is_done:
+            self._items.append(event)
+            waiter = self._waiter
+            if waiter is not None and not waiter.done():
+                waiter.set_result(None)
+
+    def _is_last(self, item: TextDelta | Ended) -> bool:
+        self.num_unended -= 1
+        return not self.num_unended
+
+
+def merged(items: Iterable[TextDelta | Ended]) -> deque[TextDelta | Ended]:
+    """For each sample one delta of all that its deltas hold, and its end after it."""
+    deltas: dict[str, list[TextDelta]] = {}
+    ends: dict[str, Ended] = {}
+    for item in items:
+        if isinstance(item, Ended):
+            deltas.setdefault(item.id, [])
+            ends[item.id] = item
+        else:
+            deltas.setdefault(item.id, []).append(item)
+    result: deque[TextDelta | Ended] = deque()
+    for sample, parts in deltas.items():
+        if parts:
+            result.append(joined(parts))
+        if sample in ends:
+            result.append(ends[sample])
+    return result
+
+
+def joined(parts: list[TextDelta]) -> TextDelta:
+    """One delta of one sample from several."""
+    if len(parts) == 1:
+        return parts[0]
+    return TextDelta(
+        parts[0].id,
+        "".join(part.text for part in parts),
+        [token for part in parts for token in part.token_ids],
+        [logprob for part in parts for logprob in part.logprobs],
+        [top for part in parts for top in part.top_logprobs],
+    )

@@ -1,0 +1,79 @@
+"""`TranscriptionCall`: one recording, whole or sent piece by piece while it is transcribed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from queue import SimpleQueue
+
+from antiphon.audio.samples import Floats
+from antiphon.engine.core import describe
+from antiphon.engine.request import FinishReason
+from antiphon.errors import AntiphonError, EngineError
+from antiphon.runtime.calls.events import PieceRead
+from antiphon.runtime.calls.sinks import Sink
+from antiphon.runtime.transcription.job_runner import CancelledTranscriptionError, JobRunner
+from antiphon.runtime.transcription.transcriber import Chunks, Transcriber
+from antiphon.runtime.transcription_options import TranscriptionOptions
+
+
+class TranscriptionCall:
+    """Emits `TranscriptProgress` and at the end the transcript, or an error. `cancel` may come before `run`.
+
+    `run` looks for a cancellation after it has made its runner, and `cancel` notes it before it looks for a runner.
+    """
+
+    def __init__(self, call_id: str, sink: Sink) -> None:
+        self.id = call_id
+        self._sink = sink
+        self._runner: JobRunner | None = None
+        self._is_cancelled = False
+        self._pieces: SimpleQueue[Floats | None] = SimpleQueue()
+
+    def start(self, transcriber: Transcriber, recording: Chunks, options: TranscriptionOptions) -> None:
+        """Transcribe in a thread of the call's own."""
+        arguments = (transcriber, recording, options)
+        threading.Thread(target=self.run, args=arguments, name="antiphon-transcribe", daemon=True).start()
+
+    def run(self, transcriber: Transcriber, recording: Chunks, options: TranscriptionOptions) -> None:
+        """Transcribe in this thread. Every failure is emitted."""
+        try:
+            self._runner = JobRunner(transcriber.port)
+            self._check_cancelled()
+            for event in transcriber.run(recording, options, self._runner):
+                self._sink.put(self.id, event)
+        except AntiphonError as error:
+            self._sink.put(self.id, error)
+        except Exception as error:  # a source of sound is the caller's and may raise anything
+            self._sink.put(self.id, EngineError(f"transcription {self.id} failed: {describe(error)}"))
+
+    def _check_cancelled(self) -> None:
+        if self._is_cancelled:
+            raise CancelledTranscriptionError("the transcription was cancelled")
+
+    # -- for any thread -----------------------------------------------------------------------------------------
+
+    def sent(self) -> Chunks:
+        """A recording of the pieces that are pushed. Each is answered by `PieceRead` when it is used."""
+
+        def pieces() -> Iterator[Floats]:
+            while (piece := self._pieces.get()) is not None:
+                self._sink.put(self.id, PieceRead())
+                yield piece
+            self._check_cancelled()
+
+        return Chunks(pieces())
+
+    def push(self, samples: Floats) -> None:
+        """More of a recording that is sent."""
+        self._pieces.put(samples)
+
+    def finish(self) -> None:
+        """The end of a recording that is sent."""
+        self._pieces.put(None)
+
+    def cancel(self, reason: FinishReason = FinishReason.CANCELLED) -> None:
+        self._is_cancelled = True
+        self._pieces.put(None)
+        if self._runner is not None:
+            self._runner.cancel()

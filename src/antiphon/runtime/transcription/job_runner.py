@@ -1,0 +1,69 @@
+"""`JobRunner`: hands the requests of window jobs to the engine, for recordings and for live sessions."""
+
+from __future__ import annotations
+
+from queue import SimpleQueue
+from typing import Any
+
+from antiphon.engine.request import FinishReason, Request
+from antiphon.errors import EngineError
+from antiphon.runtime.calls.port import EnginePort
+from antiphon.runtime.window_decoding import WindowJob
+
+
+class CancelledTranscriptionError(EngineError):
+    """The reader of a transcription has left."""
+
+
+class JobRunner:
+    """Used by the thread that owns the jobs. Requests that ended go to `inbox`, in which other things may come too."""
+
+    def __init__(self, port: EnginePort, inbox: SimpleQueue[Any] | None = None) -> None:
+        self._port = port
+        self._inbox: SimpleQueue[Any] = SimpleQueue() if inbox is None else inbox
+        self._owners: dict[str, WindowJob] = {}
+
+    def start(self, job: WindowJob) -> None:
+        self._submit(job, job.start())
+
+    def _submit(self, job: WindowJob, requests: list[Request]) -> None:
+        if not requests:
+            return
+        for request in requests:
+            request.on_end = self._inbox.put
+            self._owners[request.id] = job
+        try:
+            self._port.loop.add(requests).result()
+        except BaseException:
+            for request in requests:
+                self._owners.pop(request.id, None)
+            raise
+
+    def take(self, request: Request) -> WindowJob | None:
+        """Go on with the job of a request that ended; the job, if it is done. Raises the cause if it failed."""
+        job = self._owners.pop(request.id, None)
+        if job is None:
+            return None
+        if request.finish_reason not in (FinishReason.STOP, FinishReason.LENGTH):
+            raise EngineError(f"transcription ended by {request.finish_reason}: {request.error or 'no result'}")
+        self._submit(job, job.advance(request))
+        return job if job.is_done else None
+
+    def wait(self) -> WindowJob:
+        """The next job that is done."""
+        while True:
+            request = self._inbox.get()
+            if request is None:
+                raise CancelledTranscriptionError("the transcription was cancelled")
+            job = self.take(request)
+            if job is not None:
+                return job
+
+    def cancel(self) -> None:
+        """From any thread: have `wait` raise."""
+        self._inbox.put(None)
+
+    def close(self) -> None:
+        """Abort the requests that are still running."""
+        self._port.loop.abort_all(list(self._owners), FinishReason.DISCONNECTED)
+        self._owners.clear()

@@ -1,0 +1,261 @@
+"""`LiveCall`: speech as it is spoken: a prefix that is settled, and a tail that may still change.
+
+While a window of speech is open it is transcribed again and again as it grows; what two hypotheses in a row agree on is
+settled, and later ones begin from it. Nothing before the open window is transcribed again.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from queue import Empty, SimpleQueue
+
+import numpy as np
+
+from antiphon.audio.samples import SPEECH_RATE, Floats
+from antiphon.engine.core import describe
+from antiphon.engine.request import FinishReason, Request
+from antiphon.errors import AntiphonError, EngineError, InvalidRequestError
+from antiphon.runtime.calls.events import Event
+from antiphon.runtime.calls.sinks import Sink
+from antiphon.runtime.transcript import LiveUpdate, Segment, Word
+from antiphon.runtime.transcription.account import TranscriptAccount
+from antiphon.runtime.transcription.job_runner import JobRunner
+from antiphon.runtime.transcription.live_windows import LiveWindows
+from antiphon.runtime.transcription.transcriber import Transcriber
+from antiphon.runtime.transcription_options import DEFAULT_INTERVAL, TranscriptionOptions
+from antiphon.runtime.window_decoding import Recogniser, WindowJob
+from antiphon.runtime.word_timestamps import split_words
+
+#: Words at the end of a hypothesis that are never settled by it: its sound may have ended inside them.
+UNSURE_WORDS = 3
+#: Tokens of the text before a window that are given to it as context.
+CONTEXT_TOKENS = 64
+
+
+class _Stop:
+    """The end of the input."""
+
+
+@dataclass(eq=False)
+class _Job:
+    work: WindowJob
+    start: int  # samples of the stream
+    end: int
+    is_final: bool
+
+
+class LiveCall:
+    """A session with a thread of its own. Emits `LiveUpdate`s and at its end the transcript, or an error.
+
+    Made, then `prepare`d, then `start`ed. Sound may be pushed, and the call cancelled, from the beginning.
+    """
+
+    _recogniser: Recogniser
+    _options: TranscriptionOptions
+    _runner: JobRunner
+    _windows: LiveWindows
+    _account: TranscriptAccount
+
+    def __init__(self, call_id: str, sink: Sink) -> None:
+        self.id = call_id
+        self._sink = sink
+        self._prompt: list[int] = []
+        self._interval = 0
+        self._inbox: SimpleQueue[Request | Floats | _Stop] = SimpleQueue()
+        self._is_closed = threading.Event()
+        self._seen = 0  # where the last hypothesis ended
+        self._job: _Job | None = None
+        self._last: tuple[int, ...] = ()  # tokens of the last hypothesis
+        self._settled: tuple[int, ...] = ()
+        self._context: list[int] = []
+        self._has_text = False
+        self._busy_seconds = 0.0
+        self._job_started = 0.0
+
+    def prepare(
+        self, transcriber: Transcriber, options: TranscriptionOptions, interval: float = DEFAULT_INTERVAL
+    ) -> None:
+        """Load what listening needs; raises what is wrong with the call."""
+        if interval <= 0:
+            raise InvalidRequestError(f"interval is {interval}; it must be above 0 seconds")
+        self._interval = round(interval * SPEECH_RATE)
+        self._recogniser = transcriber.recogniser
+        # Windows are short, and where they begin and end is known: a transcript without timestamps settles sooner.
+        self._options = replace(options, timestamps=False, sequential=False)
+        prompt = options.prompt.strip()
+        if prompt:
+            self._prompt = self._recogniser.tokenizer.encode(" " + prompt, parse_special=False)
+        self._runner = JobRunner(transcriber.port, self._inbox)
+        self._account = TranscriptAccount(transcriber.language(options))
+        self._windows = LiveWindows()
+
+    def start(self) -> None:
+        threading.Thread(target=self._run, name="antiphon-live", daemon=True).start()
+
+    # -- for any thread -----------------------------------------------------------------------------------------
+
+    def push(self, samples: Floats) -> None:
+        """Sound at 16 kHz, mono, as it comes."""
+        if self._is_closed.is_set():
+            raise EngineError("the live session has ended")
+        self._inbox.put(np.asarray(samples, np.float32))
+
+    def finish(self) -> None:
+        """No more sound will come; the rest is transcribed and the session ends with the transcript."""
+        self._inbox.put(_Stop())
+
+    def cancel(self, reason: FinishReason = FinishReason.CANCELLED) -> None:
+        """End now; what has not been transcribed is dropped."""
+        self._is_closed.set()
+        self._inbox.put(_Stop())
+
+    # -- the session's thread -----------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            self._serve()
+            seconds = self._windows.end / SPEECH_RATE
+            translate = self._options.translate
+            outcome: Event = self._account.transcript(seconds, translate=translate, processing=self._busy_seconds)
+        except AntiphonError as error:
+            outcome = error
+        except Exception as error:
+            outcome = EngineError(f"the live session failed: {describe(error)}")
+        finally:
+            self._runner.close()
+        self._is_closed.set()
+        self._sink.put(self.id, outcome)
+
+    def _serve(self) -> None:
+        is_ending = False
+        while not self._is_closed.is_set():
+            self._start_job(is_ending)
+            if is_ending and self._job is None and not self._windows.closed:
+                return
+            for item in self._received():
+                if isinstance(item, Request):
+                    work = self._runner.take(item)
+                    if work is not None:
+                        self._finish_job()
+                elif isinstance(item, _Stop):
+                    if not is_ending:
+                        is_ending = True
+                        self._hear(np.zeros(0, np.float32), final=True)
+                elif not is_ending:
+                    self._hear(item)
+
+    def _received(self) -> list[Request | Floats | _Stop]:
+        """Everything that has come, sound joined; waits for the first."""
+        items = [self._inbox.get()]
+        while True:
+            try:
+                items.append(self._inbox.get_nowait())
+            except Empty:
+                break
+        joined: list[Request | Floats | _Stop] = []
+        for item in items:
+            if isinstance(item, np.ndarray) and joined and isinstance(joined[-1], np.ndarray):
+                joined[-1] = np.concatenate([joined[-1], item])
+            else:
+                joined.append(item)
+        return joined
+
+    def _hear(self, samples: Floats, *, final: bool = False) -> None:
+        in_use = None if self._job is None else self._job.start
+        was_no_speech = self._windows.push(samples, in_use, final=final)
+        if was_no_speech and self._last and not self._windows.closed and self._job is None:
+            self._last = self._settled = ()
+            self._update("", "", None)  # takes the tail back that was shown for it
+
+    def _update(self, text: str, tail: str, segment: Segment | None) -> None:
+        self._sink.put(self.id, LiveUpdate(text, tail, segment, self._windows.end / SPEECH_RATE))
+
+    # -- jobs ---------------------------------------------------------------------------------------------------
+
+    def _start_job(self, is_ending: bool) -> None:
+        """One hypothesis at a time: windows that have closed first, else the open one if enough has come."""
+        if self._job is not None:
+            return
+        windows = self._windows
+        if windows.closed:
+            start, end = windows.closed[0]
+            self._submit(start, end, is_final=True)
+        elif windows.open_start is not None and not is_ending:
+            fresh = windows.end - max(self._seen, windows.open_start)
+            if fresh >= self._interval:
+                self._submit(windows.open_start, windows.end, is_final=False)
+
+    def _submit(self, start: int, end: int, *, is_final: bool) -> None:
+        options = self._options
+        if not is_final:
+            options = replace(options, words=False, temperatures=options.temperatures[:1])
+        previous = [*self._prompt, *self._context[-CONTEXT_TOKENS:]]
+        samples = self._windows.samples(start, end)
+        work = WindowJob(self._recogniser, samples, options, self._account.language, previous, self._settled)
+        self._job, self._seen = _Job(work, start, end, is_final), end
+        self._job_started = time.perf_counter()
+        self._runner.start(work)
+
+    def _finish_job(self) -> None:
+        """Settle what can be, and emit it."""
+        job, self._job = self._job, None
+        assert job is not None
+        account, best = self._account, job.work.best
+        self._busy_seconds += time.perf_counter() - self._job_started
+        account.num_tokens += job.work.num_tokens
+        is_silence = best.is_silence(self._options) and not self._settled
+        tokens = () if is_silence else tuple(t for t in best.tokens if t < self._recogniser.tokens.end)
+        settled = tokens if job.is_final else self._agreed(tokens)
+        text = self._text(settled)[len(self._text(self._settled)) :]
+        tail = self._text(tokens)[len(self._text(settled)) :]
+        if tokens:
+            account.note_language(job.work)
+        if text:
+            account.note_text()
+        segment = self._close_window(job, tokens) if job.is_final else None
+        self._last, self._settled = ((), ()) if job.is_final else (tokens, settled)
+        if not self._has_text:
+            text = text.lstrip()
+        self._has_text = self._has_text or bool(text)
+        self._update(text, tail, segment)
+
+    def _close_window(self, job: _Job, tokens: tuple[int, ...]) -> Segment | None:
+        self._windows.closed.pop(0)
+        self._account.count_window(job.work)
+        if not tokens:
+            return None
+        segment = self._segment(job, tokens)
+        self._account.segments.append(segment)
+        self._context = [*self._context, *tokens][-CONTEXT_TOKENS:]
+        return segment
+
+    def _agreed(self, tokens: tuple[int, ...]) -> tuple[int, ...]:
+        """The words that this hypothesis and the last one share, and at least what was settled before."""
+        begins = self._word_starts(self._last)
+        last = self._last[: begins[-UNSURE_WORDS] if len(begins) >= UNSURE_WORDS else 0]
+        count = 0
+        for before, now in zip(last, tokens, strict=False):
+            if before != now:
+                break
+            count += 1
+        # The word that the common part ends in may go on.
+        whole = max((start for start in self._word_starts(tokens) if start <= count), default=0)
+        return tokens[: max(whole, len(self._settled))]
+
+    def _word_starts(self, tokens: tuple[int, ...]) -> list[int]:
+        words = split_words(tokens, self._recogniser.tokenizer, self._account.language or "en")
+        return list(accumulate((count for _, count in words[:-1]), initial=0)) if words else []
+
+    def _text(self, tokens: tuple[int, ...]) -> str:
+        return self._recogniser.tokenizer.decode(tokens)
+
+    def _segment(self, job: _Job, tokens: tuple[int, ...]) -> Segment:
+        start, end, best = job.start / SPEECH_RATE, job.end / SPEECH_RATE, job.work.best
+        words = tuple(Word(w.text, start + w.start, start + w.end, w.probability) for w in job.work.words)
+        return Segment(
+            start, end, self._text(tokens), tokens, best.temperature, best.avg_logprob, best.compression_ratio,
+            best.no_speech_prob, start, words,
+        )  # fmt: skip

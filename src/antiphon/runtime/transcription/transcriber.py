@@ -1,0 +1,80 @@
+"""`Transcriber`: recordings through the engine, their windows in parallel or in sequence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from antiphon.audio.samples import SPEECH_RATE, Floats
+from antiphon.errors import InvalidRequestError
+from antiphon.runtime.calls.port import EnginePort
+from antiphon.runtime.loading import LoadedModel
+from antiphon.runtime.transcript import TranscriptEvent
+from antiphon.runtime.transcription.account import TranscriptAccount, record_of
+from antiphon.runtime.transcription.job_runner import JobRunner
+from antiphon.runtime.transcription.windows import ParallelWindows, SequentialWindows
+from antiphon.runtime.transcription_options import TranscriptionOptions
+from antiphon.runtime.window_decoding import Recogniser
+
+
+@dataclass(frozen=True)
+class Chunks:
+    """A recording as mono float32 at 16 kHz in pieces, with its length where that is known beforehand."""
+
+    pieces: Iterable[Floats]
+    seconds: float | None = None
+
+
+class Transcriber:
+    """Transcribes recordings with one resident model. Safe to share: every call has its own state."""
+
+    def __init__(self, loaded: LoadedModel, port: EnginePort) -> None:
+        self.recogniser = Recogniser.of(loaded)
+        self.port = port
+
+    def language(self, options: TranscriptionOptions) -> str | None:
+        """The code of the language that is known beforehand; None if it is to be detected."""
+        tokens = self.recogniser.tokens
+        if options.translate and not tokens.is_multilingual:
+            raise InvalidRequestError(f"model {self.recogniser.loaded.name!r} knows only English: it cannot translate")
+        language = None if options.language is None else tokens.known_language(options.language)
+        return language if tokens.is_multilingual else "en"
+
+    def run(
+        self, recording: Chunks, options: TranscriptionOptions, runner: JobRunner | None = None
+    ) -> Iterator[TranscriptEvent]:
+        """Progress as windows become final, in the order of the recording, and at the end the transcript.
+
+        Closing the iterator ends what is still running in the engine; so does `cancel` of the runner.
+        """
+        account = TranscriptAccount(self.language(options))
+        runner = runner or JobRunner(self.port)
+        arrived = self.port.clock()
+        deadline = None if options.timeout is None else self.port.clock() + options.timeout
+        counted = _Counted(recording.pieces)
+        in_sequence = options.sequential or not options.voice_activity
+        windows = SequentialWindows if in_sequence else ParallelWindows
+        try:
+            yield from windows(self.recogniser, options, runner, account, deadline).events(counted, recording.seconds)
+        finally:
+            runner.close()
+        transcript = account.transcript(counted.seconds, translate=options.translate)
+        self.port.record(record_of(transcript.stats, self.recogniser.loaded.name, arrived))
+        yield transcript
+
+
+class _Counted:
+    """Chunks of sound, counted as they go by."""
+
+    def __init__(self, pieces: Iterable[Floats]) -> None:
+        self._pieces = pieces
+        self.num_samples = 0
+
+    @property
+    def seconds(self) -> float:
+        return self.num_samples / SPEECH_RATE
+
+    def __iter__(self) -> Iterator[Floats]:
+        for piece in self._pieces:
+            self.num_samples += len(piece)
+            yield piece

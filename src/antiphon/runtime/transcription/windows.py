@@ -1,0 +1,182 @@
+"""The windows of one recording through the engine: `ParallelWindows`, or `SequentialWindows`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from antiphon.audio.samples import SPEECH_RATE, Floats
+from antiphon.runtime.transcript import Segment, TranscriptEvent
+from antiphon.runtime.transcription.account import TranscriptAccount
+from antiphon.runtime.transcription.job_runner import JobRunner
+from antiphon.runtime.transcription_options import TranscriptionOptions
+from antiphon.runtime.voice_activity import SpeechWindow, speech_windows
+from antiphon.runtime.window_decoding import Recogniser, WindowJob
+from antiphon.runtime.window_segments import Stretch, segments_of, stretches
+
+#: Windows of one recording that are in the engine at once; their sound and states are in memory.
+MAX_WINDOWS = 12
+FIRST_WINDOWS = 4
+#: Speech after the end of a window's transcript that makes the rest of the window be transcribed again.
+LEFTOVER_SPEECH = 1.0
+#: A segment in which the voice activity never reaches this has no speaker.
+MIN_VOICE = 0.2
+#: In sequence, a window drawn at a higher temperature is not given to the next one as its context.
+MAX_CONTEXT_TEMPERATURE = 0.5
+
+
+@dataclass
+class _Windows:
+    """What both orders share: the recogniser, the options, and the account of one recording."""
+
+    recogniser: Recogniser
+    options: TranscriptionOptions
+    runner: JobRunner
+    account: TranscriptAccount
+    deadline: float | None
+
+    def prompt_tokens(self) -> list[int]:
+        text = self.options.prompt.strip()
+        return self.recogniser.tokenizer.encode(" " + text, parse_special=False) if text else []
+
+    def job(self, samples: Floats, previous: list[int]) -> WindowJob:
+        return WindowJob(
+            self.recogniser, samples, self.options, self.account.language, previous, deadline=self.deadline
+        )
+
+    def spoken(self, job: WindowJob, window: SpeechWindow | None) -> list[Stretch]:
+        """The stretches of a window that hold speech: none of a silent window, none without voice activity."""
+        if job.best.is_silence(self.options):
+            return []
+        found = stretches(job.best, self.recogniser.tokens, job.seconds)
+        if window is None:
+            return found
+        return [stretch for stretch in found if window.loudest_voice(stretch.start, stretch.end) >= MIN_VOICE]
+
+
+@dataclass(eq=False)
+class _Place:
+    """A window's place in the order of the recording; what is left over of it follows as further jobs."""
+
+    window: SpeechWindow
+    segments: list[Segment] = field(default_factory=list)
+    is_done: bool = False
+
+
+class ParallelWindows(_Windows):
+    """Windows cut at silences, many at once. They may end in any order; events keep that of the recording."""
+
+    def events(self, chunks: Iterable[Floats], total: float | None) -> Iterator[TranscriptEvent]:
+        windows = speech_windows(chunks, self.recogniser.window_seconds)
+        prompt = self.prompt_tokens()
+        places: list[_Place] = []
+        jobs: dict[WindowJob, tuple[_Place, SpeechWindow]] = {}
+        is_read = False
+        while not is_read or places:
+            # Until the first window has given the language, each would have to detect it; and the first text should
+            # not wait for a dozen windows.
+            limit = MAX_WINDOWS if self.account.num_windows else FIRST_WINDOWS
+            limit = limit if self.account.language is not None else 1
+            while not is_read and len(places) < limit:
+                window = next(windows, None)
+                if window is None:
+                    is_read = True
+                    break
+                place = _Place(window)
+                places.append(place)
+                self._start(jobs, place, window, prompt)
+            if not jobs:
+                continue
+            job = self.runner.wait()
+            place, window = jobs.pop(job)
+            self.account.take(job)
+            rest = self._take(job, place, window)
+            if rest is not None:
+                self._start(jobs, place, rest, prompt)
+            else:
+                place.is_done = True
+            while places and places[0].is_done:
+                done = places.pop(0)
+                yield self.account.progress(done.segments, done.window.window.end, total)
+
+    def _start(
+        self, jobs: dict[WindowJob, tuple[_Place, SpeechWindow]], place: _Place, window: SpeechWindow, prompt: list[int]
+    ) -> None:
+        job = self.job(window.samples, prompt)
+        jobs[job] = (place, window)
+        self.runner.start(job)
+
+    def _take(self, job: WindowJob, place: _Place, window: SpeechWindow) -> SpeechWindow | None:
+        """Keep the window's segments; what is left of it where the model stopped before the speech did."""
+        found = self.spoken(job, window)
+        rest = None
+        if self.options.timestamps and job.best.text.strip() and not job.best.is_silence(self.options):
+            closed = [stretch for stretch in found if stretch.is_closed]
+            if closed and not job.best.is_complete:
+                found = closed  # the length ran out in the middle of the last one
+            end = found[-1].end if found else job.seconds
+            if 0 < end < job.seconds and window.speech_after(end + 0.2) >= LEFTOVER_SPEECH:
+                rest = window.from_second(end)
+
+        def file_time(seconds: float, ending: bool) -> float:
+            return window.window.file_time(seconds, ending=ending)
+
+        place.segments += segments_of(job, found, file_time, window.window.start, self.recogniser.tokenizer)
+        return rest
+
+
+class SequentialWindows(_Windows):
+    """Windows one after the other, each given the text before it. The next begins where the last one's text ends."""
+
+    def events(self, chunks: Iterable[Floats], total: float | None) -> Iterator[TranscriptEvent]:
+        length = self.recogniser.model.cross_tokens * SPEECH_RATE // 50
+        source = iter(chunks)
+        buffer: Floats = np.zeros(0, np.float32)
+        context = prompt = self.prompt_tokens()
+        begin, is_read = 0, False  # samples before the buffer
+        while True:
+            while not is_read and len(buffer) < length:
+                piece = next(source, None)
+                is_read = piece is None
+                buffer = buffer if piece is None else np.concatenate([buffer, piece])
+            if not len(buffer):
+                return
+            if self.options.voice_activity:
+                window = next(speech_windows([buffer[:length]], length / SPEECH_RATE), None)
+                skipped = len(buffer[:length]) if window is None else int(window.window.start * SPEECH_RATE)
+                if skipped:
+                    buffer, begin = buffer[skipped:], begin + skipped
+                    continue
+            samples = buffer[:length]
+            offset = begin / SPEECH_RATE
+            job = self.job(samples, context)
+            self.runner.start(job)
+            self.runner.wait()
+            self.account.take(job)
+            found = self.spoken(job, None)
+            advance = self._advance(job, found, is_read and len(buffer) <= length)
+            found = [stretch for stretch in found if stretch.start * SPEECH_RATE < advance]
+
+            def file_time(seconds: float, ending: bool, offset: float = offset) -> float:
+                return offset + seconds
+
+            segments = segments_of(job, found, file_time, offset, self.recogniser.tokenizer)
+            if job.best.temperature > MAX_CONTEXT_TEMPERATURE:
+                context = list(prompt)
+            else:
+                spoken = [token for stretch in found for token in stretch.tokens]
+                context = [*context, *spoken][-self.recogniser.max_prompt_tokens :]
+            buffer, begin = buffer[advance:], begin + advance
+            yield self.account.progress(segments, begin / SPEECH_RATE, total)
+
+    def _advance(self, job: WindowJob, found: list[Stretch], is_last: bool) -> int:
+        """Samples after which the next window begins: after the last segment that is whole."""
+        whole = len(job.samples)
+        if is_last and (job.best.is_complete or not found):
+            return whole
+        closed = [stretch for stretch in found if stretch.is_closed]
+        if not closed or closed[-1] is found[-1]:
+            return whole
+        return max(1, min(whole, round(closed[-1].end * SPEECH_RATE)))
