@@ -243,24 +243,24 @@ def test_a_reader_who_leaves_ends_the_work(engine: Engine) -> None:
     assert next(synthesis).seconds > 0.5
     assert time.perf_counter() - begun < 30
     synthesis.close()
-    synthesis._thread.join(20)
-    assert not synthesis._thread.is_alive()
+    synthesis._call._thread.join(20)
+    assert not synthesis._call._thread.is_alive()
     deadline = time.perf_counter() + 20
     while engine.figures()["hibari-6m"]["running"] + engine.figures()["hibari-6m"]["waiting"]:
         assert time.perf_counter() < deadline
         time.sleep(0.05)
     waiting = engine.speak(TextFeed())  # and one that waits for text
     waiting.close()
-    waiting._thread.join(20)
-    assert not waiting._thread.is_alive()
+    waiting._call._thread.join(20)
+    assert not waiting._call._thread.is_alive()
 
 
 @pytest.mark.weights
 def test_an_unread_synthesis_pauses(engine: Engine) -> None:
     synthesis = engine.speak("Yes. " * 14)
     time.sleep(1.0)
-    made = synthesis._account.num_samples
-    assert synthesis._chunks.qsize() <= 8
+    made = synthesis._call._account.num_samples
+    assert synthesis._inbox._queue.qsize() <= 8
     assert len(synthesis.wait()) > made
 
 

@@ -76,6 +76,7 @@ class SpeechCall:
         self._text_ended = False
         self._deadline: float | None = None
         self._arrived = 0.0
+        self._thread = threading.Thread(target=self._run, name="antiphon-speech", daemon=True)
 
     def prepare(
         self,
@@ -96,7 +97,7 @@ class SpeechCall:
         self._deadline = None if options.timeout is None else self._arrived + options.timeout
 
     def start(self) -> None:
-        threading.Thread(target=self._run, name="antiphon-speech", daemon=True).start()
+        self._thread.start()
 
     # -- for any thread -----------------------------------------------------------------------------------------
 

@@ -207,7 +207,7 @@ class Synthesis:
     def stats(self) -> SpeechStats:
         """What the synthesis cost, once it was read to its end."""
         if self._stats is None:
-            raise EngineError(f"synthesis {self.id} was not read to its end")
+            raise EngineError(f"synthesis {self.id} has not come to its end")
         return self._stats
 
     def close(self) -> None:
