@@ -196,5 +196,19 @@ class Request:
         return len(self.tokens) + self.num_pending_samples - self.num_computed_tokens - self.num_in_flight_tokens
 
     @property
+    def needs_last_token(self) -> bool:
+        """Whether a token can be drawn only after the one before it is committed.
+
+        So it is where a search, a grammar, transcript rules or a minimum length read the tokens drawn so far.
+        Penalties do not: the sampler counts tokens as it draws them.
+        """
+        return (
+            self.beam is not None
+            or self.constraint is not None
+            or self.rules is not None
+            or self.num_output_tokens < self.params.min_tokens
+        )
+
+    @property
     def is_ended(self) -> bool:
         return self.finish_reason is not None

@@ -75,8 +75,8 @@ class StepPlanner:
                 if behind > 1:
                     farther.append(request)
                 continue
-            if request.num_pending_samples and (start + 1 >= request.limit or request.beam is not None):
-                continue  # the token being drawn is its last, or others decide what it is
+            if request.num_pending_samples and (start + 1 >= request.limit or request.needs_last_token):
+                continue  # the token being drawn is its last, or decides how the next one is drawn
             if len(requests) >= cap:
                 break
             if request is self._paused:

@@ -23,7 +23,9 @@ class Sampler:
         self._edits: dict[int, LogitEdits] = {}
 
     def set_up(self, plan: StepPlan) -> None:
-        """Take in the rows that the plan gave to requests."""
+        """Take in the rows that the plan gave to requests, and free the edits of requests that left theirs."""
+        if self._edits:
+            self._edits = {row: edits for row, edits in self._edits.items() if edits.request.row == row}
         for setup in plan.row_setups:
             row = setup.request.row
             edits = edits_of(setup.request)
@@ -33,8 +35,12 @@ class Sampler:
 
     def is_plain(self, plan: StepPlan) -> bool:
         """Whether the plan's requests want nothing but a token drawn from their logits as they are."""
-        return not self._edits and all(
-            request.params.logprobs is None and request.rules is None and request.beam is None and not request.observes
+        edits = self._edits
+        return all(
+            request.row not in edits
+            and request.params.logprobs is None
+            and request.beam is None
+            and not request.observes
             for request in plan.requests
         )
 
