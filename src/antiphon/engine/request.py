@@ -119,7 +119,7 @@ class Request:
     content: bytes = b""
     rules: TranscriptRules | None = None
     #: The search that the request is a hypothesis of.
-    beam: BeamGroup | None = None
+    beam: BeamGroup[Request] | None = None
     #: A position of the prompt and a token whose probability there is wanted.
     probe: tuple[int, int] | None = None
     #: Whether the cross-attention of the prompt's tokens is wanted.

@@ -21,7 +21,7 @@ class StepCommitter:
         """Take a step's result in: advance, keep what others may share, end who is done, free what was theirs."""
         size, kv = self.kv.block_tokens, self.kv
         drawn = 0
-        searches: list[BeamGroup] = []
+        searches: list[BeamGroup[Request]] = []
         tokens, logprobs, top = result.tokens, result.logprobs, result.top_logprobs
         for index, request in enumerate(plan.requests):
             count = plan.counts[index]
@@ -76,7 +76,7 @@ class StepCommitter:
         self.counters.decode_tokens += plan.num_decodes
         self.counters.prefill_tokens += plan.num_tokens - plan.num_decodes
 
-    def _advance_search(self, search: BeamGroup, now: float) -> None:
+    def _advance_search(self, search: BeamGroup[Request], now: float) -> None:
         """Give the hypotheses that go on to the members: the first of a member stays with it, others take the places
         of members that have none."""
         leader = search.leader
@@ -91,8 +91,8 @@ class StepCommitter:
             leader.drawn_logprobs = best.logprobs
             self.book.end(leader, FinishReason.STOP if best.has_end else FinishReason.LENGTH, now)
             return
-        staying: dict[int, Hypothesis] = {}
-        moving: list[Hypothesis] = []
+        staying: dict[int, Hypothesis[Request]] = {}
+        moving: list[Hypothesis[Request]] = []
         for hypothesis in chosen:
             if id(hypothesis.parent) in staying:
                 moving.append(hypothesis)
