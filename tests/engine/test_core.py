@@ -356,5 +356,5 @@ def test_a_thousand_abandoned_requests_leave_the_pool_as_it_was() -> None:
         world.cancel(request)
     world.drain()
     assert world.arena.num_free_slabs == 32
-    assert model.scheduler.book.deadlines == [] and model.scheduler.requests() == [] and model.executor.host == {}
+    assert model.scheduler.deadlines == [] and model.scheduler.requests() == [] and model.executor.host == {}
     world.check()
