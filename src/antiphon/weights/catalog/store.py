@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,7 +15,6 @@ from antiphon import environment
 from antiphon.errors import CheckpointError, HomeError, ModelNotFoundError
 from antiphon.weights.catalog.catalog import HubSource, ModelEntry, ModelFile
 from antiphon.weights.catalog.hub_cache import HubCache
-from antiphon.weights.catalog.lock import FileLock
 from antiphon.weights.catalog.verified import Stamp, VerifiedFiles
 
 CHUNK_BYTES = 1 << 20
@@ -68,8 +68,28 @@ class ModelStore:
     def verified(self, name: str) -> VerifiedFiles:
         return VerifiedFiles(self.home / "verified" / f"{_folder(name)}.json")
 
-    def lock(self, name: str, on_wait: Callable[[], None] | None = None) -> FileLock:
-        return FileLock(self.home / "locks" / f"{_folder(name)}.lock", on_wait)
+    @contextmanager
+    def lock(self, name: str, on_wait: Callable[[], None] | None = None) -> Iterator[None]:
+        """Hold a model's lock between processes; the kernel releases it if this one dies.
+
+        If another process holds it, `on_wait` is called once and entering blocks.
+        """
+        # Imported here: it takes as long as the rest of a command's start, and most commands lock nothing.
+        from filelock import FileLock, Timeout
+
+        path = self.home / "locks" / f"{_folder(name)}.lock"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(path)
+        try:
+            lock.acquire(blocking=False)
+        except Timeout:
+            if on_wait is not None:
+                on_wait()
+            lock.acquire()
+        try:
+            yield
+        finally:
+            lock.release()
 
     def path(self, entry: ModelEntry, file: ModelFile) -> Path:
         return self.directory(entry.name) / file.name

@@ -1,4 +1,7 @@
-"""`BinaryReader`: little-endian numbers and strings of a mapped file, front to back, every read checked."""
+"""`BinaryReader`: little-endian numbers and strings of a mapped file, front to back, every read checked.
+
+Hand-written: a number that does not fit an untrusted file is rejected with the file and the position.
+"""
 
 from __future__ import annotations
 

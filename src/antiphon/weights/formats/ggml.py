@@ -1,4 +1,7 @@
-"""Whisper models in whisper.cpp's ggml format: sizes, mel filters, vocabulary, then tensors under OpenAI's names."""
+"""Whisper models in whisper.cpp's ggml format: sizes, mel filters, vocabulary, then tensors under OpenAI's names.
+
+Hand-written: no package reads this format; an untrusted file is validated and aligned tensors stay mapped.
+"""
 
 from __future__ import annotations
 

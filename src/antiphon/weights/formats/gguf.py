@@ -1,4 +1,7 @@
-"""GGUF files: one reader, memory-mapped, that trusts no number in the header before it has checked it."""
+"""GGUF files: one reader, memory-mapped, that trusts no number in the header before it has checked it.
+
+Hand-written: untrusted headers must be validated in full, which the `gguf` package does not, and tensors stay mapped.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 Exporters fold and transpose weights and give what comes out names such as `onnx::MatMul_6547`. The graph still tells
 whose they are: by the bias beside them, or by the path of the node that reads them.
+
+Hand-written, as its graph is, to validate untrusted files and to read a tensor only when it is asked for.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The graph of an ONNX file: its nodes by name, and where its constant tensors lie. Nothing is computed."""
+"""The graph of an ONNX file: its nodes by name, and where its constant tensors lie. Nothing is computed.
+
+Hand-written: the `onnx` package loads a file whole; here an untrusted one is validated and its tensors stay mapped.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The wire format of Protocol Buffers, as far as reading needs it: every length is checked before it is used."""
+"""The wire format of Protocol Buffers, as far as reading needs it: every length is checked before it is used.
+
+Hand-written: generated parsers copy every field; these are checked views of an untrusted file.
+"""
 
 from __future__ import annotations
 
