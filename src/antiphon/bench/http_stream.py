@@ -1,6 +1,6 @@
-"""A small HTTP/1.1 client for streams: bytes are handed on the moment they arrive, with the time they arrived.
+"""A small HTTP/1.1 client for streams: bytes are passed on as they arrive, with the time of arrival.
 
-General clients spend tens of microseconds on every piece of a stream; a load tool with hundreds of streams must not.
+General clients spend tens of microseconds on every piece of a stream, too much for a load tool with hundreds of them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class _Connection(asyncio.Protocol):
         self._receiver: Receiver | None = None
         self._done: asyncio.Future[None] | None = None
         self._keeps_alive = True
-        self.has_answered = False  # a byte of the present answer has come
+        self.has_answered = False  # a byte of the current answer has arrived
         self.is_open = True
         self._begin()
 
@@ -51,7 +51,7 @@ class _Connection(asyncio.Protocol):
         """Read a new answer."""
         self._parser = httptools.HttpResponseParser(self)
         self._head_bytes = 0
-        self._status = 0  # 0 until the head is complete; interim answers are passed over
+        self._status = 0  # 0 until the head is complete; interim answers are skipped
         self._is_head_reported = False
         self._has_length = False  # else the body ends where the connection does
         self._is_complete = False
@@ -85,7 +85,7 @@ class _Connection(asyncio.Protocol):
     # -- for the event loop -------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but name
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's has the same interface
 
     def connection_lost(self, error: Exception | None) -> None:
         self.is_open = False
@@ -113,7 +113,7 @@ class _Connection(asyncio.Protocol):
             self._fail(TransferError("invalid_response", f"{type(error).__name__}: {error}"))
 
     def _read(self, data: bytes, now: float) -> None:
-        """Parse the bytes, then hand on what they held of the body as one part."""
+        """Parse the bytes, then pass on the part of the body among them in one call."""
         assert self._receiver is not None and self._done is not None
         try:
             self._parser.feed_data(data)

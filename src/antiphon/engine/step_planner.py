@@ -133,7 +133,7 @@ class StepPlanner:
         return min(behind, allowance, self.config.chunk_tokens)
 
     def _advance(self, request: Request, plan: StepPlan, allowance: int) -> int:
-        """Let a running request catch up by a chunk; return the tokens given."""
+        """Advance a running request by a chunk of its prompt; returns the tokens added to the plan."""
         count = self._chunk(request, allowance)
         if allowance < 1 or not self._make_room(request, request.num_scheduled_tokens + count, plan):
             return 0

@@ -86,7 +86,7 @@ def test_a_size_that_does_not_fit_the_header(tmp_path: Path) -> None:
     content = path.read_bytes()
     for damaged in (content[:-4], content + b"\0"):
         path.write_bytes(damaged)
-        message = f"has {len(damaged)} bytes, its llama2.c header asks for {len(content)}"
+        message = f"has {len(damaged)} bytes, its llama2.c header needs {len(content)}"
         with pytest.raises(CheckpointError, match=re.escape(message)):
             Llama2cCheckpoint(path)
 

@@ -112,7 +112,7 @@ class ModelStore:
     ) -> list[Fault]:
         """The files of a present model whose bytes are not the catalog's.
 
-        A file that looks as it did when it was last verified is not read, unless `every_byte` asks for it. `on_read`
+        A file that looks as it did when it was last verified is not read, unless `every_byte` is set. `on_read`
         is called before a file is read.
         """
         stamps = self.verified(entry.name).read()
@@ -209,7 +209,7 @@ class ModelStore:
         return Removal(freed, tuple(kept))
 
     def _is_used(self, target: Path, *, ours: bool) -> bool:
-        """Whether a model links to that file of the Hugging Face cache; it then answers for its removal too."""
+        """Whether another model links to that file of the Hugging Face cache. It then takes over `is_ours`."""
         for path in (self.home / "models").glob("*/**/*"):
             if path.is_symlink() and Path(os.readlink(path)) == target:
                 folder, *rest = path.relative_to(self.home / "models").parts
@@ -221,7 +221,7 @@ class ModelStore:
         return False
 
     def record(self, entry: ModelEntry) -> None:
-        """Note a complete model that is not in the catalog, so that it can be listed and used without the hub."""
+        """Record a complete model that is not in the catalog, so that it can be listed and used without the hub."""
         manifest = {
             "name": entry.name,
             "format": entry.format,
@@ -241,11 +241,11 @@ class ModelStore:
         os.replace(staged, self.directory(entry.name) / MANIFEST)
 
     def recorded(self, name: str) -> ModelEntry | None:
-        """The model noted under that name, complete or not."""
+        """The model recorded under that name, complete or not."""
         return next((entry for entry in self.recorded_entries() if entry.name == name), None)
 
     def recorded_entries(self) -> Iterator[ModelEntry]:
-        """Every model that was noted by `record`, complete or not."""
+        """Every model that was recorded by `record`, complete or not."""
         for path in sorted((self.home / "models").glob(f"*/{MANIFEST}")):
             entry = _read_manifest(path)
             if entry is not None:
