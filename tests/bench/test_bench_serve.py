@@ -131,7 +131,7 @@ def test_a_server_without_ignore_eos_or_usage() -> None:
     assert result["figures"]["tokens_counted_by"] == "chunks"
     assert result["workload"]["ignore_eos"] is False
     assert [("ignore_eos" in body) for body in server.bodies] == [True] + [False] * 10
-    assert "refuses ignore_eos" in result_table(result) and "no usage" in result_table(result)
+    assert "rejects ignore_eos" in result_table(result) and "no usage" in result_table(result)
 
 
 def test_connections_are_used_again_and_replaced_when_closed() -> None:

@@ -94,7 +94,7 @@ def test_a_figure_that_one_run_lacks_is_left_out() -> None:
     }
 
 
-def test_different_work_is_refused_unless_told(files: tuple[Path, Path]) -> None:
+def test_different_work_is_rejected_unless_requested(files: tuple[Path, Path]) -> None:
     content = json.loads(files[1].read_text())
     content["workload"]["seed"] = 7
     files[1].write_text(json.dumps(content))

@@ -59,6 +59,18 @@ def test_an_empty_body() -> None:
     assert (got.status, got.content) == (204, b"")
 
 
+@pytest.mark.parametrize("answer", [CHUNKED, COUNTED])
+@pytest.mark.parametrize("rest", [b"more", COUNTED])
+def test_bytes_after_an_answer_end_its_connection(answer: bytes, rest: bytes) -> None:
+    for got in exchange([answer + rest], times=2):
+        assert (got.status, got.content) == (200, b"abc0123456789")
+
+
+def test_the_length_of_an_interim_answer_is_not_the_answers() -> None:
+    [got] = exchange([b"HTTP/1.1 103 Early Hints\r\nContent-Length: 0\r\n\r\nHTTP/1.1 200 OK\r\n\r\nabc!"])
+    assert (got.status, got.content) == (200, b"abc!")
+
+
 @pytest.mark.parametrize(
     ("pieces", "kind"),
     [

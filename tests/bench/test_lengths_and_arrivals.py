@@ -1,4 +1,4 @@
-"""Lengths, arrival times and objectives: what they draw, and what they refuse."""
+"""Lengths, arrival times and objectives: what they draw, and what they reject."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_lognormal() -> None:
     "text",
     ["", "0", "-3", "x", "9:4", "1:2:3", "normal:5", "normal:0:2", "normal:5:-1", "lognormal:nan:1", "1.5", "2000000"],
 )
-def test_wrong_lengths_are_refused_by_name(text: str) -> None:
+def test_wrong_lengths_are_rejected_by_name(text: str) -> None:
     with pytest.raises(InvalidRequestError, match="--input-len"):
         Lengths.parse(text, "--input-len")
 
@@ -75,7 +75,7 @@ def test_arrival_gaps(burstiness: float) -> None:
         {"concurrency": 2, "burstiness": 2.0},
     ],
 )
-def test_wrong_arrivals_are_refused(fields: dict[str, float]) -> None:
+def test_wrong_arrivals_are_rejected(fields: dict[str, float]) -> None:
     with pytest.raises(InvalidRequestError):
         Arrivals(**fields)  # type: ignore[arg-type]
 

@@ -1,4 +1,4 @@
-"""Slabs are lent, reclaimed from whoever has not used them for longest, and all come back."""
+"""Slabs are lent, reclaimed from the pool that has not used them for longest, and all returned."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_entries_of_two_pools_never_overlap() -> None:
         taken |= units
 
 
-def test_the_slab_idle_for_longest_is_reclaimed_whoever_holds_it() -> None:
+def test_the_slab_idle_for_longest_is_reclaimed_from_any_pool() -> None:
     arena = SlabArena(3 * 256, 256)
     first, second, asking = BlockPool(arena, 256), BlockPool(arena, 256), BlockPool(arena, 256)
     a, b, c = remembered(first, 1), remembered(second, 2), remembered(second, 3)
@@ -85,7 +85,7 @@ def test_closing_one_of_two_equal_pools_leaves_the_other_known() -> None:
     assert arena.num_free_slabs == 2
 
 
-def test_bad_sizes_are_refused() -> None:
+def test_bad_sizes_are_rejected() -> None:
     with pytest.raises(ValueError, match="1000"):
         SlabArena(4096, 1000)
     arena = SlabArena(4096, 1024)

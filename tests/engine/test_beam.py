@@ -64,7 +64,7 @@ def make_scheduler(num_slabs: int = 64, **config: int) -> Scheduler:
 
 
 def add_search(scheduler: Scheduler, width: int, max_tokens: int) -> list[Request]:
-    search = BeamGroup(width)
+    search = BeamGroup[Request](width)
     params = SamplingParams(max_tokens=max_tokens)
     for index in range(width):
         parent = search.members[0] if search.members else None

@@ -1,4 +1,4 @@
-"""The loop: models share time and memory, a bad step harms nobody else, and every request can end at any time."""
+"""The loop: models share time and memory, a bad step harms no other request, and every request can end at any time."""
 
 from __future__ import annotations
 
@@ -269,7 +269,7 @@ def test_overload_is_told_with_numbers_and_leaves_nothing() -> None:
     world.drain()
 
 
-def test_too_long_prompts_are_refused_with_both_sizes() -> None:
+def test_too_long_prompts_are_rejected_with_both_sizes() -> None:
     world = World(4)
     world.add_model("m", replace(PLAIN, max_model_tokens=100))
     with pytest.raises(ContextLengthError, match=r"prompt has 100 tokens; model 'm' takes 100, the answer included"):
@@ -284,7 +284,7 @@ def test_too_long_prompts_are_refused_with_both_sizes() -> None:
     world.check_outputs()
 
 
-def test_an_id_in_use_is_refused_and_free_again_after_the_end() -> None:
+def test_an_id_in_use_is_rejected_and_free_again_after_the_end() -> None:
     world = World(64)
     world.add_model("m", replace(PLAIN, depth=2, lazy=True))
     first = Request("same", "m", [1, 2], SamplingParams(max_tokens=20))
@@ -356,5 +356,5 @@ def test_a_thousand_abandoned_requests_leave_the_pool_as_it_was() -> None:
         world.cancel(request)
     world.drain()
     assert world.arena.num_free_slabs == 32
-    assert model.scheduler.book.deadlines == [] and model.scheduler.requests() == [] and model.executor.host == {}
+    assert model.scheduler.deadlines == [] and model.scheduler.requests() == [] and model.executor.host == {}
     world.check()

@@ -1,4 +1,4 @@
-"""The fitted cost of a step: close to the truth, steady for ever, careful with what it has not seen."""
+"""The fitted cost of a step: close to the truth, stable in the long run, cautious beyond what was measured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cross groups in the books: filled once, shared by forks, never found by another recording."""
+"""Cross groups: filled once, shared by forks, never found by a request with other audio."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def finish(scheduler: Scheduler) -> None:
         step(scheduler)
 
 
-def test_a_newcomer_is_filled_in_a_step_of_its_own() -> None:
+def test_cross_blocks_are_filled_in_a_step_of_their_own() -> None:
     scheduler = make_scheduler()
     for name in ("a", "b", "c"):
         scheduler.add(request(name, name.encode()), 0.0)
     plans = [step(scheduler) for _ in range(6)]
-    # Whoever was left out has the next step, with everybody's next token in it.
+    # Requests that were left out have the next step, together with all others.
     assert [[member.id for member in plan.requests] for plan in plans[:5]] == [
         ["a"],
         ["b"],
@@ -55,16 +55,16 @@ def test_a_newcomer_is_filled_in_a_step_of_its_own() -> None:
     ]
     assert [len(plan.row_setups) for plan in plans] == [1, 1, 0, 1, 0, 0]
     scheduler.add(request("d", b"d"), 0.0)
-    assert [member.id for member in step(scheduler).requests] == ["d"]  # nobody has been left out lately
+    assert [member.id for member in step(scheduler).requests] == ["d"]  # no request was left out of the last step
     finish(scheduler)
 
 
-def test_one_newcomer_is_filled_a_step_and_forks_share_it() -> None:
+def test_one_request_is_filled_a_step_and_forks_share_it() -> None:
     scheduler = make_scheduler()
     first, second = request("a", b"one"), request("b", b"two")
     child = request("c", b"one", fork_of=first)
-    for newcomer in (first, second, child):
-        scheduler.add(newcomer, 0.0)
+    for added in (first, second, child):
+        scheduler.add(added, 0.0)
     filled = []
     for _ in range(3):
         filled.append([setup.request.id for setup in step(scheduler).row_setups if setup.fills_cross])
@@ -75,23 +75,23 @@ def test_one_newcomer_is_filled_a_step_and_forks_share_it() -> None:
     assert scheduler.kv.usage().owned == 0
 
 
-def test_only_the_same_recording_shares_a_prefix() -> None:
+def test_only_the_same_audio_shares_a_prefix() -> None:
     scheduler = make_scheduler()
     for name, content, cached in (("a", b"one", 0), ("b", b"two", 0), ("c", b"one", 16), ("d", b"", 0)):
-        newcomer = request(name, content)
-        scheduler.add(newcomer, 0.0)
+        added = request(name, content)
+        scheduler.add(added, 0.0)
         finish(scheduler)
-        assert newcomer.num_cached_tokens == cached, name
+        assert added.num_cached_tokens == cached, name
 
 
 def test_what_reads_the_prompt_computes_it() -> None:
     scheduler = make_scheduler()
     for name in ("a", "b"):
-        newcomer = request(name, b"one")
-        newcomer.probe = (0, 3)
-        scheduler.add(newcomer, 0.0)
+        added = request(name, b"one")
+        added.probe = (0, 3)
+        scheduler.add(added, 0.0)
         finish(scheduler)
-        assert newcomer.num_cached_tokens == 0
+        assert added.num_cached_tokens == 0
 
 
 def test_an_abort_frees_cross_blocks() -> None:
@@ -105,7 +105,7 @@ def test_an_abort_frees_cross_blocks() -> None:
 
 
 class _Part(Scheduler):
-    """A scheduler that only says how many requests it has."""
+    """A scheduler with a fixed number of requests."""
 
     def __init__(self, count: int) -> None:
         self.count = count

@@ -80,7 +80,7 @@ def test_forks_share_the_prompt_and_copy_the_block_they_write() -> None:
         assert kv.can_fork(parent, 9)
         kv.fork(parent, child, 9)
         assert kv.grow(child, 10, plan)
-    assert kv.usage().owned == 3 + 3, "two full blocks are shared by all; everybody has a tail"
+    assert kv.usage().owned == 3 + 3, "two full blocks are shared by all; each has a tail"
     assert len(plan.moves) == 3
     assert compute(kv, parent, 11).moves == [], "the last owner writes without a copy"
     kv.check_integrity([parent, *children])

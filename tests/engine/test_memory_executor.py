@@ -57,7 +57,7 @@ def sabotage(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     elif name == "tokens not compared":
         monkeypatch.setattr("antiphon.engine.kv.manager.chain", lambda parent, tokens: b"same")
         monkeypatch.setattr(BlockPool, "find", lambda self, digest, tokens: self._by_digest.get(digest))
-    elif name == "table not told":
+    elif name == "table not updated":
         original_grow = KVManager.grow
 
         def grow(self: KVManager, request: Request, count: int, plan: StepPlan, may_pack: bool = True) -> bool:
@@ -74,7 +74,7 @@ SABOTAGES = {
     "window one too short": WINDOWED,
     "no sinks": WINDOWED,
     "tokens not compared": WINDOWED,
-    "table not told": WINDOWED,
+    "table not updated": WINDOWED,
 }
 
 
@@ -85,12 +85,12 @@ def test_a_mistake_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> Non
     assert all(request.state is RequestState.FINISHED for request in honest)
     sabotage(name, monkeypatch)
     errors = [request.error or "" for request in run(setup) if request.state is RequestState.FAILED]
-    assert errors, "nobody noticed"
+    assert errors, "not noticed"
     assert all("Error: " in error for error in errors)
 
 
 def test_a_pipelined_step_reads_the_newest_token_from_its_row_and_overruns_are_discarded() -> None:
-    """With two steps in flight, whoever ends by a stop token has computed one token too many; nobody sees it."""
+    """With two steps in flight, a request that ends by a stop token computes one token too many, which is discarded."""
     outputs, computed = [], []
     for depth in (1, 2, 3):
         world = World(64)

@@ -57,7 +57,7 @@ def test_as_many_as_the_executor_computes_side_by_side() -> None:
     assert not own.has_work
 
 
-def test_one_that_is_nearly_done_waits_for_nobody_to_catch_up() -> None:
+def test_one_that_is_nearly_done_does_not_wait_for_others() -> None:
     own = scheduler(side_by_side=2, num_stages=4, max_step_tokens=40)
     own.add(request("a"), 0.0)
     assert run(own, 1.0) == run(own, 2.0) == ["a"]
@@ -78,7 +78,7 @@ def test_one_larger_than_the_cap_runs_alone() -> None:
     assert run(own, 1.0) == ["large"]
 
 
-def test_a_critical_request_takes_nobody_along() -> None:
+def test_a_critical_request_is_batched_with_no_less_urgent_one() -> None:
     own = scheduler()
     own.add(request("a", 4), 0.0)
     own.add(request("b", 4), 0.0)
@@ -93,11 +93,11 @@ def test_who_needs_the_result_first_goes_first() -> None:
     own = scheduler(max_step_tokens=8)
     own.add(request("far ahead", due=30.0), 0.0)
     own.add(request("nearly dry", due=5.0), 0.5)
-    own.add(request("newcomer"), 1.0)
-    assert [run(own, 2.0)[0] for _ in range(6)] == ["newcomer"] * 2 + ["nearly dry"] * 2 + ["far ahead"] * 2
+    own.add(request("new"), 1.0)
+    assert [run(own, 2.0)[0] for _ in range(6)] == ["new"] * 2 + ["nearly dry"] * 2 + ["far ahead"] * 2
 
 
-def test_whoever_waited_long_enough_is_not_passed_over() -> None:
+def test_a_request_that_waited_long_enough_is_not_passed_over() -> None:
     own = scheduler(max_step_tokens=8)
     own.add(request("late", due=1.0), 0.0)
     own.add(request("urgent", priority=Priority.HIGH), 10.0)
@@ -105,11 +105,11 @@ def test_whoever_waited_long_enough_is_not_passed_over() -> None:
     assert run(own, 11.5) == ["late"]  # for ten seconds
 
 
-def test_nobody_waits_for_what_is_not_needed_yet() -> None:
+def test_no_request_waits_for_one_that_is_not_due() -> None:
     own = scheduler(max_step_tokens=8)
     own.add(request("far ahead", due=100.0), 0.0)
-    own.add(request("newcomer"), 50.0)
-    assert run(own, 51.0) == run(own, 51.0) == ["newcomer"]
+    own.add(request("new"), 50.0)
+    assert run(own, 51.0) == run(own, 51.0) == ["new"]
     own.add(request("urgent", priority=Priority.HIGH), 51.0)
     assert run(own, 52.0) == run(own, 52.0) == ["urgent"]
     assert run(own, 53.0) == ["far ahead"]
@@ -129,7 +129,7 @@ def test_ends() -> None:
     assert left.finish_reason is FinishReason.CANCELLED and not own.has_work
 
 
-def test_what_is_refused() -> None:
+def test_what_is_rejected() -> None:
     own = scheduler()
     with pytest.raises(InvalidRequestError, match="no tokens"):
         own.add(request("empty", 0), 0.0)

@@ -91,7 +91,7 @@ def test_a_critical_request_displaces_a_normal_one(max_running: int, num_slabs: 
     assert waits["fcfs"] > 10
 
 
-def test_a_high_request_displaces_nobody() -> None:
+def test_a_high_request_displaces_none() -> None:
     world, _, _ = displacing_world(ModelSetup(config=SchedulerConfig(max_running=3), policy="priority"), 64)
     world.add("m", [7], 4, priority=Priority.HIGH)
     world.drain()
@@ -116,7 +116,7 @@ def share(cost: CostModel, decodes: int = 8, wait: float = 0.0, ttft: float | No
 def test_adaptive_takes_its_share_from_the_cost_model() -> None:
     assert share(fitted(0.001)) == pytest.approx((0.085 - 0.018) / 0.001, abs=2)
     assert share(fitted(0.002)) == pytest.approx((0.085 - 0.018) / 0.002, abs=2)
-    assert share(fitted(), decodes=0) == 2048, "nobody's pace is at stake"
+    assert share(fitted(), decodes=0) == 2048, "no running request is slowed"
     assert share(fitted(), target=0.001) == MIN_PREFILL_TOKENS, "prefill is never starved"
     assert share(CostModel()) == UNFITTED_PREFILL_TOKENS
 
@@ -179,7 +179,7 @@ def test_policies_by_name() -> None:
 
 
 def test_a_normal_request_that_has_aged_does_not_stand_in_a_critical_ones_way() -> None:
-    """The aged one is next in line and may displace nobody; the critical one need not wait for it."""
+    """The aged one is next in line and may displace none; the critical one need not wait for it."""
     world = World(64)
     world.add_model("m", replace(ONE_PLACE, policy="priority", ageing_seconds=0.01))
     running = world.add("m", [1] * 4, 40)

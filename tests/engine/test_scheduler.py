@@ -105,7 +105,7 @@ def test_a_long_prompt_never_stalls_running_requests(chunk_tokens: int | None) -
     if chunk_tokens is None:
         assert steps == 1 and largest == 6008
     else:
-        assert largest == 256 + 8, "nobody waits longer than one chunk's step"
+        assert largest == 256 + 8, "no request waits longer than one chunk's step"
         assert steps == -(-6000 // 256)
     world.drain()
     world.check_outputs()
@@ -203,7 +203,7 @@ def test_a_window_lets_the_arena_hold_longer_requests() -> None:
 # -- results -----------------------------------------------------------------------------------------------------------
 
 
-def test_prompt_logprobs_are_told_once_though_a_request_is_preempted() -> None:
+def test_prompt_logprobs_are_read_once_though_a_request_is_preempted() -> None:
     _, model = world_of(with_config(SETUP, chunk_tokens=8))
     request = Request("r", "m", prompt_of(20), SamplingParams(max_tokens=4, prompt_logprobs=True))
     scheduler = model.scheduler
@@ -212,8 +212,8 @@ def test_prompt_logprobs_are_told_once_though_a_request_is_preempted() -> None:
     def step() -> None:
         plan = scheduler.plan(1.0)
         start, count = plan.starts[0], plan.counts[0]
-        told = [float(position) for position in range(start + 1, min(start + count + 1, 20))]
-        scheduler.commit(plan, StepResult([7] * sum(plan.samples), prompt_logprobs={0: told}), 1.0)
+        read = [float(position) for position in range(start + 1, min(start + count + 1, 20))]
+        scheduler.commit(plan, StepResult([7] * sum(plan.samples), prompt_logprobs={0: read}), 1.0)
 
     step()
     step()

@@ -1,4 +1,4 @@
-"""Random traffic on random models in simulated memory: no output ever changes, and the books always balance."""
+"""Random traffic on random models in simulated memory: no output ever changes, and the state is always consistent."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from support.engine_world import Traffic
 
-#: An event is something that happens to a request: it arrives, is refused, computes in a step, is preempted, ends, …
+#: An event is something that happens to a request: it arrives, is rejected, computes in a step, is preempted, ends, …
 EVENTS = (
     "arrivals", "refusals", "overloads", "forks", "step entries", "preemptions", "swaps", "cancels", "failing steps",
     "unloads", "ended: stop", "ended: length", "ended: deadline", "ended: failed", "ended: cancelled",
@@ -29,7 +29,7 @@ def count(total: Counter[str]) -> int:
     return sum(total[name] for name in EVENTS)
 
 
-def test_random_traffic_leaves_every_output_and_the_books_right() -> None:
+def test_random_traffic_leaves_every_output_and_the_state_right() -> None:
     total: Counter[str] = Counter()
     for seed in range(30):
         total += fuzz(seed, 250)

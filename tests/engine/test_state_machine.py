@@ -118,7 +118,7 @@ class EngineMachine(RuleBasedStateMachine):
         self.world.add_model(name, setup)
 
     @invariant()
-    def the_books_balance(self) -> None:
+    def the_state_is_consistent(self) -> None:
         if hasattr(self, "world"):
             self.world.check()
 

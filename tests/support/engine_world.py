@@ -194,7 +194,7 @@ class World:
         self.requests = [request for request in self.requests if not request.is_ended]
 
     def check_drained(self) -> None:
-        """Nothing is owned by anybody; what is not free is cached."""
+        """No block is owned; those that are not free are cached."""
         assert all(request.is_ended for request in self.requests)
         for model in self.models.values():
             assert model.scheduler.kv.usage().owned == 0

@@ -1,4 +1,4 @@
-"""Two runs side by side: what became better or worse, and whether by more than is tolerated."""
+"""Two runs side by side: what got better or worse, and whether by more than the tolerance."""
 
 from __future__ import annotations
 
@@ -65,12 +65,12 @@ def read_result(path: Path) -> dict[str, Any]:
 
 
 def check_workloads(before: dict[str, Any], after: dict[str, Any]) -> None:
-    """Refuse runs that did different work, and say in what."""
+    """Reject runs that did different work; the error names the differences."""
     one, other = before["workload"], after["workload"]
     different = [name for name in {**one, **other} if one.get(name) != other.get(name)]
     if different:
         parts = ", ".join(f"{name} {one.get(name)} and {other.get(name)}" for name in different)
-        raise InvalidRequestError(f"the runs did different work: {parts}; --any-workload compares them all the same")
+        raise InvalidRequestError(f"the runs did different work: {parts}; --any-workload compares them anyway")
 
 
 def compare(
@@ -103,7 +103,7 @@ def _value(figures: dict[str, Any], metric: str) -> float | None:
 
 
 def comparison_table(rows: Sequence[Row]) -> str:
-    """Figures that are not chosen are shown, and marked as not judged."""
+    """A table of all figures; those that are not chosen are marked as not judged."""
     lines = [f"{'figure':26}{'before':>12}{'after':>12}{'ratio':>8}"]
     for row in rows:
         verdict = "worse" if row.is_worse else "" if row.is_chosen else "(not judged)"

@@ -1,6 +1,6 @@
-"""A small HTTP/1.1 client for streams: bytes are handed on the moment they arrive, with the time they arrived.
+"""A small HTTP/1.1 client for streams: bytes are passed on as they arrive, with the time of arrival.
 
-General clients spend tens of microseconds on every piece of a stream; a load tool with hundreds of streams must not.
+General clients spend tens of microseconds on every piece of a stream, too much for a load tool with hundreds of them.
 """
 
 from __future__ import annotations
@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
-from collections.abc import Callable
 from typing import Protocol, cast
 from urllib.parse import urlsplit
+
+import httptools
 
 from antiphon.errors import AntiphonError, InvalidRequestError
 
@@ -26,7 +27,7 @@ class TransferError(AntiphonError):
 
 
 class Receiver(Protocol):
-    """Who reads an answer."""
+    """Reads an answer."""
 
     def head(self, status: int) -> None: ...
 
@@ -35,26 +36,34 @@ class Receiver(Protocol):
 
 
 class _Connection(asyncio.Protocol):
-    """One connection, one exchange at a time."""
+    """One connection, one exchange at a time. httptools parses the answer and calls the `on_` methods."""
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
         self._receiver: Receiver | None = None
         self._done: asyncio.Future[None] | None = None
-        self._buffer = b""
-        self._read_body: Callable[[bytes, float], None] | None = None  # None while the head is read
-        self._left = 0
-        self._ends_at_close = False
         self._keeps_alive = True
-        self.has_answered = False  # a byte of the present answer has come
+        self.has_answered = False  # a byte of the current answer has arrived
         self.is_open = True
+        self._begin()
+
+    def _begin(self) -> None:
+        """Read a new answer."""
+        self._parser = httptools.HttpResponseParser(self)
+        self._head_bytes = 0
+        self._status = 0  # 0 until the head is complete; interim answers are skipped
+        self._is_head_reported = False
+        self._has_length = False  # else the body ends where the connection does
+        self._is_complete = False
+        self._pieces: list[bytes] = []  # of the body, from the bytes being parsed
+        self.has_answered = False
 
     # -- for the client -----------------------------------------------------------------------------------------
 
     async def exchange(self, request: bytes, receiver: Receiver) -> None:
         """Send and read to the end of the answer."""
         assert self._transport is not None
-        self._buffer, self._read_body, self.has_answered = b"", None, False
+        self._begin()
         if not self.is_open:
             raise TransferError("disconnected", "the server closed the connection")
         self._receiver, self._done = receiver, asyncio.get_running_loop().create_future()
@@ -76,13 +85,13 @@ class _Connection(asyncio.Protocol):
     # -- for the event loop -------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but name
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's has the same interface
 
     def connection_lost(self, error: Exception | None) -> None:
         self.is_open = False
         if self._done is None or self._done.done():
             return
-        if self._ends_at_close and self._read_body is not None and error is None:
+        if error is None and self._status and not self._has_length:
             self._done.set_result(None)
         else:
             cause = f": {error}" if error is not None else " before the answer's end"
@@ -91,101 +100,75 @@ class _Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         now = time.perf_counter()
         if self._done is None or self._done.done():
-            self._keeps_alive = False  # bytes that nobody asked for
+            self._keeps_alive = False  # bytes that belong to no request
             return
         self.has_answered = True
         try:
-            if self._read_body is not None:
-                self._read_body(data, now)
-            else:
-                self._read_head(data, now)
+            self._read(data, now)
         except TransferError as error:
             self._fail(error)
+        except httptools.HttpParserError as error:
+            self._fail(TransferError("invalid_response", f"the answer is not valid HTTP/1: {error}"))
         except Exception as error:
             self._fail(TransferError("invalid_response", f"{type(error).__name__}: {error}"))
 
-    # -- the answer ---------------------------------------------------------------------------------------------
+    def _read(self, data: bytes, now: float) -> None:
+        """Parse the bytes, then pass on the part of the body among them in one call."""
+        assert self._receiver is not None and self._done is not None
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError:
+            if not self._is_complete:
+                raise
+            self._keeps_alive = False  # other bytes follow the answer
+        if not self._status:
+            self._head_bytes += len(data)
+            if self._head_bytes > MAX_HEAD_BYTES:
+                raise TransferError("invalid_response", f"the answer's head is longer than {MAX_HEAD_BYTES:,} bytes")
+            return
+        if not self._is_head_reported:
+            self._is_head_reported = True
+            self._receiver.head(self._status)
+        if self._pieces:
+            body = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+            self._pieces.clear()
+            self._receiver.body(body, now)
+        if self._is_complete:
+            self._done.set_result(None)
 
     def _fail(self, error: TransferError) -> None:
         self._keeps_alive = False
         if self._done is not None and not self._done.done():
             self._done.set_exception(error)
 
-    def _end(self) -> None:
-        if self._done is not None and not self._done.done():
-            self._done.set_result(None)
+    # -- for the parser -----------------------------------------------------------------------------------------
 
-    def _read_head(self, data: bytes, now: float) -> None:
-        self._buffer += data
-        head, found, rest = self._buffer.partition(b"\r\n\r\n")
-        if not found:
-            if len(head) > MAX_HEAD_BYTES:
-                raise TransferError("invalid_response", f"the answer's head is longer than {MAX_HEAD_BYTES:,} bytes")
-            return
-        self._buffer = b""
-        first, *lines = head.split(b"\r\n")
-        version, _, status = first.partition(b" ")
-        if not version.startswith(b"HTTP/1."):
-            raise TransferError("invalid_response", f"the server does not speak HTTP/1: {first[:40]!r}")
-        code = int(status[:3])
-        if code < 200:  # an interim answer: the real one follows
-            self._read_head(rest, now)
-            return
-        headers = {}
-        for line in lines:
-            name, _, value = line.partition(b":")
-            headers[name.strip().lower()] = value.strip()
-        connection = headers.get(b"connection", b"").lower()
-        self._keeps_alive = connection != b"close" and (version != b"HTTP/1.0" or connection == b"keep-alive")
-        self._ends_at_close = False
-        assert self._receiver is not None
-        self._receiver.head(code)
-        if headers.get(b"transfer-encoding", b"").lower().endswith(b"chunked"):
-            self._read_body = self._read_chunks
-        elif b"content-length" in headers or code in (204, 304):
-            self._left = int(headers.get(b"content-length", b"0"))
-            self._read_body = self._read_counted
-        else:
-            self._ends_at_close, self._keeps_alive = True, False
-            self._read_body = self._receiver.body
-        if rest or self._read_body == self._read_counted:
-            self._read_body(rest, now)
+    def on_message_begin(self) -> None:
+        if self._is_complete:
+            raise ValueError("a second answer follows the first")
+        self._has_length = False
 
-    def _read_counted(self, data: bytes, now: float) -> None:
-        assert self._receiver is not None
-        self._left -= len(data)
-        if data:
-            self._receiver.body(data, now)
-        if self._left <= 0:
-            self._keeps_alive = self._keeps_alive and self._left == 0
-            self._end()
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if name.lower() in (b"content-length", b"transfer-encoding"):
+            self._has_length = True
 
-    def _read_chunks(self, data: bytes, now: float) -> None:
-        if self._buffer:
-            data = self._buffer + data
-        pieces = []
-        place = 0
-        is_last = False
-        while (line := data.find(b"\r\n", place)) >= 0:
-            size = int(data[place:line].partition(b";")[0], 16)
-            end = line + 2 + size
-            if len(data) < end + 2:
-                break
-            if not size:
-                is_last = True
-                break
-            pieces.append(data[line + 2 : end])
-            place = end + 2
-        self._buffer = data[place:]
-        if pieces:
-            assert self._receiver is not None
-            self._receiver.body(pieces[0] if len(pieces) == 1 else b"".join(pieces), now)
-        if is_last:
-            self._end()
+    def on_headers_complete(self) -> None:
+        status = self._parser.get_status_code()
+        if status >= 200:
+            self._status = status
+            self._has_length = self._has_length or status in (204, 304)
+
+    def on_body(self, data: bytes) -> None:
+        self._pieces.append(data)
+
+    def on_message_complete(self) -> None:
+        if self._status:
+            self._is_complete = True
+            self._keeps_alive = self._parser.should_keep_alive()
 
 
 class HttpClient:
-    """Requests to one server. Connections are kept and used again; there are as many as exchanges at a time."""
+    """Requests to one server. Connections are kept and used again, one for each exchange at a time."""
 
     def __init__(self, base_url: str, api_key: str | None = None, timeout: float = 600.0) -> None:
         """`base_url` may end in `/v1`; paths are given without it."""

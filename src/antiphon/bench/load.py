@@ -16,7 +16,7 @@ from antiphon.bench.records import RequestRecord
 
 @dataclass(frozen=True)
 class LoadResult:
-    """In the order of the jobs. `cpu_seconds` is what this process itself used meanwhile."""
+    """In the order of the jobs. `cpu_seconds` is the processor time of this process during the run."""
 
     records: list[RequestRecord]
     seconds: float

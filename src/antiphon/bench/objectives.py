@@ -1,4 +1,4 @@
-"""Service level objectives: what a request must keep to count as good."""
+"""Service level objectives: the latencies that a request must meet to count as good."""
 
 from __future__ import annotations
 

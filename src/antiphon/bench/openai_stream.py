@@ -35,7 +35,7 @@ class _Choice(msgspec.Struct):
 
 
 class _Chunk(msgspec.Struct):
-    """The parts of a chunk that matter here; a decoder of these leaves out the rest unread."""
+    """The parts of a chunk that are used; the decoder skips the rest."""
 
     choices: list[_Choice] | None = None
     usage: msgspec.Raw = msgspec.Raw()
@@ -65,7 +65,7 @@ class Job:
 
 
 class StreamReader:
-    """Fills a record from an answer's bytes. `keeps_text` also keeps what was written."""
+    """Fills a record from an answer's bytes; with `keeps_text`, also its text."""
 
     def __init__(self, record: RequestRecord, keeps_text: bool = False) -> None:
         self.record = record
@@ -135,7 +135,7 @@ class StreamReader:
         record.timings = usage.get("timings") or {}
 
     def finish(self) -> None:
-        """The transfer is over; what is missing is an error."""
+        """The transfer is over; an incomplete answer raises `TransferError`."""
         if self._status != 200:
             raise TransferError(f"http_{self._status}", _message(self._rest))
         if self._rest.strip():
@@ -145,7 +145,7 @@ class StreamReader:
 
 
 def _message(content: bytes) -> str:
-    """The message of an error in OpenAI's shape, or the beginning of whatever it is."""
+    """The message of an error in OpenAI's format, or else the first characters of the body."""
     try:
         error = msgspec.json.decode(content)
     except msgspec.DecodeError:
@@ -160,7 +160,7 @@ def _message(content: bytes) -> str:
 async def perform(
     client: HttpClient, endpoint: Endpoint, model: str, job: Job, due: float | None = None, keeps_text: bool = False
 ) -> RequestRecord:
-    """Make one request and time it. What goes wrong is told in the record, not raised."""
+    """Make one request and time it. Errors are in the record and are not raised."""
     content = job.body(endpoint, model)
     started = time.perf_counter()
     record = RequestRecord(started, started if due is None else due)

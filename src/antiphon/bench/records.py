@@ -1,4 +1,4 @@
-"""What was seen of one request, and the measures that follow from it."""
+"""The measurements of one request, and the latencies that follow from them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class RequestRecord:
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     cached_tokens: int | None = None
-    timings: dict[str, float] = field(default_factory=dict)  # the server's own, where it tells
+    timings: dict[str, float] = field(default_factory=dict)  # the server's own, where it reports them
     error: str | None = None
     message: str = ""
 
@@ -36,7 +36,7 @@ class RequestRecord:
 
     @property
     def num_output_tokens(self) -> int:
-        """As the server counted them; where it does not tell, the number of chunks."""
+        """The server's count, or the number of chunks if it reports none."""
         return self.num_chunks if self.completion_tokens is None else self.completion_tokens
 
     @property
@@ -49,10 +49,10 @@ class RequestRecord:
         return self.ended - self.started
 
     def tokens_per_arrival(self) -> list[int]:
-        """How the answer's tokens came: at least one with each chunk.
+        """How many tokens each arrival brought: at least one per chunk.
 
-        The server tells only how many there are in all. Those beyond one a chunk go, one by one, to the arrival that
-        has the most characters a token so far.
+        The server reports only the total. Tokens beyond one per chunk are given, one by one, to the arrival that has
+        the most characters per token so far.
         """
         counts = list(self.arrival_chunks)
         spare = self.num_output_tokens - sum(counts)

@@ -1,4 +1,4 @@
-"""`antiphon bench serve`: probe a server, warm it up, put the load on it, and tell what was seen."""
+"""`antiphon bench serve`: probe a server, warm it up, put load on it, and report the measurements."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ async def _bench(
 
 
 async def _probe(target: Target, workload: Workload) -> bool:
-    """One short request, to fail early with the server's own words. True if it works only without `ignore_eos`."""
+    """Make one short request, to fail early with the server's message. True if it works only without `ignore_eos`."""
     fields: dict[str, Any] = {"temperature": workload.temperature}
     job = Job("Hello", 1, fields | ({"ignore_eos": True} if workload.ignore_eos else {}))
     record = await target.perform(job)

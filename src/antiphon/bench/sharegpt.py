@@ -1,4 +1,4 @@
-"""Conversations from a file in ShareGPT's format: prompts and answers as people and models wrote them."""
+"""Conversations from a file in ShareGPT's format: prompts and answers of real conversations."""
 
 from __future__ import annotations
 

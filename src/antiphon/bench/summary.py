@@ -23,7 +23,7 @@ def percentile(ordered: Sequence[float], percent: float) -> float:
 
 
 def distribution(seconds: Sequence[float]) -> dict[str, Any] | None:
-    """Milliseconds; None if there is nothing to tell of."""
+    """Milliseconds; None if there are no values."""
     if not seconds:
         return None
     values = sorted(value * 1e3 for value in seconds)
@@ -42,7 +42,7 @@ def histogram(ordered: Sequence[float]) -> list[int]:
 
 
 def measures(record: RequestRecord) -> dict[str, float | None]:
-    """What objectives are held against, in milliseconds."""
+    """The measures that objectives apply to, in milliseconds."""
     per_token = record.time_per_output_token
     return {
         "ttft": record.time_to_first_token * 1e3,

@@ -1,4 +1,4 @@
-"""A run's figures as people read them: a table with small histograms."""
+"""A run's figures as a table with small histograms."""
 
 from __future__ import annotations
 
@@ -67,9 +67,9 @@ def _remarks(result: dict[str, Any]) -> list[str]:
     figures, tool = result["figures"], result["figures"]["tool"]
     remarks = []
     if figures["tokens_counted_by"] == "chunks":
-        remarks.append("note: the server tells no usage, so a chunk was counted as a token")
+        remarks.append("note: the server reports no usage, so a chunk was counted as a token")
     if result["target"]["refused_ignore_eos"]:
-        remarks.append("note: the server refuses ignore_eos, so answers may be shorter than asked")
+        remarks.append("note: the server rejects ignore_eos, so answers may be shorter than requested")
     if tool["cpu_share"] > BUSY_SHARE:
         remarks.append(f"note: this tool used {tool['cpu_share']:.0%} of a core and may have been the limit itself")
     return remarks

@@ -1,4 +1,4 @@
-"""Texts of random common words, of a wanted number of tokens."""
+"""Texts of random common words, of a given number of tokens."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def random_words(source: random.Random, count: int) -> list[str]:
 
 
 async def find_counter(client: HttpClient, model: str) -> Counter | None:
-    """How many tokens the server finds in a text, by its `/tokenize`; None if it has none that is understood."""
+    """How many tokens the server finds in a text, by its `/tokenize`; None if it has no such endpoint."""
     bodies: tuple[Callable[[str], dict[str, object]], ...] = (
         lambda text: {"model": model, "prompt": text, "add_special_tokens": False},
         lambda text: {"content": text, "add_special": False},

@@ -1,4 +1,4 @@
-"""What a server is asked: described by numbers and a seed, so that it can be asked the same again."""
+"""The requests of a run, described by numbers and a seed so that the run can be repeated."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from antiphon.bench.sharegpt import Dataset, read_sharegpt
 from antiphon.bench.words import Counter, sized_texts
 from antiphon.errors import InvalidRequestError
 
-#: For servers that do not count tokens for us: how many characters of ordinary text make one.
+#: Characters of ordinary text in a token, for servers that do not count tokens.
 CHARACTERS_PER_TOKEN = 4
 
 
@@ -98,7 +98,7 @@ class Workload:
         return Job(prompt, output_tokens, fields)
 
     def description(self, dataset: Dataset | None) -> dict[str, Any]:
-        """All that makes two runs the same work. Runs are comparable if these are equal."""
+        """Everything that defines the work of a run. Runs are comparable if these are equal."""
         return {
             "endpoint": self.endpoint.value,
             "requests": self.num_requests,

@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Generic, Protocol, TypeVar
 
-if TYPE_CHECKING:
-    from antiphon.engine.request import Request
+
+class BeamMember(Protocol):
+    """What a search reads of its members; they are requests."""
+
+    tokens: list[int]
+    drawn_logprobs: list[float]
+    limit: int
+
+    @property
+    def stop_ids(self) -> Collection[int]: ...
+
+    @property
+    def num_output_tokens(self) -> int: ...
+
+    @property
+    def output(self) -> list[int]: ...
+
+
+Member = TypeVar("Member", bound=BeamMember)
 
 
 @dataclass(frozen=True, slots=True)
-class Hypothesis:
+class Hypothesis(Generic[Member]):
     """A member's tokens with one more."""
 
-    parent: Request
+    parent: Member
     token: int
     logprob: float
     total: float
@@ -29,57 +47,60 @@ class Finished:
 
     @property
     def score(self) -> float:
-        """By which finished hypotheses are compared: log-probability by token, the end not counted as one."""
+        """The score that ranks finished hypotheses: mean log-probability of a token, the end token not counted."""
         return sum(self.logprobs) / max(1, len(self.output) - self.has_end)
 
 
 @dataclass(eq=False)
-class BeamGroup:
-    """`members` are requests of the same prompt, the first of which stands for all towards the caller.
+class BeamGroup(Generic[Member]):
+    """`members` have the same prompt; the caller sees the first of them, the leader.
 
-    Each offers its likeliest next tokens; when all have, `choose` tells which hypotheses go on. The caller gives
-    their tokens and blocks to the members.
+    Each offers its likeliest next tokens. When all have, `choose` returns the hypotheses that continue; the scheduler
+    gives their tokens and blocks to the members.
     """
 
     width: int
-    members: list[Request] = field(default_factory=list)
+    members: list[Member] = field(default_factory=list)
     finished: list[Finished] = field(default_factory=list)
     _offers: dict[int, list[tuple[int, float]]] = field(default_factory=dict)
 
     @property
-    def leader(self) -> Request:
+    def leader(self) -> Member:
         return self.members[0]
 
-    def offer(self, member: Request, candidates: list[tuple[int, float]]) -> bool:
-        """Take a member's likeliest tokens with their log-probabilities; True if everybody has offered."""
+    def offer(self, member: Member, candidates: list[tuple[int, float]]) -> bool:
+        """Add a member's likeliest tokens with their log-probabilities; True once every member has offered."""
         self._offers[id(member)] = candidates
         return len(self._offers) == len(self.members)
 
-    def choose(self) -> list[Hypothesis]:
-        """The hypotheses that go on, at most as many as there are members; those that ended are put aside."""
-        # At first all members are the same, so one speaks for all.
-        speakers = self.members if self.leader.num_output_tokens else self.members[:1]
+    def choose(self) -> list[Hypothesis[Member]]:
+        """The hypotheses that continue, at most one per member; those that ended are added to `finished`.
+
+        An empty list ends the search.
+        """
+        # Before the first token all members are the same, so one is enough.
+        parents = self.members if self.leader.num_output_tokens else self.members[:1]
         ranked = [
             Hypothesis(member, token, logprob, sum(member.drawn_logprobs) + logprob)
-            for member in speakers
+            for member in parents
             for token, logprob in self._offers[id(member)]
             if logprob > float("-inf")
         ]
         self._offers = {}
         ranked.sort(key=lambda hypothesis: -hypothesis.total)
-        going_on: list[Hypothesis] = []
+        continuing: list[Hypothesis[Member]] = []
         for hypothesis in ranked:
-            if len(going_on) == self.width:
+            if len(continuing) == self.width:
                 break
             if hypothesis.token in self.leader.stop_ids:
-                self._put_aside(hypothesis, has_end=True)
-            elif hypothesis.parent.num_tokens + 1 >= hypothesis.parent.limit:
-                self._put_aside(hypothesis, has_end=False)
+                self._finish(hypothesis, has_end=True)
+            elif len(hypothesis.parent.tokens) + 1 >= hypothesis.parent.limit:
+                self._finish(hypothesis, has_end=False)
             else:
-                going_on.append(hypothesis)
-        return [] if len(self.finished) >= self.width else going_on
+                continuing.append(hypothesis)
+        return [] if len(self.finished) >= self.width else continuing
 
-    def _put_aside(self, hypothesis: Hypothesis, has_end: bool) -> None:
+    def _finish(self, hypothesis: Hypothesis[Member], has_end: bool) -> None:
         parent = hypothesis.parent
         output, logprobs = [*parent.output, hypothesis.token], [*parent.drawn_logprobs, hypothesis.logprob]
         self.finished.append(Finished(output, logprobs, has_end))

@@ -13,18 +13,18 @@ from antiphon.engine.request import FinishReason, Priority, Request
 from antiphon.engine.telemetry import StepRecord, Telemetry
 from antiphon.errors import ModelNotFoundError
 
-#: A model's share of time when several have work, by its most urgent request. Critical work goes before all else.
+#: A model's share of time when several have work, by its most urgent request. Critical requests always go first.
 SHARES = {Priority.CRITICAL: 16.0, Priority.HIGH: 4.0, Priority.NORMAL: 1.0}
 
-#: A model that is behind with its time catches up for so long in a row; then one of shorter steps has one between.
+#: A model that has had less than its share may run this long in a row before one with shorter steps gets a step.
 TURN_SECONDS = 0.06
 
-#: A decoder with so many requests computes them together as well as with more.
+#: Above this many requests, a decoder's step gains nothing from a larger batch.
 FEED_REQUESTS = 16
 
 
 class ModelScheduler(Protocol):
-    """What the loop needs of a model's scheduler; one for requests that grow, one for one-shot requests."""
+    """The scheduler of a model as the loop uses it: `Scheduler`, or `OneShotScheduler` for one-shot requests."""
 
     @property
     def has_work(self) -> bool: ...
@@ -49,7 +49,7 @@ class ModelScheduler(Protocol):
         """Running, waiting, and blocks free, cached and owned."""
 
     def requests(self) -> list[Request]:
-        """Everybody who is here."""
+        """All requests that have not ended, and those that ended while a step of theirs is in flight."""
 
     def check_integrity(self) -> None: ...
 
@@ -66,14 +66,14 @@ class _InFlight:
 
 @dataclass(slots=True, eq=False)
 class TurnClock:
-    """The time that a model has had relative to its share. Parts of one model have one clock."""
+    """The time that a model has used, divided by its share. Parts of one model have one clock."""
 
     time: float = 0.0
 
 
 @dataclass(slots=True, eq=False)
 class Turn:
-    """Whose turn it is: the clock of the model that had the last step, and what its steps in a row took."""
+    """The clock of the model that ran the last step, and the time of its steps in a row."""
 
     clock: TurnClock | None = None
     seconds: float = 0.0
@@ -83,13 +83,13 @@ class Turn:
         self.clock = clock
 
     def is_over(self, slot: ModelSlot) -> bool:
-        """Whether one more step, of this part, would make the turn of its model too long."""
+        """Whether one more step of this part would make its model's turn too long."""
         return slot.clock is self.clock and self.seconds + slot.usual_step > TURN_SECONDS
 
 
 @dataclass(slots=True, eq=False)
 class ModelSlot:
-    """A resident model: its scheduler, its executor, and the time it has had."""
+    """A resident model: its scheduler, its executor, and the time it has used."""
 
     name: str
     scheduler: ModelScheduler
@@ -99,12 +99,12 @@ class ModelSlot:
     #: The part of the same model whose requests this part's results become: an encoder's decoder.
     feeds: ModelSlot | None = None
     in_flight: deque[_InFlight] = field(default_factory=deque)
-    #: What a step takes: an average in which each new one is a tenth.
+    #: Seconds of a step: a moving average in which each new step has a weight of a tenth.
     usual_step: float = 0.0
 
     @property
     def place(self) -> int:
-        """The order of a model's parts: first an encoder, as long as its decoder has room for more in one step."""
+        """The order of a model's parts: an encoder goes first while its decoder's batch is not full."""
         if self.feeds is None:
             return 1
         return 0 if len(self.feeds.scheduler.requests()) < FEED_REQUESTS else 2
@@ -127,7 +127,7 @@ class EngineCore:
         self.slots[slot.name] = slot
 
     def remove_model(self, name: str) -> None:
-        """End the model's requests and give its memory back."""
+        """End the model's requests and free its memory."""
         slot = self.slots[name]
         self._drain(slot)
         slot.scheduler.close(self.clock())
@@ -137,7 +137,7 @@ class EngineCore:
     # -- requests -----------------------------------------------------------------------------------------------
 
     def add(self, request: Request) -> None:
-        """Take a request in; errors are the caller's to handle, and leave nothing behind."""
+        """Queue a request for its model. A request that raises here leaves no trace in the engine."""
         slot = self.slots.get(request.model)
         if slot is None:
             known = ", ".join(self.slots) or "none"
@@ -157,13 +157,13 @@ class EngineCore:
 
         request.on_end = ended
         if was_idle:
-            # Time in which the model had nothing to do is not saved up against the others.
+            # A model cannot save up the time in which it had no work.
             others = [o for o in self.slots.values() if o.scheduler.has_work and o.clock is not slot.clock]
             least = min((other.clock.time for other in others), default=slot.clock.time)
             slot.clock.time = max(slot.clock.time, least)
 
     def abort(self, request_id: str, reason: FinishReason = FinishReason.CANCELLED) -> bool:
-        """End a request whatever its state; False if it is not here (any more)."""
+        """End a request in whatever state; False if it is unknown or has ended."""
         model = self._owner.get(request_id)
         return model is not None and self.slots[model].scheduler.abort(request_id, reason, self.clock())
 
@@ -183,13 +183,13 @@ class EngineCore:
             if slot.scheduler.best_priority() is Priority.CRITICAL and self._make_room_for(slot):
                 return True
         if len(self._owner) < num_requests:
-            return self.step()  # a deadline passed: the memory it freed may be what a model before it waited for
+            return self.step()  # a deadline passed, and an earlier model may have needed the memory that it freed
         return self._unlock()
 
     def _by_turn(self) -> list[ModelSlot]:
-        """Models with work: critical requests first, then by the time each has had relative to its share.
+        """Models with work: critical requests first, then by the time each has used relative to its share.
 
-        One whose turn is over is passed by another of equal standing whose steps are shorter.
+        If the first one's turn is over, a model of at least the same share with shorter steps goes before it.
         """
         busy = [slot for slot in self.slots.values() if slot.scheduler.has_work or slot.in_flight]
         if len(busy) < 2:
@@ -212,9 +212,9 @@ class EngineCore:
         return order
 
     def _step(self, slot: ModelSlot) -> bool:
-        """Launch a step if there is one to launch, and commit the oldest if the model has enough in flight.
+        """Launch a step if there is one, and commit the oldest if the model has `depth` of them in flight.
 
-        False if no request advanced by it; moving blocks alone is no progress.
+        False if no request advanced; moving blocks alone does not count.
         """
         started = self.clock()
         plan = slot.scheduler.plan(started)
@@ -244,10 +244,10 @@ class EngineCore:
             slot.scheduler.fail(plan, describe(error), self.clock())
             return
         ran = self.clock()
-        best = slot.scheduler.best_priority() if len(self.slots) > 1 else None  # before those who are done leave
+        best = slot.scheduler.best_priority() if len(self.slots) > 1 else None  # the commit removes requests
         slot.scheduler.commit(plan, result, ran)
         done = self.clock()
-        begun = max(step.started, self._last_commit)  # until then the step waited for the one before it
+        begun = max(step.started, self._last_commit)  # before that, the step waited for the previous one
         self._last_commit = done
         slot.clock.time += (done - begun) / _share(best)
         self._turn.add(slot.clock, done - begun)
@@ -284,7 +284,7 @@ class EngineCore:
         )
 
     def _commit_done(self, besides: ModelSlot) -> None:
-        """Steps of other models that are done: their tokens do not wait for those models' next turn."""
+        """Commit steps of other models that are done, so that their tokens do not wait for those models' next turn."""
         for slot in self.slots.values():
             while slot is not besides and slot.in_flight and slot.in_flight[0].handle.done():
                 self._commit(slot, slot.in_flight.popleft())
@@ -294,10 +294,10 @@ class EngineCore:
             self._commit(slot, slot.in_flight.popleft())
 
     def _unlock(self) -> bool:
-        """Nobody could plan a step though there is work: models hold each other's memory.
+        """No model could plan a step though there is work: they hold each other's memory.
 
-        The model with the most urgent, then oldest request goes on and the others let go, so that there is always
-        somebody who loses nothing and comes to an end.
+        The model with the most urgent, then oldest request continues and the others are preempted. That request is
+        never preempted here, so it ends, and then the next.
         """
         stuck = [slot for slot in self.slots.values() if slot.scheduler.has_work]
         return len(stuck) > 1 and self._make_room_for(min(stuck, key=_urgency))
@@ -324,7 +324,7 @@ class EngineCore:
 
 
 def _urgency(slot: ModelSlot) -> tuple[float, float]:
-    """Of the model's most urgent, then oldest request; smaller goes first."""
+    """A sort key from the model's most urgent, then oldest request; the smallest is the most urgent."""
     requests = [request for request in slot.scheduler.requests() if not request.is_ended]
     pairs = ((float(request.priority), request.marks.arrived) for request in requests)
     return min(pairs, default=(float("inf"), 0.0))
@@ -335,5 +335,5 @@ def _share(best: Priority | None) -> float:
 
 
 def describe(error: Exception) -> str:
-    """The cause in one line, as the client will read it."""
+    """The cause in one line, as clients see it."""
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

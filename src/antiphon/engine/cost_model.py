@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-#: Steps are forgotten at this rate, so that the model follows a machine whose speed changes.
+#: Older steps fade at this rate, so that the model follows a machine whose speed changes.
 FORGETTING = 0.98
 #: Trusted from this many steps on, with this many that have prefill.
 MIN_STEPS = 8
 MIN_PREFILL_STEPS = 1
 #: Passes over the weights in a fit.
 SWEEPS = 4
-#: Steps after which the fit is made though nobody asked: before too much of what they replaced is forgotten.
+#: Steps after which the weights are fitted even without a query, before older steps have faded too far.
 MOST_UNFITTED = 16
 
 
@@ -31,8 +31,8 @@ class CostModel:
     """Seconds of a step ≈ w · features with w ≥ 0: least squares over recent steps, by coordinate descent.
 
     Errors count in proportion to the step's length, so that short steps are predicted as well as long ones. The
-    weights start from the last ones, so what recent steps say nothing about (prefill, while all decode) stays. The fit
-    is made when somebody asks for it, or else every few steps: most steps are only counted.
+    weights start from the last ones, so those that recent steps do not determine (prefill, while all decode) stay. The
+    fit is made when it is queried, or else every few steps: most steps are only added up.
     """
 
     def __init__(self) -> None:
@@ -91,9 +91,9 @@ class CostModel:
     def prefill_tokens_within(
         self, seconds: float, decodes: int, attended_tokens: int, cap: int, prefill_start: int = 0
     ) -> int:
-        """How many prefill tokens fit a step of this length beside the decodes; at most twice what was ever seen.
+        """How many prefill tokens fit a step of this length beside the decodes; at most twice the most measured.
 
-        A prompt's token attends to everything before it, so it costs the more the farther in it stands.
+        A token of a prompt attends to all before it, so later tokens cost more.
         """
         cap = min(cap, 2 * self._most_prefill_tokens)
         spare = seconds - self.predict(StepShape(decodes, 0, attended_tokens))

@@ -1,4 +1,4 @@
-"""`OneShotScheduler`: requests that cannot be cut into tokens. They run in stages, batched, and hold no blocks."""
+"""`OneShotScheduler`: requests that do not advance token by token. They run in stages, batched, and hold no blocks."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from antiphon.errors import ContextLengthError, InvalidRequestError, OverloadedE
 
 
 class OneShotScheduler:
-    """Every step runs one stage of as many requests as the token cap holds; other models' steps come between.
+    """Every step runs one stage of as many requests as fit the token limit; other models' steps run between them.
 
-    `side_by_side` is how many the executor computes at once, each on a core of its own. More in a step would only make
-    the first of them wait, and fewer leave cores idle.
+    `side_by_side` is how many requests the executor computes at once, each on a core of its own. More in a step would
+    delay the first of them, and fewer would leave cores idle.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class OneShotScheduler:
         self._num_arrivals = 0
 
     def add(self, request: Request, now: float) -> None:
-        """Take a request in, or refuse it with the numbers."""
+        """Queue a request. One that is too long, or finds the queue full, is rejected with the numbers."""
         if not request.num_prompt_tokens:
             raise InvalidRequestError("the input has no tokens")
         if request.num_prompt_tokens > self.max_model_tokens:
@@ -72,9 +72,9 @@ class OneShotScheduler:
         return len(self.running), len(self.waiting), 0, 0, 0
 
     def plan(self, now: float) -> StepPlan:
-        """The next stage of the most urgent request, and of whoever else is at that stage, up to the cap.
+        """The next stage of the most urgent request, batched with others at that stage, up to the token limit.
 
-        Nobody less urgent is taken along with a critical request: it would wait for their work.
+        A critical request is batched with critical ones only, so that it does not wait for less urgent work.
         """
         plan = StepPlan(self.model)
         for request in [r for r in self.waiting.values() if r.deadline is not None and r.deadline <= now]:
@@ -110,7 +110,7 @@ class OneShotScheduler:
         if self.side_by_side == 1:
             return [first, *(request for request in others if request.stage == first.stage)]
         chosen = [first, *others[: self.side_by_side - 1]]
-        # One that has only begun lets its equals catch up, and has them beside it from there on.
+        # In the first half of its stages a request waits for others of its priority, to be batched with them.
         stage = first.stage
         if 2 * stage < self.num_stages:
             stage = min(request.stage for request in chosen if request.priority is first.priority)

@@ -1,4 +1,4 @@
-"""`StepPlan`: what one step of one model does, told to the executor in numbers."""
+"""`StepPlan`: what one step of one model does, as the executor reads it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from antiphon.engine.request import Request
 
-#: The stage of a decoder's step that fills a newcomer's cross blocks; all its other steps are stage 0.
+#: The stage of a decoder's step that fills an admitted request's cross blocks; all its other steps are stage 0.
 FILLING = 1
 
 
@@ -65,7 +65,7 @@ class StepPlan:
     table_updates: list[tuple[int, int, int, int]] = field(default_factory=list)  # row, group, index, entry
     row_setups: list[RowSetup] = field(default_factory=list)  # applied after the updates
     moves: list[BlockCopy | SwapOut | SwapIn] = field(default_factory=list)  # in this order, before the forward
-    dropped_keys: list[str] = field(default_factory=list)  # swapped copies that nobody needs any more
+    dropped_keys: list[str] = field(default_factory=list)  # swapped copies to delete
 
     def add(self, request: Request, count: int, samples: bool) -> None:
         self.requests.append(request)
@@ -78,9 +78,9 @@ class StepPlan:
         return bool(self.requests)
 
     def remove(self, request: Request) -> None:
-        """Take a request out again. Moves and updates made for it stay: they are harmless and others follow them.
+        """Take a request out again. Its moves and updates stay: they do no harm, and later ones may depend on them.
 
-        So does the setup of its row, which it keeps unless it is preempted.
+        The setup of its row stays too, since it keeps the row unless it is preempted.
         """
         index = self.requests.index(request)
         self.num_tokens -= self.counts[index]
@@ -91,19 +91,19 @@ class StepPlan:
 
     @property
     def has_moves(self) -> bool:
-        """Whether there is something to do even if no request computes anything."""
+        """Whether the executor has something to do even if no request computes a token."""
         return bool(self.moves or self.dropped_keys or self.table_updates)
 
 
 @dataclass(slots=True)
 class StepResult:
-    """What came back: for every sampling entry of the plan, in order, a token and what was asked for beside it."""
+    """The result of a step: for every sampling entry of the plan, in order, a token and what else was requested."""
 
     tokens: list[int]
     outputs: list[Any] | None = None  # of one-shot requests, one for each entry, after their last stage
     candidates: dict[int, list[tuple[int, float]]] = field(default_factory=dict)  # by entry, of members of a search
     drawn_logprobs: list[float] | None = None  # under the edited logits, for every sampling entry
-    probed: dict[int, float] = field(default_factory=dict)  # by entry: the probability that its request asked for
+    probed: dict[int, float] = field(default_factory=dict)  # by entry: the probability that its request's probe reads
     observed: dict[int, Any] = field(default_factory=dict)  # by entry: cross-attention of its tokens
     logprobs: list[float] | None = None
     top_logprobs: list[list[tuple[int, float]] | None] | None = None
@@ -127,6 +127,6 @@ class Executor(Protocol):
     """Runs the plans of one model, in the order in which they are submitted."""
 
     def submit(self, plan: StepPlan) -> StepHandle:
-        """Launch a step. Its moves, table updates and row setups come first and hold even if the forward then fails."""
+        """Launch a step. Its moves, table updates and row setups come first and stay even if the forward fails."""
 
     def close(self) -> None: ...

@@ -1,4 +1,4 @@
-"""`Request`: one piece of work from arrival to its end, and the marks that tell where its time went."""
+"""`Request`: one piece of work from arrival to end, with the times of its events."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class RequestState(StrEnum):
 
 
 class FinishReason(StrEnum):
-    """Why a request ended; the first two are ends that the caller asked for."""
+    """Why a request ended; only the first two are successful."""
 
     STOP = "stop"
     LENGTH = "length"
@@ -46,10 +46,10 @@ class FinishReason(StrEnum):
 
 
 class Constraint(Protocol):
-    """What a structured request may say next. Masks are computed away from the loop; `mask` waits for its own."""
+    """The grammar of a structured request. Masks are computed outside the loop; `mask` waits for the current one."""
 
     def advance(self, token: int) -> None:
-        """Take a token that was drawn under the last mask."""
+        """Advance by a token that was drawn under the last mask."""
 
     def mask(self) -> Any:
         """Allowed tokens as packed bits, or None when all are allowed."""
@@ -57,7 +57,7 @@ class Constraint(Protocol):
 
 @dataclass(slots=True)
 class TimeMarks:
-    """Seconds of the engine's clock; 0.0 where it has not happened yet."""
+    """Seconds of the engine's clock; 0.0 for what has not happened yet."""
 
     arrived: float = 0.0
     first_scheduled: float = 0.0
@@ -91,8 +91,8 @@ class TimeMarks:
 class Request:
     """A request that grows token by token.
 
-    It is `num_tokens` long and has `num_computed_tokens` of them in the cache; a step lets it catch up. Tokens that a
-    step in flight computes or draws are counted apart until the step is committed.
+    It has `num_tokens` tokens, `num_computed_tokens` of them in the cache; each step computes more. Tokens that a step
+    in flight computes or draws are counted separately until the step is committed.
     """
 
     id: str
@@ -102,7 +102,7 @@ class Request:
     task: str = "generate"
     priority: Priority = Priority.NORMAL
     deadline: float | None = None
-    #: When the result will be needed, where that is later than at once: a listener still has sound to hear.
+    #: When the result is needed, if later than at once: a listener still has sound to play.
     due: float | None = None
     cache_salt: str = ""
     constraint: Constraint | None = None
@@ -115,14 +115,14 @@ class Request:
     cross_tokens: int = 0
     #: What a one-shot request computes on, or the states that a request's cross blocks are filled from.
     inputs: Any = None
-    #: A digest of everything but the tokens that the keys and values depend on; without one, nothing is shared.
+    #: A digest of what keys and values depend on besides the tokens; with cross blocks, nothing is shared without it.
     content: bytes = b""
     rules: TranscriptRules | None = None
     #: The search that the request is a hypothesis of.
-    beam: BeamGroup | None = None
-    #: A position of the prompt and a token whose probability there is wanted.
+    beam: BeamGroup[Request] | None = None
+    #: A position of the prompt and the token whose probability there is to be reported.
     probe: tuple[int, int] | None = None
-    #: Whether the cross-attention of the prompt's tokens is wanted.
+    #: Whether the cross-attention of the prompt's tokens is to be reported.
     observes: bool = False
     #: Tokens that end the request when drawn.
     stop_ids: frozenset[int] = frozenset()
@@ -159,7 +159,7 @@ class Request:
     prompt_logprobs: list[float] = field(default_factory=list)
     prompt_top_logprobs: list[list[tuple[int, float]]] = field(default_factory=list)
     sequence: int = 0  # order of arrival
-    limit: int = 0  # tokens that the request may come to, its prompt included
+    limit: int = 0  # the most tokens that the request may have, its prompt included
 
     def __post_init__(self) -> None:
         self.tokens = list(self.prompt)
@@ -174,7 +174,7 @@ class Request:
 
     @property
     def reads_whole_prompt(self) -> bool:
-        """Whether something is wanted of the prompt that a cached prefix would not tell."""
+        """Whether the prompt must be computed in full because something of it is reported."""
         return self.params.prompt_logprobs or self.probe is not None or self.observes
 
     @property
@@ -192,8 +192,22 @@ class Request:
 
     @property
     def num_behind(self) -> int:
-        """Tokens still to be given to a step; a token being drawn counts as there."""
+        """Tokens not yet given to a step; a token that is being drawn is included."""
         return len(self.tokens) + self.num_pending_samples - self.num_computed_tokens - self.num_in_flight_tokens
+
+    @property
+    def needs_last_token(self) -> bool:
+        """Whether a token can be drawn only after the one before it is committed.
+
+        A beam search, a grammar, transcript rules and a minimum length read the committed tokens. Penalties do not:
+        the sampler counts tokens as it draws them.
+        """
+        return (
+            self.beam is not None
+            or self.constraint is not None
+            or self.rules is not None
+            or self.num_output_tokens < self.params.min_tokens
+        )
 
     @property
     def is_ended(self) -> bool:

@@ -71,7 +71,7 @@ class SamplingParams:
 
     @property
     def edits_logits(self) -> bool:
-        """Whether the row's logits are changed before the plain sampler sees them."""
+        """Whether logits are changed before sampling."""
         return bool(
             self.has_penalties
             or self.logit_bias

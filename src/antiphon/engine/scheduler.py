@@ -1,16 +1,20 @@
-"""`Scheduler`: the requests of one model, who of them computes in the next step, and what follows from its result."""
+"""`Scheduler`: the requests of one model from arrival to end: admission, the next step, and what its result changes."""
 
 from __future__ import annotations
 
+import heapq
+
+from antiphon.engine.beam import BeamGroup
+from antiphon.engine.beam_step import assign_hypotheses
 from antiphon.engine.cost_model import CostModel, StepShape
 from antiphon.engine.kv.manager import KVManager
-from antiphon.engine.plan import StepPlan, StepResult
+from antiphon.engine.plan import RowSetup, StepPlan, StepResult
 from antiphon.engine.policies.policy import Policy
 from antiphon.engine.request import FinishReason, Priority, Request
-from antiphon.engine.request_book import RequestBook
-from antiphon.engine.scheduler_config import SchedulerConfig
-from antiphon.engine.step_committer import StepCommitter
+from antiphon.engine.request_queues import RequestQueues
+from antiphon.engine.scheduler_config import SchedulerConfig, SchedulerCounters
 from antiphon.engine.step_planner import StepPlanner
+from antiphon.errors import ContextLengthError, InvalidRequestError, OverloadedError
 
 
 class Scheduler:
@@ -19,67 +23,276 @@ class Scheduler:
     def __init__(
         self, model: str, kv: KVManager, policy: Policy, config: SchedulerConfig, max_model_tokens: int
     ) -> None:
-        self.book = RequestBook(model, kv, policy, config, max_model_tokens)
-        self.cost = CostModel()
-        self.planner = StepPlanner(self.book, self.cost)
-        self.committer = StepCommitter(self.book)
         self.model, self.kv, self.policy, self.config = model, kv, policy, config
         self.max_model_tokens = max_model_tokens
-        book = self.book
-        self.counters, self.waiting, self.running, self.ending = book.counters, book.waiting, book.running, book.ending
+        self.counters = SchedulerCounters()
+        self.cost = CostModel()
+        self.queues = RequestQueues(policy, config.max_running, config.swap_bytes)
+        self.waiting, self.running = self.queues.waiting, self.queues.running
+        self.ending: dict[int, Request] = {}  # by order of arrival: ended while a step of theirs is in flight
+        self.deadlines: list[tuple[float, int, str]] = []
+        self._planner = StepPlanner(self.queues, kv, config, self.counters, self.cost)
+        self._rewritten: list[Request] = []  # requests whose row differs from what the executor has
+        self._num_arrivals = 0
+
+    # -- requests -----------------------------------------------------------------------------------------------
 
     def add(self, request: Request, now: float) -> None:
-        """Take a request in, or refuse it with the numbers: too long for ever, or too many waiting."""
-        self.book.add(request, now)
+        """Queue a request. One that can never fit, or finds the queue full, is rejected with the numbers."""
+        self._check_size(request)
+        if len(self.waiting) >= self.config.max_waiting:
+            raise OverloadedError(
+                f"model {self.model!r} has {len(self.waiting)} requests waiting and {len(self.running)} running; "
+                f"at most {self.config.max_waiting} may wait"
+            )
+        self._num_arrivals += 1
+        request.sequence = self._num_arrivals
+        request.marks.arrived = now
+        self.waiting[request.id] = request
+        if request.deadline is not None:
+            heapq.heappush(self.deadlines, (request.deadline, request.sequence, request.id))
+
+    def _check_size(self, request: Request) -> None:
+        length = request.num_prompt_tokens
+        if not length:
+            raise InvalidRequestError("the prompt has no tokens")
+        if length >= self.max_model_tokens:
+            raise ContextLengthError(
+                f"prompt has {length} tokens; model {self.model!r} takes {self.max_model_tokens}, the answer included"
+            )
+        room = self.kv.max_tokens_alone(request.cross_tokens)
+        if length > room:
+            raise ContextLengthError(
+                f"prompt has {length} tokens; the cache of model {self.model!r} holds {room} "
+                f"({self.kv.arena.total_bytes} bytes): give it more memory"
+            )
+        # The last token of an answer is never computed, so it needs no room.
+        request.limit = min(length + request.params.max_tokens, self.max_model_tokens, room + 1)
+        if request.beam is not None and request.beam.width > self.config.max_running:
+            raise InvalidRequestError(
+                f"a search of {request.beam.width} beams runs them together; model {self.model!r} runs "
+                f"{self.config.max_running} requests at once"
+            )
 
     def abort(self, request_id: str, reason: FinishReason, now: float) -> bool:
-        """End a request now. Its blocks are free at once, or when the step that is computing it is committed."""
-        return self.book.abort(request_id, reason, now)
+        """End a request now; False if there is none of this id.
+
+        Its blocks are free at once, or when the step that is computing it is committed.
+        """
+        request = self._get(request_id)
+        if request is None:
+            return False
+        self._end(request, reason, now)
+        return True
+
+    def _get(self, request_id: str) -> Request | None:
+        return self.waiting.get(request_id) or next((r for r in self.running if r.id == request_id), None)
+
+    def _end(self, request: Request, reason: FinishReason, now: float, error: str | None = None) -> None:
+        request.finish_reason = reason
+        request.state = reason.state
+        request.error = error
+        request.marks.finished = now
+        if self.waiting.pop(request.id, None) is None:
+            self.running.remove(request)
+        if request.num_in_flight_tokens:
+            self.ending[request.sequence] = request
+        else:
+            self._release(request)
+        if request.on_end is not None:
+            request.on_end(request)
+        if request.beam is not None:  # no member of a search continues without the others
+            for other in request.beam.members:
+                if not other.is_ended:
+                    self._end(other, reason, now, error)
+
+    def _release(self, request: Request) -> None:
+        """Free everything that an ended request holds."""
+        if request.swapped:
+            self.queues.swap.drop(request)
+        self.kv.release(request)
+        if request.row >= 0:
+            self.queues.free_rows.append(request.row)
+            request.row = -1
+
+    def _release_if_idle(self, request: Request) -> None:
+        """Free what an ended request holds once none of its steps is in flight."""
+        if not request.num_in_flight_tokens and self.ending.pop(request.sequence, None) is not None:
+            self._release(request)
+
+    def _expire(self, now: float) -> None:
+        while self.deadlines and self.deadlines[0][0] <= now:
+            _, sequence, request_id = heapq.heappop(self.deadlines)
+            request = self._get(request_id)
+            if request is not None and request.sequence == sequence:
+                self._end(request, FinishReason.DEADLINE, now)
 
     def close(self, now: float) -> None:
-        """End everybody and give every block back."""
-        self.book.close(now)
+        """End all requests and free every block."""
+        for request in [*self.waiting.values(), *self.running]:
+            self._end(request, FinishReason.CANCELLED, now)
+        self.kv.close()
+
+    # -- state --------------------------------------------------------------------------------------------------
 
     @property
     def has_work(self) -> bool:
-        return self.book.has_work
+        return bool(self.waiting or self.running or self.queues.swap.has_dropped)
 
     def requests(self) -> list[Request]:
-        """Everybody who may hold blocks."""
-        return self.book.requests()
+        """All requests that may hold blocks."""
+        return [*self.waiting.values(), *self.running, *self.ending.values()]
 
     def best_priority(self) -> Priority | None:
-        """The most urgent request that is here."""
-        return self.book.best_priority()
+        """The priority of the most urgent request; None if there is no request."""
+        priorities = [request.priority for request in self.waiting.values()]
+        priorities += [request.priority for request in self.running]
+        return min(priorities, default=None)
 
     def figures(self) -> tuple[int, int, int, int, int]:
         """Running, waiting, and blocks free, cached and owned."""
-        return self.book.figures()
+        usage = self.kv.usage()
+        return len(self.running), len(self.waiting), usage.free, usage.cached, usage.owned
 
     def check_integrity(self) -> None:
         """Blocks, rows and states agree with each other."""
-        self.book.check_integrity()
+        self.kv.check_integrity(self.requests())
+        self.queues.check_integrity(list(self.ending.values()))
+        for request in self.requests():
+            assert not request.tables or request.num_computed_tokens <= len(request.tables[0]) * self.kv.block_tokens
+
+    # -- steps --------------------------------------------------------------------------------------------------
 
     def plan(self, now: float) -> StepPlan:
-        """The next step: first those who are one behind, then those farther behind, then newcomers."""
-        return self.planner.plan(now)
+        """The next step: decodes first, then the prompts of running requests, then waiting requests."""
+        plan = StepPlan(self.model)
+        if self.deadlines and self.deadlines[0][0] <= now:
+            self._expire(now)
+        if self.queues.swap.has_dropped:
+            plan.dropped_keys = self.queues.swap.take_dropped()
+        if self._rewritten:
+            plan.row_setups = [RowSetup(request, []) for request in self._rewritten if request.row >= 0]
+            self._rewritten.clear()
+        self._planner.fill(plan, now)
+        return plan
 
     def preempt_last(self, plan: StepPlan) -> bool:
-        """Preempt the last-ranked request, for another model's sake; False if none can be."""
-        return self.planner.preempt_last(plan)
+        """Preempt the last-ranked request, to make room for another model; False if none can be preempted."""
+        return self._planner.preempt_last(plan)
 
     def commit(self, plan: StepPlan, result: StepResult, now: float) -> None:
-        """Take a step's result in: advance, keep what others may share, end who is done, free what was theirs."""
-        self.committer.commit(plan, result, now)
+        """Apply a step's result: advance its requests, cache their blocks, end those that are done."""
+        size, kv, tokens, failures = self.kv.block_tokens, self.kv, result.tokens, result.failures
+        has_readings = bool(result.probed or result.observed or result.prompt_logprobs)
+        has_logprobs = result.logprobs is not None or result.drawn_logprobs is not None
+        drawn = 0
+        searches: list[BeamGroup[Request]] = []
+        for index, request in enumerate(plan.requests):
+            count = plan.counts[index]
+            request.num_in_flight_tokens -= count
+            samples = plan.samples[index]
+            if samples:
+                request.num_pending_samples -= 1
+                drawn += 1
+            if request.finish_reason is not None:
+                self._release_if_idle(request)
+                continue
+            request.num_computed_tokens += count
+            if has_readings:
+                _keep_readings(request, index, plan.starts[index], result)
+            if request.num_computed_tokens % size < count:
+                kv.remember(request)
+                kv.drop_out_of_window(request)
+            if not samples:
+                continue
+            if failures and index in failures:
+                self._end(request, FinishReason.FAILED, now, failures[index])
+                continue
+            if request.beam is not None:
+                if request.beam.offer(request, result.candidates[index]):
+                    searches.append(request.beam)
+                continue
+            token = tokens[drawn - 1]
+            request.tokens.append(token)
+            request.marks.tokens.append(now)
+            if has_logprobs:
+                _keep_logprobs(request, drawn - 1, result)
+            try:
+                reason = _finish_reason(request, token)
+            except Exception as error:  # of the request's listener; the other requests of the step continue
+                self._end(request, FinishReason.FAILED, now, f"{type(error).__name__}: {error}")
+                continue
+            if reason is not None:
+                self._end(request, reason, now)
+        for search in searches:
+            if not search.leader.is_ended:
+                self._advance_search(search, now)
+        self.counters.decode_tokens += plan.num_decodes
+        self.counters.prefill_tokens += plan.num_tokens - plan.num_decodes
+
+    def _advance_search(self, search: BeamGroup[Request], now: float) -> None:
+        """All members of a search have offered their candidates: continue with the best, or end."""
+        leader = search.leader
+        chosen = search.choose()
+        leader.marks.tokens.append(now)
+        if chosen:
+            assign_hypotheses(search, chosen, self.queues, self.kv)
+            self._rewritten += search.members
+        elif search.finished:
+            best = search.best()
+            leader.tokens = [*leader.prompt, *best.output]
+            leader.drawn_logprobs = best.logprobs
+            self._end(leader, FinishReason.STOP if best.has_end else FinishReason.LENGTH, now)
+        else:
+            self._end(leader, FinishReason.FAILED, now, "no hypothesis of the search has a finite probability")
 
     def fail(self, plan: StepPlan, error: str, now: float) -> None:
-        """A step that raised: its requests fail with the cause, everybody else goes on."""
-        self.committer.fail(plan, error, now)
+        """A step raised: its requests fail with the cause, all others continue."""
+        for request, count, samples in zip(plan.requests, plan.counts, plan.samples, strict=True):
+            request.num_in_flight_tokens -= count
+            request.num_pending_samples -= samples
+            if request.is_ended:
+                self._release_if_idle(request)
+            else:
+                self._end(request, FinishReason.FAILED, now, error)
 
     def observe(self, plan: StepPlan, seconds: float) -> None:
-        """Teach the cost model what the step took."""
+        """Add what the step took to the cost model."""
         decodes = plan.num_decodes
         attended = sum(plan.starts[:decodes])
         for start, count in zip(plan.starts[decodes:], plan.counts[decodes:], strict=True):
             attended += count * start + count * count // 2
         self.cost.observe(StepShape(decodes, plan.num_tokens - decodes, attended), seconds)
+
+
+def _finish_reason(request: Request, token: int) -> FinishReason | None:
+    """Advance the request's grammar and listener by a token; the reason if it is the last."""
+    if token in request.stop_ids:
+        return FinishReason.STOP
+    if request.constraint is not None:
+        request.constraint.advance(token)
+    if request.on_token is not None and request.on_token(token):
+        return FinishReason.STOP
+    return FinishReason.LENGTH if len(request.tokens) >= request.limit else None
+
+
+def _keep_readings(request: Request, entry: int, start: int, result: StepResult) -> None:
+    """Keep what the step read of the request's prompt."""
+    if entry in result.probed:
+        request.probed = result.probed[entry]
+    if entry in result.observed:
+        request.observed[start] = result.observed[entry]
+    if entry in result.prompt_logprobs:
+        known = len(request.prompt_logprobs) - start  # above 0 if it was preempted and computes tokens again
+        request.prompt_logprobs.extend(result.prompt_logprobs[entry][known:])
+        request.prompt_top_logprobs.extend(result.prompt_top_logprobs.get(entry, ())[known:])
+
+
+def _keep_logprobs(request: Request, place: int, result: StepResult) -> None:
+    """Keep the log-probabilities of the token drawn at this place of the step's tokens."""
+    if request.rules is not None and result.drawn_logprobs is not None:
+        request.drawn_logprobs.append(result.drawn_logprobs[place])
+    if request.params.logprobs is not None and result.logprobs is not None:
+        request.logprobs.append(result.logprobs[place])
+        top = result.top_logprobs[place] if result.top_logprobs is not None else None
+        request.top_logprobs.append(top or [])

@@ -1,47 +1,44 @@
-"""`StepPlanner`: who computes how many tokens in the next step."""
+"""`StepPlanner`: which requests compute how many tokens in the next step."""
 
 from __future__ import annotations
 
-from bisect import insort
-
 from antiphon.engine.cost_model import CostModel
+from antiphon.engine.kv.manager import KVManager
 from antiphon.engine.plan import FILLING, RowSetup, StepPlan, SwapIn, SwapOut
 from antiphon.engine.policies.policy import StepView
-from antiphon.engine.request import Request, RequestState
-from antiphon.engine.request_book import RequestBook
-from antiphon.engine.scheduler_config import Preemption
+from antiphon.engine.request import Request
+from antiphon.engine.request_queues import RequestQueues
+from antiphon.engine.scheduler_config import Preemption, SchedulerConfig, SchedulerCounters
 
 #: Prefill advances by at least this much a step, however short the step's time budget.
 MIN_PREFILL_TOKENS = 2
-#: With a time budget, the first steps read no more than this: nobody knows yet how long a token takes.
+#: With a time budget, the first steps prefill no more than this: the time of a token is not known yet.
 UNFITTED_PREFILL_TOKENS = 256
 
 
 class StepPlanner:
-    """Gives the requests of a book their room and their turn, preempting and admitting as the policy says."""
+    """Gives requests their blocks and their share of a step, preempting and admitting as the policy decides."""
 
-    def __init__(self, book: RequestBook, cost: CostModel) -> None:
-        self.book = book
-        self.cost = cost
-        self.kv, self.policy, self.config, self.counters = book.kv, book.policy, book.config, book.counters
-        self.waiting, self.running = book.waiting, book.running
-        self.free_rows, self.swap = book.free_rows, book.swap
+    def __init__(
+        self,
+        queues: RequestQueues,
+        kv: KVManager,
+        config: SchedulerConfig,
+        counters: SchedulerCounters,
+        cost: CostModel,
+    ) -> None:
+        self.queues, self.kv, self.config, self.counters, self.cost = queues, kv, config, counters, cost
+        self.policy = queues.policy
+        self.waiting, self.running = queues.waiting, queues.running
         self._short: Request | None = None  # in the plan being made, the first that did not get the room it needs
         self._paused: Request | None = None  # kept out of the plan being made, so that it can be preempted soon
-        self._has_just_filled = False  # the last plan filled a newcomer's cross blocks, and others waited for it
-        self._may_fill = True  # the plan being made may
+        self._has_just_filled = False  # the last plan filled cross blocks, and other requests waited for it
+        self._may_fill = True  # the plan being made may fill cross blocks
 
-    def plan(self, now: float) -> StepPlan:
-        """The next step: first those who are one behind, then those farther behind, then newcomers."""
-        plan = StepPlan(self.book.model)
+    def fill(self, plan: StepPlan, now: float) -> None:
+        """Add requests to a plan: those one token behind, then those farther behind, then waiting ones."""
         self._short = self._paused = None
         self._may_fill, self._has_just_filled = not self._has_just_filled, False
-        if self.book.deadlines and self.book.deadlines[0][0] <= now:
-            self.book.expire(now)
-        if self.swap.has_dropped:
-            plan.dropped_keys = self.swap.take_dropped()
-        plan.row_setups = [RowSetup(request, []) for request in self.book.rewritten if request.row >= 0]
-        self.book.rewritten.clear()
         farther, context = self._plan_decodes(plan)
         if farther or self.waiting:
             self._plan_prefill(plan, farther, context, now)
@@ -57,10 +54,9 @@ class StepPlanner:
             plan.stage = FILLING if setup.fills_cross else plan.stage
         for setup in plan.row_setups:
             setup.request.cross_filled = True
-        return plan
 
     def _plan_decodes(self, plan: StepPlan) -> tuple[list[Request], int]:
-        """Add everybody who is one behind; return who is farther behind, and the context that the decodes read."""
+        """Add the requests that are one token behind; return those farther behind, and the context the decodes read."""
         size, cap = self.kv.block_tokens, self.config.max_step_tokens
         farther: list[Request] = []
         context = 0
@@ -75,8 +71,8 @@ class StepPlanner:
                 if behind > 1:
                     farther.append(request)
                 continue
-            if request.num_pending_samples and (start + 1 >= request.limit or request.beam is not None):
-                continue  # the token being drawn is its last, or others decide what it is
+            if request.num_pending_samples and (start + 1 >= request.limit or request.needs_last_token):
+                continue  # the token being drawn is its last, or decides how the next one is drawn
             if len(requests) >= cap:
                 break
             if request is self._paused:
@@ -115,17 +111,17 @@ class StepPlanner:
             taken = self._admit(plan, max(allowance, 1), now)
             if taken is None:
                 break
-            if _fills_cross(newcomer := plan.row_setups[-1].request):
-                self._leave_alone(newcomer, plan)
+            if _fills_cross(admitted := plan.row_setups[-1].request):
+                self._isolate(admitted, plan)
                 break
             allowance -= taken
 
-    def _leave_alone(self, newcomer: Request, plan: StepPlan) -> None:
-        """Filling cross blocks takes as long as a step of many decodes: it is a step of its own, and theirs is next.
+    def _isolate(self, admitted: Request, plan: StepPlan) -> None:
+        """Leave only this request, whose cross blocks are filled, in the plan; the others are in the next one.
 
-        So nobody, of whatever model, waits for both at once.
+        Filling takes as long as a step of many decodes, and no request of any model should wait for both at once.
         """
-        others = [request for request in plan.requests if request is not newcomer]
+        others = [request for request in plan.requests if request is not admitted]
         for request in others:
             plan.remove(request)
         self._has_just_filled = bool(others)
@@ -137,7 +133,7 @@ class StepPlanner:
         return min(behind, allowance, self.config.chunk_tokens)
 
     def _advance(self, request: Request, plan: StepPlan, allowance: int) -> int:
-        """Let a running request catch up by a chunk; return the tokens given."""
+        """Advance a running request by a chunk of its prompt; returns the tokens added to the plan."""
         count = self._chunk(request, allowance)
         if allowance < 1 or not self._make_room(request, request.num_scheduled_tokens + count, plan):
             return 0
@@ -147,7 +143,7 @@ class StepPlanner:
     def _make_room(self, request: Request, num_tokens: int, plan: StepPlan) -> bool:
         """Grow a running request, preempting those that rank after it; False if it has to wait a step.
 
-        Whoever ranks after one that has to wait does not grow in this plan: the room is not theirs to take.
+        Requests that rank after one that has to wait do not grow in this plan: the room is kept for it.
         """
         short = self._short
         is_behind = short is not None and self.policy.rank(request) > self.policy.rank(short)
@@ -180,7 +176,7 @@ class StepPlanner:
         return None
 
     def preempt_last(self, plan: StepPlan) -> bool:
-        """Preempt the last-ranked request, for another model's sake; False if none can be."""
+        """Preempt the last-ranked request, to make room for another model; False if none can be preempted."""
         victim = self._victim(after=None)
         if victim is not None:
             self._preempt(victim, plan)
@@ -191,30 +187,26 @@ class StepPlanner:
         if victim in plan.requests:
             plan.remove(victim)
         plan.row_setups = [setup for setup in plan.row_setups if setup.request is not victim]
-        self.running.remove(victim)
         spans = self.kv.spans(victim)
         size = sum(num_bytes for _, num_bytes in spans)
-        swaps = self.config.preemption is Preemption.SWAP and self.swap.has_room(size)
-        if swaps and victim.num_computed_tokens:
-            plan.moves.append(SwapOut(self.swap.put(victim, self.kv.swap_out(victim), size), spans))
+        swap = self.queues.swap
+        if self.config.preemption is Preemption.SWAP and swap.has_room(size) and victim.num_computed_tokens:
+            plan.moves.append(SwapOut(swap.put(victim, self.kv.swap_out(victim), size), spans))
             self.counters.swaps_out += 1
         else:
             self.kv.release(victim)
             victim.num_computed_tokens = 0
-        victim.state = RequestState.WAITING
-        self.free_rows.append(victim.row)
-        victim.row = -1
+        self.queues.send_back(victim)
         victim.marks.preemptions += 1
         self.counters.preemptions += 1
-        self.waiting[victim.id] = victim
 
     def _admit(self, plan: StepPlan, allowance: int, now: float) -> int | None:
-        """Admit the next waiting request with a first chunk; its tokens, or None if nobody can be admitted.
+        """Admit the next waiting request with a first chunk; its tokens, or None if no request can be admitted.
 
-        Where the next one finds no place or no room, one that may displace a running request goes before it.
+        Where the next one finds no row or no room, one that may displace a running request goes before it.
         """
         first = None
-        if self.free_rows:
+        if self.queues.free_rows:
             ready = [request for request in self.waiting.values() if self._is_ready(request)]
             if not ready:
                 return None
@@ -231,7 +223,7 @@ class StepPlanner:
 
     def _admit_one(self, request: Request, plan: StepPlan, allowance: int, now: float) -> int | None:
         """Admit this request, displacing others where it may; its tokens, or None with it still waiting."""
-        while not self.free_rows:
+        while not self.queues.free_rows:
             if not self._displace(request, plan, now):
                 return None
         del self.waiting[request.id]  # so that it is no candidate while others are sent back to wait
@@ -239,9 +231,7 @@ class StepPlanner:
             if not self._displace(request, plan, now):
                 self.waiting[request.id] = request
                 return None
-        request.row = self.free_rows.pop()
-        request.state = RequestState.RUNNING
-        insort(self.running, request, key=self.policy.rank)
+        self.queues.start(request)
         plan.row_setups.append(RowSetup(request, []))  # the tables follow when the plan is complete
         if request.num_scheduled_tokens + 1 == request.num_tokens:
             self._insert_decode(plan, request)
@@ -251,7 +241,7 @@ class StepPlanner:
 
     @staticmethod
     def _insert_decode(plan: StepPlan, request: Request) -> None:
-        """A newcomer that is one behind (a fork, a swapped request) joins the decodes of the plan."""
+        """An admitted request that is one token behind (a fork, a swapped request) joins the decodes of the plan."""
         place = plan.num_decodes
         plan.requests.insert(place, request)
         plan.starts.insert(place, request.num_scheduled_tokens)
@@ -261,7 +251,7 @@ class StepPlanner:
         plan.num_tokens += 1
 
     def _is_ready(self, request: Request) -> bool:
-        """A fork waits for its parent's prompt while that is coming, and one with cross blocks to fill for its turn."""
+        """Whether it may be admitted: a fork waits for its parent's prompt, cross blocks for a step to fill them."""
         parent = request.fork_of
         if parent is None and not self._may_fill and _fills_cross(request):
             return False
@@ -276,7 +266,7 @@ class StepPlanner:
         may_pack = not self.running
         spans: list[tuple[int, int]] = []
         if request.swapped:
-            if not self.kv.swap_in(request, self.swap.held(request), plan, may_pack):
+            if not self.kv.swap_in(request, self.queues.swap.held(request), plan, may_pack):
                 return None
             spans = self.kv.spans(request)
         elif request.fork_of is not None and self.kv.can_fork(request.fork_of, request.num_prompt_tokens - 1):
@@ -295,7 +285,7 @@ class StepPlanner:
                 request.num_computed_tokens = 0
             return None
         if request.swapped:
-            plan.moves.insert(moves, SwapIn(self.swap.take(request), spans))
+            plan.moves.insert(moves, SwapIn(self.queues.swap.take(request), spans))
             self.counters.swaps_in += 1
         elif not request.marks.first_scheduled:
             request.num_cached_tokens = cached

@@ -1,4 +1,4 @@
-"""Where the time of steps and requests went: a ring of recent steps, and a trace that a timeline viewer opens."""
+"""Times of steps and requests: a ring of recent ones, and a trace for a timeline viewer."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def _add_steps(trace: _Trace, steps: Iterable[StepRecord]) -> None:
         for part, seconds in parts.items():
             trace.add(part, "models", step.model, begin, seconds)
             begin += seconds
-        # A request ends when the result is there, so its part of the step does not reach into the commit.
+        # A request ends when the result is available, so its part of the step excludes the commit.
         until_result = step.seconds - parts.get("commit", 0.0)
         for request, tokens, is_decode in requests:
             phase = "decode" if is_decode else "prefill"

@@ -1,4 +1,4 @@
-"""`TranscriptRules`: what a transcript with timestamps may say next, in ids; the executor applies it to logits."""
+"""`TranscriptRules`: which tokens may come next in a transcript; the executor applies them to logits."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ class TranscriptRules:
     The first tokens after the prompt are drawn from `opening`, one set of ids each (a language, a task). Then the
     transcript begins, never with one of `blank`. With timestamps it begins with one of at most `max_initial` steps;
     they come in pairs except before the end, never go backwards, and one is taken wherever timestamps together are
-    likelier than the likeliest text. `begin` is where in the request's tokens the transcript begins, its opening
-    past; a prompt that already holds the beginning of the transcript lies beyond it. Without timestamps only text and
-    the end, `end_id`, may be said.
+    likelier than the likeliest text. `begin` is the index of the transcript's first token, after the opening; the
+    prompt may reach beyond it and hold the transcript's first tokens. Without timestamps only text and the end token,
+    `end_id`, are allowed.
     """
 
     begin: int

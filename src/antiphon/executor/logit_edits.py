@@ -1,4 +1,4 @@
-"""What a request does to its logits before the plain sampler sees them: constraints, bias, penalties, typicality."""
+"""Changes to a request's logits before sampling: constraints, bias, penalties, typical sampling."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MINUS_INFINITY = float("-inf")
 
 
 def edits_of(request: Request) -> LogitEdits | None:
-    """The edits of a request that has any."""
+    """The edits of a request, or None if it has none."""
     if request.constraint is None and request.rules is None and not request.params.edits_logits:
         return None
     return LogitEdits(request)
@@ -43,7 +43,7 @@ class LogitEdits:
         self._output_counts[token] = self._output_counts.get(token, 0) + 1
 
     def took(self, token: int) -> None:
-        """A token was drawn from this row."""
+        """Count a token that was drawn from this row."""
         if self.request.params.has_penalties:
             self._count(token)
 

@@ -1,4 +1,4 @@
-"""Tokens from logits: batched over requests with different parameters, with log-probabilities where asked for."""
+"""Tokens from logits: batched over requests with different parameters, with log-probabilities where requested."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ class Sampler:
         self._edits: dict[int, LogitEdits] = {}
 
     def set_up(self, plan: StepPlan) -> None:
-        """Take in the rows that the plan gave to requests."""
+        """Set up the rows that the plan gave to requests, and free the edits of requests that left theirs."""
+        if self._edits:
+            self._edits = {row: edits for row, edits in self._edits.items() if edits.request.row == row}
         for setup in plan.row_setups:
             row = setup.request.row
             edits = edits_of(setup.request)
@@ -32,9 +34,13 @@ class Sampler:
                 self._edits[row] = edits
 
     def is_plain(self, plan: StepPlan) -> bool:
-        """Whether the plan's requests want nothing but a token drawn from their logits as they are."""
-        return not self._edits and all(
-            request.params.logprobs is None and request.rules is None and request.beam is None and not request.observes
+        """Whether the plan's requests need only a token drawn from their unedited logits."""
+        edits = self._edits
+        return all(
+            request.row not in edits
+            and request.params.logprobs is None
+            and request.beam is None
+            and not request.observes
             for request in plan.requests
         )
 
@@ -85,7 +91,7 @@ class Sampler:
                 result.candidates[entry] = list(zip(ids.tolist(), values.tolist(), strict=True))
 
     def _edit(self, step: StepBatch, rows: np.ndarray, logits: Tensor) -> dict[int, str]:
-        """Apply the rows' own edits; one that fails is no fault of the others in the step."""
+        """Apply the rows' own edits. One that fails is reported by entry; the others of the step continue."""
         failures = {}
         for place, row in enumerate(rows.tolist()):
             edits = self._edits.get(row)
@@ -117,7 +123,7 @@ class Sampler:
 
     @staticmethod
     def _report_prompt(plan: StepPlan, entry: int, logits: Tensor, result: StepResult) -> None:
-        """Of the prompt's tokens that this chunk predicts: those at its positions plus one."""
+        """Log-probabilities of the prompt's tokens that this chunk predicts: those at its positions plus one."""
         request, start = plan.requests[entry], plan.starts[entry]
         predicted = request.prompt[start + 1 : start + 1 + len(logits)]
         logprobs = logits[: len(predicted)].float().log_softmax(-1)

@@ -13,14 +13,14 @@ MINUS_INFINITY = float("-inf")
 
 
 class TranscriptEdits:
-    """The rules of one request; what was said so far is read from its tokens."""
+    """The rules of one request; the transcript so far is read from its tokens."""
 
     def __init__(self, rules: TranscriptRules) -> None:
         self.rules = rules
         self._blank = torch.tensor(sorted(rules.blank), dtype=torch.int64)
 
     def open(self, logits: Tensor, num_output: int) -> bool:
-        """Restrict the logits to what the opening allows; False where it is over."""
+        """Restrict the logits to what the opening allows; False after the opening."""
         if num_output >= len(self.rules.opening):
             return False
         allowed = torch.tensor(self.rules.opening[num_output], dtype=torch.int64)
@@ -54,7 +54,7 @@ class TranscriptEdits:
             logits[: rules.end_id] = MINUS_INFINITY
         last = next((token for token in reversed(tokens[rules.begin :]) if token >= first), None)
         if last is not None:
-            # A segment has a length; only the timestamp that closes one may be said again, to open the next.
+            # Segments are not empty; only the timestamp that ends one may be repeated, to begin the next.
             logits[first : last if was_timestamp else last + 1] = MINUS_INFINITY
         stamps = logits[first:]
         if stamps.logsumexp(0) > logits[:first].max():

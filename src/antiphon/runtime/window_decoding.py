@@ -236,7 +236,7 @@ class WindowJob:
         )
         length = min(positions // 2 + len(drawn), positions - len(prompt))
         count = options.best_of if temperature > 0 else options.beams
-        search = BeamGroup(count) if count > 1 and temperature == 0 else None
+        search = BeamGroup[Request](count) if count > 1 and temperature == 0 else None
         requests: list[Request] = []
         for seed in range(count):
             params = SamplingParams(

@@ -35,7 +35,7 @@ class Checkpoint(ABC):
     """Named tensors plus the metadata a model's config is translated from.
 
     Models ask for tensors by their own names and the shape they need; a missing or misshaped tensor is a
-    `CheckpointError` that names it. `unused()` tells what nobody asked for.
+    `CheckpointError` that names it. `unused()` returns the tensors that no model read.
     """
 
     #: "gguf", "hf", "llama2c", "openai-whisper": which of a model's translations applies.
@@ -78,12 +78,12 @@ class Checkpoint(ABC):
         return dequantize(tensor.data, tensor.type).view(shape).to(dtype)
 
     def release_pages(self) -> None:
-        """Give the memory of mapped files back that was read so far; the tensors stay as they are."""
+        """Release the memory of mapped pages read so far; the tensors stay valid."""
         for mapped in self._maps:
             mapped.release_pages()
 
     def mark_used(self, *names: str) -> None:
-        """Declare tensors as known but not needed, so that `unused` does not report them."""
+        """Mark tensors as known but not needed, so that `unused` does not report them."""
         self._used.update(names)
 
     def unused(self) -> list[str]:

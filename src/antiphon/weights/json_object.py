@@ -21,7 +21,7 @@ def read_json_object(path: Path) -> dict[str, Any]:
 
 
 def parse_json_object(path: Path, text: bytes, unique_keys: bool = False) -> dict[str, Any]:
-    """The object in `text`, which came from `path`; with `unique_keys`, a key that occurs twice is refused."""
+    """The object in `text`, which came from `path`; with `unique_keys`, a key that occurs twice is rejected."""
     content = _parse(path, text, unique_keys)
     if not isinstance(content, dict):
         raise CheckpointError(f"{path}: is a JSON {type(content).__name__}, not an object")

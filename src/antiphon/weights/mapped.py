@@ -30,7 +30,7 @@ class MappedFile:
             raise CheckpointError(f"cannot read {path}: {error.strerror or error}") from error
 
     def release_pages(self) -> None:
-        """Let the system take the pages back that were read; whoever looks again reads them from the file."""
+        """Release the pages that were read; the next access reads them from the file again."""
         if hasattr(mmap, "MADV_DONTNEED"):
             self.buffer.madvise(mmap.MADV_DONTNEED)
 

@@ -12,7 +12,7 @@ from antiphon.weights.weight import Weight
 
 
 class Source:
-    """Names under a prefix, translated to the file's names as they are asked for.
+    """Names under a prefix, translated to the file's names on each access.
 
     `rename` maps a model's name to the file's. `row_order` gives, for a model's name, the order in which the
     file's rows must be taken (None: as they are); it serves files whose rotary layout is not half-split.

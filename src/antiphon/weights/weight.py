@@ -61,7 +61,7 @@ class Weight:
 
     @property
     def resident_bytes(self) -> int:
-        """Bytes of the form that is computed with: what backends packed where they did, else the file's."""
+        """Bytes of the form used in computation: the backend's packed form if there is one, else the file's."""
         packed = sum(getattr(value, "nbytes", 0) for value in self.packed.values())
         return packed or self._nbytes
 

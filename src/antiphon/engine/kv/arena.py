@@ -9,13 +9,13 @@ UNIT_BYTES = 256
 
 
 class Borrower(Protocol):
-    """A pool that holds slabs and can be asked for one that nobody uses."""
+    """A pool that holds slabs and can return an idle one."""
 
     def release_idle_slab(self) -> bool:
-        """Give back the slab that has been idle for longest, evicting what is cached there; False if none is."""
+        """Return the slab that has been idle for longest, evicting what is cached there; False if none is idle."""
 
     def idle_since(self) -> int | None:
-        """The tick from which on that slab has been idle; None if none is."""
+        """The tick since which that slab has been idle; None if no slab is."""
 
     def lent_slabs(self) -> list[int]:
         """The numbers of the slabs that the pool holds."""
@@ -63,14 +63,14 @@ class SlabArena:
         self._borrowers.remove(borrower)
 
     def tick(self) -> int:
-        """A later number with every call: the order of use across all pools."""
+        """A counter that grows with every call: the order of use across all pools."""
         self._ticks += 1
         return self._ticks
 
     def lend(self, asking: Borrower, oldest: int | None = None) -> int | None:
-        """A slab for the asking pool: a free one, else the one that has lain idle in another pool for longest.
+        """A slab for a pool: a free one, else the one that has been idle in another pool for longest.
 
-        None when there is none, or when it went idle after `oldest`, the tick of what the asking pool could evict.
+        None if there is none, or if it went idle after `oldest`, the tick of what the pool itself could evict.
         """
         if not self._free:
             idle_since = [

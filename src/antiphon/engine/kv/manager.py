@@ -1,4 +1,4 @@
-"""`KVManager`: the blocks of one model's requests: growth, sharing, forgetting, freeing, and the prefix cache."""
+"""`KVManager`: the blocks of one model's requests: growing, sharing, windows, freeing, and the prefix cache."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from antiphon.engine.request import Request
 class GroupSpec:
     """A cache group as the bookkeeping sees it.
 
-    With a `window`, blocks that lie wholly before it are given back, except those of the first `sink_tokens`.
+    With a `window`, blocks that lie wholly before it are freed, except those of the first `sink_tokens`.
     A `cross` group holds the `cross_tokens` of a request from its start and never grows.
     """
 
@@ -38,7 +38,7 @@ class KVUsage:
 
 
 class KVManager:
-    """Every request of the model holds, per group, a table of block ids; all of it can be given back at any time."""
+    """Every request of the model holds, per group, a table of block ids, which can be released at any time."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class KVManager:
         for spec, pool in zip(self.groups, self.pools, strict=True):
             blocks = self.blocks_for(cross_tokens if spec.cross else num_tokens)
             if spec.window is not None:
-                # Neither end of the window is on a block's border, and blocks go only when another is full.
+                # Neither end of the window is on a block boundary, and blocks are freed only when another is full.
                 held = self.blocks_for(spec.window + self._max_step_tokens) + 2 + self.blocks_for(spec.sink_tokens)
                 blocks = min(blocks, held)
             slabs += -(-blocks // pool.blocks_per_slab)
@@ -121,7 +121,7 @@ class KVManager:
         return prefix_seed(self._revision, request.cache_salt, request.content)
 
     def _may_share(self, request: Request) -> bool:
-        """Whether blocks of the request may be found by others: what they depend on must be known."""
+        """Whether the request may use the prefix cache: all that its blocks depend on must be known."""
         return self.prefix_caching and (not self._has_cross or bool(request.content))
 
     def _find(self, request: Request, group: int, index: int) -> int | None:
@@ -196,7 +196,7 @@ class KVManager:
         return [*range(sinks), *range(first, length)]
 
     def remember(self, request: Request) -> None:
-        """Let the blocks that the request has filled be found by others."""
+        """Add the blocks that the request has filled to the prefix cache."""
         num_full = request.num_computed_tokens // self.block_tokens
         if not self._may_share(request) or num_full <= request.num_remembered_blocks:
             return
@@ -215,7 +215,7 @@ class KVManager:
         """Make room for the request's first `num_tokens` tokens and make those about to be written its own.
 
         On success the plan has the new table entries and the copies of shared blocks. On failure the request has as
-        many blocks as before. Where it `may_pack`, blocks are moved together if a slab falls free by that.
+        many blocks as before. With `may_pack`, blocks are moved together if that frees a slab.
         """
         if request.has_shared_tail and not self._own_tail(request, plan, may_pack):
             return False
@@ -255,7 +255,7 @@ class KVManager:
         return any(len(request.tables[group]) < wanted for group in self._growing)
 
     def _pack(self, plan: StepPlan) -> bool:
-        """Empty one slab of a group whose blocks are scattered over more slabs than they need; False if none is."""
+        """Empty one slab of a group whose blocks lie in more slabs than they need; False if there is no such group."""
         group = next((index for index, pool in enumerate(self.pools) if pool.is_scattered), None)
         if group is None:
             return False
@@ -314,10 +314,10 @@ class KVManager:
             parent.num_dropped_blocks[group] <= self._first_needed(group, num_tokens) for group in self._windowed
         )
 
-    # -- letting go ---------------------------------------------------------------------------------------------
+    # -- freeing ------------------------------------------------------------------------------------------------
 
     def drop_out_of_window(self, request: Request) -> None:
-        """Give back the blocks that no later token of the request can see."""
+        """Free the blocks that no later token of the request can see."""
         for group in self._windowed:
             first = self._first_needed(group, request.num_computed_tokens)
             table, pool = request.tables[group], self.pools[group]
@@ -329,7 +329,7 @@ class KVManager:
             request.num_dropped_blocks[group] = max(request.num_dropped_blocks[group], first)
 
     def release(self, request: Request) -> None:
-        """Give back everything. The end of a prefix goes first, so that it is the first to be evicted."""
+        """Free everything. The end of a prefix is freed first, so that it is evicted first."""
         for group, table in enumerate(request.tables):
             pool = self.pools[group]
             for block in reversed(table):
@@ -353,7 +353,7 @@ class KVManager:
         ]
 
     def swap_out(self, request: Request) -> list[list[bool]]:
-        """Give the blocks back and return which places of each table were held; the content must be copied first."""
+        """Free the blocks and return which places of each table had one; the content must be copied first."""
         held = [[block != NO_BLOCK for block in table] for table in request.tables]
         dropped = request.num_dropped_blocks
         self.release(request)
@@ -361,7 +361,7 @@ class KVManager:
         return held
 
     def swap_in(self, request: Request, held: list[list[bool]], plan: StepPlan, may_pack: bool = True) -> bool:
-        """Take blocks for every place that was held; False, with nothing taken, when there are not enough."""
+        """Take a block for every place that had one; False, with nothing taken, if there are not enough."""
         dropped = request.num_dropped_blocks
         self._hold(request)
         for group, places in enumerate(held):
@@ -375,7 +375,7 @@ class KVManager:
         request.num_dropped_blocks = dropped
         return True
 
-    # -- the books ----------------------------------------------------------------------------------------------
+    # -- integrity ----------------------------------------------------------------------------------------------
 
     def table_entries(self, request: Request, group: int) -> list[int]:
         """The request's table as the executor writes it; places without a block point at the arena's start."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from antiphon.engine.kv.arena import UNIT_BYTES, SlabArena
 
-#: Stands in a block table for a block that was given back early (it left the window).
+#: Stands in a block table for a block that was freed because it left the window.
 NO_BLOCK = -1
 
 
@@ -20,7 +20,7 @@ class _Slab:
 
 @dataclass(frozen=True, slots=True)
 class CachedPrefix:
-    """What a cached block holds: its chained digest, and its tokens so that a hit is verified and not trusted."""
+    """What a cached block holds: its chained digest, and its tokens, which a hit is verified against."""
 
     digest: bytes
     tokens: tuple[int, ...]
@@ -52,7 +52,7 @@ class BlockPool:
     _slabs: dict[int, _Slab] = field(default_factory=dict)  # by index of the slab within the pool
     _spare_indexes: list[int] = field(default_factory=list)
     _with_free: dict[int, None] = field(default_factory=dict)  # slab indexes with a free block
-    _idle: dict[int, int] = field(default_factory=dict)  # slab index → when its last block was let go, oldest first
+    _idle: dict[int, int] = field(default_factory=dict)  # slab index → when its last block was released, oldest first
     _prefixes: list[CachedPrefix | None] = field(default_factory=list)  # by block id
     _by_digest: dict[bytes, int] = field(default_factory=dict)
     _unreferenced: OrderedDict[int, int] = field(default_factory=OrderedDict)  # cached block → since when, oldest first
@@ -65,7 +65,7 @@ class BlockPool:
         self.blocks_per_slab = self.arena.slab_bytes // self.block_bytes
         self.arena.register(self)
 
-    # -- what there is ------------------------------------------------------------------------------------------
+    # -- counts -------------------------------------------------------------------------------------------------
 
     def counts(self) -> PoolCounts:
         total = len(self._slabs) * self.blocks_per_slab
@@ -78,10 +78,10 @@ class BlockPool:
         owned = len(self._slabs) * self.blocks_per_slab - self.num_free - len(self._unreferenced)
         return len(self._slabs) - len(self._idle) > -(-owned // self.blocks_per_slab)
 
-    # -- taking and giving --------------------------------------------------------------------------------------
+    # -- references ---------------------------------------------------------------------------------------------
 
     def allocate(self) -> int | None:
-        """A block with one reference: a free one, else the oldest that is cached. None when there is neither."""
+        """A block with one reference: a free one, else the oldest that is cached. None if there is neither."""
         if not self._with_free and not self._borrow() and not self._evict_oldest():
             return None
         index = next(iter(self._with_free))
@@ -127,13 +127,13 @@ class BlockPool:
     # -- the prefix cache ---------------------------------------------------------------------------------------
 
     def remember(self, block: int, prefix: CachedPrefix) -> None:
-        """Let an owned, full block be found by its content. The first block of a content keeps the name."""
+        """Make an owned, full block findable by its content. If two have the same content, the first one is found."""
         if prefix.digest not in self._by_digest and self._prefixes[block] is None:
             self._by_digest[prefix.digest] = block
             self._prefixes[block] = prefix
 
     def find(self, digest: bytes, tokens: tuple[int, ...]) -> int | None:
-        """The block with this content, owned or cached; the tokens are compared, so a colliding digest is no hit."""
+        """The block with this content, owned or cached; the tokens are compared, so a digest collision is not a hit."""
         block = self._by_digest.get(digest)
         if block is None:
             return None
@@ -164,7 +164,7 @@ class BlockPool:
         self.num_free += 1
 
     def _borrow(self) -> bool:
-        """A slab of the arena: a free one, or one that lies idle elsewhere for longer than anything cached here."""
+        """A slab of the arena: a free one, or one that has been idle elsewhere for longer than anything cached here."""
         oldest = next(iter(self._unreferenced.values()), None)
         number = self.arena.lend(self, oldest)
         if number is None:
@@ -198,7 +198,7 @@ class BlockPool:
         return next(iter(self._idle.values()), None)
 
     def release_idle_slab(self) -> bool:
-        """Give back the slab that has been without owned blocks for longest, with what is cached there."""
+        """Return the slab that has been without owned blocks for longest, evicting what is cached there."""
         index = next(iter(self._idle), None)
         if index is None:
             return False
@@ -254,13 +254,13 @@ class BlockPool:
         self.release(block)
         return new
 
-    # -- the books ----------------------------------------------------------------------------------------------
+    # -- integrity ----------------------------------------------------------------------------------------------
 
     def lent_slabs(self) -> list[int]:
         return [slab.number for slab in self._slabs.values()]
 
     def check_integrity(self, expected_refs: dict[int, int]) -> None:
-        """Every block of every slab is free, cached or owned, with as many references as its owners say."""
+        """Every block of every slab is free, cached or owned, with as many references as `expected_refs` has."""
         size, cached = self.blocks_per_slab, self._unreferenced
         num_free = num_cached = num_named = 0
         for index, slab in self._slabs.items():

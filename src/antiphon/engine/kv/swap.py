@@ -15,7 +15,7 @@ class _Copy:
 
 
 class SwapSpace:
-    """The books; the executor keeps the bytes. A key is never used twice."""
+    """Bookkeeping only: the executor keeps the bytes. A key is never used twice."""
 
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
@@ -27,7 +27,7 @@ class SwapSpace:
         return self.num_bytes + num_bytes <= self.limit_bytes
 
     def put(self, request: Request, held: list[list[bool]], num_bytes: int) -> str:
-        """Enter a request whose blocks are copied out; the key of the copy."""
+        """Register a request whose blocks are copied out; returns the key of the copy."""
         key = f"{request.sequence}:{request.marks.preemptions}"
         self._copies[request.sequence] = _Copy(key, held, num_bytes)
         self.num_bytes += num_bytes
@@ -38,14 +38,14 @@ class SwapSpace:
         return self._copies[request.sequence].held
 
     def take(self, request: Request) -> str:
-        """The blocks are copied back, which ends the copy; its key."""
+        """Unregister a request whose blocks are copied back; returns the key of the copy."""
         copy = self._copies.pop(request.sequence)
         self.num_bytes -= copy.num_bytes
         request.swapped = False
         return copy.key
 
     def drop(self, request: Request) -> None:
-        """Nobody needs the copy any more."""
+        """Discard the copy: the request ended or computes its tokens again."""
         self._dropped.append(self.take(request))
 
     @property
@@ -53,11 +53,11 @@ class SwapSpace:
         return bool(self._dropped)
 
     def take_dropped(self) -> list[str]:
-        """Keys of dropped copies that the executor has not been told of."""
+        """Keys of dropped copies that no plan has carried to the executor yet."""
         dropped, self._dropped = self._dropped, []
         return dropped
 
     def check_integrity(self, swapped: set[int]) -> None:
-        """`swapped` are the requests that say they have a copy, by order of arrival."""
+        """`swapped` are the requests marked as swapped, by order of arrival."""
         assert set(self._copies) == swapped, "swapped requests and their copies differ"
         assert self.num_bytes == sum(copy.num_bytes for copy in self._copies.values()) <= self.limit_bytes

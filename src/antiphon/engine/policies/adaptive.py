@@ -16,7 +16,7 @@ MARGIN = 0.85
 class AdaptivePolicy(PriorityPolicy):
     """Each step's prefill share is what keeps the step within `tpot_target` seconds.
 
-    Where nobody decodes, the whole cap goes to prefill, so a lone prompt meets its first token as early as it can.
+    Where no request decodes, the whole step goes to prefill, so a lone prompt has its first token as early as possible.
     With a `ttft_target`, steps may take twice as long once a request has waited half of it for its first token.
     """
 

@@ -1,4 +1,4 @@
-"""What a scheduling policy decides. Each policy is a small class of its own; the scheduler does the rest."""
+"""The interface of scheduling policies. Each policy is a small class of its own; the scheduler does the rest."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class StepView:
     oldest_wait: float  # seconds that the longest-waiting request has been without a first token
     cap: int  # tokens that are left of the step's cap
     cost: CostModel
-    prefill_start: int = 0  # where the first of those farther behind goes on
+    prefill_start: int = 0  # position at which the first request with more to prefill continues
 
 
 class Policy(ABC):
-    """Order, victims and shares. A policy keeps no request."""
+    """Order, preemption and prefill share. A policy holds no request."""
 
-    #: Whether `may_displace` can ever say yes.
+    #: Whether `may_displace` can ever return True.
     displaces: ClassVar[bool] = False
 
     @abstractmethod
@@ -35,7 +35,7 @@ class Policy(ABC):
         """Order among running requests; fixed for a request's life. The last is the first to be preempted."""
 
     def next_waiting(self, waiting: Iterable[Request], now: float) -> Request:
-        """Who is admitted next. `waiting` is not empty and in order of arrival."""
+        """The request to admit next. `waiting` is not empty and in order of arrival."""
         return min(waiting, key=self.rank)
 
     def may_displace(self, waiting: Request, running: Request, now: float) -> bool:

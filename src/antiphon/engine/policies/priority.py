@@ -1,4 +1,4 @@
-"""Critical before high before normal, with ageing so that nobody waits for ever."""
+"""Critical before high before normal, with ageing so that no request starves."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from antiphon.engine.request import Priority, Request
 class PriorityPolicy(Policy):
     """A request that has waited `ageing_seconds` counts as one level higher; a critical one may displace a normal one.
 
-    Within a level whoever needs the result first goes first: at their arrival, where they do not say. Nobody waits, in
-    this sense, for a result that is not needed yet.
+    Within a level the request whose result is `due` first goes first; without a `due` time, that is its arrival. A
+    request does not age before its result is due.
     `ageing_seconds` of None turns ageing off.
     """
 

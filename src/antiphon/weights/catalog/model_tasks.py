@@ -1,4 +1,4 @@
-"""What models are for, in words: which of the catalog fit a task, and what to say of one that does not."""
+"""The tasks of models in words: which models of the catalog fit a task, and the error for one that does not."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def models_for(task: str) -> list[str]:
 
 
 def check_catalog_task(reference: str, wanted: str) -> None:
-    """Reject a model of the catalog that is for another task; nothing is known of any other reference."""
+    """Reject a model of the catalog that is for another task. Other references are not checked."""
     entry = catalog().get(reference.lower())
     if entry is not None and CATALOG_TASKS.get(entry.task) != wanted:
         raise wrong_task(entry.name, entry.task, wanted)

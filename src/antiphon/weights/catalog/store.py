@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,7 +15,6 @@ from antiphon import environment
 from antiphon.errors import CheckpointError, HomeError, ModelNotFoundError
 from antiphon.weights.catalog.catalog import HubSource, ModelEntry, ModelFile
 from antiphon.weights.catalog.hub_cache import HubCache
-from antiphon.weights.catalog.lock import FileLock
 from antiphon.weights.catalog.verified import Stamp, VerifiedFiles
 
 CHUNK_BYTES = 1 << 20
@@ -68,8 +68,28 @@ class ModelStore:
     def verified(self, name: str) -> VerifiedFiles:
         return VerifiedFiles(self.home / "verified" / f"{_folder(name)}.json")
 
-    def lock(self, name: str, on_wait: Callable[[], None] | None = None) -> FileLock:
-        return FileLock(self.home / "locks" / f"{_folder(name)}.lock", on_wait)
+    @contextmanager
+    def lock(self, name: str, on_wait: Callable[[], None] | None = None) -> Iterator[None]:
+        """Hold a model's lock between processes; the kernel releases it if this one dies.
+
+        If another process holds it, `on_wait` is called once and entering blocks.
+        """
+        # Imported here: it takes as long as the rest of a command's start, and most commands lock nothing.
+        from filelock import FileLock, Timeout
+
+        path = self.home / "locks" / f"{_folder(name)}.lock"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(path)
+        try:
+            lock.acquire(blocking=False)
+        except Timeout:
+            if on_wait is not None:
+                on_wait()
+            lock.acquire()
+        try:
+            yield
+        finally:
+            lock.release()
 
     def path(self, entry: ModelEntry, file: ModelFile) -> Path:
         return self.directory(entry.name) / file.name
@@ -92,7 +112,7 @@ class ModelStore:
     ) -> list[Fault]:
         """The files of a present model whose bytes are not the catalog's.
 
-        A file that looks as it did when it was last verified is not read, unless `every_byte` asks for it. `on_read`
+        A file that looks as it did when it was last verified is not read, unless `every_byte` is set. `on_read`
         is called before a file is read.
         """
         stamps = self.verified(entry.name).read()
@@ -189,7 +209,7 @@ class ModelStore:
         return Removal(freed, tuple(kept))
 
     def _is_used(self, target: Path, *, ours: bool) -> bool:
-        """Whether a model links to that file of the Hugging Face cache; it then answers for its removal too."""
+        """Whether another model links to that file of the Hugging Face cache. It then takes over `is_ours`."""
         for path in (self.home / "models").glob("*/**/*"):
             if path.is_symlink() and Path(os.readlink(path)) == target:
                 folder, *rest = path.relative_to(self.home / "models").parts
@@ -201,7 +221,7 @@ class ModelStore:
         return False
 
     def record(self, entry: ModelEntry) -> None:
-        """Note a complete model that is not in the catalog, so that it can be listed and used without the hub."""
+        """Record a complete model that is not in the catalog, so that it can be listed and used without the hub."""
         manifest = {
             "name": entry.name,
             "format": entry.format,
@@ -221,11 +241,11 @@ class ModelStore:
         os.replace(staged, self.directory(entry.name) / MANIFEST)
 
     def recorded(self, name: str) -> ModelEntry | None:
-        """The model noted under that name, complete or not."""
+        """The model recorded under that name, complete or not."""
         return next((entry for entry in self.recorded_entries() if entry.name == name), None)
 
     def recorded_entries(self) -> Iterator[ModelEntry]:
-        """Every model that was noted by `record`, complete or not."""
+        """Every model that was recorded by `record`, complete or not."""
         for path in sorted((self.home / "models").glob(f"*/{MANIFEST}")):
             entry = _read_manifest(path)
             if entry is not None:

@@ -1,4 +1,4 @@
-"""What was known of a model's files when their bytes were last read: the record that makes a check at load cheap."""
+"""Size and times of a model's files when their bytes were last verified, so that checking them at load is cheap."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Stamp:
         return cls(sha256, facts.st_size, facts.st_mtime_ns, facts.st_ino, is_ours)
 
     def fits(self, path: Path) -> bool:
-        """Whether the file looks untouched since it was verified; its bytes are not read."""
+        """Whether the file looks unchanged since it was verified; its bytes are not read."""
         facts = path.stat()
         return (facts.st_size, facts.st_mtime_ns, facts.st_ino) == (self.size, self.mtime_ns, self.inode)
 
@@ -38,7 +38,7 @@ class Stamp:
 class VerifiedFiles:
     """The stamps of one model's files, in a JSON file. A record that cannot be read is empty: the files are read again.
 
-    A home that cannot be written keeps no record, so its files are read at every load.
+    If the home folder cannot be written there is no record, and files are read at every load.
     """
 
     path: Path

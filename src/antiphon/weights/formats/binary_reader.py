@@ -1,4 +1,7 @@
-"""`BinaryReader`: little-endian numbers and strings of a mapped file, front to back, every read checked."""
+"""`BinaryReader`: little-endian numbers and strings of a mapped file, front to back, every read checked.
+
+Hand-written: a number that does not fit an untrusted file is rejected with the file and the position.
+"""
 
 from __future__ import annotations
 
@@ -25,14 +28,14 @@ class BinaryReader:
     def left(self) -> int:
         return self.size - self.position
 
-    def refuse(self, what: str) -> NoReturn:
+    def reject(self, what: str) -> NoReturn:
         raise CheckpointError(f"{self.path}: {what}")
 
     def skip(self, count: int, what: str) -> int:
-        """The offset of the next `count` bytes, which are then behind us."""
+        """Skip the next `count` bytes; returns their offset."""
         start = self.position
         if count < 0 or count > self.left:
-            self.refuse(f"{what} needs {count} bytes at offset {start}, the file ends at {self.size}")
+            self.reject(f"{what} needs {count} bytes at offset {start}, the file ends at {self.size}")
         self.position = start + count
         return start
 
@@ -51,7 +54,7 @@ class BinaryReader:
         try:
             return self.bytes(count, what).decode("utf-8")
         except UnicodeDecodeError as error:
-            self.refuse(f"{what} at offset {start} is not UTF-8 ({error.reason} at byte {error.start})")
+            self.reject(f"{what} at offset {start} is not UTF-8 ({error.reason} at byte {error.start})")
 
     def tensor(self, count: int, what: str, alignment: int) -> Tensor:
         """The next bytes as uint8: a view of the mapping, or a copy where the file does not align them."""

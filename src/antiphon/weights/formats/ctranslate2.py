@@ -1,4 +1,7 @@
-"""Whisper models in CTranslate2's `model.bin`, shown under Hugging Face's names: fused matrices are cut into theirs."""
+"""Whisper models in CTranslate2's `model.bin`, shown under Hugging Face's names: fused matrices are cut into theirs.
+
+Hand-written: the `ctranslate2` package gives out no tensors; an untrusted file is validated and stays mapped.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +48,7 @@ FEED_FORWARD = {"linear_0": ("fc1",), "linear_1": ("fc2",)}
 
 
 def is_ctranslate2(start: bytes) -> bool:
-    """Whether a file that begins so is a model of CTranslate2: a version, then the name of a specification."""
+    """Whether these first bytes are of a CTranslate2 model: a version, then the name of a specification."""
     if len(start) < 8:
         return False
     version, length = struct.unpack_from("<IH", start)
@@ -207,17 +210,17 @@ def _variables(reader: BinaryReader) -> dict[str, _Variable]:
     reader.number("I", "the revision")
     count = reader.number("I", "the number of variables")
     if count > MAX_VARIABLES:
-        reader.refuse(f"claims {count} variables, more than {MAX_VARIABLES}")
+        reader.reject(f"claims {count} variables, more than {MAX_VARIABLES}")
     variables: dict[str, _Variable] = {}
     for _ in range(count):
         name = _string(reader, "a variable's name")
         if name in variables:
-            reader.refuse(f"variable {name!r} occurs twice")
+            reader.reject(f"variable {name!r} occurs twice")
         variables[name] = _variable(reader, name)
     for _ in range(reader.number("I", "the number of aliases")):
         alias, name = _string(reader, "an alias"), _string(reader, "the name of an alias")
         if name not in variables or alias in variables:
-            reader.refuse(f"alias {alias!r} stands for {name!r}, which does not fit its variables")
+            reader.reject(f"alias {alias!r} stands for {name!r}, which does not fit its variables")
         if alias != "decoder/projection/weight" or name != "decoder/embeddings/weight":
             variables[alias] = variables[name]
     return variables
@@ -226,14 +229,14 @@ def _variables(reader: BinaryReader) -> dict[str, _Variable]:
 def _variable(reader: BinaryReader, name: str) -> _Variable:
     rank = reader.number("B", f"the rank of {name!r}")
     if rank > MAX_RANK:
-        reader.refuse(f"variable {name!r} has {rank} dimensions, more than {MAX_RANK}")
+        reader.reject(f"variable {name!r} has {rank} dimensions, more than {MAX_RANK}")
     shape = tuple(reader.number("I", f"the shape of {name!r}") for _ in range(rank))
     type_id, num_bytes = reader.number("B", f"the type of {name!r}"), reader.number("I", f"the size of {name!r}")
     type = TYPES.get(type_id)
     if type is None:
         raise UnsupportedError(f"{reader.path}: variable {name!r} has the unknown type {type_id}")
     if any(not 0 < size <= MAX_SIZE for size in shape) or prod(shape) * type.block.size != num_bytes:
-        reader.refuse(f"variable {name!r} ({type.name} {list(shape)}) claims {num_bytes} bytes")
+        reader.reject(f"variable {name!r} ({type.name} {list(shape)}) claims {num_bytes} bytes")
     return _Variable(type, shape, reader.tensor(num_bytes, f"variable {name!r}", type.block.size))
 
 

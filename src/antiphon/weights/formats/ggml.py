@@ -1,4 +1,7 @@
-"""Whisper models in whisper.cpp's ggml format: sizes, mel filters, vocabulary, then tensors under OpenAI's names."""
+"""Whisper models in whisper.cpp's ggml format: sizes, mel filters, vocabulary, then tensors under OpenAI's names.
+
+Hand-written: no package reads this format; an untrusted file is validated and aligned tensors stay mapped.
+"""
 
 from __future__ import annotations
 
@@ -50,18 +53,18 @@ class GgmlWhisperCheckpoint(Checkpoint):
         super().__init__()
         reader = BinaryReader(MappedFile(path))
         if reader.bytes(4, "the magic") != MAGIC:
-            reader.refuse(f"does not start with {MAGIC!r}")
+            reader.reject(f"does not start with {MAGIC!r}")
         dims = _dimensions(reader)
         _skip_filters(reader)
         tokens = _tokens(reader)
         if len(tokens) > dims["n_vocab"]:
-            reader.refuse(f"spells {len(tokens)} tokens, its vocabulary has {dims['n_vocab']}")
+            reader.reject(f"spells {len(tokens)} tokens, its vocabulary has {dims['n_vocab']}")
         self.metadata: Mapping[str, Any] = {**dims, "tokens": tokens}
         self._tensors: dict[str, StoredTensor] = {}
         while reader.left:
             tensor = _tensor(reader)
             if tensor.name in self._tensors:
-                reader.refuse(f"tensor {tensor.name!r} occurs twice")
+                reader.reject(f"tensor {tensor.name!r} occurs twice")
             self._tensors[tensor.name] = tensor
 
     def tensors(self) -> Mapping[str, StoredTensor]:
@@ -73,9 +76,9 @@ def _dimensions(reader: BinaryReader) -> dict[str, int]:
     reader.number("i", "the file type")  # each tensor has its own
     for name, value in dims.items():
         if not 0 < value <= MAX_SIZE:
-            reader.refuse(f"{name} is {value}, not a size between 1 and {MAX_SIZE}: not a Whisper model")
+            reader.reject(f"{name} is {value}, not a size between 1 and {MAX_SIZE}: not a Whisper model")
     if dims["n_mels"] not in MEL_BANDS:
-        reader.refuse(f"n_mels is {dims['n_mels']}, not one of {MEL_BANDS}: not a Whisper model")
+        reader.reject(f"n_mels is {dims['n_mels']}, not one of {MEL_BANDS}: not a Whisper model")
     return dims
 
 
@@ -83,19 +86,19 @@ def _skip_filters(reader: BinaryReader) -> None:
     """The mel filters are the standard ones and are computed, so only their size is checked."""
     bands, bins = reader.number("i", "the number of mel bands"), reader.number("i", "the number of bins")
     if not 0 < bands <= MAX_SIZE or not 0 < bins <= MAX_SIZE:
-        reader.refuse(f"has mel filters of {bands} bands and {bins} bins")
+        reader.reject(f"has mel filters of {bands} bands and {bins} bins")
     reader.skip(4 * bands * bins, "the mel filters")
 
 
 def _tokens(reader: BinaryReader) -> list[bytes]:
     count = reader.number("i", "the number of tokens")
     if count < 1 or count * 4 > reader.left:
-        reader.refuse(f"claims {count} tokens of at least 4 bytes each, with {reader.left} bytes left")
+        reader.reject(f"claims {count} tokens of at least 4 bytes each, with {reader.left} bytes left")
     tokens = []
     for index in range(count):
         length = reader.number("I", f"the length of token {index}")
         if length > MAX_TOKEN_BYTES:
-            reader.refuse(f"token {index} of {count} has {length} bytes, more than {MAX_TOKEN_BYTES}")
+            reader.reject(f"token {index} of {count} has {length} bytes, more than {MAX_TOKEN_BYTES}")
         tokens.append(reader.bytes(length, f"token {index}"))
     return tokens
 
@@ -106,7 +109,7 @@ def _tensor(reader: BinaryReader) -> StoredTensor:
     length = reader.number("i", "the length of a tensor's name")
     type_id = reader.number("i", "a tensor's type")
     if not 0 < rank <= MAX_DIMENSIONS or not 0 < length <= MAX_NAME_BYTES:
-        reader.refuse(f"the tensor at offset {start} claims {rank} dimensions and a name of {length} bytes")
+        reader.reject(f"the tensor at offset {start} claims {rank} dimensions and a name of {length} bytes")
     dims = [reader.number("i", "a tensor's shape") for _ in range(rank)]
     name = reader.text(length, "a tensor's name")
     try:
@@ -115,9 +118,9 @@ def _tensor(reader: BinaryReader) -> StoredTensor:
         raise UnsupportedError(f"{reader.path}: tensor {name!r} has the unknown type {type_id}") from None
     shape = tuple(reversed(dims))
     if min(shape) < 1 or max(shape) > MAX_SIZE:
-        reader.refuse(f"tensor {name!r} has the shape {list(shape)}")
+        reader.reject(f"tensor {name!r} has the shape {list(shape)}")
     if shape[-1] % type.block.elements and prod(shape) > shape[0]:
-        reader.refuse(
+        reader.reject(
             f"tensor {name!r} of shape {list(shape)} has rows that are not whole {type.name} blocks "
             f"of {type.block.elements}"
         )

@@ -1,4 +1,7 @@
-"""GGUF files: one reader, memory-mapped, that trusts no number in the header before it has checked it."""
+"""GGUF files: one reader, memory-mapped, that checks every number in the header before it uses it.
+
+Hand-written: untrusted headers must be validated in full, which the `gguf` package does not, and tensors stay mapped.
+"""
 
 from __future__ import annotations
 
@@ -159,7 +162,7 @@ def _open_parts(path: Path) -> list[GGUFFile]:
 
 
 class _Header:
-    """Parses a header front to back. Whatever is wrong with it ends in an error of our own with the offset in it."""
+    """Parses a header front to back. Anything wrong with it raises a `CheckpointError` with the offset."""
 
     def __init__(self, mapped: MappedFile) -> None:
         self._buffer = mapped.buffer
@@ -179,14 +182,14 @@ class _Header:
         self.entries = [self._located(description, data_start) for description in descriptions]
         self._check_names_and_overlap()
 
-    def _refuse(self, what: str) -> NoReturn:
+    def _reject(self, what: str) -> NoReturn:
         raise CheckpointError(f"{self._path}: {what}")
 
     def _advance(self, count: int, what: str) -> int:
-        """The offset of the next `count` bytes, which are then behind us."""
+        """Skip the next `count` bytes; returns their offset."""
         start = self._position
         if count > self._size - start:
-            self._refuse(f"{what} needs {count} bytes at offset {start}, the file ends at {self._size}")
+            self._reject(f"{what} needs {count} bytes at offset {start}, the file ends at {self._size}")
         self._position = start + count
         return start
 
@@ -200,7 +203,7 @@ class _Header:
         magic = self._buffer[:4]
         self._advance(4, "the magic")
         if magic != MAGIC:
-            self._refuse(f"starts with {magic!r}, not {MAGIC!r}")
+            self._reject(f"starts with {magic!r}, not {MAGIC!r}")
         version = self._uint32("the version")
         if version & 0xFFFF == 0 and version:
             raise UnsupportedError(f"{self._path}: big-endian GGUF files are not supported")
@@ -212,23 +215,23 @@ class _Header:
         count = self._uint64(f"the number of {what}")
         left = self._size - self._position
         if count * least_bytes > left:
-            self._refuse(f"claims {count} {what}, of at least {least_bytes} bytes each, with {left} bytes left")
+            self._reject(f"claims {count} {what}, of at least {least_bytes} bytes each, with {left} bytes left")
         return count
 
     def _string(self, what: str, most: int | None = None) -> str:
         length = self._uint64(f"the length of {what}")
         if most is not None and length > most:
-            self._refuse(f"{what} at offset {self._position} has {length} bytes, more than {most}")
+            self._reject(f"{what} at offset {self._position} has {length} bytes, more than {most}")
         start = self._advance(length, what)
         try:
             return str(self._buffer[start : self._position], "utf-8")
         except UnicodeDecodeError as error:
-            self._refuse(f"{what} at offset {start} is not UTF-8 ({error.reason} at byte {error.start})")
+            self._reject(f"{what} at offset {start} is not UTF-8 ({error.reason} at byte {error.start})")
 
     def _pair(self) -> None:
         key = self._string("a metadata key", MAX_NAME_BYTES)
         if key in self.metadata:
-            self._refuse(f"metadata key {key!r} occurs twice")
+            self._reject(f"metadata key {key!r} occurs twice")
         self.metadata[key] = self._value(key, self._uint32(f"the type of {key!r}"))
 
     def _value(self, key: str, type: int) -> Any:
@@ -240,19 +243,19 @@ class _Header:
             return self._string(f"the value of {key!r}")
         if type == ValueType.ARRAY:
             return self._array(key, depth=1)
-        self._refuse(f"metadata key {key!r} has a value of unknown type {type}")
+        self._reject(f"metadata key {key!r} has a value of unknown type {type}")
 
     def _array(self, key: str, depth: int) -> list[Any]:
         if depth > MAX_ARRAY_DEPTH:
-            self._refuse(f"metadata key {key!r} has arrays nested more than {MAX_ARRAY_DEPTH} deep")
+            self._reject(f"metadata key {key!r} has arrays nested more than {MAX_ARRAY_DEPTH} deep")
         type = self._uint32(f"the element type of {key!r}")
         dtype = SCALARS.get(type)
         if dtype is None and type not in (ValueType.STRING, ValueType.ARRAY):
-            self._refuse(f"metadata key {key!r} is an array of unknown type {type}")
+            self._reject(f"metadata key {key!r} is an array of unknown type {type}")
         least = dtype.itemsize if dtype is not None else STRING_BYTES if type == ValueType.STRING else ARRAY_BYTES
         count = self._count(f"elements of {key!r}", least)
         if count > self._elements_left:
-            self._refuse(f"{count} elements of {key!r} bring the arrays to more than {MAX_ARRAY_ELEMENTS} elements")
+            self._reject(f"{count} elements of {key!r} bring the arrays to more than {MAX_ARRAY_ELEMENTS} elements")
         self._elements_left -= count
         if dtype is not None:
             start = self._advance(count * dtype.itemsize, f"the array {key!r}")
@@ -271,19 +274,19 @@ class _Header:
                 start = position + 8
                 position = start + length_at(buffer, position)[0]
                 if position > size:
-                    self._refuse(f"element {len(strings)} of {key!r} ends at {position}, the file at {size}")
+                    self._reject(f"element {len(strings)} of {key!r} ends at {position}, the file at {size}")
                 strings.append(str(buffer[start:position], "utf-8"))
         except struct.error:
-            self._refuse(f"element {len(strings)} of {key!r} begins at {position}, the file ends at {size}")
+            self._reject(f"element {len(strings)} of {key!r} begins at {position}, the file ends at {size}")
         except UnicodeDecodeError as error:
-            self._refuse(f"element {len(strings)} of {key!r} is not UTF-8 ({error.reason} at byte {error.start})")
+            self._reject(f"element {len(strings)} of {key!r} is not UTF-8 ({error.reason} at byte {error.start})")
         self._position = position
         return strings
 
     def _checked_alignment(self) -> int:
         alignment = self.metadata.get("general.alignment", DEFAULT_ALIGNMENT)
         if not isinstance(alignment, int) or not 8 <= alignment <= MAX_ALIGNMENT or alignment & (alignment - 1):
-            self._refuse(f"general.alignment is {alignment!r}, not a power of two from 8 to {MAX_ALIGNMENT}")
+            self._reject(f"general.alignment is {alignment!r}, not a power of two from 8 to {MAX_ALIGNMENT}")
         return alignment
 
     def _description(self) -> tuple[str, TensorType, tuple[int, ...], int]:
@@ -291,7 +294,7 @@ class _Header:
         name = self._string("a tensor's name", MAX_NAME_BYTES)
         num_dimensions = self._uint32(f"the rank of tensor {name!r}")
         if num_dimensions > MAX_DIMENSIONS:
-            self._refuse(f"tensor {name!r} has {num_dimensions} dimensions, more than {MAX_DIMENSIONS}")
+            self._reject(f"tensor {name!r} has {num_dimensions} dimensions, more than {MAX_DIMENSIONS}")
         shape = tuple(self._uint64(f"the shape of tensor {name!r}") for _ in range(num_dimensions))[::-1]
         type_id = self._uint32(f"the type of tensor {name!r}")
         offset = self._uint64(f"the offset of tensor {name!r}")
@@ -300,9 +303,9 @@ class _Header:
         except ValueError:
             raise UnsupportedError(f"{self._path}: tensor {name!r} has the unknown type {type_id}") from None
         if 0 in shape:
-            self._refuse(f"tensor {name!r} of shape {list(shape)} has no elements")
+            self._reject(f"tensor {name!r} of shape {list(shape)} has no elements")
         if (shape[-1] if shape else 1) % type.block.elements:
-            self._refuse(
+            self._reject(
                 f"tensor {name!r} of shape {list(shape)} has rows that are not whole {type.name} blocks "
                 f"of {type.block.elements}"
             )
@@ -311,11 +314,11 @@ class _Header:
     def _located(self, description: tuple[str, TensorType, tuple[int, ...], int], data_start: int) -> TensorEntry:
         name, type, shape, offset = description
         if offset % self._alignment:
-            self._refuse(f"tensor {name!r} is at offset {offset}, not a multiple of {self._alignment}")
+            self._reject(f"tensor {name!r} is at offset {offset}, not a multiple of {self._alignment}")
         start = data_start + offset
         stop = start + prod(shape) // type.block.elements * type.block.size
         if stop > self._size:
-            self._refuse(
+            self._reject(
                 f"tensor {name!r} ({type.name} {list(shape)}) takes bytes {start} to {stop}, "
                 f"the file ends at {self._size}: it is truncated or its header is wrong"
             )
@@ -325,9 +328,9 @@ class _Header:
         names: set[str] = set()
         for entry in self.entries:
             if entry.name in names:
-                self._refuse(f"tensor {entry.name!r} occurs twice")
+                self._reject(f"tensor {entry.name!r} occurs twice")
             names.add(entry.name)
         ordered = sorted(self.entries, key=lambda entry: entry.start)
         for left, right in pairwise(ordered):
             if left.stop > right.start:
-                self._refuse(f"tensors {left.name!r} and {right.name!r} overlap at byte {right.start}")
+                self._reject(f"tensors {left.name!r} and {right.name!r} overlap at byte {right.start}")

@@ -1,4 +1,7 @@
-"""llama2.c checkpoints of the first version: seven numbers and then float32 arrays in a fixed order."""
+"""llama2.c checkpoints of the first version: seven numbers and then float32 arrays in a fixed order.
+
+Hand-written: no package reads this format; an untrusted file is validated and its arrays stay mapped.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ HEADER = struct.Struct("<7i")
 #: The first word of later versions, "ak42"; the version follows it.
 LATER_MAGIC = 0x616B3432
 FLOAT_BYTES = 4
-#: No number of a header is larger in a file that makes sense.
+#: Headers with a larger number are rejected.
 MAX_SIZE = 1 << 24
 
 
@@ -36,7 +39,7 @@ class Llama2cHeader:
 
     @classmethod
     def parse(cls, start: bytes) -> Llama2cHeader | None:
-        """The header in a file's first bytes, or None where they make no sense as one."""
+        """The header in a file's first bytes, or None if they are not a plausible one."""
         if len(start) < HEADER.size:
             return None
         hidden, intermediate, layers, heads, kv_heads, vocab, context = HEADER.unpack_from(start)
@@ -117,7 +120,7 @@ class Llama2cCheckpoint(Checkpoint):
         if header is None:
             raise CheckpointError(f"{path}: its first {HEADER.size} bytes are not a llama2.c header")
         if header.file_size() != mapped.size:
-            raise CheckpointError(f"{path}: has {mapped.size} bytes, its llama2.c header asks for {header.file_size()}")
+            raise CheckpointError(f"{path}: has {mapped.size} bytes, its llama2.c header needs {header.file_size()}")
         self.metadata = header.config()
         self._tensors: dict[str, StoredTensor] = {}
         data, position = mapped.tensor(), HEADER.size

@@ -1,4 +1,4 @@
-"""Checkpoints whose tensors are PyTorch tensors already."""
+"""Checkpoints over PyTorch tensors in memory."""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
 """ONNX files as checkpoints: initializers under the names of the modules they belong to.
 
-Exporters fold and transpose weights and give what comes out names such as `onnx::MatMul_6547`. The graph still tells
-whose they are: by the bias beside them, or by the path of the node that reads them.
+Exporters fold and transpose weights and name the results `onnx::MatMul_6547` and the like. The module that a weight
+belongs to is found from the graph: from the bias beside it, or from the path of the node that reads it.
+
+Hand-written, as its graph is, to validate untrusted files and to read a tensor only when it is needed.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ from antiphon.weights.weight import Weight, WeightPart
 CONFIG_NAME = "config.json"
 VOCABULARY_NAME = "vocab.json"
 
-#: What a graph takes and gives → the architecture that it is an export of.
+#: Inputs and outputs of a graph → the architecture that it is an export of.
 SIGNATURES = {
     (frozenset({"input_ids", "style", "speed"}), frozenset({"waveform"})): "kokoro",
     (frozenset({"ids", "speed"}), frozenset({"lh", "theta", "ln", "lr", "phi", "f0"})): "hibari",
@@ -136,7 +138,7 @@ def _metadata(path: Path) -> dict[str, Any]:
 
 
 def is_onnx(start: bytes) -> bool:
-    """Whether a file begins as a model does: a small version number, then the producer's name, an opset or a graph."""
+    """Whether a file begins like a model: a small version number, then the producer's name, an opset or a graph."""
     return len(start) > 3 and start[0] == 0x08 and 3 <= start[1] <= 20 and start[2] in (0x12, 0x1A, 0x3A, 0x42)
 
 

@@ -1,4 +1,7 @@
-"""The graph of an ONNX file: its nodes by name, and where its constant tensors lie. Nothing is computed."""
+"""The graph of an ONNX file: its nodes by name, and where its constant tensors lie. Nothing is computed.
+
+Hand-written: the `onnx` package loads a file whole; here an untrusted one is validated and its tensors stay mapped.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Initializer:
-    """A constant tensor. `span` is where its raw bytes lie in the file, `values` what was listed instead."""
+    """A constant tensor: its raw bytes are at `span` in the file, or else its elements are listed in `values`."""
 
     name: str
     data_type: int
@@ -59,7 +62,7 @@ class Initializer:
 
 @dataclass
 class Graph:
-    """What a file holds, as far as loading weights needs it."""
+    """The parts of a file that loading weights needs."""
 
     nodes: list[Node] = field(default_factory=list)
     initializers: dict[str, Initializer] = field(default_factory=dict)
@@ -82,7 +85,7 @@ def read_graph(model: Message) -> Graph:
 
 
 def is_onnx(start: bytes) -> bool:
-    """Whether a file begins as a ModelProto does: a small IR version, then the producer's name or an opset."""
+    """Whether a file begins like a ModelProto: a small IR version, then the producer's name or an opset."""
     return len(start) > 3 and start[0] == 0x08 and 3 <= start[1] <= 20 and start[2] in (0x12, 0x1A, 0x3A, 0x42)
 
 

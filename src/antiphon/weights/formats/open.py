@@ -1,4 +1,4 @@
-"""Opening a checkpoint by what it is, not by what it is called."""
+"""Opening a checkpoint by its content, whatever the file's name."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from antiphon.weights.formats.whisper_pt import WhisperPtCheckpoint
 LFS_POINTER = b"version https://git-lfs"
 PICKLE_MAGIC = b"\x80"
 
-#: Known beginnings of files that are not checkpoints we can read, with what to tell the user.
+#: Known beginnings of files that cannot be read, with what they are, for the error message.
 FOREIGN = {
     b"tjgg": "a GGJT file of the time before GGUF",
     b"FUGG": "a big-endian GGUF file",

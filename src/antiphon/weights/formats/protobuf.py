@@ -1,4 +1,7 @@
-"""The wire format of Protocol Buffers, as far as reading needs it: every length is checked before it is used."""
+"""The wire format of Protocol Buffers, read only: every length is checked before it is used.
+
+Hand-written: generated parsers copy every field; these are checked views of an untrusted file.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ MAX_VARINT_BYTES = 10
 
 
 class WireError(ValueError):
-    """Bytes that are no Protocol Buffers message; the offset says where."""
+    """Bytes that are not a Protocol Buffers message, with the offset."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +34,7 @@ class Field:
 
 
 class Message:
-    """A message that lies in a buffer at `start` to `end`; nothing is copied until it is asked for."""
+    """A message in a buffer from `start` to `end`; nothing is copied until it is read."""
 
     __slots__ = ("buffer", "end", "start")
 

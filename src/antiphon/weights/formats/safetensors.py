@@ -1,4 +1,7 @@
-"""safetensors: folders as Hugging Face lays them out, one file or shards with an index, memory-mapped."""
+"""safetensors: folders as Hugging Face lays them out, one file or shards with an index, memory-mapped.
+
+Hand-written: an untrusted header is validated in full, and aligned tensors are views of the mapping.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +55,7 @@ class SafetensorsFile:
         self.mapped = mapped = MappedFile(path)
         length = int.from_bytes(mapped.buffer[:8], "little")
         if mapped.size < 8 or length > min(mapped.size - 8, MAX_HEADER_BYTES):
-            self._refuse(f"claims a header of {length} bytes in a file of {mapped.size}")
+            self._reject(f"claims a header of {length} bytes in a file of {mapped.size}")
         header = parse_json_object(path, mapped.buffer[8 : 8 + length], unique_keys=True)
         data = mapped.tensor()[8 + length :]
         spans: list[tuple[int, int, str]] = []
@@ -67,35 +70,35 @@ class SafetensorsFile:
                 continue
             needed = prod(shape) * type.block.size
             if needed != stop - start:
-                self._refuse(f"tensor {name!r} ({type_name} {list(shape)}) has {stop - start} bytes, not {needed}")
+                self._reject(f"tensor {name!r} ({type_name} {list(shape)}) has {stop - start} bytes, not {needed}")
             self.tensors[name] = StoredTensor(name, type, shape, _aligned(data[start:stop], type))
         spans.sort()
         for left, right in pairwise(spans):
             if left[1] > right[0]:
-                self._refuse(f"tensors {left[2]!r} and {right[2]!r} overlap at byte {right[0]} of the data")
+                self._reject(f"tensors {left[2]!r} and {right[2]!r} overlap at byte {right[0]} of the data")
 
-    def _refuse(self, what: str) -> NoReturn:
+    def _reject(self, what: str) -> NoReturn:
         raise CheckpointError(f"{self.path}: {what}")
 
     def _entry(self, name: str, entry: Any, num_bytes: int) -> tuple[str, tuple[int, ...], int, int]:
-        """The type's name, the shape, and the span in the data, each checked by itself."""
+        """The type's name, the shape, and the span in the data, each checked separately."""
         if not isinstance(entry, dict):
-            self._refuse(f"tensor {name!r} is described by a {type(entry).__name__}")
+            self._reject(f"tensor {name!r} is described by a {type(entry).__name__}")
         dtype, shape, offsets = entry.get("dtype"), entry.get("shape"), entry.get("data_offsets")
         if not isinstance(dtype, str):
-            self._refuse(f"tensor {name!r} has the dtype {dtype!r}")
+            self._reject(f"tensor {name!r} has the dtype {dtype!r}")
         sizes, span = _sizes(shape), _sizes(offsets)
         if sizes is None:
-            self._refuse(f"tensor {name!r} has the shape {shape!r}")
+            self._reject(f"tensor {name!r} has the shape {shape!r}")
         if span is None or len(span) != 2 or not span[0] <= span[1] <= num_bytes:
-            self._refuse(f"tensor {name!r} has the offsets {offsets!r} in {num_bytes} bytes of data")
+            self._reject(f"tensor {name!r} has the offsets {offsets!r} in {num_bytes} bytes of data")
         return dtype, sizes, span[0], span[1]
 
 
 class SafetensorsCheckpoint(Checkpoint):
     """A folder with `config.json` and its weights, in one file or in shards named by an index.
 
-    A tensor of a type that cannot be read is refused only when it is asked for: checkpoints carry buffers, such as
+    A tensor of a type that cannot be read is rejected only when it is requested: checkpoints carry buffers, such as
     boolean masks, that no model needs. Where the folder is a sentence-transformers model, its pooling is in the
     metadata under `sentence`.
     """
@@ -149,11 +152,11 @@ def _open_shards(folder: Path) -> list[SafetensorsFile]:
     files: dict[str, SafetensorsFile] = {}
     for name, shard in weight_map.items():
         if not isinstance(shard, str) or Path(shard).name != shard:
-            raise CheckpointError(f"{folder / INDEX_NAME}: {name!r} is said to be in {shard!r}, not a file beside it")
+            raise CheckpointError(f"{folder / INDEX_NAME}: the index puts {name!r} in {shard!r}, not a file beside it")
         if shard not in files:
             files[shard] = SafetensorsFile(folder / shard)
         if name not in files[shard].tensors and name not in files[shard].unreadable:
-            raise CheckpointError(f"{folder / shard}: has no tensor {name!r}, though the index says so")
+            raise CheckpointError(f"{folder / shard}: has no tensor {name!r}, which the index puts there")
     return list(files.values())
 
 

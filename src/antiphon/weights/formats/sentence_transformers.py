@@ -26,7 +26,7 @@ SWITCHES = {
 def sentence_head(folder: Path) -> dict[str, bool] | None:
     """`pooling_mode_cls_token` (else the mean is taken) and `normalize`; None for a folder without such modules.
 
-    Modules or pooling modes that would make another vector than these two describe are an `UnsupportedError`.
+    Modules or pooling modes that these two do not describe raise `UnsupportedError`.
     """
     path = folder / MODULES_NAME
     if not path.exists():
@@ -48,9 +48,7 @@ def sentence_head(folder: Path) -> dict[str, bool] | None:
 
 def _pooling_mode(folder: Path, subfolder: str) -> str:
     if Path(subfolder).name != subfolder:
-        raise CheckpointError(
-            f"{folder / MODULES_NAME}: a module is said to be in {subfolder!r}, not a folder beside it"
-        )
+        raise CheckpointError(f"{folder / MODULES_NAME}: a module has the path {subfolder!r}, not a folder beside it")
     path = folder / subfolder / "config.json"
     modes = _modes(read_json_object(path))
     if len(modes) != 1 or modes[0] not in SUPPORTED_MODES:

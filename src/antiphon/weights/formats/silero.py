@@ -1,4 +1,4 @@
-"""Silero VAD's safetensors: one file without a config, known by the names of its tensors."""
+"""Silero VAD's safetensors: one file without a config, recognised by the names of its tensors."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def _load(path: Path) -> dict[Any, Any]:
             content = torch.load(path, map_location="cpu", weights_only=True, mmap=mappable)
     except OSError as error:
         raise CheckpointError(f"cannot read {path}: {error.strerror or error}") from error
-    except Exception as error:  # torch.load raises whatever it stumbles over in a malformed file
+    except Exception as error:  # torch.load raises many kinds of error for a malformed file
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise CheckpointError(f"{path}: is not a PyTorch file of plain tensors: {reason}") from error
     if not isinstance(content, dict):

@@ -1,4 +1,4 @@
-"""A checkpoint is recognised by its content; what is not one is refused in words that help."""
+"""A checkpoint is recognised by its content; what is not one is rejected with a helpful message."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_safetensors_by_folder_and_by_file(tmp_path: Path) -> None:
         (struct.pack("<Ii", 0x616B3432, 1), UnsupportedError, "version 1"),
     ],
 )
-def test_what_is_refused(tmp_path: Path, content: bytes, error: type[AntiphonError], message: str) -> None:
+def test_what_is_rejected(tmp_path: Path, content: bytes, error: type[AntiphonError], message: str) -> None:
     path = tmp_path / "model.gguf"
     path.write_bytes(content)
     with pytest.raises(error, match=message):

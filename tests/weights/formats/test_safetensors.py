@@ -122,7 +122,7 @@ def test_bad_config(tmp_path: Path, config: Any, message: str) -> None:
         SafetensorsCheckpoint(write_folder(tmp_path, {"model.safetensors": tensors()}, config))
 
 
-def test_unreadable_types_are_refused_when_asked_for(tmp_path: Path) -> None:
+def test_unreadable_types_are_rejected_when_asked_for(tmp_path: Path) -> None:
     mask = torch.ones(3, 3, dtype=torch.bool)
     checkpoint = SafetensorsCheckpoint(write_folder(tmp_path, {"model.safetensors": tensors() | {"attn.mask": mask}}))
     assert torch.equal(checkpoint.tensor("a.weight", (4, 8)), tensors()["a.weight"])
@@ -168,7 +168,7 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
 
 
 @pytest.mark.parametrize("case", HOSTILE)
-def test_hostile_headers_are_refused_with_name_and_numbers(tmp_path: Path, case: str) -> None:
+def test_hostile_headers_are_rejected_with_name_and_numbers(tmp_path: Path, case: str) -> None:
     content, message = HOSTILE[case]
     path = tmp_path / "hostile.safetensors"
     path.write_bytes(content)

@@ -54,7 +54,7 @@ def peak_memory() -> int:
 
 
 def load(path: Path, content: bytes) -> GGUFCheckpoint | None:
-    """The checkpoint, every tensor of it touched and decoded where its type can be; None if it was refused."""
+    """The checkpoint, every tensor of it touched and decoded where its type can be; None if it was rejected."""
     path.unlink(missing_ok=True)  # an earlier file may still be mapped
     path.write_bytes(content)
     start = time.thread_time()
@@ -224,6 +224,6 @@ def test_any_bytes_after_the_preamble(version: int, tail: bytes, counts: tuple[i
         )
 
 
-def test_a_refusal_names_the_file(tmp_path: Path) -> None:
+def test_a_rejection_names_the_file(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"cannot read .*nowhere\.gguf"):
         GGUFCheckpoint(tmp_path / "nowhere.gguf")

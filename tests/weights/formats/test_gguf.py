@@ -192,7 +192,7 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
 
 
 @pytest.mark.parametrize("case", HOSTILE)
-def test_hostile_headers_are_refused_with_name_and_numbers(tmp_path: Path, case: str) -> None:
+def test_hostile_headers_are_rejected_with_name_and_numbers(tmp_path: Path, case: str) -> None:
     content, message = HOSTILE[case]
     path = tmp_path / "hostile.gguf"
     path.write_bytes(content)
@@ -206,7 +206,7 @@ def test_hostile_headers_are_refused_with_name_and_numbers(tmp_path: Path, case:
 
 
 def test_arrays_are_limited_in_all(tmp_path: Path) -> None:
-    """A file full of zeros can claim as many one-byte elements as it has bytes; that is refused before any is read."""
+    """A file full of zeros can claim as many one-byte elements as it has bytes; that is rejected before any is read."""
     path = tmp_path / "large.gguf"
     value = struct.pack("<IQ", 0, MAX_ARRAY_ELEMENTS + 1)
     with path.open("wb") as file:
@@ -226,7 +226,7 @@ def test_unknown_tensor_type_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("version", "message"), [(1, "version 1"), (4, "version 4"), (0, "version 0"), (0x03000000, "big-endian")]
 )
-def test_other_versions_are_refused(tmp_path: Path, version: int, message: str) -> None:
+def test_other_versions_are_rejected(tmp_path: Path, version: int, message: str) -> None:
     path = tmp_path / "other.gguf"
     path.write_bytes(header(version=version))
     with pytest.raises(UnsupportedError, match=message):

@@ -86,7 +86,7 @@ def test_a_size_that_does_not_fit_the_header(tmp_path: Path) -> None:
     content = path.read_bytes()
     for damaged in (content[:-4], content + b"\0"):
         path.write_bytes(damaged)
-        message = f"has {len(damaged)} bytes, its llama2.c header asks for {len(content)}"
+        message = f"has {len(damaged)} bytes, its llama2.c header needs {len(content)}"
         with pytest.raises(CheckpointError, match=re.escape(message)):
             Llama2cCheckpoint(path)
 
@@ -108,7 +108,7 @@ def test_headers_that_make_no_sense(tmp_path: Path, numbers: tuple[int, ...]) ->
         Llama2cCheckpoint(path)
 
 
-def test_later_versions_are_refused_by_number(tmp_path: Path) -> None:
+def test_later_versions_are_rejected_by_number(tmp_path: Path) -> None:
     path = tmp_path / "stories.bin"
     path.write_bytes(struct.pack("<Ii", 0x616B3432, 2) + bytes(248))
     with pytest.raises(UnsupportedError, match="version 2 are not supported"):

@@ -95,7 +95,7 @@ def corrupted(data: bytes, seed: int) -> bytes:
 
 @pytest.mark.parametrize("format_", ["ggml", "ctranslate2"])
 def test_broken_files(tmp_path: Path, state: dict[str, torch.Tensor], format_: str) -> None:
-    """Cut anywhere, or with bytes changed: refused with a message, or read as a file of the same layout."""
+    """Cut anywhere, or with bytes changed: rejected with a message, or read as a file of the same layout."""
     if format_ == "ggml":
         data = ggml_file(small_dims(), state, TOKENS)
     else:
@@ -114,7 +114,7 @@ def test_broken_files(tmp_path: Path, state: dict[str, torch.Tensor], format_: s
             build_model(open_checkpoint(path))
 
 
-def test_what_is_refused(tmp_path: Path) -> None:
+def test_what_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "model.bin"
     path.write_bytes(b"lmgg" + struct.pack("<11i", 32000, 1500, 384, 6, 4, 448, 384, 6, 4, 64, 1) + bytes(64))
     with pytest.raises(CheckpointError, match="n_mels is 64"):

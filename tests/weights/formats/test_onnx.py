@@ -1,4 +1,4 @@
-"""ONNX files read without the `onnx` package, held against it; damaged ones are refused."""
+"""ONNX files read without the `onnx` package, held against it; damaged ones are rejected."""
 
 from __future__ import annotations
 
@@ -99,12 +99,12 @@ def test_weights_are_under_their_modules_names(tmp_path: Path) -> None:
     torch.testing.assert_close(reference.dense(weight), torch.from_numpy(WEIGHTS["onnx::MatMul_8"].T.copy()))
 
 
-def test_an_unknown_graph_is_refused_by_what_it_takes(tmp_path: Path) -> None:
+def test_an_unknown_graph_is_rejected_by_what_it_takes(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError, match=r"from \['pixels'\] to \['ids'\]"):
         OnnxCheckpoint(saved(tmp_path / "m.onnx", sample_model(input="pixels")))
 
 
-def test_weights_in_another_file_are_refused(tmp_path: Path) -> None:
+def test_weights_in_another_file_are_rejected(tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
     onnx.save(sample_model(), path, save_as_external_data=True, location="weights.bin", size_threshold=0)
     with pytest.raises(UnsupportedError, match="external data"):
@@ -124,7 +124,7 @@ def _negative(model: onnx.ModelProto) -> None:
 
 
 @pytest.mark.parametrize("damage", [_shape_lies, _twice, _negative])
-def test_a_lying_initializer_is_refused(damage: Callable[[onnx.ModelProto], None], tmp_path: Path) -> None:
+def test_a_lying_initializer_is_rejected(damage: Callable[[onnx.ModelProto], None], tmp_path: Path) -> None:
     model = sample_model()
     damage(model)
     with pytest.raises(CheckpointError, match="onnx::Conv_7"):
@@ -134,7 +134,7 @@ def test_a_lying_initializer_is_refused(damage: Callable[[onnx.ModelProto], None
 def test_damaged_files_end_in_our_own_errors(tmp_path: Path, soak: bool) -> None:
     content = sample_model().SerializeToString()
     chance = random.Random(3)
-    refused = 0
+    rejected = 0
     for trial in range(20_000 if soak else 400):
         damaged = bytearray(content)
         if trial % 4 == 0:
@@ -150,8 +150,8 @@ def test_damaged_files_end_in_our_own_errors(tmp_path: Path, soak: bool) -> None
             for name, tensor in checkpoint.tensors().items():
                 checkpoint.tensor(name, tensor.shape)
         except AntiphonError:
-            refused += 1
-    assert refused > 50
+            rejected += 1
+    assert rejected > 50
 
 
 @pytest.mark.weights

@@ -121,13 +121,13 @@ def test_empty() -> None:
         assert dequantize(torch.empty(0, dtype=torch.uint8), type).shape == (0,)
 
 
-def test_a_broken_block_is_refused() -> None:
+def test_a_broken_block_is_rejected() -> None:
     with pytest.raises(CheckpointError, match=r"143 bytes .* Q4_K blocks of 144"):
         dequantize(torch.zeros(143, dtype=torch.uint8), TensorType.Q4_K)
 
 
 @pytest.mark.parametrize("type", [TensorType.I32, TensorType.Q8_K, TensorType.Q8_1], ids=lambda type: type.name)
-def test_types_without_a_decoder_are_refused_by_name(type: TensorType) -> None:
+def test_types_without_a_decoder_are_rejected_by_name(type: TensorType) -> None:
     with pytest.raises(UnsupportedError, match=type.name):
         dequantize(torch.zeros(type.block.size, dtype=torch.uint8), type)
 

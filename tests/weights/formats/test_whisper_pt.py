@@ -43,7 +43,7 @@ class Payload:
 
 
 @pytest.mark.parametrize("legacy", [False, True], ids=["zip", "legacy"])
-def test_a_pickle_with_code_is_refused_and_does_not_run(tmp_path: Path, legacy: bool) -> None:
+def test_a_pickle_with_code_is_rejected_and_does_not_run(tmp_path: Path, legacy: bool) -> None:
     path, target = tmp_path / "evil.pt", tmp_path / "owned"
     torch.save(content() | {"extra": Payload(target)}, path, _use_new_zipfile_serialization=not legacy)
     with pytest.raises(CheckpointError, match="not a PyTorch file of plain tensors"):
@@ -61,7 +61,7 @@ def test_a_pickle_with_code_is_refused_and_does_not_run(tmp_path: Path, legacy: 
         ({"dims": DIMS, "model_state_dict": {"w": 3}}, r"model_state_dict\['w'\] is not a tensor"),
     ],
 )
-def test_other_content_is_refused(tmp_path: Path, saved: Any, message: str) -> None:
+def test_other_content_is_rejected(tmp_path: Path, saved: Any, message: str) -> None:
     torch.save(saved, tmp_path / "other.pt")
     with pytest.raises(CheckpointError, match=message):
         WhisperPtCheckpoint(tmp_path / "other.pt")

@@ -21,7 +21,6 @@ from antiphon import environment
 from antiphon.errors import CheckpointError, HomeError, ModelNotFoundError
 from antiphon.weights.catalog.catalog import HubSource, ModelEntry
 from antiphon.weights.catalog.hub_cache import HubCache
-from antiphon.weights.catalog.lock import FileLock
 from antiphon.weights.catalog.store import MANIFEST, ModelStore, Removal
 from support.registries import COMMIT, model_entry, model_file, put_in_cache
 
@@ -306,8 +305,8 @@ def test_the_offline_variable(monkeypatch: pytest.MonkeyPatch, value: str, offli
     assert environment.offline() is offline
 
 
-def _hold(path: Path, held: Event) -> None:
-    with FileLock(path):
+def _hold(home: Path, held: Event) -> None:
+    with ModelStore(home).lock("x"):
         held.set()
         time.sleep(60)
 
@@ -315,7 +314,7 @@ def _hold(path: Path, held: Event) -> None:
 def test_a_lock_waits_for_its_holder_and_is_free_when_the_holder_is_killed(tmp_path: Path) -> None:
     context = multiprocessing.get_context("spawn")
     held = context.Event()
-    holder = context.Process(target=_hold, args=(tmp_path / "x.lock", held))
+    holder = context.Process(target=_hold, args=(tmp_path, held))
     holder.start()
     assert held.wait(120)
     waited = []
@@ -324,6 +323,6 @@ def test_a_lock_waits_for_its_holder_and_is_free_when_the_holder_is_killed(tmp_p
         waited.append(True)
         holder.kill()
 
-    with FileLock(tmp_path / "x.lock", on_wait):
+    with ModelStore(tmp_path).lock("x", on_wait):
         assert waited == [True]
     holder.join()

@@ -59,7 +59,7 @@ def test_a_catalog_model_in_a_folder_gives_the_folder(store: ModelStore) -> None
     assert (model.path, model.format) == (store.directory("all-minilm-l6-v2"), "hf")
 
 
-def test_offline_refuses_what_is_not_here(store: ModelStore) -> None:
+def test_offline_rejects_what_is_not_downloaded(store: ModelStore) -> None:
     with pytest.raises(FetchError, match="antiphon pull smollm2-135m"):
         resolve("smollm2-135m", offline=True, store=store)
     with pytest.raises(
@@ -68,7 +68,7 @@ def test_offline_refuses_what_is_not_here(store: ModelStore) -> None:
         resolve("hub:o/r", offline=True, store=store, hub=Hub("http://127.0.0.1:9", store.home / "cache"))
 
 
-def test_an_unknown_name_is_refused_with_near_ones(store: ModelStore) -> None:
+def test_an_unknown_name_is_rejected_with_near_ones(store: ModelStore) -> None:
     with pytest.raises(ModelNotFoundError, match=r"no model is called 'stories15m': did you mean stories-15m"):
         resolve("stories15m", store=store)
 
@@ -99,7 +99,7 @@ def test_a_single_file_is_known_by_its_first_bytes_or_suffix(
     assert set(model.files) == ({name, "tokenizer.bin"} if format_ == "llama2c" else {name})
 
 
-def test_a_file_that_is_no_model_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_no_model_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("hello")
     with pytest.raises(CheckpointError, match=r"notes\.txt is not a recognised model file"):
         resolve(str(tmp_path / "notes.txt"))

@@ -1,4 +1,4 @@
-"""The catalog: complete, pinned, well-formed; and a reader that refuses what is not."""
+"""The catalog: complete, pinned, well-formed; and a reader that rejects what is not."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_a_scoped_npm_package_keeps_its_scope(tmp_path: Path) -> None:
         ("@1.0.0", "", "not pinned to a version"),
     ],
 )
-def test_a_bad_entry_is_refused_by_name(tmp_path: Path, old: str, new: str, complaint: str) -> None:
+def test_a_bad_entry_is_rejected_by_name(tmp_path: Path, old: str, new: str, complaint: str) -> None:
     assert old in GOOD
     (tmp_path / "c.toml").write_text(GOOD.replace(old, new))
     with pytest.raises(ValueError, match=f"'model'.*{complaint}"):

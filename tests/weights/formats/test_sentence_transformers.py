@@ -64,12 +64,12 @@ def test_without_a_normalize_module_vectors_keep_their_length(tmp_path: Path) ->
         ({"pooling_mode": []}, "supported"),
     ],
 )
-def test_other_pooling_is_refused_by_name(tmp_path: Path, pooling: dict[str, Any], name: str) -> None:
+def test_other_pooling_is_rejected_by_name(tmp_path: Path, pooling: dict[str, Any], name: str) -> None:
     with pytest.raises(UnsupportedError, match=name):
         sentence_head(write(tmp_path, ["Transformer", "Pooling"], pooling))
 
 
-def test_other_modules_are_refused_by_name(tmp_path: Path) -> None:
+def test_other_modules_are_rejected_by_name(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError, match=r"sentence_transformers\.models\.Dense"):
         sentence_head(write(tmp_path, ["Transformer", "Pooling", "Dense"], {"pooling_mode": "mean"}))
 

