@@ -1,0 +1,28 @@
+// What the files that face Python share. Tensors come as addresses; the Python side has checked types, shapes and strides.
+
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/workspace.h"
+#include "linear/kernels.h"
+
+namespace antiphon {
+
+template <class T> T *at(std::uintptr_t address) { return reinterpret_cast<T *>(address); }
+
+// The kernels of the `index`-th best instruction set; an exception where there are not so many.
+const Variant &variant_at(std::size_t index);
+
+void bind_product(nanobind::module_ &module);
+void bind_attention(nanobind::module_ &module);
+void bind_frames(nanobind::module_ &module);
+void bind_row_scaled(nanobind::module_ &module);
+void bind_rows(nanobind::module_ &module);
+void bind_sampling(nanobind::module_ &module);
+void bind_program(nanobind::module_ &module);
+
+}  // namespace antiphon

@@ -1,0 +1,25 @@
+// A token for every row of logits: what Python and whole steps call.
+
+#pragma once
+
+#include <cstdint>
+
+#include "linear/kernels.h"
+
+namespace antiphon {
+
+// How rows are sampled, one entry for each.
+struct SamplingColumns {
+    const float *temperature;
+    const std::int32_t *top_k;
+    const float *top_p, *min_p;
+    const std::int64_t *seed, *index;
+};
+
+// Row r of the logits is sampled as entry which[r] of the columns says, or as entry r without `which`. Log-probabilities
+// are left out where `logprobs` is null.
+void sample_rows(const float *logits, std::int64_t stride, std::int64_t count, std::int64_t vocabulary,
+                 const SamplingColumns &columns, const std::int64_t *which, std::int64_t *tokens, float *logprobs,
+                 int threads, const Variant &variant);
+
+}  // namespace antiphon
