@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "attention/kernels.h"
-#include "linear/kernels.h"
+#include "base/variant.h"
 
 namespace antiphon {
 

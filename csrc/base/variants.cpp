@@ -1,4 +1,4 @@
-#include "linear/kernels.h"
+#include "base/variant.h"
 
 #if defined(ANTIPHON_ARM_VARIANTS)
 #include <sys/auxv.h>
@@ -12,34 +12,18 @@
 
 namespace antiphon {
 
+// Tables are declared, not defined, here: each folder defines those of its kernels once per instruction set.
 #define ANTIPHON_DECLARE(variant) \
     namespace variant { \
     const TypeKernels *find(int type); \
     extern const AttentionKernels attention; \
+    extern const RowKernels rows; \
+    extern const FrameKernels frames; \
     extern const SamplingKernels sampling; \
+    extern const SoftmaxKernels softmax; \
     extern const LimitKernels limits; \
-    void rms_norm(const Norm &, std::int64_t, std::int64_t); \
-    void layer_norm(const Norm &, std::int64_t, std::int64_t); \
-    void rotate(const Rotation &, std::int64_t, std::int64_t); \
-    void add(const RowSum &, std::int64_t, std::int64_t); \
-    void segment_means(const SegmentMeans &, std::int64_t, std::int64_t); \
-    void unit_rows(const UnitRows &, std::int64_t, std::int64_t); \
-    void convolve(const Convolution &, std::int64_t, std::int64_t); \
-    void finish(const Epilogue &, std::int64_t, std::int64_t, std::int64_t, const float *, const float *, std::int64_t); \
-    float soften(float *, std::int64_t, float, const Activations &, std::int64_t); \
-    float exponentiate(float *, std::int64_t, std::int64_t, float); \
-    void frame_sums(const FrameSums &, std::int64_t, std::int64_t); \
-    void frame_norm(const FrameNorm &, std::int64_t, std::int64_t); \
-    void depthwise(const Depthwise &, std::int64_t, std::int64_t); \
-    void recur(const Recurrence &); \
-    void begin_pulses(const PulseTrain &); \
-    void pulses(const PulseTrain &, std::int64_t, std::int64_t); \
-    void sum_spectra(const SpectraSum &, std::int64_t, std::int64_t); \
-    static const Variant kernels = { \
-        #variant, find, &attention, \
-        {rms_norm, layer_norm, rotate, add, segment_means, unit_rows, convolve, finish, soften, exponentiate}, \
-        {frame_sums, frame_norm, depthwise, recur, begin_pulses, pulses, sum_spectra}, \
-        &sampling, &limits, nullptr, nullptr, nullptr, nullptr}; \
+    static const Variant kernels = {#variant,  find,    &attention, &rows,   &frames, &sampling, \
+                                    &softmax, &limits, nullptr,    nullptr, nullptr, nullptr}; \
     }
 ANTIPHON_DECLARE(baseline)
 #if defined(ANTIPHON_X86_VARIANTS)
@@ -47,7 +31,7 @@ ANTIPHON_DECLARE(avx2)
 ANTIPHON_DECLARE(avx512)
 #endif
 
-// Kernels for packed weights; a set that has none of its own takes those of a lesser set.
+// Kernels for packed weights; an instruction set without its own uses those of a lesser one.
 #define ANTIPHON_DECLARE_PACKED(name) \
     namespace name { \
     extern const PackedKernels packed; \
@@ -74,8 +58,8 @@ extern const ScaledKernels scaled;
 ANTIPHON_DECLARE_PACKED(avx512vnni)
 ANTIPHON_DECLARE_PACKED(amx)
 
-// Whether the processor has AMX and the system lets this process use it, which has to be asked for once. Every processor
-// with AMX has it for int8 and bf16, and AVX-512 for bf16.
+// Whether the processor has AMX and the system lets this process use it, which must be requested once. Every processor
+// with AMX supports int8 and bf16 in it, and AVX-512 with bf16.
 static bool may_use_amx() {
 #if defined(__linux__)
     unsigned a, b, c, d;
@@ -130,11 +114,6 @@ const std::vector<Variant> &variants() {
         return list;
     }();
     return found;
-}
-
-// A decoded tile of 16 rows of 256 floats, and eight lanes of totals per token and row of the tile.
-std::size_t scratch_bytes(std::int64_t tokens) {
-    return (kTileRows * 256 + std::size_t(tokens < kTokenBlock ? tokens : kTokenBlock) * kTileRows * 8) * sizeof(float);
 }
 
 }  // namespace antiphon

@@ -7,8 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "base/workspace.h"
-#include "linear/kernels.h"
+#include "base/variant.h"
 
 namespace antiphon {
 
@@ -19,7 +18,7 @@ const Variant &variant_at(std::size_t index);
 
 void bind_product(nanobind::module_ &module);
 void bind_attention(nanobind::module_ &module);
-void bind_frames(nanobind::module_ &module);
+void bind_sound(nanobind::module_ &module);
 void bind_row_scaled(nanobind::module_ &module);
 void bind_rows(nanobind::module_ &module);
 void bind_sampling(nanobind::module_ &module);

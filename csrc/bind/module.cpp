@@ -32,7 +32,7 @@ NB_MODULE(_native, module) {
     nanobind::set_leak_warnings(false);  // an engine that is still open when Python ends is no leak
     antiphon::bind_product(module);
     antiphon::bind_attention(module);
-    antiphon::bind_frames(module);
+    antiphon::bind_sound(module);
     antiphon::bind_row_scaled(module);
     antiphon::bind_rows(module);
     antiphon::bind_sampling(module);

@@ -12,8 +12,10 @@
 
 #include "base/thread_pool.h"
 #include "bind/bind.h"
+#include "linear/kernels.h"
 #include "linear/product.h"
 #include "linear/quantize.h"
+#include "packed/format.h"
 
 namespace nb = nanobind;
 

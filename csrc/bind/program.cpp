@@ -9,6 +9,7 @@
 #include <tuple>
 #include <utility>
 
+#include "base/limits.h"
 #include "bind/bind.h"
 #include "program/decode_step.h"
 #include "program/instructions.h"

@@ -3,6 +3,7 @@
 #include <stdexcept>
 
 #include "bind/bind.h"
+#include "linear/row_scaled.h"
 #include "linear/row_scaled_tasks.h"
 
 namespace nb = nanobind;

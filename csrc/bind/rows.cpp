@@ -42,15 +42,6 @@ void unit_rows(std::uintptr_t x, std::int64_t x_stride, std::int64_t rows, std::
     run_unit_rows({at<const float>(x), x_stride, width, at<float>(out)}, rows, threads, variant_at(variant));
 }
 
-void convolution(std::uintptr_t panels, std::int64_t kernel, std::int64_t out_channels, std::uintptr_t x,
-                 std::int64_t windows, std::int64_t frames, std::int64_t channels, std::int64_t out_frames,
-                 std::int64_t stride, std::int64_t left, std::uintptr_t bias, int activation, std::uintptr_t out,
-                 int threads, std::size_t variant) {
-    run_convolution({at<const float>(panels), kernel, out_channels, at<const float>(x), windows, frames, channels,
-                     out_frames, stride, left, at<const float>(bias), Activation(activation), at<float>(out)},
-                    threads, variant_at(variant));
-}
-
 }  // namespace
 
 void bind_rows(nb::module_ &module) {
@@ -59,7 +50,6 @@ void bind_rows(nb::module_ &module) {
     module.def("rotary", &rotary, Unlocked(), "q and k [tokens, heads, head_dim] turned by int32 positions.");
     module.def("segment_means", &segment_means, Unlocked(), "The mean of each segment's rows, by int32 starts.");
     module.def("unit_rows", &unit_rows, Unlocked(), "Rows scaled to length 1.");
-    module.def("convolution", &convolution, Unlocked(), "Frames [windows, frames, channels] convolved with panels of taps.");
 }
 
 }  // namespace antiphon

@@ -8,12 +8,23 @@
 #include <vector>
 
 #include "bind/bind.h"
+#include "half/convolution.h"
+#include "sound/convolution.h"
 #include "sound/tasks.h"
 
 namespace nb = nanobind;
 
 namespace antiphon {
 namespace {
+
+void convolution(std::uintptr_t panels, std::int64_t kernel, std::int64_t out_channels, std::uintptr_t x,
+                 std::int64_t windows, std::int64_t frames, std::int64_t channels, std::int64_t out_frames,
+                 std::int64_t stride, std::int64_t left, std::uintptr_t bias, int activation, std::uintptr_t out,
+                 int threads, std::size_t variant) {
+    run_convolution({at<const float>(panels), kernel, out_channels, at<const float>(x), windows, frames, channels,
+                     out_frames, stride, left, at<const float>(bias), Activation(activation), at<float>(out)},
+                    threads, variant_at(variant));
+}
 
 const Variant &with_half(std::size_t index) {
     const Variant &variant = variant_at(index);
@@ -93,8 +104,9 @@ void recurrences(const std::vector<Sequence> &sequences, std::int64_t hidden, st
 
 }  // namespace
 
-void bind_frames(nb::module_ &module) {
+void bind_sound(nb::module_ &module) {
     using Unlocked = nb::call_guard<nb::gil_scoped_release>;
+    module.def("convolution", &convolution, Unlocked(), "Frames [windows, frames, channels] convolved with panels of taps.");
     module.def("half_format", &half_format, "The 16-bit type of a variant's convolutions, and its multiple of columns.");
     module.def("half_convolution", &half_convolution, Unlocked(), "Frames in 16 bits convolved with panels of the same.");
     module.def("round_to_half", &round_to_half, Unlocked(), "Floats rounded to the variant's 16-bit type.");

@@ -4,7 +4,9 @@
 #include <cstring>
 
 #include "base/thread_pool.h"
+#include "encoder_attention/softmax.h"
 #include "encoder_attention/whole.h"
+#include "half/kernels.h"
 
 namespace antiphon {
 namespace {
@@ -67,7 +69,7 @@ struct Work : WholeAttention {
         float shares[kQueries];
         for (std::int64_t i = 0; i < count; ++i) {
             float *const row = scores + i * w.columns;
-            shares[i] = 1.0f / w.variant->rows.exponentiate(row, w.length, w.columns, w.scale);
+            shares[i] = 1.0f / w.variant->softmax->exponentiate(row, w.length, w.columns, w.scale);
             w.variant->half->round(row, weights + i * w.columns, w.columns);
         }
         for (std::int64_t panel = 0; panel * kHalfPanel < w.head_dim; ++panel) {

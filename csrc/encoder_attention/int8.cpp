@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/thread_pool.h"
+#include "encoder_attention/int8_kernels.h"
 #include "encoder_attention/whole.h"
 
 namespace antiphon {

@@ -6,8 +6,11 @@
 #include "base/thread_pool.h"
 #include "encoder_attention/half.h"
 #include "encoder_attention/int8.h"
+#include "encoder_attention/softmax.h"
 #include "encoder_attention/whole.h"
+#include "half/kernels.h"
 #include "linear/quantize.h"
+#include "packed/format.h"
 
 namespace antiphon {
 namespace {
@@ -90,7 +93,7 @@ struct Work : WholeAttention {
         kernels.multiply({kType, keys, queries, scores, w.columns}, 0, w.length, memory);
         float totals[kQueries];
         for (std::int64_t i = 0; i < count; ++i) {
-            totals[i] = w.variant->rows.soften(scores + i * w.columns, w.length, w.scale, weights, i);
+            totals[i] = w.variant->softmax->soften(scores + i * w.columns, w.length, w.scale, weights, i);
         }
         kernels.multiply({kType, values, weights, sums, w.head_dim}, 0, w.head_dim, memory);
         for (std::int64_t i = 0; i < count; ++i) {

@@ -1,6 +1,6 @@
 // Scores to rounded weights. Compiled once per instruction set, with ANTIPHON_VARIANT naming the set.
 
-#include "rows/kernels.h"
+#include "encoder_attention/softmax.h"
 
 #include "base/functions.h"
 
@@ -62,7 +62,7 @@ ANTIPHON_INLINE void store_codes(const LaneInts (&codes)[kVectors], std::int8_t 
 
 namespace ANTIPHON_VARIANT {
 
-float soften(float *scores, std::int64_t count, float scale, const Activations &weights, std::int64_t token) {
+static float soften(float *scores, std::int64_t count, float scale, const Activations &weights, std::int64_t token) {
     constexpr float rounding = 12582912.0f, log2_of_e = 1.44269504f;
     const std::int64_t groups = weights.groups();
     float *const scales = weights.scales + token * groups;  // until they are known, the groups' largest scores
@@ -103,7 +103,7 @@ float soften(float *scores, std::int64_t count, float scale, const Activations &
     return total;
 }
 
-float exponentiate(float *scores, std::int64_t count, std::int64_t columns, float scale) {
+static float exponentiate(float *scores, std::int64_t count, std::int64_t columns, float scale) {
     constexpr float log2_of_e = 1.44269504f, one = -4.17993026f;  // for which `scaled_power` is 1
     for (std::int64_t i = count; i < columns; ++i) scores[i] = -kInfinity;
     Floats most = splat(-kInfinity);
@@ -123,6 +123,9 @@ float exponentiate(float *scores, std::int64_t count, std::int64_t columns, floa
     for (std::int64_t i = count; i < columns; ++i) scores[i] = 0;
     return sum(total);
 }
+
+extern const SoftmaxKernels softmax;
+const SoftmaxKernels softmax = {soften, exponentiate};
 
 }  // namespace ANTIPHON_VARIANT
 }  // namespace antiphon

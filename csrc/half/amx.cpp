@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "base/tiles_amx.h"
-#include "sound/kernels.h"
+#include "half/kernels.h"
 
 namespace antiphon {
 namespace {

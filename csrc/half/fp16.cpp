@@ -4,8 +4,8 @@
 
 #include <cstring>
 
+#include "half/kernels.h"
 #include "half/winograd.h"
-#include "sound/kernels.h"
 
 namespace antiphon {
 namespace {

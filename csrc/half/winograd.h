@@ -10,7 +10,7 @@
 
 #include <cstdint>
 
-#include "sound/kernels.h"
+#include "half/kernels.h"
 
 namespace antiphon {
 namespace {

@@ -1,19 +1,9 @@
-// What a set of kernels compiled for one instruction set offers, and which sets this processor can run.
+// Products with weights in the encodings of files, decoded to floats as they are multiplied.
 
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <vector>
-
-#include "attention/kernels.h"
-#include "base/limits.h"
-#include "encoder_attention/int8_kernels.h"
-#include "linear/row_scaled.h"
-#include "packed/format.h"
-#include "rows/kernels.h"
-#include "sampling/kernels.h"
-#include "sound/kernels.h"
 
 namespace antiphon {
 
@@ -44,24 +34,9 @@ struct TypeKernels {
     void (*decode_row)(const std::uint8_t *row, std::int64_t columns, const std::uint8_t *codebook, float *out);
 };
 
-struct Variant {
-    const char *name;
-    // The kernels of a GGUF type id, or null for a type that has none.
-    const TypeKernels *(*find)(int type);
-    const AttentionKernels *attention;
-    RowKernels rows;
-    FrameKernels frames;
-    const SamplingKernels *sampling;
-    const LimitKernels *limits;
-    const PackedKernels *packed;
-    const HalfKernels *half;  // null where this processor does not compute in a 16-bit type
-    const ScaledKernels *scaled;  // null where it multiplies int8 no faster than otherwise
-    const Int8AttentionKernels *int8_attention;  // null where packed products serve as well
-};
-
-std::size_t scratch_bytes(std::int64_t tokens);
-
-// The variants that this processor can run, the best first; never empty.
-const std::vector<Variant> &variants();
+// A decoded tile of 16 rows of 256 floats, and eight lanes of totals per token and row of the tile.
+inline std::size_t scratch_bytes(std::int64_t tokens) {
+    return (kTileRows * 256 + std::size_t(tokens < kTokenBlock ? tokens : kTokenBlock) * kTileRows * 8) * sizeof(float);
+}
 
 }  // namespace antiphon

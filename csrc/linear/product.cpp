@@ -7,6 +7,8 @@
 
 #include "base/thread_pool.h"
 #include "base/workspace.h"
+#include "linear/kernels.h"
+#include "packed/format.h"
 
 namespace antiphon {
 namespace {
@@ -75,7 +77,7 @@ struct Work {
     static void run(void *context, std::uint32_t index, int thread) {
         const Work &work = *static_cast<const Work *>(context);
         const Epilogue &e = work.epilogue;
-        const auto finish = work.call->variant->rows.finish;
+        const auto finish = work.call->variant->rows->finish;
         const std::int64_t begin = index * work.columns_per_task;
         const std::int64_t end = std::min(begin + work.columns_per_task, e.columns);
         char *const own = work.scratch + thread * work.thread_bytes;

@@ -5,8 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "linear/kernels.h"
+#include "base/variant.h"
 #include "linear/matrix.h"
+#include "rows/kernels.h"
 
 namespace antiphon {
 

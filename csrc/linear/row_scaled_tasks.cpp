@@ -6,6 +6,7 @@
 
 #include "base/scratch.h"
 #include "base/thread_pool.h"
+#include "linear/row_scaled.h"
 
 namespace antiphon {
 namespace {
@@ -47,7 +48,7 @@ struct ScaledTasks {
         for (std::int64_t panel = group * kPanelsPerTask; panel < last; ++panel) {
             tasks.variant->scaled->multiply(tasks.product, panel, begin, end, totals);
             const std::int64_t first = panel * kScaledRows, stop = std::min(first + kScaledRows, call.rows);
-            tasks.variant->rows.finish(epilogue, end - begin, first, stop, totals, totals, kScaledRows);
+            tasks.variant->rows->finish(epilogue, end - begin, first, stop, totals, totals, kScaledRows);
         }
     }
 };

@@ -4,7 +4,8 @@
 
 #include <cstdint>
 
-#include "linear/kernels.h"
+#include "base/variant.h"
+#include "rows/kernels.h"
 
 namespace antiphon {
 

@@ -5,10 +5,12 @@
 #include <stdexcept>
 #include <string>
 
+#include "attention/heads.h"
 #include "base/scratch.h"
 #include "encoder_attention/rounded.h"
 #include "linear/product.h"
 #include "rows/tasks.h"
+#include "sound/convolution.h"
 
 namespace antiphon {
 namespace {

@@ -6,6 +6,7 @@
 
 #include "linear/matrix.h"
 #include "program/program.h"
+#include "rows/kernels.h"
 
 namespace antiphon {
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "attention/attend.h"
-#include "linear/kernels.h"
+#include "base/variant.h"
 
 namespace antiphon {
 

@@ -5,8 +5,6 @@
 
 #include <cstdint>
 
-#include "packed/format.h"
-
 namespace antiphon {
 
 // Row r lies at data + r / inner * outer_stride + r % inner * inner_stride.
@@ -58,17 +56,6 @@ struct UnitRows {
     float *out;  // contiguous
 };
 
-// out[frame] = weight · x[frame ..], for weights of [channels, columns] in panels of eight channels, each [columns, 8] and
-// the last filled up with zeros.
-struct Convolution {
-    const float *panels;
-    std::int64_t columns, channels;
-    const float *x;
-    std::int64_t x_stride;  // from the inputs of one frame to those of the next, which may overlap
-    float *out;
-    std::int64_t out_stride;
-};
-
 enum class Activation : int { none, relu, gelu, gelu_tanh, silu };
 
 // activation(y + bias) [· (value + value_bias)] + residual, for the columns [begin, end) of `out`.
@@ -91,17 +78,9 @@ struct RowKernels {
     // Segments [begin, end).
     void (*segment_means)(const SegmentMeans &, std::int64_t begin, std::int64_t end);
     void (*unit_rows)(const UnitRows &, std::int64_t begin, std::int64_t end);
-    // Frames [begin, end).
-    void (*convolve)(const Convolution &, std::int64_t begin, std::int64_t end);
     // `y` and `value`, `stride` apart by token, hold the columns from `begin` on; `y` may be `out` itself.
     void (*finish)(const Epilogue &, std::int64_t tokens, std::int64_t begin, std::int64_t end, const float *y,
                    const float *value, std::int64_t stride);
-    // Scores to weights e^(scale · (score - the largest)) as activations, a group's scale being that of its largest; from
-    // `count` on they are zero. The total of the weights as they are rounded. Scores behind `count` are overwritten.
-    float (*soften)(float *scores, std::int64_t count, float scale, const Activations &weights, std::int64_t token);
-    // Scores to weights e^(scale · (score - the largest)) to some 1e-4, in place; from `count` to `columns`, a multiple of
-    // 8, they are zero. Their total.
-    float (*exponentiate)(float *scores, std::int64_t count, std::int64_t columns, float scale);
 };
 
 }  // namespace antiphon

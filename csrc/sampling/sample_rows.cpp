@@ -10,6 +10,7 @@
 
 #include "base/thread_pool.h"
 #include "base/workspace.h"
+#include "sampling/kernels.h"
 
 namespace antiphon {
 namespace {

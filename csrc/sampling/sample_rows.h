@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "linear/kernels.h"
+#include "base/variant.h"
 
 namespace antiphon {
 

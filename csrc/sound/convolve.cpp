@@ -2,7 +2,7 @@
 //
 // An output is one sum over taps and channels in ascending order, whatever is computed beside it.
 
-#include "rows/kernels.h"
+#include "sound/kernels.h"
 
 #include "base/vector.h"
 

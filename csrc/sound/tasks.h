@@ -4,24 +4,10 @@
 
 #include <cstdint>
 
-#include "linear/kernels.h"
+#include "base/variant.h"
+#include "sound/kernels.h"
 
 namespace antiphon {
-
-// activation(x convolved + bias) + residual, for every row of x [rows, frames, inputs] → out [rows, out_frames, outputs].
-struct HalfConvolutionCall {
-    HalfConvolution convolution;  // of the first row, without its zeros
-    std::int64_t rows, out_frames, outputs;
-    const float *bias, *residual;  // null, or [outputs] and as out
-    Activation activation;
-    float *out;
-    std::uint16_t *half_out;  // where it is not null the result goes there in 16 bits, and `out` is not used
-};
-// The variant must have kernels for it.
-void run_half_convolution(const HalfConvolutionCall &call, int threads, const Variant &variant);
-
-// x rounded to the 16-bit type.
-void run_rounding(const float *x, std::uint16_t *out, std::int64_t count, int threads, const Variant &variant);
 
 // Frames [frames, channels] brought to mean 0 and variance 1 in every channel, then times scale plus shift; both times
 // alpha where there is one, and the function after it.
