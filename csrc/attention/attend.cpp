@@ -35,13 +35,13 @@ struct Work {
 
     Work(const Variant &variant, const Attention &attention_) : Work(variant, attention_, lists()) {}
 
-    // Large tiles read keys and values seldom; smaller ones where there would be too few for the threads.
+    // Large tiles read keys and values less often; smaller ones are used when there would be too few for the threads.
     void size_tiles(std::int64_t rows, int threads) {
         target_rows = std::clamp(rows / (4 * std::max(threads, 1)), kFewestRows, kMostRows);
     }
 
-    // Where keys are read once, all kv heads of a block in one go, or an equal part of them where that would leave too few
-    // pieces for the threads; one where nobody's keys are.
+    // Where keys are read once: all kv heads of a block together, or an equal part of them if that would leave too few
+    // pieces for the threads. Otherwise one.
     void size_reads(std::int64_t kv_heads, std::int64_t partitions, int threads) {
         kv_heads_read = kv_heads;
         while (kv_heads_read > 1 && partitions * (kv_heads / kv_heads_read) < kPiecesPerThread * threads) {
@@ -68,7 +68,7 @@ struct Work {
 
     // Few tiles for the threads: their partitions become pieces of work.
     bool split(int threads) {
-        // Tiles of several kv heads are long: so many for a thread that all end together.
+        // Tiles of several kv heads take long: enough of them per thread that the threads finish together.
         const std::int64_t enough = kv_heads_read > 1 ? 8 : 2;
         if (threads <= 1 || std::int64_t(tiles.size()) >= enough * threads) return false;
         for (std::size_t tile = 0; tile < tiles.size(); ++tile) {
@@ -96,7 +96,7 @@ struct Work {
         run_tasks(std::uint32_t(tiles.size()), threads, join, this);
     }
 
-    // The calling thread's own, kept for its next call so that nothing is allocated again.
+    // Belongs to the calling thread and is reused by its next call.
     struct Lists {
         std::vector<AttentionTile> tiles;
         std::vector<Piece> pieces;

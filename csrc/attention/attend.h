@@ -1,4 +1,4 @@
-// Attention cut into tiles and shared out over threads, and writing to pages: what Python and recorded programs call.
+// Attention cut into tiles and split over threads, and writing to pages: what Python and recorded programs call.
 
 #pragma once
 
@@ -43,12 +43,12 @@ public:
           Element key_element, Element value_element, std::int64_t key_offset, std::int64_t value_offset,
           std::int64_t key_scale_offset, std::int64_t value_scale_offset, const float *key_balance);
 
-    // One token's keys and values; a negative slot is left out.
+    // One token's keys and values; a negative slot is skipped.
     void store_token(const float *k, std::int64_t k_head_stride, const float *v, std::int64_t v_head_stride,
                      std::int64_t slot, const Variant &variant) const;
     void store(const HeadRows &k, const HeadRows &v, const std::int64_t *slots, std::int64_t tokens, int threads,
                const Variant &variant) const;
-    // `std::invalid_argument` where a request's figures do not fit the tokens or the tables.
+    // Throws `std::invalid_argument` if a request's lengths do not fit the tokens or the tables.
     void attend(const HeadRows &q, std::int64_t tokens, std::int64_t heads, const GroupTables &group,
                 const Masking &masking, float *out, int threads, const Variant &variant) const;
 

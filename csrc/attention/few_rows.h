@@ -13,7 +13,7 @@
 namespace antiphon {
 namespace {
 
-constexpr int kFewRows = 4;  // that are held in registers together
+constexpr int kFewRows = 4;  // held in registers together
 
 // Consecutive tokens of one block and head, as they are stored.
 struct StoredTokens {
@@ -36,7 +36,7 @@ template <Element element> ANTIPHON_INLINE Floats load_channels(const StoredToke
     }
 }
 
-// scores[row][key] for `count` keys; up to three places behind them are overwritten.
+// scores[row][key] for `count` keys; up to three places after them are overwritten.
 template <Element element, int rows>
 void score_keys(const float *q, std::int64_t width, const StoredTokens &keys, std::int64_t count, float *scores,
                 std::int64_t score_stride) {

@@ -16,7 +16,7 @@ struct HeadsWork {
     float *scratch;  // a token's keys, for each thread
     std::int64_t key_floats;
 
-    // Heads of one token: normed and turned, or turned only.
+    // Heads of one token: normalised and rotated, or only rotated.
     void prepare(const HeadRows &rows, std::int64_t heads, const float *weight, float eps, std::int64_t token,
                  float *out) const {
         const std::int64_t head_dim = call->pages->head_dim();

@@ -8,7 +8,7 @@
 
 namespace antiphon {
 
-// Norm (where there are weights) and rotation of queries and keys, and the keys and values to their slots.
+// Normalises (where there are weights) and rotates queries and keys, and stores keys and values to their slots.
 struct HeadsCall {
     HeadRows q, k, v;
     std::int64_t heads;

@@ -2,7 +2,7 @@
 //
 // A query's result is fixed by its position: keys are taken in partitions of kPartition positions, counted from the
 // sequence's start. Each gives a maximum, a total and a weighted sum of values, computed key by key in ascending order;
-// the partitions are then joined in ascending order. So company, chunks and threads leave every bit as it is.
+// the partitions are then joined in ascending order. So the rest of the batch, chunks and threads change no bit.
 
 #pragma once
 
@@ -53,7 +53,7 @@ static inline bool reads_once(const Attention &a, std::int64_t num_queries) {
 }
 
 // Consecutive queries of one request with all heads of one kv head; or, where `reads_once`, one query with the heads of
-// several, which lie behind each other in a block. A query has `heads` rows.
+// several, which are contiguous in a block. A query has `heads` rows.
 struct AttentionTile {
     const std::int32_t *block_table;  // null: plain rows, of which the sequence's first is `first_key`
     std::int64_t first_key;

@@ -1,5 +1,5 @@
-// Elementary functions of eight floats, within some 1e-6 of the true value, relative to it. A lane's result depends on
-// that lane alone, so what fills the other lanes never shows.
+// Elementary functions of eight floats, to a relative error of about 1e-6. A lane's result depends on that lane alone,
+// whatever the others hold.
 
 #pragma once
 
@@ -9,7 +9,7 @@ namespace {
 
 constexpr float kInfinity = __builtin_inff();
 
-// Pairs of terms, pairs of pairs and so on, since a chain of terms one after the other would wait on itself.
+// Pairs of terms, pairs of pairs and so on, since in a chain every term would wait for the one before.
 template <int first, int count, int size>
 ANTIPHON_INLINE Lanes terms(const Lanes *powers, const float (&coefficients)[size]) {
     if constexpr (count == 1) {

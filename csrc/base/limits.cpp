@@ -35,7 +35,7 @@ struct Reading {
     }
 };
 
-constexpr int kChains = 12;  // sums that do not wait for each other
+constexpr int kChains = 12;  // independent sums
 
 #if defined(__aarch64__) && defined(__linux__)
 constexpr std::int64_t kInt8Multiplications = kChains * 16;

@@ -8,7 +8,7 @@
 namespace antiphon {
 namespace {
 
-constexpr int kChains = 8;  // sums that do not wait for each other
+constexpr int kChains = 8;  // independent sums
 
 float read(const char *data, std::size_t bytes) {
     Floats totals[8];

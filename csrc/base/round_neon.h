@@ -1,5 +1,5 @@
-// Floats rounded to int8 codes with a scale, sixteen at a time, for ARM. Every file that is compiled for an instruction set
-// of its own has its own copy, so everything here has internal linkage.
+// Floats rounded to int8 codes with a scale, sixteen at a time, for ARM. Files are compiled for different
+// instruction sets and each has its own copy, so everything here has internal linkage.
 
 #pragma once
 

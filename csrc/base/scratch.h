@@ -1,4 +1,4 @@
-// Memory that is reserved again and again.
+// A buffer that is reused from call to call.
 
 #pragma once
 
@@ -7,7 +7,7 @@
 
 namespace antiphon {
 
-// Memory that grows and never shrinks, aligned to 64 bytes. What it held is lost when it grows.
+// Memory that grows and never shrinks, aligned to 64 bytes. Growing loses the contents.
 class Scratch {
 public:
     Scratch() = default;

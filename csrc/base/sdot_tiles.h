@@ -1,4 +1,4 @@
-// The dot products of a tile, for inline assembly: compilers move the sums of such a tile about and spill them.
+// The dot products of a tile as inline assembly: compilers spill the accumulators of such a tile.
 
 #pragma once
 

@@ -14,9 +14,8 @@ namespace {
 
 using Task = void (*)(void *, std::uint32_t, int);
 
-// How long a thread looks for work before it sleeps: longer than what comes between two parallel operations of a forward
-// pass, recorded or not. Never to sleep would be worse: where other processes want the processor, threads that spin use
-// up their share of it.
+// How long a thread spins before it sleeps: longer than the gap between two parallel operations of a forward pass, recorded
+// or not. Spinning forever would be worse: it uses up the process's share of a busy processor.
 constexpr auto kSpin = std::chrono::microseconds(50);
 
 inline void pause_briefly() {
@@ -91,7 +90,7 @@ private:
             ++workers_;
             return true;
         } catch (const std::system_error &) {
-            return false;  // the system gives no more threads: those there are do the work
+            return false;  // the system refuses more threads: the existing ones do the work
         }
     }
 
@@ -125,8 +124,8 @@ private:
     std::atomic<int> sleepers_{0};
 };
 
-// Never destroyed: the threads may outlive the statics of the process. A forked child, which has none of its parent's
-// threads and perhaps a lock that one of them held, begins with a new one.
+// Never destroyed: the threads may outlive the statics of the process. A forked child has none of its parent's threads, and
+// perhaps a lock that one of them held, so it starts with a new pool.
 std::atomic<Pool *> current{nullptr};
 
 Pool &pool() {

@@ -1,4 +1,4 @@
-// Threads that live as long as the process and share out the tasks of one call at a time.
+// A pool of threads that lives as long as the process and runs the tasks of one call at a time.
 
 #pragma once
 

@@ -16,7 +16,7 @@ struct alignas(64) FullTiles {
 };
 static_assert(sizeof(FullTiles) == 64, "as the instruction reads it");
 
-// The calling thread's tile registers, shaped as long as it lives.
+// Configures the calling thread's tile registers for its lifetime.
 struct TileSession {
     TileSession() {
         const FullTiles shapes;

@@ -32,7 +32,7 @@ struct Variant {
     const LimitKernels *limits;
     const PackedKernels *packed;
     const HalfKernels *half;  // null where this processor does not compute in a 16-bit type
-    const ScaledKernels *scaled;  // null where it multiplies int8 no faster than otherwise
+    const ScaledKernels *scaled;  // null where int8 rows are no faster than packed products
     const Int8AttentionKernels *int8_attention;  // null where packed products serve as well
 };
 

@@ -151,7 +151,7 @@ ANTIPHON_INLINE Floats maximum(Floats a, Floats b) {
 #endif
 }
 
-// The first `count` elements, zeros behind them.
+// The first `count` elements, then zeros.
 ANTIPHON_INLINE Floats load_part(const float *source, int count) {
     float lanes[kLanes] = {};
     std::memcpy(lanes, source, count * sizeof(float));
@@ -163,8 +163,7 @@ ANTIPHON_INLINE void store_part(float *target, Floats value, int count) {
     std::memcpy(target, lanes, count * sizeof(float));
 }
 
-// How many of eight elements there are, for functions that take it as an argument: a constant where all are, so that full
-// vectors cost no test.
+// How many of eight elements to load or store, as an argument: `Whole` is a constant, so full vectors cost no test.
 struct Whole {
     ANTIPHON_INLINE_MEMBER Floats load(const float *source) const { return ::load(source); }
     ANTIPHON_INLINE_MEMBER void store(float *target, Floats value) const { ::store(target, value); }
@@ -187,7 +186,7 @@ ANTIPHON_INLINE float largest(Floats value) {
 #endif
 }
 
-// The lanes' sum, always added in the same order.
+// The sum of the lanes, always in the same order.
 ANTIPHON_INLINE float sum(Floats value) {
     float lanes[kLanes];
     store(lanes, value);

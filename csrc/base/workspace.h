@@ -6,7 +6,7 @@
 
 namespace antiphon {
 
-// Memory of the calling thread, aligned to 64 bytes, at least `bytes` of it and kept for the next call.
+// At least `bytes` of the calling thread's memory, aligned to 64 bytes; the next call returns the same memory.
 char *workspace(std::size_t bytes);
 
 }  // namespace antiphon

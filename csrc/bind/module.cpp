@@ -1,4 +1,4 @@
-// The Python module of the kernels, and what its files share.
+// The Python module of the kernels.
 
 #include "bind/bind.h"
 
@@ -29,7 +29,7 @@ const Variant &variant_at(std::size_t index) {
 
 NB_MODULE(_native, module) {
     module.doc() = "Antiphon's native kernels";
-    nanobind::set_leak_warnings(false);  // an engine that is still open when Python ends is no leak
+    nanobind::set_leak_warnings(false);  // an engine still open when Python exits is not a leak
     antiphon::bind_product(module);
     antiphon::bind_attention(module);
     antiphon::bind_sound(module);

@@ -319,7 +319,7 @@ double machine_multiply_rate(double seconds, int threads, std::size_t variant) {
 
 void bind_program(nb::module_ &module) {
     using Unlocked = nb::call_guard<nb::gil_scoped_release>;
-    // A program keeps the pages alive that its instructions read. Matrices come by address: whoever recorded keeps them.
+    // A program keeps the pages alive that its instructions read. Matrices come by address: the recorder keeps them alive.
     using Keeps = nb::keep_alive<1, 2>;
     nb::class_<Program>(module, "Program", "A recorded forward pass, run in one call.")
         .def("__init__", &make, "addresses of a run, areas (symbol, symbol, bytes), buffers (area, offset), constants.")

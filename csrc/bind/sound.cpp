@@ -32,7 +32,7 @@ const Variant &with_half(std::size_t index) {
     return variant;
 }
 
-// The 16-bit type that a variant computes in, as a number, and what the number of inputs must be a multiple of.
+// The 16-bit type that a variant computes in, as a number, and the multiple that the number of inputs must be.
 std::tuple<int, std::int64_t> half_format(std::size_t variant) {
     const HalfKernels *const half = variant_at(variant).half;
     return half ? std::make_tuple(int(half->format), half->columns) : std::make_tuple(int(HalfFormat::none), std::int64_t(1));

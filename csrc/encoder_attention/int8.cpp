@@ -21,7 +21,7 @@ struct Work : WholeAttention {
                 values, reinterpret_cast<float *>(values + columns * head_dim)};
     }
 
-    // An odd number of cache lines apart, so that rows of weights do not meet in one place of a cache.
+    // An odd number of cache lines apart, so that rows of weights do not conflict in the cache.
     std::int64_t weight_stride() const { return padded(columns, 64) | 64; }
 
     Int8Queries queries(std::int64_t count, int thread) const {

@@ -1,4 +1,4 @@
-// Attention over whole sequences by a variant's kernels for int8 (int8_kernels.h), shared out over threads.
+// Attention over whole sequences by a variant's int8 kernels (int8_kernels.h), split over threads.
 
 #pragma once
 

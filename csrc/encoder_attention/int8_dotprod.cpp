@@ -15,7 +15,7 @@ namespace {
 // Sums start at these bits, those of 1.5 · 2^23: read as a float they are that plus the sum, and need no conversion.
 constexpr std::int32_t kMagicBits = 0x4B400000;
 constexpr float kMagic = 12582912.0f;
-// Sums start from memory: the processor loads beside its arithmetic, but copies registers instead of it.
+// Sums start from memory: loads run beside the arithmetic, register copies take its slots.
 alignas(16) constexpr std::int32_t kStart[8] = {kMagicBits, kMagicBits, kMagicBits, kMagicBits,
                                                 kMagicBits, kMagicBits, kMagicBits, kMagicBits};
 
@@ -142,7 +142,7 @@ alignas(16) constexpr float kMost[4] = {kMagic + kMostSteps, kMagic + kMostSteps
 inline int32x4_t round_weights(const float *scores, float largest, float factor, std::int8_t *codes) {
     const float32x4_t most = vdupq_n_f32(largest), least = vdupq_n_f32(kMagic + kLeastSteps);
     const auto steps = [&](const float *x) {
-        // From memory each time: the processor loads beside its arithmetic, but copies registers instead of it.
+        // From memory each time: loads run beside the arithmetic, register copies take its slots.
         const float32x4_t begin = *reinterpret_cast<const volatile float32x4_t *>(kMost);
         return vreinterpretq_s16_f32(vmaxq_f32(vfmaq_n_f32(begin, vld1q_f32(x) - most, factor), least));
     };

@@ -1,7 +1,7 @@
-// Kernels of attention over whole sequences in int8 with few scales, so that next to all the work is dot products.
+// Kernels of attention over whole sequences in int8 with few scales, so that nearly all the work is dot products.
 //
 // Queries are rounded with a scale each, keys by groups, values by channels. A query's weights e^(scale · (score - the
-// largest of the group)) become codes from 0 to 127 group by group; how the groups compare is a scale of each.
+// largest of the group)) become codes from 0 to 127 group by group; a scale per group relates them.
 
 #pragma once
 
@@ -11,10 +11,10 @@ namespace antiphon {
 
 constexpr std::int64_t kGroupKeys = 32;   // share a scale of keys, and one of weights for each query
 constexpr std::int64_t kPanelRows = 8;    // of a panel: keys, or channels of values
-constexpr std::int64_t kQueryTile = 8;    // queries that are weighed together; half as many are combined
+constexpr std::int64_t kQueryTile = 8;    // queries whose weights are computed together; half as many are combined
 
 // A head's keys and values. A panel is [columns / 4][8 rows][4]; panels of keys have the channels as columns, panels of
-// values the keys. What is missing in the last group of keys is zero.
+// values the keys. The last group of keys is padded with zeros.
 struct Int8Head {
     std::int64_t length, groups, head_dim;
     std::int8_t *keys;      // [groups * 4 panels]
@@ -23,7 +23,7 @@ struct Int8Head {
     float *value_scales;    // [head_dim]
 };
 
-// A task's queries with what is found for them. Numbers of a group lie side by side for all queries.
+// A task's queries and their intermediate results. Values of a group are contiguous over the queries.
 struct Int8Queries {
     std::int64_t count, padded;  // `padded` is a multiple of kQueryTile
     std::int8_t *codes;          // [padded / 8, head_dim / 16, 8, 16]

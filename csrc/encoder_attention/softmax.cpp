@@ -15,7 +15,7 @@ ANTIPHON_INLINE Lanes load_lanes(const float *source) {
     return lanes;
 }
 
-// A NaN stays one: the comparison is written so that it chooses `x` then.
+// NaN stays NaN: the comparison is written so that it selects `x` then.
 ANTIPHON_INLINE Lanes at_least(Lanes x, Lanes low) {
 #if defined(__aarch64__)
     return vmaxq_f32(x, low);
@@ -24,7 +24,7 @@ ANTIPHON_INLINE Lanes at_least(Lanes x, Lanes low) {
 #endif
 }
 
-// 2^x / 0.0551716238 for -100 <= x to some 1e-4, which is a hundredth of what rounding to a code leaves out: a cubic
+// 2^x / 0.0551716238 for -100 <= x to some 1e-4, a hundredth of the error of rounding to a code: a cubic
 // without its first coefficient, as a product of two terms.
 ANTIPHON_INLINE Lanes scaled_power(Lanes x) {
     constexpr float rounding = 12582912.0f;  // 1.5 · 2^23: what is added to it is rounded to a whole number

@@ -9,11 +9,11 @@
 namespace antiphon {
 
 struct SoftmaxKernels {
-    // Scores to weights e^(scale · (score - the largest)) as activations, a group's scale being that of its largest; from
-    // `count` on they are zero. The total of the weights as they are rounded. Scores behind `count` are overwritten.
+    // Turns scores into weights e^(scale · (score - the largest)) as activations, with the scale of each group set by its
+    // largest; from `count` on they are zero. Returns the total of the rounded weights. Overwrites scores after `count`.
     float (*soften)(float *scores, std::int64_t count, float scale, const Activations &weights, std::int64_t token);
-    // Scores to weights e^(scale · (score - the largest)) to some 1e-4, in place; from `count` to `columns`, a multiple of
-    // 8, they are zero. Their total.
+    // Turns scores into weights e^(scale · (score - the largest)) in place, to about 1e-4; from `count` to `columns`, a
+    // multiple of 8, they are zero. Returns their total.
     float (*exponentiate)(float *scores, std::int64_t count, std::int64_t columns, float scale);
 };
 

@@ -1,4 +1,4 @@
-// What the ways of attending over whole sequences with packed keys and values share.
+// What all implementations of attention over whole sequences with packed keys and values share.
 
 #pragma once
 
@@ -21,7 +21,7 @@ struct WholeAttention {
     float scale;
     float *out;
     const Variant *variant;
-    // The sequence: its first token, its keys, and the keys filled up.
+    // The sequence: its first token, its number of keys, and that number padded.
     std::int64_t first = 0, length = 0, columns = 0;
     std::size_t key_bytes = 0, value_bytes = 0, thread_bytes = 0;
     char *packed = nullptr, *scratch = nullptr;
@@ -29,7 +29,7 @@ struct WholeAttention {
     char *keys_of(std::int64_t head) const { return packed + head * (key_bytes + value_bytes); }
     char *values_of(std::int64_t head) const { return keys_of(head) + key_bytes; }
 
-    // Memory for packed heads and the threads' own, once their sizes are set.
+    // Allocates memory for packed heads and for each thread; their sizes must be set.
     void reserve(int threads) {
         packed = workspace(kv_heads * (key_bytes + value_bytes) + thread_bytes * std::max(threads, 1));
         scratch = packed + kv_heads * (key_bytes + value_bytes);

@@ -11,9 +11,9 @@ namespace antiphon {
 namespace {
 
 constexpr std::int64_t kTileFrames = 16, kTileColumns = 32;
-constexpr std::int64_t kTiles = 4;  // of frames, whose sums are under way together: 0 to 3, frames in 4 to 6, weights in 7
+constexpr std::int64_t kTiles = 4;  // of frames, accumulated together: registers 0 to 3, frames in 4 to 6, weights in 7
 
-// The input frames of a block: `count` of them from `first` on, which may lie before or after those that there are.
+// The input frames of a block: `count` of them from `first` on, some of which may lie outside the sequence.
 struct Source {
     std::int64_t first, count;
 
@@ -26,7 +26,7 @@ struct Source {
 
 std::int64_t scratch_halves(const HalfConvolution &c) { return Source(c, 0, c.block()).count * c.inputs; }
 
-// Where a block reaches beyond the frames, a copy of its frames among zeros.
+// A copy of the frames of a block that reaches beyond the sequence, padded with zeros.
 void prepare(const HalfConvolution &c, std::int64_t begin, std::int64_t end, std::uint16_t *scratch) {
     const Source source(c, begin, end);
     if (source.is_whole(c)) return;

@@ -9,7 +9,7 @@
 namespace antiphon {
 namespace {
 
-// Of a task: with a transform, more of them share the way there.
+// Panels of a task. With a transform more of them share the transformed inputs.
 constexpr std::int64_t kPanels = 4, kTransformedPanels = 16;
 
 std::int64_t parts(std::int64_t count, std::int64_t size) { return (count + size - 1) / size; }

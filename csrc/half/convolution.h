@@ -1,4 +1,4 @@
-// Convolution in 16-bit floats, shared out over threads: what Python calls.
+// Convolution in 16-bit floats, split over threads: what Python calls.
 
 #pragma once
 
@@ -17,7 +17,7 @@ struct HalfConvolutionCall {
     const float *bias, *residual;  // null, or [outputs] and as out
     Activation activation;
     float *out;
-    std::uint16_t *half_out;  // where it is not null the result goes there in 16 bits, and `out` is not used
+    std::uint16_t *half_out;  // if not null, the result goes here in 16 bits and `out` is unused
 };
 // The variant must have kernels for it.
 void run_half_convolution(const HalfConvolutionCall &call, int threads, const Variant &variant);

@@ -14,7 +14,7 @@ constexpr int kTile = 8;  // frames that are computed together
 constexpr std::int64_t kColumns = 8;  // of an instruction
 constexpr std::int64_t kChain = 128;  // columns that are added up in fp16
 
-// Compilers copy a lane into a vector of its own before each product with it, so this is written out: sums of eight
+// Compilers copy a lane into a vector before each product with it, so this is written as assembly: sums of eight
 // frames in v16 to v31, their inputs in v0 to v7, weights of two columns in v8 to v11.
 #define ANTIPHON_FRAME(x, low, high, first, second, lane) \
     "fmla v" #low ".8h, v" #first ".8h, v" #x ".h[" #lane "]\n" \
@@ -34,7 +34,7 @@ constexpr std::int64_t kChain = 128;  // columns that are added up in fp16
     ANTIPHON_COLUMN(8, 9, lane) \
     ANTIPHON_COLUMN(10, 11, next)
 
-// sums[frame][16] = weight · rows[frame] over `steps` times eight columns; pointers go on.
+// sums[frame][16] = weight · rows[frame] over `steps` times eight columns; the pointers advance.
 inline void chain(const float16_t *rows[kTile], const float16_t *&weight, std::int64_t steps, float16_t *sums) {
     asm volatile(
         "movi v16.16b, #0\n movi v17.16b, #0\n movi v18.16b, #0\n movi v19.16b, #0\n"
@@ -77,7 +77,7 @@ inline void tile(const float16_t *rows[kTile], const float16_t *weight, std::int
     }
 }
 
-// By Winograd's algorithm, from inputs on their way there.
+// By Winograd's algorithm, from transformed inputs.
 template <int taps>
 void convolve_tiles(const HalfConvolution &c, std::int64_t panel, std::int64_t frames, const float16_t *there,
                     float *totals) {

@@ -14,11 +14,12 @@ constexpr std::int64_t kTileOutputs = 4;   // of Winograd's algorithm
 // [outputs / 16, taps, inputs / 2, 16, 2].
 enum class HalfFormat : int { none, fp16, bf16 };
 
-// Frames of 16-bit floats convolved with panels [outputs / 16, taps, inputs, 16] of them, the last panel filled up with
-// zeros. What lies outside of the frames counts as zero.
+// Frames of 16-bit floats convolved with panels [outputs / 16, taps, inputs, 16] of them, the last panel padded with
+// zeros. Frames outside the sequence count as zero.
 //
-// With `transform` t, 3 or 4, it goes by Winograd's algorithm (arXiv:1509.09308), for stride 1 and a dilation of at most
-// 6: the taps are groups of t, of three there is only one, each group is t + 3 points, and panels are [outputs / 16, points, groups, inputs, 16].
+// With `transform` t, 3 or 4, by Winograd's algorithm (arXiv:1509.09308), for stride 1 and a dilation of at most 6: taps are
+// split into groups of t (t = 3 has one group), a group has t + 3 points, and panels are
+// [outputs / 16, points, groups, inputs, 16].
 struct HalfConvolution {
     const std::uint16_t *panels;
     std::int64_t taps, inputs, dilation, stride, left;
@@ -36,7 +37,7 @@ struct HalfConvolution {
         const std::int64_t step = kTileOutputs * dilation;
         return ((of_frames + step - 1) / step * dilation + 7) / 8 * 8;
     }
-    // Inputs on their way there: of `points()` points, one for each tile and for those that later groups begin with.
+    // Transformed inputs of each point: one per tile, and those that later groups begin with.
     std::int64_t inputs_there(std::int64_t of_frames) const { return tiles(of_frames) + (groups - 1) * dilation; }
     std::int64_t scratch_halves() const { return transform ? points() * inputs_there(block()) * inputs : 0; }
 };
@@ -45,11 +46,11 @@ struct HalfKernels {
     HalfFormat format;
     std::int64_t columns;  // the number of inputs must be a multiple of it
     std::int64_t (*scratch_halves)(const HalfConvolution &);
-    // What the panels of a block have in common: at most `scratch_halves` of it.
+    // Fills what the panels of a block share: at most `scratch_halves` numbers.
     void (*prepare)(const HalfConvolution &, std::int64_t begin, std::int64_t end, std::uint16_t *scratch);
-    // totals[frame - begin][16] for the output frames [begin, end) of one block and one panel; there must be room for a
-    // whole block. In fp16 sums of at most 128 products are added up in it, and these in fp32; of bf16 every product is
-    // added up in fp32. A frame's place in its block and what it is computed from decide its bits, nothing else.
+    // totals[frame - begin][16] for the output frames [begin, end) of one block and one panel; `totals` has room for
+    // a whole block. In fp16, sums of at most 128 products are accumulated in fp16 and these in fp32; in bf16, everything is
+    // accumulated in fp32. A frame's bits depend on its place in its block and its inputs, nothing else.
     void (*convolve)(const HalfConvolution &, std::int64_t panel, std::int64_t begin, std::int64_t end,
                      const std::uint16_t *scratch, float *totals);
     void (*round)(const float *x, std::uint16_t *out, std::int64_t count);

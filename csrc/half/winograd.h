@@ -2,7 +2,7 @@
 //
 // A group's inputs and taps are polynomials; products of their values at some points, and at infinity, give the values of
 // the outputs' polynomial. The points are those whose errors grow least. Values at a point are scaled on the inputs' side
-// so that all coefficients are short; the taps' side divides by the same.
+// so that all coefficients have few bits; the taps' side divides by the same factors.
 
 #pragma once
 
@@ -44,7 +44,7 @@ template <int taps> struct Winograd {
     static constexpr Matrices kMatrices = make();
 };
 
-// row[i] · x[i] without the zeros, which are known when this is compiled.
+// row[i] · x[i] without the zeros, which are known at compile time.
 template <int taps, int point, int i> inline __attribute__((always_inline)) float32x4_t value_at(const float32x4_t *x) {
     constexpr float factor = Winograd<taps>::kMatrices.there[point][i];
     if constexpr (i == 0) {

@@ -1,7 +1,7 @@
 // The quantised matrix product. Compiled once per instruction set, with ANTIPHON_VARIANT naming the set.
 //
 // A result is the sum of eight lane accumulators that run over the columns in ascending order, whatever the number of
-// tokens and threads: so a token's result does not depend on the company it is computed in.
+// tokens and threads, so a token's result does not depend on the rest of the batch.
 
 #include "linear/kernels.h"
 
@@ -36,7 +36,7 @@ struct Dot {
     }
 };
 
-// Group `g` of a row. Rows of plain floats may end inside a group: what is missing reads as zero.
+// Group `g` of a row. Rows of plain floats may end inside a group; missing columns read as zero.
 template <class Type, class Sink>
 ANTIPHON_INLINE void row_group(const std::uint8_t *row, std::int64_t g, const std::uint8_t *codebook, Sink &sink) {
     constexpr int groups_per_block = Type::kBlock / kGroup;

@@ -22,10 +22,10 @@ struct Product {
 
 constexpr std::int64_t kPadding = 32;
 
-// Rows that are decoded together; splitting work at multiples of it wastes nothing.
+// Rows that are decoded together; work is best split at multiples of it.
 constexpr std::int64_t kTileRows = 16;
 
-// Tokens whose totals are kept together while a tile is multiplied; more are taken in turns.
+// Tokens whose totals are kept together while a tile is multiplied; more are taken block by block.
 constexpr std::int64_t kTokenBlock = 96;
 
 struct TypeKernels {

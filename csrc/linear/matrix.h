@@ -1,4 +1,4 @@
-// A matrix of rows in one or more encodings, as files have them or packed; whoever makes it keeps the memory alive.
+// A matrix of rows in one or more encodings, as stored in files or packed. Its creator keeps the memory alive.
 
 #pragma once
 

@@ -13,8 +13,8 @@
 namespace antiphon {
 namespace {
 
-constexpr std::int64_t kGateScratch = std::int64_t(1) << 18;  // floats that a task may hold before its gate
-constexpr std::int64_t kQuantizeTask = std::int64_t(1) << 15;  // elements of x that are worth a task of their own
+constexpr std::int64_t kGateScratch = std::int64_t(1) << 18;  // floats of gates and values that a task may hold
+constexpr std::int64_t kQuantizeTask = std::int64_t(1) << 15;  // elements of x per task
 
 std::size_t aligned(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
@@ -106,7 +106,7 @@ void run_linear(const LinearCall &call) {
                             call.out, call.out_stride, call.gated ? matrix.rows / 2 : matrix.rows};
     const std::int64_t tiles = (epilogue.columns + kTileRows - 1) / kTileRows;
     const int threads = int(std::clamp<std::int64_t>(call.threads, 1, tiles));
-    // Some eight tasks a thread: few enough to claim cheaply, enough that all threads end together.
+    // About eight tasks per thread: few enough to claim cheaply, enough that the threads finish together.
     std::int64_t tiles_per_task = threads == 1 ? tiles : std::max<std::int64_t>(1, tiles / (8 * threads));
     if (call.gated) {
         tiles_per_task = std::clamp<std::int64_t>(kGateScratch / (2 * kTileRows * tokens), 1, tiles_per_task);

@@ -61,7 +61,7 @@ ANTIPHON_INLINE void measure(const Floats *x, Fit &fit) {
     fit.error = sum(error);
 }
 
-// Scale and minimum by least squares for the codes there are.
+// Scale and minimum by least squares for the present codes.
 ANTIPHON_INLINE bool refit(const Floats *x, float values, Fit &fit) {
     Floats code_lanes = zeros(), square_lanes = zeros(), product_lanes = zeros();
     for (int i = 0; i < kVectors; ++i) {
@@ -90,7 +90,7 @@ void four_bits(const float *values, std::uint8_t *block) {
     best.minimum = low;
     measure(x, best);
     for (int range = 0; range < kRanges && high > low; ++range) {
-        // From the whole range down to two steps less, which clips what lies far out.
+        // From the whole range down to two steps less, which clips outliers.
         Fit fit;
         fit.minimum = low + (high - low) * (float(range % 3) / 30);
         round_codes(x, (15 + 0.6f * float(range / 3)) / (high - low), fit);

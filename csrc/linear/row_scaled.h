@@ -1,5 +1,5 @@
-// Products of int8 rows with one scale a row: sums are whole numbers from one end of a row to the other, and the inner
-// loop is nothing but dot products. For many tokens at once; a scale for every 32 columns (packed/format.h) is more exact.
+// Products of int8 rows with one scale per row: sums over a whole row are integers, and the inner loop is nothing but dot
+// products. For many tokens at once; a scale for every 32 columns (packed/format.h) is more exact.
 
 #pragma once
 
@@ -9,7 +9,7 @@ namespace antiphon {
 
 constexpr std::int64_t kScaledRows = 16;      // of a panel
 constexpr std::int64_t kScaledColumns = 64;   // the number of columns is a multiple of it
-constexpr std::int64_t kScaledTokens = 16;    // codes may be read, not used, and totals written, up to a multiple of it
+constexpr std::int64_t kScaledTokens = 16;    // codes may be read and totals written, both unused, up to a multiple of it
 constexpr std::int64_t kTokensPerCall = 192;  // at most, of one call of the kernel
 
 // y[token][row] = float(Σ code · x_code) · (row's scale · token's scale). A row is round(w · (127 / a)) for its largest

@@ -12,7 +12,7 @@ namespace antiphon {
 namespace {
 
 constexpr std::int64_t kTileTokens = 16;
-constexpr int kTiles = 4;  // of tokens, whose sums are under way together: registers 0 to 3, codes in 4 to 6, weights in 7
+constexpr int kTiles = 4;  // of tokens, accumulated together: registers 0 to 3, codes in 4 to 6, weights in 7
 
 #define ANTIPHON_TILE(number, place) \
     if constexpr (tiles > number) { \

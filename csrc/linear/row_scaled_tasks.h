@@ -1,4 +1,4 @@
-// Row-scaled products, shared out over threads: what Python calls.
+// Row-scaled products, split over threads: what Python calls.
 
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace antiphon {
 
-// activation(x · Wᵀ + bias) + residual, for x [tokens, columns] that is quantised on the way → out [tokens, rows].
+// activation(x · Wᵀ + bias) + residual, for x [tokens, columns] that is quantised here → out [tokens, rows].
 struct ScaledCall {
     const std::int8_t *panels;
     const float *row_scales;
@@ -24,7 +24,7 @@ struct ScaledCall {
 // The variant must have kernels for it.
 void run_row_scaled(const ScaledCall &call, int threads, const Variant &variant);
 
-// Rows [rows, columns] of a weight as panels, which hold zeros, with their scales.
+// Packs the rows [rows, columns] of a weight into zeroed panels, with their scales.
 void make_panels(const float *weight, std::int64_t rows, std::int64_t columns, std::int8_t *panels, float *row_scales,
                  const Variant &variant);
 

@@ -1,8 +1,8 @@
 // The packed product for x86 processors with AMX: sixteen tokens at a time through the matrix unit, fewer as with AVX-512.
 //
 // A tile instruction multiplies sixteen tokens by sixteen rows over one group. Its sums are exact, and the scales are
-// applied as everywhere, so the bits are the same. Where each half of a group has its scale, half-filled tiles gain nothing
-// over vectors.
+// applied as everywhere, so the bits are the same. Types with a scale for each half of a group would half-fill tiles, which
+// gains nothing over vectors.
 
 #include "packed/vnni.h"
 
@@ -22,7 +22,7 @@ static_assert(sizeof(TileShapes) == 64, "as the instruction reads it");
 struct Amx : Vnni {
     static constexpr int kMicroTokens = kTileTokens, kDirectTokens = 8;
 
-    // The calling thread's tile registers, shaped while a product is computed.
+    // Configures the calling thread's tile registers for one product.
     struct Session {
         Session() {
             const TileShapes shapes;
@@ -59,7 +59,7 @@ private:
 
     template <int type>
     static void tile_product(const Unpacked &unpacked, int groups, const TokenView &x, float *totals) {
-        constexpr int ahead = 2;  // groups whose sums are under way while others are scaled
+        constexpr int ahead = 2;  // groups in flight while others are scaled
         alignas(64) Sums sums[ahead + 1];
         __m512 total[kTileTokens];
 #pragma GCC unroll 16

@@ -128,7 +128,7 @@ ANTIPHON_INLINE void four_tokens(const Unpacked &unpacked, int first_row, int gr
     const float *s0 = x.scales, *s1 = s0 + x.groups, *s2 = s1 + x.groups, *s3 = s2 + x.groups;
     std::int64_t left = groups;
     float *const target = totals + first_row;
-    // Sums start from memory: the processor loads beside its arithmetic, but copies registers instead of it.
+    // Sums start from memory: loads run beside the arithmetic, register copies take its slots.
     alignas(16) static constexpr std::int32_t start[8] = {kMagicBits, kMagicBits, kMagicBits, kMagicBits,
                                                           kMagicBits, kMagicBits, kMagicBits, kMagicBits};
 #define ANTIPHON_QUAD(offset, a, b, lane) \

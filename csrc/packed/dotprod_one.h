@@ -1,5 +1,5 @@
 // One token on ARM processors with the dot product instructions: a tile's totals stay in registers from its first group to
-// its last, and scales are turned to floats where they are used. Memory is the limit to aim at, so nothing is stored.
+// its last, and scales are converted to floats where they are used. Nothing is stored: memory bandwidth should be the only limit.
 
 #pragma once
 
@@ -26,8 +26,8 @@ ANTIPHON_INLINE void load_halves_16(const std::uint8_t *source, float32x4_t *out
     out[3] = vcvt_high_f32_f16(high);
 }
 
-// Sixteen bytes as floats. With 0x4B00 above a 16-bit number the bits are those of 2^23 + number; the processor is twice
-// as fast at taking 2^23 off as at converting.
+// Sixteen bytes as floats. With 0x4B00 above a 16-bit number the bits are those of 2^23 + number; subtracting 2^23
+// is twice as fast as a conversion.
 ANTIPHON_INLINE void wide_to_floats(uint16x8_t low, uint16x8_t high, float base, float32x4_t *out) {
     const uint16x8_t exponent = vdupq_n_u16(0x4B00);
     const float32x4_t offset = vdupq_n_f32(base);
@@ -88,7 +88,7 @@ template <int half> ANTIPHON_INLINE void fifth_bit_sums(const uint8x16_t *planes
     quad(std::integral_constant<int, 3>{});
 }
 
-// float(I) of a group for sixteen rows; of Q6_K, by way of floats that are exact, with scales of its halves at `scales`.
+// float(I) of a group for sixteen rows; of Q6_K, through floats, which are exact here, with scales of its halves at `scales`.
 template <int type>
 ANTIPHON_INLINE void group_sums_one(const std::uint8_t *codes, const std::uint8_t *scales, const std::int8_t *x,
                                     const std::int16_t *half_sums, float32x4_t *out) {

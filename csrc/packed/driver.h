@@ -1,4 +1,4 @@
-// The walk over tokens, tiles and blocks that the instruction sets' packed kernels share.
+// The loops over tokens, tiles and blocks that the packed kernels of all instruction sets share.
 //
 // `Machine` does the work on one block, for at most its kMicroTokens tokens together, and where it has kOneToken, on a
 // whole tile for a single token. Up to kDirectTokens in all, codes are used as they are unpacked, else from a copy. Its
@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::int64_t kBlockColumns = kBlockGroups * kPackedGroup;
 constexpr std::size_t kPrefetchBytes = 8192;  // ahead of what is multiplied
-constexpr std::int64_t kTokenBlockBytes = 1 << 18;  // of quantised x that shall stay in the second-level cache
+constexpr std::int64_t kTokenBlockBytes = 1 << 18;  // of quantised x, to stay in the second-level cache
 
 // A block's scales as numbers, and its codes, one byte each as [groups][8][16][4], as `Machine` wants them.
 struct alignas(64) Unpacked {
@@ -62,7 +62,7 @@ std::size_t packed_scratch_bytes(std::int64_t tokens, std::int64_t columns) {
 template <class Machine, int type> struct Driver {
     static constexpr PackedForm form = PackedFormOf<type>::form;
 
-    // As many tokens as the machine multiplies together, at most `most`: how many they were.
+    // Multiplies as many tokens together as the machine can, at most `most`; returns how many.
     template <bool direct, int most>
     static int take_tokens(const std::uint8_t *codes, const Unpacked &unpacked, int groups, const TokenView &x,
                            std::int64_t tokens, float *totals, float *minima) {
@@ -76,7 +76,7 @@ template <class Machine, int type> struct Driver {
         return most;
     }
 
-    // Some tokens with one block: the totals [tokens][16] go on.
+    // Some tokens with one block: added to the totals [tokens][16].
     template <bool direct>
     static void block_tokens(const PackedProduct &p, const std::uint8_t *codes, const Unpacked &unpacked, int groups,
                              std::int64_t first_group, std::int64_t token, std::int64_t tokens, float *totals,

@@ -2,10 +2,10 @@
 //
 // LAYOUT. Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K and Q6_K have one form, for matrices whose columns are a multiple of
 // 32: tiles of 16 rows, one after the other (rows missing in the last one are zeros, scales included); in a tile, blocks
-// of 8 groups of 32 columns, the last block with fewer where the columns end; in a block, a head and then the codes of
-// its groups. Heads and codes begin at multiples of 64 bytes, and a tile is read in one direction.
+// of 8 groups of 32 columns, the last block with fewer where the columns end; in a block, a header and then the codes of
+// its groups. Headers and codes begin at multiples of 64 bytes, and a tile is read in one direction.
 //
-//   head, n = groups of the block          bytes
+//   header, n = groups of the block        bytes
 //     of Q4_0, Q5_0, Q8_0:                 scale  fp16 [n][16]
 //     of Q4_1, Q5_1:                       scale  fp16 [n][16], minimum fp16 [n][16]
 //     of Q4_K, Q5_K (n is 8):              factor fp16 [16], minimum's factor fp16 [16], scale u8 [8][16], minimum u8 [8][16]
@@ -17,7 +17,7 @@
 //     5 bits: the low four as above, then 64 bytes of fifth bits: bit q of byte [row][column] is that of quad q
 //     6 bits: the low four as above, then twice 64 bytes of upper bits: bits 2i, 2i + 1 of byte [row][column] of half h
 //             are those of quad 4h + i
-//   Codes of 4, 5 and 6 bits are unsigned; `zero` is what to take from them.
+//   Codes of 4, 5 and 6 bits are unsigned; `zero` is subtracted from them.
 //
 // ACTIVATIONS. A row of x is quantised by groups of 32: scale X = a / 127 for the largest magnitude a of the group, codes
 // round(x * (127 / a)), to the nearest with ties to even. A group without a magnitude of at least 2^-100 has scale 0 and
@@ -44,7 +44,7 @@ namespace antiphon {
 constexpr std::int64_t kPackedRows = 16;     // of a tile
 constexpr std::int64_t kPackedGroup = 32;    // columns that share a scale
 constexpr std::int64_t kBlockGroups = 8;     // of a block with one head
-constexpr std::int64_t kPackedTokens = 16;   // activations may be read, not used, up to a multiple of it
+constexpr std::int64_t kPackedTokens = 16;   // activations may be read, unused, up to a multiple of it
 
 struct PackedForm {
     int bits, zero;
@@ -102,7 +102,7 @@ struct Activations {
     std::int64_t groups() const { return columns / kPackedGroup; }
 };
 
-// Bytes that the arrays take, and their places in memory aligned to 64.
+// The size of the arrays in bytes, and their layout in memory aligned to 64.
 std::size_t activation_bytes(std::int64_t tokens, std::int64_t columns);
 Activations place_activations(char *memory, std::int64_t tokens, std::int64_t columns);
 
@@ -119,7 +119,7 @@ struct PackedProduct {
 struct PackedKernels {
     // Tokens [begin, end) of x, `x_stride` floats apart.
     void (*quantize)(const float *x, std::int64_t x_stride, std::int64_t begin, std::int64_t end, const Activations &);
-    // Rows [begin, end) of the product; cuts at multiples of kPackedRows waste nothing. `scratch` has
+    // Rows [begin, end) of the product; best split at multiples of kPackedRows. `scratch` has
     // `scratch_bytes(tokens, columns)` bytes, aligned to 64.
     void (*multiply)(const PackedProduct &, std::int64_t begin, std::int64_t end, void *scratch);
     std::size_t (*scratch_bytes)(std::int64_t tokens, std::int64_t columns);

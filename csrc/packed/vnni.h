@@ -1,7 +1,7 @@
 // The packed product with 512-bit vectors: one instruction multiplies sixteen rows by a quad.
 //
-// The instruction takes unsigned weights, so codes stay unsigned here, signed ones with 128 added; what is too much is a
-// multiple of the sum of the token's codes, and is where a sum starts from.
+// The instruction takes unsigned weights, so codes stay unsigned here, signed ones with 128 added; the excess is
+// a multiple of the sum of the token's codes, and sums start from its negative.
 
 #pragma once
 
@@ -14,7 +14,7 @@
 namespace antiphon {
 namespace {
 
-// What codes are above their value as unpacked here.
+// By how much unpacked codes exceed their values.
 template <int type> constexpr int excess = PackedFormOf<type>::form.bits == 8 ? 128 : PackedFormOf<type>::form.zero;
 
 // Quads q and q + 4 of sixteen rows.
@@ -130,7 +130,7 @@ struct Vnni {
     ANTIPHON_INLINE void multiply(const std::uint8_t *codes, const Unpacked &unpacked, int groups, const TokenView &x,
                                   float *totals, std::integer_sequence<int, q...>) {
         constexpr PackedForm form = PackedFormOf<type>::form;
-        // Sums of a group's two halves; of few tokens even where one would do, since additions to one sum wait for it.
+        // Sums of a group's two halves; for few tokens even where one would do, since additions to one sum form a chain.
         constexpr int chains = form.halves || tokens < 6 ? 2 : 1;
         __m512 total[tokens];
         for (int t = 0; t < tokens; ++t) total[t] = _mm512_loadu_ps(totals + t * kPackedRows);

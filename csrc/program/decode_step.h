@@ -1,5 +1,5 @@
-// A step in which every request computes one token, from rows to tokens in one call: the inputs are put together from
-// what the requests keep in their rows, the program runs, and tokens are drawn and written back to the rows.
+// A step in which every request computes one token, from rows to tokens in one call: the inputs are assembled from
+// the requests' rows, the program runs, and tokens are sampled and written back to the rows.
 
 #pragma once
 
@@ -39,12 +39,12 @@ public:
     };
 
     // The next tokens of the requests in these rows, whose newest tokens stand at `positions`. `logits` has room for a
-    // row of each request; the first `vocabulary` of its columns are drawn from.
+    // row of each request; tokens are sampled from the first `vocabulary` columns.
     Result run(const std::vector<std::int64_t> &rows, const std::vector<std::int64_t> &positions, float *logits,
                std::int64_t vocabulary, int threads, const Variant &variant);
 
 private:
-    // What the program reads, put together from the rows.
+    // The program's inputs, assembled from the rows.
     void gather(const std::vector<std::int64_t> &rows, const std::vector<std::int64_t> &positions);
 
     Program &program_;

@@ -15,7 +15,7 @@
 namespace antiphon {
 namespace {
 
-// A sequence starts with 0, never descends and ends within the tokens.
+// Starts must not descend, and must lie within the tokens.
 void check_starts(const std::int32_t *starts, std::int64_t sequences, std::int64_t tokens) {
     bool valid = starts[0] >= 0 && starts[sequences] <= tokens;
     for (std::int64_t s = 0; s < sequences; ++s) valid = valid && starts[s] <= starts[s + 1];

@@ -1,4 +1,4 @@
-// The kinds of instructions. Each calls what the operation of its name calls, so the results are the same bits.
+// The kinds of instructions. Each calls the same function as the operation of its name, so results are bit-identical.
 
 #pragma once
 
@@ -148,7 +148,7 @@ struct ConvolutionInstruction final : Instruction {
     }
 };
 
-// Does nothing: what an instruction costs by itself.
+// Does nothing; measures the cost of an instruction.
 struct EmptyInstruction final : Instruction {
     void run(const Frame &) const override {}
     Effort effort(const Frame &) const override { return {}; }

@@ -1,7 +1,7 @@
 // A recorded forward pass: instructions over values whose sizes are symbolic, run in one call.
 //
-// Values are numbered: first the addresses that each run brings (inputs, then outputs), then buffers in the workspace,
-// then constants. The plan of the buffers was made when the program was recorded.
+// Values are numbered: first the addresses given to each run (inputs, then outputs), then buffers in the workspace,
+// then constants. Buffers are planned when the program is recorded.
 
 #pragma once
 
@@ -46,7 +46,7 @@ struct Place {
     std::int64_t bytes = 0;
 };
 
-// One run's figures and addresses.
+// The sizes and addresses of one run.
 struct Frame {
     const std::int64_t *symbols;
     char *const *values;
@@ -59,7 +59,7 @@ struct Frame {
     }
 };
 
-// What a run of an instruction had to do, beyond what its recording tells.
+// The work of one run of an instruction, as far as the recording does not tell.
 struct Effort {
     std::int64_t rows = 0;   // of its result
     std::int64_t pairs = 0;  // of query and key

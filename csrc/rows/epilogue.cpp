@@ -1,4 +1,4 @@
-// What follows a product: bias, activation, gate, residual. Compiled once per instruction set, with ANTIPHON_VARIANT
+// The epilogue of a product: bias, activation, gate, residual. Compiled once per instruction set, with ANTIPHON_VARIANT
 // naming the set.
 
 #include "rows/kernels.h"

@@ -1,5 +1,5 @@
-// Operations that treat every row by itself: norms, rotary embedding, and what follows a product. A row's result
-// depends on that row alone.
+// Operations on independent rows: norms, rotary embedding, and the epilogue of a product. A row's result depends on that
+// row alone.
 
 #pragma once
 

@@ -1,4 +1,4 @@
-// Operations that treat rows by themselves, shared out over threads: what Python and recorded programs call.
+// Operations on independent rows, split over threads: what Python and recorded programs call.
 
 #pragma once
 
@@ -18,7 +18,7 @@ inline std::int64_t rows_per_task(std::int64_t width) {
 
 void run_norm(bool centred, const Norm &norm, std::int64_t rows, int threads, const Variant &variant);
 
-// `std::out_of_range` where a position does not lie within the table.
+// Throws `std::out_of_range` for a position outside the table.
 void check_positions(const std::int32_t *positions, std::int64_t tokens, std::int64_t table_rows);
 void run_rotary(const Rotation &rotation, std::int64_t tokens, int threads, const Variant &variant);
 

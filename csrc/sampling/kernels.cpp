@@ -125,7 +125,7 @@ Draw draw(const LogitRow &row, std::int64_t begin, std::int64_t end, Threshold t
           std::int64_t likely) {
     float scaled[kVocabularyGroup], values[kVocabularyGroup];
     std::int32_t bits[kVocabularyGroup];
-    // What the likely token comes to is a bound that most groups cannot reach with any noise, or with theirs.
+    // The likely token's value is a bound that most groups cannot reach with any noise, or with their own.
     const std::int64_t likely_group = likely / kVocabularyGroup * kVocabularyGroup;
     random_bits(row, likely_group, bits);
     perturb(row, likely_group, bits, threshold.scaled, scaled, values);

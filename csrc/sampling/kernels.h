@@ -1,5 +1,5 @@
 // Choosing a token from logits: what is read of every logit, vector by vector. The vocabulary is taken in partitions of
-// kVocabularyPartition tokens whose results are joined in ascending order, so threads leave every bit as it is.
+// kVocabularyPartition tokens whose results are joined in ascending order, so the number of threads changes no bit.
 
 #pragma once
 
@@ -37,8 +37,8 @@ struct Draw {
 };
 
 struct SamplingKernels {
-    // Tokens [begin, end), a partition; `maxima` has one place for each group of the row. The totals are made where asked
-    // for, and else 0.
+    // Tokens [begin, end), a partition; `maxima` has one place for each group of the row. Totals that are not
+    // requested are 0.
     Survey (*survey)(const LogitRow &, std::int64_t begin, std::int64_t end, bool plain, bool scaled, float *maxima);
     // The kept token with the largest sum of scaled logit and Gumbel noise. `likely` is any kept token.
     Draw (*draw)(const LogitRow &, std::int64_t begin, std::int64_t end, Threshold, const float *maxima, std::int64_t likely);

@@ -1,4 +1,4 @@
-// Which tokens top-k, top-p and min-p keep, and the work shared out over rows or partitions.
+// Which tokens top-k, top-p and min-p keep, and the work split over rows or partitions.
 
 #include "sampling/sample_rows.h"
 
@@ -16,7 +16,7 @@ namespace antiphon {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr std::int64_t kNucleusGroups = 256;  // groups whose tokens are tried for top-p before all are looked at
+constexpr std::int64_t kNucleusGroups = 256;  // groups whose tokens are tried for top-p before the whole vocabulary
 constexpr Threshold kKeepAll{-kInfinity, std::numeric_limits<std::int64_t>::max()};
 
 struct Candidate {
@@ -36,7 +36,7 @@ struct RowOptions {
     float top_p, min_p;
 };
 
-// One row on its way: surveyed by partitions, given a threshold, drawn by partitions.
+// The state of one row: surveyed by partitions, given a threshold, drawn by partitions.
 struct Row {
     LogitRow logits;
     RowOptions options;

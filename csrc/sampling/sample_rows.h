@@ -1,4 +1,4 @@
-// A token for every row of logits: what Python and whole steps call.
+// Samples a token for every row of logits: what Python and decode steps call.
 
 #pragma once
 
@@ -8,7 +8,7 @@
 
 namespace antiphon {
 
-// How rows are sampled, one entry for each.
+// Sampling parameters, one entry per row.
 struct SamplingColumns {
     const float *temperature;
     const std::int32_t *top_k;
@@ -17,7 +17,7 @@ struct SamplingColumns {
 };
 
 // Row r of the logits is sampled as entry which[r] of the columns says, or as entry r without `which`. Log-probabilities
-// are left out where `logprobs` is null.
+// are not computed if `logprobs` is null.
 void sample_rows(const float *logits, std::int64_t stride, std::int64_t count, std::int64_t vocabulary,
                  const SamplingColumns &columns, const std::int64_t *which, std::int64_t *tokens, float *logprobs,
                  int threads, const Variant &variant);

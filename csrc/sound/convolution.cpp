@@ -11,7 +11,7 @@ namespace {
 
 // Frames [first, last) of a convolution, each task finishing what it computed.
 struct FrameTasks {
-    static constexpr std::int64_t kFrames = 96;  // of a task: their inputs stay in a near cache
+    static constexpr std::int64_t kFrames = 96;  // of a task: their inputs stay in the cache
     const Variant *variant;
     Convolution convolution;
     Epilogue epilogue;  // without its place
@@ -34,8 +34,8 @@ struct FrameTasks {
 void run_convolution(const ConvolutionCall &c, int threads, const Variant &variant) {
     thread_local Scratch edges;
     const std::int64_t columns = c.kernel * c.channels;
-    // Frames lie end to end, so the taps of an output are one run of floats; but for the outputs at the edges, whose
-    // taps partly lie outside: theirs are put together.
+    // Frames lie end to end, so the taps of an output are one run of floats. Outputs at the edges have taps outside the
+    // frames; theirs are copied together.
     const std::int64_t first = std::min((c.left + c.stride - 1) / c.stride, c.out_frames);
     const std::int64_t reach = c.frames + c.left - c.kernel;
     const std::int64_t last = std::max(first, reach < 0 ? 0 : std::min(reach / c.stride + 1, c.out_frames));

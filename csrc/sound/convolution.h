@@ -1,4 +1,4 @@
-// Convolution of frames, shared out over threads: what Python and recorded programs call.
+// Convolution of frames, split over threads: what Python and recorded programs call.
 
 #pragma once
 

@@ -1,6 +1,6 @@
 // Convolution. Compiled once per instruction set, with ANTIPHON_VARIANT naming the set.
 //
-// An output is one sum over taps and channels in ascending order, whatever is computed beside it.
+// An output is one sum over taps and channels in ascending order, independent of other outputs.
 
 #include "sound/kernels.h"
 
@@ -15,7 +15,7 @@ constexpr int kFrames = 6, kPanels = 2;
 #else
 constexpr int kFrames = 8, kPanels = 1;
 #endif
-constexpr std::int64_t kColumns = 512;  // of one pass: a panel's part stays in the nearest cache
+constexpr std::int64_t kColumns = 512;  // of one pass: a panel's part stays in the first-level cache
 
 // totals += weight · x over the columns [begin, end).
 template <int frames, int panels>
@@ -55,7 +55,7 @@ ANTIPHON_INLINE void convolve_tile(const float *x, std::int64_t x_stride, const 
     }
 }
 
-// Columns [begin, end) of some frames and whole panels; what was added up before is in `out`.
+// Columns [begin, end) of some frames and whole panels; earlier sums are in `out`.
 template <int frames, int panels>
 void convolve_panels(const Convolution &c, std::int64_t frame, std::int64_t panel, std::int64_t begin, std::int64_t end) {
     Floats totals[frames][panels];

@@ -1,4 +1,4 @@
-// Norms over frames, convolution of each channel by itself, and recurrence. Compiled once per instruction set, with
+// Norms over frames, depthwise convolution, and recurrence. Compiled once per instruction set, with
 // ANTIPHON_VARIANT naming the set.
 
 #include "sound/kernels.h"
@@ -67,7 +67,7 @@ void sum_channels(const FrameSums &s, std::int64_t block, std::int64_t first, st
     }
 }
 
-// Up to eight channels of one frame. Taps before the first frame and after the last are left out.
+// Up to eight channels of one frame. Taps before the first frame and after the last are skipped.
 template <class Part>
 ANTIPHON_INLINE void convolve_frame(const Depthwise &d, std::int64_t frame, std::int64_t channel, Part part) {
     Floats total = d.bias ? part.load(d.bias + channel) : zeros();
@@ -80,7 +80,7 @@ ANTIPHON_INLINE void convolve_frame(const Depthwise &d, std::int64_t frame, std:
     part.store(d.out + frame * d.channels + channel, total);
 }
 
-// Eight channels of frames whose taps all lie among the frames; the weights stay in registers while frames go by.
+// Eight channels of frames whose taps all lie among the frames; the weights stay in registers.
 template <int kTaps>
 ANTIPHON_INLINE void convolve_inside(const Depthwise &d, std::int64_t begin, std::int64_t end, std::int64_t channel) {
     Floats weights[kTaps];

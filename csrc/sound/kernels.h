@@ -30,7 +30,7 @@ struct FrameNorm {
     void (*round)(const float *x, std::uint16_t *out, std::int64_t count);
 };
 
-// Each channel convolved by itself: out[t] = bias + Σ weight[tap] · x[t + tap * dilation - left].
+// Depthwise convolution: out[t] = bias + Σ weight[tap] · x[t + tap * dilation - left].
 struct Depthwise {
     const float *x;  // [frames, channels]
     std::int64_t frames, channels, taps, dilation, left;
@@ -40,7 +40,7 @@ struct Depthwise {
 };
 
 // The source of a vocoder: all harmonics of a pitch below `highest` Hz, each of amplitude 1; 0 where it is under `lowest`.
-// Between the middles of two frames the pitch is a mean of theirs.
+// Between the centres of two frames the pitch is interpolated.
 struct PulseTrain {
     const float *pitch;  // [frames], in Hz
     std::int64_t frames, hop;
@@ -62,7 +62,7 @@ struct SpectraSum {
 };
 
 // out[frame] = weight · x[frame ..], for weights of [channels, columns] in panels of eight channels, each [columns, 8] and
-// the last filled up with zeros.
+// the last padded with zeros.
 struct Convolution {
     const float *panels;
     std::int64_t columns, channels;
@@ -81,7 +81,7 @@ struct Recurrence {
     float *out;
     std::int64_t out_stride;
     bool backward;
-    float *h, *c;  // what the sequence begins with, overwritten by what it ends with; null: with zeros
+    float *h, *c;  // initial state, overwritten by the final state; null: zeros
     float *state;  // room for 3 * hidden
 };
 

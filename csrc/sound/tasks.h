@@ -1,4 +1,4 @@
-// Work on frames of sound, shared out over threads: what Python calls.
+// Work on frames of sound, split over threads: what Python calls.
 
 #pragma once
 
@@ -9,8 +9,8 @@
 
 namespace antiphon {
 
-// Frames [frames, channels] brought to mean 0 and variance 1 in every channel, then times scale plus shift; both times
-// alpha where there is one, and the function after it.
+// Normalises frames [frames, channels] to mean 0 and variance 1 in every channel, then applies scale and shift, both times
+// alpha if given, and then the function.
 struct AdaptiveNormCall {
     const float *x;
     std::int64_t frames, channels;

@@ -1,4 +1,4 @@
-// A vocoder of pulses and noise: its source, and spectra from what its network tells. Compiled once per instruction set,
+// A vocoder of pulses and noise: its source, and spectra from the outputs of its network. Compiled once per instruction set,
 // with ANTIPHON_VARIANT naming the set.
 
 #include "sound/kernels.h"
