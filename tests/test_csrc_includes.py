@@ -66,3 +66,12 @@ def test_every_source_is_compiled_and_every_compiled_source_exists() -> None:
     listed = set(re.findall(r"\bcsrc/([\w/]+\.cpp)", cmake))
     listed |= {f"{name}.cpp" for name in re.findall(r"^\s*add_kernels\(([\w/]+)", cmake, re.MULTILINE)}
     assert listed == {str(path.relative_to(SOURCES)) for path in FILES if path.suffix == ".cpp"}
+
+
+def test_the_kernel_page_states_the_same_order() -> None:
+    text = (ROOT / "docs" / "design" / "cpu-kernels.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| `(\w+)/` \| .* \|([^|]*)\|$", text, re.MULTILINE))
+    stated = {name: set(re.findall(r"`(\w+)`", included)) for name, included in rows.items()}
+    assert list(stated) == list(MAY_INCLUDE)
+    for name, included in stated.items():
+        assert "all above" in rows[name] or included == MAY_INCLUDE[name], name
