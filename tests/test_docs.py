@@ -16,7 +16,8 @@ from antiphon.weights.catalog.catalog import catalog
 from support import cli_docs, python_docs
 
 ROOT = Path(__file__).parents[1]
-PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
+DESIGN = sorted((ROOT / "docs" / "design").glob("*.md"))
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md")), *DESIGN]
 LINKED = [*PAGES, ROOT / "benchmarks" / "RESULTS.md"]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
@@ -113,7 +114,7 @@ def broken_links(page: Path) -> list[str]:
     return broken
 
 
-@pytest.mark.parametrize("page", LINKED, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", LINKED, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
     assert broken_links(page) == []
 
@@ -136,10 +137,21 @@ def test_the_python_reference_is_current_and_complete() -> None:
     assert stored == python_docs.python_docs(), "run python tests/support/python_docs.py"
 
 
-def test_architecture_names_files_and_rooms_that_exist() -> None:
+def test_every_design_page_is_linked_from_the_architecture() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    assert DESIGN
+    assert [page.name for page in DESIGN if f"(design/{page.name})" not in text] == []
+
+
+@pytest.mark.parametrize("page", [ROOT / "docs" / "architecture.md", *DESIGN], ids=lambda page: page.name)
+def test_design_pages_name_files_that_exist(page: Path) -> None:
+    package = Path(antiphon.__file__).parent
+    named = re.findall(r"`([\w/]+\.(?:py|h|cpp))`", page.read_text(encoding="utf-8"))
+    assert [path for path in named if not (package / path).exists() and not (ROOT / path).exists()] == []
+
+
+def test_architecture_names_every_package() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     package = Path(antiphon.__file__).parent
-    for path in re.findall(r"`([\w/]+\.py)`", text):
-        assert (package / path).exists() or (ROOT / path).exists(), path
-    for room in sorted({path.parent.name for path in package.glob("*/__init__.py")}):
-        assert f"`{room}/`" in text
+    for name in sorted({path.parent.name for path in package.glob("*/__init__.py")}):
+        assert f"`{name}/`" in text

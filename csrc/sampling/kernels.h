@@ -1,0 +1,50 @@
+// Choosing a token from logits: what is read of every logit, vector by vector. The vocabulary is taken in partitions of
+// kVocabularyPartition tokens whose results are joined in ascending order, so the number of threads changes no bit.
+
+#pragma once
+
+#include <cstdint>
+
+namespace antiphon {
+
+constexpr std::int64_t kVocabularyPartition = 4096;
+constexpr std::int64_t kVocabularyGroup = 64;  // tokens whose largest logit is kept; divides a partition
+constexpr int kBins = 2048;                    // of a histogram by distance from the largest scaled logit
+
+struct LogitRow {
+    const float *logits;
+    std::int64_t vocabulary;
+    float temperature;  // a scaled logit is the logit divided by it
+    std::uint64_t seed, index;
+};
+
+// Of one partition; `total` is the sum of e^(logit - top), `scaled_total` the same of scaled logits.
+struct Survey {
+    float top;
+    std::int64_t top_token;
+    float total, scaled_total;
+};
+
+// Tokens are ordered by scaled logit, then by number; those up to this one are kept.
+struct Threshold {
+    float scaled;
+    std::int64_t token;
+};
+
+struct Draw {
+    float value;  // scaled logit plus noise
+    std::int64_t token;
+};
+
+struct SamplingKernels {
+    // Tokens [begin, end), a partition; `maxima` has one place for each group of the row. Totals that are not
+    // requested are 0.
+    Survey (*survey)(const LogitRow &, std::int64_t begin, std::int64_t end, bool plain, bool scaled, float *maxima);
+    // The kept token with the largest sum of scaled logit and Gumbel noise. `likely` is any kept token.
+    Draw (*draw)(const LogitRow &, std::int64_t begin, std::int64_t end, Threshold, const float *maxima, std::int64_t likely);
+    // Sums of e^(scaled logit - top) by bin, and the tokens of one bin, whose number is returned.
+    void (*histogram)(const LogitRow &, float top, double *masses);
+    std::int64_t (*collect)(const LogitRow &, float top, int bin, std::int32_t *tokens);
+};
+
+}  // namespace antiphon

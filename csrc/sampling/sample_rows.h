@@ -1,0 +1,25 @@
+// Samples a token for every row of logits: what Python and decode steps call.
+
+#pragma once
+
+#include <cstdint>
+
+#include "base/variant.h"
+
+namespace antiphon {
+
+// Sampling parameters, one entry per row.
+struct SamplingColumns {
+    const float *temperature;
+    const std::int32_t *top_k;
+    const float *top_p, *min_p;
+    const std::int64_t *seed, *index;
+};
+
+// Row r of the logits is sampled as entry which[r] of the columns says, or as entry r without `which`. Log-probabilities
+// are not computed if `logprobs` is null.
+void sample_rows(const float *logits, std::int64_t stride, std::int64_t count, std::int64_t vocabulary,
+                 const SamplingColumns &columns, const std::int64_t *which, std::int64_t *tokens, float *logprobs,
+                 int threads, const Variant &variant);
+
+}  // namespace antiphon

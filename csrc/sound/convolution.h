@@ -1,0 +1,26 @@
+// Convolution of frames, split over threads: what Python and recorded programs call.
+
+#pragma once
+
+#include <cstdint>
+
+#include "base/variant.h"
+#include "rows/kernels.h"
+
+namespace antiphon {
+
+// activation(x [windows, frames, channels] convolved + bias) → out [windows, out_frames, out_channels]. `panels` are the
+// weights as `Convolution` reads them, with the taps of an output one after the other, each with all input channels.
+struct ConvolutionCall {
+    const float *panels;
+    std::int64_t kernel, out_channels;
+    const float *x;
+    std::int64_t windows, frames, channels, out_frames, stride, left;
+    const float *bias;
+    Activation activation;
+    float *out;
+};
+
+void run_convolution(const ConvolutionCall &call, int threads, const Variant &variant);
+
+}  // namespace antiphon
