@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from antiphon.engine.plan import StepPlan, StepResult
-from antiphon.executor.recorded import Forward
+from antiphon.executor.forward import Forward
 from antiphon.executor.rows import RowStore
 from antiphon.ops import CacheKind
 from antiphon.ops.native.extension import extension
@@ -15,7 +15,7 @@ from antiphon.ops.program import Program
 class DecodeStep:
     """Reads what the requests keep in their rows, runs the program, draws tokens as the rows say, and writes them back.
 
-    The tokens are those that the batch built in Python and the sampler would give.
+    The tokens are those that a batch built in Python and the sampler would give.
     """
 
     def __init__(self, program: Program, forward: Forward, store: RowStore, vocab_size: int) -> None:

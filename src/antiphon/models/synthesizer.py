@@ -1,4 +1,4 @@
-"""What every model that speaks offers: phonemes in, samples out, in stages that other work may come between."""
+"""What every speech model offers: phonemes in, samples out, in stages that other models' steps may come between."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from torch import Tensor
 
 from antiphon.layers.module import Module
 from antiphon.models.model import Model, Task
+from antiphon.models.parts import SynthesisStages, Vocabulary, WeightRules
 from antiphon.weights.types import TensorType
 
 
@@ -111,6 +112,7 @@ class Synthesizer(Model):
     """Speaks whole utterances, several at a time, each as it would be alone."""
 
     task = Task.SYNTHESIZE
+    vocabulary = Vocabulary.PHONEMES
     #: What the stages are called, in order.
     stages: tuple[str, ...]
     sample_rate: int
@@ -120,20 +122,35 @@ class Synthesizer(Model):
     lead_samples: int
     #: Numbers in a voice's style for each length of utterance; 0 for a model with one voice.
     style_size: int
-    #: What matrices become where the model may be fast.
+    #: What matrices become where `precision` is "fast".
     fast_type: TensorType = TensorType.F16
     #: How many stages, from the first, compute every utterance by itself. The phase of a voice is its pitch added up
-    #: over the utterance, so the last bit of the pitch is heard at its end: it must not depend on who else is there.
+    #: over the utterance, so the last bit of the pitch is heard at its end: it must not depend on the batch.
     lone_stages: int
 
-    def prosody_parts(self) -> Sequence[Module]:
-        """What durations and pitch follow from: rounding in them moves whole phonemes."""
+    def parts(self) -> tuple[SynthesisStages, ...]:
+        stages = SynthesisStages(
+            owner=type(self).__name__,
+            stages=self.stages,
+            lone_stages=self.lone_stages,
+            max_positions=self.max_positions,
+            style_size=self.style_size,
+            advance=self.advance,
+            speech=self.speech,
+        )
+        return (stages,)
+
+    def weight_rules(self) -> WeightRules:
+        return WeightRules.of(self, exact=self.prosody_modules(), fast_type=self.fast_type)
+
+    def prosody_modules(self) -> Sequence[Module]:
+        """The modules that durations and pitch follow from: rounding in them moves whole phonemes."""
         return ()
 
     def advance(self, stage: int, states: Sequence[SpeechState], for_each: ForEach = _in_turn) -> list[SpeechState]:
-        """The states after a stage: as many as there were while rows are computed by themselves, then a single one.
+        """The states after a stage: as many as before while rows are computed by themselves, then a single one.
 
-        `for_each` computes those that are by themselves; one after the other, if not told otherwise.
+        `for_each` applies a function to states that are computed by themselves; by default one after the other.
         """
         if stage < self.lone_stages:
             return for_each(partial(self.run_stage, stage), states)

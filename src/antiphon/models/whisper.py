@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
+import torch
 from torch import Tensor
 
 from antiphon import ops
@@ -17,11 +18,12 @@ from antiphon.layers.norm import LayerNorm
 from antiphon.models.encoder_decoder import EncoderDecoder
 from antiphon.models.metadata import require
 from antiphon.models.model import Task
+from antiphon.models.parts import CrossStates, Recordable, Vocabulary, WeightRules
 from antiphon.models.whisper_alignment import Heads, alignment_heads
 from antiphon.ops import Batch, CacheGroup, CacheKind, KVCache, LayerCache
+from antiphon.ops.program import InputSpec
 from antiphon.weights.checkpoint import Checkpoint
 from antiphon.weights.source import Source, TensorNames
-from antiphon.weights.weight import Weight
 
 SELF_GROUP = "self"
 CROSS_GROUP = "cross"
@@ -179,6 +181,7 @@ class Whisper(EncoderDecoder):
     """Windows of log-mel frames in; their states, as cross-attention pages, steer a token decoder."""
 
     task = Task.TRANSCRIBE
+    vocabulary = Vocabulary.WHISPER
 
     def __init__(self, config: WhisperConfig, source: Source) -> None:
         self.config = config
@@ -211,11 +214,25 @@ class Whisper(EncoderDecoder):
             CacheGroup(CROSS_GROUP, CacheKind.CROSS, *shape),
         ]
 
-    def encoder_weights(self) -> Iterator[Weight]:
-        for encoder_layer in self.encoder_layers:
-            yield from encoder_layer.weights()
-        for layer in self.decoder_layers:
-            yield layer.cross_attention.key_value.weight
+    def cross_states(self) -> CrossStates:
+        return CrossStates(
+            group=CROSS_GROUP,
+            num_states=self.cross_tokens,
+            width=self.config.hidden_size,
+            store=self.store_encoded,
+            forward_aligned=self.forward_aligned,
+        )
+
+    def whole_encoder(self) -> Recordable:
+        """Encoder states of B windows of 2 S frames."""
+        features = InputSpec("features", torch.float32, ("B", ("S", 0, 2), self.config.num_mels))
+        seq_start = InputSpec("seq_start", torch.int32, (("B", 1),))
+        return Recordable("Whisper", "encode", (features, seq_start), lambda inputs, _: self.encode(**inputs))
+
+    def weight_rules(self) -> WeightRules:
+        batched = [weight for layer in self.encoder_layers for weight in layer.weights()]
+        batched += [layer.cross_attention.key_value.weight for layer in self.decoder_layers]
+        return WeightRules.of(self, batched=batched, auto_quantize="int8")
 
     @property
     def num_encoder_stages(self) -> int:

@@ -16,7 +16,8 @@ from antiphon.engine.core import describe
 from antiphon.engine.request import FinishReason, Request
 from antiphon.engine.sampling_params import SamplingParams
 from antiphon.errors import AntiphonError, InvalidRequestError
-from antiphon.models.model import CausalLM, Task
+from antiphon.models.model import Task
+from antiphon.models.parts import TokenDecoder
 from antiphon.runtime.engine import EngineBase
 from antiphon.runtime.from_messages import abort_reason, grammar_spec, priority, sampling_params
 from antiphon.runtime.loading import LoadedModel, load_model
@@ -196,7 +197,7 @@ class ServedEngine(EngineBase):
 
     def _description(self, loaded: LoadedModel) -> Loaded:
         model = loaded.model
-        limit = self.config.max_model_tokens if isinstance(model, CausalLM) else None
+        limit = self.config.max_model_tokens if model.part(TokenDecoder) else None
         weights = {id(weight): weight.resident_bytes for weight in model.weights()}
         return Loaded(
             name=loaded.name,
