@@ -47,9 +47,9 @@ def fill_cross(plan: StepPlan, cross: CrossStates | None, cache: KVCache, store:
 def forward_observing(
     plan: StepPlan, step: StepBatch, cross: CrossStates | None, cache: KVCache, forward: Callable[[Batch], Tensor]
 ) -> tuple[Tensor, dict[int, Any]]:
-    """The step's logits, and for entries whose request observes, the cross-attention of their tokens.
+    """The step's logits, and the cross-attention of the entries whose requests ask for it.
 
-    `forward` runs a step in which no request observes.
+    `forward` runs a step in which no request does.
     """
     observing = [entry for entry, request in enumerate(plan.requests) if request.observes]
     if not observing:

@@ -21,7 +21,7 @@ from antiphon.ops.program import Program
 
 
 class DecoderExecutor:
-    """The forward pass, the sampler, and the rows and swapped blocks that outlive a step."""
+    """The forward pass, the sampler, and the rows and swapped-out blocks that persist between steps."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class DecoderExecutor:
         return DoneHandle(result)
 
     def _recorded_decode(self) -> DecodeStep | None:
-        """What runs steps of one token for every request, where the forward is recorded."""
+        """Runs steps of one token per request; None where the forward is not recorded."""
         program = self._forward.recorded.program()
         if program is None:
             return None
@@ -81,7 +81,7 @@ class DecoderExecutor:
         return self._cache.arena[entry * OFFSET_UNIT : entry * OFFSET_UNIT + num_bytes]
 
     def _move(self, plan: StepPlan) -> None:
-        """Copies within the arena and to and from host memory, in the order in which they were decided."""
+        """Copy blocks within the arena and to and from swap memory, in the order of the plan."""
         for move in plan.moves:
             if isinstance(move, BlockCopy):
                 self._span(move.target, move.num_bytes).copy_(self._span(move.source, move.num_bytes))

@@ -16,7 +16,7 @@ from antiphon.ops.program import Program
 
 
 class Embed:
-    """Whole texts to vectors, which are the caller's to keep."""
+    """Whole texts to vectors. The vectors belong to the caller: no later pass overwrites them."""
 
     def __init__(self, embedding: TextEmbedding, wanted: bool) -> None:
         self._embedding = embedding

@@ -13,8 +13,8 @@ from antiphon.ops import Batch, KVCache
 class Forward:
     """The steps of a token decoder over one cache.
 
-    The logits of a recorded step lie in a buffer that the next step overwrites; a caller that needs them longer copies
-    them. Steps run one after the other, so no other step reads the buffer meanwhile.
+    The logits of a recorded step are in a buffer that the next step overwrites; a caller that needs them longer copies
+    them. Steps run one after the other, so no other step uses the buffer meanwhile.
     """
 
     def __init__(self, decoder: TokenDecoder, cache: KVCache, wanted: bool) -> None:
@@ -27,7 +27,7 @@ class Forward:
         self.native_seconds = 0.0
 
     def logits(self, count: int) -> Tensor:
-        """Room for so many rows of logits, which the next step uses again."""
+        """A buffer for `count` rows of logits, which the next step reuses."""
         if self._logits.numel() < count * self.logit_width:
             self._logits = torch.empty(count * self.logit_width)
         return self._logits

@@ -1,4 +1,4 @@
-"""`DoneHandle`: the handle of a step on a device that computes while it is asked to."""
+"""`DoneHandle`: the handle of a step that ran when it was submitted."""
 
 from __future__ import annotations
 

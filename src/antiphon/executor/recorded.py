@@ -21,7 +21,7 @@ def make_recording(recordable: Recordable) -> Recording:
 
 
 def recordings(model: Model, cache: KVCache) -> dict[str, Callable[[], Recording]]:
-    """What records each function that the model declares as recordable, by name."""
+    """A call that records it, for each function that the model declares as recordable, by name."""
     declared = [recordable for part in model.parts() for recordable in part.recordables(cache)]
     return {recordable.name: partial(make_recording, recordable) for recordable in declared}
 

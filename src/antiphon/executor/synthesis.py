@@ -1,4 +1,4 @@
-"""`SynthesisExecutor`: the stages of a synthesiser, for the utterances of many requests at once."""
+"""`SynthesisExecutor`: the stages of a speech model, for the utterances of many requests at once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from antiphon.models.synthesizer import SpeechState
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a request's utterance stands between two stages."""
+    """A request's row in a state between two stages."""
 
     state: SpeechState
     row: int
@@ -62,7 +62,7 @@ def _size(state: SpeechState) -> int:
 
 
 def _gathered(plan: StepPlan) -> tuple[list[SpeechState], list[int]]:
-    """The states that the plan's requests are in, without rows of others, and each request's row among all of them."""
+    """The states of the plan's requests, without the rows of other requests, and each request's row among them."""
     if plan.stage == 0:
         return [SpeechState((request.inputs,)) for request in plan.requests], list(range(len(plan.requests)))
     groups: dict[int, list[tuple[int, Request]]] = {}

@@ -13,7 +13,7 @@ MINUS_INFINITY = float("-inf")
 
 
 class TranscriptEdits:
-    """The rules of one request; what was said so far is read from its tokens."""
+    """The rules of one request, applied to what its tokens say so far."""
 
     def __init__(self, rules: TranscriptRules) -> None:
         self.rules = rules
@@ -54,7 +54,7 @@ class TranscriptEdits:
             logits[: rules.end_id] = MINUS_INFINITY
         last = next((token for token in reversed(tokens[rules.begin :]) if token >= first), None)
         if last is not None:
-            # A segment has a length; only the timestamp that closes one may be said again, to open the next.
+            # A segment has a length; only the timestamp that closes one may repeat, to open the next.
             logits[first : last if was_timestamp else last + 1] = MINUS_INFINITY
         stamps = logits[first:]
         if stamps.logsumexp(0) > logits[:first].max():

@@ -99,7 +99,7 @@ class Bert(Model):
         hidden, tree = config.hidden_size, source.at("embeddings")
         self.words = Embedding(tree, "word_embeddings", config.vocab_size, hidden)
         self.positions = Embedding(tree, "position_embeddings", config.max_positions, hidden)
-        # Every token of a lone text has type 0.
+        # Every token of a single text has type 0.
         self.token_type = tree.tensor("token_type_embeddings.weight", (config.type_vocab_size, hidden))[0]
         self.norm = LayerNorm(tree, "LayerNorm", hidden, config.norm_eps)
         self.layers = [BertLayer(source.at("encoder", "layer", index), config) for index in range(config.num_layers)]

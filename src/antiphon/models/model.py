@@ -88,7 +88,7 @@ class CausalLM(Model):
         return None
 
     def cross_states(self) -> CrossStates | None:
-        """What cross-attention reads, for a model that has such."""
+        """What cross-attention needs, for a model with an encoder."""
         return None
 
     def decoder(self) -> TokenDecoder:

@@ -55,11 +55,11 @@ class Recordable:
 
 @dataclass(frozen=True)
 class Part:
-    """One part of a model: it has requests, a scheduler and an executor of its own. `owner` is the model's class."""
+    """One part of a model, with its own requests, scheduler and executor. `owner` is the model's class."""
 
-    #: Tells the parts of one model apart.
+    #: Unique among the parts of a model.
     role: ClassVar[str]
-    #: The role of the part that takes this part's results; requests of users are for the part that feeds no other.
+    #: The role of the part that takes this part's results. The part that feeds no other serves the callers.
     feeds: ClassVar[str | None] = None
 
     owner: str
@@ -111,7 +111,7 @@ class TokenDecoder(Part):
         return (*self._store_encoded(cache), self.step(cache))
 
     def _store_encoded(self, cache: KVCache) -> tuple[Recordable, ...]:
-        """Keys and values of T encoder states to the cross slots, for a decoder that has such."""
+        """Keys and values of T encoder states to the cross slots, for a decoder with cross-attention."""
         if self.cross is None:
             return ()
         cross = self.cross
@@ -175,7 +175,7 @@ class SynthesisStages(Part):
     style_size: int  # numbers in a voice's style; 0 for a model with one voice
     #: The states after a stage; see `Synthesizer.advance`.
     advance: Callable[[int, Sequence[SpeechState], ForEach], list[SpeechState]]
-    #: What a state that went through all stages holds.
+    #: The speech of a state that went through all stages.
     speech: Callable[[SpeechState], list[Speech]]
 
 

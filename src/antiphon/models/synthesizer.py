@@ -19,7 +19,7 @@ from antiphon.weights.types import TensorType
 
 @dataclass(frozen=True)
 class Utterance:
-    """What one request has the model say: phoneme ids with the pads around them."""
+    """The input of one request: phoneme ids with padding around them."""
 
     ids: Sequence[int]
     style: Tensor  # of the voice; empty for a model with one voice
@@ -29,7 +29,7 @@ class Utterance:
 
 @dataclass(frozen=True)
 class Speech:
-    """An utterance as samples [N], with the samples that every id of the utterance took, in order."""
+    """An utterance as samples [N], with the number of samples of each of its ids, in order."""
 
     samples: Tensor
     id_samples: list[int]
@@ -37,7 +37,7 @@ class Speech:
 
 @dataclass(frozen=True)
 class SpeechState:
-    """What is known of some utterances between two stages, one row each.
+    """The state of some utterances between two stages, one row each.
 
     `tensors` are padded [B, …]; `lengths` are counts [B] by name.
     """
@@ -79,7 +79,7 @@ def join(states: Sequence[SpeechState]) -> SpeechState:
 
 
 def _stacked(parts: Sequence[Tensor]) -> Tensor:
-    """Rows of tensors [B, …] or [B, T, …] under each other."""
+    """Tensors [B, …] or [B, T, …] concatenated along the first dimension, padded to the longest."""
     if parts[0].dim() < 2 or len({part.shape[1] for part in parts}) == 1:
         return torch.cat(list(parts))
     out = parts[0].new_zeros(sum(map(len, parts)), max(part.shape[1] for part in parts), *parts[0].shape[2:])
@@ -100,7 +100,7 @@ def flatten(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor, Tensor, Tens
     return ids, positions, starts, lengths
 
 
-#: A function of one state, for some.
+#: Applies a function of one state to several.
 ForEach = Callable[[Callable[[SpeechState], SpeechState], Sequence[SpeechState]], list[SpeechState]]
 
 
@@ -109,16 +109,16 @@ def _in_turn(function: Callable[[SpeechState], SpeechState], states: Sequence[Sp
 
 
 class Synthesizer(Model):
-    """Speaks whole utterances, several at a time, each as it would be alone."""
+    """Speaks whole utterances, several at a time; each gets the samples it would get alone."""
 
     task = Task.SYNTHESIZE
     vocabulary = Vocabulary.PHONEMES
-    #: What the stages are called, in order.
+    #: The names of the stages, in order.
     stages: tuple[str, ...]
     sample_rate: int
     #: Phoneme → id.
     symbols: Mapping[str, int]
-    #: Samples by which a phoneme is heard before its duration says.
+    #: Samples by which a phoneme is audible before the start that durations give it.
     lead_samples: int
     #: Numbers in a voice's style for each length of utterance; 0 for a model with one voice.
     style_size: int
@@ -162,4 +162,4 @@ class Synthesizer(Model):
 
     @abstractmethod
     def speech(self, state: SpeechState) -> list[Speech]:
-        """What a state that went through all stages holds."""
+        """The speech of a state that went through all stages."""

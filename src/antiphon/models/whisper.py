@@ -168,7 +168,7 @@ class DecoderLayer(Module):
         heads: Sequence[int] = (),
         seen: list[Tensor] | None = None,
     ) -> Tensor:
-        """States after the layer. The cross-attention probabilities of `heads` are put into `seen`."""
+        """States after the layer. The cross-attention probabilities of `heads` are appended to `seen`."""
         x = self.self_attention(self.self_norm(x), batch, cache, None, residual=x)
         query = self.cross_norm(x)
         if heads and seen is not None:
@@ -236,7 +236,7 @@ class Whisper(EncoderDecoder):
 
     @property
     def num_encoder_stages(self) -> int:
-        """The convolutions, then two for each layer: what is urgent never waits for more than half a layer."""
+        """The convolutions, then two for each layer: an urgent step waits for half a layer at most."""
         return 1 + 2 * len(self.encoder_layers)
 
     def encode_stage(self, stage: int, x: Tensor, seq_start: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""What a model is, from its files alone: for `antiphon info`."""
+"""A model's figures from its files alone, for `antiphon info`."""
 
 from __future__ import annotations
 

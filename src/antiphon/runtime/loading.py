@@ -35,7 +35,7 @@ ENGLISH_VOCABULARY = 51864
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A resident model with what turns text into its tokens and back."""
+    """A resident model with its tokenizer and chat template."""
 
     name: str
     model: Model
@@ -47,7 +47,7 @@ class LoadedModel:
     sampling: SamplingDefaults = field(default_factory=SamplingDefaults)
 
     def bytes_per_step(self) -> int:
-        """Weight bytes that decoding one token reads: everything but embedding tables that are no heads as well."""
+        """Weight bytes that decoding one token reads: all but embedding tables that are not also heads."""
         rules = self.model.weight_rules()
         looked_up = {id(weight) for weight in rules.embeddings} - {id(weight) for weight in rules.heads}
         return sum(weight.resident_bytes for weight in self.model.weights() if id(weight) not in looked_up)
@@ -67,10 +67,10 @@ def load_model(
     options: WeightOptions | None = None,
     task: str | None = None,
 ) -> LoadedModel:
-    """Resolve, fetch if need be, and load. Every failure is an `AntiphonError` that names the file and the fault.
+    """Resolve, download if needed, and load. Every failure is an `AntiphonError` that names the file and the cause.
 
-    A model that is not for `task` is rejected as early as its task is known: before it is fetched if the catalog has
-    it, else once its architecture has been read.
+    A model that is not for `task` is rejected as early as its task is known: before the download if the
+    catalog has it, else once its architecture is read.
     """
     if task is not None:
         check_catalog_task(reference, task)
@@ -101,7 +101,7 @@ def _load(resolved: ResolvedModel, report: LoadReport, options: WeightOptions, t
         tokenizer = load_tokenizer(resolved, checkpoint)
     with report.phase("weights"):
         model = build_model(checkpoint)
-        _refuse_leftovers(checkpoint, model, resolved.name)
+        _reject_unused(checkpoint, model, resolved.name)
         prepare(model, report, options, checkpoint.release_pages)
     _check_vocabulary(resolved.name, model, tokenizer)
     eos_ids = end_ids(resolved, tokenizer)
@@ -182,8 +182,8 @@ def _generation_eos(resolved: ResolvedModel) -> frozenset[int]:
     return frozenset(ids)
 
 
-def _refuse_leftovers(checkpoint: Checkpoint, model: Model, name: str) -> None:
-    """A tensor that no module asked for means a variant that we would run wrongly."""
+def _reject_unused(checkpoint: Checkpoint, model: Model, name: str) -> None:
+    """Reject a checkpoint with tensors that no module uses: it is a variant that would give wrong results."""
     unused = [tensor for tensor in checkpoint.unused() if not any(fnmatch(tensor, p) for p in model.ignores)]
     if unused:
         raise UnsupportedError(

@@ -18,17 +18,17 @@ from antiphon.weights.catalog.model_tasks import KINDS
 
 
 def slot_name(model: str, part: Part | type[Part]) -> str:
-    """What a part of a model is called inside the engine: as the model, unless it feeds another part."""
+    """The name of a part's slot: the model's own, unless the part feeds another one."""
     return model if part.feeds is None else f"{model} {part.role}"
 
 
 def encoder_name(model: str) -> str:
-    """What the encoder of a model is called inside the engine."""
+    """The name of the slot of a model's encoder."""
     return slot_name(model, Encoder)
 
 
 def slot_names(name: str, model: Model) -> list[str]:
-    """What the parts of a model are called inside the engine."""
+    """The names of the slots of a model."""
     return [slot_name(name, part) for part in _in_order(model)]
 
 
@@ -46,7 +46,7 @@ def make_slots(loaded: LoadedModel, arena: Arena, config: EngineConfig) -> list[
 
 
 def _in_order(model: Model) -> list[Part]:
-    """The model's parts, those first that others feed."""
+    """The model's parts; a part that another one feeds comes before it."""
     return sorted(model.parts(), key=lambda part: part.feeds is not None)
 
 

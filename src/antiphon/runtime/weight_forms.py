@@ -1,4 +1,4 @@
-"""What weights become when a model is loaded: as its file has them, packed for the processor, or quantised."""
+"""The form of weights once a model is loaded: as stored, packed for the processor, or quantised."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class WeightOptions:
 
 @dataclass
 class LoadReport:
-    """Where start-up's time went and what the weights became."""
+    """The time of each phase of loading, and the forms of the weights."""
 
     seconds: dict[str, float] = field(default_factory=dict)
     backend: str = ""
@@ -81,7 +81,7 @@ class LoadReport:
         return sum(form.resident_bytes for form in self.forms)
 
     def weights(self) -> str:
-        """What the weights became, for people."""
+        """What the weights became, as readable text."""
         sizes: dict[tuple[str, str], list[int]] = {}
         for form in self.forms:
             stored, resident = sizes.setdefault((form.type.name, _became(form)), [0, 0])
@@ -93,7 +93,7 @@ class LoadReport:
         return f"weights {types}; {self.resident_bytes / 1e6:.0f} MB resident"
 
     def line(self) -> str:
-        """One line for people."""
+        """One readable line."""
         phases = ", ".join(f"{name} {seconds:.2f}s" for name, seconds in self.seconds.items())
         return f"{self.backend} backend; {self.weights()}; {phases}"
 
@@ -112,7 +112,7 @@ def prepare(
     options: WeightOptions = WeightOptions(),  # noqa: B008  (frozen)
     release_pages: Callable[[], None] = lambda: None,
 ) -> None:
-    """Bring the weights into the form the active backend computes with.
+    """Convert the weights to the form that the active backend computes with, by the model's rules.
 
     The native backend reads every stored type and packs most of those that are quantised. Without it quantised
     weights would be decoded on every call, so they are decoded once, to bf16.

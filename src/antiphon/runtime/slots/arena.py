@@ -16,7 +16,7 @@ from antiphon.runtime.process_memory import release_pages
 
 @dataclass(frozen=True)
 class Arena:
-    """The memory and its bookkeeping."""
+    """The memory and the allocator of its slabs."""
 
     books: SlabArena
     memory: Tensor
@@ -32,7 +32,7 @@ class Arena:
             raise MemoryBudgetError(f"the system refused {asked:,} MiB for keys and values; ask for less") from error
 
     def release_free_pages(self) -> None:
-        """Give the memory behind free slabs back to the system; it is zero when it is lent again."""
+        """Return the memory of free slabs to the system; it reads as zero when it is used again."""
         if self.memory.device.type == "cpu":
             base = self.memory.data_ptr()
             for offset, size in self.books.free_spans():
