@@ -12,8 +12,8 @@ import torch
 
 from antiphon import ops
 from antiphon.errors import UnrecordableError
+from antiphon.executor.decoder.forward import Forward
 from antiphon.executor.embedding import Embed
-from antiphon.executor.forward import Forward
 from antiphon.executor.recorded import recordings
 from antiphon.models.model import CausalLM, Model
 from antiphon.ops import Batch, KVCache, native

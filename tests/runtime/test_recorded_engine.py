@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from antiphon import Engine, SamplingParams
-from antiphon.executor.decoder import DecoderExecutor
+from antiphon.executor.decoder.executor import DecoderExecutor
 from antiphon.ops import native
 from antiphon.runtime.loading import LoadedModel, load_model
 from support.engine_client import write_encoder

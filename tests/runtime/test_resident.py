@@ -9,7 +9,7 @@ import pytest
 
 from antiphon.engine.core import ModelSlot
 from antiphon.errors import UnsupportedError
-from antiphon.executor.decoder import DecoderExecutor
+from antiphon.executor.decoder.executor import DecoderExecutor
 from antiphon.executor.embedding import EmbeddingExecutor
 from antiphon.executor.encoder import EncoderExecutor
 from antiphon.models.model import Model, Task

@@ -8,7 +8,7 @@ from antiphon.engine.core import ModelSlot
 from antiphon.engine.kv.manager import GroupSpec, KVManager
 from antiphon.engine.scheduler import Scheduler
 from antiphon.errors import InvalidRequestError
-from antiphon.executor.decoder import DecoderExecutor
+from antiphon.executor.decoder.executor import DecoderExecutor
 from antiphon.models.parts import TokenDecoder
 from antiphon.ops import CacheGroup, CacheKind, CacheLayout, KVCache
 from antiphon.runtime.config import PAGE_TYPES, EngineConfig

@@ -7,12 +7,12 @@ import time
 from torch import Tensor
 
 from antiphon.engine.plan import BlockCopy, StepPlan, StepResult, SwapOut
-from antiphon.executor.cross import fill_cross, forward_observing
-from antiphon.executor.decode_step import DecodeStep
-from antiphon.executor.forward import Forward
+from antiphon.executor.decoder.cross import fill_cross, forward_observing
+from antiphon.executor.decoder.decode_step import DecodeStep
+from antiphon.executor.decoder.forward import Forward
 from antiphon.executor.handle import DoneHandle
 from antiphon.executor.rows import RowStore
-from antiphon.executor.sampler import Sampler
+from antiphon.executor.sampling.sampler import Sampler
 from antiphon.executor.step_batch import build_step
 from antiphon.models.parts import TokenDecoder
 from antiphon.ops import KVCache

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from antiphon.engine.plan import StepPlan, StepResult
-from antiphon.executor.forward import Forward
+from antiphon.executor.decoder.forward import Forward
 from antiphon.executor.rows import RowStore
 from antiphon.ops import CacheKind
 from antiphon.ops.native.extension import extension
