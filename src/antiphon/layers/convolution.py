@@ -34,7 +34,6 @@ class Convolution(Halvable):
         self.groups = groups
 
     def prepare(self) -> None:
-        """Convert the weight to the kernel's form now, instead of on first use."""
         if not self.half:
             ops.prepare_convolution(self.weight, self.stride, self.groups)
 

@@ -11,7 +11,6 @@ import torch
 
 from antiphon import ops
 from antiphon.errors import InvalidRequestError
-from antiphon.layers.convolution import Convolution
 from antiphon.layers.module import Halvable, Module
 from antiphon.models.model import Model
 from antiphon.models.parts import WeightRules
@@ -138,8 +137,7 @@ def prepare(
     for node in model.modules():
         if isinstance(node, Halvable):
             node.half = (fast_type is not None or quantize is not None) and node not in exact
-        if isinstance(node, Convolution):
-            node.prepare()
+        node.prepare()
     report.forms += ops.prepare_weights(list(model.weights()), options.repack, target, release_pages)
 
 
