@@ -18,7 +18,8 @@ from antiphon.engine.request import Request
 from antiphon.engine.sampling_params import SamplingParams
 from antiphon.runtime.config import EngineConfig
 from antiphon.runtime.loading import LoadedModel, load_model
-from antiphon.runtime.resident import Arena, make_slot
+from antiphon.runtime.resident import make_slots
+from antiphon.runtime.slots.arena import Arena
 
 WARM_STEPS = 40
 DECODE_PROMPT = 32
@@ -35,7 +36,8 @@ class Scene:
     def __init__(self, loaded: LoadedModel, decoding: int, config: EngineConfig) -> None:
         self.loaded = loaded
         self.core = EngineCore()
-        self.core.add_model(make_slot(loaded, Arena.allocate(config), config))
+        (slot,) = make_slots(loaded, Arena.allocate(config), config)
+        self.core.add_model(slot)
         source = random.Random(0)
         self.requests = [self._add(f"decode-{index}", DECODE_PROMPT, source) for index in range(decoding)]
         # Prompts of several lengths pass through first, so that the cost model has seen what prefill costs.

@@ -21,7 +21,7 @@ from antiphon.engine.request import Request
 from antiphon.engine.sampling_params import SamplingParams
 from antiphon.engine.scheduler import Scheduler
 from antiphon.engine.scheduler_config import SchedulerConfig
-from antiphon.executor.executor import DoneHandle
+from antiphon.executor.handle import DoneHandle
 from antiphon.executor.rows import RowStore
 from antiphon.executor.step_batch import build_step
 from antiphon.ops import CacheGroup, CacheKind, CacheLayout

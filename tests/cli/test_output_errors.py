@@ -102,7 +102,7 @@ def test_memory_that_the_system_refuses(monkeypatch: pytest.MonkeyPatch) -> None
     def refuse(num_bytes: int) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("antiphon.runtime.resident.ops.allocate_arena", refuse)
+    monkeypatch.setattr("antiphon.runtime.slots.arena.ops.allocate_arena", refuse)
     with pytest.raises(MemoryBudgetError, match="refused 64 MiB for keys and values"):
         Engine(kv_bytes=64 << 20)
 

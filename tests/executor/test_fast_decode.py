@@ -8,7 +8,7 @@ from antiphon.engine.core import EngineCore
 from antiphon.engine.plan import StepPlan, StepResult
 from antiphon.engine.request import Request
 from antiphon.engine.sampling_params import SamplingParams
-from antiphon.executor.decode_step import DecodeStep
+from antiphon.executor.decoder.decode_step import DecodeStep
 from antiphon.ops import native
 from support.model_core import MODEL, make_core
 

@@ -12,17 +12,12 @@ import torch
 
 from antiphon import ops
 from antiphon.errors import UnrecordableError
-from antiphon.executor.recorded import (
-    Embed,
-    Forward,
-    record_embed,
-    record_encode,
-    record_forward,
-    record_store_encoded,
-)
-from antiphon.models.model import CausalLM
+from antiphon.executor.decoder.forward import Forward
+from antiphon.executor.embedding import Embed
+from antiphon.executor.recorded import recordings
+from antiphon.models.model import CausalLM, Model
 from antiphon.ops import Batch, KVCache, native
-from antiphon.ops.program import InputSpec, Program, record
+from antiphon.ops.program import InputSpec, Program, Recording, record
 from antiphon.weights.types import TensorType
 from models.test_bert import flatten, tiny_bert
 from models.test_causal_lm import CONFIGS, VOCAB, gemma3, llama, pair, qwen3, random_tokens
@@ -41,13 +36,18 @@ STEPS = [
 ]
 
 
+def recording(model: Model, name: str, cache: KVCache | None = None) -> Recording:
+    """One of the functions that a model declares as recordable."""
+    return recordings(model, cache or KVCache(ops.allocate_arena(0), []))[name]()
+
+
 class Beside:
     """A model whose every forward also runs as a program over a cache of its own; both must agree in every bit."""
 
     def __init__(self, model: CausalLM, threads: int, **pages: Any) -> None:
         self.model = model
         self.eager, self.recorded = (PagedRunner(model, 4, 48, **pages) for _ in range(2))
-        self.program = Program(record_forward(model, self.recorded.cache), threads)
+        self.program = Program(recording(model, "forward", self.recorded.cache), threads)
 
     def step(self, spans: list[tuple[int, list[int], int]]) -> None:
         expected = torch.cat(self.eager.step(spans))
@@ -112,7 +112,7 @@ def test_logits_of_some_rows_only() -> None:
 def test_bert(sentence: dict[str, bool]) -> None:
     _, model = tiny_bert(**sentence)
     for threads in (1, 2):
-        program = Program(record_embed(model), threads)
+        program = Program(recording(model, "embed"), threads)
         for lengths in ((5,), (3, 23, 1), (12, 4), (64,) * 9):
             ids, positions, starts = flatten([random_tokens(length, length) for length in lengths])
             found = program.run({"token_ids": ids, "positions": positions, "seq_start": starts})
@@ -121,7 +121,7 @@ def test_bert(sentence: dict[str, bool]) -> None:
 
 def test_vectors_of_a_recorded_encoder_are_the_callers_own() -> None:
     _, model = tiny_bert()
-    embed = Embed(model, wanted=True)
+    embed = Embed(*model.parts(), wanted=True)
     first = embed(*flatten([[1, 2, 3], [4]]))
     kept = first.clone()
     embed(*flatten([[9, 8], [7, 6, 5]]))
@@ -131,7 +131,7 @@ def test_vectors_of_a_recorded_encoder_are_the_callers_own() -> None:
 @pytest.mark.parametrize("threads", [1, 2])
 def test_whisper(threads: int) -> None:
     _, model = tiny_whisper()
-    encode = Program(record_encode(model), threads)
+    encode = Program(recording(model, "encode"), threads)
     for windows, states in ((1, 20), (2, 20), (3, 11)):
         features = torch.randn(windows, 2 * states, 8)
         starts = torch.arange(windows + 1, dtype=torch.int32) * states
@@ -139,7 +139,7 @@ def test_whisper(threads: int) -> None:
         assert torch.equal(found, model.encode(features, starts))
     beside = Beside(model, threads, cross_tokens=20)
     runners = (beside.eager, beside.recorded)
-    store = Program(record_store_encoded(model, beside.recorded.cache), threads)
+    store = Program(recording(model, "store_encoded", beside.recorded.cache), threads)
     encoded = torch.randn(80, 48)
     beside.eager.store_encoded(encoded)
     spans = [Span([0] * 20, 0, table) for table in beside.recorded.tables]
@@ -152,7 +152,7 @@ def test_whisper(threads: int) -> None:
 
 def test_more_windows_than_positions_are_refused() -> None:
     _, model = tiny_whisper()
-    program = Program(record_encode(model))
+    program = Program(recording(model, "encode"))
     with pytest.raises(ValueError, match="21 rows are added to, and a constant has 20"):
         program.run({"features": torch.randn(1, 42, 8), "seq_start": torch.tensor([0, 21], dtype=torch.int32)})
 
@@ -186,7 +186,7 @@ def test_bad_input_is_refused_with_the_numbers() -> None:
 def test_a_program_keeps_what_it_reads() -> None:
     _, model = tiny_bert()
     expected = model.embed(*flatten([[1, 2, 3]]))
-    program = Program(record_embed(model))
+    program = Program(recording(model, "embed"))
     del model
     gc.collect()
     garbage = [torch.full((4096,), torch.nan) for _ in range(200)]
@@ -252,7 +252,7 @@ def test_an_unrecordable_model_runs_operation_by_operation(caplog: pytest.LogCap
     runner = PagedRunner(model, 1, 16)
     batch = build_batch([Span([1, 2, 3], 0, runner.tables[0], wants_all_logits=True)], runner.cache.layouts)
     expected = model.forward(batch, runner.cache) * 2
-    forward = Forward(Odd(model), runner.cache, wanted=True)
+    forward = Forward(Odd(model).decoder(), runner.cache, wanted=True)
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
             assert torch.equal(forward(batch), expected)
@@ -264,7 +264,7 @@ def test_an_unrecordable_model_runs_operation_by_operation(caplog: pytest.LogCap
 def test_steps_share_one_buffer_of_logits() -> None:
     model = pair(llama)[1]
     runner = PagedRunner(model, 1, 16)
-    forward = Forward(model, runner.cache, wanted=True)
+    forward = Forward(model.decoder(), runner.cache, wanted=True)
     batch = build_batch([Span([1, 2, 3], 0, runner.tables[0], wants_all_logits=True)], runner.cache.layouts)
     first, second = forward(batch), forward(batch)
     assert first.data_ptr() == second.data_ptr()
@@ -274,7 +274,7 @@ def test_steps_share_one_buffer_of_logits() -> None:
 def test_another_backend_is_not_recorded() -> None:
     model = pair(llama)[1]
     runner = PagedRunner(model, 1, 16)
-    forward = Forward(model, runner.cache, wanted=True)
+    forward = Forward(model.decoder(), runner.cache, wanted=True)
     batch = build_batch([Span([1, 2, 3], 0, runner.tables[0], wants_all_logits=True)], runner.cache.layouts)
     with ops.use_backend("reference"):
         assert torch.equal(forward(batch), model.forward(batch, runner.cache))

@@ -148,7 +148,7 @@ def test_prosody_stays_in_fp32_beside_bf16(model_path: Callable[[str], Path], mo
     monkeypatch.setattr(ops.active_backend(), "half_type", lambda: torch.bfloat16)
     fast = Kokoro.from_checkpoint(open_checkpoint(model_path("kokoro-82m")))
     prepare(fast, LoadReport(), WeightOptions(precision="fast"))
-    parts = [node for part in fast.prosody_parts() for node in part.modules()]
+    parts = [node for part in fast.prosody_modules() for node in part.modules()]
     assert parts and not any(node.half for node in parts if isinstance(node, Halvable))
     assert not any(weight.packed for node in parts for weight in node.weights())
     assert all(node.half for node in fast.generator.modules() if isinstance(node, Halvable))

@@ -12,7 +12,7 @@ import pytest
 from antiphon.engine.kv.arena import SlabArena
 from antiphon.runtime.config import EngineConfig
 from antiphon.runtime.process_memory import read_pages, release_pages, resident_bytes
-from antiphon.runtime.resident import Arena
+from antiphon.runtime.slots.arena import Arena
 
 SIZE = 64 << 20
 linux = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux's madvise")

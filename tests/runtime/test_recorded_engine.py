@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from antiphon import Engine, SamplingParams
-from antiphon.executor.executor import ModelExecutor
+from antiphon.executor.decoder.executor import DecoderExecutor
 from antiphon.ops import native
 from antiphon.runtime.loading import LoadedModel, load_model
 from support.engine_client import write_encoder
@@ -31,9 +31,9 @@ KINDS = [
 PROMPTS = [[(i * 31 + j * 7) % 250 for j in range(length)] for i, length in enumerate((3, 40, 1, 17, 5, 64, 9) * 3)]
 
 
-def executor_of(engine: Engine) -> ModelExecutor:
+def executor_of(engine: Engine) -> DecoderExecutor:
     executor = engine._core.slots[engine.models[0]].executor
-    assert isinstance(executor, ModelExecutor)
+    assert isinstance(executor, DecoderExecutor)
     return executor
 
 

@@ -10,8 +10,9 @@ from antiphon.engine.kv.manager import GroupSpec, KVManager
 from antiphon.engine.policies.fcfs import FirstComeFirstServed
 from antiphon.engine.scheduler import Scheduler
 from antiphon.engine.scheduler_config import SchedulerConfig
-from antiphon.executor.executor import ModelExecutor
+from antiphon.executor.decoder.executor import DecoderExecutor
 from antiphon.models.model import CausalLM
+from antiphon.models.parts import TokenDecoder
 from antiphon.models.registry import build_model
 from antiphon.ops import CacheLayout, KVCache, allocate_arena
 from antiphon.weights.formats.memory import StateDictCheckpoint
@@ -30,20 +31,21 @@ def tiny_decoder() -> CausalLM:
     return model
 
 
-def make_core(depth: int = 1) -> tuple[EngineCore, ModelExecutor]:
+def make_core(depth: int = 1) -> tuple[EngineCore, DecoderExecutor]:
     """A core whose one model may have `depth` steps in flight, and that model's executor."""
     model = tiny_decoder()
+    decoder = model.part(TokenDecoder)
+    assert decoder is not None
     layouts = [CacheLayout(group, 4) for group in model.cache_groups()]
     slab_bytes = 4 * max(layout.block_bytes for layout in layouts)
     arena = SlabArena(128 * slab_bytes, slab_bytes)
     kv = KVManager(arena, [GroupSpec(layout.group.name, layout.block_bytes) for layout in layouts], 4)
     config = SchedulerConfig(max_running=MAX_RUNNING)
-    executor = ModelExecutor(
-        model,
+    executor = DecoderExecutor(
+        decoder,
         KVCache(allocate_arena(arena.total_bytes), layouts, model.key_balance),
         max_rows=MAX_RUNNING,
         max_tokens=MAX_TOKENS,
-        max_cross_tokens=0,
         vocab_size=VOCABULARY,
     )
     core = EngineCore()

@@ -10,7 +10,9 @@ from antiphon.engine.request import FinishReason, Priority, Request
 from antiphon.engine.sampling_params import SamplingParams
 from antiphon.runtime.config import EngineConfig
 from antiphon.runtime.loading import LoadedModel
-from antiphon.runtime.resident import Arena, cache_layouts, make_slot
+from antiphon.runtime.resident import make_slots
+from antiphon.runtime.slots.arena import Arena
+from antiphon.runtime.slots.decoder import cache_layouts
 
 
 def run_alone(loaded: LoadedModel, prompt: list[int], params: SamplingParams) -> list[int]:
@@ -19,7 +21,8 @@ def run_alone(loaded: LoadedModel, prompt: list[int], params: SamplingParams) ->
         kv_bytes=64 << 20, key_type="fp32", value_type="fp32", chunk_tokens=None, max_running=1, prefix_caching=False
     )
     core = EngineCore()
-    core.add_model(make_slot(loaded, Arena.allocate(config), config))
+    (slot,) = make_slots(loaded, Arena.allocate(config), config)
+    core.add_model(slot)
     request = Request("alone", loaded.name, prompt, params)
     core.add(request)
     while core.has_work:
@@ -50,7 +53,7 @@ def random_config(source: random.Random, loaded: LoadedModel, longest: int) -> E
     """Anything from roomy to so small that requests push each other out all the time."""
     block_tokens = source.choice([4, 8, 16])
     probe = EngineConfig(key_type="fp32", value_type="fp32", block_tokens=block_tokens)
-    layouts = cache_layouts(loaded.causal_lm(), probe)
+    layouts = cache_layouts(loaded.causal_lm().cache_groups(), probe)
     largest = max(layout.block_bytes for layout in layouts)
     slab_bytes = largest * source.choice([1, 2, 5])
     per_request = sum(-(-(longest + 1) // block_tokens) * layout.block_bytes for layout in layouts)
@@ -84,7 +87,8 @@ def run_schedule(
     config = random_config(source, loaded, longest)
     core = EngineCore()
     arena = Arena.allocate(config)
-    core.add_model(make_slot(loaded, arena, config))
+    (slot,) = make_slots(loaded, arena, config)
+    core.add_model(slot)
     outcome = Outcome()
     waiting = list(range(len(prompts)))
     source.shuffle(waiting)

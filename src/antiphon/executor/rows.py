@@ -1,4 +1,4 @@
-"""What running requests keep between steps, by row: block tables, the newest token, and how they sample."""
+"""The state of running requests between steps, by row: block tables, last token, sampling parameters."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class RowStore:
         self.cross_tokens = np.zeros(max_rows, dtype=np.int32)
 
     def apply(self, plan: StepPlan) -> None:
-        """Take in the plan's changes of tables and rows."""
+        """Apply the plan's changes of tables and rows."""
         for row, group, index, entry in plan.table_updates:
             self.tables[group][row, index] = entry
         for setup in plan.row_setups:

@@ -1,4 +1,4 @@
-"""Pieces of work that know nothing of each other, each on one core while the others compute the next."""
+"""A parallel map: independent items, each computed by one core."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from antiphon.ops.threads import machine_threads, use_one_thread
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-#: Threads that have not started by then never will.
+#: Timeout for starting the threads.
 START_SECONDS = 60.0
 
-#: Of the work of small layers, what all cores can share; the rest is done by one while the others wait.
+#: The share of the work of small layers that runs in parallel; the rest is serial (Amdahl's law).
 SHARED = 0.75
 
 
 class SideBySide:
-    """Computes items on all cores: each on one core where there are enough to keep all busy, else one after another."""
+    """Computes items on all cores: one core per item if that keeps all busy, else all cores on one item at a time."""
 
     def __init__(self, cores: int | None = None) -> None:
         self._cores = cores or machine_threads()
         self._pool = ThreadPoolExecutor(self._cores, "side-by-side", use_one_thread)
-        # All start now: while one does, another thread that calls torch for the first time would be taken for its like.
+        # All start now: a thread that first calls torch while one of these starts would get their number of threads.
         all_started = threading.Barrier(self._cores, timeout=START_SECONDS)
         try:
             for started in [self._pool.submit(all_started.wait) for _ in range(self._cores)]:
@@ -40,11 +40,11 @@ class SideBySide:
     def map(
         self, compute: Callable[[Item], Result], items: Sequence[Item], cost: Callable[[Item], float]
     ) -> list[Result]:
-        """`compute` of every item, in order. `cost` says how long an item takes beside another."""
+        """`compute` of every item, in order. `cost` is the relative time of an item."""
         costs = [cost(item) for item in items]
         if not fills(costs, self._cores):
             return [compute(item) for item in items]
-        # The dearest first, so that no core is left with a long one at the end.
+        # The most expensive first, so that no core has a long one left at the end.
         order = sorted(range(len(items)), key=lambda index: -costs[index])
         futures = {index: self._pool.submit(_computed, compute, items[index]) for index in order}
         wait(futures.values())
@@ -55,7 +55,7 @@ class SideBySide:
 
 
 def fills(costs: Sequence[float], cores: int) -> bool:
-    """Whether items of these costs end sooner on a core each than one after another on all cores."""
+    """Whether items of these costs finish sooner with one core each than one after another on all cores."""
     if len(costs) < 2 or cores < 2:
         return False
     side_by_side = max(max(costs), sum(costs) / cores)

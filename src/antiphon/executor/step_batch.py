@@ -14,7 +14,7 @@ from antiphon.ops import Batch, CacheKind, GroupBatch
 
 @dataclass(frozen=True)
 class StepBatch:
-    """The batch, the rows of its entries, and which logit rows belong to whom."""
+    """The batch, the rows of its entries, and which rows of the logits belong to which entry."""
 
     batch: Batch
     rows: np.ndarray  # int64 [R]
@@ -78,8 +78,8 @@ def build_step(plan: StepPlan, store: RowStore) -> StepBatch:
 def _logit_rows(
     plan: StepPlan, query_start: np.ndarray
 ) -> tuple[list[int], np.ndarray, list[int] | None, dict[int, tuple[int, int]], dict[int, int]]:
-    """Which tokens reach the head: the last of each sampling entry, those that a probe reads, and all of a prompt
-    whose logprobs are wanted."""
+    """Tokens whose logits are computed: the last of each sampling entry, those that a probe reads, and all of a
+    prompt whose logprobs are requested."""
     entries = [entry for entry, samples in enumerate(plan.samples) if samples]
     wanting = [
         entry

@@ -1,4 +1,4 @@
-"""`SynthesisExecutor`: the stages of a synthesiser, for the utterances of many requests at once."""
+"""`SynthesisExecutor`: the stages of a speech model, for the utterances of many requests at once."""
 
 from __future__ import annotations
 
@@ -10,24 +10,25 @@ import torch
 
 from antiphon.engine.plan import StepPlan, StepResult
 from antiphon.engine.request import Request
-from antiphon.executor.executor import DoneHandle
+from antiphon.executor.handle import DoneHandle
 from antiphon.executor.side_by_side import SideBySide
-from antiphon.models.synthesizer import SpeechState, Synthesizer
+from antiphon.models.parts import SynthesisStages
+from antiphon.models.synthesizer import SpeechState
 
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a request's utterance stands between two stages."""
+    """A request's row in a state between two stages."""
 
     state: SpeechState
     row: int
 
 
 class SynthesisExecutor:
-    """Between stages a request's state lies in its `result`, so that one that is aborted leaves nothing behind."""
+    """Between stages a request's state is kept in its `result`, so that an aborted request leaves nothing behind."""
 
-    def __init__(self, model: Synthesizer) -> None:
-        self._model = model
+    def __init__(self, synthesis: SynthesisStages) -> None:
+        self._synthesis = synthesis
         self._side_by_side = SideBySide()
 
     def submit(self, plan: StepPlan) -> DoneHandle:
@@ -35,11 +36,11 @@ class SynthesisExecutor:
         states, order = _gathered(plan)
         built = time.perf_counter()
         with torch.inference_mode():
-            states = self._model.advance(plan.stage, states, self._for_each)
+            states = self._synthesis.advance(plan.stage, states, self._for_each)
         places = [_Place(state, row) for state in states for row in range(len(state.utterances))]
         outputs = None
-        if plan.stage == len(self._model.stages) - 1:
-            speeches = [speech for state in states for speech in self._model.speech(state)]
+        if plan.stage == len(self._synthesis.stages) - 1:
+            speeches = [speech for state in states for speech in self._synthesis.speech(state)]
             outputs = [speeches[place] for place in order]
         else:
             for request, place in zip(plan.requests, order, strict=True):
@@ -61,7 +62,7 @@ def _size(state: SpeechState) -> int:
 
 
 def _gathered(plan: StepPlan) -> tuple[list[SpeechState], list[int]]:
-    """The states that the plan's requests are in, without rows of others, and each request's row among all of them."""
+    """The states of the plan's requests, without the rows of other requests, and each request's row among them."""
     if plan.stage == 0:
         return [SpeechState((request.inputs,)) for request in plan.requests], list(range(len(plan.requests)))
     groups: dict[int, list[tuple[int, Request]]] = {}

@@ -1,4 +1,4 @@
-"""Self-attention over the paged cache, and the bidirectional kind of encoders."""
+"""Self-attention and cross-attention over the paged cache, and the bidirectional attention of encoders."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class SelfAttention(Module):
 
 
 class CrossAttention(Module):
-    """A decoder's attention over keys and values that an encoder's output was turned into once."""
+    """A decoder's attention over the keys and values of encoder states, which are computed once."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class CrossAttention(Module):
         ops.store_kv(k, v, cache, batch.groups[cache.group])
 
     def probabilities(self, x: Tensor, batch: Batch, cache: LayerCache, heads: Sequence[int]) -> Tensor:
-        """By which the given heads attend to the states: [len(heads), T, longest]."""
+        """Attention probabilities of the given heads over the states: [len(heads), T, longest]."""
         q = self.query(x).unflatten(-1, (self.num_heads, self.head_dim))
         return ops.paged_attention_weights(q, cache, batch.groups[cache.group], self.scale, heads)
 

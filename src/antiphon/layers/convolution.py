@@ -34,7 +34,6 @@ class Convolution(Halvable):
         self.groups = groups
 
     def prepare(self) -> None:
-        """Bring the weight into the form that is computed with now, instead of when it is first needed."""
         if not self.half:
             ops.prepare_convolution(self.weight, self.stride, self.groups)
 
@@ -47,7 +46,7 @@ class Convolution(Halvable):
 
 
 class TransposedConvolution(Halvable):
-    """A convolution that makes `stride` frames of one."""
+    """A transposed convolution: `stride` frames for each input frame."""
 
     def __init__(
         self, source: Source, name: str, inputs: int, outputs: int, width: int, stride: int, *, groups: int = 1

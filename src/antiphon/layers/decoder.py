@@ -1,4 +1,4 @@
-"""The pre-norm decoder block that Llama, Qwen and their kin share."""
+"""The pre-norm decoder block of Llama, Qwen and similar models."""
 
 from __future__ import annotations
 

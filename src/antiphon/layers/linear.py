@@ -53,7 +53,7 @@ class Embedding(Module):
         return ops.embed(ids, self.weight, self.scale)
 
     def inputs(self, batch: Batch) -> Tensor:
-        """What a model starts from: the batch's own embeddings where it brings them, else those of its tokens."""
+        """The input of the first layer: the batch's embeddings if it has any, else those of its tokens."""
         if batch.embeds is not None:
             return batch.embeds
         assert batch.token_ids is not None
@@ -61,7 +61,7 @@ class Embedding(Module):
 
 
 class Head(Module):
-    """The output product over the vocabulary; shares the embedding's weight where the checkpoint has no own."""
+    """The output product over the vocabulary; shares the embedding's weight where the checkpoint has none for it."""
 
     def __init__(self, source: Source, name: str, embedding: Embedding) -> None:
         own = source.has(f"{name}.weight")

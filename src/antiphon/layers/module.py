@@ -31,6 +31,9 @@ class Module:
     def weights(self) -> Iterator[Weight]:
         return (leaf for leaf in self.leaves() if isinstance(leaf, Weight))
 
+    def prepare(self) -> None:
+        """Convert this node's own tensors to the form that kernels read, now instead of on first use."""
+
 
 class Halvable(Module):
     """A module that can compute in 16-bit floats where `half` is set and the backend has kernels for it."""

@@ -26,7 +26,7 @@ class Llama3Scaling:
 
 @dataclass(frozen=True)
 class RotaryConfig:
-    """What the frequencies of a head follow from."""
+    """What determines the frequencies of a head."""
 
     head_dim: int
     theta: float = 10000.0

@@ -17,6 +17,7 @@ from antiphon.layers.module import Module
 from antiphon.layers.norm import LayerNorm
 from antiphon.models.metadata import GGUFKeys, require
 from antiphon.models.model import Model, Task
+from antiphon.models.parts import TextEmbedding
 from antiphon.ops import Activation
 from antiphon.weights.checkpoint import Checkpoint
 from antiphon.weights.source import Source, TensorNames
@@ -98,7 +99,7 @@ class Bert(Model):
         hidden, tree = config.hidden_size, source.at("embeddings")
         self.words = Embedding(tree, "word_embeddings", config.vocab_size, hidden)
         self.positions = Embedding(tree, "position_embeddings", config.max_positions, hidden)
-        # Every token of a lone text has type 0.
+        # Every token of a single text has type 0.
         self.token_type = tree.tensor("token_type_embeddings.weight", (config.type_vocab_size, hidden))[0]
         self.norm = LayerNorm(tree, "LayerNorm", hidden, config.norm_eps)
         self.layers = [BertLayer(source.at("encoder", "layer", index), config) for index in range(config.num_layers)]
@@ -130,6 +131,9 @@ class Bert(Model):
             normalize=normalize,
         )
         return cls(ours, Source(checkpoint, lambda name: prefix + name))
+
+    def parts(self) -> tuple[TextEmbedding, ...]:
+        return (TextEmbedding(owner="Bert", max_positions=self.max_positions, embed=self.embed),)
 
     def forward(self, token_ids: Tensor, positions: Tensor, seq_start: Tensor) -> Tensor:
         """Last hidden states [T, hidden] of sequences seq_start [R + 1] laid end to end."""

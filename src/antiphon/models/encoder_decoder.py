@@ -1,15 +1,14 @@
-"""`EncoderDecoder`: a token decoder whose cross-attention reads what an encoder made of something else."""
+"""`EncoderDecoder`: a token decoder whose cross-attention reads the states of an encoder."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
 
 from torch import Tensor
 
 from antiphon.models.model import CausalLM
+from antiphon.models.parts import CrossStates, Encoder, Part, Recordable
 from antiphon.ops import Batch, KVCache
-from antiphon.weights.weight import Weight
 
 
 class EncoderDecoder(CausalLM):
@@ -18,9 +17,22 @@ class EncoderDecoder(CausalLM):
     #: Encoder states of one input, which is also how many tokens its cross group holds.
     cross_tokens: int
 
+    def parts(self) -> tuple[Part, ...]:
+        encoder = Encoder(
+            owner=type(self).__name__,
+            num_stages=self.num_encoder_stages,
+            num_states=self.cross_tokens,
+            run_stage=self.encode_stage,
+            encode=self.whole_encoder(),
+        )
+        return encoder, self.decoder()
+
     @abstractmethod
-    def encoder_weights(self) -> Iterator[Weight]:
-        """The matrices that only ever meet the states of whole inputs, never single tokens."""
+    def cross_states(self) -> CrossStates: ...
+
+    def whole_encoder(self) -> Recordable | None:
+        """All stages of the encoder as one function that can be recorded, where there is one."""
+        return None
 
     @property
     @abstractmethod
@@ -39,5 +51,5 @@ class EncoderDecoder(CausalLM):
 
     @abstractmethod
     def forward_aligned(self, batch: Batch, cache: KVCache) -> tuple[Tensor, list[Tensor]]:
-        """What `forward` gives, and the probabilities [heads of a layer, T, cross_tokens] by which the heads that
-        follow the input from left to right attend to it."""
+        """The logits of `forward`, and for each layer the cross-attention probabilities [heads, T, cross_tokens] of
+        the heads that follow the input from left to right."""

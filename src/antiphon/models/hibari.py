@@ -1,4 +1,4 @@
-"""Hibari: a small synthesiser distilled from Kokoro, ConvNeXt blocks over frames and a vocoder of pulses and noise."""
+"""Hibari: a small speech model distilled from Kokoro, ConvNeXt blocks over frames and a vocoder of pulses and noise."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class TextSide(Module):
 
 
 class Hibari(Synthesizer):
-    """One voice. Weights are stored in 8 bits; where it may be fast, products are computed in them too."""
+    """One voice. Weights are stored in 8 bits; where `precision` is "fast", products are computed in int8 too."""
 
     stages = ("text", "prosody", "decoder", "waveform")
     lone_stages = 4
@@ -123,7 +123,7 @@ class Hibari(Synthesizer):
             for n, dilation in enumerate(PROSODY_DILATIONS)
         ]
         self.prosody_out = Convolution(prosody, "pro_out", text, 4, 1)
-        # Two values of pitch, then two of energy, for every frame: in Hz, and on the scale that the decoder takes.
+        # Two values of pitch, then two of energy, for every frame: in Hz, and on the decoder's scale.
         scale = torch.tensor([PITCH_SCALE, PITCH_SCALE, ENERGY_SCALE * FEATURE_SCALE, ENERGY_SCALE * FEATURE_SCALE])
         assert self.prosody_out.bias is not None
         self.prosody_out.weight = self.prosody_out.weight * scale[:, None, None]

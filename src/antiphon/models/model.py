@@ -1,18 +1,21 @@
-"""What every model offers the rooms above it."""
+"""What every model offers the packages above it."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 import torch
 from torch import Tensor
 
 from antiphon.layers.module import Module
+from antiphon.models.parts import CrossStates, Part, TokenDecoder, Vocabulary, WeightRules
 from antiphon.ops import Batch, CacheGroup, KVCache
 from antiphon.weights.checkpoint import Checkpoint
+
+P = TypeVar("P", bound=Part)
 
 
 class Task(StrEnum):
@@ -34,9 +37,13 @@ class StateSpec:
 
 
 class Model(Module, ABC):
-    """A module tree built from a checkpoint. It keeps nothing of any request."""
+    """A module tree built from a checkpoint. It keeps nothing of any request.
+
+    `parts` and `weight_rules` declare what the engine runs of it and which form its weights take.
+    """
 
     task: ClassVar[Task]
+    vocabulary: ClassVar[Vocabulary] = Vocabulary.TEXT
     #: Patterns of tensors that checkpoints of this architecture may carry and the model does not need.
     ignores: ClassVar[tuple[str, ...]] = ("*rotary_emb.inv_freq",)
     vocab_size: int
@@ -47,16 +54,17 @@ class Model(Module, ABC):
     def from_checkpoint(cls, checkpoint: Checkpoint) -> Model:
         """Translate the checkpoint's config and take its tensors; `CheckpointError` names what is missing."""
 
-    def cache_groups(self) -> list[CacheGroup]:
-        """The layers whose keys and values are cached, by how they live and die. Empty for encoders."""
-        return []
+    def parts(self) -> tuple[Part, ...]:
+        """What the engine runs of this model. Empty for one that is only used inside others and cannot be served."""
+        return ()
 
-    def key_balance(self, group: str, layer: int) -> Tensor | None:
-        """Powers of two [kv_heads, head_dim] near the size of each channel of a layer's keys, or None if not known.
+    def part(self, kind: type[P]) -> P | None:
+        """The part of that kind, if the model has one."""
+        return next((part for part in self.parts() if isinstance(part, kind)), None)
 
-        They are the same for both channels of a rotary pair. int8 pages of keys divided by them lose less.
-        """
-        return None
+    def weight_rules(self) -> WeightRules:
+        """Which of its weights take which form when it is loaded."""
+        return WeightRules.of(self)
 
     def state_spec(self) -> list[StateSpec]:
         """Per-request records beside keys and values."""
@@ -67,6 +75,36 @@ class CausalLM(Model):
     """A model that predicts the next token."""
 
     task = Task.GENERATE
+
+    def cache_groups(self) -> list[CacheGroup]:
+        """The layers whose keys and values are cached, by how long these are kept."""
+        return []
+
+    def key_balance(self, group: str, layer: int) -> Tensor | None:
+        """Powers of two [kv_heads, head_dim] near the size of each channel of a layer's keys, or None if not known.
+
+        They are the same for both channels of a rotary pair. int8 pages of keys divided by them lose less.
+        """
+        return None
+
+    def cross_states(self) -> CrossStates | None:
+        """What cross-attention needs, for a model with an encoder."""
+        return None
+
+    def decoder(self) -> TokenDecoder:
+        """This model's declaration as a token decoder."""
+        return TokenDecoder(
+            owner=type(self).__name__,
+            vocab_size=self.vocab_size,
+            max_positions=self.max_positions,
+            cache_groups=tuple(self.cache_groups()),
+            forward=self.forward,
+            key_balance=self.key_balance,
+            cross=self.cross_states(),
+        )
+
+    def parts(self) -> tuple[Part, ...]:
+        return (self.decoder(),)
 
     @abstractmethod
     def forward(self, batch: Batch, cache: KVCache) -> Tensor:

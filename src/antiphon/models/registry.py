@@ -1,4 +1,4 @@
-"""Which file implements which architecture. A new architecture is a new file and one line here."""
+"""Which file implements which architecture. A new architecture is one file and one line here."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from antiphon.errors import UnsupportedError
 from antiphon.models.model import Model
 from antiphon.weights.checkpoint import Checkpoint
 
-#: GGUF's `general.architecture` and Hugging Face's `model_type` → file and class.
+#: GGUF's `general.architecture` and Hugging Face's `model_type` → module below `antiphon.models` and class.
 ARCHITECTURES = {
     "bert": ("bert", "Bert"),
     "gemma3": ("gemma3", "Gemma3"),
     "gemma3_text": ("gemma3", "Gemma3"),
     "gpt2": ("gpt2", "GPT2"),
     "hibari": ("hibari", "Hibari"),
-    "kokoro": ("kokoro", "Kokoro"),
+    "kokoro": ("kokoro.model", "Kokoro"),
     "letter-to-sound": ("letter_to_sound", "LetterToSound"),
     "llama": ("llama", "Llama"),
     "mistral": ("llama", "Llama"),

@@ -1,7 +1,7 @@
 """Silero VAD: speech or not, every 32 ms. A short-time spectrum, four convolutions and one LSTM.
 
-A chunk of sound stands by itself until the LSTM, so that all chunks of all streams go through the layers before it at
-once. There each convolution, over the four spectra of a chunk, is one matrix: zero where it does not reach.
+Before the LSTM chunks are independent, so all chunks of all streams go through those layers in one batch. There each
+convolution, over the four spectra of a chunk, is one matrix with zeros outside its kernel.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class ChunkConvolution(Module):
 
 @dataclass
 class VoiceState:
-    """What a stream carries from one call to the next; `voice_probabilities` overwrites it."""
+    """The state of a stream between calls; `voice_probabilities` overwrites it."""
 
     context: Floats  # the end of the last chunk
     rest: Floats  # samples that do not fill a chunk yet
@@ -111,10 +111,10 @@ class SileroVAD(Model):
         return VoiceState(np.zeros(self.context, np.float32), empty, torch.zeros(2, HIDDEN))
 
     def forward(self, chunks: Tensor, lengths: Tensor, state: tuple[Tensor, Tensor]) -> Tensor:
-        """Probabilities [B, N] of chunks [B, N, 5 * hop], the first lengths[b] of each row; the rest means nothing.
+        """Probabilities [B, N] of chunks [B, N, 5 * hop], the first lengths[b] of each row; the rest is undefined.
 
         A chunk is its context, its own samples, and as many again as its context mirrored. `state` (output and cell,
-        each [1, B, HIDDEN]) is read and overwritten. One hop of memory must follow the chunks; it is not looked at.
+        each [1, B, HIDDEN]) is read and overwritten. One hop of memory must follow the chunks, of any value.
         """
         rows, count, _ = chunks.shape
         # Five spectra a chunk, one hop apart: of each chunk the fifth would reach into the next and is left out.
@@ -133,8 +133,8 @@ def voice_probabilities(
 ) -> list[Floats]:
     """Probabilities of speech in the chunks that each stream's new samples, at the model's rate, complete.
 
-    However a stream is cut into calls, its probabilities end to end are the same. With `final`, a begun chunk is
-    completed with silence. Memory is bounded whatever the length of the sounds.
+    The probabilities of a stream do not depend on how it is split into calls. With `final`, an incomplete chunk is
+    padded with silence. Memory is bounded for audio of any length.
     """
     waiting = [_chunks(model, sound, state, final) for sound, state in zip(sounds, states, strict=True)]
     found: list[list[Floats]] = [[] for _ in waiting]
@@ -160,7 +160,7 @@ def voice_probabilities(
 
 
 def _chunks(model: SileroVAD, sound: Floats, state: VoiceState, final: bool) -> Floats:
-    """The stream's complete chunks [N, context + chunk], as a view; what they leave over goes to the state."""
+    """The stream's complete chunks [N, context + chunk], as a view; the remaining samples go to the state."""
     sound = np.concatenate([state.rest, sound.astype(np.float32, copy=False)])
     if final and len(sound) % model.chunk:
         sound = np.pad(sound, (0, -len(sound) % model.chunk))

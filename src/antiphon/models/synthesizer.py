@@ -1,4 +1,4 @@
-"""What every model that speaks offers: phonemes in, samples out, in stages that other work may come between."""
+"""What every speech model offers: phonemes in, samples out, in stages that other models' steps may come between."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from torch import Tensor
 
 from antiphon.layers.module import Module
 from antiphon.models.model import Model, Task
+from antiphon.models.parts import SynthesisStages, Vocabulary, WeightRules
 from antiphon.weights.types import TensorType
 
 
 @dataclass(frozen=True)
 class Utterance:
-    """What one request has the model say: phoneme ids with the pads around them."""
+    """The input of one request: phoneme ids with padding around them."""
 
     ids: Sequence[int]
     style: Tensor  # of the voice; empty for a model with one voice
@@ -28,7 +29,7 @@ class Utterance:
 
 @dataclass(frozen=True)
 class Speech:
-    """An utterance as samples [N], with the samples that every id of the utterance took, in order."""
+    """An utterance as samples [N], with the number of samples of each of its ids, in order."""
 
     samples: Tensor
     id_samples: list[int]
@@ -36,7 +37,7 @@ class Speech:
 
 @dataclass(frozen=True)
 class SpeechState:
-    """What is known of some utterances between two stages, one row each.
+    """The state of some utterances between two stages, one row each.
 
     `tensors` are padded [B, …]; `lengths` are counts [B] by name.
     """
@@ -78,7 +79,7 @@ def join(states: Sequence[SpeechState]) -> SpeechState:
 
 
 def _stacked(parts: Sequence[Tensor]) -> Tensor:
-    """Rows of tensors [B, …] or [B, T, …] under each other."""
+    """Tensors [B, …] or [B, T, …] concatenated along the first dimension, padded to the longest."""
     if parts[0].dim() < 2 or len({part.shape[1] for part in parts}) == 1:
         return torch.cat(list(parts))
     out = parts[0].new_zeros(sum(map(len, parts)), max(part.shape[1] for part in parts), *parts[0].shape[2:])
@@ -99,7 +100,7 @@ def flatten(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor, Tensor, Tens
     return ids, positions, starts, lengths
 
 
-#: A function of one state, for some.
+#: Applies a function of one state to several.
 ForEach = Callable[[Callable[[SpeechState], SpeechState], Sequence[SpeechState]], list[SpeechState]]
 
 
@@ -108,32 +109,48 @@ def _in_turn(function: Callable[[SpeechState], SpeechState], states: Sequence[Sp
 
 
 class Synthesizer(Model):
-    """Speaks whole utterances, several at a time, each as it would be alone."""
+    """Speaks whole utterances, several at a time; each gets the samples it would get alone."""
 
     task = Task.SYNTHESIZE
-    #: What the stages are called, in order.
+    vocabulary = Vocabulary.PHONEMES
+    #: The names of the stages, in order.
     stages: tuple[str, ...]
     sample_rate: int
     #: Phoneme → id.
     symbols: Mapping[str, int]
-    #: Samples by which a phoneme is heard before its duration says.
+    #: Samples by which a phoneme is audible before the start that durations give it.
     lead_samples: int
     #: Numbers in a voice's style for each length of utterance; 0 for a model with one voice.
     style_size: int
-    #: What matrices become where the model may be fast.
+    #: What matrices become where `precision` is "fast".
     fast_type: TensorType = TensorType.F16
     #: How many stages, from the first, compute every utterance by itself. The phase of a voice is its pitch added up
-    #: over the utterance, so the last bit of the pitch is heard at its end: it must not depend on who else is there.
+    #: over the utterance, so the last bit of the pitch is heard at its end: it must not depend on the batch.
     lone_stages: int
 
-    def prosody_parts(self) -> Sequence[Module]:
-        """What durations and pitch follow from: rounding in them moves whole phonemes."""
+    def parts(self) -> tuple[SynthesisStages, ...]:
+        stages = SynthesisStages(
+            owner=type(self).__name__,
+            stages=self.stages,
+            lone_stages=self.lone_stages,
+            max_positions=self.max_positions,
+            style_size=self.style_size,
+            advance=self.advance,
+            speech=self.speech,
+        )
+        return (stages,)
+
+    def weight_rules(self) -> WeightRules:
+        return WeightRules.of(self, exact=self.prosody_modules(), fast_type=self.fast_type)
+
+    def prosody_modules(self) -> Sequence[Module]:
+        """The modules that durations and pitch follow from: rounding in them moves whole phonemes."""
         return ()
 
     def advance(self, stage: int, states: Sequence[SpeechState], for_each: ForEach = _in_turn) -> list[SpeechState]:
-        """The states after a stage: as many as there were while rows are computed by themselves, then a single one.
+        """The states after a stage: as many as before while rows are computed by themselves, then a single one.
 
-        `for_each` computes those that are by themselves; one after the other, if not told otherwise.
+        `for_each` applies a function to states that are computed by themselves; by default one after the other.
         """
         if stage < self.lone_stages:
             return for_each(partial(self.run_stage, stage), states)
@@ -145,4 +162,4 @@ class Synthesizer(Model):
 
     @abstractmethod
     def speech(self, state: SpeechState) -> list[Speech]:
-        """What a state that went through all stages holds."""
+        """The speech of a state that went through all stages."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
+import torch
 from torch import Tensor
 
 from antiphon import ops
@@ -17,11 +18,12 @@ from antiphon.layers.norm import LayerNorm
 from antiphon.models.encoder_decoder import EncoderDecoder
 from antiphon.models.metadata import require
 from antiphon.models.model import Task
+from antiphon.models.parts import CrossStates, Recordable, Vocabulary, WeightRules
 from antiphon.models.whisper_alignment import Heads, alignment_heads
 from antiphon.ops import Batch, CacheGroup, CacheKind, KVCache, LayerCache
+from antiphon.ops.program import InputSpec
 from antiphon.weights.checkpoint import Checkpoint
 from antiphon.weights.source import Source, TensorNames
-from antiphon.weights.weight import Weight
 
 SELF_GROUP = "self"
 CROSS_GROUP = "cross"
@@ -166,7 +168,7 @@ class DecoderLayer(Module):
         heads: Sequence[int] = (),
         seen: list[Tensor] | None = None,
     ) -> Tensor:
-        """States after the layer. The cross-attention probabilities of `heads` are put into `seen`."""
+        """States after the layer. The cross-attention probabilities of `heads` are appended to `seen`."""
         x = self.self_attention(self.self_norm(x), batch, cache, None, residual=x)
         query = self.cross_norm(x)
         if heads and seen is not None:
@@ -179,6 +181,7 @@ class Whisper(EncoderDecoder):
     """Windows of log-mel frames in; their states, as cross-attention pages, steer a token decoder."""
 
     task = Task.TRANSCRIBE
+    vocabulary = Vocabulary.WHISPER
 
     def __init__(self, config: WhisperConfig, source: Source) -> None:
         self.config = config
@@ -211,15 +214,29 @@ class Whisper(EncoderDecoder):
             CacheGroup(CROSS_GROUP, CacheKind.CROSS, *shape),
         ]
 
-    def encoder_weights(self) -> Iterator[Weight]:
-        for encoder_layer in self.encoder_layers:
-            yield from encoder_layer.weights()
-        for layer in self.decoder_layers:
-            yield layer.cross_attention.key_value.weight
+    def cross_states(self) -> CrossStates:
+        return CrossStates(
+            group=CROSS_GROUP,
+            num_states=self.cross_tokens,
+            width=self.config.hidden_size,
+            store=self.store_encoded,
+            forward_aligned=self.forward_aligned,
+        )
+
+    def whole_encoder(self) -> Recordable:
+        """Encoder states of B windows of 2 S frames."""
+        features = InputSpec("features", torch.float32, ("B", ("S", 0, 2), self.config.num_mels))
+        seq_start = InputSpec("seq_start", torch.int32, (("B", 1),))
+        return Recordable("Whisper", "encode", (features, seq_start), lambda inputs, _: self.encode(**inputs))
+
+    def weight_rules(self) -> WeightRules:
+        batched = [weight for layer in self.encoder_layers for weight in layer.weights()]
+        batched += [layer.cross_attention.key_value.weight for layer in self.decoder_layers]
+        return WeightRules.of(self, batched=batched, auto_quantize="int8")
 
     @property
     def num_encoder_stages(self) -> int:
-        """The convolutions, then two for each layer: what is urgent never waits for more than half a layer."""
+        """The convolutions, then two for each layer: an urgent step waits for half a layer at most."""
         return 1 + 2 * len(self.encoder_layers)
 
     def encode_stage(self, stage: int, x: Tensor, seq_start: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
 """Which cross-attention heads of OpenAI's Whisper models follow the sound from left to right: (layer, head) pairs.
 
-The heads are properties of the published weights, found by their makers; files of other formats carry the same lists.
+The heads are properties of the published weights, listed by OpenAI; files of other formats state the same lists.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LARGE_V3: Heads = (
 )  # fmt: skip
 _TURBO: Heads = ((2, 4), (2, 11), (3, 3), (3, 6), (3, 11), (3, 14))
 
-#: By (decoder layers, decoder heads, vocabulary). Large v1 has the shape of v2 and its heads are taken.
+#: By (decoder layers, decoder heads, vocabulary). Large v1 has the shape of v2, and v2's heads are used.
 KNOWN: dict[tuple[int, int, int], Heads] = {
     (4, 6, 51864): _TINY_EN,
     (4, 6, 51865): _TINY,

@@ -1,4 +1,4 @@
-"""What a model is, from its files alone: for `antiphon info`."""
+"""A model's figures from its files alone, for `antiphon info`."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from math import prod
 import torch
 
 from antiphon.errors import AntiphonError, UnrecordableError
+from antiphon.models.model import Model
+from antiphon.models.parts import TokenDecoder
 from antiphon.models.registry import build_model
-from antiphon.ops import CacheKind, CacheLayout, KVCache, allocate_arena
+from antiphon.ops import CacheGroup, CacheKind, CacheLayout, KVCache, allocate_arena
 from antiphon.weights.catalog.resolve import ResolvedModel
 from antiphon.weights.formats.open import open_checkpoint
 
@@ -35,19 +37,24 @@ class ModelDescription:
 
 
 def describe_programs(resolved: ResolvedModel) -> list[str]:
-    """The model's stages as native programs, for people; a stage that cannot be recorded says why."""
-    from antiphon.executor.recorded import stages
+    """The model's functions as native programs, as readable lines; one that cannot be recorded says why."""
+    from antiphon.executor.recorded import recordings
     from antiphon.ops.program.describe import describe as describe_program
 
     model = build_model(open_checkpoint(resolved.path))
-    layouts = [CacheLayout(group, key_dtype=torch.float16, value_dtype=torch.float16) for group in model.cache_groups()]
+    layouts = [CacheLayout(group, key_dtype=torch.float16, value_dtype=torch.float16) for group in _cache_groups(model)]
     lines: list[str] = []
-    for name, make in stages(model, KVCache(allocate_arena(0), layouts)).items():
+    for name, make in recordings(model, KVCache(allocate_arena(0), layouts)).items():
         try:
             lines += describe_program(name, make())
         except UnrecordableError as error:
             lines.append(f"program {name}: cannot be recorded: {error}")
     return lines
+
+
+def _cache_groups(model: Model) -> tuple[CacheGroup, ...]:
+    decoder = model.part(TokenDecoder)
+    return () if decoder is None else decoder.cache_groups
 
 
 def describe(resolved: ResolvedModel) -> ModelDescription:
@@ -72,7 +79,7 @@ def describe(resolved: ResolvedModel) -> ModelDescription:
         model = build_model(checkpoint)
     except AntiphonError as error:
         return ModelDescription(*base, **figures, obstacle=str(error))  # type: ignore[arg-type]
-    groups = model.cache_groups()
+    groups = _cache_groups(model)
     growing = [group for group in groups if group.kind is not CacheKind.CROSS]
     per_token: dict[str, float] = {}
     for name, dtype in PAGE_TYPES.items():

@@ -6,13 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from antiphon.errors import CheckpointError, UnsupportedError
-from antiphon.models.encoder_decoder import EncoderDecoder
 from antiphon.models.model import CausalLM, Model, Task
+from antiphon.models.parts import SynthesisStages, Vocabulary
 from antiphon.models.registry import build_model, model_class
-from antiphon.models.synthesizer import Synthesizer
 from antiphon.runtime.process_memory import trim_memory
 from antiphon.runtime.sampling_defaults import SamplingDefaults, sampling_defaults
 from antiphon.runtime.voices import VoiceBook
@@ -36,7 +35,7 @@ ENGLISH_VOCABULARY = 51864
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A resident model with what turns text into its tokens and back."""
+    """A resident model with its tokenizer and chat template."""
 
     name: str
     model: Model
@@ -44,21 +43,20 @@ class LoadedModel:
     chat_template: ChatTemplate | None
     eos_ids: frozenset[int]
     report: LoadReport
-    voices: VoiceBook | None = None  # of a model that speaks
+    voices: VoiceBook | None = None  # of a speech model
     sampling: SamplingDefaults = field(default_factory=SamplingDefaults)
 
     def bytes_per_step(self) -> int:
-        """Weight bytes that decoding one token reads: everything but an embedding table that is only looked up."""
-        weights = {id(weight): weight for weight in self.model.weights()}
-        embedding, head = getattr(self.model, "embedding", None), getattr(self.model, "head", None)
-        if embedding is not None and head is not None and embedding.weight is not head.weight:
-            weights.pop(id(embedding.weight))
-        return sum(weight.resident_bytes for weight in weights.values())
+        """Weight bytes that decoding one token reads: all but embedding tables that are not also heads."""
+        rules = self.model.weight_rules()
+        looked_up = {id(weight) for weight in rules.embeddings} - {id(weight) for weight in rules.heads}
+        return sum(weight.resident_bytes for weight in self.model.weights() if id(weight) not in looked_up)
 
     def causal_lm(self) -> CausalLM:
-        if isinstance(self.model, EncoderDecoder) or not isinstance(self.model, CausalLM):
+        """The model, which must be for text generation."""
+        if self.model.task is not Task.GENERATE:
             raise wrong_task(self.name, self.model.task, Task.GENERATE)
-        return self.model
+        return cast(CausalLM, self.model)
 
 
 def load_model(
@@ -69,10 +67,10 @@ def load_model(
     options: WeightOptions | None = None,
     task: str | None = None,
 ) -> LoadedModel:
-    """Resolve, fetch if need be, and load. Every failure is an `AntiphonError` that names the file and the fault.
+    """Resolve, download if needed, and load. Every failure is an `AntiphonError` that names the file and the cause.
 
-    A model that is not for `task` is rejected as early as its task is known: before it is fetched if the catalog has
-    it, else once its architecture has been read.
+    A model that is not for `task` is rejected as early as its task is known: before the download if the
+    catalog has it, else once its architecture is read.
     """
     if task is not None:
         check_catalog_task(reference, task)
@@ -89,7 +87,7 @@ def load_resolved(
     task: str | None = None,
 ) -> LoadedModel:
     loaded = _load(resolved, report or LoadReport(), options or WeightOptions(), task)
-    trim_memory()  # of what the checkpoint's metadata took
+    trim_memory()  # the checkpoint's metadata is not needed any more
     return loaded
 
 
@@ -103,14 +101,13 @@ def _load(resolved: ResolvedModel, report: LoadReport, options: WeightOptions, t
         tokenizer = load_tokenizer(resolved, checkpoint)
     with report.phase("weights"):
         model = build_model(checkpoint)
-        _refuse_leftovers(checkpoint, model, resolved.name)
+        _reject_unused(checkpoint, model, resolved.name)
         prepare(model, report, options, checkpoint.release_pages)
     _check_vocabulary(resolved.name, model, tokenizer)
     eos_ids = end_ids(resolved, tokenizer)
     template = load_chat_template(resolved, checkpoint, tokenizer)
-    voices = None
-    if isinstance(model, Synthesizer):
-        voices = VoiceBook.beside(resolved.files, model.style_size, resolved.name)
+    synthesis = model.part(SynthesisStages)
+    voices = None if synthesis is None else VoiceBook.beside(resolved.files, synthesis.style_size, resolved.name)
     sampling = sampling_defaults(resolved, checkpoint)
     return LoadedModel(resolved.name, model, tokenizer, template, eos_ids, report, voices, sampling)
 
@@ -123,7 +120,7 @@ def load_tokenizer(resolved: ResolvedModel, checkpoint: Checkpoint) -> Tokenizer
         return tokenizer_from_llama2c(_file(resolved, "tokenizer.bin"), int(checkpoint.metadata["vocab_size"]))
     if checkpoint.format == "onnx":
         return SymbolTokenizer(checkpoint.metadata.get("vocab") or {})
-    if checkpoint.architecture == "whisper":
+    if model_class(checkpoint.architecture).vocabulary is Vocabulary.WHISPER:
         return load_whisper_tokenizer(resolved, checkpoint)
     config = resolved.files.get("tokenizer_config.json")
     return tokenizer_from_file(_file(resolved, "tokenizer.json"), config)
@@ -185,8 +182,8 @@ def _generation_eos(resolved: ResolvedModel) -> frozenset[int]:
     return frozenset(ids)
 
 
-def _refuse_leftovers(checkpoint: Checkpoint, model: Model, name: str) -> None:
-    """A tensor that no module asked for means a variant that we would run wrongly."""
+def _reject_unused(checkpoint: Checkpoint, model: Model, name: str) -> None:
+    """Reject a checkpoint with tensors that no module uses: it is a variant that would give wrong results."""
     unused = [tensor for tensor in checkpoint.unused() if not any(fnmatch(tensor, p) for p in model.ignores)]
     if unused:
         raise UnsupportedError(

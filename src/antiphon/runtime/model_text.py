@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 #: Where a `config.json` states the context, by the names in use.
 CONTEXT_KEYS = ("max_position_embeddings", "n_positions", "max_target_positions", "n_text_ctx")
-#: Speak phonemes, an utterance at a time: there is no context to state.
-WITHOUT_CONTEXT = ("hibari", "kokoro")
 
 
 @dataclass(frozen=True)
@@ -50,8 +48,11 @@ class ModelText:
 
 
 def context_length(checkpoint: Checkpoint) -> int:
-    """Tokens that the model was made for, as its metadata state it; 0 for one that speaks."""
-    if checkpoint.architecture in WITHOUT_CONTEXT:
+    """The context length that the model's metadata state; 0 for a speech model, which takes an utterance at a time."""
+    from antiphon.models.parts import Vocabulary
+    from antiphon.models.registry import model_class
+
+    if model_class(checkpoint.architecture).vocabulary is Vocabulary.PHONEMES:
         return 0
     keys = (f"{checkpoint.architecture}.context_length",) if checkpoint.format == "gguf" else CONTEXT_KEYS
     for key in keys:

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from antiphon.engine.core import EngineCore
 from antiphon.engine.telemetry import StepRecord
-from antiphon.executor.executor import ModelExecutor, OneShotExecutor
 from antiphon.ops.program import Program
 from antiphon.ops.program.describe import totals
 from antiphon.ops.program.profile import KindTime, MachineLimits, program_time
@@ -22,8 +21,7 @@ class Profile:
         self._first_step = core.telemetry.num_steps
         self._programs: dict[str, Program] = {}
         for name, slot in core.slots.items():
-            executor = slot.executor
-            program = executor.program if isinstance(executor, ModelExecutor | OneShotExecutor) else None
+            program: Program | None = getattr(slot.executor, "program", None)  # where it records one
             if program is not None:
                 self._programs[name] = program
         sizes = [totals(program.recording).weight_bytes for program in self._programs.values()]

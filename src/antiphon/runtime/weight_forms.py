@@ -1,4 +1,4 @@
-"""What weights become when a model is loaded: as its file has them, packed for the processor, or quantised."""
+"""The form of weights once a model is loaded: as stored, packed for the processor, or quantised."""
 
 from __future__ import annotations
 
@@ -11,12 +11,9 @@ import torch
 
 from antiphon import ops
 from antiphon.errors import InvalidRequestError
-from antiphon.layers.convolution import Convolution
-from antiphon.layers.linear import Embedding, Head
 from antiphon.layers.module import Halvable, Module
-from antiphon.models.encoder_decoder import EncoderDecoder
-from antiphon.models.model import Model, Task
-from antiphon.models.synthesizer import Synthesizer
+from antiphon.models.model import Model
+from antiphon.models.parts import WeightRules
 from antiphon.ops import WeightForm
 from antiphon.weights.types import TensorType
 from antiphon.weights.weight import Weight
@@ -24,7 +21,7 @@ from antiphon.weights.weight import Weight
 #: What float weights may become: the type of matrices, and that of embeddings and heads.
 QUANTIZATIONS = {"int8": (TensorType.Q8_0, TensorType.Q8_0), "q4": (TensorType.Q4_1, TensorType.Q8_0)}
 
-#: What models that speak may compute in: 16-bit floats where the processor has them, or 32 bits throughout.
+#: What speech models may compute in: 16-bit floats where the processor has them, or 32 bits throughout.
 PRECISIONS = ("fast", "fp32")
 
 
@@ -32,8 +29,8 @@ PRECISIONS = ("fast", "fp32")
 class WeightOptions:
     """`repack` copies quantised weights into the order the kernels read fastest; `quantize` is for float weights.
 
-    `quantize` "auto" is int8 for transcription models and none for others. `precision` is for models that speak:
-    `fast` lets them compute in 16-bit floats.
+    `quantize` "auto" is int8 for transcription models and none for others. `precision` is for speech models: `fast`
+    lets them compute in 16-bit floats.
     """
 
     repack: bool = True
@@ -47,16 +44,16 @@ class WeightOptions:
         if self.precision not in PRECISIONS:
             raise InvalidRequestError(f"precision is {self.precision!r}; it must be one of: {', '.join(PRECISIONS)}")
 
-    def quantize_for(self, model: Model, backend: str) -> str | None:
-        """What the float weights of this model become; None: they stay floats. Only the native backend quantises."""
+    def quantize_for(self, rules: WeightRules, backend: str) -> str | None:
+        """What a model's float weights become; None: they stay floats. Only the native backend quantises."""
         if self.quantize == "auto":
-            return "int8" if model.task is Task.TRANSCRIBE and backend == "native" else None
+            return rules.auto_quantize if backend == "native" else None
         return None if self.quantize == "none" else self.quantize
 
 
 @dataclass
 class LoadReport:
-    """Where start-up's time went and what the weights became."""
+    """The time of each phase of loading, and the forms of the weights."""
 
     seconds: dict[str, float] = field(default_factory=dict)
     backend: str = ""
@@ -83,7 +80,7 @@ class LoadReport:
         return sum(form.resident_bytes for form in self.forms)
 
     def weights(self) -> str:
-        """What the weights became, for people."""
+        """What the weights became, as readable text."""
         sizes: dict[tuple[str, str], list[int]] = {}
         for form in self.forms:
             stored, resident = sizes.setdefault((form.type.name, _became(form)), [0, 0])
@@ -95,7 +92,7 @@ class LoadReport:
         return f"weights {types}; {self.resident_bytes / 1e6:.0f} MB resident"
 
     def line(self) -> str:
-        """One line for people."""
+        """One readable line."""
         phases = ", ".join(f"{name} {seconds:.2f}s" for name, seconds in self.seconds.items())
         return f"{self.backend} backend; {self.weights()}; {phases}"
 
@@ -114,19 +111,19 @@ def prepare(
     options: WeightOptions = WeightOptions(),  # noqa: B008  (frozen)
     release_pages: Callable[[], None] = lambda: None,
 ) -> None:
-    """Bring the weights into the form the active backend computes with.
+    """Convert the weights to the form that the active backend computes with, by the model's rules.
 
     The native backend reads every stored type and packs most of those that are quantised. Without it quantised
     weights would be decoded on every call, so they are decoded once, to bf16.
     """
     report.backend = ops.active_backend().name
-    looked_up = {id(node.weight) for node in model.modules() if isinstance(node, Embedding | Head)}
-
-    batched = {id(weight) for weight in model.encoder_weights()} if isinstance(model, EncoderDecoder) else set()
+    rules = model.weight_rules()
+    looked_up = {id(weight) for weight in (*rules.embeddings, *rules.heads)}
+    batched = {id(weight) for weight in rules.batched}
     is_fast = options.precision == "fast" and report.backend == "native"
-    fast_type = model.fast_type if is_fast and isinstance(model, Synthesizer) else None
-    quantize = options.quantize_for(model, report.backend)
-    exact = _exact_nodes(model)
+    fast_type = rules.fast_type if is_fast else None
+    quantize = options.quantize_for(rules, report.backend)
+    exact = _exact_nodes(rules)
     kept = looked_up | {id(weight) for node in exact for weight in node.weights()}
 
     def target(weight: Weight) -> TensorType | None:
@@ -140,13 +137,12 @@ def prepare(
     for node in model.modules():
         if isinstance(node, Halvable):
             node.half = (fast_type is not None or quantize is not None) and node not in exact
-        if isinstance(node, Convolution):
-            node.prepare()
+        node.prepare()
     report.forms += ops.prepare_weights(list(model.weights()), options.repack, target, release_pages)
 
 
-def _exact_nodes(model: Model) -> list[Module]:
-    """What stays in 32 bits where 16-bit floats have a mantissa of eight: that of pitch and durations."""
-    if not isinstance(model, Synthesizer) or ops.half_type() is not torch.bfloat16:
+def _exact_nodes(rules: WeightRules) -> list[Module]:
+    """What stays in 32 bits, if the processor's 16-bit floats are those with a mantissa of eight bits."""
+    if not rules.exact or ops.half_type() is not torch.bfloat16:
         return []
-    return [node for part in model.prosody_parts() for node in part.modules()]
+    return [node for module in rules.exact for node in module.modules()]

@@ -1,6 +1,9 @@
-"""Policies by name. A new one is a new file and one line here."""
+"""Policies by name. A new one is one file and one line here."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from antiphon.engine.policies.adaptive import AdaptivePolicy
 from antiphon.engine.policies.fcfs import FirstComeFirstServed
@@ -11,6 +14,23 @@ from antiphon.errors import InvalidRequestError
 DEFAULT_TPOT_TARGET = 0.1
 
 
+@dataclass(frozen=True)
+class PolicyOptions:
+    """The settings that policies may read; times are in seconds."""
+
+    ageing_seconds: float | None
+    tpot_target: float
+    ttft_target: float | None
+
+
+#: Name → what makes the policy.
+POLICIES: dict[str, Callable[[PolicyOptions], Policy]] = {
+    "fcfs": lambda _: FirstComeFirstServed(),
+    "priority": lambda options: PriorityPolicy(options.ageing_seconds),
+    "adaptive": lambda options: AdaptivePolicy(options.tpot_target, options.ttft_target, options.ageing_seconds),
+}
+
+
 def make_policy(
     name: str,
     *,
@@ -18,11 +38,7 @@ def make_policy(
     tpot_target: float = DEFAULT_TPOT_TARGET,
     ttft_target: float | None = None,
 ) -> Policy:
-    """The policy of that name; targets are seconds."""
-    if name == "fcfs":
-        return FirstComeFirstServed()
-    if name == "priority":
-        return PriorityPolicy(ageing_seconds)
-    if name == "adaptive":
-        return AdaptivePolicy(tpot_target, ttft_target, ageing_seconds)
-    raise InvalidRequestError(f"unknown scheduling policy {name!r}; there are: fcfs, priority, adaptive")
+    """The policy of that name; times are in seconds."""
+    if name not in POLICIES:
+        raise InvalidRequestError(f"unknown scheduling policy {name!r}; there are: {', '.join(POLICIES)}")
+    return POLICIES[name](PolicyOptions(ageing_seconds, tpot_target, ttft_target))

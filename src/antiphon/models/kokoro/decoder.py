@@ -71,7 +71,7 @@ class HarmonicSource(Module):
 
 
 class UpsampleStage(Module):
-    """More frames of fewer channels, the source mixed in, and three blocks whose mean goes on."""
+    """More frames of fewer channels, the source mixed in, and three blocks, of which the mean is taken."""
 
     def __init__(self, source: Source, config: KokoroConfig, index: int) -> None:
         rates, kernels = config.upsample_rates, config.upsample_kernels

@@ -50,7 +50,7 @@ class Kokoro(Synthesizer):
     def from_checkpoint(cls, checkpoint: Checkpoint) -> Self:
         return cls(config_from_json(checkpoint.metadata), Source(checkpoint))
 
-    def prosody_parts(self) -> Sequence[Module]:
+    def prosody_modules(self) -> Sequence[Module]:
         return self.bert, self.bert_encoder, self.predictor
 
     def _make_stages(self) -> list[tuple[str, Callable[[SpeechState], SpeechState]]]:

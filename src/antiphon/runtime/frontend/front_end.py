@@ -20,7 +20,8 @@ from antiphon.runtime.frontend.loop import EngineLoop
 from antiphon.runtime.loading import LoadedModel, load_model
 from antiphon.runtime.profile import Profile
 from antiphon.runtime.pronunciation import Pronunciation
-from antiphon.runtime.resident import Arena, check_batch_invariance, encoder_name, make_encoder_slot, make_slot
+from antiphon.runtime.resident import check_batch_invariance, make_slots, slot_names
+from antiphon.runtime.slots.arena import Arena
 from antiphon.runtime.speech_text import Speaker
 from antiphon.runtime.text.calls import EmbeddingCall, GenerationCall
 from antiphon.runtime.text.output import SampleOutput
@@ -80,9 +81,7 @@ class FrontEnd:
             loaded = model
         if loaded.name in self._factories:
             raise InvalidRequestError(f"model {loaded.name!r} is resident already")
-        slots = [make_slot(loaded, self._arena, self.config)]
-        encoder = make_encoder_slot(loaded, slots[0], self.config)
-        slots += [encoder] if encoder is not None else []
+        slots = make_slots(loaded, self._arena, self.config)
 
         def add() -> None:
             for slot in slots:
@@ -94,12 +93,11 @@ class FrontEnd:
 
     def unload(self, name: str) -> None:
         """Cancel the model's requests and free the memory of its weights and its cache."""
-        self._factory(name)
+        slots = slot_names(name, self._factory(name).loaded.model)
 
         def remove() -> None:
-            for part in (name, encoder_name(name)):
-                if part in self._core.slots:
-                    self._core.remove_model(part)
+            for slot in slots:
+                self._core.remove_model(slot)
             self._arena.release_free_pages()
 
         self._loop.call(remove).result()

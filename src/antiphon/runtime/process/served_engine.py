@@ -15,7 +15,7 @@ import numpy as np
 
 from antiphon.audio.samples import Floats
 from antiphon.errors import AntiphonError, InvalidRequestError
-from antiphon.models.model import CausalLM
+from antiphon.models.parts import TokenDecoder
 from antiphon.runtime.calls.events import Accepted
 from antiphon.runtime.frontend.front_end import FrontEnd
 from antiphon.runtime.loading import LoadedModel, load_model
@@ -166,7 +166,7 @@ class ServedEngine(FrontEnd):
 
     def _description(self, loaded: LoadedModel) -> Loaded:
         model = loaded.model
-        limit = self.config.max_model_tokens if isinstance(model, CausalLM) else None
+        limit = self.config.max_model_tokens if model.part(TokenDecoder) else None
         weights = {id(weight): weight.resident_bytes for weight in model.weights()}
         return Loaded(
             name=loaded.name,

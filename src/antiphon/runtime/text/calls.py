@@ -1,4 +1,4 @@
-"""`GenerationCall` and `EmbeddingCall`: the requests of one prompt, or of some texts, from their making to their end."""
+"""`GenerationCall` and `EmbeddingCall`: the requests of a prompt, or of some texts, from their making to their end."""
 
 from __future__ import annotations
 

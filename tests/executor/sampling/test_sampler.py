@@ -14,9 +14,9 @@ from antiphon.engine.plan import RowSetup, StepPlan, StepResult
 from antiphon.engine.request import Request
 from antiphon.engine.sampling_params import SamplingParams
 from antiphon.errors import InvalidRequestError
-from antiphon.executor.logit_edits import edits_of, keep_typical
 from antiphon.executor.rows import RowStore
-from antiphon.executor.sampler import Sampler
+from antiphon.executor.sampling.logit_edits import edits_of, keep_typical
+from antiphon.executor.sampling.sampler import Sampler
 from antiphon.executor.step_batch import build_step
 from antiphon.ops import CacheGroup, CacheKind, CacheLayout
 

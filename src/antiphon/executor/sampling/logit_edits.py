@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from antiphon.engine.request import Request
-from antiphon.executor.bitmask import apply_bitmask
-from antiphon.executor.transcript_edits import TranscriptEdits
+from antiphon.executor.sampling.bitmask import apply_bitmask
+from antiphon.executor.sampling.transcript_edits import TranscriptEdits
 
 MINUS_INFINITY = float("-inf")
 

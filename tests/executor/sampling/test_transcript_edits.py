@@ -9,7 +9,7 @@ import whisper.tokenizer
 from whisper.decoding import ApplyTimestampRules, SuppressBlank
 
 from antiphon.engine.transcript_rules import TranscriptRules
-from antiphon.executor.transcript_edits import TranscriptEdits
+from antiphon.executor.sampling.transcript_edits import TranscriptEdits
 
 TOKENIZER = whisper.tokenizer.get_tokenizer(False)
 FIRST, END = TOKENIZER.timestamp_begin, TOKENIZER.eot

@@ -39,6 +39,6 @@ def apply_bitmask(logits: Tensor, masks: Sequence[NDArray[Any] | None]) -> None:
 
 @cache
 def _caps(dtype: torch.dtype, device: torch.device) -> Tensor:
-    """The most that the eight logits of each possible byte of a mask may be: no bound, or minus infinity."""
+    """Upper bounds [256, 8] of the eight logits of each mask byte: infinity where allowed, else minus infinity."""
     bits = torch.arange(256, device=device)[:, None] >> torch.arange(8, device=device) & 1  # [256, 8]
     return torch.where(bits.bool(), torch.inf, -torch.inf).to(dtype)

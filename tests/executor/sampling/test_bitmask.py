@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from antiphon.executor.bitmask import apply_bitmask
+from antiphon.executor.sampling.bitmask import apply_bitmask
 
 
 def spelled_out(logits: Tensor, masks: list[np.ndarray | None]) -> Tensor:

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from antiphon import ops
 from antiphon.engine.plan import StepPlan, StepResult
-from antiphon.executor.logit_edits import LogitEdits, edits_of
 from antiphon.executor.rows import RowStore
+from antiphon.executor.sampling.logit_edits import LogitEdits, edits_of
 from antiphon.executor.step_batch import StepBatch
 from antiphon.ops import SamplingRows
 

@@ -1,4 +1,4 @@
-"""What an encoder-decoder needs beside a plain decoder: cross blocks filled, and their attention observed."""
+"""Cross-attention in a step: the cross blocks of new requests are filled, and attention to them is observed."""
 
 from __future__ import annotations
 
@@ -12,17 +12,16 @@ from torch import Tensor
 from antiphon.engine.plan import StepPlan
 from antiphon.executor.rows import RowStore
 from antiphon.executor.step_batch import StepBatch
-from antiphon.models.encoder_decoder import EncoderDecoder
-from antiphon.models.model import CausalLM
+from antiphon.models.parts import CrossStates
 from antiphon.ops import Batch, CacheKind, GroupBatch, KVCache
 
 
-def fill_cross(plan: StepPlan, model: CausalLM, cache: KVCache, store: RowStore) -> None:
-    """Write the encoder states of newcomers to their cross blocks."""
+def fill_cross(plan: StepPlan, cross: CrossStates | None, cache: KVCache, store: RowStore) -> None:
+    """Write the encoder states of new requests to their cross blocks."""
     setups = [setup for setup in plan.row_setups if setup.fills_cross and setup.request.row >= 0]
     if not setups:
         return
-    assert isinstance(model, EncoderDecoder)
+    assert cross is not None
     for setup in setups:
         request = setup.request
         length = request.cross_tokens
@@ -42,21 +41,21 @@ def fill_cross(plan: StepPlan, model: CausalLM, cache: KVCache, store: RowStore)
             )
         positions_tensor = torch.from_numpy(positions.astype(np.int32))
         batch = Batch(positions_tensor, query_start, torch.zeros(0, dtype=torch.int64), groups=groups)
-        model.store_encoded(request.inputs, batch, cache)
+        cross.store(request.inputs, batch, cache)
 
 
 def forward_observing(
-    plan: StepPlan, step: StepBatch, model: CausalLM, cache: KVCache, forward: Callable[[Batch], Tensor]
+    plan: StepPlan, step: StepBatch, cross: CrossStates | None, cache: KVCache, forward: Callable[[Batch], Tensor]
 ) -> tuple[Tensor, dict[int, Any]]:
-    """The step's logits, and for entries whose request observes, the cross-attention of their tokens.
+    """The step's logits, and the cross-attention of the entries whose requests ask for it.
 
-    `forward` is what runs a step in which nobody observes.
+    `forward` runs a step in which no request does.
     """
     observing = [entry for entry, request in enumerate(plan.requests) if request.observes]
     if not observing:
         return forward(step.batch), {}
-    assert isinstance(model, EncoderDecoder)
-    logits, seen = model.forward_aligned(step.batch, cache)
+    assert cross is not None
+    logits, seen = cross.forward_aligned(step.batch, cache)
     weights = torch.cat(seen)  # [heads, tokens, states]
     starts = step.batch.query_start.tolist()
     observed = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from antiphon.engine.plan import StepPlan, StepResult
-from antiphon.executor.recorded import Forward
+from antiphon.executor.decoder.forward import Forward
 from antiphon.executor.rows import RowStore
 from antiphon.ops import CacheKind
 from antiphon.ops.native.extension import extension
@@ -13,9 +13,9 @@ from antiphon.ops.program import Program
 
 
 class DecodeStep:
-    """Reads what the requests keep in their rows, runs the program, draws tokens as the rows say, and writes them back.
+    """Reads the rows of the requests, runs the program, samples with the rows' parameters, and updates the rows.
 
-    The tokens are those that the batch built in Python and the sampler would give.
+    The tokens are the same as those of a batch built in Python and the Python sampler.
     """
 
     def __init__(self, program: Program, forward: Forward, store: RowStore, vocab_size: int) -> None:
@@ -37,7 +37,7 @@ class DecodeStep:
         )  # fmt: skip
 
     def run(self, plan: StepPlan, begun: float) -> StepResult:
-        """The tokens of the plan's requests; all are decodes and want nothing but a token."""
+        """The tokens of the plan's requests, all of which are decodes that need only a token."""
         rows = [request.row for request in plan.requests]
         logits = self._forward.logits(len(rows))
         program = self._program

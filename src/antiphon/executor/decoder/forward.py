@@ -1,0 +1,46 @@
+"""`Forward`: the steps of a token decoder, as a program where it can be recorded, else operation by operation."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from antiphon.executor.recorded import Recorded
+from antiphon.models.parts import TokenDecoder
+from antiphon.ops import Batch, KVCache
+
+
+class Forward:
+    """The steps of a token decoder over one cache.
+
+    The logits of a recorded step are in a buffer that the next step overwrites; a caller that needs them longer copies
+    them. Steps run one after the other, so no other step uses the buffer meanwhile.
+    """
+
+    def __init__(self, decoder: TokenDecoder, cache: KVCache, wanted: bool) -> None:
+        self._decoder = decoder
+        self._cache = cache
+        self.logit_width = decoder.vocab_size
+        self.recorded = Recorded(decoder.step(cache), wanted)
+        self._logits = torch.empty(0)
+        #: Seconds that the last step spent in its program; 0 where there is none.
+        self.native_seconds = 0.0
+
+    def logits(self, count: int) -> Tensor:
+        """A buffer for `count` rows of logits, which the next step reuses."""
+        if self._logits.numel() < count * self.logit_width:
+            self._logits = torch.empty(count * self.logit_width)
+        return self._logits
+
+    def __call__(self, batch: Batch) -> Tensor:
+        program = self.recorded.program() if batch.embeds is None else None
+        if program is None:
+            self.native_seconds = 0.0
+            return self._decoder.forward(batch, self._cache)
+        inputs = {
+            "token_ids": batch.token_ids, "positions": batch.positions, "query_start": batch.query_start,
+            "logit_rows": batch.logit_rows,
+        }  # fmt: skip
+        logits = program.run(inputs, batch.groups, self.logits(len(batch.logit_rows)))  # type: ignore[arg-type]
+        self.native_seconds = program.native_seconds
+        return logits

@@ -1,0 +1,23 @@
+"""`SlotContext`: what the slot of a part is made from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from antiphon.engine.core import ModelSlot
+from antiphon.runtime.config import EngineConfig
+from antiphon.runtime.loading import LoadedModel
+from antiphon.runtime.slots.arena import Arena
+
+
+@dataclass(frozen=True)
+class SlotContext:
+    """The slot's name, its model, and the engine that it becomes part of."""
+
+    name: str
+    loaded: LoadedModel
+    arena: Arena
+    config: EngineConfig
+    #: Slots of the same model that exist already, by role; the part that this one feeds is among them.
+    made: Mapping[str, ModelSlot]

@@ -1,0 +1,84 @@
+"""The slot of a token decoder: its blocks in the shared arena, its scheduler, its executor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from antiphon.engine.core import ModelSlot
+from antiphon.engine.kv.manager import GroupSpec, KVManager
+from antiphon.engine.scheduler import Scheduler
+from antiphon.errors import InvalidRequestError
+from antiphon.executor.decoder.executor import DecoderExecutor
+from antiphon.models.parts import TokenDecoder
+from antiphon.ops import CacheGroup, CacheKind, CacheLayout, KVCache
+from antiphon.runtime.config import PAGE_TYPES, EngineConfig
+from antiphon.runtime.slots.context import SlotContext
+
+
+def cache_layouts(groups: Sequence[CacheGroup], config: EngineConfig) -> list[CacheLayout]:
+    """Cache groups in the engine's page types, with compression where it is configured."""
+    layouts = []
+    for group in groups:
+        compressed = config.recent_tokens is not None and group.kind is CacheKind.FULL
+        try:
+            layout = CacheLayout(
+                group,
+                config.block_tokens,
+                PAGE_TYPES[config.key_type],
+                PAGE_TYPES[config.value_type],
+                recent_tokens=config.recent_tokens if compressed else None,
+                sink_tokens=config.sink_tokens if compressed else 0,
+            )
+        except ValueError as error:
+            raise InvalidRequestError(
+                f"key_type {config.key_type!r}, value_type {config.value_type!r}: {error}"
+            ) from error
+        layouts.append(layout)
+    return layouts
+
+
+def decoder_slot(part: TokenDecoder, context: SlotContext) -> ModelSlot:
+    loaded, arena, config = context.loaded, context.arena, context.config
+    layouts = cache_layouts(part.cache_groups, config)
+    largest = max(layout.block_bytes for layout in layouts)
+    if largest > arena.books.slab_bytes:
+        raise InvalidRequestError(
+            f"{loaded.name} needs at least {largest * 4 / 1e6:.2f} MB for keys and values; the cache has "
+            f"{arena.books.total_bytes / 1e6:.2f} MB"
+        )
+    max_tokens = min(part.max_positions, config.max_model_tokens or part.max_positions)
+    scheduler = Scheduler(
+        context.name, _kv_manager(context, layouts, max_tokens), config.make_policy(), config.scheduler(), max_tokens
+    )
+    executor = DecoderExecutor(
+        part,
+        KVCache(arena.memory, layouts, part.key_balance),
+        max_rows=config.max_running,
+        max_tokens=max_tokens,
+        vocab_size=min(part.vocab_size, loaded.tokenizer.vocab_size),
+        record=config.record,
+    )
+    return ModelSlot(context.name, scheduler, executor)
+
+
+def _kv_manager(context: SlotContext, layouts: Sequence[CacheLayout], max_tokens: int) -> KVManager:
+    config = context.config
+    specs = [
+        GroupSpec(
+            layout.group.name,
+            layout.block_bytes,
+            window=layout.window,
+            sink_tokens=layout.sink_tokens,
+            cross=layout.group.kind is CacheKind.CROSS,
+        )
+        for layout in layouts
+    ]
+    revision = f"{context.name}:{config.key_type}:{config.value_type}:{config.sink_tokens}:{config.recent_tokens}"
+    return KVManager(
+        context.arena.books,
+        specs,
+        config.block_tokens,
+        max_step_tokens=config.max_step_tokens if config.chunk_tokens is not None else max_tokens,
+        revision=revision,
+        prefix_caching=config.prefix_caching,
+    )

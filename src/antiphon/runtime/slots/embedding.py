@@ -1,0 +1,21 @@
+"""The slot of a text embedding: one-shot requests, a whole text each."""
+
+from __future__ import annotations
+
+from antiphon.engine.core import ModelSlot
+from antiphon.engine.one_shot import OneShotScheduler
+from antiphon.executor.embedding import EmbeddingExecutor
+from antiphon.models.parts import TextEmbedding
+from antiphon.runtime.slots.context import SlotContext
+
+
+def embedding_slot(part: TextEmbedding, context: SlotContext) -> ModelSlot:
+    config = context.config
+    scheduler = OneShotScheduler(
+        context.name,
+        config.make_policy(),
+        max_model_tokens=part.max_positions,
+        max_step_tokens=max(config.max_step_tokens, part.max_positions),
+        step_seconds=config.step_seconds,
+    )
+    return ModelSlot(context.name, scheduler, EmbeddingExecutor(part, record=config.record))

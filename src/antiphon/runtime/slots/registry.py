@@ -1,0 +1,21 @@
+"""Which function makes the slot of which kind of part. A new kind is one file in this folder and one line here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from antiphon.engine.core import ModelSlot
+from antiphon.models.parts import Encoder, Part, SynthesisStages, TextEmbedding, TokenDecoder
+from antiphon.runtime.slots.context import SlotContext
+from antiphon.runtime.slots.decoder import decoder_slot
+from antiphon.runtime.slots.embedding import embedding_slot
+from antiphon.runtime.slots.encoder import encoder_slot
+from antiphon.runtime.slots.synthesis import synthesis_slot
+
+SLOT_MAKERS: dict[type[Part], Callable[[Any, SlotContext], ModelSlot]] = {
+    Encoder: encoder_slot,
+    SynthesisStages: synthesis_slot,
+    TextEmbedding: embedding_slot,
+    TokenDecoder: decoder_slot,
+}

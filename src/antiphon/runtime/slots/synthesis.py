@@ -1,0 +1,36 @@
+"""The slot of a speech model: one-shot requests, an utterance each."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from antiphon.engine.core import ModelSlot
+from antiphon.engine.one_shot import OneShotScheduler
+from antiphon.executor.synthesis import SynthesisExecutor
+from antiphon.models.parts import SynthesisStages
+from antiphon.ops.threads import machine_threads
+from antiphon.runtime.slots.context import SlotContext
+
+#: Phonemes of the utterances that one step takes together; for each core, where utterances are computed side by side.
+#: The convolutions gain nothing from more, and a longer step delays all other requests.
+STEP_TOKENS = 96
+
+
+def synthesis_slot(part: SynthesisStages, context: SlotContext) -> ModelSlot:
+    """Every stage is a step of its own.
+
+    Requests are ordered by priority even where the policy is by arrival: a listener whose audio runs out goes first.
+    """
+    config = context.config
+    policy = replace(config, policy="priority") if config.policy == "fcfs" else config
+    side_by_side = machine_threads() if part.lone_stages == len(part.stages) else 1
+    scheduler = OneShotScheduler(
+        context.name,
+        policy.make_policy(),
+        max_model_tokens=part.max_positions,
+        num_stages=len(part.stages),
+        side_by_side=side_by_side,
+        max_step_tokens=STEP_TOKENS * side_by_side,
+        step_seconds=config.step_seconds,
+    )
+    return ModelSlot(context.name, scheduler, SynthesisExecutor(part))
