@@ -14,10 +14,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from antiphon.ops import reference
 from antiphon.ops.native import direct_convolution
 from antiphon.ops.native.depthwise import depthwise
 from antiphon.ops.native.extension import available
+from antiphon.ops.reference import convolution as reference
+from antiphon.ops.reference.activation import activate
 from antiphon.ops.types import Activation
 
 OUTPUTS = 4
@@ -111,15 +112,15 @@ def conv1d(
     plain = stride == 1 and groups == 1 and state is None and x.dtype is torch.float32 and x.is_cpu
     if plain and width == 1 and padding == (0, 0):
         y = F.linear(x, weight[:, :, 0], bias)
-        return reference.activate(y, activation)
+        return activate(y, activation)
     frames = x.shape[1] + sum(padding) - (width - 1) * dilation
     if plain_depthwise(x, weight, stride, groups, state) and frames == x.shape[1] and min(padding) >= 0:
-        return reference.activate(depthwise(x, weight, bias, padding, dilation), activation)
+        return activate(depthwise(x, weight, bias, padding, dilation), activation)
     if not plain or frames < MIN_FRAMES * dilation or not has_fewer_products(weight):
         return direct_convolution.conv1d(x, weight, bias, stride, padding, dilation, groups, activation, state)
     kernel = _kernel(weight)
     out = torch.stack([_row(row, kernel, bias, padding[0], dilation, frames, outputs) for row in x])
-    return reference.activate(out, activation)
+    return activate(out, activation)
 
 
 def plain_depthwise(x: Tensor, weight: Tensor, stride: int, groups: int, state: Tensor | None) -> bool:

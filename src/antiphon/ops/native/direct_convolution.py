@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from antiphon.ops import reference
 from antiphon.ops.native.derived import Derived
 from antiphon.ops.native.extension import available, extension
 from antiphon.ops.native.tables import ACTIVATIONS
+from antiphon.ops.reference import convolution as reference
 from antiphon.ops.threads import default_threads
 from antiphon.ops.types import Activation
 

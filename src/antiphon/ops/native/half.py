@@ -9,11 +9,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from antiphon.ops import reference
 from antiphon.ops.native import convolution
 from antiphon.ops.native.derived import Derived
 from antiphon.ops.native.extension import available, extension
 from antiphon.ops.native.tables import ACTIVATIONS
+from antiphon.ops.reference import rows as reference
 from antiphon.ops.threads import default_threads
 from antiphon.ops.types import Activation
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from antiphon.ops import reference
 from antiphon.ops.native.extension import extension
 from antiphon.ops.native.half import PANEL, HalfPanels, computes_in_half
 from antiphon.ops.native.product import HALF, PACKED, ROW_SCALED, append_part, supports_type
 from antiphon.ops.native.row_scaled import COLUMNS, ScaledRows, has_row_scaled
+from antiphon.ops.reference.weights import dense
 from antiphon.ops.threads import default_threads
 from antiphon.ops.types import WeightForm
 from antiphon.weights.types import TensorType
@@ -33,9 +33,9 @@ def prepare_weights(
     forms = [_forms(weight, repack, quantize(weight)) for weight in weights]
     for weight, of_weight in zip(weights, forms, strict=True):
         if all(form.quantized is TensorType.F16 for form in of_weight):
-            weight.packed[HALF] = HalfPanels.of(reference.dense(weight)[:, :, None])
+            weight.packed[HALF] = HalfPanels.of(dense(weight)[:, :, None])
         if all(form.quantized is TensorType.I8 for form in of_weight):
-            weight.packed[ROW_SCALED] = ScaledRows.of(reference.dense(weight))
+            weight.packed[ROW_SCALED] = ScaledRows.of(dense(weight))
             weight.release_parts()
     sizes = [form.resident_bytes for of_weight in forms for form in of_weight if form.packed]
     if not sizes:

@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from antiphon.ops import reference
 from antiphon.ops.native import half, row_scaled
 from antiphon.ops.native.extension import available, extension
 from antiphon.ops.native.tables import ACTIVATIONS
+from antiphon.ops.reference import product as reference
 from antiphon.ops.threads import default_threads
 from antiphon.ops.types import Activation
 from antiphon.weights.dequantize.dequantize import iq_grid

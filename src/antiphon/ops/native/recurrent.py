@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from antiphon.ops import reference
 from antiphon.ops.native.derived import Derived
 from antiphon.ops.native.extension import available, extension
 from antiphon.ops.native.product import linear
+from antiphon.ops.reference import recurrent as reference
 from antiphon.ops.threads import default_threads
 from antiphon.ops.types import LSTMWeights
 from antiphon.weights.weight import Weight

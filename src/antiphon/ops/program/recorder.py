@@ -366,9 +366,3 @@ class Recorder:
         out = self._new(*x.shape)
         self._append(instructions.L2Normalize(x=x, out=out))
         return out
-
-    def __getattr__(self, name: str) -> Any:
-        def refuse(*_: Any, **__: Any) -> Any:
-            raise UnrecordableError(f"{name} has no native kernel that a program could run")
-
-        return refuse

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
 from antiphon.errors import UnrecordableError
-from antiphon.ops.backend import Backend, use_operations
+from antiphon.ops.backend import Backend, Implementation, Operation, use_operations
 from antiphon.ops.batch import GroupBatch
 from antiphon.ops.cache import LayerCache
 from antiphon.ops.native.extension import available
@@ -85,10 +85,19 @@ def _trace(
         tables = [Traced.whole(Value(Kind.TABLES, name, shape, torch.int32)) for shape in shapes]
         batches[name] = GroupBatch(*tables)  # type: ignore[arg-type]
         recorder.groups[id(batches[name])] = name
-    with use_operations(Backend("record", recorder)):
+    with use_operations(Backend("record", (recorder,), _reject)):
         result = forward({value.name: Traced.whole(value) for value in values}, batches)
     output = None if result is None else _whole(result)
     return Recording(tuple(values), tuple(groups), tuple(recorder.instructions), output)
+
+
+def _reject(operation: Operation) -> Implementation:
+    """What stands for an operation that the recorder has no method for."""
+
+    def rejected(*_: Any, **__: Any) -> NoReturn:
+        raise UnrecordableError(f"{operation.name} cannot be recorded: no instruction stands for it")
+
+    return rejected
 
 
 def _whole(result: Any) -> Value:

@@ -8,8 +8,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from antiphon import ops
-from antiphon.ops.native import half, recurrent, sound
+from antiphon.ops.native import half, recurrent
 from antiphon.ops.native.extension import available
+from antiphon.ops.sound import native as sound
 
 needs_half = pytest.mark.skipif(not half.computes_in_half(), reason="this processor does not compute in 16-bit floats")
 
