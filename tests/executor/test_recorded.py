@@ -22,7 +22,8 @@ from antiphon.executor.recorded import (
 )
 from antiphon.models.model import CausalLM
 from antiphon.ops import Batch, KVCache, native
-from antiphon.ops.program import InputSpec, Program, record
+from antiphon.ops.native.program import Program
+from antiphon.ops.program import InputSpec, record
 from antiphon.weights.types import TensorType
 from models.test_bert import flatten, tiny_bert
 from models.test_causal_lm import CONFIGS, VOCAB, gemma3, llama, pair, qwen3, random_tokens
@@ -229,7 +230,7 @@ def layer(x: Any) -> Any:
 )
 def test_unrecordable_forwards_say_why(forward: Callable[[Any], Any], cause: str) -> None:
     with pytest.raises((UnrecordableError, AttributeError), match=cause):
-        record(lambda inputs, _: forward(inputs["x"]), (X,))
+        Program(record(lambda inputs, _: forward(inputs["x"]), (X,)))
 
 
 class Odd(CausalLM):

@@ -20,7 +20,7 @@ from antiphon.models.bert import Bert
 from antiphon.models.model import CausalLM
 from antiphon.ops import KVCache
 from antiphon.ops.cache import OFFSET_UNIT
-from antiphon.ops.program import Program
+from antiphon.ops.native.program import Program
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,8 @@ from antiphon.models.bert import Bert
 from antiphon.models.model import CausalLM, Model
 from antiphon.models.whisper import CROSS_GROUP, Whisper
 from antiphon.ops import Batch, KVCache
-from antiphon.ops.program import InputSpec, Program, Recording, record
+from antiphon.ops.native.program import Program
+from antiphon.ops.program import InputSpec, Recording, record
 
 logger = logging.getLogger(__name__)
 

@@ -37,6 +37,7 @@ class ModelDescription:
 def describe_programs(resolved: ResolvedModel) -> list[str]:
     """The model's stages as native programs, for people; a stage that cannot be recorded says why."""
     from antiphon.executor.recorded import stages
+    from antiphon.ops.native.program import check
     from antiphon.ops.program.describe import describe as describe_program
 
     model = build_model(open_checkpoint(resolved.path))
@@ -44,7 +45,7 @@ def describe_programs(resolved: ResolvedModel) -> list[str]:
     lines: list[str] = []
     for name, make in stages(model, KVCache(allocate_arena(0), layouts)).items():
         try:
-            lines += describe_program(name, make())
+            lines += describe_program(name, check(make()))
         except UnrecordableError as error:
             lines.append(f"program {name}: cannot be recorded: {error}")
     return lines

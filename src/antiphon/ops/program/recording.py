@@ -12,7 +12,6 @@ from antiphon.errors import UnrecordableError
 from antiphon.ops.backend import Backend, Implementation, Operation, use_operations
 from antiphon.ops.batch import GroupBatch
 from antiphon.ops.cache import LayerCache
-from antiphon.ops.native.extension import available
 from antiphon.ops.program.dimension import Dim, Size, as_dim, product, same, shape_text
 from antiphon.ops.program.fusion import fuse
 from antiphon.ops.program.instructions import Instruction
@@ -54,7 +53,7 @@ class Recording:
 
     @property
     def symbols(self) -> tuple[str, ...]:
-        """The sizes that the inputs bring, in the order in which they are told."""
+        """The sizes that the inputs determine, in the order in which a run passes them."""
         found = {s for value in self.inputs for size in value.shape for s in as_dim(size).symbols}
         return tuple(symbol for symbol in SAMPLES[0] if symbol in found)
 
@@ -64,9 +63,7 @@ Forward = Callable[[Mapping[str, Any], dict[str, GroupBatch]], Any]
 
 
 def record(forward: Forward, inputs: Sequence[InputSpec], groups: Sequence[str] = ()) -> Recording:
-    """The forward as a program, with instructions joined where that pays. `UnrecordableError` says why it is none."""
-    if not available():
-        raise UnrecordableError("the native backend was not built on this machine")
+    """The forward as instructions, fused where that pays. `UnrecordableError` says why it cannot be recorded."""
     first, second = (_trace(forward, inputs, groups, samples) for samples in SAMPLES)
     if _fingerprint(first) != _fingerprint(second):
         raise UnrecordableError("the forward does other things for other numbers of tokens or requests")

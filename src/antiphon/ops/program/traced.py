@@ -77,12 +77,6 @@ class Traced:
     def dtype(self) -> torch.dtype:
         return self.value.dtype
 
-    @property
-    def device(self) -> torch.device:
-        return torch.device("cpu")
-
-    is_cpu = True
-
     def dim(self) -> int:
         return len(self.shape)
 
