@@ -47,7 +47,7 @@ def operation(reference: Callable[P, R], tensor: str | None = None) -> Callable[
     call: Any = update_wrapper(namespace[declared.name], reference)
     call.__defaults__ = getattr(reference, "__defaults__", None)
     call.declaration = declared
-    return call  # type: ignore[no-any-return]
+    return call
 
 
 def declared_in(namespace: Mapping[str, Any]) -> dict[str, Operation]:

@@ -43,15 +43,20 @@ def available_backends() -> list[str]:
     return [entry.name for entry in BACKENDS if entry.available()]
 
 
-@cache
-def get_backend(name: str) -> Backend:
-    """A backend by name. Asking for one that this machine cannot run is an error that says why."""
+def make_backend(name: str) -> Backend:
+    """A backend of its own that has computed nothing yet; errors are those of `get_backend`."""
     entry = next((entry for entry in BACKENDS if entry.name == name), None)
     if entry is None:
         raise UnsupportedError(f"unknown backend {name!r}; there are: {', '.join(available_backends())}")
     if not entry.available():
         raise UnsupportedError(entry.obstacle)
     return Backend(name, entry.modules)
+
+
+@cache
+def get_backend(name: str) -> Backend:
+    """A backend by name. Asking for one that this machine cannot run is an error that says why."""
+    return make_backend(name)
 
 
 #: The default of each kind of device that operations have met.
