@@ -17,13 +17,13 @@ Activation = Literal["none", "relu", "gelu", "gelu_tanh", "silu", "silu_gate", "
 #: What `activate` applies beside these. `magnitude` takes real parts and as many imaginary parts after them.
 Function = Literal["sigmoid", "magnitude"]
 
-#: How a duration is read from logits: the sum of their sigmoids, or exp - 1 of the only one.
+#: How logits encode a duration: as the sum of their sigmoids, or as exp - 1 of a single one.
 CountScale = Literal["sigmoid", "expm1"]
 
 
 @dataclass(frozen=True)
 class WeightForm:
-    """What became of rows of one type when they were made ready to compute with."""
+    """The form that rows of one type have after preparation."""
 
     type: TensorType
     stored_bytes: int

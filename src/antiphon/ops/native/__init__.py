@@ -1,4 +1,4 @@
-"""The C++ backend for CPUs. What it lacks, the reference does."""
+"""The C++ backend for CPUs. Operations that it does not implement fall back to the reference."""
 
 from __future__ import annotations
 

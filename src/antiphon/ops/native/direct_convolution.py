@@ -1,4 +1,4 @@
-"""Convolution: in [B, T, C] the taps of an output lie end to end, so nothing is copied to multiply them."""
+"""Convolution without copies: in [B, T, C] the inputs of an output's taps are contiguous."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from antiphon.ops.types import Activation
 
 #: Output channels of a panel.
 PANEL = 8
-
 
 _made: Derived[Tensor] = Derived()
 

@@ -1,4 +1,4 @@
-"""Weights brought into the form that the native products read fastest, once, when a model is loaded."""
+"""Weights packed for the native products when a model is loaded."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from antiphon.ops.types import WeightForm
 from antiphon.weights.types import TensorType
 from antiphon.weights.weight import Weight, WeightPart
 
-#: Packed bytes after which the file's pages are given back.
+#: Packed bytes after which the file's pages are released.
 RELEASE_BYTES = 64 << 20
 
 
@@ -24,10 +24,10 @@ def prepare_weights(
     quantize: Callable[[Weight], TensorType | None] = lambda weight: None,
     release_pages: Callable[[], None] = lambda: None,
 ) -> list[WeightForm]:
-    """Pack what has a packed form and quantise floats to what `quantize` says, then packed; tell what became of each.
+    """Pack what has a packed form, quantise and pack floats as `quantize` says, and report the form of each part.
 
     Where it says I8, rows get one scale each; where the processor or the weight does not suit that, Q8_0.
-    A weight that is packed whole lets its file's bytes go. `release_pages` is called as the work goes on, so that
+    A weight that is packed completely releases its file's bytes. `release_pages` is called during the work, so that
     file and packed weights are not both in memory. Without `repack` what is quantised in the file stays as it is.
     """
     forms = [_forms(weight, repack, quantize(weight)) for weight in weights]

@@ -18,7 +18,7 @@ from antiphon.weights.weight import Weight
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Instruction:
-    """Fields that are `Traced` are read, but for those named in `results`, which are written."""
+    """One step of a program. `Traced` fields named in `results` are written; the others are read."""
 
     kind: ClassVar[str]
     results: ClassVar[tuple[str, ...]] = ("out",)
@@ -40,7 +40,7 @@ class Instruction:
 
     @property
     def rows(self) -> Size:
-        """How many rows the result has: what the costs below are counted for."""
+        """How many rows the result has; the costs below are for each of them."""
         return self.written()[0].shape[0]
 
     @property
@@ -49,7 +49,7 @@ class Instruction:
 
     @property
     def is_int8(self) -> bool:
-        """Whether its product is of int8."""
+        """Whether it multiplies in int8."""
         return False
 
     def macs_per_row(self) -> int:
@@ -230,7 +230,7 @@ class GatherRows(Instruction):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Add(Instruction):
-    """x [..., width] + y, whose rows are repeated over x's."""
+    """x [..., width] + y, broadcast over the leading dimensions of x."""
 
     kind: ClassVar = "add"
     x: Traced

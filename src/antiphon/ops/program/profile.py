@@ -1,4 +1,4 @@
-"""Where the time of a program's runs went, by kind of instruction, against what the machine can do at best."""
+"""The time of a program's runs by kind of instruction, beside the best that the machine could do."""
 
 from __future__ import annotations
 

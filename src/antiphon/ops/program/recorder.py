@@ -1,4 +1,4 @@
-"""The operations as they are recorded: each checks its operands, appends an instruction and gives back its place."""
+"""The recorded form of operations: each checks its operands, appends an instruction and returns its result's place."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Recorder:
         return tensor
 
     def _constant(self, tensor: Tensor | None, what: str, like: Sequence[Size] = ()) -> Any:
-        """A tensor of the model. Where it was cut to a size of the step, as `like` has it, it has that size."""
+        """A tensor of the model. Where the forward sliced it to a symbolic size of `like`, it gets that size."""
         if tensor is None:
             return None
         if not isinstance(tensor, Tensor) or tensor.dtype is not torch.float32:

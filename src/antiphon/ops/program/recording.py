@@ -1,4 +1,4 @@
-"""Recording: a forward is run once on tensors that know only their places, and each operation leaves an instruction."""
+"""Recording: a forward is run on stand-ins for tensors, and each operation appends an instruction."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from antiphon.ops.program.recorder import Recorder
 from antiphon.ops.program.traced import Kind, Traced, Value
 from antiphon.weights.weight import Weight
 
-#: What symbols stand for while recording. Two recordings under different sizes must agree in everything.
+#: The values of symbols while recording. Recordings under both sets of sizes must be the same.
 SAMPLES = ({"T": 11, "R": 3, "L": 5, "B": 2, "S": 7}, {"T": 13, "R": 4, "L": 3, "B": 3, "S": 5})
 
 
 @dataclass(frozen=True)
 class InputSpec:
-    """A tensor that every run brings. Sizes are numbers or symbols: ("R", 1) is R + 1, ("S", 0, 2) is 2 S."""
+    """A tensor that every run is given. Sizes are numbers or symbols: ("R", 1) is R + 1, ("S", 0, 2) is 2 S."""
 
     name: str
     dtype: torch.dtype
@@ -58,7 +58,7 @@ class Recording:
         return tuple(symbol for symbol in SAMPLES[0] if symbol in found)
 
 
-#: Takes the traced inputs by name and the traced groups, and gives the forward's result.
+#: Takes the traced inputs by name and the traced groups, and returns the forward's result.
 Forward = Callable[[Mapping[str, Any], dict[str, GroupBatch]], Any]
 
 
@@ -89,7 +89,7 @@ def _trace(
 
 
 def _reject(operation: Operation) -> Implementation:
-    """What stands for an operation that the recorder has no method for."""
+    """The implementation of an operation that the recorder has no method for."""
 
     def rejected(*_: Any, **__: Any) -> NoReturn:
         raise UnrecordableError(f"{operation.name} cannot be recorded: no instruction stands for it")
@@ -98,7 +98,7 @@ def _reject(operation: Operation) -> Implementation:
 
 
 def _whole(result: Any) -> Value:
-    """The value that the forward gives back: all of something that an instruction wrote."""
+    """The value that the forward returns, which must be the whole result of an instruction."""
     if not isinstance(result, Traced) or result.value.kind is not Kind.BUFFER:
         raise UnrecordableError(f"the forward gives back {type(result).__name__}, not the result of an operation")
     if result.offset or not result.is_contiguous() or not same(product(result.shape), result.value.size):
@@ -108,7 +108,7 @@ def _whole(result: Any) -> Value:
 
 
 def _fingerprint(recording: Recording) -> list[Any]:
-    """What two recordings of the same forward must agree in."""
+    """What must be equal in two recordings of the same forward."""
     numbers: dict[int, int] = {}
 
     def of(item: Any) -> Any:

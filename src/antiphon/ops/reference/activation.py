@@ -10,8 +10,10 @@ from antiphon.ops.types import Activation, Function
 
 
 def activate(x: Tensor, function: Activation | Function) -> Tensor:
-    """A function of every element of x [..., C]. A gate, and `magnitude`, the length of (x[..., i], x[..., C / 2 + i]),
-    halve C."""
+    """A function of every element of x [..., C] → [..., C].
+
+    A gate, and `magnitude`, which is the length of (x[..., i], x[..., C / 2 + i]), give [..., C / 2].
+    """
     match function:
         case "none":
             return x

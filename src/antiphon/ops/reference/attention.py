@@ -14,7 +14,7 @@ from antiphon.ops.reference.pages import read_pages, write_pages
 
 
 def store_kv(k: Tensor, v: Tensor, cache: LayerCache, group: GroupBatch) -> None:
-    """Write k, v [T, kv_heads, D] to the slots of the group; tokens with a negative slot are left out."""
+    """Write k, v [T, kv_heads, D] to the slots of the group; tokens with a negative slot are skipped."""
     write_pages(k, v, cache, group.slot_mapping)
 
 
@@ -60,7 +60,7 @@ def paged_attention(
 def paged_attention_weights(
     q: Tensor, cache: LayerCache, group: GroupBatch, scale: float, heads: Sequence[int], causal: bool = False
 ) -> Tensor:
-    """Probabilities [len(heads), T, longest seq_len] that the given heads' queries put on the pages; 0 past the end."""
+    """Probabilities [len(heads), T, longest seq_len] of these heads' queries over cached tokens; 0 past the end."""
     starts, lengths = group.query_start.tolist(), group.seq_lens.tolist()
     out = torch.zeros(len(heads), len(q), max(lengths, default=0), device=q.device)
     for row, length in enumerate(lengths):
@@ -133,7 +133,7 @@ def _attend(probabilities: Tensor, v: Tensor, q: Tensor) -> Tensor:
 def _visible(
     num_queries: int, key: Tensor, length: int, causal: bool, window: int | None = None, sink_tokens: int = 0
 ) -> Tensor | None:
-    """Which of the keys at the given positions each of the last queries of `length` sees; None where all see all."""
+    """Mask [queries, keys]: which keys the last queries of `length` tokens see; None where all are visible."""
     if not causal and window is None:
         return None
     query = torch.arange(length - num_queries, length, device=key.device)[:, None]

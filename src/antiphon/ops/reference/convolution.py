@@ -23,8 +23,8 @@ def conv1d(
 ) -> Tensor:
     """Convolution of x [B, T, C_in] with weight [C_out, C_in / groups, kernel] → [B, T', C_out], contiguous.
 
-    `state` [B, S, C_in] is the end of what came before: it stands in front of x and is then overwritten with
-    the last S inputs, so that chunks give what the whole would.
+    `state` [B, S, C_in] holds the last S inputs of the previous call: it is prepended to x and then overwritten with
+    the last S inputs, so that chunks give the result of the whole.
     """
     if state is not None:
         x = torch.cat([state, x], dim=1)
@@ -46,7 +46,7 @@ def conv_transpose1d(
 ) -> Tensor:
     """Transposed convolution of x [B, T, C_in] with weight [C_in, C_out / groups, kernel] → [B, T', C_out].
 
-    `state` [B, kernel - stride, C_out] is the unfinished tail of what came before: it is added to the start, and
+    `state` [B, kernel - stride, C_out] is the unfinished tail of the previous call: it is added to the start, and
     then holds this call's tail. With a state, T' is T * stride and both paddings must be 0.
     """
     channels_first = x.transpose(1, 2)
@@ -79,8 +79,8 @@ def half_conv1d(
 ) -> Tensor:
     """activation(x [B, T, C_in] convolved + bias) + residual, where a backend may compute in 16-bit floats.
 
-    It may round x and the weight to them, and add up to 128 products in them. x may come in them. The result is fp32;
-    with `narrow` it may be in 16 bits.
+    It may round x and the weight to 16 bits, and add up to 128 products in 16 bits. x may be in 16 bits already. The
+    result is fp32; with `narrow` it may be in 16 bits.
     """
     y = conv1d(x.float(), weight, bias, stride, padding, dilation, activation=activation)
     return y if residual is None else y + residual
@@ -94,4 +94,4 @@ def half_conv_transpose1d(
 
 
 def prepare_convolution(weight: Tensor, stride: int = 1, groups: int = 1) -> None:
-    """Make whatever `conv1d` keeps of a weight [C_out, C_in / groups, kernel] now; it changes no result."""
+    """Prepare now what `conv1d` caches for a weight [C_out, C_in / groups, kernel]; no result changes."""

@@ -17,7 +17,7 @@ def lstm(
 ) -> Tensor:
     """One LSTM layer over x [B, T, I] → [B, T, hidden], or [B, T, 2 * hidden] with a backward direction.
 
-    Row b has lengths[b] >= 1 frames; what lies beyond gives zeros and does not touch the state.
+    Row b has lengths[b] >= 1 frames; frames beyond give zeros and do not change the state.
     `state` (h, c), each [directions, B, hidden], is read and then overwritten.
     """
     directions = [forward] if backward is None else [forward, backward]

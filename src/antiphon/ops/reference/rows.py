@@ -31,7 +31,7 @@ def layer_norm(
 
 
 def rotary(q: Tensor, k: Tensor, positions: Tensor, table: RotaryTable) -> tuple[Tensor, Tensor]:
-    """q [T, heads, D] and k [T, kv_heads, D] turned by their positions [T] or [A, T], half-split layout."""
+    """q [T, heads, D] and k [T, kv_heads, D] rotated by their positions [T] or [A, T], half-split layout."""
     rows = table.values[positions.long()]  # [T, rotated] or [A, T, rotated]
     half = rows.shape[-1] // 2
     cos, sin = rows[..., :half], rows[..., half:]
@@ -43,8 +43,8 @@ def rotary(q: Tensor, k: Tensor, positions: Tensor, table: RotaryTable) -> tuple
 
     def rotate(x: Tensor) -> Tensor:
         first, second, rest = x[..., :half].float(), x[..., half : 2 * half].float(), x[..., 2 * half :]
-        turned = (first * cos - second * sin, second * cos + first * sin)
-        return torch.cat([part.to(x.dtype) for part in turned] + [rest], dim=-1)
+        rotated = (first * cos - second * sin, second * cos + first * sin)
+        return torch.cat([part.to(x.dtype) for part in rotated] + [rest], dim=-1)
 
     return rotate(q), rotate(k)
 

@@ -12,7 +12,7 @@ from antiphon.ops.types import SamplingRows
 def sample(logits: Tensor, rows: SamplingRows, logprobs: bool = True) -> tuple[Tensor, Tensor | None]:
     """One token per row of logits [R, V] → (tokens int64 [R], their log-probabilities under the raw logits [R]).
 
-    Without `logprobs` these are left out, which spares a pass over the logits.
+    Without `logprobs` the second is None, which saves a pass over the logits.
 
     Gumbel-max with Philox noise: a row's token depends on its own logits, parameters, seed and index alone.
     """

@@ -26,7 +26,7 @@ def dense(weight: Weight) -> Tensor:
 
 
 def pack_bf16(weight: Weight) -> None:
-    """Decode once, to bf16: what a machine without a native backend computes with."""
+    """Decode a weight to bf16 once, for machines without a native backend."""
     if BF16_PACK not in weight.packed:
         weight.packed[BF16_PACK] = dense(weight).to(torch.bfloat16)
         weight.release_parts()
@@ -38,7 +38,7 @@ def prepare_weights(
     quantize: Callable[[Weight], TensorType | None] = lambda weight: None,
     release_pages: Callable[[], None] = lambda: None,
 ) -> list[WeightForm]:
-    """Decode every weight to bf16. There is nothing to repack, and quantising is the native backend's to do."""
+    """Decode every weight to bf16. Nothing is repacked; only the native backend quantises."""
     forms = []
     for weight in weights:
         if quantize(weight) is not None:

@@ -42,7 +42,7 @@ def adaptive_norm(
     alpha: Tensor | None = None,
     half: bool = False,
 ) -> Tensor:
-    """Every channel of x [B, T, C] brought to mean 0 and variance 1 over its own row's frames, * scale + shift [B, C].
+    """Each channel of x [B, T, C] normalised to mean 0, variance 1 over its row's frames, then * scale + shift [B, C].
 
     Then, where given, a leaky ReLU with `slope`, or alpha * y + sin²(alpha * y) with alpha [C], which is alpha times
     the "snake" activation; masked. With `half` the result may be in 16 bits, as `half_conv1d` takes it.
@@ -65,7 +65,7 @@ def adaptive_norm(
 
 
 def concatenate(parts: Sequence[Tensor]) -> Tensor:
-    """Tensors side by side in their last dimension."""
+    """Tensors concatenated in their last dimension."""
     return torch.cat(list(parts), dim=-1)
 
 
@@ -75,7 +75,7 @@ def repeat_frames(x: Tensor, times: int) -> Tensor:
 
 
 def prepend_mirrored(x: Tensor) -> Tensor:
-    """x [B, T, C] with its second frame once more in front → [B, T + 1, C]."""
+    """x [B, T, C] with a copy of its second frame prepended → [B, T + 1, C]."""
     return torch.cat([x[:, 1:2], x], dim=1)
 
 
@@ -90,7 +90,7 @@ def pad_rows(x: Tensor, seq_start: Tensor) -> Tensor:
 
 
 def pack_rows(x: Tensor, lengths: Tensor) -> Tensor:
-    """The frames of x [B, T, C] that are there, end to end → [sum(lengths), C]."""
+    """The frames of x [B, T, C] within the lengths, end to end → [sum(lengths), C]."""
     if len(x) == 1:
         return x[0, : int(lengths[0])]
     return torch.cat([row[:length] for row, length in zip(x, lengths.tolist(), strict=True)])

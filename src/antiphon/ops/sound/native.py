@@ -1,4 +1,4 @@
-"""The norm of synthesis in two passes over memory, and the source and spectra of its vocoder in one."""
+"""Native kernels of synthesis: the adaptive norm in two passes over memory, the vocoder's source and spectra in one."""
 
 from __future__ import annotations
 

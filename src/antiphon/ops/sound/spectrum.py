@@ -1,4 +1,4 @@
-"""Harmonic source signals, their spectra, and the way back from spectra to samples."""
+"""Harmonic source signals, their spectra, and samples from spectra."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ def harmonic_source(
 ) -> Tensor:
     """tanh(bias + weight [H] · sines of the first H harmonics) of pitch [B, T] in Hz → [B, T * hop] samples; masked.
 
-    The phase runs on through the row, linear between the middles of frames; where pitch is at most `threshold` the
-    sines, of amplitude `gain`, are left out.
+    The phase is continuous along the row and linear between the middles of frames. The sines have amplitude `gain`, and
+    are omitted where pitch is at most `threshold`.
     """
     batch, frames = pitch.shape
     harmonics = torch.arange(1, weight.numel() + 1, device=pitch.device, dtype=torch.float32)
     cycles = pitch[..., None] * harmonics / rate
     cycles = cycles - cycles.floor()  # [B, T, harmonics], per sample
     phase = cycles.double().cumsum(1) * hop
-    # Linear between the middles of frames; flat before the first and after the last. Whole turns are left out.
+    # Linear between the middles of frames; flat before the first and after the last. Whole turns are dropped.
     before = torch.cat([phase[:, :1], phase[:, :-1]], 1) - phase
     after = torch.cat([phase[:, 1:], phase[:, -1:]], 1) - phase
     ends = torch.arange(frames, device=pitch.device)[None, :] >= (lengths - 1)[:, None]
@@ -60,17 +60,17 @@ def harmonic_spectrum(source: Tensor, lengths: Tensor, basis: Tensor, hop: int) 
 
 
 def inverse_spectrum(x: Tensor, lengths: Tensor, basis: Tensor, edge: Tensor, hop: int) -> Tensor:
-    """Samples [B, (T - 1) * hop] of frames x [B, T, bins] that hold log magnitudes, then what sin() makes phases of.
+    """Samples [B, (T - 1) * hop] of frames x [B, T, bins] of log magnitudes, then values whose sin() is the phase.
 
     Overlapping frames of `basis` [bins, 1, width] are added up. The first samples are divided by `edge` [width], and
-    half a width is cut off at both ends.
+    half a width is removed at both ends.
     """
     bins, _, width = basis.shape
     half = width // 2
     magnitude, phase = x[..., : bins // 2].exp(), x[..., bins // 2 :].sin()
     parts = torch.cat([magnitude * phase.cos(), magnitude * phase.sin()], -1)
     parts = mask_frames(parts, lengths)
-    y = _added_up(parts @ basis[:, 0], hop)
+    y = _overlap_add(parts @ basis[:, 0], hop)
     covered = edge > torch.finfo(torch.float32).tiny
     y[:, : len(edge)] = torch.where(covered, y[:, : len(edge)] / edge.where(covered, torch.ones(())), y[:, : len(edge)])
     return y[:, half : y.shape[1] - half] * (width / hop)
@@ -81,8 +81,8 @@ def log_pitch(pitch: Tensor, scale: float) -> Tensor:
     return torch.log1p(pitch.relu()) * scale
 
 
-def _added_up(pieces: Tensor, hop: int) -> Tensor:
-    """Pieces [B, T, width] laid `hop` apart over each other → [B, (T - 1) * hop + width]; hop divides the width."""
+def _overlap_add(pieces: Tensor, hop: int) -> Tensor:
+    """Overlap-add of pieces [B, T, width], `hop` apart → [B, (T - 1) * hop + width]; hop divides the width."""
     batch, frames, width = pieces.shape
     blocks = pieces.view(batch, frames, width // hop, hop)
     out = pieces.new_zeros(batch, frames + width // hop - 1, hop)

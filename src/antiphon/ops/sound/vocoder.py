@@ -35,7 +35,7 @@ def vocode(
     hop: int,
     rate: int,
 ) -> Tensor:
-    """`pulse_noise_vocoder` with whatever makes pulses, and one spectrum [T, bins] of theirs, of spectra and noise."""
+    """`pulse_noise_vocoder` with the given functions for the pulses and for the sum of the spectra [T, bins]."""
     window = torch.hann_window(width, device=spectra.device)
     out = spectra.new_zeros(len(spectra), spectra.shape[1] * hop)
     for row, frames in enumerate(lengths.tolist()):
@@ -79,7 +79,7 @@ def _magnitude(level: Tensor) -> Tensor:
 
 
 def _overlap_add(spectrum: Tensor, window: Tensor, hop: int) -> Tensor:
-    """The samples that frames of spectrum [T, bins] stand for, T * hop of them, the first centred on sample 0."""
+    """The T * hop samples of frames of spectrum [T, bins], the first centred on sample 0."""
     width, frames = len(window), spectrum.shape[0]
     pieces = (torch.fft.irfft(spectrum, width) * window).view(frames, -1, hop)
     weights = window.square().view(-1, hop)

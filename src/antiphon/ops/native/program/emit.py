@@ -182,10 +182,8 @@ def _conv1d(i: program.Conv1d, layout: Layout) -> Call:
     if not direct_convolution.supports(weight, bias, 1, 1, i.activation):
         raise UnrecordableError(f"a convolution with a weight of {tuple(weight.shape)} has no native kernel")
     if i.stride == 1 and (kernel == 1 or convolution.has_fewer_products(weight)):
-        # The operation is computed by PyTorch, and a program must give the same bits.
-        raise UnrecordableError(
-            f"a convolution with a weight of {tuple(weight.shape)} takes the way with fewer products"
-        )
+        # A program must give the bits of the operation, which PyTorch computes here.
+        raise UnrecordableError(f"a convolution with a weight of {tuple(weight.shape)} is computed by PyTorch")
     return "conv1d", (
         layout.constant(direct_convolution.panels(weight)), kernel, outputs, layout.place(i.x), channels, i.stride,
         i.padding[0], layout.place(i.bias), ACTIVATIONS[i.activation][0], layout.place(i.out),

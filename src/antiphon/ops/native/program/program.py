@@ -80,7 +80,7 @@ class Program:
     # -- time ---------------------------------------------------------------------------------------------------
 
     def profile(self, on: bool) -> None:
-        """Whether runs from now on take the time of every instruction."""
+        """Turn the timing of every instruction on or off for the runs that follow."""
         self.native.profile(on)
 
     def profiles(self) -> list[Figures]:
