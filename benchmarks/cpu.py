@@ -134,12 +134,12 @@ def work(model: str, key_value: str, threads: int) -> None:
 
 def bandwidth(engine, rate: float) -> dict[str, float]:  # type: ignore[no-untyped-def]
     """Bytes of weights read per second at so many steps per second, and the machine's limit."""
+    from antiphon.ops.native.program.limits import measure_limits
     from antiphon.ops.program.describe import totals
-    from antiphon.ops.program.profile import MachineLimits
 
     (slot,) = engine._core.slots.values()
     size = totals(slot.executor.program.recording).weight_bytes
-    return {"bytes_per_second": rate * size, "limit": MachineLimits.measure(size).bytes_per_second}
+    return {"bytes_per_second": rate * size, "limit": measure_limits(size).bytes_per_second}
 
 
 def measure(engine, case: Case, random_: random.Random) -> dict[str, float]:  # type: ignore[no-untyped-def]

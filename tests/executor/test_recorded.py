@@ -17,7 +17,8 @@ from antiphon.executor.embedding import Embed
 from antiphon.executor.recorded import recordings
 from antiphon.models.model import CausalLM, Model
 from antiphon.ops import Batch, KVCache, native
-from antiphon.ops.program import InputSpec, Program, Recording, record
+from antiphon.ops.native.program import Program
+from antiphon.ops.program import InputSpec, Recording, record
 from antiphon.weights.types import TensorType
 from models.test_bert import flatten, tiny_bert
 from models.test_causal_lm import CONFIGS, VOCAB, gemma3, llama, pair, qwen3, random_tokens
@@ -224,12 +225,12 @@ def layer(x: Any) -> Any:
         (lambda x: ops.linear(x, torch.ones(8, 8)), "has no attribute"),
         (lambda x: ops.add(x, torch.ones(8, dtype=torch.float64)), "not a float32"),
         (lambda x: ops.conv1d(x.unsqueeze(0), torch.ones(8, 8, 3), dilation=2), "dilation"),
-        (lambda x: ops.lstm(x.unsqueeze(0), torch.tensor([3]), None), "lstm has no native kernel"),
+        (lambda x: ops.lstm(x.unsqueeze(0), torch.tensor([3]), None), "lstm cannot be recorded"),
     ],
 )
 def test_unrecordable_forwards_say_why(forward: Callable[[Any], Any], cause: str) -> None:
     with pytest.raises((UnrecordableError, AttributeError), match=cause):
-        record(lambda inputs, _: forward(inputs["x"]), (X,))
+        Program(record(lambda inputs, _: forward(inputs["x"]), (X,)))
 
 
 class Odd(CausalLM):

@@ -11,7 +11,6 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from antiphon import ops
-from antiphon.ops.backend import OPERATIONS
 from models.test_bert import flatten, tiny_bert
 from models.test_causal_lm import CONFIGS, pair
 from models.test_whisper import tiny_whisper
@@ -51,7 +50,7 @@ def only_ops_and_views(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         return call
 
     with monkeypatch.context() as patch, mode:
-        for name in OPERATIONS:
+        for name in ops.OPERATIONS:
             patch.setattr(ops, name, guarded(getattr(ops, name)))
         yield
 

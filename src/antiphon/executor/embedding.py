@@ -12,7 +12,7 @@ from antiphon.engine.plan import StepPlan, StepResult
 from antiphon.executor.handle import DoneHandle
 from antiphon.executor.recorded import Recorded
 from antiphon.models.parts import TextEmbedding
-from antiphon.ops.program import Program
+from antiphon.ops.native.program import Program
 
 
 class Embed:

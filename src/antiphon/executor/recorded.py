@@ -10,7 +10,8 @@ from antiphon import ops
 from antiphon.models.model import Model
 from antiphon.models.parts import Recordable
 from antiphon.ops import KVCache
-from antiphon.ops.program import Program, Recording, record
+from antiphon.ops.native.program import Program
+from antiphon.ops.program import Recording, record
 
 logger = logging.getLogger(__name__)
 

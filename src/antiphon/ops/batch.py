@@ -14,7 +14,8 @@ class GroupBatch:
 
     A slot is `entry * block_tokens + token_in_block`, where `entry` is the block's table entry (its offset
     in 256-byte units); a negative slot is not stored. Entries of blocks that no query can see may be anything.
-    `packed` holds what a backend made of the tensors, keyed by backend name: their contents may change, they may not.
+    `packed` holds what backends derived from the tensors, keyed by backend name. Their contents may change; the tensors
+    may not be replaced.
     """
 
     slot_mapping: Tensor  # int64 [T]

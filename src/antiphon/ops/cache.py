@@ -28,7 +28,7 @@ class CacheKind(StrEnum):
 
 @dataclass(frozen=True)
 class CacheGroup:
-    """Layers of a model whose keys and values live and die together. Declared by the model."""
+    """Layers of a model whose keys and values are allocated and freed together. Declared by the model."""
 
     name: str
     kind: CacheKind
@@ -109,7 +109,7 @@ class CacheLayout:
 class LayerCache:
     """One layer's pages: the arena, and where in each block of the group this layer's regions begin.
 
-    `packed` holds what a backend made of these, keyed by backend name.
+    `packed` holds what backends derived from these, keyed by backend name.
     """
 
     arena: Tensor  # uint8 [bytes], base aligned to OFFSET_UNIT
@@ -150,7 +150,7 @@ class KVCache:
         layouts: list[CacheLayout],
         key_balance: Callable[[str, int], Tensor | None] | None = None,
     ) -> None:
-        """`key_balance` gives what a layer of a group divides its keys by; it is asked only where keys are int8."""
+        """`key_balance` returns what a layer of a group divides its keys by; it is called only where keys are int8."""
         self.arena = arena
         self.layouts = {layout.group.name: layout for layout in layouts}
         self._layers: dict[str, list[LayerCache]] = {}

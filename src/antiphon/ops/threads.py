@@ -1,4 +1,4 @@
-"""How many threads an operation uses: all cores of the machine, or one where several are computed side by side."""
+"""How many threads an operation uses: all cores of the machine, or one where several operations run in parallel."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ _torch_threads = threading.Lock()
 
 
 def default_threads() -> int:
-    """What an operation uses that is called from this thread."""
+    """The number of threads of an operation that is called from this thread."""
     return getattr(_own, "count", 0) or machine_threads()
 
 
 def use_one_thread() -> None:
-    """Operations called from this thread, ours and torch's, are computed by it alone from now on."""
+    """Operations called from this thread, ours and torch's, use this thread alone from now on."""
     _own.count = 1
     with _torch_threads:
         before = torch.get_num_threads()
         torch.set_num_threads(1)
-        # That also became the number of every thread that has not called torch yet; another thread sets it back.
+        # This also changes the default of threads that have not called torch yet; another thread resets it.
         other = threading.Thread(target=torch.set_num_threads, args=(before,))
         other.start()
         other.join()

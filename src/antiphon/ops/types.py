@@ -8,6 +8,7 @@ from typing import Literal
 from torch import Tensor
 
 from antiphon.weights.types import TensorType
+from antiphon.weights.weight import Weight
 
 #: What `linear` and `conv1d` apply to the product. The `*_gate` kinds expect the gate's rows first and as many
 #: rows of the value after them, and give activation(gate) * value.
@@ -16,20 +17,24 @@ Activation = Literal["none", "relu", "gelu", "gelu_tanh", "silu", "silu_gate", "
 #: What `activate` applies beside these. `magnitude` takes real parts and as many imaginary parts after them.
 Function = Literal["sigmoid", "magnitude"]
 
-
-#: How a duration is read from logits: the sum of their sigmoids, or exp - 1 of the only one.
+#: How logits encode a duration: as the sum of their sigmoids, or as exp - 1 of a single one.
 CountScale = Literal["sigmoid", "expm1"]
 
 
 @dataclass(frozen=True)
 class WeightForm:
-    """What became of rows of one type when they were made ready to compute with."""
+    """The form that rows of one type have after preparation."""
 
     type: TensorType
     stored_bytes: int
     resident_bytes: int
     packed: bool = False
     quantized: TensorType | None = None  # what floats became
+
+
+def rounds_inputs(weight: Weight) -> bool:
+    """Whether products with the weight round their other operand to int8, as those with packed weights do."""
+    return any(getattr(form, "is_packed", False) for form in weight.packed.values())
 
 
 @dataclass(frozen=True)

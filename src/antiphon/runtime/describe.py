@@ -39,6 +39,7 @@ class ModelDescription:
 def describe_programs(resolved: ResolvedModel) -> list[str]:
     """The model's functions as native programs, as readable lines; one that cannot be recorded says why."""
     from antiphon.executor.recorded import recordings
+    from antiphon.ops.native.program import check
     from antiphon.ops.program.describe import describe as describe_program
 
     model = build_model(open_checkpoint(resolved.path))
@@ -46,7 +47,7 @@ def describe_programs(resolved: ResolvedModel) -> list[str]:
     lines: list[str] = []
     for name, make in recordings(model, KVCache(allocate_arena(0), layouts)).items():
         try:
-            lines += describe_program(name, make())
+            lines += describe_program(name, check(make()))
         except UnrecordableError as error:
             lines.append(f"program {name}: cannot be recorded: {error}")
     return lines

@@ -60,7 +60,7 @@ class Transcribe(msgspec.Struct, frozen=True, tag=True):
     """A recording: mono at 16 kHz, float32 in native byte order. Answered by `TranscriptPart`s and `Transcribed`, or
     `Rejected`.
 
-    With `is_fed` the samples follow in `PushAudio`s, each answered by `AudioRead` when it is used; `EndAudio` ends them.
+    With `is_fed` the samples follow in `PushAudio`s, each answered by `AudioRead` when used; `EndAudio` ends them.
     """
 
     id: str

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from antiphon.engine.core import EngineCore
 from antiphon.engine.telemetry import StepRecord
-from antiphon.ops.program import Program
+from antiphon.ops.native.program import Program
+from antiphon.ops.native.program.limits import measure_limits
 from antiphon.ops.program.describe import totals
 from antiphon.ops.program.profile import KindTime, MachineLimits, program_time
 
@@ -25,7 +26,7 @@ class Profile:
             if program is not None:
                 self._programs[name] = program
         sizes = [totals(program.recording).weight_bytes for program in self._programs.values()]
-        self._limits = MachineLimits.measure(max(sizes)) if sizes else None
+        self._limits = measure_limits(max(sizes)) if sizes else None
         for program in self._programs.values():
             program.profile(True)
 
@@ -46,7 +47,7 @@ class Profile:
         if program is None or limits is None:
             yield "  operation by operation: there is no program whose instructions could be timed"
         else:
-            time = program_time(program)
+            time = program_time(program.recording, program.profiles())
             yield from _table([HEADINGS, *(_cells(kind, seconds, limits) for kind in time.kinds if kind.calls)])
             yield (
                 f"  limits of this machine: {limits.bytes_per_second / 1e9:.1f} GB/s read from as many bytes as the "

@@ -14,7 +14,7 @@ import torch
 from onnx import TensorProto, helper, numpy_helper
 
 from antiphon.errors import AntiphonError, CheckpointError, UnsupportedError
-from antiphon.ops import reference
+from antiphon.ops.reference.weights import dense
 from antiphon.weights.formats.onnx import OnnxCheckpoint
 from antiphon.weights.formats.open import open_checkpoint
 
@@ -96,7 +96,7 @@ def test_weights_are_under_their_modules_names(tmp_path: Path) -> None:
     for name, values in expected.items():
         np.testing.assert_array_equal(checkpoint.tensor(name, values.shape).numpy(), values)
     weight = checkpoint.weight("net.first.weight", (6, 4))
-    torch.testing.assert_close(reference.dense(weight), torch.from_numpy(WEIGHTS["onnx::MatMul_8"].T.copy()))
+    torch.testing.assert_close(dense(weight), torch.from_numpy(WEIGHTS["onnx::MatMul_8"].T.copy()))
 
 
 def test_an_unknown_graph_is_rejected_by_what_it_takes(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from antiphon.executor.decoder.forward import Forward
 from antiphon.executor.rows import RowStore
 from antiphon.ops import CacheKind
 from antiphon.ops.native.extension import extension
-from antiphon.ops.program import Program
+from antiphon.ops.native.program import Program
 
 
 class DecodeStep:

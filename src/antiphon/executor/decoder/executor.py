@@ -17,7 +17,7 @@ from antiphon.executor.step_batch import build_step
 from antiphon.models.parts import TokenDecoder
 from antiphon.ops import KVCache
 from antiphon.ops.cache import OFFSET_UNIT
-from antiphon.ops.program import Program
+from antiphon.ops.native.program import Program
 
 
 class DecoderExecutor:

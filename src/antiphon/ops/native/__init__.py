@@ -1,4 +1,4 @@
-"""The C++ backend for CPUs. What it lacks, the reference does."""
+"""The C++ backend for CPUs. Operations that it does not implement fall back to the reference."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from antiphon.ops.native.product import embed, linear, matmul, supports, support
 from antiphon.ops.native.recurrent import lstm
 from antiphon.ops.native.rows import l2_normalize, layer_norm, rms_norm, rotary, segment_mean
 from antiphon.ops.native.sampling import sample
-from antiphon.ops.native.sound import adaptive_norm, pulse_noise_vocoder
 
 __all__ = [
-    "adaptive_norm", "attention", "available", "conv1d", "conv_transpose1d", "embed",
+    "attention", "available", "conv1d", "conv_transpose1d", "embed",
     "half_conv1d", "half_conv_transpose1d", "half_type", "l2_normalize", "layer_norm", "linear", "lstm", "matmul",
-    "paged_attention", "prepare_convolution", "prepare_weights", "pulse_noise_vocoder",
+    "paged_attention", "prepare_convolution", "prepare_weights",
     "rms_norm", "rotary", "sample", "segment_mean", "store_kv", "supports", "supports_type", "take_rows", "variants",
 ]  # fmt: skip

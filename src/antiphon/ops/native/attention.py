@@ -129,7 +129,7 @@ def paged_attention(
     return out if q.dtype is torch.float32 else out.to(q.dtype)
 
 
-def can_round(head_dim: int, causal: bool, bias: Tensor | None) -> bool:
+def can_round(head_dim: int, causal: bool, bias: object | None) -> bool:
     """Whether there is a kernel that rounds: for unmasked attention over heads of whole groups of channels."""
     return head_dim % ROUNDED_GROUP == 0 and not causal and bias is None
 

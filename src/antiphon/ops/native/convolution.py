@@ -1,8 +1,8 @@
 """Convolutions as matrix products, with fewer multiplications where the kernel is long enough (Winograd's algorithm).
 
 Four outputs of a kernel of r taps follow from 3 + r products instead of 4 r (arXiv:1509.09308). Longer kernels are
-groups of four taps, whose products are added up before the way back. The result differs from the plain sum in the last
-digits only: some 1e-6 of its size.
+groups of four taps, whose products are added up before the inverse transform. The result differs from the plain sum by
+about 1e-6 of its size.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from antiphon.ops import reference
 from antiphon.ops.native import direct_convolution
 from antiphon.ops.native.depthwise import depthwise
 from antiphon.ops.native.extension import available
+from antiphon.ops.reference import convolution as reference
+from antiphon.ops.reference.activation import activate
 from antiphon.ops.types import Activation
 
 OUTPUTS = 4
@@ -26,14 +27,14 @@ _POINTS = (0.0, 1.0, -1.0, 2.0, -2.0, 0.5)
 MIN_CHANNELS = 64
 MIN_FRAMES = 64
 MAX_WIDTH = 16
-#: The form on its way there is twice the size; larger weights, which are used on few frames, stay as they are.
+#: A transformed weight is twice the size; larger weights, which are used on few frames, are not transformed.
 MAX_WEIGHTS = 1 << 20
 _CACHE = "_antiphon_winograd"
 
 
 @dataclass(frozen=True)
 class _Matrices:
-    """Of `taps` taps: the kernel's way there, the input's way there, and the way back."""
+    """The transforms for `taps` taps: of the kernel, of the input, and the inverse."""
 
     kernel: Tensor  # [points, taps], float64
     input: Tensor  # [points, points]
@@ -51,14 +52,14 @@ def _matrices(taps: int) -> _Matrices:
         infinity[0, -1] = 1.0
         return torch.cat([rows, infinity])
 
-    there = torch.linalg.inv(powers(points)).T
-    size = there.abs().amax(1, keepdim=True)
-    return _Matrices(powers(taps) * size, (there / size).float(), powers(OUTPUTS).T.contiguous().float())
+    transform = torch.linalg.inv(powers(points)).T
+    size = transform.abs().amax(1, keepdim=True)
+    return _Matrices(powers(taps) * size, (transform / size).float(), powers(OUTPUTS).T.contiguous().float())
 
 
 @dataclass(frozen=True)
 class _Kernel:
-    """A convolution's weight on its way there: [groups][points, inputs, outputs]."""
+    """A convolution's weight, transformed: [groups][points, inputs, outputs]."""
 
     groups: list[Tensor]
     matrices: _Matrices
@@ -76,13 +77,13 @@ class _Kernel:
 
 
 def has_fewer_products(weight: Tensor) -> bool:
-    """Whether a convolution of stride 1 with this weight takes the shorter way, given frames enough."""
+    """Whether a convolution of stride 1 with this weight uses Winograd's algorithm, given enough frames."""
     outputs, inputs, width = weight.shape
     return min(inputs, outputs) >= MIN_CHANNELS and weight.numel() <= MAX_WEIGHTS and 3 <= width <= MAX_WIDTH
 
 
 def _kernel(weight: Tensor) -> _Kernel:
-    """The weight on its way there, which is made once and kept with it."""
+    """The transformed weight, made once and kept with the weight."""
     kernel: _Kernel | None = getattr(weight, _CACHE, None)
     if kernel is None:
         kernel = _Kernel.of(weight)
@@ -111,19 +112,19 @@ def conv1d(
     plain = stride == 1 and groups == 1 and state is None and x.dtype is torch.float32 and x.is_cpu
     if plain and width == 1 and padding == (0, 0):
         y = F.linear(x, weight[:, :, 0], bias)
-        return reference.activate(y, activation)
+        return activate(y, activation)
     frames = x.shape[1] + sum(padding) - (width - 1) * dilation
     if plain_depthwise(x, weight, stride, groups, state) and frames == x.shape[1] and min(padding) >= 0:
-        return reference.activate(depthwise(x, weight, bias, padding, dilation), activation)
+        return activate(depthwise(x, weight, bias, padding, dilation), activation)
     if not plain or frames < MIN_FRAMES * dilation or not has_fewer_products(weight):
         return direct_convolution.conv1d(x, weight, bias, stride, padding, dilation, groups, activation, state)
     kernel = _kernel(weight)
     out = torch.stack([_row(row, kernel, bias, padding[0], dilation, frames, outputs) for row in x])
-    return reference.activate(out, activation)
+    return activate(out, activation)
 
 
 def plain_depthwise(x: Tensor, weight: Tensor, stride: int, groups: int, state: Tensor | None) -> bool:
-    """Whether each channel is convolved by itself in a way that there is a kernel for."""
+    """Whether this is a depthwise convolution that there is a kernel for."""
     single = x.dtype is weight.dtype is torch.float32 and x.is_cpu and available()
     return single and stride == 1 and groups > 1 and weight.shape[:2] == (groups, 1) and state is None
 
@@ -141,19 +142,19 @@ def _row(
     windows = padded.as_strided(
         (points, dilation, all_tiles, inputs), (dilation * inputs, inputs, dilation * OUTPUTS * inputs, 1)
     )
-    there = (matrices.input @ windows.reshape(points, -1)).view(points, dilation, all_tiles, inputs)
-    rows = there.flatten(0, 1)  # [points * dilation, all_tiles, inputs]
+    transformed = (matrices.input @ windows.reshape(points, -1)).view(points, dilation, all_tiles, inputs)
+    rows = transformed.flatten(0, 1)  # [points * dilation, all_tiles, inputs]
     weights = [group[:, None].expand(-1, dilation, -1, -1).flatten(0, 1) for group in groups]
     product = torch.bmm(rows[:, :tiles], weights[0])
     for shift, weight in enumerate(weights[1:], start=1):
         torch.baddbmm(product, rows[:, shift : shift + tiles], weight, out=product)
-    back = (matrices.output @ product.view(points, -1)).view(OUTPUTS, dilation, tiles, outputs)
+    inverse = (matrices.output @ product.view(points, -1)).view(OUTPUTS, dilation, tiles, outputs)
     out = torch.empty(tiles * OUTPUTS * dilation, outputs)
     places = out.view(tiles, OUTPUTS, dilation, outputs).permute(1, 2, 0, 3)
     if bias is None:
-        places.copy_(back)
+        places.copy_(inverse)
     else:
-        torch.add(back, bias, out=places)
+        torch.add(inverse, bias, out=places)
     return out[:frames]
 
 
@@ -171,7 +172,7 @@ def conv_transpose1d(
     plain = groups == 1 and state is None and not width % stride and x.dtype is torch.float32 and x.is_cpu
     if not plain or output_padding:
         return reference.conv_transpose1d(x, weight, bias, stride, padding, output_padding, groups, state)
-    # One product makes all that every frame adds; what several frames add to the same outputs is then added up.
+    # One product gives what each frame contributes; contributions to the same outputs are then added up.
     rows, frames = x.shape[:2]
     parts = (x @ weight.permute(0, 2, 1).reshape(inputs, width * outputs)).view(rows, frames, -1, stride * outputs)
     overlap = parts.shape[2]

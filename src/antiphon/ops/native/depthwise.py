@@ -1,4 +1,4 @@
-"""Convolutions of each channel by itself."""
+"""Depthwise convolutions."""
 
 from __future__ import annotations
 

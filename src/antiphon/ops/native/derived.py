@@ -12,13 +12,13 @@ Made = TypeVar("Made")
 
 
 class Derived(Generic[Made]):
-    """What was made of tensors, kept as long as they are and made again when they have changed."""
+    """Values derived from tensors, cached as long as the tensor lives and derived again when it has changed."""
 
     def __init__(self) -> None:
-        self._kept: Any = WeakTensorKeyDictionary()  # of tensor: what it depended on, and what was made
+        self._kept: Any = WeakTensorKeyDictionary()  # tensor → (what the value depends on, the value)
 
     def get(self, tensor: Tensor, make: Callable[[], Made], *besides: object) -> Made:
-        """What `make` gave for the tensor as it is now, with the same things besides."""
+        """The result of `make` for the tensor in its present version and with equal `besides`."""
         version = 0 if tensor.is_inference() else tensor._version  # an inference tensor has none
         depends = (version, *besides)
         found: tuple[object, Made] | None = self._kept.get(tensor)

@@ -1,20 +1,19 @@
-"""Convolution: in [B, T, C] the taps of an output lie end to end, so nothing is copied to multiply them."""
+"""Convolution without copies: in [B, T, C] the inputs of an output's taps are contiguous."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from antiphon.ops import reference
 from antiphon.ops.native.derived import Derived
 from antiphon.ops.native.extension import available, extension
 from antiphon.ops.native.tables import ACTIVATIONS
+from antiphon.ops.reference import convolution as reference
 from antiphon.ops.threads import default_threads
 from antiphon.ops.types import Activation
 
 #: Output channels of a panel.
 PANEL = 8
-
 
 _made: Derived[Tensor] = Derived()
 

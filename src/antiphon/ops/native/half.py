@@ -1,4 +1,4 @@
-"""Convolutions and products in 16-bit floats, on processors that compute in them: twice as many to an instruction."""
+"""Convolutions and products in 16-bit floats, on processors that compute in them at twice the rate."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from antiphon.ops import reference
 from antiphon.ops.native import convolution
 from antiphon.ops.native.derived import Derived
 from antiphon.ops.native.extension import available, extension
 from antiphon.ops.native.tables import ACTIVATIONS
+from antiphon.ops.reference import rows as reference
 from antiphon.ops.threads import default_threads
 from antiphon.ops.types import Activation
 
 #: Output channels of a panel.
 PANEL = 16
-#: From what size on Winograd's algorithm is worth its ways there and back, and the widest dilation that it is for.
+#: The least channels and frames for which Winograd's algorithm pays, and the largest dilation that it supports.
 MIN_CHANNELS, MIN_FRAMES, MAX_DILATION = 64, 64, 6
 #: Its finite points (csrc/half_winograd.h), and the outputs of a tile.
 _POINTS, _OUTPUTS = (0.0, 1.0, -1.0, 0.5, -2.0, 2.0), 4
@@ -30,15 +30,15 @@ _TYPES = (None, torch.float16, torch.bfloat16)  # as the extension numbers them
 
 @dataclass(frozen=True)
 class HalfFormat:
-    """The 16-bit floats that a set of kernels computes in."""
+    """The 16-bit type that a set of kernels computes in."""
 
     dtype: torch.dtype
-    columns: int  # what the number of input channels is brought to a multiple of
+    columns: int  # input channels are padded to a multiple of this
 
 
 @cache
 def half_format(variant: int = 0) -> HalfFormat | None:
-    """That of the kernels for this processor: fp16 on ARM, bf16 with AMX, None where there is none."""
+    """The format of this processor's kernels: fp16 on ARM, bf16 with AMX, None where there are none."""
     if not available():
         return None
     number, columns = extension().half_format(variant)
@@ -73,7 +73,7 @@ class HalfPanels:
 
     values: Tensor
     outputs: int
-    inputs: int  # with those that fill up
+    inputs: int  # padding included
     taps: int
     transform: int = 0
 
@@ -93,7 +93,7 @@ class HalfPanels:
 
 @cache
 def _kernel_matrix(taps: int) -> Tensor:
-    """Values of a group of taps at the points, divided by what the inputs' values are multiplied by."""
+    """The transform of a group of taps, divided by the factors of the input's transform."""
     finite = torch.tensor(_POINTS[: _OUTPUTS + taps - 2], dtype=torch.float64)
     differences = finite[:, None] - finite
     scale = differences.masked_fill(differences == 0, 1.0).prod(1, keepdim=True)
@@ -110,7 +110,7 @@ def panels(weight: Tensor, transform: int = 0) -> HalfPanels:
 
 
 def suited_transform(weight: Tensor, stride: int, dilation: int, frames: int) -> int:
-    """How many taps a group of Winograd's algorithm shall have; 0 for the plain sum."""
+    """How many taps a group of Winograd's algorithm has; 0 for the plain sum."""
     outputs, inputs, taps = weight.shape
     large = min(outputs, inputs) >= MIN_CHANNELS and frames >= MIN_FRAMES and taps >= 3
     if not large or stride != 1 or dilation > MAX_DILATION or _known_format().dtype is not torch.float16:
@@ -119,7 +119,7 @@ def suited_transform(weight: Tensor, stride: int, dilation: int, frames: int) ->
 
 
 def transposed_panels(weight: Tensor, stride: int) -> HalfPanels:
-    """Those of a transposed convolution [inputs, outputs, taps], as one with `stride` times as many outputs."""
+    """The panels of a transposed convolution [inputs, outputs, taps], as one with outputs * stride outputs."""
 
     def make() -> HalfPanels:
         taps = weight.detach().unflatten(2, (-1, stride)).flip(2)  # [inputs, outputs, taps / stride, stride]
@@ -195,7 +195,7 @@ def half_conv_transpose1d(
     if not x.is_cpu or not computes_in_half() or width % stride:
         return convolution.conv_transpose1d(x.float(), weight, bias, stride, padding)
     overlap = width // stride - 1
-    # Frame t of this convolution holds the outputs from t * stride on, which follow from inputs t - overlap to t.
+    # Frame t of this convolution holds `stride` outputs from t * stride, computed from inputs t - overlap to t.
     wide = None if bias is None else bias.repeat(stride)
     y = convolve(x, transposed_panels(weight, stride), wide, 1, (overlap, overlap), 1, "none", None)
     length = (x.shape[1] - 1) * stride + width - 2 * padding

@@ -1,20 +1,20 @@
-"""Weights brought into the form that the native products read fastest, once, when a model is loaded."""
+"""Weights packed for the native products when a model is loaded."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from antiphon.ops import reference
 from antiphon.ops.native.extension import extension
 from antiphon.ops.native.half import PANEL, HalfPanels, computes_in_half
 from antiphon.ops.native.product import HALF, PACKED, ROW_SCALED, append_part, supports_type
 from antiphon.ops.native.row_scaled import COLUMNS, ScaledRows, has_row_scaled
+from antiphon.ops.reference.weights import dense
 from antiphon.ops.threads import default_threads
 from antiphon.ops.types import WeightForm
 from antiphon.weights.types import TensorType
 from antiphon.weights.weight import Weight, WeightPart
 
-#: Packed bytes after which the file's pages are given back.
+#: Packed bytes after which the file's pages are released.
 RELEASE_BYTES = 64 << 20
 
 
@@ -24,18 +24,18 @@ def prepare_weights(
     quantize: Callable[[Weight], TensorType | None] = lambda weight: None,
     release_pages: Callable[[], None] = lambda: None,
 ) -> list[WeightForm]:
-    """Pack what has a packed form and quantise floats to what `quantize` says, then packed; tell what became of each.
+    """Pack what has a packed form, quantise and pack floats as `quantize` says, and report the form of each part.
 
     Where it says I8, rows get one scale each; where the processor or the weight does not suit that, Q8_0.
-    A weight that is packed whole lets its file's bytes go. `release_pages` is called as the work goes on, so that
+    A weight that is packed completely releases its file's bytes. `release_pages` is called during the work, so that
     file and packed weights are not both in memory. Without `repack` what is quantised in the file stays as it is.
     """
     forms = [_forms(weight, repack, quantize(weight)) for weight in weights]
     for weight, of_weight in zip(weights, forms, strict=True):
         if all(form.quantized is TensorType.F16 for form in of_weight):
-            weight.packed[HALF] = HalfPanels.of(reference.dense(weight)[:, :, None])
+            weight.packed[HALF] = HalfPanels.of(dense(weight)[:, :, None])
         if all(form.quantized is TensorType.I8 for form in of_weight):
-            weight.packed[ROW_SCALED] = ScaledRows.of(reference.dense(weight))
+            weight.packed[ROW_SCALED] = ScaledRows.of(dense(weight))
             weight.release_parts()
     sizes = [form.resident_bytes for of_weight in forms for form in of_weight if form.packed]
     if not sizes:

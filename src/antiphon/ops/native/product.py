@@ -1,4 +1,4 @@
-"""Products with weights in their encoded form, what follows them in one pass, and their rows."""
+"""Products with weights in their encoded form, with bias, activation and residual in one pass; rows of weights."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from antiphon.ops import reference
 from antiphon.ops.native import half, row_scaled
 from antiphon.ops.native.extension import available, extension
 from antiphon.ops.native.tables import ACTIVATIONS
+from antiphon.ops.reference import product as reference
 from antiphon.ops.threads import default_threads
 from antiphon.ops.types import Activation
 from antiphon.weights.dequantize.dequantize import iq_grid
@@ -143,7 +143,7 @@ def _checked(x: Tensor, weight: Weight) -> Tensor:
 
 
 def _is_plain(x: Tensor | None, shape: tuple[int, ...]) -> bool:
-    """Whether the extension can read it as it is: fp32 of this very shape with contiguous rows, or nothing."""
+    """Whether the extension can read it unchanged: None, or fp32 of this shape with contiguous rows."""
     return x is None or (x.dtype is torch.float32 and x.shape == shape and x.stride(-1) == 1)
 
 
@@ -159,7 +159,7 @@ def matrix_of(weight: Weight) -> Any:
 
 
 def append_part(matrix: Any, part: WeightPart) -> None:
-    """Rows as the file has them; whoever holds the matrix must hold the part too."""
+    """Append rows in the file's encoding. The matrix refers to the part's memory: its owner must keep the part."""
     # `iq_grid` keeps an IQ type's codebook alive.
     codebook = iq_grid(part.type).data_ptr() if part.type in _WITH_CODEBOOK else 0
     matrix.append(part.type, part.data.data_ptr(), part.data.shape[1], part.rows, codebook)

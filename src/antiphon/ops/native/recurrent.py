@@ -1,4 +1,4 @@
-"""LSTM layers: the inputs of all frames in one product, then each direction of each row on a thread of its own."""
+"""LSTM layers: the inputs of all frames in one product, then one thread for each direction of each row."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from antiphon.ops import reference
 from antiphon.ops.native.derived import Derived
 from antiphon.ops.native.extension import available, extension
 from antiphon.ops.native.product import linear
+from antiphon.ops.reference import recurrent as reference
 from antiphon.ops.threads import default_threads
 from antiphon.ops.types import LSTMWeights
 from antiphon.weights.weight import Weight
@@ -49,7 +49,7 @@ def _prepared(weights: LSTMWeights) -> _Prepared:
 
 def _supports(x: Tensor, weights: LSTMWeights) -> bool:
     plain = all(tensor.dtype is torch.float32 and tensor.is_cpu for tensor in (x, *_tensors(weights)))
-    # A tensor made under inference mode has no version by which a change could be noticed.
+    # A tensor made under inference mode has no version counter, so changes could not be detected.
     return plain and not any(t.is_inference() for t in _tensors(weights)) and weights.hidden.shape[1] % LANES == 0
 
 

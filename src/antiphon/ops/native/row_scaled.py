@@ -1,4 +1,4 @@
-"""Products of int8 rows with one scale each: for weights that always meet many tokens at once."""
+"""Products with int8 rows that have one scale each, for weights that are always applied to many tokens at once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PANEL, COLUMNS = 16, 64
 
 @cache
 def has_row_scaled(variant: int = 0) -> bool:
-    """Whether this processor has kernels for them."""
+    """Whether this processor has kernels for int8 rows with one scale each."""
     return available() and extension().has_row_scaled(variant)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from antiphon.ops import reference
 from antiphon.ops.native.extension import extension
+from antiphon.ops.reference import sampling as reference
 from antiphon.ops.threads import default_threads
 from antiphon.ops.types import SamplingRows
 

@@ -1,8 +1,11 @@
-"""Recorded forward passes: a model's operations, taken down once, that C++ runs in one call."""
+"""Recorded forward passes: a model's operations as instructions over values of symbolic size, for any device.
+
+`record` runs a forward once on stand-ins for tensors. An emitter, such as `ops/native/program`, makes a program that
+runs of the recording.
+"""
 
 from __future__ import annotations
 
-from antiphon.ops.program.program import Program
 from antiphon.ops.program.recording import InputSpec, Recording, record
 
-__all__ = ["InputSpec", "Program", "Recording", "record"]
+__all__ = ["InputSpec", "Recording", "record"]

@@ -13,9 +13,9 @@ MAX_SYMBOLS = 2
 
 @dataclass(frozen=True, eq=False)
 class Dim:
-    """coefficient * symbols * ... + constant. While recording it stands for `sample`, where a number must be had.
+    """coefficient * symbols * ... + constant. While recording it has the value `sample` where a number is needed.
 
-    A forward may multiply it, add to it and slice constants with it; to decide by it would make the recording wrong.
+    A forward may multiply it, add to it and slice constants with it. A decision by it would make the recording wrong.
     """
 
     coefficient: int

@@ -1,4 +1,4 @@
-"""Instructions joined where one pass over the tokens does the work of several, without changing a bit."""
+"""Fusion: instructions that one pass over the tokens can do together become one, without changing a bit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def fuse(instructions: Sequence[Instruction]) -> tuple[Instruction, ...]:
     """Rotary embedding and the store that follows it become one, with the norms of queries and keys before them."""
     uses = Counter(id(value) for instruction in instructions for value in instruction.reads())
     writer = {id(v): i for i, instruction in enumerate(instructions) for v in instruction.writes()}
-    joined: dict[int, Instruction] = {}
+    fused: dict[int, Instruction] = {}
     dropped: set[int] = set()
     for place, store in enumerate(instructions):
         if not isinstance(store, StoreKV):
@@ -25,9 +25,9 @@ def fuse(instructions: Sequence[Instruction]) -> tuple[Instruction, ...]:
         if uses[id(rotary.k_out.value)] != 1 or _is_read(rotary.q_out.value, instructions[rotary_place + 1 : place]):
             continue
         norms = [_plain_norm(heads, instructions, writer, uses) for heads in (rotary.q, rotary.k)]
-        q_norm, k_norm = norms if None not in norms else (None, None)  # with one of them there is nothing to gain
+        q_norm, k_norm = norms if None not in norms else (None, None)  # fusing only one of them gains nothing
         dropped |= {rotary_place} | {writer[id(norm.out.value)] for norm in (q_norm, k_norm) if norm is not None}
-        joined[place] = PrepareHeads(
+        fused[place] = PrepareHeads(
             q=rotary.q if q_norm is None else q_norm.x,
             k=rotary.k if k_norm is None else k_norm.x,
             v=store.v,
@@ -41,13 +41,13 @@ def fuse(instructions: Sequence[Instruction]) -> tuple[Instruction, ...]:
             group=store.group,
             q_out=rotary.q_out,
         )
-    return tuple(joined.get(i, instruction) for i, instruction in enumerate(instructions) if i not in dropped)
+    return tuple(fused.get(i, instruction) for i, instruction in enumerate(instructions) if i not in dropped)
 
 
 def _plain_norm(
     heads: Traced, instructions: Sequence[Instruction], writer: dict[int, int], uses: Counter[int]
 ) -> Norm | None:
-    """The root-mean-square norm of each head whose result these heads are, if nobody else reads it."""
+    """The root-mean-square norm of each head whose result these heads are, if nothing else reads it."""
     place = writer.get(id(heads.value))
     norm = None if place is None else instructions[place]
     if not isinstance(norm, Norm) or norm.centred or norm.residual is not None or norm.bias is not None:

@@ -1,43 +1,24 @@
 """What a recorded program consists of: one class for each kind of instruction.
 
-An instruction knows the values that it reads and writes, what it costs for each row of its result, and how it is told
-to the native program.
+An instruction knows the values that it reads and writes, and what it costs for each row of its result. It knows no
+device: what runs it is written by an emitter, such as `ops/native/program/emit.py`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar
 
 from antiphon.ops.cache import LayerCache
-from antiphon.ops.native.attention import pages_of
-from antiphon.ops.native.tables import ACTIVATIONS
 from antiphon.ops.program.dimension import Size, product
 from antiphon.ops.program.traced import Traced, Value
-from antiphon.ops.types import Activation
+from antiphon.ops.types import Activation, rounds_inputs
 from antiphon.weights.weight import Weight
-
-
-class Layout(Protocol):
-    """Where values lie in a native program."""
-
-    def place(self, tensor: Traced | None) -> tuple[int, int]:
-        """(value, bytes), or (-1, 0) for None."""
-
-    def extent(self, size: Size) -> tuple[int, int, int, int]:
-        """(coefficient, symbol, symbol, constant)."""
-
-    def group(self, name: str) -> int: ...
-
-
-def _heads(layout: Layout, tensor: Traced) -> tuple[int, int, int, int]:
-    """A place with strides by token and by head, for [tokens, heads, head_dim]."""
-    return (*layout.place(tensor), int(tensor.strides[0]), int(tensor.strides[1]))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Instruction:
-    """Fields that are `Traced` are read, but for those named in `results`, which are written."""
+    """One step of a program. `Traced` fields named in `results` are written; the others are read."""
 
     kind: ClassVar[str]
     results: ClassVar[tuple[str, ...]] = ("out",)
@@ -59,7 +40,7 @@ class Instruction:
 
     @property
     def rows(self) -> Size:
-        """How many rows the result has: what the costs below are counted for."""
+        """How many rows the result has; the costs below are for each of them."""
         return self.written()[0].shape[0]
 
     @property
@@ -68,7 +49,7 @@ class Instruction:
 
     @property
     def is_int8(self) -> bool:
-        """Whether its product is of int8."""
+        """Whether it multiplies in int8."""
         return False
 
     def macs_per_row(self) -> int:
@@ -88,16 +69,12 @@ class Instruction:
         """Bytes of keys and values read for each token that is attended to."""
         return 0.0
 
-    def emit(self, native: Any, layout: Layout) -> None:
-        raise NotImplementedError
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Embed(Instruction):
     kind: ClassVar = "embed"
     ids: Traced
     matrix: Weight
-    handle: Any  # the extension's matrix, kept alive
     scale: float
     out: Traced
 
@@ -108,19 +85,12 @@ class Embed(Instruction):
     def weight_bytes(self) -> int:
         return 0  # only the rows of the tokens are read
 
-    def emit(self, native: Any, layout: Layout) -> None:
-        native.embed(
-            self.handle.address, layout.place(self.ids), self.ids.dtype.itemsize == 8, self.scale,
-            layout.place(self.out), layout.extent(self.out.shape[0]),
-        )  # fmt: skip
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Linear(Instruction):
     kind: ClassVar = "linear"
     x: Traced
     matrix: Weight
-    handle: Any  # the extension's matrix, kept alive
     bias: Traced | None
     activation: Activation
     residual: Traced | None
@@ -132,18 +102,10 @@ class Linear(Instruction):
 
     @property
     def is_int8(self) -> bool:
-        return bool(self.handle.is_packed)
+        return rounds_inputs(self.matrix)
 
     def macs_per_row(self) -> int:
         return self.matrix.rows * self.matrix.columns
-
-    def emit(self, native: Any, layout: Layout) -> None:
-        residual = self.residual
-        native.linear(
-            self.handle.address, layout.place(self.x), self.x.strides[0], layout.place(self.bias),
-            *ACTIVATIONS[self.activation], layout.place(residual), 0 if residual is None else residual.strides[0],
-            layout.place(self.out), self.out.strides[0], layout.extent(self.out.shape[0]),
-        )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -165,21 +127,6 @@ class Norm(Instruction):
     def operation(self) -> str:
         return "layer_norm" if self.centred else "rms_norm"
 
-    def emit(self, native: Any, layout: Layout) -> None:
-        shape = self.x.shape
-        inner = shape[1] if len(shape) == 3 else 1
-        native.norm(
-            self.centred, layout.place(self.x), _row_strides(self.x), layout.place(self.residual),
-            (0, 0) if self.residual is None else _row_strides(self.residual), inner, shape[-1],
-            layout.place(self.gain), layout.place(self.bias), self.eps, layout.place(self.out),
-            layout.place(self.total), layout.extent(shape[0]),
-        )  # fmt: skip
-
-
-def _row_strides(tensor: Traced) -> tuple[int, int]:
-    strides = tensor.strides
-    return (int(strides[0]), int(strides[1]) if len(strides) == 3 else 0)
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Rotary(Instruction):
@@ -191,13 +138,6 @@ class Rotary(Instruction):
     table: Traced
     q_out: Traced
     k_out: Traced
-
-    def emit(self, native: Any, layout: Layout) -> None:
-        native.rotary(
-            _heads(layout, self.q), _heads(layout, self.k), self.q.shape[1], self.k.shape[1], self.q.shape[2],
-            layout.place(self.positions), layout.place(self.table), *self.table.shape, layout.place(self.q_out),
-            layout.place(self.k_out), layout.extent(self.q.shape[0]),
-        )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -212,12 +152,6 @@ class StoreKV(Instruction):
     @property
     def rows(self) -> Size:
         return self.k.shape[0]
-
-    def emit(self, native: Any, layout: Layout) -> None:
-        native.store_kv(
-            pages_of(self.cache), _heads(layout, self.k), _heads(layout, self.v), layout.group(self.group),
-            layout.extent(self.rows),
-        )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -243,18 +177,6 @@ class PrepareHeads(Instruction):
     def operation(self) -> str:
         return self.kind if self.q_gain is None else f"norm+{self.kind}"
 
-    def emit(self, native: Any, layout: Layout) -> None:
-        native.heads(
-            pages_of(self.cache), _heads(layout, self.q), _heads(layout, self.k), _heads(layout, self.v),
-            self.q.shape[1], layout.place(self.q_gain), self.q_eps, layout.place(self.k_gain), self.k_eps,
-            layout.place(self.positions), layout.place(self.table), *self.table.shape, layout.group(self.group),
-            layout.place(self.q_out), layout.extent(self.rows),
-        )  # fmt: skip
-
-
-def _bias_strides(bias: Traced | None) -> tuple[int, int]:
-    return (0, 0) if bias is None else (int(bias.strides[0]), int(bias.strides[1]))
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PagedAttention(Instruction):
@@ -277,13 +199,6 @@ class PagedAttention(Instruction):
     def bytes_per_key(self) -> float:
         return self.cache.layout.layer_bytes / self.cache.layout.block_tokens
 
-    def emit(self, native: Any, layout: Layout) -> None:
-        native.paged_attention(
-            pages_of(self.cache), _heads(layout, self.q), self.q.shape[1], layout.group(self.group), self.scale,
-            self.causal, self.window or 0, self.sink_tokens, layout.place(self.sinks), self.softcap or 0.0,
-            layout.place(self.bias), _bias_strides(self.bias), layout.place(self.out), layout.extent(self.rows),
-        )  # fmt: skip
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Attention(Instruction):
@@ -304,14 +219,6 @@ class Attention(Instruction):
     def bytes_per_key(self) -> float:
         return 2.0 * 4 * int(product(self.k.shape[1:]))
 
-    def emit(self, native: Any, layout: Layout) -> None:
-        native.attention(
-            _heads(layout, self.q), _heads(layout, self.k), _heads(layout, self.v), self.q.shape[1], self.k.shape[1],
-            self.q.shape[2], layout.place(self.seq_start), self.scale, self.causal, layout.place(self.bias),
-            _bias_strides(self.bias), self.rounded, layout.place(self.out), layout.extent(self.rows),
-            layout.extent(self.seq_start.shape[0] - 1),
-        )  # fmt: skip
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class GatherRows(Instruction):
@@ -320,17 +227,10 @@ class GatherRows(Instruction):
     index: Traced
     out: Traced
 
-    def emit(self, native: Any, layout: Layout) -> None:
-        native.gather_rows(
-            layout.place(self.x), self.x.strides[0], self.x.shape[1], layout.place(self.index),
-            self.index.dtype.itemsize == 8, layout.place(self.out), layout.extent(self.x.shape[0]),
-            layout.extent(self.rows),
-        )  # fmt: skip
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Add(Instruction):
-    """x [..., width] + y, whose rows are repeated over x's."""
+    """x [..., width] + y, broadcast over the leading dimensions of x."""
 
     kind: ClassVar = "add"
     x: Traced
@@ -342,13 +242,6 @@ class Add(Instruction):
     def rows(self) -> Size:
         return product(self.out.shape[:-1])
 
-    def emit(self, native: Any, layout: Layout) -> None:
-        x_stride, y_stride = (t.strides[-2] if t.dim() > 1 else 0 for t in (self.x, self.y))
-        native.add(
-            layout.place(self.x), x_stride, layout.place(self.y), y_stride, self.x.shape[-1], layout.place(self.out),
-            layout.extent(self.rows), layout.extent(self.y_rows), self.y.value.most_rows,
-        )  # fmt: skip
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SegmentMean(Instruction):
@@ -357,12 +250,6 @@ class SegmentMean(Instruction):
     seq_start: Traced
     out: Traced
 
-    def emit(self, native: Any, layout: Layout) -> None:
-        native.segment_mean(
-            layout.place(self.x), self.x.strides[0], self.x.shape[1], layout.place(self.seq_start),
-            layout.place(self.out), layout.extent(self.x.shape[0]), layout.extent(self.rows),
-        )  # fmt: skip
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class L2Normalize(Instruction):
@@ -370,20 +257,14 @@ class L2Normalize(Instruction):
     x: Traced
     out: Traced
 
-    def emit(self, native: Any, layout: Layout) -> None:
-        native.l2_normalize(
-            layout.place(self.x), self.x.strides[0], self.x.shape[1], layout.place(self.out), layout.extent(self.rows)
-        )
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Conv1d(Instruction):
-    """`panels` are the weight as the extension reads it."""
+    """Of [B, T, C_in] with a weight [C_out, C_in, kernel], neither dilated nor grouped nor gated."""
 
     kind: ClassVar = "conv1d"
     x: Traced
-    panels: Traced
-    kernel: int
+    filter: Traced
     bias: Traced | None
     stride: int
     padding: tuple[int, int]
@@ -395,15 +276,7 @@ class Conv1d(Instruction):
         return product(self.out.shape[:2])
 
     def macs_per_row(self) -> int:
-        return int(self.out.shape[2]) * self.kernel * int(self.x.shape[2])
+        return int(product(self.filter.shape))
 
     def weight_bytes(self) -> int:
-        return int(product(self.panels.shape)) * self.panels.dtype.itemsize
-
-    def emit(self, native: Any, layout: Layout) -> None:
-        native.conv1d(
-            layout.place(self.panels), self.kernel, self.out.shape[2], layout.place(self.x), self.x.shape[2],
-            self.stride, self.padding[0], layout.place(self.bias), ACTIVATIONS[self.activation][0],
-            layout.place(self.out), layout.extent(self.x.shape[0]), layout.extent(self.x.shape[1]),
-            layout.extent(self.out.shape[1]),
-        )  # fmt: skip
+        return int(product(self.filter.shape)) * self.filter.dtype.itemsize

@@ -27,7 +27,7 @@ class Interval:
 def assign(intervals: Sequence[Interval]) -> tuple[list[int], int]:
     """An offset for each interval, and the bytes of all; those that meet never overlap.
 
-    Each takes the tightest gap. Of two orders, the largest first and the earliest first, the better one counts.
+    Each takes the tightest gap. Two orders are tried, the largest first and the earliest first; the smaller total wins.
     """
     everyone = range(len(intervals))
     orders = (

@@ -1,36 +1,23 @@
-"""Where the time of a program's runs went, by kind of instruction, against what the machine can do at best."""
+"""The time of a program's runs by kind of instruction, beside the best that the machine could do."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from antiphon.ops.native.extension import extension
-from antiphon.ops.program.program import Program
-from antiphon.ops.threads import default_threads
+from antiphon.ops.program.recording import Recording
 
-#: The read rate is measured on a buffer of the weights' size, so that caches help it as much as they help the weights.
-MOST_READ_BYTES = 1 << 30
-READ_REPEATS = 5
-MULTIPLY_SECONDS = 0.05
+#: Of one instruction: calls, nanoseconds, rows, pairs of query and key, and keys, over all profiled runs.
+Figures = tuple[int, int, int, int, int]
 
 
 @dataclass(frozen=True)
 class MachineLimits:
-    """The best of a short measurement, all threads together."""
+    """What a machine can do at best, all threads together."""
 
     bytes_per_second: float
     macs_per_second: float  # of fp32
     int8_macs_per_second: float  # 0 where products do not use the processor's int8 instructions
-
-    @classmethod
-    def measure(cls, weight_bytes: int, threads: int | None = None) -> MachineLimits:
-        threads = threads or default_threads()
-        size = min(max(weight_bytes, 1 << 20), MOST_READ_BYTES)
-        return cls(
-            extension().read_rate(size, READ_REPEATS, threads, 0),
-            extension().multiply_rate(MULTIPLY_SECONDS, threads, 0),
-            extension().int8_multiply_rate(MULTIPLY_SECONDS, threads),
-        )
 
 
 @dataclass
@@ -62,11 +49,11 @@ class ProgramTime:
         return sum(kind.seconds for kind in self.kinds)
 
 
-def program_time(program: Program) -> ProgramTime:
-    """The profiled runs of a program so far."""
+def program_time(recording: Recording, profiles: Sequence[Figures]) -> ProgramTime:
+    """The profiled runs of a recording's program so far; `profiles` has an entry for each instruction."""
     kinds: dict[str, KindTime] = {}
     runs = 0
-    for instruction, figures in zip(program.recording.instructions, program.profiles(), strict=True):
+    for instruction, figures in zip(recording.instructions, profiles, strict=True):
         calls, nanoseconds, rows, pairs, keys = figures
         weight = instruction.weight
         types = "" if weight is None else " " + "+".join(weight.bytes_by_type)

@@ -1,4 +1,4 @@
-"""The operations as they are recorded: each checks its operands, appends an instruction and gives back its place."""
+"""The recorded form of operations: each checks its operands, appends an instruction and returns its result's place."""
 
 from __future__ import annotations
 
@@ -11,9 +11,6 @@ from torch import Tensor
 from antiphon.errors import UnrecordableError
 from antiphon.ops.batch import GroupBatch
 from antiphon.ops.cache import LayerCache
-from antiphon.ops.native import convolution, direct_convolution
-from antiphon.ops.native.attention import can_round
-from antiphon.ops.native.product import matrix_of
 from antiphon.ops.program import instructions
 from antiphon.ops.program.dimension import Dim, Size, as_dim, product, same, same_shape, shape_text
 from antiphon.ops.program.instructions import Instruction
@@ -30,7 +27,10 @@ def _require(condition: bool, text: str) -> None:
 
 
 class Recorder:
-    """The operations, each of which appends an instruction. What has no native kernel is refused."""
+    """The recorded form of operations: each method has the name and parameters of one, and appends an instruction.
+
+    What no instruction can express is rejected here; what no kernel of a device can run, by that device's emitter.
+    """
 
     def __init__(self) -> None:
         self.instructions: list[Instruction] = []
@@ -56,10 +56,10 @@ class Recorder:
         return tensor
 
     def _constant(self, tensor: Tensor | None, what: str, like: Sequence[Size] = ()) -> Any:
-        """A tensor of the model. Where it was cut to a size of the step, as `like` has it, it has that size."""
+        """A tensor of the model. Where the forward sliced it to a symbolic size of `like`, it gets that size."""
         if tensor is None:
             return None
-        if not isinstance(tensor, Tensor) or tensor.dtype is not torch.float32 or not tensor.is_cpu:
+        if not isinstance(tensor, Tensor) or tensor.dtype is not torch.float32:
             kind = getattr(tensor, "dtype", type(tensor).__name__)
             raise UnrecordableError(f"{what} is {kind}, not a float32 tensor")
         shape: list[Size] = list(tensor.shape)
@@ -93,14 +93,6 @@ class Recorder:
             raise UnrecordableError("the forward uses a cache group that is not its batch's")
         return name
 
-    @staticmethod
-    def _handle(weight: Weight, what: str) -> Any:
-        handle = matrix_of(weight)
-        _require(
-            handle is not None, f"{what} has a type that no native kernel reads: {', '.join(weight.bytes_by_type)}"
-        )
-        return handle
-
     # -- operations ---------------------------------------------------------------------------------------------
 
     def embed(self, ids: Traced, weight: Weight, scale: float = 1.0) -> Traced:
@@ -109,8 +101,7 @@ class Recorder:
             "embed needs ids in one row",
         )
         out = self._new(ids.shape[0], weight.columns)
-        handle = self._handle(weight, "an embedding")
-        self._append(instructions.Embed(ids=ids, matrix=weight, handle=handle, scale=float(scale), out=out))
+        self._append(instructions.Embed(ids=ids, matrix=weight, scale=float(scale), out=out))
         return out
 
     def linear(
@@ -133,7 +124,6 @@ class Recorder:
             instructions.Linear(
                 x=x,
                 matrix=weight,
-                handle=self._handle(weight, "a linear layer"),
                 bias=own_bias,
                 activation=activation,
                 residual=residual,
@@ -185,7 +175,7 @@ class Recorder:
         q, k = self._heads(q, "queries"), self._heads(k, "keys")
         _require(
             isinstance(positions, Traced) and positions.dim() == 1 and positions.dtype is torch.int32,
-            "rotary embedding along several axes has no native kernel",
+            "rotary embedding along several axes cannot be recorded",
         )
         values = self._constant(table.values, "a rotary table")
         fits = values.is_contiguous() and int(values.shape[1]) <= int(q.shape[2])
@@ -272,7 +262,7 @@ class Recorder:
                 scale=float(scale),
                 causal=causal,
                 bias=self._bias(bias),
-                rounded=rounded and can_round(int(q.shape[2]), causal, bias),
+                rounded=rounded,
                 out=out,
             )
         )
@@ -297,12 +287,8 @@ class Recorder:
         state: Tensor | None = None,
     ) -> Traced:
         _require(
-            state is None and direct_convolution.supports(weight, bias, dilation, groups, activation),
-            "a convolution with state, dilation or groups has no native kernel",
-        )
-        _require(
-            stride != 1 or (weight.shape[2] > 1 and not convolution.has_fewer_products(weight)),
-            f"a convolution with a weight of {tuple(weight.shape)} takes the way with fewer products",
+            state is None and dilation == 1 and groups == 1 and not activation.endswith("_gate"),
+            "a convolution with state, dilation, groups or a gated activation cannot be recorded",
         )
         x = self._rows(x, "the input of a convolution")
         outputs, channels, kernel = weight.shape
@@ -315,8 +301,7 @@ class Recorder:
         self._append(
             instructions.Conv1d(
                 x=x,
-                panels=self._constant(direct_convolution.panels(weight), "a convolution's weight"),
-                kernel=kernel,
+                filter=self._constant(weight, "a convolution's weight"),
                 bias=self._vector(bias, outputs, "a convolution's bias"),
                 stride=stride,
                 padding=padding,
@@ -327,7 +312,7 @@ class Recorder:
         return out
 
     def add(self, x: Any, y: Any, scale: float = 1.0) -> Traced:
-        _require(scale == 1.0, f"a sum times {scale} has no native kernel")
+        _require(scale == 1.0, f"a sum times {scale} cannot be recorded")
         if not isinstance(x, Traced):
             x, y = y, x  # a sum is the same either way round
         x = self._rows(x, "a summand")
@@ -366,9 +351,3 @@ class Recorder:
         out = self._new(*x.shape)
         self._append(instructions.L2Normalize(x=x, out=out))
         return out
-
-    def __getattr__(self, name: str) -> Any:
-        def refuse(*_: Any, **__: Any) -> Any:
-            raise UnrecordableError(f"{name} has no native kernel that a program could run")
-
-        return refuse

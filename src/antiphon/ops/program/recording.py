@@ -1,18 +1,17 @@
-"""Recording: a forward is run once on tensors that know only their places, and each operation leaves an instruction."""
+"""Recording: a forward is run on stand-ins for tensors, and each operation appends an instruction."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
 from antiphon.errors import UnrecordableError
-from antiphon.ops.backend import Backend, use_operations
+from antiphon.ops.backend import Backend, Implementation, Operation, use_operations
 from antiphon.ops.batch import GroupBatch
 from antiphon.ops.cache import LayerCache
-from antiphon.ops.native.extension import available
 from antiphon.ops.program.dimension import Dim, Size, as_dim, product, same, shape_text
 from antiphon.ops.program.fusion import fuse
 from antiphon.ops.program.instructions import Instruction
@@ -20,13 +19,13 @@ from antiphon.ops.program.recorder import Recorder
 from antiphon.ops.program.traced import Kind, Traced, Value
 from antiphon.weights.weight import Weight
 
-#: What symbols stand for while recording. Two recordings under different sizes must agree in everything.
+#: The values of symbols while recording. Recordings under both sets of sizes must be the same.
 SAMPLES = ({"T": 11, "R": 3, "L": 5, "B": 2, "S": 7}, {"T": 13, "R": 4, "L": 3, "B": 3, "S": 5})
 
 
 @dataclass(frozen=True)
 class InputSpec:
-    """A tensor that every run brings. Sizes are numbers or symbols: ("R", 1) is R + 1, ("S", 0, 2) is 2 S."""
+    """A tensor that every run is given. Sizes are numbers or symbols: ("R", 1) is R + 1, ("S", 0, 2) is 2 S."""
 
     name: str
     dtype: torch.dtype
@@ -54,19 +53,17 @@ class Recording:
 
     @property
     def symbols(self) -> tuple[str, ...]:
-        """The sizes that the inputs bring, in the order in which they are told."""
+        """The sizes that the inputs determine, in the order in which a run passes them."""
         found = {s for value in self.inputs for size in value.shape for s in as_dim(size).symbols}
         return tuple(symbol for symbol in SAMPLES[0] if symbol in found)
 
 
-#: Takes the traced inputs by name and the traced groups, and gives the forward's result.
+#: Takes the traced inputs by name and the traced groups, and returns the forward's result.
 Forward = Callable[[Mapping[str, Any], dict[str, GroupBatch]], Any]
 
 
 def record(forward: Forward, inputs: Sequence[InputSpec], groups: Sequence[str] = ()) -> Recording:
-    """The forward as a program, with instructions joined where that pays. `UnrecordableError` says why it is none."""
-    if not available():
-        raise UnrecordableError("the native backend was not built on this machine")
+    """The forward as instructions, fused where that pays. `UnrecordableError` says why it cannot be recorded."""
     first, second = (_trace(forward, inputs, groups, samples) for samples in SAMPLES)
     if _fingerprint(first) != _fingerprint(second):
         raise UnrecordableError("the forward does other things for other numbers of tokens or requests")
@@ -85,14 +82,23 @@ def _trace(
         tables = [Traced.whole(Value(Kind.TABLES, name, shape, torch.int32)) for shape in shapes]
         batches[name] = GroupBatch(*tables)  # type: ignore[arg-type]
         recorder.groups[id(batches[name])] = name
-    with use_operations(Backend("record", recorder)):
+    with use_operations(Backend("record", (recorder,), _reject)):
         result = forward({value.name: Traced.whole(value) for value in values}, batches)
     output = None if result is None else _whole(result)
     return Recording(tuple(values), tuple(groups), tuple(recorder.instructions), output)
 
 
+def _reject(operation: Operation) -> Implementation:
+    """The implementation of an operation that the recorder has no method for."""
+
+    def rejected(*_: Any, **__: Any) -> NoReturn:
+        raise UnrecordableError(f"{operation.name} cannot be recorded: no instruction stands for it")
+
+    return rejected
+
+
 def _whole(result: Any) -> Value:
-    """The value that the forward gives back: all of something that an instruction wrote."""
+    """The value that the forward returns, which must be the whole result of an instruction."""
     if not isinstance(result, Traced) or result.value.kind is not Kind.BUFFER:
         raise UnrecordableError(f"the forward gives back {type(result).__name__}, not the result of an operation")
     if result.offset or not result.is_contiguous() or not same(product(result.shape), result.value.size):
@@ -102,7 +108,7 @@ def _whole(result: Any) -> Value:
 
 
 def _fingerprint(recording: Recording) -> list[Any]:
-    """What two recordings of the same forward must agree in."""
+    """What must be equal in two recordings of the same forward."""
     numbers: dict[int, int] = {}
 
     def of(item: Any) -> Any:

@@ -1,4 +1,4 @@
-"""`Traced`: what stands for a tensor while a model is recorded. It knows its place, not its contents."""
+"""`Traced`: the stand-in for a tensor while a model is recorded. It has a place and a shape, but no contents."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Value:
     shape: tuple[Size, ...]
     dtype: torch.dtype
     constant: Tensor | None = None
-    #: Entries of the first dimension that a constant has, where the forward cut it to a size of the step.
+    #: Size of a constant's first dimension, where the forward slices it to a size of the step.
     most_rows: int = 0
 
     @property
@@ -71,17 +71,11 @@ class Traced:
     def text(self) -> str:
         return shape_text(self.shape)
 
-    # -- what code asks of a tensor -----------------------------------------------------------------------------
+    # -- attributes of a tensor ---------------------------------------------------------------------------------
 
     @property
     def dtype(self) -> torch.dtype:
         return self.value.dtype
-
-    @property
-    def device(self) -> torch.device:
-        return torch.device("cpu")
-
-    is_cpu = True
 
     def dim(self) -> int:
         return len(self.shape)
@@ -176,7 +170,7 @@ class Traced:
         return self._with(shape, self.strides, self.offset + (start * step if start else 0))  # type: ignore[arg-type]
 
     def __getitem__(self, index: Any) -> Traced:
-        """Whole numbers and slices; the latter without steps, and from the end only where nothing is cut away twice."""
+        """Integers, and slices without steps; counting from the end only where the size is known."""
         indices = list(index) if isinstance(index, tuple) else [index]
         if Ellipsis in [i for i in indices if not isinstance(i, Traced)]:
             place = indices.index(Ellipsis)

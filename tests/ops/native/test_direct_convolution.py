@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from antiphon.ops import native, reference
+from antiphon.ops import native
 from antiphon.ops.native import direct_convolution
+from antiphon.ops.reference import convolution as reference
 
 pytestmark = pytest.mark.skipif(not native.available(), reason="the native extension was not built")
 

@@ -1,4 +1,4 @@
-"""The norm of synthesis in two passes over memory, and the source and spectra of its vocoder in one."""
+"""Native kernels of synthesis: the adaptive norm in two passes over memory, the vocoder's source and spectra in one."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from antiphon.ops import reference, reference_sound
 from antiphon.ops.native.extension import available, extension
 from antiphon.ops.native.half import half_format
+from antiphon.ops.sound import frames, vocoder
 from antiphon.ops.threads import default_threads
 
 _NONE, _LEAKY, _SNAKE = range(3)
@@ -29,7 +29,7 @@ def adaptive_norm(
 ) -> Tensor:
     plain = available() and x.is_cpu and x.dtype is torch.float32 and x.is_contiguous()
     if not plain or (slope is not None and alpha is not None):
-        return reference.adaptive_norm(x, lengths, scale, shift, eps, slope, alpha)
+        return frames.adaptive_norm(x, lengths, scale, shift, eps, slope, alpha)
     form = half_format(variant) if half else None
     scale, shift = scale.contiguous(), shift.contiguous()
     out = torch.empty(x.shape, dtype=torch.float32 if form is None else form.dtype)
@@ -49,8 +49,8 @@ def pulse_noise_vocoder(
     spectra: Tensor, pitch: Tensor, noise: Sequence[Tensor], lengths: Tensor, width: int, hop: int, rate: int
 ) -> Tensor:
     if not (available() and spectra.is_cpu and spectra.dtype is torch.float32 and pitch.dtype is torch.float32):
-        return reference_sound.pulse_noise_vocoder(spectra, pitch, noise, lengths, width, hop, rate)
-    return reference_sound.vocode(pulse_train, sum_spectra, spectra, pitch, noise, lengths, width, hop, rate)
+        return vocoder.pulse_noise_vocoder(spectra, pitch, noise, lengths, width, hop, rate)
+    return vocoder.vocode(pulse_train, sum_spectra, spectra, pitch, noise, lengths, width, hop, rate)
 
 
 def pulse_train(

@@ -9,12 +9,6 @@ import torch.nn.functional as F
 from antiphon import ops
 
 
-@pytest.fixture(params=ops.available_backends(), autouse=True)
-def backend(request: pytest.FixtureRequest):
-    with ops.use_backend(request.param):
-        yield
-
-
 @pytest.mark.parametrize("frames", [1, 6, 150])
 @pytest.mark.parametrize("channels", [3, 64, 77])
 @pytest.mark.parametrize(("taps", "dilation"), [(3, 1), (5, 1), (5, 4), (7, 1), (7, 8), (9, 2)])

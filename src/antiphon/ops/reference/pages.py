@@ -1,4 +1,4 @@
-"""Reading and writing tokens of the paged cache in plain PyTorch; int8 pages are quantised on the way."""
+"""Reading and writing tokens of the paged cache in plain PyTorch; int8 pages are quantised and dequantised."""
 
 from __future__ import annotations
 

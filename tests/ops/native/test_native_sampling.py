@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from antiphon.ops import SamplingRows, native, reference
+from antiphon.ops import SamplingRows, native
+from antiphon.ops.reference import sampling as reference
 
 pytestmark = pytest.mark.skipif(not native.available(), reason="the extension was not built")
 

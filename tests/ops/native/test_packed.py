@@ -10,7 +10,7 @@ from torch import Tensor
 from antiphon.ops import native
 from antiphon.weights.types import TensorType
 from antiphon.weights.weight import Weight
-from ops.test_native import decoded, encode, random_weight, random_x
+from ops.native.test_native_product import decoded, encode, random_weight, random_x
 
 pytestmark = pytest.mark.skipif(not native.available(), reason="the extension was not built")
 

@@ -8,8 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from antiphon.ops import CacheGroup, CacheKind, CacheLayout, GroupBatch, LayerCache, allocate_arena, native, reference
+from antiphon.ops import CacheGroup, CacheKind, CacheLayout, GroupBatch, LayerCache, allocate_arena, native
 from antiphon.ops.cache import OFFSET_UNIT
+from antiphon.ops.reference import attention as reference
 
 pytestmark = pytest.mark.skipif(not native.available(), reason="the extension was not built")
 

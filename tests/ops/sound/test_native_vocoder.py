@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from antiphon.ops import native, reference_sound
-from antiphon.ops.native import sound as native_sound
+from antiphon.ops import native
+from antiphon.ops.sound import native as native_sound
+from antiphon.ops.sound import vocoder
 
 pytestmark = pytest.mark.skipif(not native.available(), reason="the extension was not built")
 VARIANTS = pytest.mark.parametrize("variant", range(len(native.variants())), ids=native.variants())
@@ -23,7 +24,7 @@ def test_pulses_agree_with_the_reference(hop: int, variant: int, generator: torc
     pitch = 30 + 300 * torch.rand(70, generator=generator)
     pitch[20:30] = 0.0
     arguments = pitch, hop, 24_000, 40.0, 11_000.0
-    expected = reference_sound.pulse_train(*arguments)
+    expected = vocoder.pulse_train(*arguments)
     got = native_sound.pulse_train(*arguments, threads=1, variant=variant)
     assert float((got - expected).norm() / expected.norm()) < 1e-3  # the highest harmonics turn by thousands of radians
     assert bool((got == 0.0).eq(expected == 0.0).all())
@@ -37,6 +38,6 @@ def test_spectra_agree_with_the_reference(variant: int, generator: torch.Generat
     spectra = torch.randn(frames, 5 * bins, generator=generator) * 4
     spectra[0, :4] = torch.tensor([-200.0, -60.0, 8.0, 100.0])
     arguments = torch.view_as_complex(source), spectra, torch.view_as_complex(noise)
-    expected = reference_sound.sum_spectra(*arguments)
+    expected = vocoder.sum_spectra(*arguments)
     got = native_sound.sum_spectra(*arguments, threads=2, variant=variant)
     assert float(((got - expected).abs() / (expected.abs() + 1.0)).max()) < 1e-4

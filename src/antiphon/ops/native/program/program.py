@@ -1,4 +1,4 @@
-"""`Program`: a recording told to the native extension, and its runs."""
+"""`Program`: a recording as a program of the native extension, and its runs."""
 
 from __future__ import annotations
 
@@ -11,41 +11,12 @@ from torch import Tensor
 from antiphon.ops.batch import GroupBatch
 from antiphon.ops.native.attention import group_tables
 from antiphon.ops.native.extension import extension
-from antiphon.ops.program.dimension import Dim, Size, as_dim
-from antiphon.ops.program.plan import BufferPlan, plan_buffers
+from antiphon.ops.native.program.emit import emit
+from antiphon.ops.program.dimension import Dim, Size
+from antiphon.ops.program.profile import Figures
 from antiphon.ops.program.recording import Recording
-from antiphon.ops.program.traced import Kind, Traced, Value
+from antiphon.ops.program.traced import Value
 from antiphon.ops.threads import default_threads
-
-
-class _Layout:
-    """Numbers of values: inputs, then the output, then buffers, then constants."""
-
-    def __init__(self, recording: Recording, plan: BufferPlan) -> None:
-        self._symbols = recording.symbols
-        self._groups = recording.groups
-        addressed = [*recording.inputs, *([] if recording.output is None else [recording.output])]
-        self.num_addresses = len(addressed)
-        constants = {id(v): v for i in recording.instructions for v in i.reads() if v.kind is Kind.CONSTANT}
-        self.constants = list(constants.values())
-        self._numbers = {id(value): n for n, value in enumerate([*addressed, *plan.values, *self.constants])}
-
-    def place(self, tensor: Traced | None) -> tuple[int, int]:
-        if tensor is None:
-            return (-1, 0)
-        return (self._numbers[id(tensor.value)], tensor.offset * tensor.dtype.itemsize)
-
-    def extent(self, size: Size) -> tuple[int, int, int, int]:
-        dim = as_dim(size)
-        return (dim.coefficient if dim.symbols else 0, *self.symbols(dim.symbols), dim.constant)
-
-    def symbols(self, names: tuple[str, ...]) -> tuple[int, int]:
-        numbers = [self._symbols.index(name) for name in names]
-        first, second = (*numbers, -1, -1)[:2]
-        return first, second
-
-    def group(self, name: str) -> int:
-        return self._groups.index(name)
 
 
 class Program:
@@ -56,18 +27,19 @@ class Program:
 
     def __init__(self, recording: Recording, threads: int | None = None, variant: int = 0) -> None:
         self.recording = recording
-        self.plan = plan_buffers(recording.instructions, recording.output)
         self.threads = threads or default_threads()
         self.variant = variant
-        layout = _Layout(recording, self.plan)
+        emitted = emit(recording)
+        self.plan, layout = emitted.plan, emitted.layout
         self.native = extension().Program(
             layout.num_addresses,
             [(*layout.symbols(area.symbols), area.bytes) for area in self.plan.areas],
             [self.plan.places[id(value)] for value in self.plan.values],
-            [value.constant.data_ptr() for value in layout.constants if value.constant is not None],
+            [constant.data_ptr() for constant in layout.constants],
         )
-        for instruction in recording.instructions:
-            instruction.emit(self.native, layout)
+        for method, arguments in emitted.calls:
+            getattr(self.native, method)(*arguments)
+        self._kept = (layout.constants, layout.kept)
         self._bindings = list(_bindings(recording))
         #: Seconds that the last run spent in native code.
         self.native_seconds = 0.0
@@ -108,12 +80,12 @@ class Program:
     # -- time ---------------------------------------------------------------------------------------------------
 
     def profile(self, on: bool) -> None:
-        """Whether runs from now on take the time of every instruction."""
+        """Turn the timing of every instruction on or off for the runs that follow."""
         self.native.profile(on)
 
-    def profiles(self) -> list[tuple[int, int, int, int, int]]:
-        """Of each instruction: calls, nanoseconds, rows, pairs of query and key, and keys, over all profiled runs."""
-        found: list[tuple[int, int, int, int, int]] = self.native.profiles()
+    def profiles(self) -> list[Figures]:
+        """The figures of each instruction over all profiled runs."""
+        found: list[Figures] = self.native.profiles()
         return found
 
 
@@ -132,7 +104,7 @@ def _room(output: Value, symbols: Mapping[str, int], out: Tensor | None) -> Tens
 
 
 def _bindings(recording: Recording) -> Any:
-    """For each symbol, an input whose size tells it: (input, dimension, symbol, factor, constant)."""
+    """For each symbol, an input whose size determines it: (input, dimension, symbol, factor, constant)."""
     for number, symbol in enumerate(recording.symbols):
         yield next(
             (index, dim, number, size.coefficient, size.constant)

@@ -11,14 +11,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from antiphon import ops
+from antiphon.ops.sound import vocoder
+from support.conformance import checks
 
 LENGTHS = torch.tensor([150, 97, 3])
-
-
-@pytest.fixture(params=ops.available_backends(), autouse=True)
-def backend(request: pytest.FixtureRequest):
-    with ops.use_backend(request.param):
-        yield request.param
 
 
 @pytest.fixture
@@ -38,6 +34,7 @@ def padded(parts: list[Tensor]) -> Tensor:
     return torch.nn.utils.rnn.pad_sequence(parts, batch_first=True)
 
 
+@checks("mask_frames", "leaky_relu", "modulate")
 def test_masks(generator: torch.Generator) -> None:
     x = frames(generator)
     torch.testing.assert_close(ops.mask_frames(x, LENGTHS), padded(rows(x)))
@@ -47,6 +44,7 @@ def test_masks(generator: torch.Generator) -> None:
     torch.testing.assert_close(ops.modulate(x, scale, shift, LENGTHS), expected)
 
 
+@checks("adaptive_norm")
 @pytest.mark.parametrize("kind", ["plain", "slope", "alpha"])
 def test_adaptive_norm_sees_only_its_own_frames(kind: str, generator: torch.Generator) -> None:
     x = frames(generator) * 3 + 1
@@ -66,6 +64,7 @@ def test_adaptive_norm_sees_only_its_own_frames(kind: str, generator: torch.Gene
     torch.testing.assert_close(got.double(), padded(expected), rtol=1e-4, atol=1e-4)
 
 
+@checks("pack_rows", "pad_rows", "repeat_frames", "prepend_mirrored", "concatenate", "expand_frames")
 def test_rows_are_padded_packed_repeated_and_expanded(generator: torch.Generator) -> None:
     x = frames(generator)
     starts = torch.tensor([0, 150, 247, 250], dtype=torch.int32)
@@ -83,6 +82,7 @@ def test_rows_are_padded_packed_repeated_and_expanded(generator: torch.Generator
     torch.testing.assert_close(got[1], torch.stack([x[1, 0], x[1, 1], *torch.zeros(3, 6)]))
 
 
+@checks("frame_counts", "log_pitch")
 def test_frame_counts(generator: torch.Generator) -> None:
     logits = torch.randn(2, 4, 50, generator=generator)
     speed, lengths = torch.tensor([1.0, 2.0]), torch.tensor([4, 2])
@@ -96,6 +96,7 @@ def test_frame_counts(generator: torch.Generator) -> None:
     torch.testing.assert_close(ops.log_pitch(torch.tensor([-1.0, 3.0]), 0.2), torch.tensor([0.0, 0.2 * math.log(4)]))
 
 
+@checks("harmonic_source")
 def test_harmonic_source_is_the_sum_of_its_sines() -> None:
     pitch = torch.tensor([[0.0, 100.0, 110.0, 120.0, 0.0], [200.0, 210.0, 0.0, 0.0, 0.0]])
     lengths, weight, bias = torch.tensor([5, 3]), torch.tensor([0.5, -0.3, 0.2]), torch.tensor([0.1])
@@ -113,6 +114,7 @@ def test_harmonic_source_is_the_sum_of_its_sines() -> None:
     assert not got[1, 90:].any()
 
 
+@checks("harmonic_spectrum", "inverse_spectrum")
 def test_spectrum_there_and_back(generator: torch.Generator) -> None:
     width, hop = 20, 5
     n = torch.arange(width, dtype=torch.float64)
@@ -185,3 +187,20 @@ def test_vocoder_agrees_with_hibaris_own(generator: torch.Generator) -> None:
         error = np.linalg.norm(got[row, : length * 300].numpy() - expected) / np.linalg.norm(expected)
         assert error < 1e-3
     assert not got[1, 25 * 300 :].any()
+
+
+@checks("pulse_noise_vocoder")
+def test_vocoder_agrees_with_the_reference_row_by_row(generator: torch.Generator) -> None:
+    width, hop, rate, lengths = 120, 30, 24_000, torch.tensor([20, 13])
+    bins = width // 2 + 1
+    spectra = torch.randn(2, 20, 5 * bins, generator=generator) * 0.5 - 2.0
+    pitch = torch.rand(2, 20, generator=generator) * 300 + 20
+    noise = [torch.view_as_complex(torch.randn(bins, 20, 2, generator=generator)) for _ in range(2)]
+    got = ops.pulse_noise_vocoder(spectra, pitch, noise, lengths, width, hop, rate)
+    for row, length in enumerate(lengths.tolist()):
+        own = slice(row, row + 1)
+        expected = vocoder.pulse_noise_vocoder(
+            spectra[own, :length], pitch[own, :length], noise[own], lengths[own], width, hop, rate
+        )
+        assert float((got[own, : length * hop] - expected).norm() / expected.norm()) < 1e-3
+    assert not got[1, 13 * hop :].any()

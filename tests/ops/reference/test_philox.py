@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from antiphon.ops.philox import philox, uniform
+from antiphon.ops.reference.philox import philox, uniform
 
 VECTORS = [
     ((0, 0, 0, 0), (0, 0), (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)),
@@ -35,6 +35,8 @@ def test_uniform_is_a_function_of_seed_index_and_column() -> None:
 def test_uniform_never_rounds_to_its_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """Gumbel noise of 0 or 1 would be infinite, and its token drawn whatever the logits say."""
     for word in (0, 0xFFFFFFFF):
-        monkeypatch.setattr("antiphon.ops.philox.philox", lambda *_, word=word: [torch.full((1, 2), word)] * 4)
+        monkeypatch.setattr(
+            "antiphon.ops.reference.philox.philox", lambda *_, word=word: [torch.full((1, 2), word)] * 4
+        )
         numbers = uniform(torch.tensor([0]), torch.tensor([0]), 8)
         assert bool((-torch.log(-torch.log(numbers))).isfinite().all())

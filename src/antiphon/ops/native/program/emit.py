@@ -1,0 +1,209 @@
+"""The native emitter: for each kind of instruction, the call that adds it to a program of the extension."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from antiphon.errors import UnrecordableError
+from antiphon.ops.native import convolution, direct_convolution
+from antiphon.ops.native.attention import can_round, pages_of
+from antiphon.ops.native.extension import available
+from antiphon.ops.native.product import matrix_of
+from antiphon.ops.native.program.layout import Layout
+from antiphon.ops.native.tables import ACTIVATIONS
+from antiphon.ops.program import instructions as program
+from antiphon.ops.program.instructions import Instruction
+from antiphon.ops.program.plan import BufferPlan, plan_buffers
+from antiphon.ops.program.recording import Recording
+from antiphon.ops.program.traced import Traced
+from antiphon.weights.weight import Weight
+
+#: A method of the extension's program, and its arguments.
+Call = tuple[str, tuple[Any, ...]]
+
+
+@dataclass(frozen=True)
+class Emitted:
+    """A recording as calls of the extension, with the places of its values."""
+
+    plan: BufferPlan
+    layout: Layout
+    calls: tuple[Call, ...]
+
+
+def emit(recording: Recording) -> Emitted:
+    """The recording for this backend. `UnrecordableError` says what it has no kernel for."""
+    if not available():
+        raise UnrecordableError("the native backend was not built on this machine")
+    plan = plan_buffers(recording.instructions, recording.output)
+    layout = Layout(recording, plan)
+    return Emitted(plan, layout, tuple(_emit(instruction, layout) for instruction in recording.instructions))
+
+
+def check(recording: Recording) -> Recording:
+    """The recording, if this backend has a kernel for each of its instructions; else `UnrecordableError`."""
+    emit(recording)
+    return recording
+
+
+def _emit(instruction: Instruction, layout: Layout) -> Call:
+    emitter = EMITTERS.get(type(instruction))
+    if emitter is None:
+        raise UnrecordableError(f"{instruction.operation} has no native kernel that a program could run")
+    return emitter(instruction, layout)
+
+
+def _matrix(weight: Weight, layout: Layout, what: str) -> int:
+    """The address of the extension's matrix of a weight, which the program keeps alive."""
+    matrix = matrix_of(weight)
+    if matrix is None:
+        types = ", ".join(weight.bytes_by_type)
+        raise UnrecordableError(f"{what} has a type that no native kernel reads: {types}")
+    layout.kept.append(matrix)
+    address: int = matrix.address
+    return address
+
+
+def _heads(layout: Layout, tensor: Traced) -> tuple[int, int, int, int]:
+    """A place with strides by token and by head, for [tokens, heads, head_dim]."""
+    return (*layout.place(tensor), int(tensor.strides[0]), int(tensor.strides[1]))
+
+
+def _row_strides(tensor: Traced | None) -> tuple[int, int]:
+    if tensor is None:
+        return (0, 0)
+    strides = tensor.strides
+    return (int(strides[0]), int(strides[1]) if len(strides) == 3 else 0)
+
+
+def _bias_strides(bias: Traced | None) -> tuple[int, int]:
+    return (0, 0) if bias is None else (int(bias.strides[0]), int(bias.strides[1]))
+
+
+def _embed(i: program.Embed, layout: Layout) -> Call:
+    return "embed", (
+        _matrix(i.matrix, layout, "an embedding"), layout.place(i.ids), i.ids.dtype.itemsize == 8, i.scale,
+        layout.place(i.out), layout.extent(i.out.shape[0]),
+    )  # fmt: skip
+
+
+def _linear(i: program.Linear, layout: Layout) -> Call:
+    return "linear", (
+        _matrix(i.matrix, layout, "a linear layer"), layout.place(i.x), i.x.strides[0], layout.place(i.bias),
+        *ACTIVATIONS[i.activation], layout.place(i.residual), 0 if i.residual is None else i.residual.strides[0],
+        layout.place(i.out), i.out.strides[0], layout.extent(i.out.shape[0]),
+    )  # fmt: skip
+
+
+def _norm(i: program.Norm, layout: Layout) -> Call:
+    shape = i.x.shape
+    inner = shape[1] if len(shape) == 3 else 1
+    return "norm", (
+        i.centred, layout.place(i.x), _row_strides(i.x), layout.place(i.residual), _row_strides(i.residual), inner,
+        shape[-1], layout.place(i.gain), layout.place(i.bias), i.eps, layout.place(i.out), layout.place(i.total),
+        layout.extent(shape[0]),
+    )  # fmt: skip
+
+
+def _rotary(i: program.Rotary, layout: Layout) -> Call:
+    return "rotary", (
+        _heads(layout, i.q), _heads(layout, i.k), i.q.shape[1], i.k.shape[1], i.q.shape[2],
+        layout.place(i.positions), layout.place(i.table), *i.table.shape, layout.place(i.q_out),
+        layout.place(i.k_out), layout.extent(i.q.shape[0]),
+    )  # fmt: skip
+
+
+def _store_kv(i: program.StoreKV, layout: Layout) -> Call:
+    return "store_kv", (
+        pages_of(i.cache), _heads(layout, i.k), _heads(layout, i.v), layout.group(i.group), layout.extent(i.rows),
+    )  # fmt: skip
+
+
+def _prepare_heads(i: program.PrepareHeads, layout: Layout) -> Call:
+    return "heads", (
+        pages_of(i.cache), _heads(layout, i.q), _heads(layout, i.k), _heads(layout, i.v), i.q.shape[1],
+        layout.place(i.q_gain), i.q_eps, layout.place(i.k_gain), i.k_eps, layout.place(i.positions),
+        layout.place(i.table), *i.table.shape, layout.group(i.group), layout.place(i.q_out), layout.extent(i.rows),
+    )  # fmt: skip
+
+
+def _paged_attention(i: program.PagedAttention, layout: Layout) -> Call:
+    return "paged_attention", (
+        pages_of(i.cache), _heads(layout, i.q), i.q.shape[1], layout.group(i.group), i.scale, i.causal, i.window or 0,
+        i.sink_tokens, layout.place(i.sinks), i.softcap or 0.0, layout.place(i.bias), _bias_strides(i.bias),
+        layout.place(i.out), layout.extent(i.rows),
+    )  # fmt: skip
+
+
+def _attention(i: program.Attention, layout: Layout) -> Call:
+    heads, head_dim = i.q.shape[1], i.q.shape[2]
+    rounded = i.rounded and can_round(int(head_dim), i.causal, i.bias)
+    return "attention", (
+        _heads(layout, i.q), _heads(layout, i.k), _heads(layout, i.v), heads, i.k.shape[1], head_dim,
+        layout.place(i.seq_start), i.scale, i.causal, layout.place(i.bias), _bias_strides(i.bias), rounded,
+        layout.place(i.out), layout.extent(i.rows), layout.extent(i.seq_start.shape[0] - 1),
+    )  # fmt: skip
+
+
+def _gather_rows(i: program.GatherRows, layout: Layout) -> Call:
+    return "gather_rows", (
+        layout.place(i.x), i.x.strides[0], i.x.shape[1], layout.place(i.index), i.index.dtype.itemsize == 8,
+        layout.place(i.out), layout.extent(i.x.shape[0]), layout.extent(i.rows),
+    )  # fmt: skip
+
+
+def _add(i: program.Add, layout: Layout) -> Call:
+    x_stride, y_stride = (tensor.strides[-2] if tensor.dim() > 1 else 0 for tensor in (i.x, i.y))
+    return "add", (
+        layout.place(i.x), x_stride, layout.place(i.y), y_stride, i.x.shape[-1], layout.place(i.out),
+        layout.extent(i.rows), layout.extent(i.y_rows), i.y.value.most_rows,
+    )  # fmt: skip
+
+
+def _segment_mean(i: program.SegmentMean, layout: Layout) -> Call:
+    return "segment_mean", (
+        layout.place(i.x), i.x.strides[0], i.x.shape[1], layout.place(i.seq_start), layout.place(i.out),
+        layout.extent(i.x.shape[0]), layout.extent(i.rows),
+    )  # fmt: skip
+
+
+def _l2_normalize(i: program.L2Normalize, layout: Layout) -> Call:
+    return "l2_normalize", (
+        layout.place(i.x), i.x.strides[0], i.x.shape[1], layout.place(i.out), layout.extent(i.rows),
+    )  # fmt: skip
+
+
+def _conv1d(i: program.Conv1d, layout: Layout) -> Call:
+    weight, bias = i.filter.value.constant, None if i.bias is None else i.bias.value.constant
+    assert weight is not None
+    outputs, channels, kernel = weight.shape
+    if not direct_convolution.supports(weight, bias, 1, 1, i.activation):
+        raise UnrecordableError(f"a convolution with a weight of {tuple(weight.shape)} has no native kernel")
+    if i.stride == 1 and (kernel == 1 or convolution.has_fewer_products(weight)):
+        # A program must give the bits of the operation, which PyTorch computes here.
+        raise UnrecordableError(f"a convolution with a weight of {tuple(weight.shape)} is computed by PyTorch")
+    return "conv1d", (
+        layout.constant(direct_convolution.panels(weight)), kernel, outputs, layout.place(i.x), channels, i.stride,
+        i.padding[0], layout.place(i.bias), ACTIVATIONS[i.activation][0], layout.place(i.out),
+        layout.extent(i.x.shape[0]), layout.extent(i.x.shape[1]), layout.extent(i.out.shape[1]),
+    )  # fmt: skip
+
+
+#: A kind of instruction that is missing here has no native kernel.
+EMITTERS: dict[type[Instruction], Callable[[Any, Layout], Call]] = {
+    program.Embed: _embed,
+    program.Linear: _linear,
+    program.Norm: _norm,
+    program.Rotary: _rotary,
+    program.StoreKV: _store_kv,
+    program.PrepareHeads: _prepare_heads,
+    program.PagedAttention: _paged_attention,
+    program.Attention: _attention,
+    program.GatherRows: _gather_rows,
+    program.Add: _add,
+    program.SegmentMean: _segment_mean,
+    program.L2Normalize: _l2_normalize,
+    program.Conv1d: _conv1d,
+}

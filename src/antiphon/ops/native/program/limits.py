@@ -1,0 +1,23 @@
+"""What this machine's processor can do at best: the limits that a profile compares with."""
+
+from __future__ import annotations
+
+from antiphon.ops.native.extension import extension
+from antiphon.ops.program.profile import MachineLimits
+from antiphon.ops.threads import default_threads
+
+#: The read rate is measured on a buffer of the weights' size, so that caches help it as much as they help the weights.
+MOST_READ_BYTES = 1 << 30
+READ_REPEATS = 5
+MULTIPLY_SECONDS = 0.05
+
+
+def measure_limits(weight_bytes: int, threads: int | None = None) -> MachineLimits:
+    """A short measurement, all threads together, for a program that reads so many bytes of weights."""
+    threads = threads or default_threads()
+    size = min(max(weight_bytes, 1 << 20), MOST_READ_BYTES)
+    return MachineLimits(
+        extension().read_rate(size, READ_REPEATS, threads, 0),
+        extension().multiply_rate(MULTIPLY_SECONDS, threads, 0),
+        extension().int8_multiply_rate(MULTIPLY_SECONDS, threads),
+    )

@@ -1,0 +1,141 @@
+"""Attention over pages and over plain sequences, request by request."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from antiphon.ops.batch import GroupBatch
+from antiphon.ops.cache import LayerCache
+from antiphon.ops.reference.pages import read_pages, write_pages
+
+
+def store_kv(k: Tensor, v: Tensor, cache: LayerCache, group: GroupBatch) -> None:
+    """Write k, v [T, kv_heads, D] to the slots of the group; tokens with a negative slot are skipped."""
+    write_pages(k, v, cache, group.slot_mapping)
+
+
+def paged_attention(
+    q: Tensor,
+    cache: LayerCache,
+    group: GroupBatch,
+    scale: float,
+    causal: bool = True,
+    window: int | None = None,
+    sinks: Tensor | None = None,
+    softcap: float | None = None,
+    bias: Tensor | None = None,
+    sink_tokens: int = 0,
+) -> Tensor:
+    """Attention of q [T, heads, D] over the pages → [T, heads, D]; chunks and single tokens mix in one call.
+
+    Request r's queries stand at the end of its seq_lens[r] cached tokens. A query sees the last `window` tokens up to
+    itself, and with a window also the first `sink_tokens`; blocks that lie between may be freed. `sinks` [heads] are
+    extra logits with no value; `bias` [heads, max_seq, max_seq] is added by position.
+    """
+    out = torch.empty_like(q)
+    starts, lengths = group.query_start.tolist(), group.seq_lens.tolist()
+    for row, length in enumerate(lengths):
+        queries = q[starts[row] : starts[row + 1]]
+        if not len(queries):
+            continue
+        first = 0 if window is None else max(0, length - len(queries) - window + 1)
+        key = torch.arange(first, length, device=q.device)
+        k, v = read_pages(cache, group.block_tables[row], first, length)
+        sink_end = min(sink_tokens, first)
+        if sink_end:
+            sink_k, sink_v = read_pages(cache, group.block_tables[row], 0, sink_end)
+            k, v = torch.cat([sink_k, k]), torch.cat([sink_v, v])
+            key = torch.cat([torch.arange(sink_end, device=q.device), key])
+        visible = _visible(len(queries), key, length, causal, window, sink_tokens)
+        own_bias = None if bias is None else bias[:, length - len(queries) : length, key]
+        scores = _scores(queries, k, scale, visible, softcap, own_bias)
+        out[starts[row] : starts[row + 1]] = _attend(_softmax(scores, sinks), v, queries)
+    return out
+
+
+def paged_attention_weights(
+    q: Tensor, cache: LayerCache, group: GroupBatch, scale: float, heads: Sequence[int], causal: bool = False
+) -> Tensor:
+    """Probabilities [len(heads), T, longest seq_len] of these heads' queries over cached tokens; 0 past the end."""
+    starts, lengths = group.query_start.tolist(), group.seq_lens.tolist()
+    out = torch.zeros(len(heads), len(q), max(lengths, default=0), device=q.device)
+    for row, length in enumerate(lengths):
+        queries = q[starts[row] : starts[row + 1]]
+        k, _ = read_pages(cache, group.block_tables[row], 0, length)
+        visible = _visible(len(queries), torch.arange(length, device=q.device), length, causal)
+        probabilities = _scores(queries, k, scale, visible, None, None).softmax(-1)
+        out[:, starts[row] : starts[row + 1], :length] = probabilities[list(heads)]
+    return out
+
+
+def attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    seq_start: Tensor,
+    scale: float,
+    causal: bool = False,
+    bias: Tensor | None = None,
+    rounded: bool = False,
+) -> Tensor:
+    """Attention without a cache over sequences seq_start [R + 1] laid end to end → [T, heads, D].
+
+    `rounded` lets a backend round what it multiplies to int8 or 16 bits.
+    """
+    out = torch.empty_like(q)
+    starts = seq_start.tolist()
+    for start, end in pairwise(starts):
+        length = end - start
+        visible = _visible(length, torch.arange(length, device=q.device), length, causal)
+        own_bias = None if bias is None else bias[:, :length, :length]
+        scores = _scores(q[start:end], k[start:end], scale, visible, None, own_bias)
+        out[start:end] = _attend(scores.softmax(-1), v[start:end], q[start:end])
+    return out
+
+
+def _scores(
+    q: Tensor,
+    k: Tensor,
+    scale: float,
+    visible: Tensor | None,
+    softcap: float | None,
+    bias: Tensor | None,
+) -> Tensor:
+    """Masked scores [heads, queries, keys] of q [queries, heads, dim] against k [keys, kv_heads, dim], in fp32."""
+    k = k.float().repeat_interleave(q.shape[1] // k.shape[1], dim=1)
+    scores = torch.einsum("qhd,khd->hqk", q.float(), k) * scale
+    if softcap is not None:
+        scores = torch.tanh(scores / softcap) * softcap
+    if bias is not None:
+        scores = scores + bias
+    if visible is not None:
+        scores = scores.masked_fill(~visible, float("-inf"))
+    return scores
+
+
+def _softmax(scores: Tensor, sinks: Tensor | None) -> Tensor:
+    """Probabilities over keys; a sink is one more logit per head that takes probability and gives no value."""
+    if sinks is None:
+        return scores.softmax(-1)
+    column = sinks.float().view(-1, 1, 1).expand(scores.shape[0], scores.shape[1], 1)
+    return torch.cat([scores, column], dim=-1).softmax(-1)[..., :-1]
+
+
+def _attend(probabilities: Tensor, v: Tensor, q: Tensor) -> Tensor:
+    v = v.float().repeat_interleave(q.shape[1] // v.shape[1], dim=1)
+    return torch.einsum("hqk,khd->qhd", probabilities, v).to(q.dtype)
+
+
+def _visible(
+    num_queries: int, key: Tensor, length: int, causal: bool, window: int | None = None, sink_tokens: int = 0
+) -> Tensor | None:
+    """Mask [queries, keys]: which keys the last queries of `length` tokens see; None where all are visible."""
+    if not causal and window is None:
+        return None
+    query = torch.arange(length - num_queries, length, device=key.device)[:, None]
+    visible = key <= query if causal else torch.ones(num_queries, len(key), dtype=torch.bool, device=key.device)
+    return visible if window is None else visible & ((key > query - window) | (key < sink_tokens))

@@ -1,0 +1,48 @@
+"""Products with weights, and their rows."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from antiphon.ops.reference.activation import activate
+from antiphon.ops.reference.weights import BF16_PACK, dense
+from antiphon.ops.types import Activation
+from antiphon.weights.dequantize.dequantize import dequantize
+from antiphon.weights.weight import Weight
+
+
+def embed(ids: Tensor, weight: Weight, scale: float = 1.0) -> Tensor:
+    """Rows of the weight for ids [T], times `scale` → fp32 [T, H]. Ids must lie within the weight's rows."""
+    packed = weight.packed.get(BF16_PACK)
+    if packed is not None:
+        return packed[ids.long()].float() * scale
+    out = torch.empty(len(ids), weight.columns, device=ids.device)
+    start = 0
+    for part in weight.parts:
+        mine = (ids >= start) & (ids < start + part.rows)
+        rows = part.data[(ids[mine] - start).long()]
+        out[mine] = dequantize(rows, part.type).view(-1, weight.columns)
+        start += part.rows
+    return out * scale if scale != 1.0 else out
+
+
+def finish_linear(y: Tensor, bias: Tensor | None, activation: Activation, residual: Tensor | None) -> Tensor:
+    """The epilogue of a product: bias, activation, residual, in that order."""
+    if bias is not None:
+        y = y + bias
+    y = activate(y, activation)
+    return y if residual is None else y + residual
+
+
+def linear(
+    x: Tensor,
+    weight: Weight,
+    bias: Tensor | None = None,
+    activation: Activation = "none",
+    residual: Tensor | None = None,
+) -> Tensor:
+    """activation(x [T, K] · weightᵀ + bias) + residual → [T, N], or [T, N / 2] for a gated activation."""
+    matrix = dense(weight)
+    y = (x.to(matrix.dtype) @ matrix.T).to(x.dtype)
+    return finish_linear(y, bias, activation, residual)

@@ -1,0 +1,101 @@
+"""The backends: which there are, which this machine can run, and which one computes on a device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import cache
+
+import torch
+
+from antiphon.errors import UnsupportedError
+from antiphon.ops import native, reference
+from antiphon.ops.backend import Backend, forced, use_operations
+from antiphon.ops.sound import native as native_sound
+from antiphon.ops.types import WeightForm
+from antiphon.weights.types import TensorType
+from antiphon.weights.weight import Weight
+
+
+@dataclass(frozen=True)
+class BackendEntry:
+    """Where a backend's operations are, the devices that it is the default for, and whether it can run here."""
+
+    name: str
+    modules: tuple[object, ...]
+    devices: tuple[str, ...] = ()
+    available: Callable[[], bool] = lambda: True
+    obstacle: str = ""  # why it is not available, where it is not
+
+
+#: One line for each backend. The reference computes wherever no other backend is the default.
+BACKENDS = (
+    BackendEntry("reference", (reference.weights, reference.convolution)),
+    BackendEntry(
+        "native", (native, native_sound), ("cpu",), native.available,
+        "the native backend was not built on this machine (no C++ compiler at install time)",
+    ),
+)  # fmt: skip
+
+
+def available_backends() -> list[str]:
+    return [entry.name for entry in BACKENDS if entry.available()]
+
+
+def make_backend(name: str) -> Backend:
+    """A backend of its own that has computed nothing yet; errors are those of `get_backend`."""
+    entry = next((entry for entry in BACKENDS if entry.name == name), None)
+    if entry is None:
+        raise UnsupportedError(f"unknown backend {name!r}; there are: {', '.join(available_backends())}")
+    if not entry.available():
+        raise UnsupportedError(entry.obstacle)
+    return Backend(name, entry.modules)
+
+
+@cache
+def get_backend(name: str) -> Backend:
+    """A backend by name. Asking for one that this machine cannot run is an error that says why."""
+    return make_backend(name)
+
+
+#: The default of each kind of device that operations have met.
+defaults: dict[str, Backend] = {}
+
+
+def default_backend(device_type: str) -> Backend:
+    """The backend for this kind of device where no other is asked for; kept in `defaults`."""
+    found = defaults.get(device_type)
+    if found is None:
+        suited = (entry.name for entry in BACKENDS if device_type in entry.devices and entry.available())
+        found = defaults[device_type] = get_backend(next(suited, "reference"))
+    return found
+
+
+def active_backend(device_type: str = "cpu") -> Backend:
+    """The backend that operations on this kind of device go to now."""
+    return forced.get() or default_backend(device_type)
+
+
+def use_backend(name: str) -> AbstractContextManager[Backend]:
+    """Run the operations of this block (and of this thread or task only) on the named backend."""
+    return use_operations(get_backend(name))
+
+
+def prepare_weights(
+    weights: Sequence[Weight],
+    repack: bool = True,
+    quantize: Callable[[Weight], TensorType | None] = lambda weight: None,
+    release_pages: Callable[[], None] = lambda: None,
+) -> list[WeightForm]:
+    """Bring weights into the form the active backend computes with, and report the form of each part.
+
+    `repack` allows a copy in another order; `quantize` names the type that a weight's floats become, if any;
+    `release_pages` is called when the files' bytes that were read are no longer needed.
+    """
+    return active_backend().prepare_weights(weights, repack, quantize, release_pages)
+
+
+def half_type() -> torch.dtype | None:
+    """The 16-bit type that `half_conv1d` and its like compute in here; None where they compute in 32 bits."""
+    return active_backend().half_type()

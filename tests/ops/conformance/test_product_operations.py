@@ -1,0 +1,82 @@
+"""Products with weights and their rows, against float64."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from gguf import GGMLQuantizationType, quants
+from torch import Tensor
+
+from antiphon import ops
+from antiphon.weights.types import TensorType
+from antiphon.weights.weight import Weight, WeightPart
+from support.conformance import TOLERANCE, checks, relative
+
+
+def mixed_weight(columns: int, seed: int) -> tuple[Weight, Tensor]:
+    """A weight whose parts have different types, as a fused product of a real file has, and its float64 matrix."""
+    rng = np.random.default_rng(seed)
+    parts, dense = [], []
+    kinds = (("Q8_0", 5), ("F32", 3), ("Q4_0", 8), ("BF16", 2), ("Q5_1", 6), ("F16", 4))
+    for kind, rows in kinds:
+        values = rng.standard_normal((rows, columns)).astype(np.float32)
+        encoded = quants.quantize(values, GGMLQuantizationType[kind])
+        dense.append(torch.from_numpy(quants.dequantize(encoded, GGMLQuantizationType[kind])).double())
+        data = torch.from_numpy(encoded.view(np.uint8).reshape(rows, -1).copy())
+        parts.append(WeightPart(TensorType[kind], rows, data))
+    return Weight(tuple(parts), columns), torch.cat(dense)
+
+
+@checks("embed")
+def test_embed() -> None:
+    weight, dense = mixed_weight(64, 1)
+    ids = torch.tensor([0, 27, 4, 5, 8, 16, 18, 24, 0], dtype=torch.int32)
+    assert relative(ops.embed(ids, weight), dense[ids.long()]) < 1e-6
+    assert relative(ops.embed(ids, weight, 3.5), dense[ids.long()] * 3.5) < 1e-6
+    assert ops.embed(ids[:0], weight).shape == (0, 64)
+
+
+def gelu(x: Tensor) -> Tensor:
+    return x * 0.5 * (1 + torch.erf(x / math.sqrt(2)))
+
+
+def gelu_tanh(x: Tensor) -> Tensor:
+    return 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+
+
+def silu(x: Tensor) -> Tensor:
+    return x / (1 + torch.exp(-x))
+
+
+ACTIVATIONS = {
+    "none": lambda y: y,
+    "relu": lambda y: y.clamp(min=0),
+    "gelu": gelu,
+    "gelu_tanh": gelu_tanh,
+    "silu": silu,
+    "silu_gate": lambda y: silu(y[:, :14]) * y[:, 14:],
+    "gelu_tanh_gate": lambda y: gelu_tanh(y[:, :14]) * y[:, 14:],
+}
+
+
+@checks("linear")
+@pytest.mark.parametrize("tokens", [1, 2, 5, 33])
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_linear(activation: str, tokens: int, generator: torch.Generator) -> None:
+    weight, dense = mixed_weight(96, 2)
+    x = torch.randn(tokens, 96, generator=generator)
+    bias = torch.randn(28, generator=generator)
+    expected = ACTIVATIONS[activation](x.double() @ dense.T + bias.double())
+    residual = torch.randn(expected.shape, generator=generator)
+    got = ops.linear(x, weight, bias, activation, residual)
+    assert relative(got, expected + residual.double()) < TOLERANCE
+    if activation == "none":
+        assert relative(ops.linear(x, weight), x.double() @ dense.T) < TOLERANCE
+
+
+def test_linear_of_no_rows() -> None:
+    weight, _ = mixed_weight(96, 2)
+    assert ops.linear(torch.empty(0, 96), weight).shape == (0, 28)
