@@ -13,7 +13,7 @@ from antiphon.cli.server_flags import plain, takes_server_options
 
 if TYPE_CHECKING:
     from antiphon.runtime.residency import Resident
-    from antiphon.server.setup import Setup
+    from antiphon.server.setup.launch_plan import Setup
 
 
 @takes_server_options
@@ -25,10 +25,10 @@ def serve(**given: Any) -> None:
     started = time.monotonic()
     environment.home()  # one that cannot be used is an error before anything starts
     from antiphon.server.launch import bind, run_server
-    from antiphon.server.logs import set_up_logs
-    from antiphon.server.run_file import is_loopback
-    from antiphon.server.settings import Settings
-    from antiphon.server.setup import Setup
+    from antiphon.server.setup.launch_plan import Setup
+    from antiphon.server.setup.run_file import is_loopback
+    from antiphon.server.setup.settings import Settings
+    from antiphon.server.telemetry.logs import set_up_logs
 
     with usage_errors():
         settings = Settings.gather(plain(given), given["config"])

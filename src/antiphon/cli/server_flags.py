@@ -10,7 +10,7 @@ from typing import Annotated, Any, Optional
 
 import typer
 
-from antiphon.server.options import MODELS, OPTIONS, Kind, Option
+from antiphon.server.setup.options import MODELS, OPTIONS, Kind, Option
 
 TYPES: dict[Kind, Any] = {
     Kind.TEXT: str | None,

@@ -17,26 +17,21 @@ from starlette.middleware.cors import CORSMiddleware
 from antiphon import __version__
 from antiphon.errors import AntiphonError
 from antiphon.runtime.residency import Resident
-from antiphon.server import (
-    admin_routes,
-    chat,
-    completions,
-    embeddings,
-    openapi,
-    responses,
-    speech,
-    state_routes,
-    text_routes,
-    transcriptions,
-)
-from antiphon.server.admin_access import AdminAccess
-from antiphon.server.config import ServerConfig
-from antiphon.server.errors import invalid
-from antiphon.server.gate import Gate, Rules
-from antiphon.server.logs import log
-from antiphon.server.serving import Serving
-from antiphon.server.tracing import TracedRequests
-from antiphon.server.unreadable import UNREADABLE_HEADERS
+from antiphon.server import openapi
+from antiphon.server.admin import models as admin_models
+from antiphon.server.admin import state
+from antiphon.server.chat import route as chat
+from antiphon.server.http.admin_access import AdminAccess
+from antiphon.server.http.errors import invalid
+from antiphon.server.http.gate import Gate, Rules
+from antiphon.server.responses import routes as responses
+from antiphon.server.serving.serving import Serving
+from antiphon.server.setup.config import ServerConfig
+from antiphon.server.sound import speech, transcriptions
+from antiphon.server.sound.unreadable import UNREADABLE_HEADERS
+from antiphon.server.telemetry.logs import log
+from antiphon.server.telemetry.tracing import TracedRequests
+from antiphon.server.text import completions, embeddings, tokenization
 
 if TYPE_CHECKING:
     from antiphon.runtime.client import EngineClient
@@ -65,7 +60,7 @@ def create_app(config: ServerConfig, client: EngineClient, report: Callable[[Res
     app = FastAPI(title="Antiphon", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
     app.state.serving = serving
     sound = (transcriptions, speech)
-    for module in (chat, completions, responses, embeddings, *sound, text_routes, state_routes, admin_routes):
+    for module in (chat, completions, responses, embeddings, *sound, tokenization, state, admin_models):
         app.include_router(module.router)
     _add_middleware(app, serving)
     app.add_exception_handler(HTTPException, _raise)

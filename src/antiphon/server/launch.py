@@ -20,12 +20,12 @@ import uvicorn
 from antiphon.errors import AntiphonError, InvalidRequestError
 from antiphon.runtime.residency import Resident
 from antiphon.server.app import create_app
-from antiphon.server.config import ServerConfig
-from antiphon.server.errors import unavailable
-from antiphon.server.keys import KeyRing
-from antiphon.server.logs import log
-from antiphon.server.run_file import LocalServer, RunFileError, is_loopback, new_admin_token, published
-from antiphon.server.serving import Serving
+from antiphon.server.http.errors import unavailable
+from antiphon.server.http.keys import KeyRing
+from antiphon.server.serving.serving import Serving
+from antiphon.server.setup.config import ServerConfig
+from antiphon.server.setup.run_file import LocalServer, RunFileError, is_loopback, new_admin_token, published
+from antiphon.server.telemetry.logs import log
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 #: Time for requests that are ended to send their error.

@@ -11,7 +11,12 @@ from pydantic.json_schema import models_json_schema
 
 from antiphon import __version__
 from antiphon.audio.encode import CONTENT_TYPES
-from antiphon.server import answers, response_answers, response_schemas, schemas, sound_schemas, transcriptions
+from antiphon.server.responses import request_schemas as response_schemas
+from antiphon.server.responses import response_schemas as response_answers
+from antiphon.server.sound import request_schemas as sound_schemas
+from antiphon.server.sound import transcriptions
+from antiphon.server.text import request_schemas as schemas
+from antiphon.server.text import response_schemas as answers
 
 
 class Operation(NamedTuple):

@@ -1,0 +1,172 @@
+"""From a request's body to what the engine samples with, and the form that the answer must take."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Sequence
+
+import msgspec
+
+from antiphon.engine.sampling_params import SamplingParams
+from antiphon.errors import InvalidRequestError
+from antiphon.runtime.messages import GrammarFields, SamplingFields
+from antiphon.server.http.errors import ApiError, invalid
+from antiphon.server.serving.models import ReadyModel
+from antiphon.server.setup.config import Limits
+from antiphon.server.text.request_schemas import GenerateBody, JsonObjectFormat, JsonSchemaFormat
+from antiphon.text.grammar_spec import GrammarSpec
+
+SIMPLE = (
+    "temperature",
+    "top_k",
+    "top_p",
+    "min_p",
+    "typical_p",
+    "repetition_penalty",
+    "presence_penalty",
+    "frequency_penalty",
+    "min_tokens",
+    "ignore_eos",
+)
+
+
+def sampling_fields(
+    body: GenerateBody,
+    model: ReadyModel,
+    limits: Limits,
+    *,
+    max_tokens: int,
+    logprobs: int | None,
+    grammar: GrammarFields | None,
+    prompt_logprobs: bool = False,
+    more_stops: Sequence[str] = (),
+) -> SamplingFields:
+    """Checked by the same rules as the engine's own. The model's defaults and a random seed fill what is missing."""
+    _check_choice_of_tokens(body, model, grammar)
+    given = {name: getattr(body, name) for name in SIMPLE if getattr(body, name) is not None}
+    fields = SamplingFields(
+        logit_bias=_logit_bias(body, model, limits),
+        allowed_tokens=_token_ids(body.allowed_token_ids, "allowed_token_ids", model),
+        banned_tokens=_token_ids(body.banned_token_ids, "banned_token_ids", model) or [],
+        seed=secrets.randbits(62) if body.seed is None else body.seed,
+        max_tokens=max_tokens,
+        stop=[*_stop(body, limits), *more_stops],
+        stop_tokens=_token_ids(body.stop_token_ids, "stop_token_ids", model) or [],
+        logprobs=logprobs,
+        prompt_logprobs=prompt_logprobs,
+        **{**model.text.sampling.settings, **given},
+    )
+    _check(fields)
+    return fields
+
+
+def _check_choice_of_tokens(body: GenerateBody, model: ReadyModel, grammar: GrammarFields | None) -> None:
+    """Something must be left to say at every step."""
+    for name in ("allowed_token_ids", "banned_token_ids", "min_tokens"):
+        if grammar is not None and getattr(body, name):
+            raise invalid(f"{name} cannot be combined with an answer of a given form", name)
+    allowed, banned = body.allowed_token_ids, frozenset(body.banned_token_ids or ())
+    if banned and banned.issuperset(range(model.text.tokenizer.vocab_size) if allowed is None else allowed):
+        raise invalid("banned_token_ids leave no token that is allowed", "banned_token_ids")
+
+
+def _check(fields: SamplingFields) -> None:
+    values = msgspec.structs.asdict(fields)
+    for name in ("banned_tokens", "stop_tokens"):
+        values[name] = frozenset(values[name])
+    if fields.allowed_tokens is not None:
+        values["allowed_tokens"] = frozenset(fields.allowed_tokens)
+    values["stop"] = tuple(fields.stop)
+    try:
+        SamplingParams(**values)
+    except InvalidRequestError as error:
+        raise invalid(str(error), str(error).partition(" is ")[0]) from None
+
+
+def _stop(body: GenerateBody, limits: Limits) -> list[str]:
+    stops = [body.stop] if isinstance(body.stop, str) else body.stop or []
+    if len(stops) > limits.stop_strings:
+        raise invalid(f"stop has {len(stops)} strings; at most {limits.stop_strings} are taken", "stop")
+    for text in stops:
+        if not 1 <= len(text) <= limits.stop_characters:
+            raise invalid(f"a stop string has {len(text)} characters; it has 1 to {limits.stop_characters}", "stop")
+    return stops
+
+
+def _token_ids(ids: list[int] | None, name: str, model: ReadyModel) -> list[int] | None:
+    size = model.text.tokenizer.vocab_size
+    for token in ids or ():
+        if token >= size:
+            raise invalid(f"{name}: token id {token} is outside the vocabulary of {size} tokens", name)
+    return ids
+
+
+def _logit_bias(body: GenerateBody, model: ReadyModel, limits: Limits) -> dict[int, float]:
+    given = body.logit_bias or {}
+    if len(given) > limits.logit_bias:
+        raise invalid(f"logit_bias has {len(given)} tokens; at most {limits.logit_bias} are taken", "logit_bias")
+    bias = {}
+    for key, value in given.items():
+        if not (key.isascii() and key.isdecimal() and len(key) < 10):
+            raise invalid(f"logit_bias: {key[:40]!r} is not a token id", "logit_bias")
+        bias[int(key)] = float(value)
+    _token_ids(list(bias), "logit_bias", model)
+    return bias
+
+
+def output_tokens(asked: int | None, prompt_tokens: int, model: ReadyModel, limits: Limits, default: int | None) -> int:
+    """The longest answer: what was asked for, else the default, else what the context and the limit leave."""
+    if asked is not None and limits.output_tokens is not None and asked > limits.output_tokens:
+        raise invalid(f"max_tokens is {asked}; this server allows {limits.output_tokens}", "max_tokens")
+    room = max(1, model.max_tokens - prompt_tokens)
+    bounds = [room, asked if asked is not None else default, limits.output_tokens]
+    return min(bound for bound in bounds if bound is not None)
+
+
+def check_prompt(ids: list[int], model: ReadyModel, limits: Limits, param: str, truncate: int | None) -> list[int]:
+    """The prompt, cut to its last tokens only where the caller asked for it; one that cannot fit is refused."""
+    if truncate is not None:
+        ids = ids[-truncate:]
+    if not ids:
+        raise invalid(f"{param} has no tokens", param)
+    if limits.prompt_tokens is not None and len(ids) > limits.prompt_tokens:
+        message = f"{param} has {len(ids)} tokens; this server takes {limits.prompt_tokens}"
+        raise invalid(message, param, "context_length_exceeded")
+    if len(ids) >= model.max_tokens:
+        message = f"{param} has {len(ids)} tokens; model {model.name!r} takes {model.max_tokens}, the answer included"
+        raise invalid(message, param, "context_length_exceeded")
+    return ids
+
+
+def grammar_fields(body: GenerateBody) -> GrammarFields | None:
+    """The form of the answer, if one is asked for."""
+    form = body.response_format
+    asked: dict[str, GrammarFields] = {}
+    if isinstance(form, JsonObjectFormat):
+        asked["response_format"] = GrammarFields(json_object=True)
+    elif isinstance(form, JsonSchemaFormat):
+        asked["response_format"] = GrammarFields(json_schema=json.dumps(form.json_schema.schema_))
+    if body.guided_json is not None:
+        asked["guided_json"] = GrammarFields(json_schema=json.dumps(body.guided_json))
+    if body.guided_regex is not None:
+        asked["guided_regex"] = GrammarFields(regex=body.guided_regex)
+    if body.guided_choice is not None:
+        asked["guided_choice"] = GrammarFields(choice=body.guided_choice)
+    if body.guided_grammar is not None:
+        asked["guided_grammar"] = GrammarFields(grammar=body.guided_grammar)
+    if len(asked) > 1:
+        raise invalid(f"{' and '.join(asked)} were given; an answer has one form", next(iter(asked)))
+    for param, fields in asked.items():
+        check_grammar(fields, param)
+        return fields
+    return None
+
+
+def check_grammar(fields: GrammarFields, param: str) -> None:
+    """Size and sense, before the engine's process compiles it."""
+    choice = None if fields.choice is None else tuple(fields.choice)
+    try:
+        GrammarSpec(fields.json_schema, fields.json_object, fields.regex, choice, fields.grammar)
+    except InvalidRequestError as error:
+        raise ApiError(400, str(error), code="invalid_schema", param=param) from None
