@@ -10,10 +10,10 @@ import pytest
 
 from antiphon.errors import EngineError
 from antiphon.runtime.from_messages import grammar_spec
+from antiphon.server.chat.request_schemas import ChatBody
 from antiphon.server.chat.tool_use import tool_use
 from antiphon.server.http.errors import ApiError
 from antiphon.server.setup.config import Limits
-from antiphon.server.text.request_schemas import ChatBody
 from antiphon.server.tool_calls.forms import HERMES, LLAMA, takes_one_call, tool_form
 from antiphon.text.chat_template import ChatTemplate
 from antiphon.text.grammar import GrammarCompiler

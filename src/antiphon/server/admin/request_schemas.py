@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from antiphon.server.text.request_schemas import Body, KeepAlive, Name
+from antiphon.server.http.schemas import Body, KeepAlive, Name
 
 
 class AdminLoadBody(Body):

@@ -10,13 +10,14 @@ from typing import Any
 from antiphon.audio.encode import AudioFormat
 from antiphon.audio.samples import RawFormat
 from antiphon.runtime.transcription_options import TranscriptionOptions
+from antiphon.server.chat.request_schemas import ChatBody
 from antiphon.server.chat.spoken_reply import SPEECH_MODEL, SpokenReply
 from antiphon.server.http.errors import invalid
 from antiphon.server.serving.models import ReadyModel
 from antiphon.server.serving.serving import Serving
 from antiphon.server.sound.speech_call import voice_of
 from antiphon.server.sound.transcription_call import Hearing
-from antiphon.server.text.request_schemas import AssistantMessage, ChatBody, InputAudioPart, TextPart, UserMessage
+from antiphon.server.text.messages import AssistantMessage, InputAudioPart, TextPart, UserMessage
 
 TRANSCRIPTION_MODEL = "default-transcription"
 FORMATS: dict[str, AudioFormat] = {

@@ -13,6 +13,7 @@ from fastapi import APIRouter, Request, Response
 
 from antiphon.runtime.messages import Ended, Generate, GrammarFields, TextDelta
 from antiphon.server.chat.audio_input import has_sound, spoken_reply, without_sound
+from antiphon.server.chat.request_schemas import ChatBody
 from antiphon.server.chat.spoken_reply import SpokenReply, spoken_chunks
 from antiphon.server.chat.tool_use import ToolUse, tool_use
 from antiphon.server.http.bodies import read_body
@@ -23,7 +24,6 @@ from antiphon.server.serving.serving import EventStream, Serving, json_answer, s
 from antiphon.server.text.generation import Generations, make_call
 from antiphon.server.text.logprobs import chat_logprobs
 from antiphon.server.text.prompts import chat_prompt
-from antiphon.server.text.request_schemas import ChatBody
 from antiphon.server.text.sampling import check_prompt, grammar_fields, output_tokens, sampling_fields
 from antiphon.server.tool_calls.output_parser import THINK, CallArguments, CallStart, Content, OutputParser, Piece
 

@@ -6,10 +6,11 @@ import json
 from dataclasses import dataclass
 
 from antiphon.runtime.messages import GrammarFields
+from antiphon.server.chat.request_schemas import ChatBody
 from antiphon.server.http.errors import ApiError, invalid
 from antiphon.server.serving.models import ReadyModel
 from antiphon.server.setup.config import Limits
-from antiphon.server.text.request_schemas import ChatBody, NamedTool, Tool
+from antiphon.server.text.messages import NamedTool, Tool
 from antiphon.server.text.sampling import check_grammar
 from antiphon.server.tool_calls.forms import HERMES, LLAMA, ToolForm, takes_one_call, tool_form
 

@@ -17,7 +17,7 @@ from antiphon.server.responses.request_schemas import (
     ReasoningItem,
     ResponseBody,
 )
-from antiphon.server.text.request_schemas import (
+from antiphon.server.text.messages import (
     AssistantMessage,
     FunctionCall,
     Message,

@@ -6,15 +6,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from antiphon.server.text.request_schemas import (
-    MAX_LOGPROBS,
-    Body,
-    FunctionName,
-    JsonObjectFormat,
-    Name,
-    SamplingBody,
-    TextFormat,
-)
+from antiphon.server.http.schemas import Body, Name
+from antiphon.server.text.messages import FunctionName
+from antiphon.server.text.request_schemas import MAX_LOGPROBS, JsonObjectFormat, SamplingBody, TextFormat
 
 Status = Literal["in_progress", "completed", "incomplete"]
 ItemId = Annotated[str, Field(max_length=256)]
@@ -125,7 +119,7 @@ class ReasoningOptions(Body):
 
 
 class ResponseStreamOptions(Body):
-    #: Taken, and of no effect on the answer.
+    #: Accepted without effect.
     include_obfuscation: bool | None = None
 
 
@@ -147,5 +141,5 @@ class ResponseBody(SamplingBody):
     chat_template_kwargs: dict[str, Any] | None = None
     truncation: Literal["disabled"] | None = None
     background: Literal[False] | None = None
-    #: Taken, and of no effect on the answer.
+    #: Accepted without effect.
     prompt_cache_retention: Literal["in_memory", "24h"] | None = None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from antiphon.server.text.response_schemas import Answer, Count, Timings, TokenLogprob
+from antiphon.server.http.schemas import Answer, Count
+from antiphon.server.text.response_schemas import Timings, TokenLogprob
 
 Status = Literal["in_progress", "completed", "incomplete"]
 

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from pydantic import TypeAdapter
 
 from antiphon.runtime.messages import Ended, TextDelta
+from antiphon.server.chat.request_schemas import ChatBody
 from antiphon.server.chat.route import Chat
 from antiphon.server.http.errors import ApiError, invalid
 from antiphon.server.responses.items import messages
@@ -17,17 +18,13 @@ from antiphon.server.responses.output import Event, ResponseOutput
 from antiphon.server.responses.request_schemas import ChosenTool, Item, ResponseBody, ResponseTool, SchemaFormat
 from antiphon.server.responses.store import StoredResponse
 from antiphon.server.serving.models import ReadyModel
+from antiphon.server.text.messages import Function, FunctionReference, NamedTool, Tool
 from antiphon.server.text.request_schemas import (
-    ChatBody,
-    Function,
-    FunctionReference,
     JsonObjectFormat,
     JsonSchemaFormat,
     NamedSchema,
-    NamedTool,
     SamplingBody,
     TextFormat,
-    Tool,
 )
 from antiphon.server.tool_calls.output_parser import THINK
 

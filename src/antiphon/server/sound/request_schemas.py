@@ -1,20 +1,18 @@
-"""The bodies of requests for transcription and speech, and of their answers."""
+"""Request bodies of transcription, translation and speech."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, RootModel, WithJsonSchema
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
 from antiphon.runtime.speech_options import MAX_SPEED, MIN_SPEED
-from antiphon.server.text.request_schemas import KeepAlive, ModelBody, Name, VoiceReference
-from antiphon.server.text.response_schemas import Answer, Count
+from antiphon.server.http.schemas import Body, KeepAlive, ModelBody, Name, Priority
 
 Upload = Annotated[Any, WithJsonSchema({"type": "string", "format": "binary"})]
 TranscriptFormat = Literal["json", "text", "srt", "verbose_json", "vtt"]
 SpeechFormat = Literal["mp3", "opus", "aac", "flac", "wav", "pcm"]
 Granularity = Literal["word", "segment"]
-Priority = Annotated[int, Field(ge=0, le=2)]
 
 
 class SoundForm(BaseModel):
@@ -37,7 +35,7 @@ class SoundForm(BaseModel):
     #: Put the real-time factor and the time to the first text into `usage`.
     timings: bool | None = None
     keep_alive: KeepAlive | None = None
-    #: Taken, and of no effect on the answer.
+    #: Accepted without effect.
     user: str | None = None
 
 
@@ -53,6 +51,10 @@ class TranscriptionForm(SoundForm):
     ] = ["segment"]
     #: Silences are always where a recording is cut.
     chunking_strategy: Literal["auto"] | None = None
+
+
+class VoiceReference(Body):
+    id: Name
 
 
 class SpeechBody(ModelBody):
@@ -72,77 +74,3 @@ class SpeechBody(ModelBody):
     paced: bool | None = None
     priority: Priority | None = None
     timings: bool | None = None
-
-
-# -- answers ------------------------------------------------------------------------------------------------------
-
-
-class TranscriptTimings(Answer):
-    """Seconds, but for the factor, which is seconds of work a second of sound."""
-
-    processing: float
-    real_time_factor: float
-    time_to_first_text: float | None
-
-
-class DurationUsage(Answer):
-    type: Literal["duration"]
-    seconds: float
-    timings: TranscriptTimings | None = None
-
-
-class TranscriptAnswer(Answer):
-    text: str
-    usage: DurationUsage
-
-
-class TranscriptSegment(Answer):
-    id: Count
-    seek: Count
-    start: float
-    end: float
-    text: str
-    tokens: list[int]
-    temperature: float
-    avg_logprob: float
-    compression_ratio: float
-    no_speech_prob: float
-
-
-class TranscriptWord(Answer):
-    word: str
-    start: float
-    end: float
-
-
-class VerboseTranscriptAnswer(Answer):
-    text: str
-    usage: DurationUsage
-    task: Literal["transcribe", "translate"]
-    language: str
-    duration: float
-    segments: list[TranscriptSegment] | None = None
-    words: list[TranscriptWord] | None = None
-
-
-class AnyTranscriptAnswer(RootModel[TranscriptAnswer | VerboseTranscriptAnswer]):
-    """As `response_format` says: `json` or `verbose_json`."""
-
-
-class VoiceAnswer(Answer):
-    id: str
-    object: Literal["voice"]
-    name: str
-    language: str
-    gender: str | None
-    #: Further names of this voice.
-    aliases: list[str]
-    #: The voice that this name is an alias of; null for a voice of its own.
-    same_as: str | None
-
-
-class VoicesAnswer(Answer):
-    object: Literal["list"]
-    model: str
-    default: str
-    data: list[VoiceAnswer]

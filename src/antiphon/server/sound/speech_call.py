@@ -19,7 +19,7 @@ from antiphon.runtime.voice_aliases import aliases_for, parts_of, unknown_voice,
 from antiphon.server.http.errors import SERVER, ApiError, api_error, invalid
 from antiphon.server.serving.models import ReadyModel, engine_failure, engine_unavailable
 from antiphon.server.serving.serving import Serving
-from antiphon.server.text.request_schemas import VoiceReference
+from antiphon.server.sound.request_schemas import VoiceReference
 
 #: Frames that the models' durations are counted in, a second of speech, which count as the tokens that went out.
 TOKENS_PER_SECOND = 40

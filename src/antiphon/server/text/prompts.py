@@ -9,7 +9,7 @@ from typing import Any
 from antiphon.errors import TokenizerError
 from antiphon.server.http.errors import invalid
 from antiphon.server.serving.models import ReadyModel
-from antiphon.server.text.request_schemas import (
+from antiphon.server.text.messages import (
     AssistantMessage,
     InputAudioPart,
     Message,

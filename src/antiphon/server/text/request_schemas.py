@@ -4,123 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from antiphon.runtime.keep_alive import PATTERN as KEEP_ALIVE_PATTERN
+from antiphon.server.http.schemas import Body, ModelBody, Name, Priority
+from antiphon.server.text.messages import Message, Tool
 
 MAX_LOGPROBS = 20
 TokenId = Annotated[int, Field(ge=0, lt=2**31)]
-Name = Annotated[str, Field(min_length=1, max_length=512)]
-FunctionName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
-
-
-class Body(BaseModel):
-    """Strict: a number in quotes is no number."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-
-# -- messages and tools -------------------------------------------------------------------------------------------
-
-
-class TextPart(Body):
-    type: Literal["text"]
-    text: str
-
-
-class InputAudio(Body):
-    data: str  # base64
-    format: Literal["wav", "mp3", "flac", "opus", "ogg", "aac", "m4a", "webm", "pcm16"]
-
-
-class InputAudioPart(Body):
-    """Sound, which becomes the text that it says; in chats only."""
-
-    type: Literal["input_audio"]
-    input_audio: InputAudio
-
-
-TextContent = str | list[TextPart]
-
-
-class SystemMessage(Body):
-    role: Literal["system", "developer"]
-    content: TextContent
-    name: str | None = None
-
-
-class UserMessage(Body):
-    role: Literal["user"]
-    content: str | list[Annotated[TextPart | InputAudioPart, Field(discriminator="type")]]
-    name: str | None = None
-
-
-class FunctionCall(Body):
-    name: FunctionName
-    arguments: str
-
-
-class ToolCall(Body):
-    id: str
-    type: Literal["function"] = "function"
-    function: FunctionCall
-    index: int | None = None
-
-
-class AudioReference(Body):
-    id: Annotated[str, Field(max_length=512)]
-    #: As the server gave it; the id says enough.
-    data: str | None = None
-    expires_at: int | None = None
-    transcript: str | None = None
-
-
-class AssistantMessage(Body):
-    """As the server gave it: fields that clients send back empty are taken."""
-
-    role: Literal["assistant"]
-    content: TextContent | None = None
-    reasoning_content: str | None = None
-    tool_calls: list[ToolCall] | None = None
-    name: str | None = None
-    refusal: None = None
-    audio: AudioReference | None = None
-    function_call: None = None
-    annotations: Annotated[list[Any], Field(max_length=0)] | None = None
-
-
-class ToolMessage(Body):
-    role: Literal["tool"]
-    content: TextContent
-    tool_call_id: str
-    name: str | None = None
-
-
-Message = Annotated[SystemMessage | UserMessage | AssistantMessage | ToolMessage, Field(discriminator="role")]
-
-
-class Function(Body):
-    name: FunctionName
-    description: str | None = None
-    parameters: dict[str, Any] | None = None
-    strict: bool | None = None
-
-
-class Tool(Body):
-    type: Literal["function"]
-    function: Function
-
-
-class FunctionReference(Body):
-    name: FunctionName
-
-
-class NamedTool(Body):
-    type: Literal["function"]
-    function: FunctionReference
-
-
-# -- forms of answers ---------------------------------------------------------------------------------------------
 
 
 class TextFormat(Body):
@@ -150,21 +40,6 @@ class StreamOptions(Body):
     include_usage: bool | None = None
 
 
-# -- requests -----------------------------------------------------------------------------------------------------
-
-
-#: Seconds, or like `5m`; -1 is for ever.
-KeepAlive = Annotated[float, Field(ge=-1, le=1e9)] | Annotated[str, Field(pattern=KEEP_ALIVE_PATTERN)]
-
-
-class ModelBody(Body):
-    model: Name
-    #: How long the model stays resident after this request.
-    keep_alive: KeepAlive | None = None
-    #: Taken, and of no effect on the answer.
-    user: str | None = None
-
-
 class SamplingBody(ModelBody):
     """How an answer is drawn, ended and scheduled. Fields that are None take the server's defaults."""
 
@@ -189,31 +64,19 @@ class SamplingBody(ModelBody):
     guided_regex: str | None = None
     guided_choice: Annotated[list[str], Field(min_length=1)] | None = None
     guided_grammar: str | None = None
-    #: 0 is critical, 1 high, 2 normal.
-    priority: Annotated[int, Field(ge=0, le=2)] | None = None
+    priority: Priority | None = None
     #: Requests share cached prefixes only with requests of the same salt.
     cache_salt: Annotated[str, Field(max_length=512)] | None = None
     #: Keep only this many of the prompt's last tokens.
     truncate_prompt_tokens: Annotated[int, Field(ge=1, lt=2**31)] | None = None
     #: Put seconds of waiting, first token, further tokens and the whole into `usage`.
     timings: bool | None = None
-    #: Taken, and of no effect on the answer.
+    #: Accepted without effect.
     metadata: dict[str, str] | None = None
     store: bool | None = None
     service_tier: str | None = None
     safety_identifier: str | None = None
     prompt_cache_key: str | None = None
-
-
-class VoiceReference(Body):
-    id: Name
-
-
-class ReplyAudio(Body):
-    """How a reply is spoken. Without a voice, the model's own."""
-
-    format: Literal["wav", "mp3", "flac", "opus", "aac", "pcm16"]
-    voice: Name | VoiceReference | None = None
 
 
 class GenerateBody(SamplingBody):
@@ -223,19 +86,6 @@ class GenerateBody(SamplingBody):
     n: Annotated[int, Field(ge=1, le=128)] | None = None
     max_tokens: Annotated[int, Field(ge=0, lt=2**31)] | None = None
     response_format: ResponseFormat | None = None
-
-
-class ChatBody(GenerateBody):
-    messages: Annotated[list[Message], Field(min_length=1)]
-    max_completion_tokens: Annotated[int, Field(ge=1, lt=2**31)] | None = None
-    logprobs: bool | None = None
-    top_logprobs: Annotated[int, Field(ge=0, le=MAX_LOGPROBS)] | None = None
-    tools: list[Tool] | None = None
-    tool_choice: Literal["none", "auto", "required"] | NamedTool | None = None
-    parallel_tool_calls: bool | None = None
-    chat_template_kwargs: dict[str, Any] | None = None
-    modalities: list[Literal["text", "audio"]] | None = None
-    audio: ReplyAudio | None = None
 
 
 class CompletionBody(GenerateBody):
@@ -250,7 +100,7 @@ class EmbeddingBody(ModelBody):
     encoding_format: Literal["float", "base64"] | None = None
     dimensions: Annotated[int, Field(ge=1, lt=2**31)] | None = None
     truncate_prompt_tokens: Annotated[int, Field(ge=1, lt=2**31)] | None = None
-    priority: Annotated[int, Field(ge=0, le=2)] | None = None
+    priority: Priority | None = None
 
 
 class TemplateBody(ModelBody):
@@ -273,6 +123,3 @@ class TokenizeBody(ModelBody):
 
 class DetokenizeBody(ModelBody):
     tokens: list[TokenId]
-
-
-BODIES = (ChatBody, CompletionBody, EmbeddingBody, TemplateBody, TokenizeBody, DetokenizeBody)

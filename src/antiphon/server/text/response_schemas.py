@@ -2,26 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
-
-Count = Annotated[int, Field(ge=0)]
-
-
-class Answer(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class ErrorDetail(Answer):
-    message: str
-    type: str
-    param: str | None
-    code: str
-
-
-class ErrorAnswer(Answer):
-    error: ErrorDetail
+from antiphon.server.http.schemas import Answer, Count
 
 
 class PromptTokensDetails(Answer):
@@ -53,54 +36,6 @@ class TopLogprob(Answer):
 
 class TokenLogprob(TopLogprob):
     top_logprobs: list[TopLogprob]
-
-
-class ChatLogprobs(Answer):
-    content: list[TokenLogprob]
-    refusal: None = None
-
-
-class AnswerFunction(Answer):
-    name: str
-    arguments: str
-
-
-class AnswerToolCall(Answer):
-    id: str
-    type: Literal["function"]
-    function: AnswerFunction
-
-
-class AnswerAudio(Answer):
-    id: str
-    data: str
-    expires_at: int
-    transcript: str
-
-
-class AnswerMessage(Answer):
-    role: Literal["assistant"]
-    content: str | None
-    refusal: None = None
-    reasoning_content: str | None = None
-    tool_calls: list[AnswerToolCall] | None = None
-    audio: AnswerAudio | None = None
-
-
-class ChatChoice(Answer):
-    index: Count
-    message: AnswerMessage
-    logprobs: ChatLogprobs | None
-    finish_reason: Literal["stop", "length", "tool_calls"]
-
-
-class ChatAnswer(Answer):
-    id: str
-    object: Literal["chat.completion"]
-    created: int
-    model: str
-    choices: list[ChatChoice]
-    usage: Usage
 
 
 class CompletionLogprobs(Answer):
@@ -144,26 +79,6 @@ class EmbeddingAnswer(Answer):
     usage: EmbeddingUsage
 
 
-class ModelCard(Answer):
-    """A model under one of its names; `root` is the name it was loaded under."""
-
-    id: str
-    object: Literal["model"]
-    created: int
-    owned_by: str
-    root: str
-    state: Literal["unloaded", "loading", "ready", "unloading", "failed"]
-    task: str | None
-    max_model_len: int | None
-    weight_bytes: int | None
-    error: str | None
-
-
-class ModelsAnswer(Answer):
-    object: Literal["list"]
-    data: list[ModelCard]
-
-
 class TokensAnswer(Answer):
     tokens: list[int]
     token_strs: list[str]
@@ -173,9 +88,3 @@ class TokensAnswer(Answer):
 
 class PromptAnswer(Answer):
     prompt: str
-
-
-class HealthAnswer(Answer):
-    status: str
-    cause: str | None = None
-    models: dict[str, Any] | None = None
