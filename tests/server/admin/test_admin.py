@@ -265,7 +265,7 @@ def test_a_key_has_so_many_requests_at_once(administered: RunningServer, client:
         client.completions.create(**details)
     assert limited.value.code == "too_many_requests" and limited.value.response.headers["retry-after"] == "1"
     streams.pop().close()
-    wait_until(lambda: len(administered.serving.passages) == 5)
+    wait_until(lambda: len(administered.serving.requests) == 5)
     client.completions.create(**details).close()
     for stream in streams:
         stream.close()

@@ -10,7 +10,7 @@ import openai
 import pytest
 
 from antiphon.runtime.messages import TextDelta
-from antiphon.server.chat.route import Chat
+from antiphon.server.chat.chat_call import ChatCall
 from antiphon.server.tool_calls.forms import LLAMA
 from support.http_server import RunningServer
 
@@ -143,7 +143,7 @@ def test_control_tokens_keep_their_places(server: RunningServer) -> None:
     tag = tokenizer.id_of("<|python_tag|>")
     first, second = tokenizer.encode("add"), tokenizer.encode("[1]")
     use = SimpleNamespace(form=LLAMA, tools=TOOLS)
-    chat = Chat(model=model, body=None, call=None, use=use, looks_for_reasoning=False, is_in_reasoning=False)  # type: ignore[arg-type]
+    chat = ChatCall(model=model, body=None, call=None, use=use, looks_for_reasoning=False, is_in_reasoning=False)  # type: ignore[arg-type]
     for ids, text, expected in (
         ([tag, tag, tag], "", "TTT"),
         ([tag, *first, tag, *second], "add[1]", "TaddT[1]"),

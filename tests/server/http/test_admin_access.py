@@ -10,8 +10,8 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
+from antiphon.server.http.active_requests import ActiveRequests
 from antiphon.server.http.admin_access import AdminAccess
-from antiphon.server.http.context import Passages
 from antiphon.server.http.errors import ApiError
 from antiphon.server.http.gate import Gate, Rules
 from antiphon.server.http.keys import KeyRing
@@ -130,7 +130,7 @@ def test_every_admin_path_passes_the_check() -> None:
 
 
 async def _try_paths(app: FastAPI) -> None:
-    gate = Gate(app, Rules(LOCAL), Passages(), Metrics(), lambda: False)
+    gate = Gate(app, Rules(LOCAL), ActiveRequests(), Metrics(), lambda: False)
     transport = httpx.ASGITransport(gate)
     async with httpx.AsyncClient(transport=transport, base_url=f"http://{HOST}") as client:
         for path in (

@@ -13,8 +13,9 @@ from typer.testing import CliRunner
 
 from antiphon.cli.app import app
 from antiphon.errors import InvalidRequestError, MemoryBudgetError
-from antiphon.server.setup.launch_plan import Setup
-from antiphon.server.setup.options import BY_NAME, MODELS, OPTIONS, Kind, Option
+from antiphon.server.setup.launch_plan import LaunchPlan
+from antiphon.server.setup.option import Kind, Option
+from antiphon.server.setup.options import BY_NAME, MODELS, OPTIONS
 from antiphon.server.setup.settings import Settings
 
 FILE = """
@@ -150,7 +151,7 @@ def test_a_setup_has_what_the_settings_say() -> None:
         "max_per_key": 3,
     }
     flags["voice_aliases"] = ["narrator=bm_george"]
-    setup = Setup.of(Settings.gather(flags))
+    setup = LaunchPlan.of(Settings.gather(flags))
     assert setup.engine["quantize"] == "auto" and setup.config.voice_aliases == {"narrator": "bm_george"}
     assert (setup.memory_bytes, setup.kv_bytes) == (2000 << 20, 500 << 20) and setup.engine["kv_bytes"] == 500 << 20
     chat, encoder = setup.config.models
@@ -179,14 +180,14 @@ def test_a_setup_has_what_the_settings_say() -> None:
 )
 def test_setups_that_make_no_sense(flags: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidRequestError, match=words):
-        Setup.of(Settings.gather(flags))
+        LaunchPlan.of(Settings.gather(flags))
 
 
 def test_a_key_cannot_be_of_both_kinds(tmp_path: Path) -> None:
     keys = tmp_path / "keys"
     keys.write_text("the-same-secret\n")
     with pytest.raises(InvalidRequestError, match="an admin key is also an API key"):
-        Setup.of(Settings.gather({"api_key_file": str(keys), "admin_key_file": str(keys)}))
+        LaunchPlan.of(Settings.gather({"api_key_file": str(keys), "admin_key_file": str(keys)}))
 
 
 def test_a_budget_that_no_model_fits_in() -> None:
@@ -195,16 +196,16 @@ def test_a_budget_that_no_model_fits_in() -> None:
         r"memory budget of 50 MB, of which 12 MB .*: qwen2.5-coder-0.5b needs (\d+) MB, all-minilm-l6-v2 needs (\d+) MB"
     )
     with pytest.raises(MemoryBudgetError, match=message) as caught:
-        Setup.of(Settings.gather({"memory": 50}))
+        LaunchPlan.of(Settings.gather({"memory": 50}))
     found = re.search(message, str(caught.value))
     assert found is not None
     smaller = min(int(found[1]), int(found[2]))
-    Setup.of(Settings.gather({"memory": smaller}))
+    LaunchPlan.of(Settings.gather({"memory": smaller}))
     with pytest.raises(MemoryBudgetError, match="raise --memory"):
-        Setup.of(Settings.gather({"memory": smaller - 1}))
+        LaunchPlan.of(Settings.gather({"memory": smaller - 1}))
     with pytest.raises(MemoryBudgetError, match="of which 10 MB"):
-        Setup.of(Settings.gather({"memory": 50, "kv_memory": 10}))
-    Setup.of(Settings.gather({"memory": 50, "preload": False}))
+        LaunchPlan.of(Settings.gather({"memory": 50, "kv_memory": 10}))
+    LaunchPlan.of(Settings.gather({"memory": 50, "preload": False}))
 
 
 def test_a_larger_budget_keeps_a_gigabyte_for_the_cache(tmp_path: Path) -> None:
@@ -212,4 +213,4 @@ def test_a_larger_budget_keeps_a_gigabyte_for_the_cache(tmp_path: Path) -> None:
     with path.open("wb") as file:
         file.truncate(5000 << 20)
     with pytest.raises(MemoryBudgetError, match="large needs 6,024 MB; raise"):
-        Setup.of(Settings.gather({"models": [str(path)], "memory": 5000}))
+        LaunchPlan.of(Settings.gather({"models": [str(path)], "memory": 5000}))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -15,11 +14,12 @@ from antiphon.runtime.keep_alive import keep_alive_text, parse_keep_alive
 from antiphon.runtime.residency import Resident, fetch_model
 from antiphon.server.admin.request_schemas import AdminLoadBody, AdminPullBody, AdminUnloadBody
 from antiphon.server.http.bodies import read_body
-from antiphon.server.http.context import CLIENT_GONE, Passage
+from antiphon.server.http.connection import EventStream, json_response, unless_disconnected
 from antiphon.server.http.errors import ApiError, api_error
 from antiphon.server.http.events import DONE, event
-from antiphon.server.serving.models import engine_unavailable, load_failure, model_card
-from antiphon.server.serving.serving import EventStream, Serving, json_answer, serving_of, unless_gone
+from antiphon.server.serving.failures import engine_unavailable, load_failure
+from antiphon.server.serving.model_card import model_card
+from antiphon.server.serving.serving import Serving, serving_of
 from antiphon.server.setup.config import LoadOnUse
 from antiphon.weights.catalog.catalog import catalog
 from antiphon.weights.catalog.fetch import FetchProgress
@@ -40,7 +40,7 @@ async def list_models(request: Request) -> Response:
     serving = serving_of(request)
     cards = [admin_card(serving, model) for model in serving.models]
     known = await asyncio.to_thread(_catalog_cards, {card["name"] for card in cards})
-    return json_answer({"models": cards, "catalog": known, "memory": await _memory(serving)})
+    return json_response({"models": cards, "catalog": known, "memory": await _memory(serving)})
 
 
 @router.post("/models/load")
@@ -56,11 +56,11 @@ async def load(request: Request) -> Response:
         model.is_pinned = body.pinned
     residency = serving.models.residency
     try:
-        await unless_gone(request, residency.acquire(model))
+        await unless_disconnected(request, residency.acquire(model))
     except AntiphonError as error:
         raise load_failure(model, error) from error
     residency.release(model)
-    return json_answer(admin_card(serving, model))
+    return json_response(admin_card(serving, model))
 
 
 @router.post("/models/unload")
@@ -69,7 +69,7 @@ async def unload(request: Request) -> Response:
     body = await read_body(request, AdminUnloadBody, serving.config.limits.body_bytes)
     model = serving.models.find(body.model)
     await serving.models.residency.unload(model, force=bool(body.force))
-    return json_answer(admin_card(serving, model))
+    return json_response(admin_card(serving, model))
 
 
 @router.post("/models/pull")
@@ -82,8 +82,8 @@ async def pull(request: Request) -> Response:
         message = f"model {body.model!r} is loaded from a path on the server; there is nothing to download"
         raise ApiError(400, message, code="invalid_value")
     if body.stream is False:
-        resolved = await unless_gone(request, fetch_model(body.model, serving.config.offline, lambda _: None))
-        return json_answer(await asyncio.to_thread(_pulled, resolved))
+        resolved = await unless_disconnected(request, fetch_model(body.model, serving.config.offline, lambda _: None))
+        return json_response(await asyncio.to_thread(_pulled, resolved))
     return EventStream(_pull_events(body.model, serving.config.offline), lambda: None)
 
 
@@ -180,37 +180,3 @@ async def _memory(serving: Serving) -> dict[str, Any]:
 
 
 # -- requests -----------------------------------------------------------------------------------------------------
-
-
-@router.get("/requests")
-async def list_requests(request: Request) -> Response:
-    own: Passage = request.scope["passage"]
-    passages = [passage for passage in serving_of(request).passages if passage is not own]
-    return json_answer({"requests": [_request_card(passage) for passage in passages]})
-
-
-@router.delete("/requests/{request_id:path}")
-async def cancel_request(request: Request, request_id: str) -> Response:
-    """End every request of that id; its client gets an error."""
-    own: Passage = request.scope["passage"]
-    passages = [p for p in serving_of(request).passages if p.request_id == request_id and p is not own]
-    if not passages:
-        raise ApiError(404, f"no request with the id {request_id[:200]!r} is under way", code="request_not_found")
-    for passage in passages:
-        message = "the request was cancelled by an administrator"
-        passage.end_with(ApiError(CLIENT_GONE, message, code="cancelled"))
-    return json_answer({"cancelled": len(passages)})
-
-
-def _request_card(passage: Passage) -> dict[str, Any]:
-    seconds = passage.seconds
-    return {
-        "id": passage.request_id,
-        "method": passage.method,
-        "path": passage.path,
-        "key": passage.key,
-        "model": passage.figures.get("model"),
-        "started": time.time() - seconds,
-        "seconds": round(seconds, 3),
-        "is_streaming": passage.is_event_stream,
-    }

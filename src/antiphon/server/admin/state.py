@@ -10,8 +10,9 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from antiphon.errors import AntiphonError
 from antiphon.runtime.client import EngineState
-from antiphon.server.serving.models import model_card
-from antiphon.server.serving.serving import json_answer, serving_of
+from antiphon.server.http.connection import json_response
+from antiphon.server.serving.model_card import model_card
+from antiphon.server.serving.serving import serving_of
 
 router = APIRouter()
 FIGURES_SECONDS = 1.0
@@ -20,18 +21,18 @@ FIGURES_SECONDS = 1.0
 @router.get("/v1/models")
 async def list_models(request: Request) -> Response:
     names = serving_of(request).models.names()
-    return json_answer({"object": "list", "data": [model_card(model, name) for name, model in names.items()]})
+    return json_response({"object": "list", "data": [model_card(model, name) for name, model in names.items()]})
 
 
 @router.get("/v1/models/{name:path}")
 async def get_model(request: Request, name: str) -> Response:
-    return json_answer(model_card(serving_of(request).models.find(name), name))
+    return json_response(model_card(serving_of(request).models.find(name), name))
 
 
 @router.get("/livez")
 async def livez() -> Response:
     """The server's process answers."""
-    return json_answer({"status": "alive"})
+    return json_response({"status": "alive"})
 
 
 @router.get("/readyz")
@@ -43,13 +44,13 @@ async def readyz(request: Request) -> Response:
     for model in serving.models:
         models[model.name] = serving.models.describe(model)
     if serving.is_draining:
-        return json_answer({"status": "draining", "cause": None, "models": models}, 503)
+        return json_response({"status": "draining", "cause": None, "models": models}, 503)
     if client.state is not EngineState.READY:
-        return json_answer({"status": str(client.state), "cause": client.cause, "models": models}, 503)
+        return json_response({"status": str(client.state), "cause": client.cause, "models": models}, 503)
     if not serving.models.is_ready:
         status, cause = serving.models.status, serving.models.cause
-        return json_answer({"status": status, "cause": cause, "models": models}, 503)
-    return json_answer({"status": "ready", "cause": None, "models": models})
+        return json_response({"status": status, "cause": cause, "models": models}, 503)
+    return json_response({"status": "ready", "cause": None, "models": models})
 
 
 @router.get("/metrics")

@@ -1,4 +1,4 @@
-"""The speech of a chat's reply, made while its text is being made."""
+"""`SpokenReply`: the speech of a chat's reply, synthesised while the text is being generated."""
 
 from __future__ import annotations
 
@@ -11,19 +11,27 @@ from typing import Any
 
 from antiphon.audio.encode import AudioFormat
 from antiphon.runtime.speech_options import SpeechOptions
+from antiphon.server.chat.request_schemas import ChatBody
 from antiphon.server.chat.spoken_reply_store import KEPT_SECONDS
-from antiphon.server.http.errors import ApiError
+from antiphon.server.http.errors import ApiError, invalid
 from antiphon.server.serving.models import ReadyModel
 from antiphon.server.serving.serving import Serving
-from antiphon.server.sound.speech_call import Speaking
+from antiphon.server.sound.speech_call import SpeechCall
+from antiphon.server.sound.voices import resolve_voice
 
 SPEECH_MODEL = "default-speech"
-#: Pieces of text and sound that wait for a slow reader.
-QUEUE_CHUNKS = 8
+FORMATS: dict[str, AudioFormat] = {
+    "wav": "wav",
+    "mp3": "mp3",
+    "flac": "flac",
+    "opus": "opus",
+    "aac": "aac",
+    "pcm16": "pcm",
+}
 
 
 class SpokenReply:
-    """Text goes in by `say` as it is written; sound comes out of `sound` as it is made. Always closed."""
+    """`say` takes text as it is generated; `sound` gives audio as it is synthesised. It must be closed."""
 
     def __init__(self, serving: Serving, model: ReadyModel, voice: str | None, format: AudioFormat) -> None:
         self.id = f"audio_{uuid.uuid4().hex}"
@@ -32,45 +40,45 @@ class SpokenReply:
         self._format = format
         self._has_begun = asyncio.Event()
         self._is_silent = True
-        self._speaking = Speaking(serving, model, "", SpeechOptions(voice=voice), is_open=True)
+        self._call = SpeechCall(serving, model, "", SpeechOptions(voice=voice), is_open=True)
 
     def say(self, text: str) -> None:
-        """More of the reply."""
+        """Append text to the reply."""
         self.transcript += text
         if text.strip() and self._is_silent:
             self._is_silent = False
-            self._speaking.begin()
+            self._call.begin()
             text = self.transcript
             self._has_begun.set()
         if not self._is_silent:
-            self._speaking.append(text)
+            self._call.append(text)
 
     def end(self) -> None:
-        """There is no more of it."""
+        """The reply is complete."""
         if not self._is_silent:
-            self._speaking.end_text()
+            self._call.end_text()
         self._has_begun.set()
 
     async def sound(self) -> AsyncIterator[bytes]:
-        """The bytes of a file; none if there was nothing that can be spoken."""
+        """The bytes of a sound file; none if the reply has nothing that can be spoken."""
         await self._has_begun.wait()
         if self._is_silent:
             return
-        chunks = self._speaking.encoded(self._format)
+        chunks = self._call.encoded(self._format)
         try:
             async for data in chunks:
                 yield data
         except ApiError as error:
-            if error.status != 400:  # a reply of signs alone is a reply all the same
+            if error.status != 400:  # a reply without any word to speak is still a reply
                 raise
         finally:
             await chunks.aclose()  # type: ignore[attr-defined]
 
     def close(self) -> None:
-        self._speaking.close()
+        self._call.close()
 
     async def message(self, text: str) -> dict[str, Any]:
-        """The `audio` of a whole message; empty fields if nothing of it can be spoken."""
+        """The fields that make a whole message spoken; none if nothing of it can be spoken."""
         self.say(text[len(self.transcript) :])
         self.end()
         data = b"".join([piece async for piece in self.sound()])
@@ -81,59 +89,16 @@ class SpokenReply:
         return {"content": None, "audio": audio}
 
 
-async def spoken_chunks(chunks: AsyncIterator[dict[str, Any]], reply: SpokenReply) -> AsyncIterator[dict[str, Any]]:
-    """The chunks of a chat with their text as transcript, between them those of its sound; the end comes last."""
-    queue: asyncio.Queue[dict[str, Any] | ApiError | None] = asyncio.Queue(QUEUE_CHUNKS)
-    held: list[dict[str, Any]] = []
-    shape: dict[str, Any] = {}
-
-    async def write() -> None:
-        async for chunk in chunks:
-            if not chunk["choices"] or chunk["choices"][0]["finish_reason"] is not None:
-                held.append(chunk)
-                continue
-            shape.update(chunk)
-            delta = chunk["choices"][0]["delta"]
-            text = delta.pop("content", None)
-            if text is not None:
-                reply.say(text)
-                delta["audio"] = {"id": reply.id, "transcript": text}
-            await queue.put(chunk)
-        reply.end()
-
-    async def speak() -> None:
-        async for data in reply.sound():
-            audio = {"id": reply.id, "data": base64.b64encode(data).decode()}
-            await queue.put(_chunk(shape, {"audio": audio}))
-
-    async def run() -> None:
-        writing, speaking = asyncio.create_task(write()), asyncio.create_task(speak())
-        try:
-            await asyncio.gather(writing, speaking)
-            await queue.put(None)
-        except ApiError as error:
-            await queue.put(error)
-        finally:
-            writing.cancel()
-            speaking.cancel()
-            await asyncio.gather(writing, speaking, return_exceptions=True)
-
-    running = asyncio.create_task(run())
-    try:
-        while (item := await queue.get()) is not None:
-            if isinstance(item, ApiError):
-                raise item
-            yield item
-        yield _chunk(shape, {"audio": {"id": reply.id, "expires_at": reply.expires}})
-        for chunk in held:
-            yield chunk
-    finally:
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
-        reply.close()
-        await chunks.aclose()  # type: ignore[attr-defined]
-
-
-def _chunk(shape: dict[str, Any], delta: dict[str, Any]) -> dict[str, Any]:
-    choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": None}
-    return {**shape, "choices": [choice]}
+async def prepare_spoken_reply(serving: Serving, body: ChatBody) -> SpokenReply | None:
+    """The spoken reply that the request asks for, if any."""
+    if "audio" not in (body.modalities or ()):
+        if body.audio is not None:
+            raise invalid('audio goes with modalities ["text", "audio"]', "audio")
+        return None
+    if body.audio is None:
+        raise invalid('modalities ["text", "audio"] need audio with a format and a voice', "audio")
+    if (body.n or 1) > 1:
+        raise invalid(f"n is {body.n}; a reply that is spoken is one", "n", "unsupported_value")
+    model: ReadyModel = await serving.models.ready(SPEECH_MODEL, "synthesize")
+    voice = resolve_voice(serving, model, body.audio.voice, "audio.voice")
+    return SpokenReply(serving, model, voice, FORMATS[body.audio.format])

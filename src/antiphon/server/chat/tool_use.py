@@ -10,8 +10,9 @@ from antiphon.server.chat.request_schemas import ChatBody
 from antiphon.server.http.errors import ApiError, invalid
 from antiphon.server.serving.models import ReadyModel
 from antiphon.server.setup.config import Limits
+from antiphon.server.text.grammar import check_grammar
 from antiphon.server.text.messages import NamedTool, Tool
-from antiphon.server.text.sampling import check_grammar
+from antiphon.server.text.tools import check_tools
 from antiphon.server.tool_calls.forms import HERMES, LLAMA, ToolForm, takes_one_call, tool_form
 
 NO_PARAMETERS = {"type": "object", "properties": {}, "additionalProperties": False}
@@ -67,19 +68,6 @@ def tool_use(body: ChatBody, model: ReadyModel, limits: Limits) -> ToolUse:
     if grammar is not None:
         check_grammar(grammar, "tools")
     return ToolUse(tuple(tools), grammar, is_single, form)
-
-
-def check_tools(tools: list[Tool], limits: Limits) -> None:
-    if len(tools) > limits.tools:
-        raise invalid(f"there are {len(tools)} tools; at most {limits.tools} are taken", "tools")
-    names = [tool.function.name for tool in tools]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise invalid(f"two tools are called {twice[0]!r}", "tools")
-    for index, tool in enumerate(tools):
-        if tool.function.parameters is not None:
-            schema = GrammarFields(json_schema=json.dumps(tool.function.parameters))
-            check_grammar(schema, f"tools[{index}].function.parameters")
 
 
 def _optional_grammar(form: ToolForm, tools: list[Tool]) -> GrammarFields:

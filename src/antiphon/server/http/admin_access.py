@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 from starlette.types import Scope
 
 from antiphon.server.http.errors import ApiError
+from antiphon.server.http.hosts import is_loopback
 from antiphon.server.http.keys import KeyRing
-from antiphon.server.setup.run_file import is_loopback
 
 HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?")
 NEEDS_BEARER = {"www-authenticate": "Bearer"}

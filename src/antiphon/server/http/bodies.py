@@ -1,4 +1,4 @@
-"""Reading a request's body: bounded, JSON, checked against its schema, faults named as OpenAI's clients expect."""
+"""Reading a request's JSON body: bounded in size, validated against its schema, with errors that name the field."""
 
 from __future__ import annotations
 
@@ -10,19 +10,15 @@ from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect
 
 from antiphon.runtime.keep_alive import parse_keep_alive
-from antiphon.server.http.context import Passage
-from antiphon.server.http.errors import ApiError, invalid
+from antiphon.server.http.context import context_of
+from antiphon.server.http.errors import ApiError, ClientDisconnectedError, invalid
 
 Model = TypeVar("Model", bound=BaseModel)
 MAX_MESSAGE_CHARACTERS = 300
 
 
-class ClientGoneError(Exception):
-    """The client went away before its request was read or answered."""
-
-
 async def read_body(request: Request, model: type[Model], limit: int) -> Model:
-    """The body as an object of that schema; every fault is a 4xx answer that names it."""
+    """The body as an object of that schema; an invalid body raises an `ApiError` with a 4xx status."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json" and not kind.endswith("+json"):
         message = f"the content type is {kind[:80] or 'missing'!r}; it must be application/json"
@@ -34,22 +30,22 @@ async def read_body(request: Request, model: type[Model], limit: int) -> Model:
         raise invalid(f"the body is not JSON: {error}", code="invalid_json") from None
     try:
         body = model.model_validate(parsed)
-        note_body(request, body, parsed)
+        record_body(request, body, parsed)
         return body
     except ValidationError as error:
-        raise fault_of(error) from None
+        raise validation_error(error) from None
     except RecursionError:
         raise invalid("the body is nested too deeply", code="invalid_json") from None
 
 
-def note_body(request: Request, body: BaseModel, parsed: Any) -> None:
-    """What the whole passage needs to know of the body."""
-    passage: Passage = request.scope["passage"]
+def record_body(request: Request, body: BaseModel, parsed: Any) -> None:
+    """Copy into the request's context what it needs of the body."""
+    context = context_of(request)
     keep_alive = getattr(body, "keep_alive", None)
     if keep_alive is not None:
-        passage.keep_alive = parse_keep_alive(keep_alive)
-    if passage.logs_text:
-        passage.figures["body"] = parsed
+        context.keep_alive = parse_keep_alive(keep_alive)
+    if context.logs_text:
+        context.log_fields["body"] = parsed
 
 
 async def _read(request: Request, limit: int) -> bytes:
@@ -65,19 +61,19 @@ async def _read(request: Request, limit: int) -> bytes:
                 raise too_large(size, limit)
             pieces.append(piece)
     except ClientDisconnect:
-        raise ClientGoneError from None
+        raise ClientDisconnectedError from None
     return b"".join(pieces)
 
 
 def too_large(size: int, limit: int) -> ApiError:
-    # What is left of the body is not read, so the connection cannot be used again.
+    # The rest of the body is not read, so the connection cannot be reused.
     headers = {"connection": "close"}
     message = f"the body has {size:,} bytes or more; at most {limit:,} are taken"
     return ApiError(413, message, code="body_too_large", headers=headers)
 
 
-def fault_of(error: ValidationError) -> ApiError:
-    """The first fault. If a field may have several forms, the fault in the form that matched deepest."""
+def validation_error(error: ValidationError) -> ApiError:
+    """The first error. For a field with several forms, the error in the form that matched deepest."""
     faults = error.errors(include_url=False, include_context=False, include_input=False)
     unknown = [fault for fault in faults if fault["type"] == "extra_forbidden"]
     fault = unknown[0] if unknown else max(faults, key=lambda fault: len(fault["loc"]))

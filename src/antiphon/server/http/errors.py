@@ -1,4 +1,4 @@
-"""Error responses in the shape that OpenAI's clients read, each with its status and code."""
+"""Error responses in the format of OpenAI's API, each with its status and code."""
 
 from __future__ import annotations
 
@@ -96,3 +96,7 @@ def api_error(error: AntiphonError) -> ApiError:
         code = "invalid_schema"
     headers = {"retry-after": "1"} if status in (429, 503) else {}
     return ApiError(status, message, code=code, kind=name, headers=headers)
+
+
+class ClientDisconnectedError(Exception):
+    """The client disconnected before its request was read or answered."""

@@ -11,8 +11,8 @@ from starlette.datastructures import FormData, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect
 
-from antiphon.server.http.bodies import ClientGoneError, fault_of, note_body, too_large
-from antiphon.server.http.errors import ApiError, invalid
+from antiphon.server.http.bodies import record_body, too_large, validation_error
+from antiphon.server.http.errors import ApiError, ClientDisconnectedError, invalid
 
 Form = TypeVar("Form", bound=BaseModel)
 MAX_FIELDS = 64
@@ -31,7 +31,7 @@ async def read_form(request: Request, model: type[Form], limit: int) -> Form:
     try:
         form = await parser.parse()
     except ClientDisconnect:
-        raise ClientGoneError from None
+        raise ClientDisconnectedError from None
     except MultiPartException as error:
         raise invalid(f"the form cannot be read: {error.message}", code="invalid_form") from None
     except (KeyError, UnicodeDecodeError, ValueError) as error:
@@ -45,9 +45,9 @@ async def read_form(request: Request, model: type[Form], limit: int) -> Form:
         try:
             body = model.model_validate(fields)
         except ValidationError as error:
-            raise fault_of(error) from None
+            raise validation_error(error) from None
         shown = {name: value for name, value in fields.items() if name != "file"}
-        note_body(request, body, shown)
+        record_body(request, body, shown)
         return body
     except BaseException:
         close_files(form)

@@ -8,18 +8,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
+from fastapi import Request
 
 from antiphon.server.http.errors import ApiError
 from antiphon.server.responses.request_schemas import Item
 
+CANCELLED = "cancelled"
 MAX_ID_SHOWN = 100
 
 
 @dataclass(frozen=True)
 class StoredResponse:
-    """A response as it was answered, and all that its successor's prompt is made from.
+    """A response as it was sent, and the items from which a response that continues it builds its prompt.
 
-    `owner` is the key that it belongs to: to others it does not exist.
+    `owner` is the API key that it belongs to; with another key it is not found.
     """
 
     body: dict[str, Any]
@@ -34,7 +36,7 @@ class StoredResponse:
 
 @dataclass(frozen=True)
 class RunningResponse:
-    """One that is being written: `snapshot` tells how far it is, `cancel` ends it."""
+    """A response being generated: `snapshot` is its present state, `cancel` ends it."""
 
     snapshot: Callable[[], dict[str, Any]]
     cancel: Callable[[], None]
@@ -42,7 +44,7 @@ class RunningResponse:
 
 
 class ResponseStore:
-    """Bounded by number and by bytes; what was not used for longest goes first. For one event loop."""
+    """Bounded by number and by bytes; the least recently used response is removed first. For one event loop."""
 
     def __init__(self, max_responses: int, max_bytes: int) -> None:
         self._max_responses = max_responses
@@ -56,7 +58,7 @@ class ResponseStore:
 
     @property
     def num_bytes(self) -> int:
-        """Of the responses as JSON, with their input."""
+        """Size of the stored responses and their inputs as JSON."""
         return self._num_bytes
 
     def add(self, stored: StoredResponse) -> None:
@@ -68,7 +70,7 @@ class ResponseStore:
             self._num_bytes -= freed
 
     def find(self, response_id: str, owner: int | None, param: str | None = None) -> StoredResponse:
-        """The response; one that was never stored, was let go, or belongs to another key is not found."""
+        """The response. One that was never stored, was removed, or belongs to another key is not found."""
         stored, _ = self._stored.get(response_id, (None, 0))
         if stored is None or stored.owner != owner:
             raise self.missing(response_id, param)
@@ -90,3 +92,8 @@ class ResponseStore:
         if param is None:
             return ApiError(404, message, code="response_not_found")
         return ApiError(400, message, code="previous_response_not_found", param=param)
+
+
+def store_of(request: Request) -> ResponseStore:
+    store: ResponseStore = request.app.state.responses
+    return store

@@ -6,14 +6,14 @@ import difflib
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from antiphon.errors import AntiphonError, EngineError, MemoryBudgetError, MemoryBusyError
 from antiphon.runtime.client import EngineState
 from antiphon.runtime.memory_budget import default_budget
 from antiphon.runtime.residency import ModelState, Residency, Resident
-from antiphon.server.http.context import current_passage
-from antiphon.server.http.errors import ApiError, api_error, invalid, unavailable
+from antiphon.server.http.context import current_context
+from antiphon.server.http.errors import ApiError, invalid, unavailable
 from antiphon.server.setup.config import DEFAULT_ALIASES, DEFAULT_SOUND_MODELS, LoadOnUse, ServerConfig
 from antiphon.server.telemetry.logs import log
 from antiphon.weights.catalog.catalog import catalog
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from antiphon.runtime.client import EngineClient
     from antiphon.runtime.messages import Loaded
     from antiphon.runtime.model_text import ModelText
+from antiphon.server.serving.failures import engine_unavailable, load_failure
+from antiphon.server.serving.model_card import task_of
 
 
 @dataclass(frozen=True)
@@ -190,7 +192,7 @@ class ServedModels:
         return ReadyModel(model.name, model.text, model.loaded.max_tokens, model.loaded)
 
     async def _lease(self, model: Resident) -> None:
-        passage = current_passage.get()
+        context = current_context.get()
         try:
             await self.residency.acquire(model)
         except EngineError as error:
@@ -199,10 +201,10 @@ class ServedModels:
             raise load_failure(model, error) from error
         except AntiphonError as error:
             raise load_failure(model, error) from error
-        if passage is None or passage.is_over:
+        if context is None or context.is_over:
             self.residency.release(model)
         else:
-            passage.at_end.append(lambda: self.residency.release(model, passage.keep_alive))
+            context.at_end.append(lambda: self.residency.release(model, context.keep_alive))
 
     def _check_task(self, model: Resident, task: str | None) -> None:
         own = task_of(model)
@@ -213,47 +215,3 @@ class ServedModels:
             such = f", such as {' or '.join(dict.fromkeys(fitting))}" if fitting else ""
             message = f"model {model.name!r} is {KINDS.get(own, own)}; this request needs {KINDS[task]}{such}"
             raise invalid(message, "model", "unsupported_model")
-
-
-def task_of(model: Resident) -> str | None:
-    """What it is for, as far as is known before it is loaded."""
-    if model.loaded is not None:
-        return model.loaded.task
-    entry = catalog().get(model.reference.lower())
-    return None if entry is None else CATALOG_TASKS.get(entry.task, entry.task)
-
-
-def model_card(model: Resident, name: str) -> dict[str, Any]:
-    """A model as `/v1/models` shows it."""
-    loaded = model.loaded
-    return {
-        "id": name,
-        "object": "model",
-        "created": model.created,
-        "owned_by": "antiphon",
-        "root": model.name,
-        "state": "loading" if model.loading is not None else str(model.state),
-        "task": task_of(model),
-        "max_model_len": None if loaded is None else loaded.max_tokens,
-        "weight_bytes": None if loaded is None else loaded.weight_bytes,
-        "error": model.error,
-    }
-
-
-def load_failure(model: Resident, error: AntiphonError) -> ApiError:
-    if isinstance(error, MemoryBudgetError | MemoryBusyError):
-        return api_error(error)
-    return unavailable(f"model {model.name!r} failed to load: {error}", "model_load_failed", 30)
-
-
-def engine_unavailable(client: EngineClient) -> ApiError:
-    """Why the engine takes no requests now."""
-    cause = f": {client.cause}" if client.cause else ""
-    return unavailable(f"the engine is {client.state}{cause}", f"engine_{client.state}")
-
-
-def engine_failure(client: EngineClient, error: EngineError) -> ApiError:
-    """An engine that died is unavailable, and the request may be sent again; any other failure is the request's own."""
-    if client.state is not EngineState.READY:
-        return unavailable(f"the engine is {client.state}: {error}", f"engine_{client.state}")
-    return ApiError(500, str(error), code="engine_error", kind="server_error")

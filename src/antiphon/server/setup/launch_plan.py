@@ -6,21 +6,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from antiphon.errors import AntiphonError, InvalidRequestError, MemoryBudgetError, ModelNotFoundError
+from antiphon.errors import InvalidRequestError
 from antiphon.runtime.keep_alive import parse_keep_alive
-from antiphon.runtime.memory_budget import default_budget, listed_weight_bytes, weight_file_bytes
+from antiphon.runtime.memory_budget import default_budget
 from antiphon.server.http.keys import KeyRing
-from antiphon.server.launch import TLSFiles
 from antiphon.server.setup.config import Limits, LoadOnUse, ModelSpec, ServerConfig, name_of
+from antiphon.server.setup.model_checks import DEFAULT_KV_BYTES, check_models_fit, check_references
 from antiphon.server.setup.settings import Settings
-from antiphon.weights.catalog.catalog import catalog, find_entry
-from antiphon.weights.catalog.resolve import resolve
-
-DEFAULT_KV_BYTES = 1 << 30
+from antiphon.server.setup.tls import TLSFiles
 
 
 @dataclass(frozen=True)
-class Setup:
+class LaunchPlan:
     """What `run_server` needs."""
 
     config: ServerConfig
@@ -30,7 +27,7 @@ class Setup:
     kv_bytes: int
 
     @classmethod
-    def of(cls, settings: Settings) -> Setup:
+    def of(cls, settings: Settings) -> LaunchPlan:
         check_references(settings["models"])
         memory = default_budget() if settings["memory"] is None else settings["memory"] << 20
         kv = min(DEFAULT_KV_BYTES, memory // 4) if settings["kv_memory"] is None else settings["kv_memory"] << 20
@@ -129,49 +126,3 @@ def _tls(settings: Settings) -> TLSFiles | None:
     files = TLSFiles(Path(certificate).expanduser(), Path(key).expanduser())
     files.check()
     return files
-
-
-def check_models_fit(references: list[str], memory: int, kv: int, kv_follows: bool) -> None:
-    """Raise `MemoryBudgetError` if none of the models can ever fit. `kv_follows`: a larger budget has a larger cache.
-
-    A model whose size is not known before it is downloaded may fit.
-    """
-    sizes = {reference: _weight_bytes(reference) for reference in references}
-    known = {reference: size for reference, size in sizes.items() if size is not None}
-    if not known or len(known) < len(sizes) or min(known.values()) + kv <= memory:
-        return
-
-    def needed(size: int) -> int:
-        """Megabytes of a budget that weights of this size fit in, rounded up."""
-        total = size + kv
-        if kv_follows:
-            total = min(size + DEFAULT_KV_BYTES, size * 4 // 3 + 4)
-        return -(-total // (1 << 20))
-
-    each = ", ".join(f"{name_of(reference)} needs {needed(size):,} MB" for reference, size in known.items())
-    together = f" (all together {needed(sum(known.values())):,} MB)" if len(known) > 1 else ""
-    raise MemoryBudgetError(
-        f"no model fits in the memory budget of {memory >> 20:,} MB, of which {kv / (1 << 20):,.0f} MB are for the KV "
-        f"cache: {each}{together}; raise --memory"
-    )
-
-
-def _weight_bytes(reference: str) -> int | None:
-    """Bytes of a model's weights, as far as the catalog or its files on this machine tell."""
-    listed = listed_weight_bytes(reference)
-    if listed is not None or reference.startswith("hub:"):
-        return listed
-    try:
-        return weight_file_bytes(resolve(reference, offline=True))
-    except (AntiphonError, OSError):
-        return None  # loading it reports why
-
-
-def check_references(references: list[str]) -> None:
-    """A name that leads nowhere is an error before anything starts."""
-    for reference in references:
-        if reference.startswith("hub:") or reference.lower() in catalog() or Path(reference).expanduser().exists():
-            continue
-        if "/" in reference:
-            raise ModelNotFoundError(f"there is no model at {reference}")
-        find_entry(reference)

@@ -7,7 +7,6 @@ it. The server holds a lock on it while it runs, so a file without a lock is wha
 from __future__ import annotations
 
 import contextlib
-import ipaddress
 import json
 import os
 import secrets
@@ -21,6 +20,7 @@ from urllib.parse import urlsplit
 
 from antiphon import environment
 from antiphon.errors import AntiphonError
+from antiphon.server.http.hosts import is_loopback
 
 FOLDER_MODE, FILE_MODE = 0o700, 0o600
 MAX_FILE_BYTES = 1 << 16
@@ -41,17 +41,6 @@ class LocalServer:
 
 def new_admin_token() -> str:
     return secrets.token_urlsafe(32)
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a host name or address always means this machine."""
-    name = host.rstrip(".").lower().strip("[]")
-    if name == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False
 
 
 @contextmanager

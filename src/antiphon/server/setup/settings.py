@@ -12,7 +12,8 @@ from typing import Any
 
 from antiphon import environment
 from antiphon.errors import InvalidRequestError
-from antiphon.server.setup.options import BY_KEY, BY_NAME, OPTIONS, SECTIONS, Kind
+from antiphon.server.setup.option import Kind
+from antiphon.server.setup.options import BY_KEY, BY_NAME, OPTIONS, SECTIONS
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""A recording on its way through the engine: decoded here piece by piece, transcribed there."""
+"""`TranscriptionCall`: one file, decoded here piece by piece and transcribed in the engine."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from antiphon.runtime.transcribe_stream import TranscribeStream
 from antiphon.runtime.transcript import Transcript, TranscriptProgress
 from antiphon.runtime.transcription_options import TranscriptionOptions
 from antiphon.server.http.errors import SERVER, ApiError, api_error, invalid
-from antiphon.server.serving.models import ReadyModel, engine_failure, engine_unavailable
+from antiphon.server.serving.failures import engine_failure, engine_unavailable
+from antiphon.server.serving.models import ReadyModel
 from antiphon.server.serving.serving import Serving
 
 Result = TypeVar("Result")
-#: Seconds of sound handed to the engine at a time.
+#: Seconds of audio sent to the engine at a time.
 PIECE_SECONDS = 30.0
 
 
-class Hearing:
-    """Of one file, which it closes. `events` may be read once; closing ends whatever still runs."""
+class TranscriptionCall:
+    """Closes its file. `events` can be read once; closing the call cancels it."""
 
     def __init__(
         self,
@@ -51,7 +52,7 @@ class Hearing:
             self._stream.close()
 
     async def events(self) -> AsyncIterator[TranscriptProgress | Transcript]:
-        """Segments as they are final, and at the end the transcript. Every failure is an `ApiError`."""
+        """Segments as they become final, then the transcript. Every failure is an `ApiError`."""
         client = self._serving.client
         feeding: asyncio.Task[None] | None = None
         try:
@@ -61,12 +62,12 @@ class Hearing:
             feeding = asyncio.create_task(self._feed(stream, decoder, first))
             async for told in stream:
                 if isinstance(told, Transcript):
-                    self._serving.metrics.sound.heard(self._model.name, told.stats)
+                    self._serving.metrics.sound.transcription(self._model.name, told.stats)
                     yield told
                     return
                 if isinstance(told, TranscriptProgress):
                     yield told
-            await feeding  # it tells why it ended the stream
+            await feeding  # raises what ended the stream
             raise ApiError(500, "the engine ended a transcription early", code="engine_error", kind=SERVER)
         except EngineError as error:
             raise engine_unavailable(client) if self._stream is None else engine_failure(client, error) from error
@@ -88,7 +89,7 @@ class Hearing:
         raise AssertionError
 
     async def _feed(self, stream: TranscribeStream, decoder: DecodeStream, piece: Floats | None) -> None:
-        """Decode as fast as the engine takes it in. What is wrong with the sound ends the transcription."""
+        """Decode as fast as the engine accepts samples. Invalid audio ends the transcription."""
         try:
             while piece is not None and await stream.room():
                 stream.push(piece.tobytes())
@@ -99,13 +100,13 @@ class Hearing:
             raise
 
     async def _in_thread(self, work: Callable[..., Result], *arguments: object) -> Result:
-        """Whoever waits may be cancelled; the thread is not."""
+        """Cancelling the caller does not cancel the thread."""
         working = self._working = asyncio.get_running_loop().run_in_executor(None, work, *arguments)
         await asyncio.wait([working])
         return working.result()
 
     def _close_file(self) -> None:
-        """Once no thread reads it."""
+        """Close the file as soon as no thread reads it."""
         if self._working is None:
             self._file.close()
         else:

@@ -11,16 +11,18 @@ from antiphon.engine.request import Priority
 from antiphon.runtime.captions import render, verbose
 from antiphon.runtime.transcript import Transcript, TranscriptionStats, TranscriptProgress
 from antiphon.runtime.transcription_options import DEFAULT_TEMPERATURES, TranscriptionOptions
+from antiphon.server.http.connection import EventStream, json_response, unless_disconnected
+from antiphon.server.http.context import context_of
 from antiphon.server.http.errors import ApiError, invalid
 from antiphon.server.http.events import event
 from antiphon.server.http.uploads import read_form
-from antiphon.server.serving.serving import EventStream, json_answer, serving_of, unless_gone
+from antiphon.server.serving.serving import serving_of
 from antiphon.server.sound.request_schemas import SoundForm, TranscriptionForm, TranslationForm
-from antiphon.server.sound.transcription_call import Hearing
+from antiphon.server.sound.transcription_call import TranscriptionCall
 
 router = APIRouter()
 CONTENT_TYPES = {"text": "text/plain", "srt": "application/x-subrip", "vtt": "text/vtt"}
-#: Positions of the encoder a second of sound, which count as the tokens that came in.
+#: Encoder positions in a second of sound; reported as input tokens.
 TOKENS_PER_SECOND = 50
 
 
@@ -67,33 +69,33 @@ def _options(form: SoundForm, **more: Any) -> TranscriptionOptions:
 
 async def _answer(request: Request, form: SoundForm, options: TranscriptionOptions) -> Response:
     serving = serving_of(request)
-    figures = request.scope["passage"].figures
+    log_fields = context_of(request).log_fields
     try:
         model = await serving.models.ready(form.model, "transcribe")
     except BaseException:
         form.file.close()
         raise
-    figures["model"] = model.name
-    hearing = Hearing(serving, model, form.file, options)
+    log_fields["model"] = model.name
+    call = TranscriptionCall(serving, model, form.file, options)
     if isinstance(form, TranscriptionForm) and form.stream:
-        events = hearing.events()
-        first = await unless_gone(request, _first(events))
-        return EventStream(_events(first, events, figures, bool(form.timings)), hearing.close)
-    transcript = await unless_gone(request, hearing.wait())
-    note_heard(figures, transcript.stats)
+        events = call.events()
+        first = await unless_disconnected(request, _first(events))
+        return EventStream(_events(first, events, log_fields, bool(form.timings)), call.close)
+    transcript = await unless_disconnected(request, call.wait())
+    log_transcription(log_fields, transcript.stats)
     shape = form.response_format or "json"
     if shape in CONTENT_TYPES:
         return Response(render(transcript, shape), media_type=CONTENT_TYPES[shape])
     usage = {"type": "duration", "seconds": round(transcript.duration, 3)}
     usage |= timings(transcript.stats) if form.timings else {}
     if shape == "json":
-        return json_answer({"text": transcript.text, "usage": usage})
+        return json_response({"text": transcript.text, "usage": usage})
     content = verbose(transcript)
     if isinstance(form, TranscriptionForm) and "segment" not in form.timestamp_granularities:
         del content["segments"]
     if options.words:
         content.setdefault("words", [])
-    return json_answer({**content, "usage": usage})
+    return json_response({**content, "usage": usage})
 
 
 async def _first(events: AsyncIterator[TranscriptProgress | Transcript]) -> TranscriptProgress | Transcript:
@@ -104,22 +106,22 @@ async def _first(events: AsyncIterator[TranscriptProgress | Transcript]) -> Tran
 async def _events(
     first: TranscriptProgress | Transcript,
     rest: AsyncIterator[TranscriptProgress | Transcript],
-    figures: dict[str, Any],
+    log_fields: dict[str, Any],
     with_timings: bool,
 ) -> AsyncIterator[bytes]:
     """Text as it becomes final; an error is the last event."""
-    told: TranscriptProgress | Transcript | None = first
+    update: TranscriptProgress | Transcript | None = first
     try:
-        while told is not None:
-            if isinstance(told, Transcript):
-                note_heard(figures, told.stats)
-                usage = _tokens(told.stats) | (timings(told.stats) if with_timings else {})
-                yield event({"type": "transcript.text.done", "text": told.text, "usage": usage})
-            elif told.text:
-                yield event({"type": "transcript.text.delta", "delta": told.text})
-            told = await anext(rest, None)
+        while update is not None:
+            if isinstance(update, Transcript):
+                log_transcription(log_fields, update.stats)
+                usage = _tokens(update.stats) | (timings(update.stats) if with_timings else {})
+                yield event({"type": "transcript.text.done", "text": update.text, "usage": usage})
+            elif update.text:
+                yield event({"type": "transcript.text.delta", "delta": update.text})
+            update = await anext(rest, None)
     except ApiError as error:
-        figures["code"] = error.code
+        log_fields["code"] = error.code
         yield event(error.body())
     finally:
         await rest.aclose()  # type: ignore[attr-defined]
@@ -147,9 +149,9 @@ def timings(stats: TranscriptionStats) -> dict[str, Any]:
     }
 
 
-def note_heard(figures: dict[str, Any], stats: TranscriptionStats) -> None:
-    """For the request's log line."""
-    figures["audio_seconds"] = round(stats.audio_seconds, 3)
-    figures["real_time_factor"] = round(stats.real_time_factor, 4)
+def log_transcription(log_fields: dict[str, Any], stats: TranscriptionStats) -> None:
+    """Add the figures of a transcription to the request's log line."""
+    log_fields["audio_seconds"] = round(stats.audio_seconds, 3)
+    log_fields["real_time_factor"] = round(stats.real_time_factor, 4)
     if stats.time_to_first_text is not None:
-        figures["time_to_first_text"] = round(stats.time_to_first_text, 4)
+        log_fields["time_to_first_text"] = round(stats.time_to_first_text, 4)

@@ -1,4 +1,4 @@
-"""Headers that name the characters of a text that cannot be read, for answers that are nothing but sound."""
+"""Response headers that list the characters that cannot be read aloud, for responses that are sound only."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from antiphon.runtime.speech_options import SpeechOptions
 from antiphon.server.serving.models import ReadyModel
 
 UNREADABLE_HEADERS = ("x-antiphon-unreadable-characters", "x-antiphon-unreadable")
-#: Some servers and proxies take no more than 4 KiB of headers.
+#: Some servers and proxies accept only 4 KiB of headers.
 MAX_HEADER_LENGTH = 1500
 
 
 def unreadable_headers(model: ReadyModel, text: str, options: SpeechOptions) -> dict[str, str]:
-    """How many characters of the text cannot be read, and the runs of them, percent-encoded, commas between.
+    """The number of characters that cannot be read, and the runs of them, percent-encoded and separated by commas.
 
-    None where everything can, and where only the program that reads a language knows: for all but English.
+    Empty if everything can be read, and for languages other than English, where this is not known beforehand.
     """
     if not _is_english(model, options):
         return {}

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterator
-from itertools import accumulate
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.core import HistogramMetricFamily
-from prometheus_client.registry import Collector
 
 from antiphon.runtime.messages import Ended
+from antiphon.server.telemetry.gap_histogram import GapHistogram
 from antiphon.server.telemetry.sound_metrics import SoundMetrics
 
 PREFIX = "antiphon:"
@@ -20,30 +16,6 @@ PER_TOKEN = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3
 
 
 TOKENS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000, 100000)
-
-
-class GapHistogram(Collector):
-    """A histogram of every gap between two tokens, filled a request at a time: one call a token would cost too much."""
-
-    def __init__(self, name: str, text: str, buckets: tuple[float, ...]) -> None:
-        self._name = name
-        self._text = text
-        self._buckets = buckets
-        self._counts: dict[str, list[int]] = {}
-        self._sums: dict[str, float] = {}
-
-    def observe(self, model: str, gaps: list[float]) -> None:
-        counts = self._counts.setdefault(model, [0] * (len(self._buckets) + 1))
-        for gap in gaps:
-            counts[bisect_left(self._buckets, gap)] += 1
-        self._sums[model] = self._sums.get(model, 0.0) + sum(gaps)
-
-    def collect(self) -> Iterator[HistogramMetricFamily]:
-        family = HistogramMetricFamily(self._name, self._text, labels=["model_name"])
-        edges = [*(repr(float(edge)) for edge in self._buckets), "+Inf"]
-        for model, counts in self._counts.items():
-            family.add_metric([model], list(zip(edges, accumulate(counts), strict=True)), self._sums[model])
-        yield family
 
 
 class Metrics:

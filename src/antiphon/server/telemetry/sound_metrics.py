@@ -44,7 +44,7 @@ class SoundMetrics:
             "speech_worst_deficit_seconds", "Seconds by which sound came too late for a listener, at worst.", DEFICITS
         )
 
-    def heard(self, model: str, stats: TranscriptionStats) -> None:
+    def transcription(self, model: str, stats: TranscriptionStats) -> None:
         self._heard.labels(model).inc(stats.audio_seconds)
         self._windows.labels(model).inc(stats.num_windows)
         self._fallbacks.labels(model).inc(stats.num_fallbacks)
@@ -53,7 +53,7 @@ class SoundMetrics:
         if stats.time_to_first_text is not None:
             self._first_text.labels(model).observe(stats.time_to_first_text)
 
-    def spoke(self, model: str, stats: SpeechStats) -> None:
+    def speech(self, model: str, stats: SpeechStats) -> None:
         self._spoken.labels(model).inc(stats.audio_seconds)
         self._characters.labels(model).inc(stats.num_characters)
         self._first_audio.labels(model).observe(stats.time_to_first_audio)

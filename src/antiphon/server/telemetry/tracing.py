@@ -8,8 +8,6 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
 from antiphon import __version__
 from antiphon.dependencies import import_dependency
 from antiphon.errors import InvalidRequestError
@@ -17,17 +15,6 @@ from antiphon.runtime.messages import Ended
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter
-
-UNTRACED_ROUTES = {"/livez", "/readyz", "/metrics"}
-CARRIED = (b"traceparent", b"tracestate")
-#: From the figures of a request's log line to the names that OpenTelemetry gives them.
-ATTRIBUTES = {
-    "model": "gen_ai.request.model",
-    "prompt_tokens": "gen_ai.usage.input_tokens",
-    "completion_tokens": "gen_ai.usage.output_tokens",
-    "cached_tokens": "antiphon.usage.cached_tokens",
-    "code": "error.type",
-}
 
 
 def make_exporter(endpoint: str) -> SpanExporter:
@@ -79,54 +66,6 @@ class Tracing:
     def close(self) -> None:
         """Send what is left. Blocking."""
         self._provider.shutdown()
-
-
-class TracedRequests:
-    """ASGI middleware: a span around each request, a child of the `traceparent` that came with it.
-
-    The answer carries the `traceparent` of the span.
-    """
-
-    def __init__(self, app: ASGIApp, tracing: Tracing) -> None:
-        self._app = app
-        self._tracing = tracing
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"] in UNTRACED_ROUTES:
-            await self._app(scope, receive, send)
-            return
-
-        from opentelemetry.trace import SpanKind, StatusCode
-        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
-
-        propagator = TraceContextTextMapPropagator()
-        given = {name.decode(): value.decode("latin-1") for name, value in scope["headers"] if name in CARRIED}
-        method = scope["method"]
-        tracer = self._tracing.tracer
-        with tracer.start_as_current_span(method, propagator.extract(given), kind=SpanKind.SERVER) as span:
-            carried: dict[str, str] = {}
-            propagator.inject(carried)
-
-            async def send_traced(message: Message) -> None:
-                if message["type"] == "http.response.start":
-                    status = message["status"]
-                    span.set_attribute("http.response.status_code", status)
-                    if status >= 500:
-                        span.set_status(StatusCode.ERROR)
-                    message["headers"] = [*message["headers"], (b"traceparent", carried["traceparent"].encode())]
-                await send(message)
-
-            try:
-                await self._app(scope, receive, send_traced)
-            finally:
-                route = getattr(scope.get("route"), "path", "other")
-                span.update_name(f"{method} {route}")
-                span.set_attributes({"http.request.method": method, "http.route": route})
-                passage = scope.get("passage")
-                if passage is not None:
-                    span.set_attribute("antiphon.request_id", passage.request_id)
-                    figures = passage.figures
-                    span.set_attributes({ATTRIBUTES[name]: figures[name] for name in ATTRIBUTES if name in figures})
 
 
 def _nanoseconds(seconds: float) -> int:

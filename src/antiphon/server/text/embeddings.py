@@ -13,9 +13,12 @@ from fastapi import APIRouter, Request, Response
 from antiphon.errors import EngineError
 from antiphon.runtime.messages import Embed
 from antiphon.server.http.bodies import read_body
+from antiphon.server.http.connection import json_response, unless_disconnected
+from antiphon.server.http.context import context_of
 from antiphon.server.http.errors import invalid
-from antiphon.server.serving.models import ReadyModel, engine_failure
-from antiphon.server.serving.serving import Serving, json_answer, serving_of, unless_gone
+from antiphon.server.serving.failures import engine_failure
+from antiphon.server.serving.models import ReadyModel
+from antiphon.server.serving.serving import Serving, serving_of
 from antiphon.server.text.prompts import check_ids, encode, several
 from antiphon.server.text.request_schemas import EmbeddingBody
 
@@ -30,15 +33,15 @@ async def embeddings(request: Request) -> Response:
     serving = serving_of(request)
     body = await read_body(request, EmbeddingBody, serving.config.limits.body_bytes)
     model = await serving.models.ready(body.model, "embed")
-    request.scope["passage"].figures["model"] = model.name
+    context_of(request).log_fields["model"] = model.name
     inputs = await asyncio.to_thread(_inputs, body, model, serving.config.limits.embedding_inputs)
-    vectors, tokens = await unless_gone(request, _embed(serving, model, body, inputs))
+    vectors, tokens = await unless_disconnected(request, _embed(serving, model, body, inputs))
     vectors = await asyncio.to_thread(_shortened, vectors, body.dimensions)
     serving.metrics.inputs(model.name, tokens)
-    request.scope["passage"].figures |= {"prompt_tokens": tokens, "inputs": len(inputs)}
+    context_of(request).log_fields |= {"prompt_tokens": tokens, "inputs": len(inputs)}
     rows = [_row(index, vector, body.encoding_format) for index, vector in enumerate(vectors)]
     usage = {"prompt_tokens": tokens, "total_tokens": tokens}
-    return json_answer({"object": "list", "model": model.name, "data": rows, "usage": usage})
+    return json_response({"object": "list", "model": model.name, "data": rows, "usage": usage})
 
 
 def _inputs(body: EmbeddingBody, model: ReadyModel, limit: int) -> list[list[int]]:

@@ -12,7 +12,8 @@ from antiphon.errors import AntiphonError, EngineError
 from antiphon.runtime.client import GenerateStream
 from antiphon.runtime.messages import Ended, Generate, GrammarFields, SamplingFields, TextDelta
 from antiphon.server.http.errors import SERVER, ApiError, api_error
-from antiphon.server.serving.models import ReadyModel, engine_failure, engine_unavailable
+from antiphon.server.serving.failures import engine_failure, engine_unavailable
+from antiphon.server.serving.models import ReadyModel
 from antiphon.server.serving.serving import Serving
 from antiphon.server.text.request_schemas import GenerateBody
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Sequence
 
@@ -11,11 +10,10 @@ import msgspec
 from antiphon.engine.sampling_params import SamplingParams
 from antiphon.errors import InvalidRequestError
 from antiphon.runtime.messages import GrammarFields, SamplingFields
-from antiphon.server.http.errors import ApiError, invalid
+from antiphon.server.http.errors import invalid
 from antiphon.server.serving.models import ReadyModel
 from antiphon.server.setup.config import Limits
-from antiphon.server.text.request_schemas import GenerateBody, JsonObjectFormat, JsonSchemaFormat
-from antiphon.text.grammar_spec import GrammarSpec
+from antiphon.server.text.request_schemas import GenerateBody
 
 SIMPLE = (
     "temperature",
@@ -122,51 +120,3 @@ def output_tokens(asked: int | None, prompt_tokens: int, model: ReadyModel, limi
     room = max(1, model.max_tokens - prompt_tokens)
     bounds = [room, asked if asked is not None else default, limits.output_tokens]
     return min(bound for bound in bounds if bound is not None)
-
-
-def check_prompt(ids: list[int], model: ReadyModel, limits: Limits, param: str, truncate: int | None) -> list[int]:
-    """The prompt, cut to its last tokens only where the caller asked for it; one that cannot fit is refused."""
-    if truncate is not None:
-        ids = ids[-truncate:]
-    if not ids:
-        raise invalid(f"{param} has no tokens", param)
-    if limits.prompt_tokens is not None and len(ids) > limits.prompt_tokens:
-        message = f"{param} has {len(ids)} tokens; this server takes {limits.prompt_tokens}"
-        raise invalid(message, param, "context_length_exceeded")
-    if len(ids) >= model.max_tokens:
-        message = f"{param} has {len(ids)} tokens; model {model.name!r} takes {model.max_tokens}, the answer included"
-        raise invalid(message, param, "context_length_exceeded")
-    return ids
-
-
-def grammar_fields(body: GenerateBody) -> GrammarFields | None:
-    """The form of the answer, if one is asked for."""
-    form = body.response_format
-    asked: dict[str, GrammarFields] = {}
-    if isinstance(form, JsonObjectFormat):
-        asked["response_format"] = GrammarFields(json_object=True)
-    elif isinstance(form, JsonSchemaFormat):
-        asked["response_format"] = GrammarFields(json_schema=json.dumps(form.json_schema.schema_))
-    if body.guided_json is not None:
-        asked["guided_json"] = GrammarFields(json_schema=json.dumps(body.guided_json))
-    if body.guided_regex is not None:
-        asked["guided_regex"] = GrammarFields(regex=body.guided_regex)
-    if body.guided_choice is not None:
-        asked["guided_choice"] = GrammarFields(choice=body.guided_choice)
-    if body.guided_grammar is not None:
-        asked["guided_grammar"] = GrammarFields(grammar=body.guided_grammar)
-    if len(asked) > 1:
-        raise invalid(f"{' and '.join(asked)} were given; an answer has one form", next(iter(asked)))
-    for param, fields in asked.items():
-        check_grammar(fields, param)
-        return fields
-    return None
-
-
-def check_grammar(fields: GrammarFields, param: str) -> None:
-    """Size and sense, before the engine's process compiles it."""
-    choice = None if fields.choice is None else tuple(fields.choice)
-    try:
-        GrammarSpec(fields.json_schema, fields.json_object, fields.regex, choice, fields.grammar)
-    except InvalidRequestError as error:
-        raise ApiError(400, str(error), code="invalid_schema", param=param) from None

@@ -6,13 +6,15 @@ import asyncio
 
 from fastapi import APIRouter, Request, Response
 
-from antiphon.server.chat.tool_use import check_tools
 from antiphon.server.http.bodies import read_body
+from antiphon.server.http.connection import json_response
 from antiphon.server.http.errors import invalid
-from antiphon.server.serving.serving import json_answer, serving_of
+from antiphon.server.serving.serving import serving_of
+from antiphon.server.text.chat_prompts import chat_prompt, render
 from antiphon.server.text.logprobs import spelled
-from antiphon.server.text.prompts import chat_prompt, check_ids, encode, render
+from antiphon.server.text.prompts import check_ids, encode
 from antiphon.server.text.request_schemas import DetokenizeBody, TemplateBody, TokenizeBody
+from antiphon.server.text.tools import check_tools
 
 router = APIRouter()
 
@@ -38,7 +40,7 @@ async def tokenize(request: Request) -> Response:
     else:
         ids = await asyncio.to_thread(encode, model, body.prompt or "", body.add_special_tokens is not False)
     strings = [spelled(model.text.tokenizer, token) for token in ids]
-    return json_answer({"tokens": ids, "token_strs": strings, "count": len(ids), "max_model_len": model.max_tokens})
+    return json_response({"tokens": ids, "token_strs": strings, "count": len(ids), "max_model_len": model.max_tokens})
 
 
 @router.post("/detokenize")
@@ -47,7 +49,7 @@ async def detokenize(request: Request) -> Response:
     body = await read_body(request, DetokenizeBody, serving.config.limits.body_bytes)
     model = await serving.models.ready(body.model)
     ids = check_ids(model, body.tokens, "tokens")
-    return json_answer({"prompt": await asyncio.to_thread(model.text.tokenizer.decode, ids)})
+    return json_response({"prompt": await asyncio.to_thread(model.text.tokenizer.decode, ids)})
 
 
 @router.post("/apply-template")
@@ -58,4 +60,4 @@ async def apply_template(request: Request) -> Response:
     model = await serving.models.ready(body.model)
     generates = body.add_generation_prompt is not False
     text = await asyncio.to_thread(render, model, body.messages, body.tools or [], generates, body.chat_template_kwargs)
-    return json_answer({"prompt": text})
+    return json_response({"prompt": text})
