@@ -16,14 +16,14 @@ from antiphon.server.telemetry.logs import log
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
-#: Time for requests that are ended to send their error.
+#: Time for cancelled requests to send their error.
 LAST_WORDS_SECONDS = 1.0
 
 
 class DrainingServer(uvicorn.Server):
-    """On the first signal new requests are rejected and running ones may finish; on the second they are ended.
+    """On the first signal new requests are rejected and running ones may finish; on the second they are cancelled.
 
-    The third does not wait for the engine either.
+    The third signal does not wait for the engine either.
     """
 
     def __init__(self, config: uvicorn.Config, serving: Serving, grace_seconds: float) -> None:
@@ -34,7 +34,7 @@ class DrainingServer(uvicorn.Server):
         self._ending = asyncio.Event()
 
     async def main_loop(self) -> None:
-        """Woken by the end, and once a second for the date in answers; the base class looks ten times a second."""
+        """Wakes at the end, and once a second for the Date header; the base class polls ten times a second."""
         while not await self.on_tick(0):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(1.0):

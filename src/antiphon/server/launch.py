@@ -1,4 +1,4 @@
-"""Running a server: one socket, its address reported when it listens, a graceful end on SIGTERM."""
+"""`run_server`: start a server, report its address, and serve until a signal ends it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def run_server(
     tls: TLSFiles | None = None,
     watchdog_seconds: float = 120.0,
 ) -> None:
-    """Serve until a signal comes and the running requests are done, or `grace_seconds` are over.
+    """Serve until a signal; then running requests have `grace_seconds` to finish.
 
     On a loopback address the server is listed for the commands of the same user, with an admin token of its own unless
     it has admin keys already. Raises `MemoryBudgetError` if none of the models to be loaded at start can ever fit.
@@ -80,7 +80,7 @@ def run_server(
         while not server.started and not serving.done():
             await asyncio.sleep(0.005)
         if server.started:
-            # What is loaded by now stays: the collector need not look at it again with every few hundred requests.
+            # Objects created so far are permanent; frozen, they are not scanned again by the garbage collector.
             gc.collect()
             gc.freeze()
             url = address(listener, "http" if tls is None else "https")
@@ -103,7 +103,7 @@ def run_server(
 def uvloop_run(main: Callable[[], Any]) -> None:
     try:
         import uvloop
-    except ImportError:  # not made for every platform
+    except ImportError:  # not available on every platform
         asyncio.run(main())
         return
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

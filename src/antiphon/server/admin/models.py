@@ -1,4 +1,4 @@
-"""`/admin`: the models with their memory, loading, unloading and pulling them; the requests under way, ending them."""
+"""`/admin/models`: listing models with their memory, loading, unloading and downloading them."""
 
 from __future__ import annotations
 
@@ -31,12 +31,9 @@ FIGURES_SECONDS = 1.0
 PROGRESS_SECONDS = 0.2
 
 
-# -- models -------------------------------------------------------------------------------------------------------
-
-
 @router.get("/models")
 async def list_models(request: Request) -> Response:
-    """What is or may be resident, the catalog's models that could be, and the memory."""
+    """The models that are known to the server, the other models of the catalog, and the memory budget."""
     serving = serving_of(request)
     cards = [admin_card(serving, model) for model in serving.models]
     known = await asyncio.to_thread(_catalog_cards, {card["name"] for card in cards})
@@ -74,11 +71,11 @@ async def unload(request: Request) -> Response:
 
 @router.post("/models/pull")
 async def pull(request: Request) -> Response:
-    """Fetch a model of the catalog or the hub, and do not load it."""
+    """Download a model of the catalog or the hub without loading it."""
     serving = serving_of(request)
     body = await read_body(request, AdminPullBody, serving.config.limits.body_bytes)
     if body.model.lower() not in catalog() and HUB_REFERENCE.fullmatch(body.model) is None:
-        serving.models.find(body.model)  # raises, with the nearest names, if there is none
+        serving.models.find(body.model)  # raises for an unknown name
         message = f"model {body.model!r} is loaded from a path on the server; there is nothing to download"
         raise ApiError(400, message, code="invalid_value")
     if body.stream is False:
@@ -88,7 +85,7 @@ async def pull(request: Request) -> Response:
 
 
 async def _pull_events(reference: str, offline: bool) -> AsyncIterator[bytes]:
-    """How far the fetch is, a few times a second; it goes on if the client goes away."""
+    """The progress of a download, a few times a second. The download continues if the client disconnects."""
     latest: FetchProgress | None = None
     told: FetchProgress | None = None
     notices: list[FetchProgress] = []
@@ -177,6 +174,3 @@ async def _memory(serving: Serving) -> dict[str, Any]:
         memory["engine_resident_bytes"] = figures["process"]["resident_bytes"]
         memory["kv_lent_bytes"] = figures["arena"]["lent_bytes"]
     return memory
-
-
-# -- requests -----------------------------------------------------------------------------------------------------

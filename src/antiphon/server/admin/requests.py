@@ -24,15 +24,15 @@ async def list_requests(request: Request) -> Response:
 
 @router.delete("/requests/{request_id:path}")
 async def cancel_request(request: Request, request_id: str) -> Response:
-    """End every request of that id; its client gets an error."""
+    """Cancel every request with that id; its client gets an error."""
     own = context_of(request)
-    requests = [p for p in serving_of(request).requests if p.request_id == request_id and p is not own]
-    if not requests:
-        raise ApiError(404, f"no request with the id {request_id[:200]!r} is under way", code="request_not_found")
-    for context in requests:
+    found = [other for other in serving_of(request).requests if other.request_id == request_id and other is not own]
+    if not found:
+        raise ApiError(404, f"no request with the id {request_id[:200]!r} is in flight", code="request_not_found")
+    for context in found:
         message = "the request was cancelled by an administrator"
         context.end_with(ApiError(CLIENT_CLOSED_REQUEST, message, code="cancelled"))
-    return json_response({"cancelled": len(requests)})
+    return json_response({"cancelled": len(found)})
 
 
 def _request_card(context: RequestContext) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`GET /v1/models`, `/livez`, `/readyz` and `/metrics`: what the server holds, and whether it can be used."""
+"""`GET /v1/models`, `/livez`, `/readyz` and `/metrics`: the models that can be named, health and metrics."""
 
 from __future__ import annotations
 

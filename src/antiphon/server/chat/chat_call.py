@@ -99,11 +99,11 @@ async def prepare_chat(serving: Serving, body: ChatBody) -> ChatCall:
 
 def _check_choices(body: ChatBody, limit: int) -> None:
     if (body.n or 1) > limit:
-        raise invalid(f"n is {body.n}; this server takes at most {limit}", "n")
+        raise invalid(f"n is {body.n}; this server allows at most {limit}", "n")
     if body.top_logprobs is not None and not body.logprobs:
-        raise invalid("top_logprobs goes with logprobs: true", "top_logprobs")
+        raise invalid("top_logprobs requires logprobs: true", "top_logprobs")
     if body.stream_options is not None and not body.stream:
-        raise invalid("stream_options goes with stream: true", "stream_options")
+        raise invalid("stream_options requires stream: true", "stream_options")
     if None not in (body.max_tokens, body.max_completion_tokens) and body.max_tokens != body.max_completion_tokens:
         raise invalid("max_tokens and max_completion_tokens differ; give one", "max_tokens")
 
@@ -111,6 +111,6 @@ def _check_choices(body: ChatBody, limit: int) -> None:
 def _form(body: ChatBody, use: ToolUse) -> GrammarFields | None:
     grammar = grammar_fields(body)
     if grammar is not None and use.tools:
-        message = "an answer held to a form cannot call tools: leave one out, or set tool_choice to none"
+        message = "a response format or grammar cannot be combined with tools: omit one, or set tool_choice to none"
         raise invalid(message, "response_format", "unsupported_value")
     return grammar or use.grammar

@@ -93,12 +93,12 @@ async def prepare_spoken_reply(serving: Serving, body: ChatBody) -> SpokenReply 
     """The spoken reply that the request asks for, if any."""
     if "audio" not in (body.modalities or ()):
         if body.audio is not None:
-            raise invalid('audio goes with modalities ["text", "audio"]', "audio")
+            raise invalid('audio requires modalities ["text", "audio"]', "audio")
         return None
     if body.audio is None:
-        raise invalid('modalities ["text", "audio"] need audio with a format and a voice', "audio")
+        raise invalid('modalities ["text", "audio"] require audio with a format and a voice', "audio")
     if (body.n or 1) > 1:
-        raise invalid(f"n is {body.n}; a reply that is spoken is one", "n", "unsupported_value")
+        raise invalid(f"n is {body.n}; a spoken reply has one choice", "n", "unsupported_value")
     model: ReadyModel = await serving.models.ready(SPEECH_MODEL, "synthesize")
     voice = resolve_voice(serving, model, body.audio.voice, "audio.voice")
     return SpokenReply(serving, model, voice, FORMATS[body.audio.format])

@@ -1,4 +1,4 @@
-"""Tools: whether a model's template knows them, and the grammar that holds an answer to calling them rightly."""
+"""`ToolUse`: the tools that a chat may call, and the grammar that enforces the form of the calls."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from antiphon.server.tool_calls.forms import HERMES, LLAMA, ToolForm, takes_one_
 
 NO_PARAMETERS = {"type": "object", "properties": {}, "additionalProperties": False}
 
-#: JSON on one line, as models write it: no blanks in which an answer could go on forever.
+#: JSON on one line, as models write it: unbounded whitespace could go on for ever.
 STYLE = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 
 
 @dataclass(frozen=True)
 class ToolUse:
-    """What a chat may call, and how. `grammar` is set where the form of the calls is enforced."""
+    """`grammar` is set if the form of the calls is enforced."""
 
     tools: tuple[Tool, ...] = ()
     grammar: GrammarFields | None = None
@@ -36,7 +36,7 @@ class ToolUse:
 
 
 def tool_use(body: ChatBody, model: ReadyModel, limits: Limits) -> ToolUse:
-    """Checked against the model and the limits; `tool_choice: none` leaves the tools out of the prompt."""
+    """Validated against the model and the limits; with `tool_choice: none` the prompt has no tools."""
     tools, choice = body.tools or [], body.tool_choice
     if not tools:
         if choice is not None and choice not in ("none", "auto"):
@@ -71,7 +71,7 @@ def tool_use(body: ChatBody, model: ReadyModel, limits: Limits) -> ToolUse:
 
 
 def _optional_grammar(form: ToolForm, tools: list[Tool]) -> GrammarFields:
-    """Text is free; a call, once begun, keeps to the schemas of the tools that are strict."""
+    """Text is free; a call, once begun, must match the schemas of strict tools."""
     if form is LLAMA:  # a call begins with the first character of the answer or not at all
         start = "start: call | TEXT\nTEXT: /([^{](.|\\n)*)?/"
         return _grammar(form, tools, start, all_strict=False)
@@ -82,7 +82,7 @@ def _optional_grammar(form: ToolForm, tools: list[Tool]) -> GrammarFields:
 
 
 def _grammar(form: ToolForm, tools: list[Tool], start: str, all_strict: bool = True) -> GrammarFields:
-    """In Lark's notation: one rule for each tool, with its own schema for the arguments."""
+    """A Lark grammar with one rule per tool, which has the schema of its arguments."""
     before = f"{json.dumps(form.before)} " if form.before else ""
     end = json.dumps(form.after) if form.after else '""'
     lines = [start, f"call: {before}function end", f"end: {end}"]

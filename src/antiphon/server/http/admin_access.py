@@ -1,4 +1,4 @@
-"""Who may use `/admin`: holders of a key. Host, Origin and content type are checked against hostile web pages.
+"""Access to `/admin`: an admin key is needed, and Host, Origin and content type are checked against hostile web pages.
 
 A page of another site can make a browser send requests here (CSRF), also under a name that it pointed at this machine
 (DNS rebinding). The browser then names the page in `Origin`, or that name in `Host`.
@@ -23,7 +23,7 @@ NEEDS_BEARER = {"www-authenticate": "Bearer"}
 
 
 class AdminAccess:
-    """`host` is the address that the server listens on, `names` the further names that clients may reach it by."""
+    """`host` is the address that the server listens on, `names` are other names that clients may use for it."""
 
     def __init__(self, keys: KeyRing | None, host: str, names: Iterable[str] = ()) -> None:
         self._keys = keys
@@ -46,7 +46,7 @@ class AdminAccess:
             _check_content_type(_header(scope, b"content-type"))
 
     def _check_host(self, host: str) -> None:
-        """Ports are not compared: a forwarded port is another one. An address in place of a name cannot be rebound."""
+        """Ports are not compared, since a forwarded port differs. An address cannot be rebound, unlike a name."""
         name = _host_name(host)
         if name in self._names or is_loopback(name) or (not self._is_local and _is_address(name)):
             return
@@ -65,7 +65,7 @@ def _check_origin(origin: str, host: str) -> None:
 
 
 def _check_content_type(given: str) -> None:
-    """Browsers send JSON to another site only after asking it, which a form's types need not."""
+    """Browsers send JSON to another site only after a preflight request; they send forms without one."""
     kind = given.partition(";")[0].strip().lower()
     if kind != "application/json":
         message = f"the content type is {kind[:80] or 'missing'!r}; it must be application/json"
@@ -73,7 +73,7 @@ def _check_content_type(given: str) -> None:
 
 
 def _host_name(host: str) -> str:
-    """Without the port; nothing if it is not a host."""
+    """The host without its port; empty if it is not valid."""
     found = HOST.fullmatch(host)
     return "" if found is None else found[1].strip("[]").rstrip(".").lower()
 
@@ -87,6 +87,6 @@ def _is_address(name: str) -> bool:
 
 
 def _header(scope: Scope, name: bytes) -> str:
-    """Its value, or nothing. Several become one that fits nothing."""
+    """The header's value, or an empty string. Several headers are joined, so that no check accepts them."""
     values = [value for key, value in scope["headers"] if key == name]
     return b",".join(values).decode("latin-1")

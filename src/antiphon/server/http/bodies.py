@@ -68,7 +68,7 @@ async def _read(request: Request, limit: int) -> bytes:
 def too_large(size: int, limit: int) -> ApiError:
     # The rest of the body is not read, so the connection cannot be reused.
     headers = {"connection": "close"}
-    message = f"the body has {size:,} bytes or more; at most {limit:,} are taken"
+    message = f"the body has {size:,} bytes or more; at most {limit:,} are allowed"
     return ApiError(413, message, code="body_too_large", headers=headers)
 
 
@@ -79,7 +79,7 @@ def validation_error(error: ValidationError) -> ApiError:
     fault = unknown[0] if unknown else max(faults, key=lambda fault: len(fault["loc"]))
     param = _path(fault["loc"])
     if fault["type"] == "extra_forbidden":
-        message = f"{param}: {str(fault['loc'][-1])[:100]!r} is not a field that this server knows; it would be ignored"
+        message = f"{param}: {str(fault['loc'][-1])[:100]!r} is not a field of this request"
         return invalid(message, param, "unknown_parameter")
     if fault["type"] == "missing":
         return invalid(f"{param} is missing", param, "missing_required_parameter")

@@ -83,7 +83,7 @@ KINDS: tuple[tuple[type[AntiphonError], int, str, str], ...] = (
     (EngineError, 500, "engine_error", SERVER),
 )
 
-#: How the messages about a constraint that does not compile begin.
+#: The beginnings of messages about a constraint that does not compile.
 GRAMMAR_SUBJECTS = ("the JSON schema ", "the regex ", "the choice ", "the grammar ", "json_schema ")
 
 

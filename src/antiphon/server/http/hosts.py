@@ -6,7 +6,7 @@ import ipaddress
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host name or address always means this machine."""
+    """Whether a host name or address always refers to this machine."""
     name = host.rstrip(".").lower().strip("[]")
     if name == "localhost":
         return True

@@ -12,11 +12,11 @@ MIN_KEY_CHARACTERS = 8
 
 
 class KeyRing:
-    """The keys that open the server. Only their SHA-256 hashes are kept; nothing here shows a key."""
+    """The keys that give access. Only their SHA-256 hashes are kept."""
 
     def __init__(self, keys: list[str]) -> None:
         if not keys:
-            raise InvalidRequestError("there is no API key: a key file has one key a line")
+            raise InvalidRequestError("there is no API key: a key file has one key per line")
         for number, key in enumerate(keys, start=1):
             if len(key) < MIN_KEY_CHARACTERS:
                 raise InvalidRequestError(
@@ -26,7 +26,7 @@ class KeyRing:
 
     @classmethod
     def read(cls, path: Path) -> KeyRing:
-        """One key a line; empty lines and lines that begin with # are skipped."""
+        """One key per line; empty lines and lines that begin with # are skipped."""
         try:
             lines = path.read_text(encoding="utf-8").splitlines()
         except OSError as error:
@@ -37,7 +37,7 @@ class KeyRing:
         return cls([line.strip() for line in lines if line.strip() and not line.strip().startswith("#")])
 
     def find(self, authorization: bytes | None) -> int | None:
-        """Which of the keys an `Authorization` header carries, if any. Takes the same time whichever it is."""
+        """The number of the key in an `Authorization` header, if it is one of these, in constant time."""
         scheme, _, key = (authorization or b"").partition(b" ")
         given = _hash(key.strip())
         matches = [hmac.compare_digest(given, known) for known in self._hashes]

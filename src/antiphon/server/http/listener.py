@@ -8,7 +8,7 @@ from antiphon.errors import InvalidRequestError
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A listening address; one that cannot be had is an error with its name."""
+    """A socket bound to the address; an address that cannot be used is an error that names it."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

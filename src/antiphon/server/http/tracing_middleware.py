@@ -1,4 +1,4 @@
-"""`TracedRequests`: ASGI middleware that puts a trace span around each request."""
+"""`TracedRequests`: middleware that records a trace span for each request."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ UNTRACED_ROUTES = {"/livez", "/readyz", "/metrics"}
 CARRIED = (b"traceparent", b"tracestate")
 
 
-#: From the log_fields of a request's log line to the names that OpenTelemetry gives them.
+#: From the fields of a request's log line to OpenTelemetry's names.
 ATTRIBUTES = {
     "model": "gen_ai.request.model",
     "prompt_tokens": "gen_ai.usage.input_tokens",
@@ -27,10 +27,7 @@ ATTRIBUTES = {
 
 
 class TracedRequests:
-    """ASGI middleware: a span around each request, a child of the `traceparent` that came with it.
-
-    The answer carries the `traceparent` of the span.
-    """
+    """The span is a child of the request's `traceparent`. The response has the `traceparent` of the span."""
 
     def __init__(self, app: ASGIApp, tracing: Tracing) -> None:
         self._app = app

@@ -1,4 +1,4 @@
-"""Reading a form with a file: bounded, the file on disk where it is large, faults named as those of a JSON body."""
+"""Reading a form with a file: bounded in size, a large file on disk, with the same errors as for a JSON body."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAX_FIELD_BYTES = 1 << 20
 
 
 async def read_form(request: Request, model: type[Form], limit: int) -> Form:
-    """The form as an object of that schema, whose `file` is open; every fault is a 4xx answer that names it."""
+    """The form as an object of that schema, with its `file` open; an invalid form raises an `ApiError`."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "multipart/form-data":
         message = f"the content type is {kind[:80] or 'missing'!r}; it must be multipart/form-data"
@@ -73,7 +73,7 @@ async def _counted(request: Request, limit: int) -> AsyncGenerator[bytes, None]:
 
 
 def _fields(form: FormData, model: type[BaseModel]) -> dict[str, Any]:
-    """Values by name. Names of lists end in brackets, which may be left out; empty values count as absent."""
+    """Values by name. Names of lists end in brackets, which may be omitted; empty values count as absent."""
     lists = {field.alias.removesuffix("[]"): field.alias for field in model.model_fields.values() if field.alias}
     fields: dict[str, Any] = {}
     for name, value in form.multi_items():

@@ -22,7 +22,7 @@ from antiphon.server.tool_calls.output_parser import THINK
 
 
 def chat_body(body: ResponseBody, items: Sequence[Item], model: ReadyModel) -> ChatBody:
-    """The same question as a chat."""
+    """The same request as a chat."""
     shared = {name: getattr(body, name) for name in SamplingBody.model_fields}
     wants_logprobs = body.top_logprobs is not None or "message.output_text.logprobs" in (body.include or ())
     return ChatBody(
@@ -60,7 +60,7 @@ def _tool(tool: ResponseTool) -> Tool:
 
 
 def _template_options(body: ResponseBody, model: ReadyModel) -> dict[str, Any] | None:
-    """How much a model thinks is for its template to say; an effort that the template does not know is refused."""
+    """The template controls reasoning; an effort that the template does not support is rejected."""
     effort = body.reasoning.effort if body.reasoning is not None else None
     options = dict(body.chat_template_kwargs or {})
     source = model.text.chat_template.source if model.text.chat_template is not None else ""

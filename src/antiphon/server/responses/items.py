@@ -1,4 +1,4 @@
-"""Items of a response's input as the messages of a chat."""
+"""The input items of a response, and the chat messages they stand for."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def new_id(kind: str) -> str:
 
 
 def given_items(body: ResponseBody) -> list[Item]:
-    """The new input; text alone is a user's message."""
+    """The new input items; plain text is a user message."""
     return [MessageItem(role="user", content=body.input)] if isinstance(body.input, str) else body.input
 
 
 def messages(instructions: str | None, items: Sequence[Item]) -> list[Message]:
-    """What a model's template takes. Reasoning, text and calls of one turn of the assistant are one message."""
+    """The items as chat messages. Reasoning, text and calls of one assistant turn become one message."""
     made: list[Message] = [] if instructions is None else [SystemMessage(role="system", content=instructions)]
     thought: str | None = None
     for item in items:
@@ -49,7 +49,7 @@ def messages(instructions: str | None, items: Sequence[Item]) -> list[Message]:
         if isinstance(item, ReasoningItem):
             thought = "".join(part.text for part in item.content or ()) or None
             continue
-        if thought is not None and not _is_assistants(item):  # it was cut off while it was thinking
+        if thought is not None and not _is_assistants(item):  # the output ended during the reasoning
             made.append(AssistantMessage(role="assistant", content="", reasoning_content=thought))
             thought = None
         if isinstance(item, FunctionCallOutputItem):
@@ -82,7 +82,7 @@ def _text(content: str | list[InputText] | list[InputText | OutputText]) -> str:
 
 
 def listed(item: Item) -> dict[str, Any]:
-    """An input item as the server lists it: with an id, and texts as parts."""
+    """An input item as the API lists it: with an id, and text as parts."""
     plain: dict[str, Any] = {**item.model_dump(exclude_none=True), "id": item.id or new_id(item.type)}
     if isinstance(item, MessageItem):
         kind = INPUT_TYPES[item.role]

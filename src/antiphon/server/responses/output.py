@@ -1,4 +1,4 @@
-"""The output items of a response, grown piece by piece, and the events that tell of each step."""
+"""`ResponseOutput`: the output items of a response as they grow, and the events of each step."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Event = dict[str, Any]
 
 
 class ResponseOutput:
-    """Takes the parser's pieces. `items` are what has been written; the last one is open until something else comes."""
+    """Built from the parser's pieces. The last of `items` is open until the next one begins."""
 
     def __init__(self) -> None:
         self.items: list[dict[str, Any]] = []
@@ -25,7 +25,7 @@ class ResponseOutput:
         return "".join(parts)
 
     def take(self, pieces: list[Piece], logprobs: list[dict[str, Any]]) -> Iterator[Event]:
-        """Events of some pieces; `logprobs` belong to the text among them."""
+        """The events of some pieces; `logprobs` belong to their text."""
         for piece in pieces:
             if isinstance(piece, Content):
                 yield from self._add_text("message", piece.text, logprobs)
@@ -40,13 +40,13 @@ class ResponseOutput:
                 yield self._event("response.function_call_arguments.delta", delta=piece.text)
 
     def finish(self, is_complete: bool) -> Iterator[Event]:
-        """Close the last item. An answer of nothing is an empty message."""
+        """Close the last item. An empty output becomes an empty message."""
         if not self.items:
             yield from self._begin_text("message")
         yield from self._close("completed" if is_complete else "incomplete")
 
     def _event(self, kind: str, **fields: Any) -> Event:
-        """About the last item."""
+        """An event about the last item."""
         return {"type": kind, "item_id": self.items[-1]["id"], "output_index": len(self.items) - 1, **fields}
 
     def _item_event(self, kind: str) -> Event:
@@ -106,5 +106,5 @@ class ResponseOutput:
 
 
 def _copy(part: dict[str, Any]) -> dict[str, Any]:
-    """As it is now: the part goes on growing."""
+    """A copy, since the part continues to grow."""
     return {name: list(value) if isinstance(value, list) else value for name, value in part.items()}

@@ -1,4 +1,4 @@
-"""`ResponseRun`: one response from its understanding to its end."""
+"""`ResponseRun`: the state of one response while it is generated."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ITEMS: TypeAdapter[list[Item]] = TypeAdapter(list[Item])
 
 
 class ResponseRun:
-    """Takes what the engine gives and tells events; `body` is the response as it stands."""
+    """Turns the engine's deltas into events; `body` is the response in its present state."""
 
     def __init__(
         self, request: ResponseBody, chat: ChatCall, items: list[Item], inputs: list[dict[str, Any]], owner: int | None
@@ -56,7 +56,7 @@ class ResponseRun:
         yield from self._finish("completed" if is_complete else "incomplete")
 
     def break_off(self, error: ApiError) -> Iterator[Event]:
-        """A response that was cancelled keeps what it has; any other failure is an error."""
+        """A cancelled response keeps its output so far; any other failure is an error."""
         is_cancelled = error.code == "cancelled"
         self.error = None if is_cancelled else error
         yield from self._finish("cancelled" if is_cancelled else "failed")

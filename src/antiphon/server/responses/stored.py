@@ -17,7 +17,7 @@ router = APIRouter()
 @router.get("/v1/responses/{response_id}")
 async def get_response(request: Request, response_id: str, stream: bool = False) -> Response:
     if stream:
-        raise invalid("a response that is there already is not streamed", "stream", "unsupported_value")
+        raise invalid("a stored response cannot be streamed", "stream", "unsupported_value")
     store, owner = store_of(request), context_of(request).key
     running = store.find_running(response_id, owner)
     return json_response(running.snapshot() if running else store.find(response_id, owner).body)

@@ -20,13 +20,13 @@ def load_failure(model: Resident, error: AntiphonError) -> ApiError:
 
 
 def engine_unavailable(client: EngineClient) -> ApiError:
-    """Why the engine takes no requests now."""
+    """The error while the engine accepts no requests."""
     cause = f": {client.cause}" if client.cause else ""
     return unavailable(f"the engine is {client.state}{cause}", f"engine_{client.state}")
 
 
 def engine_failure(client: EngineClient, error: EngineError) -> ApiError:
-    """An engine that died is unavailable, and the request may be sent again; any other failure is the request's own."""
+    """503 if the engine process died, so that clients retry; otherwise the request itself failed, with 500."""
     if client.state is not EngineState.READY:
         return unavailable(f"the engine is {client.state}: {error}", f"engine_{client.state}")
     return ApiError(500, str(error), code="engine_error", kind="server_error")

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def task_of(model: Resident) -> str | None:
-    """What it is for, as far as is known before it is loaded."""
+    """The task of a model, as far as it is known before loading."""
     if model.loaded is not None:
         return model.loaded.task
     entry = catalog().get(model.reference.lower())
@@ -21,7 +21,7 @@ def task_of(model: Resident) -> str | None:
 
 
 def model_card(model: Resident, name: str) -> dict[str, Any]:
-    """A model as `/v1/models` shows it."""
+    """A model as listed by `/v1/models`."""
     loaded = model.loaded
     return {
         "id": name,

@@ -1,4 +1,4 @@
-"""The models that a server holds: their names and aliases, and which of them a request may load."""
+"""`ServedModels`: the models of a server, their names and aliases, and which of them a request may load."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from antiphon.server.serving.model_card import task_of
 
 @dataclass(frozen=True)
 class ReadyModel:
-    """What a handler works with."""
+    """A loaded model as handlers use it."""
 
     name: str
     text: ModelText
@@ -39,7 +39,7 @@ class ReadyModel:
 
 
 class ServedModels:
-    """Used from the server's event loop. A model that a request names is loaded if need be, and stays for it."""
+    """For the server's event loop. A request loads the model it names if necessary, and keeps it until it ends."""
 
     def __init__(self, config: ServerConfig, client: EngineClient) -> None:
         self._config = config
@@ -55,7 +55,7 @@ class ServedModels:
                 self._preloaded.append(model)
         for name in config.aliases.values():
             self.residency.add(Resident(name, name, config.keep_alive))
-        #: Loaded on use, for tasks that no configured model is for.
+        #: Loaded on use, for tasks without a configured model.
         self._defaults = {name: self._on_use(name) for name in DEFAULT_SOUND_MODELS.values()}
 
     def __iter__(self) -> Iterator[Resident]:
@@ -76,7 +76,7 @@ class ServedModels:
 
     @property
     def is_ready(self) -> bool:
-        """Whether every model to be loaded at start has been loaded, or was left for its first use."""
+        """Whether every model to be loaded at start has been loaded, or is left for its first use."""
         return all(m.name in self._was_ready and m.state is not ModelState.FAILED for m in self._preloaded)
 
     @property
@@ -114,7 +114,7 @@ class ServedModels:
     # -- names --------------------------------------------------------------------------------------------------
 
     def names(self) -> dict[str, Resident]:
-        """Every name that leads to a model, aliases included."""
+        """Every model by name and alias."""
         names = dict(self.residency.models)
         for alias, name in self._config.aliases.items():
             names[alias] = self.residency.models[name]
@@ -144,7 +144,7 @@ class ServedModels:
         return [name for name, led_to in self.names().items() if led_to is model and name != model.name]
 
     def find(self, name: str) -> Resident:
-        """The model of that name; for an unknown one, an error with the names nearest to it."""
+        """The model of that name; an unknown name is an error that lists the closest ones."""
         names = self.names()
         if name in names:
             return names[name]
@@ -161,7 +161,7 @@ class ServedModels:
         return [name for name, entry in catalog().items() if entry.task in CATALOG_TASKS]
 
     def known(self, name: str, allowed: LoadOnUse | None = None) -> Resident:
-        """As `find`, and also a model that may be loaded now. It is never one given by a path."""
+        """Like `find`, but also finds models that may be loaded on use. A path is never accepted."""
         allowed = self._config.load_on_use if allowed is None else allowed
         names = self.names()
         if name in names:
@@ -176,7 +176,7 @@ class ServedModels:
     # -- use ----------------------------------------------------------------------------------------------------
 
     async def ready(self, name: str, task: str | None = None) -> ReadyModel:
-        """The model, usable until the current request has ended; an error with the cause if it cannot be used."""
+        """The model, loaded if necessary and kept until the current request ends; an `ApiError` if it cannot."""
         model = self.known(name)
         if model.failure is not None and not model.may_be_tried_again:
             raise load_failure(model, model.failure)

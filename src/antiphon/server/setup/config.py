@@ -14,8 +14,8 @@ from antiphon.server.http.keys import KeyRing
 from antiphon.weights.catalog.catalog import catalog
 
 DEFAULT_MODELS = ("qwen2.5-coder-0.5b", "all-minilm-l6-v2")
-#: Names that lead to the first model of a task, unless the configuration says otherwise: ours, and those that clients
-#: of OpenAI's API use for sound.
+#: Aliases of the first model of a task, unless the configuration says otherwise: our own, and OpenAI's names of sound
+#: models.
 DEFAULT_ALIASES = {
     "default-chat": "generate",
     "default-embedding": "embed",
@@ -42,7 +42,7 @@ class LoadOnUse(StrEnum):
 
 @dataclass(frozen=True)
 class Limits:
-    """The most that one request may ask for. Where a number of tokens is None, the model's own limit holds."""
+    """Limits of one request. If a number of tokens is None, the model's own limit applies."""
 
     body_bytes: int = 8 << 20
     prompt_tokens: int | None = None
@@ -58,19 +58,19 @@ class Limits:
     #: Stored responses available for previous_response_id, and their bytes.
     stored_responses: int = 1024
     stored_bytes: int = 64 << 20
-    #: Of a recording: bytes of its file, seconds of its sound.
+    #: Size and duration of a recording.
     audio_bytes: int = 512 << 20
     audio_seconds: float = 4 * 3600.0
     speech_characters: int = 200_000
-    #: Of one API key at the same time.
+    #: In flight with one API key.
     requests_per_key: int | None = None
 
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """A model that the server is configured with: the name clients use, and where it comes from.
+    """A model that the server is configured with: the name clients use, and its source.
 
-    `keep_alive` is how many seconds it stays after its last use. A pinned one is never unloaded to make room.
+    `keep_alive` is how many seconds it stays loaded after its last use. A pinned one is never unloaded to make room.
     """
 
     name: str
@@ -82,7 +82,7 @@ class ModelSpec:
 
     @classmethod
     def of(cls, reference: str) -> ModelSpec:
-        """Catalog names and hub references are their own names; a file or folder is called by its last part."""
+        """A catalog model or hub reference is named by the reference itself, a file or folder by its last part."""
         return cls(name_of(reference), reference)
 
 
@@ -96,10 +96,10 @@ def name_of(reference: str) -> str:
 
 @dataclass(frozen=True)
 class ServerConfig:
-    """Checked on creation. `memory_bytes` bounds weights and cache together; None takes most of the machine's.
+    """Checked on creation. `memory_bytes` bounds weights and cache together; None means most of the machine's memory.
 
-    `aliases` lead from further names to models; one that is not among `models` is loaded on its first use.
-    `voice_aliases` lead from further names to voices or mixtures, beside those of `DEFAULT_VOICE_ALIASES`.
+    `aliases` are other names of models; a model that is not among `models` is loaded on first use. `voice_aliases` are
+    other names of voices or mixtures, in addition to `DEFAULT_VOICE_ALIASES`.
     """
 
     models: tuple[ModelSpec, ...] = tuple(ModelSpec.of(name) for name in DEFAULT_MODELS)
@@ -107,18 +107,18 @@ class ServerConfig:
     voice_aliases: Mapping[str, str] = field(default_factory=dict)
     keys: KeyRing | None = None
     admin_keys: KeyRing | None = None
-    #: The address that it listens on.
+    #: The address that the server listens on.
     host: str = "127.0.0.1"
-    #: Further names that administrators may reach it by.
+    #: Other host names that administrators may use for it.
     admin_hosts: tuple[str, ...] = ()
     load_on_use: LoadOnUse = LoadOnUse.CATALOG
-    #: For models that a request loads.
+    #: Of models that a request loads.
     keep_alive: float = math.inf
     memory_bytes: int | None = None
     offline: bool = False
     logs_text: bool = False
     cors_origins: tuple[str, ...] = ()
-    #: Of a collector of traces.
+    #: Collector of traces.
     otlp_endpoint: str | None = None
     limits: Limits = field(default_factory=Limits)
 

@@ -1,4 +1,4 @@
-"""From settings to a server that can be started. Wrong settings are found here, before it listens."""
+"""`LaunchPlan`: from settings to what a server is started with. Invalid settings are rejected before it listens."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from antiphon.server.setup.tls import TLSFiles
 
 @dataclass(frozen=True)
 class LaunchPlan:
-    """What `run_server` needs."""
+    """The arguments of `run_server`, and the memory that they come to."""
 
     config: ServerConfig
     engine: dict[str, Any]
@@ -122,7 +122,7 @@ def _tls(settings: Settings) -> TLSFiles | None:
     if certificate is None and key is None:
         return None
     if certificate is None or key is None:
-        raise InvalidRequestError("tls_cert and tls_key go together, and one of them is not set")
+        raise InvalidRequestError("tls_cert and tls_key must be set together; one of them is missing")
     files = TLSFiles(Path(certificate).expanduser(), Path(key).expanduser())
     files.check()
     return files

@@ -14,7 +14,7 @@ DEFAULT_KV_BYTES = 1 << 30
 
 
 def check_models_fit(references: list[str], memory: int, kv: int, kv_follows: bool) -> None:
-    """Raise `MemoryBudgetError` if none of the models can ever fit. `kv_follows`: a larger budget has a larger cache.
+    """Raise `MemoryBudgetError` if none of the models can ever fit. `kv_follows`: the cache grows with the budget.
 
     A model whose size is not known before it is downloaded may fit.
     """
@@ -39,7 +39,7 @@ def check_models_fit(references: list[str], memory: int, kv: int, kv_follows: bo
 
 
 def _weight_bytes(reference: str) -> int | None:
-    """Bytes of a model's weights, as far as the catalog or its files on this machine tell."""
+    """Bytes of a model's weights, if the catalog or local files say so."""
     listed = listed_weight_bytes(reference)
     if listed is not None or reference.startswith("hub:"):
         return listed
@@ -50,7 +50,7 @@ def _weight_bytes(reference: str) -> int | None:
 
 
 def check_references(references: list[str]) -> None:
-    """A name that leads nowhere is an error before anything starts."""
+    """Raise if a model does not exist."""
     for reference in references:
         if reference.startswith("hub:") or reference.lower() in catalog() or Path(reference).expanduser().exists():
             continue

@@ -8,7 +8,7 @@ from typing import Any
 
 from antiphon.errors import InvalidRequestError
 
-#: Values of a variable that turn a switch off; anything else turns it on.
+#: Values of an environment variable that turn a switch off; any other value turns it on.
 FALSE = ("0", "false", "no", "off")
 
 
@@ -34,7 +34,7 @@ class Option:
     choices: tuple[str, ...] = ()
     minimum: float | None = None
     maximum: float | None = None
-    #: The flag, if it is not the name; that of a list gives one item.
+    #: The flag, if it differs from the name. The flag of a list takes one item.
     flag: str | None = None
     #: How the help shows a default that is not a plain value.
     shown: str | None = None
@@ -82,7 +82,7 @@ class Option:
         return table
 
     def check(self, value: Any, origin: str) -> Any:
-        """The value, if its type and range are right; otherwise an error that names its origin."""
+        """The value, if it is valid; otherwise an error that names its origin."""
         if value is None:
             return None
         accepted = {

@@ -31,7 +31,7 @@ def _table(key: str, help_: str, **more: Any) -> Option:
     return Option(key, Kind.TABLE, {}, help_, **more)
 
 
-#: The one option that is given as arguments, not by a flag.
+#: The only option given by arguments instead of a flag.
 MODELS = Option(
     "models.models",
     Kind.LIST,

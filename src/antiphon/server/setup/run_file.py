@@ -1,7 +1,7 @@
 """The file that a server on a loopback address writes about itself, so that commands of the same user can manage it.
 
 It is `ANTIPHON_HOME/run/PORT-RANDOM.json` with the server's URL, process id and admin token. Only its owner can read
-it. The server holds a lock on it while it runs, so a file without a lock is what a killed server left behind.
+it. The server holds a lock on it while it runs, so a file without a lock was left by a server that was killed.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def published(server: LocalServer, home: Path | None = None) -> Iterator[Path]:
 
 
 def local_servers(home: Path | None = None) -> list[LocalServer]:
-    """The servers of this user that run now, in the order of their URLs. Files of servers that ended are removed."""
+    """The running servers of this user, sorted by URL. Files of servers that have ended are removed."""
     folder = _folder(home)
     try:
         paths = sorted(folder.glob("*.json"))
@@ -89,7 +89,7 @@ def _folder(home: Path | None) -> Path:
 
 
 def _private_folder(home: Path | None) -> Path:
-    """The folder, made if need be. One that others could write into is closed to them, or rejected."""
+    """The folder, created if necessary, with access for this user only; rejected if it belongs to another user."""
     folder = _folder(home)
     try:
         folder.mkdir(FOLDER_MODE, parents=True, exist_ok=True)

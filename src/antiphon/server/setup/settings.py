@@ -1,4 +1,4 @@
-"""The settings of a server from their four sources: flag, environment, file, default, in this order."""
+"""The settings of a server from four sources, in this order: flag, environment variable, file, default."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from antiphon.server.setup.options import BY_KEY, BY_NAME, OPTIONS, SECTIONS
 @dataclass(frozen=True)
 class Setting:
     value: Any
-    #: Where it came from, in words.
+    #: Where the value comes from, for messages.
     origin: str
 
 
 class Settings:
-    """One value for every option. `settings["port"]` is the value; `origin("port")` tells where it came from."""
+    """One value for every option. `settings["port"]` is the value; `origin("port")` is its source."""
 
     def __init__(self, found: Mapping[str, Setting]) -> None:
         self._found = dict(found)
@@ -57,7 +57,7 @@ class Settings:
         return cls(found)
 
     def toml(self) -> str:
-        """A file that gives these settings again, each with its origin."""
+        """A configuration file with these settings, and their origins as comments."""
         lines = []
         for section in SECTIONS:
             lines.append(f"[{section}]")
@@ -74,7 +74,7 @@ class Settings:
 
 
 def read_file(path: Path) -> dict[str, Any]:
-    """The values of a configuration file, by option name. An unknown key is an error with the nearest names."""
+    """The values of a configuration file, by option name. An unknown key is an error that lists similar ones."""
     try:
         with path.open("rb") as stream:
             tables = tomllib.load(stream)
@@ -97,7 +97,7 @@ def read_file(path: Path) -> dict[str, Any]:
 
 
 def _unknown(path: Path, key: str, known: list[str]) -> InvalidRequestError:
-    """Also a name that stands in another section is near."""
+    """The hint names similar keys, also from other sections."""
     name = key.rpartition(".")[2]
     near = [BY_NAME[name].key] if name in BY_NAME else difflib.get_close_matches(key, known, n=3, cutoff=0.5)
     if not near:
@@ -107,7 +107,7 @@ def _unknown(path: Path, key: str, known: list[str]) -> InvalidRequestError:
 
 
 def toml_value(value: Any) -> str:
-    """JSON's texts, numbers and lists are TOML's as well."""
+    """TOML writes strings, numbers and lists as JSON does."""
     if isinstance(value, dict):
         inner = ", ".join(f"{json.dumps(name)} = {toml_value(item)}" for name, item in value.items())
         return f"{{ {inner} }}" if inner else "{}"

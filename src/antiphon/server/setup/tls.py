@@ -16,7 +16,7 @@ class TLSFiles:
     key: Path
 
     def check(self) -> None:
-        """An unreadable or ill-matched pair is an error before anything starts."""
+        """Raise if the files cannot be read or do not match."""
         import ssl
 
         for path in (self.certificate, self.key):

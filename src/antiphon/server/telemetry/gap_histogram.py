@@ -11,7 +11,7 @@ from prometheus_client.registry import Collector
 
 
 class GapHistogram(Collector):
-    """A histogram of every gap between two tokens, filled a request at a time: one call a token would cost too much."""
+    """Filled once per request: a call of Prometheus's own histogram for every token would cost too much."""
 
     def __init__(self, name: str, text: str, buckets: tuple[float, ...]) -> None:
         self._name = name

@@ -1,4 +1,4 @@
-"""Prometheus metrics. Where the meaning is the same, the names are those that dashboards for vLLM know."""
+"""Prometheus metrics. Where the meaning is the same, the names are those of vLLM, so that its dashboards work."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TOKENS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50
 
 
 class Metrics:
-    """One set of figures for one server."""
+    """The metrics of one server."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -100,7 +100,7 @@ class Metrics:
             self._gaps.observe(model, ended.gaps)
 
     def engine(self, is_up: bool, restarts: int, figures: dict[str, Any]) -> None:
-        """Take in what the engine tells of itself; without figures the gauges of its models are cleared."""
+        """Set the gauges from the figures that the engine reports; without figures, those of its models are cleared."""
         self._up.set(is_up)
         self._restarts.set(restarts)
         self._running.clear()

@@ -15,7 +15,7 @@ LABELS = ("model_name",)
 
 
 class SoundMetrics:
-    """Every figure is of one request that came to its end."""
+    """Each observation is of one completed request."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         def counter(name: str, text: str) -> Counter:

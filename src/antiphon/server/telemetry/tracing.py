@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 def make_exporter(endpoint: str) -> SpanExporter:
-    """Sends spans to a collector by OTLP over HTTP."""
+    """An exporter that sends spans to a collector by OTLP over HTTP."""
     module = import_dependency("opentelemetry.exporter.otlp.proto.http.trace_exporter", "sending traces", "otel")
     exporter: SpanExporter = module.OTLPSpanExporter(endpoint=f"{endpoint.rstrip('/')}/v1/traces")
     return exporter
 
 
 class Tracing:
-    """Spans on their way to one endpoint, such as `http://localhost:4318`. Sent by a thread of its own, in batches."""
+    """Sends spans to one endpoint, such as `http://localhost:4318`, in batches from a thread of its own."""
 
     def __init__(self, endpoint: str) -> None:
         if not endpoint.startswith(("http://", "https://")):
@@ -42,7 +42,7 @@ class Tracing:
         self.tracer = self._provider.get_tracer("antiphon", __version__)
 
     def generation(self, model: str, ended: Ended) -> None:
-        """The phases of an answer that has just ended, inside the span of its request."""
+        """Add spans for the phases of a generation that has just ended to the span of its request."""
         end = time.time_ns()
         start = end - _nanoseconds(ended.total)
         scheduled = start + _nanoseconds(ended.queue)
@@ -64,7 +64,7 @@ class Tracing:
         self._provider.force_flush()
 
     def close(self) -> None:
-        """Send what is left. Blocking."""
+        """Send the remaining spans. Blocking."""
         self._provider.shutdown()
 
 

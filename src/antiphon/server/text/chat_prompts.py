@@ -30,7 +30,7 @@ def render(
     add_generation_prompt: bool = True,
     options: dict[str, Any] | None = None,
 ) -> str:
-    """The conversation as the model's own template writes it, to be read. Blocking."""
+    """The conversation as text, for display. Blocking."""
     return _template(model).render(*_chat(model, messages, tools, options), add_generation_prompt, **(options or {}))
 
 
@@ -56,7 +56,7 @@ def _template(model: ReadyModel) -> ChatTemplate:
 def _chat(
     model: ReadyModel, messages: Sequence[Message], tools: Sequence[Tool], options: dict[str, Any] | None
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]] | None]:
-    """Messages and tools as templates take them."""
+    """Messages and tools as templates expect them."""
     taken = sorted(RESERVED & (options or {}).keys())
     if taken:
         raise invalid(f"chat_template_kwargs cannot set {taken[0]}", "chat_template_kwargs")
@@ -67,7 +67,7 @@ def _chat(
 
 
 def one_call_each(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """For templates that take one call a message: a message of several calls becomes several, each with its result."""
+    """For templates that allow one call per message: split a message of several calls, each followed by its result."""
     made: list[dict[str, Any]] = []
     place = 0
     while place < len(messages):
@@ -90,7 +90,7 @@ def one_call_each(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def plain_message(message: Message) -> dict[str, Any]:
-    """A message as templates take it: text joined, `developer` as `system`, arguments of calls as objects."""
+    """A message as templates expect it: text joined, `developer` as `system`, arguments of calls as objects."""
     role = "system" if message.role == "developer" else message.role
     plain: dict[str, Any] = {"role": role, "content": _text(message.content)}
     if isinstance(message, AssistantMessage) and message.audio is not None and not plain["content"]:
@@ -121,12 +121,12 @@ def _text(content: TextContent | Sequence[TextPart | InputAudioPart] | None) -> 
         return content
     texts = [part.text for part in content if isinstance(part, TextPart)]
     if len(texts) < len(content):
-        raise invalid("input_audio is taken by /v1/chat/completions only", "messages", "unsupported_value")
+        raise invalid("input_audio is supported by /v1/chat/completions only", "messages", "unsupported_value")
     return "".join(texts)
 
 
 def _arguments(text: str) -> Any:
-    """Templates write arguments as JSON themselves; text that is no object is passed on as it is."""
+    """Templates format arguments as JSON themselves; text that is not a JSON object is passed unchanged."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):

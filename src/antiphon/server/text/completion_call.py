@@ -24,7 +24,7 @@ DEFAULT_TOKENS = 16
 
 @dataclass(frozen=True)
 class CompletionCall:
-    """What the engine is asked. `echoes` are the prompts' texts where they are to be repeated."""
+    """What the engine is asked. `echoes` are the texts of the prompts, if they are to be repeated."""
 
     model: ReadyModel
     body: CompletionBody
@@ -39,7 +39,7 @@ class CompletionCall:
 
     @property
     def wants_no_output(self) -> bool:
-        """The engine always makes a token; asked for none, the server leaves it out."""
+        """The engine always generates a token; for `max_tokens: 0` the server omits it."""
         return self.body.max_tokens == 0
 
     def base(self) -> dict[str, Any]:
@@ -85,7 +85,7 @@ def _check(body: CompletionBody, num_prompts: int, limits: Limits) -> None:
         raise invalid("prompt is empty", "prompt")
     if num_prompts * n > limits.choices:
         message = (
-            f"{num_prompts} prompts with {n} choices each are {num_prompts * n}; at most {limits.choices} are taken"
+            f"{num_prompts} prompts with {n} choices each are {num_prompts * n}; at most {limits.choices} are allowed"
         )
         raise invalid(message, "n")
     if body.best_of is not None and body.best_of != n:
@@ -93,7 +93,7 @@ def _check(body: CompletionBody, num_prompts: int, limits: Limits) -> None:
             f"best_of is {body.best_of} and n is {n}; choosing among more samples is not supported", "best_of"
         )
     if body.stream_options is not None and not body.stream:
-        raise invalid("stream_options goes with stream: true", "stream_options")
+        raise invalid("stream_options requires stream: true", "stream_options")
     if body.max_tokens == 0 and not body.echo:
         raise invalid("max_tokens is 0; without echo it must be 1 or more", "max_tokens")
     if body.stream and body.echo and body.logprobs is not None:

@@ -1,4 +1,4 @@
-"""`POST /v1/completions`: prompts continued as they are, several at once, with the prompt's own log-probabilities."""
+"""`POST /v1/completions`: prompts continued as they are, several in one request, with their log-probabilities."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ async def completions(request: Request) -> Response:
 
 
 def _columns(completion: CompletionCall, number: int, sample: Sample) -> dict[str, Any] | None:
-    """The `logprobs` of a choice: of the prompt where it is echoed, and of the output, its end token included.
+    """The `logprobs` of a choice: of the prompt if it is echoed, and of the output, including the end token.
 
-    So the output has as many entries as it has tokens, and whoever counts from the end (lm-eval) counts rightly.
+    The output has as many entries as tokens, which clients rely on that count from the end (lm-eval).
     """
     count = completion.body.logprobs
     if count is None:

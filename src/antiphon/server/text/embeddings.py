@@ -24,7 +24,7 @@ from antiphon.server.text.request_schemas import EmbeddingBody
 
 router = APIRouter()
 
-#: Inputs handed to the engine at a time, so that a large batch leaves room for others between its parts.
+#: Inputs sent to the engine at a time, so that other requests can run between the parts of a large batch.
 PART = 128
 
 
@@ -48,7 +48,7 @@ def _inputs(body: EmbeddingBody, model: ReadyModel, limit: int) -> list[list[int
     """Token ids of every input. Blocking."""
     given = several(body.input)
     if not 1 <= len(given) <= limit:
-        raise invalid(f"input has {len(given)} texts; it has 1 to {limit}", "input")
+        raise invalid(f"input has {len(given)} texts; it must have 1 to {limit}", "input")
     inputs = []
     for index, item in enumerate(given):
         name = f"input[{index}]"
@@ -67,7 +67,7 @@ def _inputs(body: EmbeddingBody, model: ReadyModel, limit: int) -> list[list[int
 
 
 def _cut(ids: list[int], size: int, model: ReadyModel, is_text: bool) -> list[int]:
-    """The first tokens, and what the model expects at the end of every text."""
+    """The first tokens, and the end token that the model expects after every text."""
     ends = len(ids) - 1 if is_text and len(ids) > size > 1 and ids[-1] in model.text.tokenizer.special_ids else len(ids)
     return [*ids[: size - len(ids[ends:])], *ids[ends:]]
 
@@ -89,7 +89,7 @@ async def _embed(
 
 
 def _shortened(vectors: np.ndarray[Any, Any], dimensions: int | None) -> np.ndarray[Any, Any]:
-    """The first `dimensions` numbers of each vector, of length one again."""
+    """The first `dimensions` components of each vector, normalised again."""
     width = vectors.shape[1]
     if dimensions is None or dimensions == width:
         return vectors

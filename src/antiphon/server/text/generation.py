@@ -1,4 +1,4 @@
-"""Generations in flight: sent to the engine together, read together, ended together."""
+"""`Generations`: the calls of one request, sent to the engine, read and ended together."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def make_call(
 
 @dataclass
 class Sample:
-    """All that one choice came to."""
+    """The complete output of one choice."""
 
     text: list[str] = field(default_factory=list)
     token_ids: list[int] = field(default_factory=list)
@@ -65,10 +65,10 @@ class Sample:
 
 
 class Generations:
-    """The calls of one request. Choices are numbered across them: those of the first prompt, of the second, and on.
+    """Choices are numbered across the calls: those of the first prompt, then those of the second, and so on.
 
-    Opened with `open`, which raises what the engine refuses before anything is answered. Always closed: closing ends
-    whatever still runs.
+    `open` sends the calls and raises if the engine rejects one, before the response begins. Generations must be closed;
+    closing cancels those that are still running.
     """
 
     def __init__(self, serving: Serving, calls: Sequence[Generate]) -> None:
@@ -100,16 +100,16 @@ class Generations:
 
     @property
     def has_ended(self) -> bool:
-        """Whether every sample has, so that `usage` is known."""
+        """Whether every sample has ended, so that `usage` is known."""
         return all(len(ended) == call.n for ended, call in zip(self._ended, self._calls, strict=True))
 
     def cancel(self) -> None:
-        """End what runs, and tell its reader so."""
+        """Cancel the calls; `events` then raises."""
         for stream in self._streams:
             stream.cancel()
 
     async def events(self) -> AsyncIterator[tuple[int, TextDelta | Ended]]:
-        """Deltas and ends with the number of their choice, as they come. A failure of any is raised."""
+        """Deltas and ends as they arrive, each with the number of its choice. Raises if a call fails."""
         if len(self._streams) == 1:
             async for event in self._read(0):
                 yield event
@@ -167,7 +167,7 @@ class Generations:
             raise _bad_end(ended, self._serving.config.limits.request_seconds)
 
     async def collect(self) -> list[Sample]:
-        """Whole answers, in the order of the choices."""
+        """The complete outputs, in the order of the choices."""
         samples = [Sample() for call in self._calls for _ in range(call.n)]
         async for number, event in self.events():
             if isinstance(event, Ended):
@@ -177,10 +177,10 @@ class Generations:
         return samples
 
     def usage(self, with_timings: bool, uncounted_tokens: int = 0) -> dict[str, Any]:
-        """A prompt counts once, however many samples were drawn of it."""
+        """A prompt is counted once, regardless of the number of samples."""
         every = [ended for group in self._ended for ended in group]
         prompt = sum(group[0].prompt_tokens for group in self._ended if group)
-        # The first sample tells what the cache held; the others start from the first one's blocks.
+        # The others start from the first sample's blocks, so the minimum is what the cache had before.
         cached = sum(min(ended.cached_tokens for ended in group) for group in self._ended if group)
         completion = sum(ended.completion_tokens for ended in every) - uncounted_tokens
         usage: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""The form that an answer must take: a JSON schema, a regular expression, a choice or a grammar."""
+"""Constraints on the output: a JSON schema, a regular expression, a choice or a grammar."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from antiphon.text.grammar_spec import GrammarSpec
 
 
 def grammar_fields(body: GenerateBody) -> GrammarFields | None:
-    """The form of the answer, if one is asked for."""
+    """The grammar that the request asks for, if any."""
     form = body.response_format
     asked: dict[str, GrammarFields] = {}
     if isinstance(form, JsonObjectFormat):
@@ -28,7 +28,7 @@ def grammar_fields(body: GenerateBody) -> GrammarFields | None:
     if body.guided_grammar is not None:
         asked["guided_grammar"] = GrammarFields(grammar=body.guided_grammar)
     if len(asked) > 1:
-        raise invalid(f"{' and '.join(asked)} were given; an answer has one form", next(iter(asked)))
+        raise invalid(f"{' and '.join(asked)} were given; only one is allowed", next(iter(asked)))
     for param, fields in asked.items():
         check_grammar(fields, param)
         return fields
@@ -36,7 +36,7 @@ def grammar_fields(body: GenerateBody) -> GrammarFields | None:
 
 
 def check_grammar(fields: GrammarFields, param: str) -> None:
-    """Size and sense, before the engine's process compiles it."""
+    """Reject an invalid grammar before the engine compiles it."""
     choice = None if fields.choice is None else tuple(fields.choice)
     try:
         GrammarSpec(fields.json_schema, fields.json_object, fields.regex, choice, fields.grammar)

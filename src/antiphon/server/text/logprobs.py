@@ -1,4 +1,4 @@
-"""Log-probabilities in the two shapes of OpenAI's answers."""
+"""Log-probabilities in the two formats of OpenAI's API."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from antiphon.text.tokenizer import Tokenizer
 
-#: Stands for log-probabilities that JSON cannot write.
+#: In place of log-probabilities that JSON cannot represent.
 LOWEST = -9999.0
 Top = Sequence[tuple[int, float]]
 
@@ -15,7 +15,7 @@ Top = Sequence[tuple[int, float]]
 def chat_logprobs(
     tokenizer: Tokenizer, ids: Sequence[int], logprobs: Sequence[float], tops: Sequence[Top]
 ) -> list[dict[str, Any]]:
-    """One entry a token."""
+    """One entry per token."""
     entries = []
     for place, (token, logprob) in enumerate(zip(ids, logprobs, strict=True)):
         top = tops[place] if place < len(tops) else ()
@@ -36,7 +36,7 @@ def completion_logprobs(
     tops: Sequence[Top | None] | None,
     offset: int = 0,
 ) -> dict[str, Any]:
-    """Columns over the tokens; a token of half a character is spelled `bytes:\\x..`."""
+    """Columns over the tokens; a token that is part of a character is written as `bytes:\\x..`."""
     tokens, offsets = [], []
     for token in ids:
         tokens.append(spelled(tokenizer, token))

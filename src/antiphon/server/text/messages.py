@@ -57,7 +57,7 @@ class ToolCall(Body):
 
 class AudioReference(Body):
     id: Annotated[str, Field(max_length=512)]
-    #: As the server gave it; the id says enough.
+    #: As the server sent it; only the id is used.
     data: str | None = None
     expires_at: int | None = None
     transcript: str | None = None

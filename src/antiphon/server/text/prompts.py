@@ -1,4 +1,4 @@
-"""From what a client wrote to the tokens of a prompt."""
+"""The token ids of prompts that are given as text or as ids."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def several(prompt: str | list[str] | list[int] | list[list[int]]) -> list[str |
 
 
 def check_prompt(ids: list[int], model: ReadyModel, limits: Limits, param: str, truncate: int | None) -> list[int]:
-    """The prompt, cut to its last tokens only where the caller asked for it; one that cannot fit is refused."""
+    """The prompt, cut to its last `truncate` tokens if that is given. A prompt that is too long is rejected."""
     if truncate is not None:
         ids = ids[-truncate:]
     if not ids:

@@ -1,4 +1,4 @@
-"""From a request's body to what the engine samples with, and the form that the answer must take."""
+"""From a request's body to the sampling parameters of the engine."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def sampling_fields(
     prompt_logprobs: bool = False,
     more_stops: Sequence[str] = (),
 ) -> SamplingFields:
-    """Checked by the same rules as the engine's own. The model's defaults and a random seed fill what is missing."""
+    """Validated as the engine validates its own. The model's defaults and a random seed replace what is missing."""
     _check_choice_of_tokens(body, model, grammar)
     given = {name: getattr(body, name) for name in SIMPLE if getattr(body, name) is not None}
     fields = SamplingFields(
@@ -60,10 +60,10 @@ def sampling_fields(
 
 
 def _check_choice_of_tokens(body: GenerateBody, model: ReadyModel, grammar: GrammarFields | None) -> None:
-    """Something must be left to say at every step."""
+    """At least one token must be allowed at every step."""
     for name in ("allowed_token_ids", "banned_token_ids", "min_tokens"):
         if grammar is not None and getattr(body, name):
-            raise invalid(f"{name} cannot be combined with an answer of a given form", name)
+            raise invalid(f"{name} cannot be combined with a response format or grammar", name)
     allowed, banned = body.allowed_token_ids, frozenset(body.banned_token_ids or ())
     if banned and banned.issuperset(range(model.text.tokenizer.vocab_size) if allowed is None else allowed):
         raise invalid("banned_token_ids leave no token that is allowed", "banned_token_ids")
@@ -85,10 +85,12 @@ def _check(fields: SamplingFields) -> None:
 def _stop(body: GenerateBody, limits: Limits) -> list[str]:
     stops = [body.stop] if isinstance(body.stop, str) else body.stop or []
     if len(stops) > limits.stop_strings:
-        raise invalid(f"stop has {len(stops)} strings; at most {limits.stop_strings} are taken", "stop")
+        raise invalid(f"stop has {len(stops)} strings; at most {limits.stop_strings} are allowed", "stop")
     for text in stops:
         if not 1 <= len(text) <= limits.stop_characters:
-            raise invalid(f"a stop string has {len(text)} characters; it has 1 to {limits.stop_characters}", "stop")
+            raise invalid(
+                f"a stop string has {len(text)} characters; it must have 1 to {limits.stop_characters}", "stop"
+            )
     return stops
 
 
@@ -103,7 +105,7 @@ def _token_ids(ids: list[int] | None, name: str, model: ReadyModel) -> list[int]
 def _logit_bias(body: GenerateBody, model: ReadyModel, limits: Limits) -> dict[int, float]:
     given = body.logit_bias or {}
     if len(given) > limits.logit_bias:
-        raise invalid(f"logit_bias has {len(given)} tokens; at most {limits.logit_bias} are taken", "logit_bias")
+        raise invalid(f"logit_bias has {len(given)} tokens; at most {limits.logit_bias} are allowed", "logit_bias")
     bias = {}
     for key, value in given.items():
         if not (key.isascii() and key.isdecimal() and len(key) < 10):
@@ -114,7 +116,7 @@ def _logit_bias(body: GenerateBody, model: ReadyModel, limits: Limits) -> dict[i
 
 
 def output_tokens(asked: int | None, prompt_tokens: int, model: ReadyModel, limits: Limits, default: int | None) -> int:
-    """The longest answer: what was asked for, else the default, else what the context and the limit leave."""
+    """The longest output: what the request asks for, or the default, within the context and the server's limit."""
     if asked is not None and limits.output_tokens is not None and asked > limits.output_tokens:
         raise invalid(f"max_tokens is {asked}; this server allows {limits.output_tokens}", "max_tokens")
     room = max(1, model.max_tokens - prompt_tokens)

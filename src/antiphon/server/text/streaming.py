@@ -14,7 +14,7 @@ from antiphon.server.text.generation import Generations
 async def stream_events(
     generations: Generations, chunks: AsyncIterator[dict[str, Any]], log_fields: dict[str, Any]
 ) -> AsyncIterator[bytes]:
-    """The chunks as events, then `[DONE]`; a failure is an event of its own and the last. Closes the generations."""
+    """The chunks as events, then `[DONE]`. An error is sent as the last event. Closes the generations."""
     try:
         async for chunk in chunks:
             yield event(chunk)
@@ -36,7 +36,7 @@ async def closing(generations: Generations) -> AsyncIterator[Generations]:
 
 
 def log_usage(log_fields: dict[str, Any], usage: dict[str, Any]) -> None:
-    """For the request's log line."""
+    """Add the usage to the request's log line."""
     log_fields["prompt_tokens"] = usage["prompt_tokens"]
     log_fields["completion_tokens"] = usage["completion_tokens"]
     log_fields["cached_tokens"] = usage["prompt_tokens_details"]["cached_tokens"]

@@ -1,4 +1,4 @@
-"""`POST /tokenize`, `/detokenize` and `/apply-template`: a model's text side, without the model."""
+"""`POST /tokenize`, `/detokenize` and `/apply-template`: tokenizer and chat template of a model."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ async def tokenize(request: Request) -> Response:
         raise invalid("give prompt or messages", "prompt")
     chat_fields = (body.tools, body.add_generation_prompt, body.chat_template_kwargs)
     if body.messages is None and any(value is not None for value in chat_fields):
-        raise invalid("tools, add_generation_prompt and chat_template_kwargs go with messages", "prompt")
+        raise invalid("tools, add_generation_prompt and chat_template_kwargs require messages", "prompt")
     model = await serving.models.ready(body.model)
     if body.messages is not None:
         if body.add_special_tokens:
-            raise invalid("add_special_tokens goes with prompt: a chat's template writes its own", "add_special_tokens")
+            raise invalid("add_special_tokens requires prompt: a chat template adds its own", "add_special_tokens")
         check_tools(body.tools or [], serving.config.limits)
         generates = body.add_generation_prompt is not False
         options = body.chat_template_kwargs

@@ -13,7 +13,7 @@ from antiphon.server.text.messages import Tool
 
 def check_tools(tools: list[Tool], limits: Limits) -> None:
     if len(tools) > limits.tools:
-        raise invalid(f"there are {len(tools)} tools; at most {limits.tools} are taken", "tools")
+        raise invalid(f"there are {len(tools)} tools; at most {limits.tools} are allowed", "tools")
     names = [tool.function.name for tool in tools]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:

@@ -10,8 +10,8 @@ BLANKS = " \t\r\n"
 class CallBody:
     """Finds the call's `name`, and its arguments as the text they were written in, before the object is complete.
 
-    The arguments stand under `arguments_key`. It is broken when the text can no longer become such an object. Arguments
-    written as a JSON string are unwrapped.
+    The arguments are the value of `arguments_key`, unwrapped if they are written as a JSON string. `is_broken` is set
+    when the text can no longer become such an object.
     """
 
     def __init__(self, arguments_key: str = "arguments") -> None:
@@ -32,7 +32,7 @@ class CallBody:
 
     @property
     def raw(self) -> str:
-        """Everything that was taken in."""
+        """All text fed so far."""
         return "".join(self._raw)
 
     @property
@@ -40,13 +40,13 @@ class CallBody:
         return self._arguments_key in self._seen
 
     def take_arguments(self) -> str:
-        """What has come of the arguments since the last call."""
+        """The part of the arguments read since the last call of this method."""
         text = "".join(self._arguments)
         self._arguments.clear()
         return text
 
     def feed(self, text: str) -> str:
-        """Take the text in; what follows the object, or the fault, is given back."""
+        """Read the text; return what follows the end of the object, or the character that broke it."""
         for place, character in enumerate(text):
             if self.is_done or self.is_broken:
                 self._raw.append(text[:place])

@@ -1,4 +1,4 @@
-"""The forms in which models write tool calls, found from their chat templates."""
+"""The formats in which models write tool calls, detected from their chat templates."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from antiphon.text.chat_template import ChatTemplate
 
-#: How a template says that one message holds one call.
+#: In the error message of templates that allow only one call per message.
 SINGLE_CALL = "single tool-call"
 
 
@@ -25,19 +25,19 @@ class ToolForm:
     #: What a grammar writes before and after the object.
     before: str
     after: str
-    #: With which of its keys an object without a tag may begin.
+    #: The keys with which an object without a tag may begin.
     first_keys: tuple[str, ...] = ("name",)
 
 
 #: Qwen, Hermes: `<tool_call>{"name": ..., "arguments": {...}}</tool_call>`.
 HERMES = ToolForm("hermes", "<tool_call>", "</tool_call>", "arguments", "\n", "<tool_call>\n", "\n</tool_call>")
 
-#: Llama 3: `{"name": ..., "parameters": {...}}`, often after a control token; several are divided by semicolons.
+#: Llama 3: `{"name": ..., "parameters": {...}}`, often after a control token; several are separated by semicolons.
 LLAMA = ToolForm("llama", "<|python_tag|>", "", "parameters", "; ", "", "", ("name", "type"))
 
 
 def tool_form(template: ChatTemplate | None) -> ToolForm | None:
-    """The form that a template shows its model; None if it does not know tools, or knows them in another form."""
+    """The form that a template uses; None if it does not support tools, or in another form."""
     source = "" if template is None else template.source
     if "tools" not in source:
         return None
@@ -48,5 +48,5 @@ def tool_form(template: ChatTemplate | None) -> ToolForm | None:
 
 
 def takes_one_call(template: ChatTemplate | None) -> bool:
-    """Whether the template refuses a message with several calls."""
+    """Whether the template rejects a message with several calls."""
     return template is not None and SINGLE_CALL in template.source

@@ -43,7 +43,7 @@ Piece = Content | Reasoning | CallStart | CallArguments
 
 
 class OutputParser:
-    """Fed text in any pieces, it gives the same whole. What is no call of a known tool stays content, as written.
+    """The result does not depend on how the text is divided into deltas. A call of an unknown tool stays content.
 
     `tools` are the names that may be called; without any, calls are not looked for. `reasoning` looks for a leading
     `<think>`; `in_reasoning` says that the prompt has opened it already. With `is_single`, nothing is told after the
@@ -64,15 +64,15 @@ class OutputParser:
         self._mode = "reasoning" if in_reasoning else "start" if reasoning else "content"
         self._buffer = ""
         self._skip_space = in_reasoning
-        self._space = ""  # blanks before a call, told only if it turns out to be none
-        self._tag = ""  # what the present call began with: the tag, or nothing
-        self._may_be_bare = True  # nothing but calls has come so far
+        self._space = ""  # blanks before a call, content only if it turns out not to be one
+        self._tag = ""  # what the current call began with: the tag, or nothing
+        self._may_be_bare = True  # only calls so far
         self._body = CallBody(form.arguments_key)
         self._is_started = False
         self.num_calls = 0
 
     def feed(self, text: str) -> list[Piece]:
-        """What the text makes known; up to a tag's length of it may be held back."""
+        """The pieces that the text completes; up to a tag's length of it may be held back."""
         self._buffer += text
         pieces: list[Piece] = []
         while self._step(pieces):
@@ -80,7 +80,7 @@ class OutputParser:
         return pieces
 
     def finish(self) -> list[Piece]:
-        """The rest, when no more text comes."""
+        """The remaining pieces, at the end of the text."""
         pieces: list[Piece] = []
         rest, self._buffer = self._buffer, ""
         if self._mode == "call" and not self._is_started:
@@ -99,7 +99,7 @@ class OutputParser:
         return pieces
 
     def _step(self, pieces: list[Piece]) -> bool:
-        """Take some of the buffer; False when more text is needed."""
+        """Consume a part of the buffer; False when more text is needed."""
         if self._skip_space and self._mode in ("reasoning", "content"):
             self._buffer = self._buffer.lstrip()
             self._skip_space = not self._buffer
@@ -165,7 +165,7 @@ class OutputParser:
         return True
 
     def _code(self, text: str) -> list[Piece]:
-        """Code is a call if it has the form `name.call(key=value, ...)`; it is known at its end."""
+        """Code is a call if it has the form `name.call(key=value, ...)`; that is known only at the end."""
         found = python_call(text, self._tools)
         if found is None:
             return [Content(self._space + self._tag + text)]
@@ -214,7 +214,7 @@ class OutputParser:
         return False
 
     def _is_other_object(self) -> bool:
-        """Whether an object without the tag shows early that it is no call, so that it need not be held back."""
+        """Whether an object without the tag cannot be a call, by its first key, so that it need not be held back."""
         return not self._tag and self._body.first_key not in (None, *self._form.first_keys)
 
     def _end_of_call(self) -> bool:

@@ -10,7 +10,7 @@ MAX_CHARACTERS = 65_536
 
 
 def python_call(text: str, tools: Collection[str]) -> tuple[str, str] | None:
-    """The tool's name and its arguments as JSON, if that is all the text says; nothing is run."""
+    """The tool's name and its arguments as JSON, if the text is such a call and nothing else. Nothing is executed."""
     if len(text) > MAX_CHARACTERS:
         return None
     try:
