@@ -111,6 +111,6 @@ def _check_choices(body: ChatBody, limit: int) -> None:
 def _form(body: ChatBody, use: ToolUse) -> GrammarFields | None:
     grammar = grammar_fields(body)
     if grammar is not None and use.tools:
-        message = "a response format or grammar cannot be combined with tools: omit one, or set tool_choice to none"
+        message = "an answer with a response format or grammar cannot call tools: omit one, or set tool_choice to none"
         raise invalid(message, "response_format", "unsupported_value")
     return grammar or use.grammar

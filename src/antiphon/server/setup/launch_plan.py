@@ -122,7 +122,7 @@ def _tls(settings: Settings) -> TLSFiles | None:
     if certificate is None and key is None:
         return None
     if certificate is None or key is None:
-        raise InvalidRequestError("tls_cert and tls_key must be set together; one of them is missing")
+        raise InvalidRequestError("tls_cert and tls_key go together; one of them is not set")
     files = TLSFiles(Path(certificate).expanduser(), Path(key).expanduser())
     files.check()
     return files
