@@ -57,7 +57,7 @@ ROUTES = (
 
 
 def create_app(config: ServerConfig, client: EngineClient, report: Callable[[Resident], None] | None = None) -> FastAPI:
-    """The application starts and closes the client, and loads the models after the start; `/readyz` waits for them.
+    """The application starts the client, loads the models behind `/readyz`, and closes the client at its end.
 
     `report` is called with each model once it is loaded or has failed.
     """

@@ -14,8 +14,6 @@ from antiphon.server.serving.serving import Serving
 from antiphon.server.telemetry.logs import log
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
-
-
 #: Time for cancelled requests to send their error.
 LAST_WORDS_SECONDS = 1.0
 

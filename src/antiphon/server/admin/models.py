@@ -87,7 +87,7 @@ async def pull(request: Request) -> Response:
 async def _pull_events(reference: str, offline: bool) -> AsyncIterator[bytes]:
     """The progress of a download, a few times a second. The download continues if the client disconnects."""
     latest: FetchProgress | None = None
-    told: FetchProgress | None = None
+    sent: FetchProgress | None = None
     notices: list[FetchProgress] = []
 
     def note(update: FetchProgress) -> None:
@@ -103,9 +103,9 @@ async def _pull_events(reference: str, offline: bool) -> AsyncIterator[bytes]:
             await asyncio.wait([fetching], timeout=PROGRESS_SECONDS)
             while notices:
                 yield event(_progress_card(notices.pop(0)))
-            if latest is not None and latest != told:
-                told = latest
-                yield event(_progress_card(told))
+            if latest is not None and latest != sent:
+                sent = latest
+                yield event(_progress_card(sent))
         yield event(await asyncio.to_thread(_pulled, await fetching))
         yield DONE
     except AntiphonError as error:

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-if TYPE_CHECKING:
-    pass
 from antiphon.server.telemetry.tracing import Tracing
 
 UNTRACED_ROUTES = {"/livez", "/readyz", "/metrics"}
-
-
 CARRIED = (b"traceparent", b"tracestate")
-
-
 #: From the fields of a request's log line to OpenTelemetry's names.
 ATTRIBUTES = {
     "model": "gen_ai.request.model",

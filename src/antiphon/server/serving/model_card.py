@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from antiphon.runtime.residency import Resident
 from antiphon.weights.catalog.catalog import catalog
 from antiphon.weights.catalog.model_tasks import CATALOG_TASKS
-
-if TYPE_CHECKING:
-    pass
 
 
 def task_of(model: Resident) -> str | None:

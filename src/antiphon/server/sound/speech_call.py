@@ -55,12 +55,12 @@ class SpeechCall:
         """Samples clause by clause; `stats` is set after the last. Every failure is an `ApiError`."""
         assert self._stream is not None
         try:
-            async for told in self._stream:
-                if isinstance(told, Spoken):
-                    self.stats = told.stats
-                    self._serving.metrics.sound.speech(self._model.name, told.stats)
+            async for event in self._stream:
+                if isinstance(event, Spoken):
+                    self.stats = event.stats
+                    self._serving.metrics.sound.speech(self._model.name, event.stats)
                 else:
-                    yield told
+                    yield event
         except EngineError as error:
             raise engine_failure(self._serving.client, error) from error
         except AntiphonError as error:

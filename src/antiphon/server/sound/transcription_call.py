@@ -60,13 +60,13 @@ class TranscriptionCall:
             first = await self._in_thread(next, decoder, None)
             stream = self._stream = client.transcribe(self._call)
             feeding = asyncio.create_task(self._feed(stream, decoder, first))
-            async for told in stream:
-                if isinstance(told, Transcript):
-                    self._serving.metrics.sound.transcription(self._model.name, told.stats)
-                    yield told
+            async for event in stream:
+                if isinstance(event, Transcript):
+                    self._serving.metrics.sound.transcription(self._model.name, event.stats)
+                    yield event
                     return
-                if isinstance(told, TranscriptProgress):
-                    yield told
+                if isinstance(event, TranscriptProgress):
+                    yield event
             await feeding  # raises what ended the stream
             raise ApiError(500, "the engine ended a transcription early", code="engine_error", kind=SERVER)
         except EngineError as error:
@@ -83,9 +83,9 @@ class TranscriptionCall:
             self._close_file()
 
     async def wait(self) -> Transcript:
-        async for told in self.events():
-            if isinstance(told, Transcript):
-                return told
+        async for event in self.events():
+            if isinstance(event, Transcript):
+                return event
         raise AssertionError
 
     async def _feed(self, stream: TranscribeStream, decoder: DecodeStream, piece: Floats | None) -> None:
