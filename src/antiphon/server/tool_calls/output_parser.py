@@ -46,8 +46,8 @@ class OutputParser:
     """The result does not depend on how the text is divided into deltas. A call of an unknown tool stays content.
 
     `tools` are the names that may be called; without any, calls are not looked for. `reasoning` looks for a leading
-    `<think>`; `in_reasoning` says that the prompt has opened it already. With `is_single`, nothing is reported after the
-    first call.
+    `<think>`; `in_reasoning` says that the prompt has already opened it. With `is_single`, the first call is the last
+    piece.
     """
 
     def __init__(
