@@ -14,9 +14,9 @@ import pytest
 import typer
 
 from antiphon.cli.app import app
-from antiphon.server.options import BY_NAME
-from antiphon.server.settings import Settings
-from antiphon.server.setup import Setup
+from antiphon.server.setup.launch_plan import LaunchPlan
+from antiphon.server.setup.options import BY_NAME
+from antiphon.server.setup.settings import Settings
 
 ROOT = Path(__file__).parents[1]
 DEPLOY = ROOT / "deploy"
@@ -57,7 +57,7 @@ def test_the_image_starts_the_server_with_variables_that_are_read() -> None:
 
 def test_the_example_configuration_is_taken() -> None:
     settings = Settings.gather({}, DEPLOY / "antiphon.toml")
-    assert Setup.of(settings).config.models[0].name == "qwen2.5-coder-0.5b"
+    assert LaunchPlan.of(settings).config.models[0].name == "qwen2.5-coder-0.5b"
     text = (DEPLOY / "antiphon.toml").read_text()
     assert set(re.findall(r"^#? ?(\w+) = ", text, re.MULTILINE)) <= set(BY_NAME)
 

@@ -1,11 +1,14 @@
-"""The rooms import downward only, and the computing rooms import with torch and numpy alone."""
+"""Packages and sub-packages import downward only, and the computing packages import with torch and numpy alone."""
 
 from __future__ import annotations
 
 import ast
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+
+import pytest
 
 import antiphon
 
@@ -17,20 +20,51 @@ ROOMS = [
 COMPUTING = ["engine", "executor", "models", "layers", "ops"]
 
 
-def imported_rooms(path: Path) -> set[str]:
-    """Every room that a file imports from, at its top or inside a function."""
-    rooms = set()
+#: The sub-packages of a package, highest first; "." is the files directly in it. Those of a tuple import each other.
+ORDER: dict[str, list[tuple[str, ...]]] = {
+    "server": [
+        (".",),
+        ("responses",),
+        ("chat",),
+        ("text",),
+        ("sound",),
+        ("admin",),
+        ("tool_calls",),
+        ("serving",),
+        ("setup",),
+        ("http",),
+        ("telemetry",),
+    ],
+    "weights": [("catalog",), ("formats",), (".", "dequantize")],
+}
+
+
+def imported_modules(path: Path) -> set[str]:
+    """Every module of ours that a file imports, at its top or inside a function, as its path in dots."""
+    names = set()
     for node in ast.walk(ast.parse(path.read_text())):
-        names = []
         if isinstance(node, ast.ImportFrom):
             assert not node.level, f"{path}: relative import"
-            names = [node.module or ""]
-            if node.module == "antiphon":
-                names += [f"antiphon.{alias.name}" for alias in node.names]
+            module = node.module or ""
+            is_package = (ROOT.parent / Path(*module.split("."))).is_dir()
+            names |= {f"{module}.{alias.name}" for alias in node.names} if is_package else {module}
         elif isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        rooms |= {name.split(".")[1] for name in names if name.startswith("antiphon.")}
-    return rooms & set(ROOMS)
+            names |= {alias.name for alias in node.names}
+    return {name for name in names if name.startswith("antiphon.")}
+
+
+def imported_rooms(path: Path) -> set[str]:
+    return {name.split(".")[1] for name in imported_modules(path)} & set(ROOMS)
+
+
+def sub_packages(package: str) -> set[str]:
+    return {path.parent.name for path in (ROOT / package).glob("*/__init__.py")}
+
+
+def level(package: str, parts: Sequence[str]) -> int:
+    """The place in the order of a module, given by its path inside the package; -1 for one that has none."""
+    name = parts[0] if parts and parts[0] in sub_packages(package) else "."
+    return next((place for place, names in enumerate(ORDER[package]) if name in names), -1)
 
 
 def test_imports_point_downward() -> None:
@@ -48,6 +82,23 @@ def test_imports_point_downward() -> None:
 def test_every_folder_is_a_known_room() -> None:
     folders = {path.parent.relative_to(ROOT).parts[0] for path in ROOT.rglob("*/__init__.py")}
     assert folders <= set(ROOMS)
+
+
+@pytest.mark.parametrize("package", ORDER)
+def test_every_sub_package_has_a_place(package: str) -> None:
+    assert {name for names in ORDER[package] for name in names} == sub_packages(package) | {"."}
+
+
+@pytest.mark.parametrize("package", ORDER)
+def test_imports_between_sub_packages_point_downward(package: str) -> None:
+    wrong = []
+    for path in sorted((ROOT / package).rglob("*.py")):
+        own = level(package, path.relative_to(ROOT / package).parts)
+        for name in sorted(imported_modules(path)):
+            _, other, *parts = name.split(".")
+            if other == package and level(package, parts) < own:
+                wrong.append(f"{path.relative_to(ROOT)} imports {name}")
+    assert wrong == []
 
 
 def test_computing_rooms_need_torch_and_numpy_alone() -> None:

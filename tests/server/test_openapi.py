@@ -19,7 +19,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from antiphon.server.config import ModelSpec, ServerConfig
+from antiphon.server.setup.config import ModelSpec, ServerConfig
 from support.http_server import RunningServer, running_server
 
 CHECKS = [

@@ -20,9 +20,9 @@ from safetensors.torch import load_file, save_file
 
 from antiphon.runtime.client import EngineClient
 from antiphon.server.app import create_app
-from antiphon.server.config import ServerConfig
-from antiphon.server.launch import address, bind
-from antiphon.server.serving import Serving
+from antiphon.server.http.listener import address, bind
+from antiphon.server.serving.serving import Serving
+from antiphon.server.setup.config import ServerConfig
 from support.tiny_model import write_bert
 from support.waiting import wait_until
 

@@ -13,7 +13,7 @@ from antiphon.cli.server_flags import plain, takes_server_options
 
 if TYPE_CHECKING:
     from antiphon.runtime.residency import Resident
-    from antiphon.server.setup import Setup
+    from antiphon.server.setup.launch_plan import LaunchPlan
 
 
 @takes_server_options
@@ -24,28 +24,29 @@ def serve(**given: Any) -> None:
     """
     started = time.monotonic()
     environment.home()  # one that cannot be used is an error before anything starts
-    from antiphon.server.launch import bind, run_server
-    from antiphon.server.logs import set_up_logs
-    from antiphon.server.run_file import is_loopback
-    from antiphon.server.settings import Settings
-    from antiphon.server.setup import Setup
+    from antiphon.server.http.hosts import is_loopback
+    from antiphon.server.http.listener import bind
+    from antiphon.server.launch import run_server
+    from antiphon.server.setup.launch_plan import LaunchPlan
+    from antiphon.server.setup.settings import Settings
+    from antiphon.server.telemetry.logs import set_up_logs
 
     with usage_errors():
         settings = Settings.gather(plain(given), given["config"])
-    setup = Setup.of(settings)
+    plan = LaunchPlan.of(settings)
     host = settings["host"]
-    if setup.config.keys is None and not is_loopback(host):
+    if plan.config.keys is None and not is_loopback(host):
         print(f"antiphon: listening on {host} without API keys: anyone who can reach it can use it", file=sys.stderr)
     set_up_logs(settings["log_requests"], settings["log_format"])
-    table = StartTable(setup, started)
+    table = StartTable(plan, started)
     run_server(
-        setup.config,
-        setup.engine,
+        plan.config,
+        plan.engine,
         bind(host, settings["port"]),
         grace_seconds=settings["grace"],
         on_listening=table.listening,
         on_model=table.add,
-        tls=setup.tls,
+        tls=plan.tls,
         watchdog_seconds=settings["watchdog"],
     )
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process ends by itself now
@@ -54,11 +55,11 @@ def serve(**given: Any) -> None:
 class StartTable:
     """Where the time and memory of the start went, printed when the last model is loaded or has failed."""
 
-    def __init__(self, setup: Setup, started: float) -> None:
-        self._setup = setup
+    def __init__(self, plan: LaunchPlan, started: float) -> None:
+        self._plan = plan
         self._started = started
         self._url = ""
-        self._num_left = sum(spec.is_preloaded for spec in setup.config.models)
+        self._num_left = sum(spec.is_preloaded for spec in plan.config.models)
         self._rows = [("", "STEP", "SECONDS", "MB")]
         self._failures: list[str] = []
         self._weight_bytes = 0
@@ -66,7 +67,7 @@ class StartTable:
     def listening(self, url: str) -> None:
         self._url = url
         self._rows.append(("server", "listening", self._seconds(), ""))
-        names = ", ".join(spec.name for spec in self._setup.config.models if spec.is_preloaded)
+        names = ", ".join(spec.name for spec in self._plan.config.models if spec.is_preloaded)
         loading = f"; loading {names}" if names else ""
         _print(f"Antiphon is listening on {url}{loading}")
         if not self._num_left:
@@ -96,17 +97,17 @@ class StartTable:
 
     def text(self) -> str:
         """The table, below it one line per model that is not loaded, the memory, and the address."""
-        rows = [*self._rows, ("KV cache", "reserved", "", _megabytes(self._setup.kv_bytes))]
+        rows = [*self._rows, ("KV cache", "reserved", "", _megabytes(self._plan.kv_bytes))]
         widths = [max(len(row[column]) for row in rows) for column in range(4)]
         lines = []
         for model, step, seconds, size in rows:
             line = f"{model:<{widths[0]}}  {step:<{widths[1]}}  {seconds:>{widths[2]}}  {size:>{widths[3]}}"
             lines.append(line.rstrip())
-        weights, cache = self._weight_bytes, self._setup.kv_bytes
+        weights, cache = self._weight_bytes, self._plan.kv_bytes
         lines += self._failures
         lines.append(
             f"memory: weights {_megabytes(weights)} MB + KV cache {_megabytes(cache)} MB = "
-            f"{_megabytes(weights + cache)} MB of {_megabytes(self._setup.memory_bytes)} MB"
+            f"{_megabytes(weights + cache)} MB of {_megabytes(self._plan.memory_bytes)} MB"
         )
         lines.append(f"API: {self._url}/v1")
         return "\n".join(lines)

@@ -17,33 +17,47 @@ from starlette.middleware.cors import CORSMiddleware
 from antiphon import __version__
 from antiphon.errors import AntiphonError
 from antiphon.runtime.residency import Resident
-from antiphon.server import (
-    admin_routes,
-    chat,
-    completions,
-    embeddings,
-    openapi,
-    responses,
-    speech,
-    state_routes,
-    text_routes,
-    transcriptions,
-)
-from antiphon.server.admin_access import AdminAccess
-from antiphon.server.config import ServerConfig
-from antiphon.server.errors import invalid
-from antiphon.server.gate import Gate, Rules
-from antiphon.server.logs import log
-from antiphon.server.serving import Serving
-from antiphon.server.tracing import TracedRequests
-from antiphon.server.unreadable import UNREADABLE_HEADERS
+from antiphon.server import openapi
+from antiphon.server.admin import models as admin_models
+from antiphon.server.admin import requests as admin_requests
+from antiphon.server.admin import state
+from antiphon.server.chat import route as chat
+from antiphon.server.chat.spoken_reply_store import SpokenReplyStore
+from antiphon.server.http.admin_access import AdminAccess
+from antiphon.server.http.errors import invalid
+from antiphon.server.http.gate import Gate, Rules
+from antiphon.server.http.tracing_middleware import TracedRequests
+from antiphon.server.responses import create as responses
+from antiphon.server.responses import stored as stored_responses
+from antiphon.server.responses.store import ResponseStore
+from antiphon.server.serving.serving import Serving
+from antiphon.server.setup.config import ServerConfig
+from antiphon.server.sound import speech, transcriptions, voices
+from antiphon.server.sound.unreadable import UNREADABLE_HEADERS
+from antiphon.server.telemetry.logs import log
+from antiphon.server.text import completions, embeddings, tokenization
 
 if TYPE_CHECKING:
     from antiphon.runtime.client import EngineClient
 
+ROUTES = (
+    chat,
+    completions,
+    responses,
+    stored_responses,
+    embeddings,
+    transcriptions,
+    speech,
+    voices,
+    tokenization,
+    state,
+    admin_models,
+    admin_requests,
+)
+
 
 def create_app(config: ServerConfig, client: EngineClient, report: Callable[[Resident], None] | None = None) -> FastAPI:
-    """The application starts the client when it starts, loads the models behind `/readyz`, and closes it at its end.
+    """The application starts the client, loads the models behind `/readyz`, and closes the client at its end.
 
     `report` is called with each model once it is loaded or has failed.
     """
@@ -64,8 +78,9 @@ def create_app(config: ServerConfig, client: EngineClient, report: Callable[[Res
 
     app = FastAPI(title="Antiphon", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
     app.state.serving = serving
-    sound = (transcriptions, speech)
-    for module in (chat, completions, responses, embeddings, *sound, text_routes, state_routes, admin_routes):
+    app.state.spoken_replies = SpokenReplyStore()
+    app.state.responses = ResponseStore(config.limits.stored_responses, config.limits.stored_bytes)
+    for module in ROUTES:
         app.include_router(module.router)
     _add_middleware(app, serving)
     app.add_exception_handler(HTTPException, _raise)
@@ -81,13 +96,13 @@ def _add_middleware(app: FastAPI, serving: Serving) -> None:
     app.add_middleware(
         Gate,
         rules=rules,
-        passages=serving.passages,
+        requests=serving.requests,
         metrics=serving.metrics,
         is_draining=lambda: serving.is_draining,
     )
     if serving.tracing is not None:
         app.add_middleware(TracedRequests, tracing=serving.tracing)
-    if config.cors_origins:  # outside the gate: a browser asks without a key first
+    if config.cors_origins:  # outside the gate: a browser sends its preflight request without a key
         app.add_middleware(
             CORSMiddleware,
             allow_origins=list(config.cors_origins),
@@ -98,12 +113,12 @@ def _add_middleware(app: FastAPI, serving: Serving) -> None:
 
 
 def _raise(_: Request, error: Exception) -> Response:
-    """Leave it to the gate, which writes all errors in one shape."""
+    """Leave it to the gate, which writes all error responses."""
     raise error
 
 
 def _raise_invalid(_: Request, error: Exception) -> Response:
-    """What a path or a query says wrongly."""
+    """An invalid path or query parameter."""
     assert isinstance(error, RequestValidationError)
     fault = error.errors()[0]
     name = str(fault["loc"][-1])

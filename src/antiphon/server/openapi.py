@@ -1,4 +1,4 @@
-"""The OpenAPI document: handlers read their bodies themselves, so the schemas are put in here."""
+"""The OpenAPI document. Handlers read request bodies themselves, so FastAPI does not know them: they are added here."""
 
 from __future__ import annotations
 
@@ -11,11 +11,27 @@ from pydantic.json_schema import models_json_schema
 
 from antiphon import __version__
 from antiphon.audio.encode import CONTENT_TYPES
-from antiphon.server import answers, response_answers, response_schemas, schemas, sound_schemas, transcriptions
+from antiphon.server.admin.response_schemas import HealthAnswer, ModelCard, ModelsAnswer
+from antiphon.server.chat.request_schemas import ChatBody
+from antiphon.server.chat.response_schemas import ChatAnswer
+from antiphon.server.http.schemas import ErrorAnswer
+from antiphon.server.responses.request_schemas import ResponseBody
+from antiphon.server.responses.response_schemas import DeletedAnswer, InputItemsAnswer, ResponseAnswer
+from antiphon.server.sound.request_schemas import SpeechBody, SpeechFormat, TranscriptionForm, TranslationForm
+from antiphon.server.sound.response_schemas import AnyTranscriptAnswer, VoicesAnswer
+from antiphon.server.sound.transcriptions import CONTENT_TYPES as TRANSCRIPT_TYPES
+from antiphon.server.text.request_schemas import (
+    CompletionBody,
+    DetokenizeBody,
+    EmbeddingBody,
+    TemplateBody,
+    TokenizeBody,
+)
+from antiphon.server.text.response_schemas import CompletionAnswer, EmbeddingAnswer, PromptAnswer, TokensAnswer
 
 
 class Operation(NamedTuple):
-    """What is sent, what comes back, whether it may come back as a stream, and as what else it may come."""
+    """A route's request body and answer, whether it can answer with an event stream, and its other content types."""
 
     body: type[BaseModel] | None
     answer: type[BaseModel] | None
@@ -25,37 +41,36 @@ class Operation(NamedTuple):
 
 
 FORM = "multipart/form-data"
-TEXTS = tuple(f"{kind}; charset=utf-8" for kind in transcriptions.CONTENT_TYPES.values())
-SOUNDS = tuple(CONTENT_TYPES[format] for format in get_args(sound_schemas.SpeechFormat))
-TRANSCRIPT = sound_schemas.AnyTranscriptAnswer
+TEXTS = tuple(f"{kind}; charset=utf-8" for kind in TRANSCRIPT_TYPES.values())
+SOUNDS = tuple(CONTENT_TYPES[format] for format in get_args(SpeechFormat))
 RESPONSE = "/v1/responses/{response_id}"
 OPERATIONS: dict[tuple[str, str], Operation] = {
-    ("post", "/v1/chat/completions"): Operation(schemas.ChatBody, answers.ChatAnswer, True),
-    ("post", "/v1/completions"): Operation(schemas.CompletionBody, answers.CompletionAnswer, True),
-    ("post", "/v1/responses"): Operation(response_schemas.ResponseBody, response_answers.ResponseAnswer, True),
-    ("get", RESPONSE): Operation(None, response_answers.ResponseAnswer),
-    ("delete", RESPONSE): Operation(None, response_answers.DeletedAnswer),
-    ("post", RESPONSE + "/cancel"): Operation(None, response_answers.ResponseAnswer),
-    ("get", RESPONSE + "/input_items"): Operation(None, response_answers.InputItemsAnswer),
-    ("post", "/v1/embeddings"): Operation(schemas.EmbeddingBody, answers.EmbeddingAnswer),
-    ("post", "/v1/audio/transcriptions"): Operation(sound_schemas.TranscriptionForm, TRANSCRIPT, True, FORM, TEXTS),
-    ("post", "/v1/audio/translations"): Operation(sound_schemas.TranslationForm, TRANSCRIPT, False, FORM, TEXTS),
-    ("post", "/v1/audio/speech"): Operation(sound_schemas.SpeechBody, None, True, other_types=SOUNDS),
-    ("get", "/v1/audio/voices"): Operation(None, sound_schemas.VoicesAnswer),
-    ("post", "/tokenize"): Operation(schemas.TokenizeBody, answers.TokensAnswer),
-    ("post", "/detokenize"): Operation(schemas.DetokenizeBody, answers.PromptAnswer),
-    ("post", "/apply-template"): Operation(schemas.TemplateBody, answers.PromptAnswer),
-    ("get", "/v1/models"): Operation(None, answers.ModelsAnswer),
-    ("get", "/v1/models/{name}"): Operation(None, answers.ModelCard),
-    ("get", "/livez"): Operation(None, answers.HealthAnswer),
-    ("get", "/readyz"): Operation(None, answers.HealthAnswer),
+    ("post", "/v1/chat/completions"): Operation(ChatBody, ChatAnswer, True),
+    ("post", "/v1/completions"): Operation(CompletionBody, CompletionAnswer, True),
+    ("post", "/v1/responses"): Operation(ResponseBody, ResponseAnswer, True),
+    ("get", RESPONSE): Operation(None, ResponseAnswer),
+    ("delete", RESPONSE): Operation(None, DeletedAnswer),
+    ("post", RESPONSE + "/cancel"): Operation(None, ResponseAnswer),
+    ("get", RESPONSE + "/input_items"): Operation(None, InputItemsAnswer),
+    ("post", "/v1/embeddings"): Operation(EmbeddingBody, EmbeddingAnswer),
+    ("post", "/v1/audio/transcriptions"): Operation(TranscriptionForm, AnyTranscriptAnswer, True, FORM, TEXTS),
+    ("post", "/v1/audio/translations"): Operation(TranslationForm, AnyTranscriptAnswer, False, FORM, TEXTS),
+    ("post", "/v1/audio/speech"): Operation(SpeechBody, None, True, other_types=SOUNDS),
+    ("get", "/v1/audio/voices"): Operation(None, VoicesAnswer),
+    ("post", "/tokenize"): Operation(TokenizeBody, TokensAnswer),
+    ("post", "/detokenize"): Operation(DetokenizeBody, PromptAnswer),
+    ("post", "/apply-template"): Operation(TemplateBody, PromptAnswer),
+    ("get", "/v1/models"): Operation(None, ModelsAnswer),
+    ("get", "/v1/models/{name}"): Operation(None, ModelCard),
+    ("get", "/livez"): Operation(None, HealthAnswer),
+    ("get", "/readyz"): Operation(None, HealthAnswer),
 }
 TEMPLATE = "#/components/schemas/{model}"
 
 
 def document(app: FastAPI) -> dict[str, Any]:
     bodies = [(operation.body, "validation") for operation in OPERATIONS.values() if operation.body is not None]
-    given = [operation.answer for operation in OPERATIONS.values() if operation.answer] + [answers.ErrorAnswer]
+    given = [operation.answer for operation in OPERATIONS.values() if operation.answer] + [ErrorAnswer]
     wanted = bodies + [(answer, "serialization") for answer in dict.fromkeys(given)]
     references, definitions = models_json_schema(wanted, ref_template=TEMPLATE)  # type: ignore[arg-type]
     pages = get_openapi(title="Antiphon", version=__version__, routes=app.routes)
@@ -63,7 +78,7 @@ def document(app: FastAPI) -> dict[str, Any]:
     if app.state.serving.config.keys is not None:
         pages["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
         pages["security"] = [{"key": []}]
-    failure = _json(references[answers.ErrorAnswer, "serialization"])
+    failure = _json(references[ErrorAnswer, "serialization"])
     for path, methods in pages["paths"].items():
         for method, page in methods.items():
             responses: dict[str, Any] = {"4XX": {"description": "The request's fault.", "content": failure}}

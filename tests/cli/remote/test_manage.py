@@ -17,7 +17,7 @@ import httpx
 import pytest
 
 from antiphon.cli.manage import duration
-from antiphon.server.run_file import LocalServer, local_servers, published
+from antiphon.server.setup.run_file import LocalServer, local_servers, published
 from support.command_line import Invoke
 from support.stub_server import as_json, failure, stub_server
 from support.tiny_model import write_folder

@@ -1,0 +1,176 @@
+"""`/admin/models`: listing models with their memory, loading, unloading and downloading them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+
+from antiphon.errors import AntiphonError
+from antiphon.runtime.client import EngineState
+from antiphon.runtime.keep_alive import keep_alive_text, parse_keep_alive
+from antiphon.runtime.residency import Resident, fetch_model
+from antiphon.server.admin.request_schemas import AdminLoadBody, AdminPullBody, AdminUnloadBody
+from antiphon.server.http.bodies import read_body
+from antiphon.server.http.connection import EventStream, json_response, unless_disconnected
+from antiphon.server.http.errors import ApiError, api_error
+from antiphon.server.http.events import DONE, event
+from antiphon.server.serving.failures import engine_unavailable, load_failure
+from antiphon.server.serving.model_card import model_card
+from antiphon.server.serving.serving import Serving, serving_of
+from antiphon.server.setup.config import LoadOnUse
+from antiphon.weights.catalog.catalog import catalog
+from antiphon.weights.catalog.fetch import FetchProgress
+from antiphon.weights.catalog.resolve import HUB_REFERENCE, ResolvedModel
+from antiphon.weights.catalog.store import ModelStore
+
+router = APIRouter(prefix="/admin", include_in_schema=False)
+FIGURES_SECONDS = 1.0
+PROGRESS_SECONDS = 0.2
+
+
+@router.get("/models")
+async def list_models(request: Request) -> Response:
+    """The models that are known to the server, the other models of the catalog, and the memory budget."""
+    serving = serving_of(request)
+    cards = [admin_card(serving, model) for model in serving.models]
+    known = await asyncio.to_thread(_catalog_cards, {card["name"] for card in cards})
+    return json_response({"models": cards, "catalog": known, "memory": await _memory(serving)})
+
+
+@router.post("/models/load")
+async def load(request: Request) -> Response:
+    serving = serving_of(request)
+    body = await read_body(request, AdminLoadBody, serving.config.limits.body_bytes)
+    if serving.client.state is not EngineState.READY:
+        raise engine_unavailable(serving.client)
+    model = serving.models.known(body.model, LoadOnUse.HUB)
+    if body.keep_alive is not None:
+        model.keep_alive = parse_keep_alive(body.keep_alive)
+    if body.pinned is not None:
+        model.is_pinned = body.pinned
+    residency = serving.models.residency
+    try:
+        await unless_disconnected(request, residency.acquire(model))
+    except AntiphonError as error:
+        raise load_failure(model, error) from error
+    residency.release(model)
+    return json_response(admin_card(serving, model))
+
+
+@router.post("/models/unload")
+async def unload(request: Request) -> Response:
+    serving = serving_of(request)
+    body = await read_body(request, AdminUnloadBody, serving.config.limits.body_bytes)
+    model = serving.models.find(body.model)
+    await serving.models.residency.unload(model, force=bool(body.force))
+    return json_response(admin_card(serving, model))
+
+
+@router.post("/models/pull")
+async def pull(request: Request) -> Response:
+    """Download a model of the catalog or the hub without loading it."""
+    serving = serving_of(request)
+    body = await read_body(request, AdminPullBody, serving.config.limits.body_bytes)
+    if body.model.lower() not in catalog() and HUB_REFERENCE.fullmatch(body.model) is None:
+        serving.models.find(body.model)  # raises for an unknown name
+        message = f"model {body.model!r} is loaded from a path on the server; there is nothing to download"
+        raise ApiError(400, message, code="invalid_value")
+    if body.stream is False:
+        resolved = await unless_disconnected(request, fetch_model(body.model, serving.config.offline, lambda _: None))
+        return json_response(await asyncio.to_thread(_pulled, resolved))
+    return EventStream(_pull_events(body.model, serving.config.offline), lambda: None)
+
+
+async def _pull_events(reference: str, offline: bool) -> AsyncIterator[bytes]:
+    """The progress of a download, a few times a second. The download continues if the client disconnects."""
+    latest: FetchProgress | None = None
+    sent: FetchProgress | None = None
+    notices: list[FetchProgress] = []
+
+    def note(update: FetchProgress) -> None:
+        nonlocal latest
+        if update.is_notice:
+            notices.append(update)
+        else:
+            latest = update
+
+    fetching = asyncio.create_task(fetch_model(reference, offline, note))
+    try:
+        while not fetching.done():
+            await asyncio.wait([fetching], timeout=PROGRESS_SECONDS)
+            while notices:
+                yield event(_progress_card(notices.pop(0)))
+            if latest is not None and latest != sent:
+                sent = latest
+                yield event(_progress_card(sent))
+        yield event(await asyncio.to_thread(_pulled, await fetching))
+        yield DONE
+    except AntiphonError as error:
+        yield event(api_error(error).body())
+    finally:
+        fetching.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+
+def _progress_card(update: FetchProgress) -> dict[str, Any]:
+    return {"status": update.activity, "completed_bytes": update.done, "total_bytes": update.total}
+
+
+def _pulled(resolved: ResolvedModel) -> dict[str, Any]:
+    size = sum(path.stat().st_size for path in resolved.files.values())
+    return {"status": "success", "model": resolved.name, "bytes": size}
+
+
+def admin_card(serving: Serving, model: Resident) -> dict[str, Any]:
+    card = model_card(model, model.name)
+    fetching = model.fetching
+    return {
+        "name": model.name,
+        "aliases": serving.models.aliases(model),
+        "reference": model.reference,
+        "is_configured": model.is_configured,
+        "state": card["state"],
+        "task": card["task"],
+        "error": model.error,
+        "weight_bytes": card["weight_bytes"],
+        "charged_bytes": model.charged_bytes,
+        "max_model_len": card["max_model_len"],
+        "load_seconds": None if model.loaded is None else model.loaded.seconds,
+        "requests": model.uses,
+        "last_use": model.last_use,
+        "keep_alive": keep_alive_text(model.keep_alive),
+        "expires": model.expires,
+        "pinned": model.is_pinned,
+        "fetching": None if fetching is None else _progress_card(fetching),
+    }
+
+
+def _catalog_cards(held: set[str]) -> list[dict[str, Any]]:
+    store = ModelStore.default()
+    return [
+        {"name": name, "task": entry.task, "bytes": entry.size, "is_here": store.is_present(entry)}
+        for name, entry in catalog().items()
+        if name not in held
+    ]
+
+
+async def _memory(serving: Serving) -> dict[str, Any]:
+    residency = serving.models.residency
+    memory: dict[str, Any] = {
+        "budget_bytes": residency.budget_bytes,
+        "kv_bytes": residency.kv_bytes,
+        "weight_bytes": residency.weight_bytes,
+        "free_bytes": residency.budget_bytes - residency.kv_bytes - residency.weight_bytes,
+        "engine_resident_bytes": None,
+        "kv_lent_bytes": None,
+    }
+    if serving.client.state is EngineState.READY:
+        try:
+            figures = await asyncio.wait_for(serving.client.figures(), FIGURES_SECONDS)
+        except (AntiphonError, TimeoutError):
+            return memory
+        memory["engine_resident_bytes"] = figures["process"]["resident_bytes"]
+        memory["kv_lent_bytes"] = figures["arena"]["lent_bytes"]
+    return memory

@@ -1,0 +1,28 @@
+"""The bodies of administration."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from antiphon.server.http.schemas import Body, KeepAlive, Name
+
+
+class AdminLoadBody(Body):
+    model: Name
+    keep_alive: KeepAlive | None = None
+    #: Never unloaded to make room.
+    pinned: bool | None = None
+
+
+class AdminUnloadBody(Body):
+    model: Name
+    #: End the requests that use it.
+    force: bool | None = None
+
+
+class AdminPullBody(Body):
+    model: Annotated[str, Field(min_length=1, max_length=512)]
+    #: Progress as events; without it one answer at the end.
+    stream: bool | None = None

@@ -1,0 +1,67 @@
+"""`GET /v1/models`, `/livez`, `/readyz` and `/metrics`: the models that can be named, health and metrics."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from antiphon.errors import AntiphonError
+from antiphon.runtime.client import EngineState
+from antiphon.server.http.connection import json_response
+from antiphon.server.serving.model_card import model_card
+from antiphon.server.serving.serving import serving_of
+
+router = APIRouter()
+FIGURES_SECONDS = 1.0
+
+
+@router.get("/v1/models")
+async def list_models(request: Request) -> Response:
+    names = serving_of(request).models.names()
+    return json_response({"object": "list", "data": [model_card(model, name) for name, model in names.items()]})
+
+
+@router.get("/v1/models/{name:path}")
+async def get_model(request: Request, name: str) -> Response:
+    return json_response(model_card(serving_of(request).models.find(name), name))
+
+
+@router.get("/livez")
+async def livez() -> Response:
+    """The server's process answers."""
+    return json_response({"status": "alive"})
+
+
+@router.get("/readyz")
+async def readyz(request: Request) -> Response:
+    """200 when the engine is up and every model to be loaded at start is there; otherwise 503 with the cause."""
+    serving = serving_of(request)
+    client = serving.client
+    models: dict[str, Any] = {}
+    for model in serving.models:
+        models[model.name] = serving.models.describe(model)
+    if serving.is_draining:
+        return json_response({"status": "draining", "cause": None, "models": models}, 503)
+    if client.state is not EngineState.READY:
+        return json_response({"status": str(client.state), "cause": client.cause, "models": models}, 503)
+    if not serving.models.is_ready:
+        status, cause = serving.models.status, serving.models.cause
+        return json_response({"status": status, "cause": cause, "models": models}, 503)
+    return json_response({"status": "ready", "cause": None, "models": models})
+
+
+@router.get("/metrics")
+async def metrics(request: Request) -> Response:
+    serving = serving_of(request)
+    client = serving.client
+    figures: dict[str, Any] = {}
+    if client.state is EngineState.READY:
+        try:
+            figures = await asyncio.wait_for(client.figures(), FIGURES_SECONDS)
+        except (AntiphonError, TimeoutError):
+            figures = {}
+    serving.metrics.engine(client.state is EngineState.READY, client.restarts, figures)
+    return Response(serving.metrics.text(), media_type=CONTENT_TYPE_LATEST)

@@ -1,0 +1,116 @@
+"""`ChatCall`: a validated chat, and the checks that lead to it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from dataclasses import dataclass, field
+from typing import Any
+
+from antiphon.runtime.messages import Generate, GrammarFields, TextDelta
+from antiphon.server.chat.request_schemas import ChatBody
+from antiphon.server.chat.tool_use import ToolUse, tool_use
+from antiphon.server.http.errors import invalid
+from antiphon.server.serving.models import ReadyModel
+from antiphon.server.serving.serving import Serving
+from antiphon.server.text.chat_prompts import chat_prompt
+from antiphon.server.text.generation import make_call
+from antiphon.server.text.grammar import grammar_fields
+from antiphon.server.text.logprobs import chat_logprobs
+from antiphon.server.text.prompts import check_prompt
+from antiphon.server.text.sampling import output_tokens, sampling_fields
+from antiphon.server.tool_calls.output_parser import THINK, OutputParser
+
+
+@dataclass(frozen=True)
+class ChatCall:
+    """What the engine is asked, and how its output is read."""
+
+    model: ReadyModel
+    body: ChatBody
+    call: Generate
+    use: ToolUse
+    looks_for_reasoning: bool
+    is_in_reasoning: bool
+    id: str = field(default_factory=lambda: f"chatcmpl-{uuid.uuid4().hex}")
+    created: int = field(default_factory=lambda: int(time.time()))
+
+    def parser(self) -> OutputParser:
+        use = self.use
+        return OutputParser(use.names, self.looks_for_reasoning, self.is_in_reasoning, use.form, use.is_single)
+
+    def text(self, delta: TextDelta) -> str:
+        """The delta's text. A tag of tool calls that is a control token, which the text omits, is put back."""
+        tag = self.use.form.tag
+        token = self.model.text.tokenizer.id_of(tag) if self.use.tools else None
+        if token not in self.model.text.tokenizer.special_ids or token not in delta.token_ids:
+            return delta.text
+        text = delta.text
+        for place, written in enumerate(delta.token_ids):
+            if written != token:
+                continue
+            rest = self.model.text.tokenizer.decode(delta.token_ids[place + 1 :], skip_special_tokens=True)
+            cut = len(text) - len(rest) if text.endswith(rest) else 0
+            text = text[:cut] + tag + text[cut:]
+        return text
+
+    def logprobs(self, delta: TextDelta) -> list[dict[str, Any]] | None:
+        """Entries for the tokens of the text, without the end token."""
+        if not self.body.logprobs:
+            return None
+        ends = frozenset() if self.body.ignore_eos else self.model.text.eos_ids
+        kept = [place for place, token in enumerate(delta.token_ids) if token not in ends]
+        ids, values = [delta.token_ids[place] for place in kept], [delta.logprobs[place] for place in kept]
+        tops = [delta.top_logprobs[place] for place in kept if place < len(delta.top_logprobs)]
+        return chat_logprobs(self.model.text.tokenizer, ids, values, tops)
+
+    def base(self, kind: str) -> dict[str, Any]:
+        return {"id": self.id, "object": kind, "created": self.created, "model": self.model.name}
+
+
+async def prepare_chat(serving: Serving, body: ChatBody) -> ChatCall:
+    """Check everything that can be rejected before the engine receives the request, and prepare its call."""
+    limits = serving.config.limits
+    model = await serving.models.ready(body.model, "generate")
+    _check_choices(body, limits.choices)
+    use = tool_use(body, model, limits)
+    grammar = _form(body, use)
+    prompt = await asyncio.to_thread(chat_prompt, model, body.messages, use.tools, True, body.chat_template_kwargs)
+    ids = check_prompt(prompt.ids, model, limits, "messages", body.truncate_prompt_tokens)
+    asked = body.max_completion_tokens if body.max_completion_tokens is not None else body.max_tokens
+    if asked == 0:
+        raise invalid("max_tokens is 0; it must be 1 or more", "max_tokens")
+    params = sampling_fields(
+        body,
+        model,
+        limits,
+        max_tokens=output_tokens(asked, len(ids), model, limits, None),
+        logprobs=(body.top_logprobs or 0) if body.logprobs else None,
+        grammar=grammar,
+        more_stops=[use.form.end] if use.is_single and use.tools and use.grammar is None and use.form.end else (),
+    )
+    template = model.text.chat_template
+    # An answer held to a grammar begins with what the grammar allows, so it has no reasoning.
+    thinks = grammar is None and template is not None and THINK in template.source
+    is_in_reasoning = thinks and prompt.text.rstrip().endswith(THINK)
+    return ChatCall(model, body, make_call(serving, body, model, ids, params, grammar), use, thinks, is_in_reasoning)
+
+
+def _check_choices(body: ChatBody, limit: int) -> None:
+    if (body.n or 1) > limit:
+        raise invalid(f"n is {body.n}; this server allows at most {limit}", "n")
+    if body.top_logprobs is not None and not body.logprobs:
+        raise invalid("top_logprobs requires logprobs: true", "top_logprobs")
+    if body.stream_options is not None and not body.stream:
+        raise invalid("stream_options requires stream: true", "stream_options")
+    if None not in (body.max_tokens, body.max_completion_tokens) and body.max_tokens != body.max_completion_tokens:
+        raise invalid("max_tokens and max_completion_tokens differ; give one", "max_tokens")
+
+
+def _form(body: ChatBody, use: ToolUse) -> GrammarFields | None:
+    grammar = grammar_fields(body)
+    if grammar is not None and use.tools:
+        message = "an answer with a response format or grammar cannot call tools: omit one, or set tool_choice to none"
+        raise invalid(message, "response_format", "unsupported_value")
+    return grammar or use.grammar

@@ -1,0 +1,78 @@
+"""`MessageBuilder`: from the parsed output of a model to the message of a choice; and the same as deltas."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from antiphon.runtime.messages import Ended, TextDelta
+from antiphon.server.chat.chat_call import ChatCall
+from antiphon.server.tool_calls.output_parser import CallArguments, CallStart, Content, OutputParser, Piece
+
+
+class MessageBuilder:
+    """Builds the message of one choice from the pieces that the parser finds."""
+
+    def __init__(self, chat: ChatCall) -> None:
+        self._chat = chat
+        self.parser = chat.parser()
+        self._text = {"content": "", "reasoning_content": ""}
+        self._calls: list[dict[str, Any]] = []
+        self._logprobs: list[dict[str, Any]] = []
+
+    def add(self, delta: TextDelta) -> None:
+        self._take(self.parser.feed(self._chat.text(delta)))
+        self._logprobs += self._chat.logprobs(delta) or []
+
+    @property
+    def content(self) -> str:
+        """The text so far."""
+        return self._text["content"]
+
+    def _take(self, pieces: list[Piece]) -> None:
+        for piece in pieces:
+            for change in deltas([piece]):
+                for name in self._text:
+                    self._text[name] += change.get(name, "")
+                for call in change.get("tool_calls", ()):
+                    self._add_call(call)
+
+    def _add_call(self, call: dict[str, Any]) -> None:
+        if "id" in call:
+            self._calls.append({"id": call["id"], "type": "function", "function": dict(call["function"])})
+        else:
+            self._calls[call["index"]]["function"]["arguments"] += call["function"]["arguments"]
+
+    def choice(self, index: int, ended: Ended) -> dict[str, Any]:
+        self._take(self.parser.finish())
+        content = self._text["content"]
+        message: dict[str, Any] = {"role": "assistant", "content": content or (None if self._calls else "")}
+        message["refusal"] = None
+        if self._text["reasoning_content"]:
+            message["reasoning_content"] = self._text["reasoning_content"]
+        if self._calls:
+            message["tool_calls"] = self._calls
+        logprobs = {"content": self._logprobs, "refusal": None} if self._chat.body.logprobs else None
+        reason = finish_reason(self.parser, ended)
+        return {"index": index, "message": message, "logprobs": logprobs, "finish_reason": reason}
+
+
+def finish_reason(parser: OutputParser, ended: Ended) -> str:
+    return "tool_calls" if parser.num_calls and ended.finish_reason == "stop" else ended.finish_reason
+
+
+def deltas(pieces: list[Piece]) -> list[dict[str, Any]]:
+    """The `delta` of one chunk for each piece."""
+    changes: list[dict[str, Any]] = []
+    for piece in pieces:
+        if isinstance(piece, Content):
+            changes.append({"content": piece.text})
+        elif isinstance(piece, CallStart):
+            function = {"name": piece.name, "arguments": ""}
+            call = {"index": piece.index, "id": f"call_{uuid.uuid4().hex}", "type": "function", "function": function}
+            changes.append({"tool_calls": [call]})
+        elif isinstance(piece, CallArguments):
+            changes.append({"tool_calls": [{"index": piece.index, "function": {"arguments": piece.text}}]})
+        else:
+            changes.append({"reasoning_content": piece.text})
+    return changes

@@ -1,0 +1,32 @@
+"""The body of `POST /v1/chat/completions`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from antiphon.server.http.schemas import Body, Name
+from antiphon.server.sound.request_schemas import VoiceReference
+from antiphon.server.text.messages import Message, NamedTool, Tool
+from antiphon.server.text.request_schemas import MAX_LOGPROBS, GenerateBody
+
+
+class ReplyAudio(Body):
+    """How a reply is spoken. Without a voice, the model's own."""
+
+    format: Literal["wav", "mp3", "flac", "opus", "aac", "pcm16"]
+    voice: Name | VoiceReference | None = None
+
+
+class ChatBody(GenerateBody):
+    messages: Annotated[list[Message], Field(min_length=1)]
+    max_completion_tokens: Annotated[int, Field(ge=1, lt=2**31)] | None = None
+    logprobs: bool | None = None
+    top_logprobs: Annotated[int, Field(ge=0, le=MAX_LOGPROBS)] | None = None
+    tools: list[Tool] | None = None
+    tool_choice: Literal["none", "auto", "required"] | NamedTool | None = None
+    parallel_tool_calls: bool | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+    modalities: list[Literal["text", "audio"]] | None = None
+    audio: ReplyAudio | None = None

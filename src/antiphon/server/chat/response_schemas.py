@@ -1,0 +1,56 @@
+"""The answer of `POST /v1/chat/completions`, for the OpenAPI document."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from antiphon.server.http.schemas import Answer, Count
+from antiphon.server.text.response_schemas import TokenLogprob, Usage
+
+
+class ChatLogprobs(Answer):
+    content: list[TokenLogprob]
+    refusal: None = None
+
+
+class AnswerFunction(Answer):
+    name: str
+    arguments: str
+
+
+class AnswerToolCall(Answer):
+    id: str
+    type: Literal["function"]
+    function: AnswerFunction
+
+
+class AnswerAudio(Answer):
+    id: str
+    data: str
+    expires_at: int
+    transcript: str
+
+
+class AnswerMessage(Answer):
+    role: Literal["assistant"]
+    content: str | None
+    refusal: None = None
+    reasoning_content: str | None = None
+    tool_calls: list[AnswerToolCall] | None = None
+    audio: AnswerAudio | None = None
+
+
+class ChatChoice(Answer):
+    index: Count
+    message: AnswerMessage
+    logprobs: ChatLogprobs | None
+    finish_reason: Literal["stop", "length", "tool_calls"]
+
+
+class ChatAnswer(Answer):
+    id: str
+    object: Literal["chat.completion"]
+    created: int
+    model: str
+    choices: list[ChatChoice]
+    usage: Usage

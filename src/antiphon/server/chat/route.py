@@ -1,0 +1,68 @@
+"""`POST /v1/chat/completions`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+
+from antiphon.runtime.messages import Ended
+from antiphon.server.chat.audio_input import has_audio, transcribe_audio
+from antiphon.server.chat.chat_call import ChatCall, prepare_chat
+from antiphon.server.chat.chunks import chat_chunks
+from antiphon.server.chat.message_builder import MessageBuilder
+from antiphon.server.chat.request_schemas import ChatBody
+from antiphon.server.chat.spoken_chunks import spoken_chunks
+from antiphon.server.chat.spoken_reply import SpokenReply, prepare_spoken_reply
+from antiphon.server.chat.spoken_reply_store import spoken_replies_of
+from antiphon.server.http.bodies import read_body
+from antiphon.server.http.connection import EventStream, json_response, unless_disconnected
+from antiphon.server.http.context import context_of
+from antiphon.server.serving.serving import serving_of
+from antiphon.server.text.generation import Generations
+from antiphon.server.text.streaming import closing, log_usage, stream_events
+
+router = APIRouter()
+
+
+@router.post("/v1/chat/completions")
+async def chat_completions(request: Request) -> Response:
+    serving, context, store = serving_of(request), context_of(request), spoken_replies_of(request)
+    body = await read_body(request, ChatBody, serving.config.limits.body_bytes)
+    if has_audio(body):
+        body = await unless_disconnected(request, transcribe_audio(serving, body, store, context.key))
+    reply = await prepare_spoken_reply(serving, body)
+    chat = await prepare_chat(serving, body)
+    log_fields = context.log_fields
+    log_fields["model"] = chat.model.name
+    generations = Generations(serving, [chat.call])
+    if reply is not None:
+        context.at_end += [reply.close, lambda: store.put(reply.id, context.key, reply.transcript)]
+    if body.stream:
+        await unless_disconnected(request, generations.open())
+        chunks = chat_chunks(chat, generations, log_fields)
+        events = stream_events(generations, chunks if reply is None else spoken_chunks(chunks, reply), log_fields)
+        return EventStream(events, generations.close)
+    return await unless_disconnected(request, _whole(chat, generations, log_fields, reply))
+
+
+async def _whole(
+    chat: ChatCall, generations: Generations, log_fields: dict[str, Any], reply: SpokenReply | None
+) -> Response:
+    async with closing(generations):
+        await generations.open()
+        messages = [MessageBuilder(chat) for _ in range(chat.call.n)]
+        choices: list[dict[str, Any]] = []
+        async for index, event in generations.events():
+            if isinstance(event, Ended):
+                choices.append(messages[index].choice(index, event))
+            else:
+                messages[index].add(event)
+                if reply is not None:
+                    reply.say(messages[index].content[len(reply.transcript) :])
+    if reply is not None:
+        choices[0]["message"] |= await reply.message(messages[0].content)
+    usage = generations.usage(bool(chat.body.timings))
+    log_usage(log_fields, usage)
+    choices.sort(key=lambda choice: int(choice["index"]))
+    return json_response({**chat.base("chat.completion"), "choices": choices, "usage": usage})

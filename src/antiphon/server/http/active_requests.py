@@ -1,0 +1,52 @@
+"""`ActiveRequests`: the requests in flight."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Iterator
+
+from antiphon.server.http.context import RequestContext
+
+
+class ActiveRequests:
+    """The requests that were admitted and have not ended, oldest first."""
+
+    def __init__(self) -> None:
+        self._running: set[RequestContext] = set()
+        self._per_key: Counter[int | None] = Counter()
+        self._left = asyncio.Event()
+
+    def __iter__(self) -> Iterator[RequestContext]:
+        return iter(sorted(self._running, key=lambda context: context.started))
+
+    def __len__(self) -> int:
+        return len(self._running)
+
+    def count_of_key(self, key: int | None) -> int:
+        return self._per_key[key]
+
+    def add(self, context: RequestContext) -> None:
+        self._running.add(context)
+        self._per_key[context.key] += 1
+
+    def remove(self, context: RequestContext) -> None:
+        if context in self._running:
+            self._running.discard(context)
+            self._per_key[context.key] -= 1
+            self._left.set()
+
+    async def until_idle(self, seconds: float) -> bool:
+        """Wait until no request is in flight; False if that takes longer than `seconds`."""
+        deadline = time.monotonic() + seconds
+        while self._running:
+            self._left.clear()
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            try:
+                await asyncio.wait_for(self._left.wait(), left)
+            except TimeoutError:
+                return False
+        return True

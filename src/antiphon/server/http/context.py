@@ -1,0 +1,68 @@
+"""`RequestContext`: what the server knows of one request while it handles it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+from fastapi import Request
+
+from antiphon.server.http.errors import ApiError
+
+#: The status logged when a client disconnects before it is answered.
+CLIENT_CLOSED_REQUEST = 499
+
+
+@dataclass(eq=False)
+class RequestContext:
+    """Text that the client sent is in it only with `logs_text`.
+
+    `log_fields` are added to the line that is logged when the request ends.
+    """
+
+    request_id: str
+    method: str = ""
+    path: str = ""
+    #: The number of the API key that was sent; None if the server has no keys.
+    key: int | None = None
+    logs_text: bool = False
+    started: float = field(default_factory=time.perf_counter)
+    status: int = CLIENT_CLOSED_REQUEST
+    has_begun: bool = False
+    is_event_stream: bool = False
+    is_over: bool = False
+    log_fields: dict[str, Any] = field(default_factory=dict)
+    #: Seconds that the models it used stay loaded, if the request says so.
+    keep_alive: float | None = None
+    #: Called when the request ends, to release what it holds.
+    at_end: list[Callable[[], None]] = field(default_factory=list)
+    task: asyncio.Task[Any] | None = field(default_factory=asyncio.current_task)
+    ending: ApiError | None = None
+
+    @property
+    def seconds(self) -> float:
+        return time.perf_counter() - self.started
+
+    def end_with(self, error: ApiError) -> None:
+        """Cancel the request; the client gets the error."""
+        if self.task is not None and not self.is_over and self.ending is None:
+            self.ending = error
+            self.task.cancel()
+
+    def close(self) -> None:
+        self.is_over = True
+        while self.at_end:
+            self.at_end.pop()()
+
+
+#: The context of the request that the running code belongs to.
+current_context: ContextVar[RequestContext | None] = ContextVar("current_context", default=None)
+
+
+def context_of(request: Request) -> RequestContext:
+    context: RequestContext = request.scope["context"]
+    return context

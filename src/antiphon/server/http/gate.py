@@ -1,0 +1,185 @@
+"""`Gate`: middleware for every request: id, API key, limits, draining, error responses, log line and metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import orjson
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from antiphon.counted import counted
+from antiphon.errors import AntiphonError
+from antiphon.server.http.active_requests import ActiveRequests
+from antiphon.server.http.admin_access import NEEDS_BEARER, AdminAccess
+from antiphon.server.http.context import RequestContext, current_context
+from antiphon.server.http.errors import SERVER, ApiError, ClientDisconnectedError, api_error, unavailable
+from antiphon.server.http.keys import KeyRing
+from antiphon.server.telemetry.logs import log, log_failure
+from antiphon.server.telemetry.metrics import Metrics
+
+REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
+OPEN_ROUTES = {"/livez", "/readyz"}
+UNLOGGED_ROUTES = {*OPEN_ROUTES, "/metrics"}  # polled every few seconds
+ADMIN = "/admin"
+#: Added to the limit, so that a generation reaches its own deadline first: its error says how far it came.
+SLACK_SECONDS = 2.0
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Which requests are admitted, and for how long. `per_key` bounds the requests in flight of one key."""
+
+    admin: AdminAccess
+    keys: KeyRing | None = None
+    per_key: int | None = None
+    request_seconds: float = 600.0
+    logs_text: bool = False
+
+
+class Gate:
+    """An error raised before the response has begun becomes an error response; one raised later ends the stream."""
+
+    def __init__(
+        self, app: ASGIApp, rules: Rules, requests: ActiveRequests, metrics: Metrics, is_draining: Callable[[], bool]
+    ) -> None:
+        self._app = app
+        self._rules = rules
+        self._requests = requests
+        self._metrics = metrics
+        self._is_draining = is_draining
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        context = RequestContext(_request_id(scope), scope["method"], scope["path"], logs_text=self._rules.logs_text)
+        scope["context"] = context
+
+        async def send_with_id(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                context.status, context.has_begun = message["status"], True
+                headers = message["headers"]
+                context.is_event_stream = any(value.startswith(b"text/event-stream") for _, value in headers)
+                message["headers"] = [*headers, (b"x-request-id", context.request_id.encode())]
+            await send(message)
+
+        token = current_context.set(context)
+        try:
+            await self._handle(scope, receive, send_with_id, context)
+        finally:
+            current_context.reset(token)
+            self._report(scope, context)
+
+    async def _handle(self, scope: Scope, receive: Receive, send: Send, context: RequestContext) -> None:
+        timeout: asyncio.TimerHandle | None = None
+        try:
+            self._check(scope, context)
+            if context.path not in OPEN_ROUTES:
+                self._requests.add(context)
+                timeout = self._set_timeout(context)
+            await self._app(scope, receive, send)
+        except ClientDisconnectedError:
+            pass
+        except asyncio.CancelledError:
+            if context.ending is None or context.task is None:
+                raise
+            context.task.uncancel()
+            context.is_over = True
+            await self._fail(context, context.ending, send)
+        except Exception as error:
+            context.is_over = True
+            await self._fail(context, error, send)
+        finally:
+            if timeout is not None:
+                timeout.cancel()
+            context.close()
+            self._requests.remove(context)
+
+    def _set_timeout(self, context: RequestContext) -> asyncio.TimerHandle | None:
+        if _is_admin(context.path):
+            return None
+        limit = self._rules.request_seconds
+        error = ApiError(504, f"the request took longer than {limit:g} s", code="timeout", kind=SERVER)
+        return asyncio.get_running_loop().call_later(limit + SLACK_SECONDS, context.end_with, error)
+
+    def _check(self, scope: Scope, context: RequestContext) -> None:
+        if context.path in OPEN_ROUTES:
+            return
+        if _is_admin(context.path):
+            self._rules.admin.check(scope)
+            return
+        authorization = _header(scope, b"authorization")
+        rules = self._rules
+        if rules.keys is not None:
+            context.key = rules.keys.find(authorization)
+            if context.key is None:
+                message = "the API key is missing or wrong"
+                raise ApiError(401, message, code="invalid_api_key", headers=NEEDS_BEARER)
+        if self._is_draining():
+            raise unavailable("the server is shutting down", "shutting_down")
+        running = self._requests.count_of_key(context.key)
+        if rules.keys is not None and rules.per_key is not None and running >= rules.per_key:
+            message = f"this key has {counted(running, 'request')} in flight; at most {rules.per_key} are allowed"
+            headers = {"retry-after": "1"}
+            raise ApiError(429, message, code="too_many_requests", kind="overloaded_error", headers=headers)
+
+    async def _fail(self, context: RequestContext, error: Exception, send: Send) -> None:
+        response = _error_response(error)
+        if response.status == 500 and not isinstance(error, ApiError | AntiphonError):
+            log_failure(error, request_id=context.request_id)
+        context.log_fields["code"] = response.code
+        body = orjson.dumps(response.body())
+        if context.has_begun:
+            if context.is_event_stream:  # anything else is cut off, so that it is not taken for complete
+                await send({"type": "http.response.body", "body": b"data: " + body + b"\n\n", "more_body": False})
+            return
+        headers = [(b"content-type", b"application/json")]
+        headers += [(name.encode(), value.encode()) for name, value in response.headers.items()]
+        headers.append((b"content-length", str(len(body)).encode()))
+        await send({"type": "http.response.start", "status": response.status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    def _report(self, scope: Scope, context: RequestContext) -> None:
+        route = getattr(scope.get("route"), "path", "other")
+        self._metrics.answered(route, context.status)
+        if route in UNLOGGED_ROUTES:
+            return
+        log(
+            "request",
+            request_id=context.request_id,
+            method=context.method,
+            route=route,
+            status=context.status,
+            seconds=round(context.seconds, 4),
+            **context.log_fields,
+        )
+
+
+def _is_admin(path: str) -> bool:
+    return path == ADMIN or path.startswith(ADMIN + "/")
+
+
+def _error_response(error: Exception) -> ApiError:
+    if isinstance(error, ApiError):
+        return error
+    if isinstance(error, AntiphonError):
+        return api_error(error)
+    if isinstance(error, HTTPException):
+        code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code, "http_error")
+        return ApiError(error.status_code, str(error.detail), code=code, headers=error.headers)
+    return ApiError(500, f"an internal error occurred ({type(error).__name__})", code="internal_error", kind=SERVER)
+
+
+def _header(scope: Scope, name: bytes) -> bytes | None:
+    return next((value for key, value in scope["headers"] if key == name), None)
+
+
+def _request_id(scope: Scope) -> str:
+    """The client's own id if it is short and printable, else a new one."""
+    given = _header(scope, b"x-request-id")
+    return given.decode() if given is not None and REQUEST_ID.fullmatch(given) else uuid.uuid4().hex

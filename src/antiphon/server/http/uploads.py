@@ -1,0 +1,89 @@
+"""Reading a form with a file: bounded in size, a large file on disk, with the same errors as for a JSON body."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from typing import Any, TypeVar
+
+from fastapi import Request
+from pydantic import BaseModel, ValidationError
+from starlette.datastructures import FormData, UploadFile
+from starlette.formparsers import MultiPartException, MultiPartParser
+from starlette.requests import ClientDisconnect
+
+from antiphon.server.http.bodies import record_body, too_large, validation_error
+from antiphon.server.http.errors import ApiError, ClientDisconnectedError, invalid
+
+Form = TypeVar("Form", bound=BaseModel)
+MAX_FIELDS = 64
+MAX_FIELD_BYTES = 1 << 20
+
+
+async def read_form(request: Request, model: type[Form], limit: int) -> Form:
+    """The form as an object of that schema, with its `file` open; an invalid form raises an `ApiError`."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "multipart/form-data":
+        message = f"the content type is {kind[:80] or 'missing'!r}; it must be multipart/form-data"
+        raise ApiError(415, message, code="unsupported_media_type")
+    parser = MultiPartParser(
+        request.headers, _counted(request, limit), max_files=1, max_fields=MAX_FIELDS, max_part_size=MAX_FIELD_BYTES
+    )
+    try:
+        form = await parser.parse()
+    except ClientDisconnect:
+        raise ClientDisconnectedError from None
+    except MultiPartException as error:
+        raise invalid(f"the form cannot be read: {error.message}", code="invalid_form") from None
+    except (KeyError, UnicodeDecodeError, ValueError) as error:
+        raise invalid(f"the form cannot be read: {type(error).__name__}", code="invalid_form") from None
+    try:
+        fields = _fields(form, model)
+        upload = fields.get("file")
+        if not isinstance(upload, UploadFile):
+            raise invalid("file is missing, or is not a file", "file", "missing_required_parameter")
+        fields["file"] = upload.file
+        try:
+            body = model.model_validate(fields)
+        except ValidationError as error:
+            raise validation_error(error) from None
+        shown = {name: value for name, value in fields.items() if name != "file"}
+        record_body(request, body, shown)
+        return body
+    except BaseException:
+        close_files(form)
+        raise
+
+
+def close_files(form: FormData) -> None:
+    for _, value in form.multi_items():
+        if isinstance(value, UploadFile):
+            value.file.close()
+
+
+async def _counted(request: Request, limit: int) -> AsyncGenerator[bytes, None]:
+    declared = request.headers.get("content-length", "0")
+    if declared.isdecimal() and int(declared) > limit:
+        raise too_large(int(declared), limit)
+    size = 0
+    async for piece in request.stream():
+        size += len(piece)
+        if size > limit:
+            raise too_large(size, limit)
+        yield piece
+
+
+def _fields(form: FormData, model: type[BaseModel]) -> dict[str, Any]:
+    """Values by name. Names of lists end in brackets, which may be omitted; empty values count as absent."""
+    lists = {field.alias.removesuffix("[]"): field.alias for field in model.model_fields.values() if field.alias}
+    fields: dict[str, Any] = {}
+    for name, value in form.multi_items():
+        if value == "":
+            continue
+        listed = lists.get(name.removesuffix("[]"))
+        if listed is not None:
+            fields.setdefault(listed, []).append(value)
+        elif name in fields:
+            raise invalid(f"{name[:100]} is given twice", name[:100])
+        else:
+            fields[name] = value
+    return fields

@@ -1,0 +1,94 @@
+"""The input items of a response, and the chat messages they stand for."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+from antiphon.server.http.errors import invalid
+from antiphon.server.responses.request_schemas import (
+    FunctionCallItem,
+    FunctionCallOutputItem,
+    InputText,
+    Item,
+    MessageItem,
+    OutputText,
+    ReasoningItem,
+    ResponseBody,
+)
+from antiphon.server.text.messages import (
+    AssistantMessage,
+    FunctionCall,
+    Message,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
+
+PREFIXES = {"message": "msg", "function_call": "fc", "function_call_output": "fco", "reasoning": "rs"}
+INPUT_TYPES = {"user": "input_text", "system": "input_text", "developer": "input_text", "assistant": "output_text"}
+
+
+def new_id(kind: str) -> str:
+    return f"{PREFIXES[kind]}_{uuid.uuid4().hex}"
+
+
+def given_items(body: ResponseBody) -> list[Item]:
+    """The new input items; plain text is a user message."""
+    return [MessageItem(role="user", content=body.input)] if isinstance(body.input, str) else body.input
+
+
+def messages(instructions: str | None, items: Sequence[Item]) -> list[Message]:
+    """The items as chat messages. Reasoning, text and calls of one assistant turn become one message."""
+    made: list[Message] = [] if instructions is None else [SystemMessage(role="system", content=instructions)]
+    thought: str | None = None
+    for item in items:
+        last = made[-1] if made else None
+        if isinstance(item, ReasoningItem):
+            thought = "".join(part.text for part in item.content or ()) or None
+            continue
+        if thought is not None and not _is_assistants(item):  # the output ended during the reasoning
+            made.append(AssistantMessage(role="assistant", content="", reasoning_content=thought))
+            thought = None
+        if isinstance(item, FunctionCallOutputItem):
+            made.append(ToolMessage(role="tool", content=_text(item.output), tool_call_id=item.call_id))
+        elif isinstance(item, FunctionCallItem):
+            function = FunctionCall(name=item.name, arguments=item.arguments)
+            call = ToolCall(id=item.call_id, function=function)
+            if isinstance(last, AssistantMessage) and thought is None:
+                made[-1] = last.model_copy(update={"tool_calls": [*(last.tool_calls or ()), call]})
+            else:
+                made.append(AssistantMessage(role="assistant", tool_calls=[call], reasoning_content=thought))
+        elif item.role == "assistant":
+            made.append(AssistantMessage(role="assistant", content=_text(item.content), reasoning_content=thought))
+        elif item.role == "user":
+            made.append(UserMessage(role="user", content=_text(item.content)))
+        else:
+            made.append(SystemMessage(role=item.role, content=_text(item.content)))
+        thought = None
+    if not made:
+        raise invalid("input has no message", "input")
+    return made
+
+
+def _is_assistants(item: Item) -> bool:
+    return isinstance(item, FunctionCallItem) or (isinstance(item, MessageItem) and item.role == "assistant")
+
+
+def _text(content: str | list[InputText] | list[InputText | OutputText]) -> str:
+    return content if isinstance(content, str) else "".join(part.text for part in content)
+
+
+def listed(item: Item) -> dict[str, Any]:
+    """An input item as the API lists it: with an id, and text as parts."""
+    plain: dict[str, Any] = {**item.model_dump(exclude_none=True), "id": item.id or new_id(item.type)}
+    if isinstance(item, MessageItem):
+        kind = INPUT_TYPES[item.role]
+        part: dict[str, Any] = {"type": kind, "text": _text(item.content)}
+        plain["content"] = [part | {"annotations": []} if kind == "output_text" else part]
+    if isinstance(item, ReasoningItem):
+        plain.setdefault("summary", [])
+    plain.setdefault("status", "completed")
+    return plain

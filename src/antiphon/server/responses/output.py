@@ -1,0 +1,110 @@
+"""`ResponseOutput`: the output items of a response as they grow, and the events of each step."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+from antiphon.server.responses.items import new_id
+from antiphon.server.tool_calls.output_parser import CallArguments, CallStart, Content, Piece, Reasoning
+
+Event = dict[str, Any]
+
+
+class ResponseOutput:
+    """Built from the parser's pieces. The last of `items` is open until the next one begins."""
+
+    def __init__(self) -> None:
+        self.items: list[dict[str, Any]] = []
+        self._is_open = False
+
+    @property
+    def reasoning(self) -> str:
+        parts = (part["text"] for item in self.items if item["type"] == "reasoning" for part in item["content"])
+        return "".join(parts)
+
+    def take(self, pieces: list[Piece], logprobs: list[dict[str, Any]]) -> Iterator[Event]:
+        """The events of some pieces; `logprobs` belong to their text."""
+        for piece in pieces:
+            if isinstance(piece, Content):
+                yield from self._add_text("message", piece.text, logprobs)
+                logprobs = []
+            elif isinstance(piece, Reasoning):
+                yield from self._add_text("reasoning", piece.text, [])
+            elif isinstance(piece, CallStart):
+                yield from self._begin_call(piece.name)
+            elif isinstance(piece, CallArguments):
+                item = self.items[-1]
+                item["arguments"] += piece.text
+                yield self._event("response.function_call_arguments.delta", delta=piece.text)
+
+    def finish(self, is_complete: bool) -> Iterator[Event]:
+        """Close the last item. An empty output becomes an empty message."""
+        if not self.items:
+            yield from self._begin_text("message")
+        yield from self._close("completed" if is_complete else "incomplete")
+
+    def _event(self, kind: str, **fields: Any) -> Event:
+        """An event about the last item."""
+        return {"type": kind, "item_id": self.items[-1]["id"], "output_index": len(self.items) - 1, **fields}
+
+    def _item_event(self, kind: str) -> Event:
+        return {"type": kind, "output_index": len(self.items) - 1, "item": dict(self.items[-1])}
+
+    def _add_text(self, kind: str, text: str, logprobs: list[dict[str, Any]]) -> Iterator[Event]:
+        if not self._is_open or self.items[-1]["type"] != kind:
+            yield from self._close("completed")
+            yield from self._begin_text(kind)
+        part = self.items[-1]["content"][0]
+        part["text"] += text
+        if kind == "message":
+            part["logprobs"] += logprobs
+            yield self._event("response.output_text.delta", content_index=0, delta=text, logprobs=logprobs)
+        else:
+            yield self._event("response.reasoning_text.delta", content_index=0, delta=text)
+
+    def _begin_text(self, kind: str) -> Iterator[Event]:
+        item: dict[str, Any] = {"id": new_id(kind), "type": kind, "status": "in_progress", "content": []}
+        part: dict[str, Any] = {"type": "reasoning_text", "text": ""}
+        if kind == "message":
+            item["role"] = "assistant"
+            part = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
+        else:
+            item["summary"] = []
+        self.items.append(item)
+        self._is_open = True
+        yield self._item_event("response.output_item.added")
+        item["content"] = [part]
+        yield self._event("response.content_part.added", content_index=0, part=_copy(part))
+
+    def _begin_call(self, name: str) -> Iterator[Event]:
+        yield from self._close("completed")
+        item = {"id": new_id("function_call"), "type": "function_call", "status": "in_progress", "name": name}
+        self.items.append({**item, "call_id": f"call_{uuid.uuid4().hex}", "arguments": ""})
+        self._is_open = True
+        yield self._item_event("response.output_item.added")
+
+    def _close(self, status: str) -> Iterator[Event]:
+        if not self._is_open:
+            return
+        self._is_open = False
+        item = self.items[-1]
+        item["status"] = status
+        if item["type"] == "function_call":
+            arguments = item["arguments"]
+            yield self._event("response.function_call_arguments.done", name=item["name"], arguments=arguments)
+        else:
+            part = item["content"][0]
+            text = {"content_index": 0, "text": part["text"]}
+            if item["type"] == "message":
+                yield self._event("response.output_text.done", **text, logprobs=part["logprobs"])
+            else:
+                yield self._event("response.reasoning_text.done", **text)
+            yield self._event("response.content_part.done", content_index=0, part=_copy(part))
+        yield self._item_event("response.output_item.done")
+
+
+def _copy(part: dict[str, Any]) -> dict[str, Any]:
+    """A copy, since the part continues to grow."""
+    return {name: list(value) if isinstance(value, list) else value for name, value in part.items()}

@@ -1,0 +1,145 @@
+"""The body of `POST /v1/responses`, and the items that its input is made of."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Discriminator, Field, Tag
+
+from antiphon.server.http.schemas import Body, Name
+from antiphon.server.text.messages import FunctionName
+from antiphon.server.text.request_schemas import MAX_LOGPROBS, JsonObjectFormat, SamplingBody, TextFormat
+
+Status = Literal["in_progress", "completed", "incomplete"]
+ItemId = Annotated[str, Field(max_length=256)]
+
+
+class InputText(Body):
+    type: Literal["input_text"]
+    text: str
+
+
+class OutputText(Body):
+    """As the server gave it; what belongs to the text is taken and of no effect."""
+
+    type: Literal["output_text"]
+    text: str
+    annotations: Annotated[list[Any], Field(max_length=0)] | None = None
+    logprobs: list[Any] | None = None
+
+
+ContentPart = Annotated[InputText | OutputText, Field(discriminator="type")]
+
+
+class MessageItem(Body):
+    type: Literal["message"] = "message"
+    role: Literal["system", "developer", "user", "assistant"]
+    content: str | list[ContentPart]
+    id: ItemId | None = None
+    status: Status | None = None
+    phase: str | None = None
+
+
+class FunctionCallItem(Body):
+    type: Literal["function_call"]
+    call_id: str
+    name: FunctionName
+    arguments: str
+    id: ItemId | None = None
+    status: Status | None = None
+
+
+class FunctionCallOutputItem(Body):
+    type: Literal["function_call_output"]
+    call_id: str
+    output: str | list[InputText]
+    id: ItemId | None = None
+    status: Status | None = None
+
+
+class ReasoningText(Body):
+    type: Literal["reasoning_text"]
+    text: str
+
+
+class ReasoningItem(Body):
+    type: Literal["reasoning"]
+    summary: Annotated[list[Any], Field(max_length=0)] | None = None
+    content: list[ReasoningText] | None = None
+    encrypted_content: None = None
+    id: ItemId | None = None
+    status: Status | None = None
+
+
+def _kind(value: Any) -> Any:
+    """An item without a type is a message."""
+    return value.get("type", "message") if isinstance(value, dict) else getattr(value, "type", None)
+
+
+Item = Annotated[
+    Annotated[MessageItem, Tag("message")]
+    | Annotated[FunctionCallItem, Tag("function_call")]
+    | Annotated[FunctionCallOutputItem, Tag("function_call_output")]
+    | Annotated[ReasoningItem, Tag("reasoning")],
+    Discriminator(_kind),
+]
+
+
+class ResponseTool(Body):
+    type: Literal["function"]
+    name: FunctionName
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    strict: bool | None = None
+
+
+class ChosenTool(Body):
+    type: Literal["function"]
+    name: FunctionName
+
+
+class SchemaFormat(Body):
+    type: Literal["json_schema"]
+    name: Name
+    description: str | None = None
+    schema_: dict[str, Any] = Field(alias="schema")
+    strict: bool | None = None
+
+
+class TextOptions(Body):
+    format: Annotated[TextFormat | JsonObjectFormat | SchemaFormat, Field(discriminator="type")] | None = None
+    #: How long an answer is, is the model's own affair.
+    verbosity: Literal["medium"] | None = None
+
+
+class ReasoningOptions(Body):
+    effort: Literal["none", "minimal", "low", "medium", "high"] | None = None
+    #: Reasoning is given whole; it is not summed up.
+    summary: None = None
+
+
+class ResponseStreamOptions(Body):
+    #: Accepted without effect.
+    include_obfuscation: bool | None = None
+
+
+class ResponseBody(SamplingBody):
+    """`store` (true by default) keeps the response for `previous_response_id` and `GET /v1/responses/{id}`."""
+
+    input: Annotated[str, Field(min_length=1)] | Annotated[list[Item], Field(min_length=1)]
+    instructions: str | None = None
+    previous_response_id: str | None = None
+    max_output_tokens: Annotated[int, Field(ge=1, lt=2**31)] | None = None
+    stream_options: ResponseStreamOptions | None = None
+    tools: list[ResponseTool] | None = None
+    tool_choice: Literal["none", "auto", "required"] | ChosenTool | None = None
+    parallel_tool_calls: bool | None = None
+    text: TextOptions | None = None
+    reasoning: ReasoningOptions | None = None
+    top_logprobs: Annotated[int, Field(ge=0, le=MAX_LOGPROBS)] | None = None
+    include: list[Literal["message.output_text.logprobs", "reasoning.encrypted_content"]] | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+    truncation: Literal["disabled"] | None = None
+    background: Literal[False] | None = None
+    #: Accepted without effect.
+    prompt_cache_retention: Literal["in_memory", "24h"] | None = None

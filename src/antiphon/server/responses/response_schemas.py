@@ -1,0 +1,145 @@
+"""The bodies of answers about responses, for the OpenAPI document."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from antiphon.server.http.schemas import Answer, Count
+from antiphon.server.text.response_schemas import Timings, TokenLogprob
+
+Status = Literal["in_progress", "completed", "incomplete"]
+
+
+class AnswerOutputText(Answer):
+    type: Literal["output_text"]
+    text: str
+    annotations: list[Any]
+    logprobs: list[TokenLogprob] | None = None
+
+
+class AnswerInputText(Answer):
+    type: Literal["input_text"]
+    text: str
+
+
+class AnswerReasoningText(Answer):
+    type: Literal["reasoning_text"]
+    text: str
+
+
+class AnswerOutputMessage(Answer):
+    id: str
+    type: Literal["message"]
+    status: Status
+    role: Literal["assistant"]
+    content: list[AnswerOutputText]
+    phase: str | None = None
+
+
+class AnswerFunctionCall(Answer):
+    id: str
+    type: Literal["function_call"]
+    status: Status
+    name: str
+    call_id: str
+    arguments: str
+
+
+class AnswerReasoning(Answer):
+    id: str
+    type: Literal["reasoning"]
+    status: Status
+    summary: list[Any]
+    content: list[AnswerReasoningText] | None = None
+
+
+class AnswerInputMessage(Answer):
+    id: str
+    type: Literal["message"]
+    status: Status
+    role: Literal["system", "developer", "user", "assistant"]
+    content: list[AnswerInputText | AnswerOutputText]
+    phase: str | None = None
+
+
+class AnswerFunctionCallOutput(Answer):
+    id: str
+    type: Literal["function_call_output"]
+    status: Status
+    call_id: str
+    output: str | list[AnswerInputText]
+
+
+class InputTokensDetails(Answer):
+    cached_tokens: Count
+    cache_write_tokens: Count
+
+
+class OutputTokensDetails(Answer):
+    reasoning_tokens: Count
+
+
+class ResponseUsage(Answer):
+    input_tokens: Count
+    input_tokens_details: InputTokensDetails
+    output_tokens: Count
+    output_tokens_details: OutputTokensDetails
+    total_tokens: Count
+    timings: Timings | None = None
+
+
+class ResponseFailure(Answer):
+    code: str
+    message: str
+
+
+class IncompleteDetails(Answer):
+    reason: Literal["max_output_tokens"]
+
+
+class AnswerReasoningOptions(Answer):
+    effort: str | None
+    summary: None
+
+
+class ResponseAnswer(Answer):
+    id: str
+    object: Literal["response"]
+    created_at: int
+    completed_at: int | None
+    status: Literal["in_progress", "completed", "incomplete", "failed", "cancelled"]
+    background: bool
+    error: ResponseFailure | None
+    incomplete_details: IncompleteDetails | None
+    instructions: str | None
+    max_output_tokens: int | None
+    metadata: dict[str, str]
+    model: str
+    output: list[AnswerOutputMessage | AnswerFunctionCall | AnswerReasoning]
+    parallel_tool_calls: bool
+    previous_response_id: str | None
+    reasoning: AnswerReasoningOptions
+    store: bool
+    temperature: float
+    text: dict[str, Any]
+    tool_choice: str | dict[str, Any]
+    tools: list[dict[str, Any]]
+    top_logprobs: Count
+    top_p: float
+    truncation: Literal["disabled"]
+    usage: ResponseUsage | None
+    user: str | None
+
+
+class InputItemsAnswer(Answer):
+    object: Literal["list"]
+    data: list[AnswerInputMessage | AnswerFunctionCall | AnswerFunctionCallOutput | AnswerReasoning]
+    first_id: str
+    last_id: str
+    has_more: bool
+
+
+class DeletedAnswer(Answer):
+    id: str
+    object: Literal["response"]
+    deleted: bool

@@ -1,0 +1,121 @@
+"""`ResponseRun`: the state of one response while it is generated."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from antiphon.runtime.messages import Ended, TextDelta
+from antiphon.server.chat.chat_call import ChatCall
+from antiphon.server.http.errors import ApiError
+from antiphon.server.responses.output import Event, ResponseOutput
+from antiphon.server.responses.request_schemas import Item, ResponseBody
+from antiphon.server.responses.store import StoredResponse
+
+ITEMS: TypeAdapter[list[Item]] = TypeAdapter(list[Item])
+
+
+class ResponseRun:
+    """Turns the engine's deltas into events; `body` is the response in its present state."""
+
+    def __init__(
+        self, request: ResponseBody, chat: ChatCall, items: list[Item], inputs: list[dict[str, Any]], owner: int | None
+    ) -> None:
+        self.request = request
+        self.chat = chat
+        self.owner = owner
+        self.id = f"resp_{uuid.uuid4().hex}"
+        self.status = "in_progress"
+        self.usage: dict[str, Any] | None = None
+        self.error: ApiError | None = None
+        self._items = items
+        self._inputs = inputs
+        self._output = ResponseOutput()
+        self._parser = chat.parser()
+        self._logprobs: list[dict[str, Any]] = []
+        self._ended_at: int | None = None
+
+    @property
+    def is_kept(self) -> bool:
+        return self.request.store is not False and self.status != "failed"
+
+    def take(self, delta: TextDelta) -> Iterator[Event]:
+        self._logprobs += self.chat.logprobs(delta) or []
+        pieces = self._parser.feed(self.chat.text(delta))
+        if not pieces:  # held back until more is known
+            return
+        logprobs, self._logprobs = self._logprobs, []
+        yield from self._output.take(pieces, logprobs)
+
+    def end(self, ended: Ended) -> Iterator[Event]:
+        is_complete = ended.finish_reason == "stop"
+        yield from self._finish("completed" if is_complete else "incomplete")
+
+    def break_off(self, error: ApiError) -> Iterator[Event]:
+        """A cancelled response keeps its output so far; any other failure is an error."""
+        is_cancelled = error.code == "cancelled"
+        self.error = None if is_cancelled else error
+        yield from self._finish("cancelled" if is_cancelled else "failed")
+
+    def _finish(self, status: str) -> Iterator[Event]:
+        self.status, self._ended_at = status, int(time.time())
+        yield from self._output.take(self._parser.finish(), self._logprobs)
+        yield from self._output.finish(status == "completed")
+
+    def stored(self) -> StoredResponse:
+        output = [{**item, "status": "completed"} for item in self._output.items]
+        return StoredResponse(self.body(), self._inputs, [*self._items, *ITEMS.validate_python(output)], self.owner)
+
+    def body(self) -> dict[str, Any]:
+        request, params = self.request, self.chat.call.params
+        choice = request.tool_choice or "auto"
+        failure = None if self.error is None else {"code": "server_error", "message": self.error.message}
+        reason = {"reason": "max_output_tokens"} if self.status == "incomplete" else None
+        form = request.text.format if request.text is not None else None
+        return {
+            "id": self.id,
+            "object": "response",
+            "created_at": self.chat.created,
+            "completed_at": self._ended_at if self.status == "completed" else None,
+            "status": self.status,
+            "background": False,
+            "error": failure,
+            "incomplete_details": reason,
+            "instructions": request.instructions,
+            "max_output_tokens": request.max_output_tokens,
+            "metadata": request.metadata or {},
+            "model": self.chat.model.name,
+            "output": [dict(item) for item in self._output.items],
+            "parallel_tool_calls": request.parallel_tool_calls is not False,
+            "previous_response_id": request.previous_response_id,
+            "reasoning": {"effort": request.reasoning.effort if request.reasoning else None, "summary": None},
+            "store": request.store is not False,
+            "temperature": params.temperature,
+            "text": {"format": {"type": "text"} if form is None else form.model_dump(by_alias=True, exclude_none=True)},
+            "tool_choice": choice if isinstance(choice, str) else choice.model_dump(),
+            "tools": [tool.model_dump() for tool in request.tools or ()],
+            "top_logprobs": request.top_logprobs or 0,
+            "top_p": params.top_p,
+            "truncation": "disabled",
+            "usage": self._usage(),
+            "user": request.user,
+        }
+
+    def _usage(self) -> dict[str, Any] | None:
+        if self.usage is None:
+            return None
+        thought = self._output.reasoning
+        tokenizer = self.chat.model.text.tokenizer
+        num_thought = len(tokenizer.encode(thought, add_special_tokens=False, parse_special=False)) if thought else 0
+        usage = {
+            "input_tokens": self.usage["prompt_tokens"],
+            "input_tokens_details": {**self.usage["prompt_tokens_details"], "cache_write_tokens": 0},
+            "output_tokens": self.usage["completion_tokens"],
+            "output_tokens_details": {"reasoning_tokens": min(num_thought, self.usage["completion_tokens"])},
+            "total_tokens": self.usage["total_tokens"],
+        }
+        return usage | ({"timings": self.usage["timings"]} if "timings" in self.usage else {})

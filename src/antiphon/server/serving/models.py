@@ -1,0 +1,217 @@
+"""`ServedModels`: the models of a server, their names and aliases, and which of them a request may load."""
+
+from __future__ import annotations
+
+import difflib
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from antiphon.errors import AntiphonError, EngineError, MemoryBudgetError, MemoryBusyError
+from antiphon.runtime.client import EngineState
+from antiphon.runtime.memory_budget import default_budget
+from antiphon.runtime.residency import ModelState, Residency, Resident
+from antiphon.server.http.context import current_context
+from antiphon.server.http.errors import ApiError, invalid, unavailable
+from antiphon.server.setup.config import DEFAULT_ALIASES, DEFAULT_SOUND_MODELS, LoadOnUse, ServerConfig
+from antiphon.server.telemetry.logs import log
+from antiphon.weights.catalog.catalog import catalog
+from antiphon.weights.catalog.model_tasks import CATALOG_TASKS, KINDS, models_for
+from antiphon.weights.catalog.resolve import HUB_REFERENCE
+
+if TYPE_CHECKING:
+    from antiphon.runtime.client import EngineClient
+    from antiphon.runtime.messages import Loaded
+    from antiphon.runtime.model_text import ModelText
+from antiphon.server.serving.failures import engine_unavailable, load_failure
+from antiphon.server.serving.model_card import task_of
+
+
+@dataclass(frozen=True)
+class ReadyModel:
+    """A loaded model as handlers use it."""
+
+    name: str
+    text: ModelText
+    max_tokens: int
+    loaded: Loaded
+
+
+class ServedModels:
+    """For the server's event loop. A request loads the model it names if necessary, and keeps it until it ends."""
+
+    def __init__(self, config: ServerConfig, client: EngineClient) -> None:
+        self._config = config
+        self._client = client
+        budget = default_budget() if config.memory_bytes is None else config.memory_bytes
+        self.residency = Residency(client, budget, offline=config.offline)
+        self._preloaded: list[Resident] = []
+        self._was_ready: set[str] = set()
+        for spec in config.models:
+            model = self.residency.add(Resident(spec.name, spec.reference, spec.keep_alive, spec.is_pinned))
+            if spec.is_preloaded:
+                model.state = ModelState.LOADING
+                self._preloaded.append(model)
+        for name in config.aliases.values():
+            self.residency.add(Resident(name, name, config.keep_alive))
+        #: Loaded on use, for tasks without a configured model.
+        self._defaults = {name: self._on_use(name) for name in DEFAULT_SOUND_MODELS.values()}
+
+    def __iter__(self) -> Iterator[Resident]:
+        return iter(list(self.residency.models.values()))
+
+    async def load_all(self, report: Callable[[Resident], None] | None = None) -> None:
+        """Load the models to be loaded at start, in order. A model that fails does not stop the others."""
+        for model in self._preloaded:
+            try:
+                await self.residency.load(model, evict=False)
+            except MemoryBusyError as error:
+                log("no memory left for a model; it is loaded on first use", model=model.name, cause=str(error))
+            except AntiphonError as error:
+                log("model failed to load", logging.ERROR, model=model.name, cause=str(error))
+            self._was_ready.add(model.name)
+            if report is not None:
+                report(model)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether every model to be loaded at start has been loaded, or is left for its first use."""
+        return all(m.name in self._was_ready and m.state is not ModelState.FAILED for m in self._preloaded)
+
+    @property
+    def status(self) -> str:
+        """For readiness: `ready`, `loading` or `failed`."""
+        if self.is_ready:
+            return "ready"
+        return "failed" if self._failed else "loading"
+
+    @property
+    def cause(self) -> str | None:
+        """Why the server is not ready: which of the models loaded at start have failed."""
+        names = ", ".join(model.name for model in self._failed)
+        return f"failed to load: {names}" if names else None
+
+    @property
+    def never_fits(self) -> AntiphonError | None:
+        """The reason if every model loaded at start is too large for the memory budget; None otherwise."""
+        failures = [model.failure for model in self._preloaded if model.name in self._was_ready]
+        hopeless = len(failures) == len(self._preloaded) and all(isinstance(f, MemoryBudgetError) for f in failures)
+        return failures[0] if failures and hopeless else None
+
+    @property
+    def _failed(self) -> list[Resident]:
+        return [model for model in self._preloaded if model.state is ModelState.FAILED]
+
+    def describe(self, model: Resident) -> str:
+        """A model's state in a few words."""
+        if model.error is not None:
+            return f"failed: {model.error}"
+        if model.fetching is not None:
+            return f"{model.fetching.activity} ({model.fetching.done / 1e6:.0f} of {model.fetching.total / 1e6:.0f} MB)"
+        return "loading" if model.loading is not None else str(model.state)
+
+    # -- names --------------------------------------------------------------------------------------------------
+
+    def names(self) -> dict[str, Resident]:
+        """Every model by name and alias."""
+        names = dict(self.residency.models)
+        for alias, name in self._config.aliases.items():
+            names[alias] = self.residency.models[name]
+        by_task = {task: self._first_of(task) for task in dict.fromkeys(DEFAULT_ALIASES.values())}
+        for alias, task in DEFAULT_ALIASES.items():
+            found = by_task[task]
+            if found is not None:
+                names.setdefault(alias, found)
+        return names
+
+    def _first_of(self, task: str) -> Resident | None:
+        """The first configured model of a task; else the default one if it may be loaded; else any that is loaded."""
+        models = self.residency.models
+        of_task = [model for model in models.values() if task_of(model) == task]
+        configured = next((model for model in of_task if model.is_configured), None)
+        if configured is not None:
+            return configured
+        default = DEFAULT_SOUND_MODELS.get(task)
+        if default is not None and (default in models or self._config.load_on_use is not LoadOnUse.CONFIGURED):
+            return models.get(default, self._defaults[default])
+        return next((model for model in of_task if model.state is ModelState.READY), None)
+
+    def _on_use(self, name: str) -> Resident:
+        return Resident(name, name, self._config.keep_alive, is_configured=False)
+
+    def aliases(self, model: Resident) -> list[str]:
+        return [name for name, led_to in self.names().items() if led_to is model and name != model.name]
+
+    def find(self, name: str) -> Resident:
+        """The model of that name; an unknown name is an error that lists the closest ones."""
+        names = self.names()
+        if name in names:
+            return names[name]
+        if name.lower() in self.catalog_names():
+            raise ApiError(404, f"model {name!r} is not loaded", code="model_not_found", param="model")
+        known = [*names, *(self.catalog_names() if self._config.load_on_use is not LoadOnUse.CONFIGURED else ())]
+        near = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"available: {', '.join(names) or 'none'}"
+        message = f"there is no model {name[:200]!r}: {hint}"
+        raise ApiError(404, message, code="model_not_found", param="model")
+
+    def catalog_names(self) -> list[str]:
+        """Models of the catalog that can be served."""
+        return [name for name, entry in catalog().items() if entry.task in CATALOG_TASKS]
+
+    def known(self, name: str, allowed: LoadOnUse | None = None) -> Resident:
+        """Like `find`, but also finds models that may be loaded on use. A path is never accepted."""
+        allowed = self._config.load_on_use if allowed is None else allowed
+        names = self.names()
+        if name in names:
+            return self.residency.add(names[name])
+        lower = name.lower()
+        if allowed is not LoadOnUse.CONFIGURED and lower in self.catalog_names():
+            name = lower
+        elif allowed is not LoadOnUse.HUB or HUB_REFERENCE.fullmatch(name) is None:
+            return self.find(name)
+        return self.residency.add(self._defaults.get(name) or self._on_use(name))
+
+    # -- use ----------------------------------------------------------------------------------------------------
+
+    async def ready(self, name: str, task: str | None = None) -> ReadyModel:
+        """The model, loaded if necessary and kept until the current request ends; an `ApiError` if it cannot."""
+        model = self.known(name)
+        if model.failure is not None and not model.may_be_tried_again:
+            raise load_failure(model, model.failure)
+        if self._client.state is not EngineState.READY:
+            raise engine_unavailable(self._client)
+        if model in self._preloaded and model.name not in self._was_ready and model.state is not ModelState.READY:
+            raise unavailable(f"model {model.name!r} is still loading", "model_loading")
+        self._check_task(model, task)
+        await self._lease(model)
+        self._check_task(model, task)
+        if model.loaded is None or model.text is None:  # unloaded by force while this request waited
+            raise unavailable(f"model {model.name!r} is {model.state}", "model_unloaded")
+        return ReadyModel(model.name, model.text, model.loaded.max_tokens, model.loaded)
+
+    async def _lease(self, model: Resident) -> None:
+        context = current_context.get()
+        try:
+            await self.residency.acquire(model)
+        except EngineError as error:
+            if self._client.state is not EngineState.READY:
+                raise engine_unavailable(self._client) from error
+            raise load_failure(model, error) from error
+        except AntiphonError as error:
+            raise load_failure(model, error) from error
+        if context is None or context.is_over:
+            self.residency.release(model)
+        else:
+            context.at_end.append(lambda: self.residency.release(model, context.keep_alive))
+
+    def _check_task(self, model: Resident, task: str | None) -> None:
+        own = task_of(model)
+        if task is not None and own is not None and own != task:
+            fitting = [name for name, other in self.names().items() if task_of(other) == task]
+            if self._config.load_on_use is not LoadOnUse.CONFIGURED:
+                fitting += models_for(task)
+            such = f", such as {' or '.join(dict.fromkeys(fitting))}" if fitting else ""
+            message = f"model {model.name!r} is {KINDS.get(own, own)}; this request needs {KINDS[task]}{such}"
+            raise invalid(message, "model", "unsupported_model")

@@ -1,0 +1,34 @@
+"""`Serving`: what the handlers of one server share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fastapi import Request
+
+from antiphon.server.http.active_requests import ActiveRequests
+from antiphon.server.serving.models import ServedModels
+from antiphon.server.setup.config import ServerConfig
+from antiphon.server.telemetry.metrics import Metrics
+from antiphon.server.telemetry.tracing import Tracing
+
+if TYPE_CHECKING:
+    from antiphon.runtime.client import EngineClient
+
+
+class Serving:
+    """One per application, in `app.state.serving`. Stores that only some routes use are in `app.state` beside it."""
+
+    def __init__(self, config: ServerConfig, client: EngineClient) -> None:
+        self.config = config
+        self.client = client
+        self.metrics = Metrics()
+        self.models = ServedModels(config, client)
+        self.requests = ActiveRequests()
+        self.tracing = None if config.otlp_endpoint is None else Tracing(config.otlp_endpoint)
+        self.is_draining = False
+
+
+def serving_of(request: Request) -> Serving:
+    serving: Serving = request.app.state.serving
+    return serving

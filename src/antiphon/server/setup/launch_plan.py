@@ -1,0 +1,128 @@
+"""`LaunchPlan`: from settings to what a server is started with. Invalid settings are rejected before it listens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from antiphon.errors import InvalidRequestError
+from antiphon.runtime.keep_alive import parse_keep_alive
+from antiphon.runtime.memory_budget import default_budget
+from antiphon.server.http.keys import KeyRing
+from antiphon.server.setup.config import Limits, LoadOnUse, ModelSpec, ServerConfig, name_of
+from antiphon.server.setup.model_checks import DEFAULT_KV_BYTES, check_models_fit, check_references
+from antiphon.server.setup.settings import Settings
+from antiphon.server.setup.tls import TLSFiles
+
+
+@dataclass(frozen=True)
+class LaunchPlan:
+    """The arguments of `run_server`, and the memory that they come to."""
+
+    config: ServerConfig
+    engine: dict[str, Any]
+    tls: TLSFiles | None
+    memory_bytes: int
+    kv_bytes: int
+
+    @classmethod
+    def of(cls, settings: Settings) -> LaunchPlan:
+        check_references(settings["models"])
+        memory = default_budget() if settings["memory"] is None else settings["memory"] << 20
+        kv = min(DEFAULT_KV_BYTES, memory // 4) if settings["kv_memory"] is None else settings["kv_memory"] << 20
+        if kv >= memory:
+            raise InvalidRequestError(
+                f"kv_memory is {kv >> 20:,} MB and memory is {memory >> 20:,} MB: nothing is left for weights; "
+                "raise memory or lower kv_memory"
+            )
+        if settings["preload"]:
+            check_models_fit(settings["models"], memory, kv, settings["kv_memory"] is None)
+        tls = _tls(settings)
+        engine = dict(
+            kv_bytes=kv,
+            key_type=settings["kv_type"],
+            value_type=settings["kv_type"],
+            policy=settings["policy"],
+            max_running=settings["max_running"],
+            step_seconds=settings["step_seconds"],
+            max_waiting=settings["max_waiting"],
+            max_model_tokens=settings["max_model_tokens"],
+            prefix_caching=settings["prefix_caching"],
+            batch_invariant=settings["batch_invariant"],
+            repack=settings["repack"],
+            quantize=settings["quantize"],
+            precision=settings["precision"],
+            record=settings["record"],
+        )
+        return cls(_config(settings, memory), engine, tls, memory, kv)
+
+
+def _config(settings: Settings, memory_bytes: int) -> ServerConfig:
+    return ServerConfig(
+        models=_specs(settings),
+        aliases=settings["aliases"],
+        voice_aliases=settings["voice_aliases"],
+        keys=_keys(settings["api_key_file"]),
+        admin_keys=_keys(settings["admin_key_file"]),
+        host=settings["host"],
+        admin_hosts=tuple(settings["admin_hosts"]),
+        load_on_use=LoadOnUse(settings["load_on_use"]),
+        keep_alive=parse_keep_alive(settings["keep_alive"]),
+        memory_bytes=memory_bytes,
+        offline=settings["offline"],
+        logs_text=settings["log_text"],
+        cors_origins=tuple(settings["cors_origins"]),
+        otlp_endpoint=settings["otlp_endpoint"],
+        limits=Limits(
+            body_bytes=settings["max_body"] << 20,
+            prompt_tokens=settings["max_prompt_tokens"],
+            output_tokens=settings["max_output_tokens"],
+            audio_bytes=settings["max_audio_body"] << 20,
+            audio_seconds=settings["max_audio_seconds"],
+            speech_characters=settings["max_speech_characters"],
+            choices=settings["max_choices"],
+            embedding_inputs=settings["max_inputs"],
+            stop_strings=settings["max_stop_strings"],
+            tools=settings["max_tools"],
+            request_seconds=settings["timeout"],
+            requests_per_key=settings["max_per_key"],
+            stored_responses=settings["max_responses"],
+            stored_bytes=settings["responses_memory"] << 20,
+        ),
+    )
+
+
+def _specs(settings: Settings) -> tuple[ModelSpec, ...]:
+    references: list[str] = settings["models"]
+    own: dict[str, str] = settings["keep_alive_of"]
+    names = [name_of(reference) for reference in references]
+    for option, given in (("keep_alive_of", list(own)), ("pinned", settings["pinned"])):
+        wrong = [name for name in given if name not in names]
+        if wrong:
+            raise InvalidRequestError(f"{option} names {wrong[0]!r}; the models are {', '.join(names)}")
+    return tuple(
+        ModelSpec(
+            name,
+            reference,
+            keep_alive=parse_keep_alive(own.get(name, settings["keep_alive"])),
+            is_pinned=name in settings["pinned"],
+            is_preloaded=settings["preload"],
+        )
+        for name, reference in zip(names, references, strict=True)
+    )
+
+
+def _keys(path: str | None) -> KeyRing | None:
+    return None if path is None else KeyRing.read(Path(path).expanduser())
+
+
+def _tls(settings: Settings) -> TLSFiles | None:
+    certificate, key = settings["tls_cert"], settings["tls_key"]
+    if certificate is None and key is None:
+        return None
+    if certificate is None or key is None:
+        raise InvalidRequestError("tls_cert and tls_key go together; one of them is not set")
+    files = TLSFiles(Path(certificate).expanduser(), Path(key).expanduser())
+    files.check()
+    return files

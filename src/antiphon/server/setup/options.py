@@ -1,0 +1,161 @@
+"""Every option of a server: its key in the configuration file, flag, environment variable, type and default."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from antiphon.server.setup.option import Kind, Option
+
+
+def _text(key: str, default: str | None, help_: str, **more: Any) -> Option:
+    return Option(key, Kind.TEXT, default, help_, **more)
+
+
+def _whole(key: str, default: int | None, help_: str, minimum: int = 1, **more: Any) -> Option:
+    return Option(key, Kind.WHOLE, default, help_, minimum=minimum, **more)
+
+
+def _number(key: str, default: float, help_: str, minimum: float = 0, **more: Any) -> Option:
+    return Option(key, Kind.NUMBER, default, help_, minimum=minimum, **more)
+
+
+def _switch(key: str, default: bool, help_: str) -> Option:
+    return Option(key, Kind.SWITCH, default, help_)
+
+
+def _list(key: str, help_: str, **more: Any) -> Option:
+    return Option(key, Kind.LIST, [], help_, **more)
+
+
+def _table(key: str, help_: str, **more: Any) -> Option:
+    return Option(key, Kind.TABLE, {}, help_, **more)
+
+
+#: The only option given by arguments instead of a flag.
+MODELS = Option(
+    "models.models",
+    Kind.LIST,
+    ["qwen2.5-coder-0.5b", "all-minilm-l6-v2"],
+    "Catalog names, files, folders or hub references. Default: qwen2.5-coder-0.5b and all-minilm-l6-v2.",
+)
+
+OPTIONS: tuple[Option, ...] = (
+    MODELS,
+    _table(
+        "models.aliases",
+        "Another name for a model, as in default-chat=smollm2-135m. May be repeated.",
+        flag="alias",
+        metavar="NAME=MODEL",
+    ),
+    _table(
+        "models.voice_aliases",
+        "Another name for a voice, as in alloy=af_bella. May be repeated. OpenAI's names work by default.",
+        flag="voice-alias",
+        metavar="NAME=VOICE",
+    ),
+    _text(
+        "models.keep_alive", "-1", "How long an idle model stays loaded: seconds, 5m, 1h; -1 for ever, 0 not at all."
+    ),
+    _table(
+        "models.keep_alive_of",
+        "The same for one model, as in smollm2-135m=10m. May be repeated.",
+        metavar="NAME=TIME",
+    ),
+    _list("models.pinned", "A model that is never unloaded to make room. May be repeated.", flag="pin", metavar="NAME"),
+    _switch("models.preload", True, "Load the models at start, not on first use."),
+    _text(
+        "models.load_on_use",
+        "catalog",
+        "Which models a request may load by name: only those configured, the catalog's too, or any on the hub.",
+        choices=("configured", "catalog", "hub"),
+    ),
+    _switch("models.offline", False, "Download nothing; a model that is not on this machine is an error."),
+    _whole("memory.memory", None, "Megabytes for weights and KV cache together.", shown="80 % of the machine's memory"),
+    _whole("memory.kv_memory", None, "Megabytes for the KV cache.", shown="1024, at most a quarter of --memory"),
+    _text("memory.kv_type", "fp16", "Data type of the KV cache.", choices=("fp32", "fp16", "bf16", "int8")),
+    _text("server.host", "127.0.0.1", "Address to listen on; 0.0.0.0 for all interfaces."),
+    _whole("server.port", 8000, "Port to listen on; 0 picks a free one.", minimum=0, maximum=65535),
+    _text("server.api_key_file", None, "File with the API keys that clients must send, one per line.", metavar="FILE"),
+    _text(
+        "server.admin_key_file",
+        None,
+        "File with the keys for /admin, one per line. Without it, a server on a loopback address creates a key that "
+        "commands of the same user find, and any other server disables /admin.",
+        metavar="FILE",
+    ),
+    _list(
+        "server.admin_hosts",
+        "Host name under which /admin may be reached, besides the server's own; may be repeated.",
+        flag="admin-host",
+        metavar="NAME",
+    ),
+    _text("server.tls_cert", None, "TLS certificate and chain (PEM); enables HTTPS.", metavar="FILE"),
+    _text("server.tls_key", None, "Private key of the certificate (PEM).", metavar="FILE"),
+    _list(
+        "server.cors_origins",
+        "Origin whose pages may use the server from a browser, or * for any. May be repeated.",
+        flag="cors-origin",
+        metavar="ORIGIN",
+    ),
+    _number("server.grace", 30.0, "Seconds that running requests get to finish on SIGTERM."),
+    _switch("server.log_requests", True, "Log every request."),
+    _text(
+        "server.log_format",
+        "auto",
+        "Format of log lines: text, json, or auto (text on a terminal, JSON otherwise).",
+        choices=("auto", "json", "text"),
+    ),
+    _switch("server.log_text", False, "Include the text that clients send in the log."),
+    _text(
+        "server.otlp_endpoint",
+        None,
+        "Send OpenTelemetry traces to this collector, as in http://localhost:4318; needs the extra otel.",
+        metavar="URL",
+    ),
+    _text("engine.policy", "fcfs", "Scheduling policy.", choices=("fcfs", "priority", "adaptive")),
+    _whole("engine.max_running", 64, "Most requests computed at the same time."),
+    _whole("engine.max_waiting", 1024, "Most requests that may wait; further ones get 429."),
+    _number(
+        "engine.step_seconds",
+        0.5,
+        "Longest step in seconds: how long a piece of a prompt may delay running answers.",
+        minimum=0.01,
+    ),
+    _whole("engine.max_model_tokens", None, "Limit the context of every model to this many tokens.", 2),
+    _switch("engine.prefix_caching", True, "Reuse the KV cache of prompts that begin alike."),
+    _switch("engine.batch_invariant", False, "Guarantee that an answer does not depend on other running requests."),
+    _switch("engine.repack", True, "Repack quantised weights for this processor (faster, more memory)."),
+    _text(
+        "engine.quantize",
+        "auto",
+        "Quantise float weights to this type; auto is int8 for transcription models and none for others.",
+        choices=("auto", "none", "int8", "q4"),
+    ),
+    _text(
+        "engine.precision",
+        "fast",
+        "Precision of speech models: fast uses 16-bit floats where the processor has them.",
+        choices=("fast", "fp32"),
+    ),
+    _switch("engine.record", True, "Run each step as one compiled native program (faster, same output)."),
+    _number("engine.watchdog", 120.0, "Restart the engine if a step takes longer than this many seconds.", minimum=1),
+    _whole("limits.max_prompt_tokens", None, "Longest prompt, in tokens."),
+    _whole("limits.max_output_tokens", None, "Longest answer, in tokens."),
+    _whole("limits.max_body", 8, "Largest request body, in megabytes."),
+    _whole("limits.max_audio_body", 512, "Largest recording, in megabytes."),
+    _number("limits.max_audio_seconds", 14400.0, "Longest recording, in seconds.", minimum=1),
+    _whole("limits.max_speech_characters", 200_000, "Longest text for speech, in characters."),
+    _whole("limits.max_choices", 64, "Most answers of one request: prompts times n.", maximum=128),
+    _whole("limits.max_inputs", 2048, "Most inputs of one embedding request."),
+    _whole("limits.max_stop_strings", 16, "Most stop strings of one request.", 0),
+    _whole("limits.max_tools", 128, "Most tools of one request.", 0),
+    _whole("limits.max_per_key", 256, "Most requests of one API key at the same time; further ones get 429."),
+    _whole("limits.max_responses", 1024, "Stored responses available for previous_response_id.", 0),
+    _whole("limits.responses_memory", 64, "Megabytes for stored responses.", 0),
+    _number("limits.timeout", 600.0, "Longest time for one request, in seconds.", minimum=1),
+)
+
+BY_KEY = {option.key: option for option in OPTIONS}
+BY_NAME = {option.name: option for option in OPTIONS}
+SECTIONS = tuple(dict.fromkeys(option.section for option in OPTIONS))
+assert len(BY_NAME) == len(OPTIONS)

@@ -1,0 +1,95 @@
+"""`SpeechCall`: one text, synthesised in the engine and encoded here as the samples arrive."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator
+
+import numpy as np
+
+from antiphon.audio.encode import AudioFormat, Encoder
+from antiphon.errors import AntiphonError, AudioError, EngineError
+from antiphon.runtime.messages import Speak, SpeechPart, Spoken
+from antiphon.runtime.speak_stream import SpeakStream
+from antiphon.runtime.speech import SpeechStats
+from antiphon.runtime.speech_options import SpeechOptions
+from antiphon.server.http.errors import SERVER, ApiError, api_error
+from antiphon.server.serving.failures import engine_failure, engine_unavailable
+from antiphon.server.serving.models import ReadyModel
+from antiphon.server.serving.serving import Serving
+
+
+class SpeechCall:
+    """The text may be complete (`is_open=False`) or grow by `append`. It must be closed; closing cancels it."""
+
+    def __init__(
+        self, serving: Serving, model: ReadyModel, text: str, options: SpeechOptions, *, is_open: bool = False
+    ) -> None:
+        self._serving = serving
+        self._model = model
+        self._call = Speak(uuid.uuid4().hex, model.name, text, options, is_open)
+        self._stream: SpeakStream | None = None
+        self.stats: SpeechStats | None = None
+
+    def begin(self) -> None:
+        """Send the text to the engine. If the engine rejects it, `parts` raises."""
+        try:
+            self._stream = self._serving.client.speak(self._call)
+        except EngineError as error:
+            raise engine_unavailable(self._serving.client) from error
+
+    def close(self) -> None:
+        if self._stream is not None:
+            self._stream.close()
+
+    def append(self, text: str) -> None:
+        assert self._stream is not None
+        self._stream.append(text)
+
+    def end_text(self) -> None:
+        assert self._stream is not None
+        self._stream.end_text()
+
+    async def parts(self) -> AsyncIterator[SpeechPart]:
+        """Samples clause by clause; `stats` is set after the last. Every failure is an `ApiError`."""
+        assert self._stream is not None
+        try:
+            async for event in self._stream:
+                if isinstance(event, Spoken):
+                    self.stats = event.stats
+                    self._serving.metrics.sound.speech(self._model.name, event.stats)
+                else:
+                    yield event
+        except EngineError as error:
+            raise engine_failure(self._serving.client, error) from error
+        except AntiphonError as error:
+            raise api_error(error) from error
+        finally:
+            self.close()
+        if self.stats is None:
+            raise ApiError(500, "the engine ended a speech early", code="engine_error", kind=SERVER)
+
+    async def encoded(self, format: AudioFormat) -> AsyncIterator[bytes]:
+        """The bytes of a sound file, as soon as there are samples for them."""
+        encoder: Encoder | None = None
+        parts = self.parts()
+        try:
+            async for part in parts:
+                if encoder is None:
+                    encoder = await asyncio.to_thread(Encoder, format, part.rate)
+                data = await asyncio.to_thread(encoder.push, np.frombuffer(part.samples, np.float32))
+                if data:
+                    yield data
+            assert encoder is not None
+            last = await asyncio.to_thread(encoder.finish)
+            if last:
+                yield last
+        except AudioError as error:  # the samples are the engine's, so this is a server error
+            raise ApiError(
+                500, f"the speech could not be encoded: {error}", code="engine_error", kind=SERVER
+            ) from error
+        except AntiphonError as error:
+            raise api_error(error) from error
+        finally:
+            await parts.aclose()  # type: ignore[attr-defined]

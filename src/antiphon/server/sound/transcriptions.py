@@ -1,0 +1,157 @@
+"""`POST /v1/audio/transcriptions` and `/v1/audio/translations`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+
+from antiphon.engine.request import Priority
+from antiphon.runtime.captions import render, verbose
+from antiphon.runtime.transcript import Transcript, TranscriptionStats, TranscriptProgress
+from antiphon.runtime.transcription_options import DEFAULT_TEMPERATURES, TranscriptionOptions
+from antiphon.server.http.connection import EventStream, json_response, unless_disconnected
+from antiphon.server.http.context import context_of
+from antiphon.server.http.errors import ApiError, invalid
+from antiphon.server.http.events import event
+from antiphon.server.http.uploads import read_form
+from antiphon.server.serving.serving import serving_of
+from antiphon.server.sound.request_schemas import SoundForm, TranscriptionForm, TranslationForm
+from antiphon.server.sound.transcription_call import TranscriptionCall
+
+router = APIRouter()
+CONTENT_TYPES = {"text": "text/plain", "srt": "application/x-subrip", "vtt": "text/vtt"}
+#: Encoder positions in a second of sound; reported as input tokens.
+TOKENS_PER_SECOND = 50
+
+
+@router.post("/v1/audio/transcriptions")
+async def transcriptions(request: Request) -> Response:
+    serving = serving_of(request)
+    form = await read_form(request, TranscriptionForm, serving.config.limits.audio_bytes)
+    try:
+        _check(form)
+    except BaseException:
+        form.file.close()
+        raise
+    words = "word" in form.timestamp_granularities and form.response_format == "verbose_json"
+    options = _options(form, language=form.language, words=words)
+    return await _answer(request, form, options)
+
+
+@router.post("/v1/audio/translations")
+async def translations(request: Request) -> Response:
+    serving = serving_of(request)
+    form = await read_form(request, TranslationForm, serving.config.limits.audio_bytes)
+    return await _answer(request, form, _options(form, translate=True))
+
+
+def _check(form: TranscriptionForm) -> None:
+    shape = form.response_format or "json"
+    if form.stream and shape not in ("json", "text"):
+        raise invalid(f"response_format {shape} cannot be streamed; json and text can", "stream", "unsupported_value")
+    if "timestamp_granularities" in form.model_fields_set and shape != "verbose_json":
+        message = f"timestamp_granularities go with response_format verbose_json, which is {shape}"
+        raise invalid(message, "timestamp_granularities")
+
+
+def _options(form: SoundForm, **more: Any) -> TranscriptionOptions:
+    return TranscriptionOptions(
+        prompt=form.prompt or "",
+        beams=form.beam_size or 1,
+        sequential=bool(form.sequential),
+        temperatures=(form.temperature,) if form.temperature else DEFAULT_TEMPERATURES,
+        priority=Priority.NORMAL if form.priority is None else Priority(form.priority),
+        **more,
+    )
+
+
+async def _answer(request: Request, form: SoundForm, options: TranscriptionOptions) -> Response:
+    serving = serving_of(request)
+    log_fields = context_of(request).log_fields
+    try:
+        model = await serving.models.ready(form.model, "transcribe")
+    except BaseException:
+        form.file.close()
+        raise
+    log_fields["model"] = model.name
+    call = TranscriptionCall(serving, model, form.file, options)
+    if isinstance(form, TranscriptionForm) and form.stream:
+        events = call.events()
+        first = await unless_disconnected(request, _first(events))
+        return EventStream(_events(first, events, log_fields, bool(form.timings)), call.close)
+    transcript = await unless_disconnected(request, call.wait())
+    log_transcription(log_fields, transcript.stats)
+    shape = form.response_format or "json"
+    if shape in CONTENT_TYPES:
+        return Response(render(transcript, shape), media_type=CONTENT_TYPES[shape])
+    usage = {"type": "duration", "seconds": round(transcript.duration, 3)}
+    usage |= timings(transcript.stats) if form.timings else {}
+    if shape == "json":
+        return json_response({"text": transcript.text, "usage": usage})
+    content = verbose(transcript)
+    if isinstance(form, TranscriptionForm) and "segment" not in form.timestamp_granularities:
+        del content["segments"]
+    if options.words:
+        content.setdefault("words", [])
+    return json_response({**content, "usage": usage})
+
+
+async def _first(events: AsyncIterator[TranscriptProgress | Transcript]) -> TranscriptProgress | Transcript:
+    """The first event, so that a request that is rejected gets its error status."""
+    return await anext(events)
+
+
+async def _events(
+    first: TranscriptProgress | Transcript,
+    rest: AsyncIterator[TranscriptProgress | Transcript],
+    log_fields: dict[str, Any],
+    with_timings: bool,
+) -> AsyncIterator[bytes]:
+    """Text as it becomes final; an error is the last event."""
+    update: TranscriptProgress | Transcript | None = first
+    try:
+        while update is not None:
+            if isinstance(update, Transcript):
+                log_transcription(log_fields, update.stats)
+                usage = _tokens(update.stats) | (timings(update.stats) if with_timings else {})
+                yield event({"type": "transcript.text.done", "text": update.text, "usage": usage})
+            elif update.text:
+                yield event({"type": "transcript.text.delta", "delta": update.text})
+            update = await anext(rest, None)
+    except ApiError as error:
+        log_fields["code"] = error.code
+        yield event(error.body())
+    finally:
+        await rest.aclose()  # type: ignore[attr-defined]
+
+
+def _tokens(stats: TranscriptionStats) -> dict[str, Any]:
+    heard = round(stats.audio_seconds * TOKENS_PER_SECOND)
+    return {
+        "type": "tokens",
+        "input_tokens": heard,
+        "input_token_details": {"audio_tokens": heard, "text_tokens": 0},
+        "output_tokens": stats.num_tokens,
+        "total_tokens": heard + stats.num_tokens,
+        "seconds": round(stats.audio_seconds, 3),
+    }
+
+
+def timings(stats: TranscriptionStats) -> dict[str, Any]:
+    return {
+        "timings": {
+            "processing": stats.processing_seconds,
+            "real_time_factor": stats.real_time_factor,
+            "time_to_first_text": stats.time_to_first_text,
+        }
+    }
+
+
+def log_transcription(log_fields: dict[str, Any], stats: TranscriptionStats) -> None:
+    """Add the figures of a transcription to the request's log line."""
+    log_fields["audio_seconds"] = round(stats.audio_seconds, 3)
+    log_fields["real_time_factor"] = round(stats.real_time_factor, 4)
+    if stats.time_to_first_text is not None:
+        log_fields["time_to_first_text"] = round(stats.time_to_first_text, 4)

@@ -1,0 +1,72 @@
+"""OpenTelemetry traces: a span for every request, and in it queue, prefill and decode of every answer.
+
+The packages are an extra (`otel`) and are imported only when an endpoint is given.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from antiphon import __version__
+from antiphon.dependencies import import_dependency
+from antiphon.errors import InvalidRequestError
+from antiphon.runtime.messages import Ended
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace.export import SpanExporter
+
+
+def make_exporter(endpoint: str) -> SpanExporter:
+    """An exporter that sends spans to a collector by OTLP over HTTP."""
+    module = import_dependency("opentelemetry.exporter.otlp.proto.http.trace_exporter", "sending traces", "otel")
+    exporter: SpanExporter = module.OTLPSpanExporter(endpoint=f"{endpoint.rstrip('/')}/v1/traces")
+    return exporter
+
+
+class Tracing:
+    """Sends spans to one endpoint, such as `http://localhost:4318`, in batches from a thread of its own."""
+
+    def __init__(self, endpoint: str) -> None:
+        if not endpoint.startswith(("http://", "https://")):
+            raise InvalidRequestError(f"the OTLP endpoint is {endpoint!r}; it must begin with http:// or https://")
+        exporter = make_exporter(endpoint)
+
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+        resource = Resource.create({"service.name": "antiphon", "service.version": __version__})
+        self._provider = TracerProvider(resource=resource)
+        self._provider.add_span_processor(BatchSpanProcessor(exporter))
+        self.tracer = self._provider.get_tracer("antiphon", __version__)
+
+    def generation(self, model: str, ended: Ended) -> None:
+        """Add spans for the phases of a generation that has just ended to the span of its request."""
+        end = time.time_ns()
+        start = end - _nanoseconds(ended.total)
+        scheduled = start + _nanoseconds(ended.queue)
+        first = start + _nanoseconds(ended.time_to_first_token) if ended.completion_tokens else end
+        attributes: dict[str, Any] = {"gen_ai.request.model": model}
+        finished = {**attributes, "gen_ai.response.finish_reasons": [ended.finish_reason]}
+        prefilled = {**attributes, "gen_ai.usage.input_tokens": ended.prompt_tokens}
+        decoded = {**finished, "gen_ai.usage.output_tokens": ended.completion_tokens}
+        phases = (
+            ("queue", start, scheduled, attributes),
+            ("prefill", scheduled, first, {**prefilled, "antiphon.usage.cached_tokens": ended.cached_tokens}),
+            ("decode", first, end, {**decoded, "antiphon.preemptions": ended.preemptions}),
+        )
+        for name, begin, stop, given in phases:
+            span = self.tracer.start_span(name, start_time=begin, attributes=given)
+            span.end(end_time=max(begin, stop))
+
+    def flush(self) -> None:
+        self._provider.force_flush()
+
+    def close(self) -> None:
+        """Send the remaining spans. Blocking."""
+        self._provider.shutdown()
+
+
+def _nanoseconds(seconds: float) -> int:
+    return round(seconds * 1e9)

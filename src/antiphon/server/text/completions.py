@@ -1,0 +1,107 @@
+"""`POST /v1/completions`: prompts continued as they are, several in one request, with their log-probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+
+from antiphon.runtime.messages import Ended
+from antiphon.server.http.bodies import read_body
+from antiphon.server.http.connection import EventStream, json_response, unless_disconnected
+from antiphon.server.http.context import context_of
+from antiphon.server.serving.serving import serving_of
+from antiphon.server.text.completion_call import CompletionCall, prepare_completion
+from antiphon.server.text.generation import Generations, Sample
+from antiphon.server.text.logprobs import completion_logprobs, num_characters
+from antiphon.server.text.request_schemas import CompletionBody
+from antiphon.server.text.streaming import closing, log_usage, stream_events
+
+router = APIRouter()
+
+
+@router.post("/v1/completions")
+async def completions(request: Request) -> Response:
+    serving = serving_of(request)
+    body = await read_body(request, CompletionBody, serving.config.limits.body_bytes)
+    completion = await prepare_completion(serving, body)
+    log_fields = context_of(request).log_fields
+    log_fields["model"] = completion.model.name
+    generations = Generations(serving, completion.calls)
+    if body.stream:
+        await unless_disconnected(request, generations.open())
+        events = stream_events(generations, _chunks(completion, generations, log_fields), log_fields)
+        return EventStream(events, generations.close)
+    return await unless_disconnected(request, _whole(completion, generations, log_fields))
+
+
+def _columns(completion: CompletionCall, number: int, sample: Sample) -> dict[str, Any] | None:
+    """The `logprobs` of a choice: of the prompt if it is echoed, and of the output, including the end token.
+
+    The output has as many entries as tokens, which clients rely on that count from the end (lm-eval).
+    """
+    count = completion.body.logprobs
+    if count is None:
+        return None
+    ids: list[int] = []
+    values: list[float | None] = []
+    tops: list[Any] = []
+    if completion.body.echo:
+        ids = list(completion.calls[number // completion.n].prompt)
+        values = [None, *sample.end.prompt_logprobs]
+        tops = [None, *sample.end.prompt_top_logprobs]
+    if not completion.wants_no_output:
+        ids += sample.token_ids
+        values += sample.logprobs
+        tops += sample.top_logprobs
+    return completion_logprobs(completion.model.text.tokenizer, ids, values, tops if count else None)
+
+
+async def _whole(completion: CompletionCall, generations: Generations, log_fields: dict[str, Any]) -> Response:
+    async with closing(generations):
+        await generations.open()
+        samples = await generations.collect()
+    choices = []
+    for number, sample in enumerate(samples):
+        text = completion.echo(number) + ("" if completion.wants_no_output else "".join(sample.text))
+        reason = "length" if completion.wants_no_output else sample.end.finish_reason
+        columns = _columns(completion, number, sample)
+        choices.append({"index": number, "text": text, "logprobs": columns, "finish_reason": reason})
+    uncounted = sum(sample.end.completion_tokens for sample in samples) if completion.wants_no_output else 0
+    usage = generations.usage(bool(completion.body.timings), uncounted)
+    log_usage(log_fields, usage)
+    return json_response({**completion.base(), "choices": choices, "usage": usage})
+
+
+async def _chunks(
+    completion: CompletionCall, generations: Generations, log_fields: dict[str, Any]
+) -> AsyncIterator[dict[str, Any]]:
+    wants_usage = completion.body.stream_options is not None and bool(completion.body.stream_options.include_usage)
+    tail: dict[str, Any] = {"usage": None} if wants_usage else {}
+    base = completion.base()
+
+    def chunk(number: int, text: str, columns: Any = None, reason: str | None = None) -> dict[str, Any]:
+        choice = {"index": number, "text": text, "logprobs": columns, "finish_reason": reason}
+        return {**base, "choices": [choice], **tail}
+
+    offsets = [0] * (len(completion.calls) * completion.n)
+    if completion.body.echo:
+        for number in range(len(offsets)):
+            yield chunk(number, completion.echo(number))
+            offsets[number] = len(completion.echo(number))
+    async for number, event in generations.events():
+        if isinstance(event, Ended):
+            yield chunk(number, "", reason=event.finish_reason)
+            continue
+        columns = None
+        if completion.body.logprobs is not None:
+            ids, tops = event.token_ids, event.top_logprobs if completion.body.logprobs else None
+            tokenizer = completion.model.text.tokenizer
+            columns = completion_logprobs(tokenizer, ids, event.logprobs, tops, offsets[number])
+            offsets[number] += sum(num_characters(tokenizer, token) for token in ids)
+        yield chunk(number, event.text, columns)
+    usage = generations.usage(bool(completion.body.timings))
+    log_usage(log_fields, usage)
+    if wants_usage:
+        yield {**base, "choices": [], "usage": usage}

@@ -1,0 +1,109 @@
+"""`POST /v1/embeddings`."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import uuid
+from typing import Any
+
+import numpy as np
+from fastapi import APIRouter, Request, Response
+
+from antiphon.errors import EngineError
+from antiphon.runtime.messages import Embed
+from antiphon.server.http.bodies import read_body
+from antiphon.server.http.connection import json_response, unless_disconnected
+from antiphon.server.http.context import context_of
+from antiphon.server.http.errors import invalid
+from antiphon.server.serving.failures import engine_failure
+from antiphon.server.serving.models import ReadyModel
+from antiphon.server.serving.serving import Serving, serving_of
+from antiphon.server.text.prompts import check_ids, encode, several
+from antiphon.server.text.request_schemas import EmbeddingBody
+
+router = APIRouter()
+
+#: Inputs sent to the engine at a time, so that other requests can run between the parts of a large batch.
+PART = 128
+
+
+@router.post("/v1/embeddings")
+async def embeddings(request: Request) -> Response:
+    serving = serving_of(request)
+    body = await read_body(request, EmbeddingBody, serving.config.limits.body_bytes)
+    model = await serving.models.ready(body.model, "embed")
+    context_of(request).log_fields["model"] = model.name
+    inputs = await asyncio.to_thread(_inputs, body, model, serving.config.limits.embedding_inputs)
+    vectors, tokens = await unless_disconnected(request, _embed(serving, model, body, inputs))
+    vectors = await asyncio.to_thread(_shortened, vectors, body.dimensions)
+    serving.metrics.inputs(model.name, tokens)
+    context_of(request).log_fields |= {"prompt_tokens": tokens, "inputs": len(inputs)}
+    rows = [_row(index, vector, body.encoding_format) for index, vector in enumerate(vectors)]
+    usage = {"prompt_tokens": tokens, "total_tokens": tokens}
+    return json_response({"object": "list", "model": model.name, "data": rows, "usage": usage})
+
+
+def _inputs(body: EmbeddingBody, model: ReadyModel, limit: int) -> list[list[int]]:
+    """Token ids of every input. Blocking."""
+    given = several(body.input)
+    if not 1 <= len(given) <= limit:
+        raise invalid(f"input has {len(given)} texts; it must have 1 to {limit}", "input")
+    inputs = []
+    for index, item in enumerate(given):
+        name = f"input[{index}]"
+        if not item:
+            raise invalid(f"{name} is empty", "input")
+        ids = encode(model, item, True) if isinstance(item, str) else check_ids(model, item, "input")
+        if body.truncate_prompt_tokens is not None:
+            ids = _cut(ids, body.truncate_prompt_tokens, model, isinstance(item, str))
+        if not ids:
+            raise invalid(f"{name} has no tokens", "input")
+        if len(ids) > model.max_tokens:
+            message = f"{name} has {len(ids)} tokens; model {model.name!r} takes {model.max_tokens}"
+            raise invalid(message, "input", "context_length_exceeded")
+        inputs.append(ids)
+    return inputs
+
+
+def _cut(ids: list[int], size: int, model: ReadyModel, is_text: bool) -> list[int]:
+    """The first tokens, and the end token that the model expects after every text."""
+    ends = len(ids) - 1 if is_text and len(ids) > size > 1 and ids[-1] in model.text.tokenizer.special_ids else len(ids)
+    return [*ids[: size - len(ids[ends:])], *ids[ends:]]
+
+
+async def _embed(
+    serving: Serving, model: ReadyModel, body: EmbeddingBody, inputs: list[list[int]]
+) -> tuple[np.ndarray[Any, Any], int]:
+    parts, tokens = [], 0
+    priority = 2 if body.priority is None else body.priority
+    for start in range(0, len(inputs), PART):
+        call = Embed(uuid.uuid4().hex, model.name, inputs[start : start + PART], priority)
+        try:
+            answer = await serving.client.embed(call)
+        except EngineError as error:
+            raise engine_failure(serving.client, error) from error
+        parts.append(np.frombuffer(answer.vectors, dtype=np.float32).reshape(-1, answer.width))
+        tokens += answer.prompt_tokens
+    return np.concatenate(parts), tokens
+
+
+def _shortened(vectors: np.ndarray[Any, Any], dimensions: int | None) -> np.ndarray[Any, Any]:
+    """The first `dimensions` components of each vector, normalised again."""
+    width = vectors.shape[1]
+    if dimensions is None or dimensions == width:
+        return vectors
+    if dimensions > width:
+        raise invalid(f"dimensions is {dimensions}; the model's vectors have {width}", "dimensions")
+    short = vectors[:, :dimensions]
+    lengths = np.linalg.norm(short, axis=1, keepdims=True)
+    result: np.ndarray[Any, Any] = (short / np.where(lengths > 0, lengths, 1)).astype(np.float32)
+    return result
+
+
+def _row(index: int, vector: np.ndarray[Any, Any], encoding: str | None) -> dict[str, Any]:
+    if encoding == "base64":
+        value: Any = base64.b64encode(vector.astype("<f4").tobytes()).decode()
+    else:
+        value = vector.tolist()
+    return {"object": "embedding", "index": index, "embedding": value}

@@ -1,0 +1,204 @@
+"""`Generations`: the calls of one request, sent to the engine, read and ended together."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from antiphon.errors import AntiphonError, EngineError
+from antiphon.runtime.client import GenerateStream
+from antiphon.runtime.messages import Ended, Generate, GrammarFields, SamplingFields, TextDelta
+from antiphon.server.http.errors import SERVER, ApiError, api_error
+from antiphon.server.serving.failures import engine_failure, engine_unavailable
+from antiphon.server.serving.models import ReadyModel
+from antiphon.server.serving.serving import Serving
+from antiphon.server.text.request_schemas import GenerateBody
+
+GOOD_ENDS = ("stop", "length")
+QUEUE_EVENTS = 16
+
+
+def make_call(
+    serving: Serving,
+    body: GenerateBody,
+    model: ReadyModel,
+    prompt: list[int],
+    params: SamplingFields,
+    grammar: GrammarFields | None,
+) -> Generate:
+    return Generate(
+        id=uuid.uuid4().hex,
+        model=model.name,
+        prompt=prompt,
+        params=params,
+        n=body.n or 1,
+        priority=2 if body.priority is None else body.priority,
+        timeout=serving.config.limits.request_seconds,
+        grammar=grammar,
+        cache_salt=body.cache_salt or "",
+    )
+
+
+@dataclass
+class Sample:
+    """The complete output of one choice."""
+
+    text: list[str] = field(default_factory=list)
+    token_ids: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    top_logprobs: list[list[tuple[int, float]]] = field(default_factory=list)
+    ended: Ended | None = None
+
+    def add(self, delta: TextDelta) -> None:
+        self.text.append(delta.text)
+        self.token_ids += delta.token_ids
+        self.logprobs += delta.logprobs
+        self.top_logprobs += delta.top_logprobs
+
+    @property
+    def end(self) -> Ended:
+        assert self.ended is not None
+        return self.ended
+
+
+class Generations:
+    """Choices are numbered across the calls: those of the first prompt, then those of the second, and so on.
+
+    `open` sends the calls and raises if the engine rejects one, before the response begins. Generations must be closed;
+    closing cancels those that are still running.
+    """
+
+    def __init__(self, serving: Serving, calls: Sequence[Generate]) -> None:
+        self._serving = serving
+        self._calls = calls
+        self._streams: list[GenerateStream] = []
+        self._ended: list[list[Ended]] = [[] for _ in calls]
+
+    async def open(self) -> None:
+        try:
+            for call in self._calls:
+                self._streams.append(self._serving.client.generate(call))
+            for stream in self._streams:
+                await stream.accepted()
+        except EngineError as error:
+            self.close()
+            client = self._serving.client
+            raise engine_unavailable(client) if client.state != "ready" else engine_failure(client, error) from error
+        except AntiphonError as error:
+            self.close()
+            raise api_error(error) from error
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        for stream in self._streams:
+            stream.close()
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether every sample has ended, so that `usage` is known."""
+        return all(len(ended) == call.n for ended, call in zip(self._ended, self._calls, strict=True))
+
+    def cancel(self) -> None:
+        """Cancel the calls; `events` then raises."""
+        for stream in self._streams:
+            stream.cancel()
+
+    async def events(self) -> AsyncIterator[tuple[int, TextDelta | Ended]]:
+        """Deltas and ends as they arrive, each with the number of its choice. Raises if a call fails."""
+        if len(self._streams) == 1:
+            async for event in self._read(0):
+                yield event
+            return
+        queue: asyncio.Queue[tuple[int, TextDelta | Ended] | ApiError | None] = asyncio.Queue(QUEUE_EVENTS)
+        tasks = [asyncio.create_task(self._pump(index, queue)) for index in range(len(self._streams))]
+        try:
+            left = len(tasks)
+            while left:
+                item = await queue.get()
+                if item is None:
+                    left -= 1
+                elif isinstance(item, ApiError):
+                    raise item
+                else:
+                    yield item
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _pump(self, index: int, queue: asyncio.Queue[Any]) -> None:
+        try:
+            async for event in self._read(index):
+                await queue.put(event)
+            await queue.put(None)
+        except ApiError as error:
+            await queue.put(error)
+
+    async def _read(self, index: int) -> AsyncIterator[tuple[int, TextDelta | Ended]]:
+        call = self._calls[index]
+        first = sum(other.n for other in self._calls[:index])
+        try:
+            async for event in self._streams[index]:
+                number = first + int(event.id.rpartition("/")[2])
+                if isinstance(event, Ended):
+                    self._note(index, event)
+                yield number, event
+        except EngineError as error:
+            raise engine_failure(self._serving.client, error) from error
+        except AntiphonError as error:
+            raise api_error(error) from error
+        if len(self._ended[index]) < call.n:
+            raise ApiError(500, "the engine ended a stream early", code="engine_error", kind=SERVER)
+
+    def _note(self, index: int, ended: Ended) -> None:
+        model, metrics = self._calls[index].model, self._serving.metrics
+        if not self._ended[index]:
+            metrics.prompt(model, ended.prompt_tokens, ended.cached_tokens)
+        metrics.ended(model, ended)
+        if self._serving.tracing is not None:
+            self._serving.tracing.generation(model, ended)
+        self._ended[index].append(ended)
+        if ended.finish_reason not in GOOD_ENDS:
+            raise _bad_end(ended, self._serving.config.limits.request_seconds)
+
+    async def collect(self) -> list[Sample]:
+        """The complete outputs, in the order of the choices."""
+        samples = [Sample() for call in self._calls for _ in range(call.n)]
+        async for number, event in self.events():
+            if isinstance(event, Ended):
+                samples[number].ended = event
+            else:
+                samples[number].add(event)
+        return samples
+
+    def usage(self, with_timings: bool, uncounted_tokens: int = 0) -> dict[str, Any]:
+        """A prompt is counted once, regardless of the number of samples."""
+        every = [ended for group in self._ended for ended in group]
+        prompt = sum(group[0].prompt_tokens for group in self._ended if group)
+        # The others start from the first sample's blocks, so the minimum is what the cache had before.
+        cached = sum(min(ended.cached_tokens for ended in group) for group in self._ended if group)
+        completion = sum(ended.completion_tokens for ended in every) - uncounted_tokens
+        usage: dict[str, Any] = {
+            "prompt_tokens": prompt,
+            "completion_tokens": completion,
+            "total_tokens": prompt + completion,
+            "prompt_tokens_details": {"cached_tokens": cached},
+        }
+        if with_timings:
+            names = ("queue", "time_to_first_token", "time_per_output_token", "total")
+            usage["timings"] = {name: max(getattr(ended, name) for ended in every) for name in names}
+        return usage
+
+
+def _bad_end(ended: Ended, seconds: float) -> ApiError:
+    if ended.finish_reason == "deadline":
+        message = f"the request took longer than {seconds:g} s, with {ended.completion_tokens} tokens done"
+        return ApiError(504, message, code="timeout", kind=SERVER)
+    if ended.finish_reason == "failed":
+        return ApiError(500, f"the request failed: {ended.error}", code="engine_error", kind=SERVER)
+    return ApiError(503, f"the request was ended: {ended.finish_reason}", code=ended.finish_reason, kind=SERVER)

@@ -1,0 +1,125 @@
+"""The bodies of requests. An unknown field is rejected, never ignored."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from antiphon.server.http.schemas import Body, ModelBody, Name, Priority
+from antiphon.server.text.messages import Message, Tool
+
+MAX_LOGPROBS = 20
+TokenId = Annotated[int, Field(ge=0, lt=2**31)]
+
+
+class TextFormat(Body):
+    type: Literal["text"]
+
+
+class JsonObjectFormat(Body):
+    type: Literal["json_object"]
+
+
+class NamedSchema(Body):
+    name: Name
+    description: str | None = None
+    schema_: dict[str, Any] = Field(alias="schema")
+    strict: bool | None = None
+
+
+class JsonSchemaFormat(Body):
+    type: Literal["json_schema"]
+    json_schema: NamedSchema
+
+
+ResponseFormat = Annotated[TextFormat | JsonObjectFormat | JsonSchemaFormat, Field(discriminator="type")]
+
+
+class StreamOptions(Body):
+    include_usage: bool | None = None
+
+
+class SamplingBody(ModelBody):
+    """How an answer is drawn, ended and scheduled. Fields that are None take the server's defaults."""
+
+    stream: bool | None = None
+    min_tokens: Annotated[int, Field(ge=0, lt=2**31)] | None = None
+    temperature: Annotated[float, Field(ge=0, le=100)] | None = None
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    top_k: Annotated[int, Field(ge=0, lt=2**31)] | None = None
+    min_p: Annotated[float, Field(ge=0, le=1)] | None = None
+    typical_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    repetition_penalty: Annotated[float, Field(ge=0.01, le=100)] | None = None
+    presence_penalty: Annotated[float, Field(ge=-100, le=100)] | None = None
+    frequency_penalty: Annotated[float, Field(ge=-100, le=100)] | None = None
+    logit_bias: dict[str, Annotated[float, Field(ge=-100, le=100)]] | None = None
+    allowed_token_ids: Annotated[list[TokenId], Field(min_length=1)] | None = None
+    banned_token_ids: list[TokenId] | None = None
+    seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None
+    stop: str | list[str] | None = None
+    stop_token_ids: list[TokenId] | None = None
+    ignore_eos: bool | None = None
+    guided_json: dict[str, Any] | None = None
+    guided_regex: str | None = None
+    guided_choice: Annotated[list[str], Field(min_length=1)] | None = None
+    guided_grammar: str | None = None
+    priority: Priority | None = None
+    #: Requests share cached prefixes only with requests of the same salt.
+    cache_salt: Annotated[str, Field(max_length=512)] | None = None
+    #: Keep only this many of the prompt's last tokens.
+    truncate_prompt_tokens: Annotated[int, Field(ge=1, lt=2**31)] | None = None
+    #: Put seconds of waiting, first token, further tokens and the whole into `usage`.
+    timings: bool | None = None
+    #: Accepted without effect.
+    metadata: dict[str, str] | None = None
+    store: bool | None = None
+    service_tier: str | None = None
+    safety_identifier: str | None = None
+    prompt_cache_key: str | None = None
+
+
+class GenerateBody(SamplingBody):
+    """What a generation can be asked."""
+
+    stream_options: StreamOptions | None = None
+    n: Annotated[int, Field(ge=1, le=128)] | None = None
+    max_tokens: Annotated[int, Field(ge=0, lt=2**31)] | None = None
+    response_format: ResponseFormat | None = None
+
+
+class CompletionBody(GenerateBody):
+    prompt: str | list[str] | list[TokenId] | list[list[TokenId]]
+    logprobs: Annotated[int, Field(ge=0, le=MAX_LOGPROBS)] | None = None
+    echo: bool | None = None
+    best_of: Annotated[int, Field(ge=1, le=128)] | None = None
+
+
+class EmbeddingBody(ModelBody):
+    input: str | list[str] | list[TokenId] | list[list[TokenId]]
+    encoding_format: Literal["float", "base64"] | None = None
+    dimensions: Annotated[int, Field(ge=1, lt=2**31)] | None = None
+    truncate_prompt_tokens: Annotated[int, Field(ge=1, lt=2**31)] | None = None
+    priority: Priority | None = None
+
+
+class TemplateBody(ModelBody):
+    messages: Annotated[list[Message], Field(min_length=1)]
+    tools: list[Tool] | None = None
+    add_generation_prompt: bool | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+
+
+class TokenizeBody(ModelBody):
+    """`prompt`, or the fields of a chat."""
+
+    prompt: str | None = None
+    messages: Annotated[list[Message], Field(min_length=1)] | None = None
+    tools: list[Tool] | None = None
+    add_generation_prompt: bool | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+    add_special_tokens: bool | None = None
+
+
+class DetokenizeBody(ModelBody):
+    tokens: list[TokenId]

@@ -1,0 +1,90 @@
+"""The bodies that answers have, for the OpenAPI document. Handlers write them as plain dictionaries."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from antiphon.server.http.schemas import Answer, Count
+
+
+class PromptTokensDetails(Answer):
+    cached_tokens: Count
+
+
+class Timings(Answer):
+    """Seconds, of the slowest choice."""
+
+    queue: float
+    time_to_first_token: float
+    time_per_output_token: float
+    total: float
+
+
+class Usage(Answer):
+    prompt_tokens: Count
+    completion_tokens: Count
+    total_tokens: Count
+    prompt_tokens_details: PromptTokensDetails
+    timings: Timings | None = None
+
+
+class TopLogprob(Answer):
+    token: str
+    logprob: float
+    bytes: list[int]
+
+
+class TokenLogprob(TopLogprob):
+    top_logprobs: list[TopLogprob]
+
+
+class CompletionLogprobs(Answer):
+    tokens: list[str]
+    token_logprobs: list[float | None]
+    top_logprobs: list[dict[str, float] | None] | None
+    text_offset: list[int]
+
+
+class CompletionChoice(Answer):
+    index: Count
+    text: str
+    logprobs: CompletionLogprobs | None
+    finish_reason: Literal["stop", "length"]
+
+
+class CompletionAnswer(Answer):
+    id: str
+    object: Literal["text_completion"]
+    created: int
+    model: str
+    choices: list[CompletionChoice]
+    usage: Usage
+
+
+class EmbeddingRow(Answer):
+    object: Literal["embedding"]
+    index: Count
+    embedding: list[float] | str
+
+
+class EmbeddingUsage(Answer):
+    prompt_tokens: Count
+    total_tokens: Count
+
+
+class EmbeddingAnswer(Answer):
+    object: Literal["list"]
+    model: str
+    data: list[EmbeddingRow]
+    usage: EmbeddingUsage
+
+
+class TokensAnswer(Answer):
+    tokens: list[int]
+    token_strs: list[str]
+    count: Count
+    max_model_len: int
+
+
+class PromptAnswer(Answer):
+    prompt: str

@@ -1,0 +1,124 @@
+"""From a request's body to the sampling parameters of the engine."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+
+import msgspec
+
+from antiphon.engine.sampling_params import SamplingParams
+from antiphon.errors import InvalidRequestError
+from antiphon.runtime.messages import GrammarFields, SamplingFields
+from antiphon.server.http.errors import invalid
+from antiphon.server.serving.models import ReadyModel
+from antiphon.server.setup.config import Limits
+from antiphon.server.text.request_schemas import GenerateBody
+
+SIMPLE = (
+    "temperature",
+    "top_k",
+    "top_p",
+    "min_p",
+    "typical_p",
+    "repetition_penalty",
+    "presence_penalty",
+    "frequency_penalty",
+    "min_tokens",
+    "ignore_eos",
+)
+
+
+def sampling_fields(
+    body: GenerateBody,
+    model: ReadyModel,
+    limits: Limits,
+    *,
+    max_tokens: int,
+    logprobs: int | None,
+    grammar: GrammarFields | None,
+    prompt_logprobs: bool = False,
+    more_stops: Sequence[str] = (),
+) -> SamplingFields:
+    """Validated as the engine validates its own. The model's defaults and a random seed replace what is missing."""
+    _check_choice_of_tokens(body, model, grammar)
+    given = {name: getattr(body, name) for name in SIMPLE if getattr(body, name) is not None}
+    fields = SamplingFields(
+        logit_bias=_logit_bias(body, model, limits),
+        allowed_tokens=_token_ids(body.allowed_token_ids, "allowed_token_ids", model),
+        banned_tokens=_token_ids(body.banned_token_ids, "banned_token_ids", model) or [],
+        seed=secrets.randbits(62) if body.seed is None else body.seed,
+        max_tokens=max_tokens,
+        stop=[*_stop(body, limits), *more_stops],
+        stop_tokens=_token_ids(body.stop_token_ids, "stop_token_ids", model) or [],
+        logprobs=logprobs,
+        prompt_logprobs=prompt_logprobs,
+        **{**model.text.sampling.settings, **given},
+    )
+    _check(fields)
+    return fields
+
+
+def _check_choice_of_tokens(body: GenerateBody, model: ReadyModel, grammar: GrammarFields | None) -> None:
+    """At least one token must be allowed at every step."""
+    for name in ("allowed_token_ids", "banned_token_ids", "min_tokens"):
+        if grammar is not None and getattr(body, name):
+            raise invalid(f"{name} cannot be combined with a response format or grammar", name)
+    allowed, banned = body.allowed_token_ids, frozenset(body.banned_token_ids or ())
+    if banned and banned.issuperset(range(model.text.tokenizer.vocab_size) if allowed is None else allowed):
+        raise invalid("banned_token_ids leave no token that is allowed", "banned_token_ids")
+
+
+def _check(fields: SamplingFields) -> None:
+    values = msgspec.structs.asdict(fields)
+    for name in ("banned_tokens", "stop_tokens"):
+        values[name] = frozenset(values[name])
+    if fields.allowed_tokens is not None:
+        values["allowed_tokens"] = frozenset(fields.allowed_tokens)
+    values["stop"] = tuple(fields.stop)
+    try:
+        SamplingParams(**values)
+    except InvalidRequestError as error:
+        raise invalid(str(error), str(error).partition(" is ")[0]) from None
+
+
+def _stop(body: GenerateBody, limits: Limits) -> list[str]:
+    stops = [body.stop] if isinstance(body.stop, str) else body.stop or []
+    if len(stops) > limits.stop_strings:
+        raise invalid(f"stop has {len(stops)} strings; at most {limits.stop_strings} are allowed", "stop")
+    for text in stops:
+        if not 1 <= len(text) <= limits.stop_characters:
+            raise invalid(
+                f"a stop string has {len(text)} characters; it must have 1 to {limits.stop_characters}", "stop"
+            )
+    return stops
+
+
+def _token_ids(ids: list[int] | None, name: str, model: ReadyModel) -> list[int] | None:
+    size = model.text.tokenizer.vocab_size
+    for token in ids or ():
+        if token >= size:
+            raise invalid(f"{name}: token id {token} is outside the vocabulary of {size} tokens", name)
+    return ids
+
+
+def _logit_bias(body: GenerateBody, model: ReadyModel, limits: Limits) -> dict[int, float]:
+    given = body.logit_bias or {}
+    if len(given) > limits.logit_bias:
+        raise invalid(f"logit_bias has {len(given)} tokens; at most {limits.logit_bias} are allowed", "logit_bias")
+    bias = {}
+    for key, value in given.items():
+        if not (key.isascii() and key.isdecimal() and len(key) < 10):
+            raise invalid(f"logit_bias: {key[:40]!r} is not a token id", "logit_bias")
+        bias[int(key)] = float(value)
+    _token_ids(list(bias), "logit_bias", model)
+    return bias
+
+
+def output_tokens(asked: int | None, prompt_tokens: int, model: ReadyModel, limits: Limits, default: int | None) -> int:
+    """The longest output: what the request asks for, or the default, within the context and the server's limit."""
+    if asked is not None and limits.output_tokens is not None and asked > limits.output_tokens:
+        raise invalid(f"max_tokens is {asked}; this server allows {limits.output_tokens}", "max_tokens")
+    room = max(1, model.max_tokens - prompt_tokens)
+    bounds = [room, asked if asked is not None else default, limits.output_tokens]
+    return min(bound for bound in bounds if bound is not None)

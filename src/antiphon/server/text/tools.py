@@ -1,0 +1,24 @@
+"""Checks of the tools in a request."""
+
+from __future__ import annotations
+
+import json
+
+from antiphon.runtime.messages import GrammarFields
+from antiphon.server.http.errors import invalid
+from antiphon.server.setup.config import Limits
+from antiphon.server.text.grammar import check_grammar
+from antiphon.server.text.messages import Tool
+
+
+def check_tools(tools: list[Tool], limits: Limits) -> None:
+    if len(tools) > limits.tools:
+        raise invalid(f"there are {len(tools)} tools; at most {limits.tools} are allowed", "tools")
+    names = [tool.function.name for tool in tools]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise invalid(f"two tools are called {twice[0]!r}", "tools")
+    for index, tool in enumerate(tools):
+        if tool.function.parameters is not None:
+            schema = GrammarFields(json_schema=json.dumps(tool.function.parameters))
+            check_grammar(schema, f"tools[{index}].function.parameters")

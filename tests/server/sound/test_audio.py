@@ -1,0 +1,314 @@
+"""OpenAI's own client hears and speaks: every format, streamed and whole, beside a chat, with nothing left behind."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import httpx
+import numpy as np
+import openai
+import pytest
+
+from antiphon import Engine
+from antiphon.audio.decode import decode
+from antiphon.audio.samples import RawFormat
+from antiphon.server.setup.config import ModelSpec, ServerConfig
+from support.http_server import RunningServer, running_server
+from support.sounds import silence, wav_bytes
+from support.speech import JFK_TEXT, jfk, normalize_words, word_error_rate
+from support.waiting import wait_until
+
+pytestmark = [pytest.mark.weights, pytest.mark.slow]
+
+SPOKEN = "The quick brown fox jumps over the lazy dog."
+LONG = " ".join([SPOKEN] * 200)
+SPEECH: dict[str, Any] = {"model": "hibari-6m", "input": SPOKEN, "voice": "heart"}
+
+
+@pytest.fixture(scope="module")
+def sound(chat_folder: Path, model_path: Callable[[str], Path]) -> Iterator[RunningServer]:
+    for name in ("whisper-tiny.en", "hibari-6m", "english-phonemes", "whisper-base", "smollm2-135m"):
+        model_path(name)  # it is here from now on
+    references = ("whisper-tiny.en", "hibari-6m", str(chat_folder))
+    config = ServerConfig(
+        models=tuple(ModelSpec.of(reference) for reference in references),
+        aliases={"whisper-1": "whisper-tiny.en"},
+        memory_bytes=4 << 30,
+        offline=True,
+    )
+    with running_server(config, {"kv_bytes": 128 << 20, "quantize": "auto"}) as running:
+        yield running
+
+
+@pytest.fixture
+def client(sound: RunningServer) -> Iterator[openai.OpenAI]:
+    with sound.openai() as made:
+        yield made.with_options(timeout=300)
+
+
+def stamps(subtitles: str, point: str) -> list[tuple[float, float]]:
+    """The times of every cue, in seconds."""
+
+    def seconds(text: str) -> float:
+        hours, minutes, rest = text.replace(point, ".").split(":")
+        return int(hours) * 3600 + int(minutes) * 60 + float(rest)
+
+    lines = [line.split(" --> ") for line in subtitles.splitlines() if " --> " in line]
+    return [(seconds(start), seconds(end)) for start, end in lines]
+
+
+def test_transcription_in_every_format(client: openai.OpenAI) -> None:
+    create = client.audio.transcriptions.create
+    plain = create(model="whisper-1", file=jfk())
+    assert normalize_words(plain.text) == normalize_words(JFK_TEXT)
+    assert plain.usage is not None and plain.usage.type == "duration" and plain.usage.seconds == 11.0
+    assert create(model="whisper-1", file=jfk(), response_format="text") == plain.text + "\n"
+    both = create(
+        model="default-transcription",
+        file=jfk(),
+        response_format="verbose_json",
+        timestamp_granularities=["word", "segment"],
+        extra_body={"timings": True},
+    )
+    assert (both.text, both.language, both.duration) == (plain.text, "english", 11.0)
+    assert both.segments is not None and both.words is not None and both.usage is not None
+    assert "".join(segment.text for segment in both.segments).strip() == plain.text
+    assert [word.word for word in both.words] == plain.text.split()
+    assert all(a.start <= a.end <= b.start + 0.011 for a, b in zip(both.words, both.words[1:], strict=False))
+    timings = both.usage.model_extra["timings"]  # type: ignore[index]
+    assert 0 < timings["time_to_first_text"] <= timings["processing"]
+    assert timings["real_time_factor"] == pytest.approx(timings["processing"] / 11.0)
+    times = [(segment.start, segment.end) for segment in both.segments]
+    for format, point in (("srt", ","), ("vtt", ".")):
+        subtitles = create(model="whisper-1", file=jfk(), response_format=format)  # type: ignore[call-overload]
+        assert isinstance(subtitles, str) and subtitles.startswith("WEBVTT") == (format == "vtt")
+        found = stamps(subtitles, point)  # words move the ends of segments
+        assert [start for start, _ in found] == pytest.approx([start for start, _ in times], abs=0.2)
+        assert [end for _, end in found] == pytest.approx([end for _, end in times], abs=1.0)
+    words = create(
+        model="whisper-1", file=jfk(), response_format="verbose_json", timestamp_granularities=["word"], language="en"
+    )
+    assert words.segments is None and words.words == both.words
+
+
+def test_streamed_transcription_of_a_long_recording(client: openai.OpenAI) -> None:
+    """More than a window of speech: the first text comes by itself."""
+    file = wav_bytes(np.concatenate([decode(jfk()).values] * 3))
+    *deltas, done = client.audio.transcriptions.create(model="whisper-1", file=("a.wav", file), stream=True)
+    assert {event.type for event in deltas} == {"transcript.text.delta"} and len(deltas) >= 2
+    assert done.type == "transcript.text.done" and done.usage is not None
+    assert "".join(event.delta for event in deltas) == done.text  # type: ignore[union-attr]
+    assert done.usage.total_tokens == done.usage.input_tokens + done.usage.output_tokens
+    assert word_error_rate(" ".join([JFK_TEXT] * 3), done.text) < 0.1
+
+
+def test_silence_has_no_text(client: openai.OpenAI) -> None:
+    file = ("a.wav", wav_bytes(silence(3)))
+    assert client.audio.transcriptions.create(model="whisper-1", file=file).text == ""
+    events = list(client.audio.transcriptions.create(model="whisper-1", file=file, stream=True))
+    assert [(event.type, getattr(event, "text", None)) for event in events] == [("transcript.text.done", "")]
+
+
+def test_translation(client: openai.OpenAI) -> None:
+    """By a multilingual model that nobody configured: it is loaded for the request."""
+    answer = client.audio.translations.create(model="whisper-base", file=jfk(), response_format="verbose_json")
+    assert answer.model_extra is not None and answer.model_extra["task"] == "translate"
+    assert normalize_words(answer.text) == normalize_words(JFK_TEXT)
+
+
+def test_two_transcriptions_beside_a_chat(sound: RunningServer, client: openai.OpenAI) -> None:
+    chat = dict(model="tiny-chat", messages=[{"role": "user", "content": "hello"}], temperature=0, max_tokens=50)
+    alone = client.chat.completions.create(**chat).choices[0].message.content  # type: ignore[call-overload]
+
+    def transcribe() -> str:
+        return client.audio.transcriptions.create(model="whisper-1", file=jfk()).text
+
+    with ThreadPoolExecutor(2) as pool:
+        hearing = [pool.submit(transcribe) for _ in range(2)]
+        wait_until(lambda: len(sound.serving.requests) == 2 and sound.figures()["running"], 60)
+        stream = client.chat.completions.create(**chat, stream=True)  # type: ignore[call-overload]
+        text = "".join(chunk.choices[0].delta.content or "" for chunk in stream)
+        assert not any(one.done() for one in hearing)  # the chat did not wait for them
+        heard = [one.result(300) for one in hearing]
+    assert text == alone
+    assert [normalize_words(one) for one in heard] == [normalize_words(JFK_TEXT)] * 2
+    sound.wait_until_idle()
+
+
+def test_speech_in_every_format(client: openai.OpenAI) -> None:
+    """Each decodes back to what the embedded engine says, whole and as events."""
+    with Engine("hibari-6m", kv_bytes=16 << 20) as engine:
+        wanted = engine.speak(SPOKEN).wait()
+    for format in ("wav", "pcm", "mp3", "opus", "aac", "flac"):
+        raw = RawFormat("s16le", 24_000) if format == "pcm" else None
+        whole = client.audio.speech.create(**SPEECH, response_format=format).content
+        found = decode(whole, rate=24_000, raw=raw).values
+        assert len(found) == pytest.approx(len(wanted), abs=3000)
+        if format in ("wav", "pcm", "flac"):
+            np.testing.assert_allclose(found, wanted, atol=1e-3)
+        else:
+            level = float(np.sqrt(np.mean(found**2)) / np.sqrt(np.mean(wanted**2)))
+            assert 0.85 < level < 1.15
+        events = speech_events(client, response_format=format)
+        assert [event["type"] for event in events[:-1]] == ["speech.audio.delta"] * (len(events) - 1)
+        assert events[-1]["type"] == "speech.audio.done"
+        assert events[-1]["usage"]["seconds"] == pytest.approx(len(wanted) / 24_000, abs=0.001)
+        joined = b"".join(base64.b64decode(event["audio"]) for event in events[:-1])
+        if format != "opus":  # whose stream has a number of its own
+            assert joined == whole
+        assert len(decode(joined, rate=24_000, raw=raw).values) == len(found)
+
+
+def speech_events(client: openai.OpenAI, **more: Any) -> list[dict[str, Any]]:
+    with client.audio.speech.with_streaming_response.create(**{**SPEECH, **more}, stream_format="sse") as answer:
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        return [json.loads(line.removeprefix("data: ")) for line in answer.iter_lines() if line]
+
+
+def test_characters_that_cannot_be_read_are_reported(client: openai.OpenAI) -> None:
+    create = client.audio.speech.with_raw_response.create
+    text = "Hello 漢字, 漢字 and 😀 world."
+    headers = create(**{**SPEECH, "input": text}, response_format="pcm").headers
+    assert headers["x-antiphon-unreadable-characters"] == "6"
+    runs = [unquote(run) for run in headers["x-antiphon-unreadable"].split(",")]
+    usage = speech_events(client, input=text, response_format="pcm")[-1]["usage"]
+    assert (usage["unreadable_characters"], usage["unreadable"]) == (6, runs) and runs == ["漢字, 漢字", "😀"]
+    many = " and ".join(chr(0x4E00 + number) * 30 for number in range(100))
+    bounded = create(**{**SPEECH, "input": f"Hello {many}."}, response_format="pcm").headers
+    assert bounded["x-antiphon-unreadable-characters"] == "3000" and len(bounded["x-antiphon-unreadable"]) <= 1500
+    plain = create(**SPEECH, response_format="pcm").headers
+    assert "x-antiphon-unreadable" not in plain
+    usage = speech_events(client, response_format="pcm")[-1]["usage"]
+    assert (usage["unreadable_characters"], usage["unreadable"]) == (0, [])
+
+
+def test_speech_comes_back_as_its_words(client: openai.OpenAI) -> None:
+    sound = client.audio.speech.create(**SPEECH).content  # MP3 unless told
+    heard = client.audio.transcriptions.create(model="whisper-1", file=("a.mp3", sound))
+    assert normalize_words(heard.text) == normalize_words(SPOKEN)
+    fast = client.audio.speech.create(**SPEECH, speed=2.0, response_format="pcm").content
+    slow = client.audio.speech.create(**SPEECH, speed=0.5, response_format="pcm").content
+    assert len(slow) > 2.5 * len(fast)
+
+
+def test_speech_leaves_while_the_rest_is_made(sound: RunningServer, client: openai.OpenAI) -> None:
+    client.audio.speech.create(**SPEECH)  # what only the first speech has to do is done
+    started = time.perf_counter()
+    with client.audio.speech.with_streaming_response.create(
+        **{**SPEECH, "input": " ".join([SPOKEN] * 40)}, response_format="pcm"
+    ) as answer:
+        chunks = answer.iter_bytes()
+        next(chunks)
+        first = time.perf_counter() - started
+        assert sum(len(chunk) for chunk in chunks) > 40 * 24_000 * 2
+    assert first < 0.5 * (time.perf_counter() - started)
+    sound.wait_until_idle()
+
+
+def test_voices_and_refusals(sound: RunningServer, client: openai.OpenAI) -> None:
+    told = httpx.get(sound.url + "/v1/audio/voices").json()
+    assert (told["model"], told["default"]) == ("hibari-6m", "heart")
+    heart = told["data"][0]
+    assert (heart["id"], heart["name"], heart["language"], heart["gender"]) == ("heart", "heart", "en-us", None)
+    for wrong, message in (
+        ({"voice": "nobody"}, "'hibari-6m': there is no voice 'nobody'; choose one of: heart, or by alias: alloy"),
+        ({"voice": "heart:0"}, "add up to 0"),
+        ({"input": "😀 🎉"}, "nothing in the text"),
+        ({"extra_body": {"language": "tlh"}}, "no phonemes for language 'tlh'"),
+    ):
+        with pytest.raises(openai.BadRequestError, match=message):
+            client.audio.speech.create(**{**SPEECH, **wrong})
+    assert len(client.audio.speech.create(**{**SPEECH, "voice": {"id": "heart"}}).content) > 1000
+    text = httpx.get(sound.url + "/metrics").text
+    assert 'antiphon:speech_audio_seconds_total{model_name="hibari-6m"}' in text
+
+
+def test_chat_by_voice(sound: RunningServer, client: openai.OpenAI) -> None:
+    """What is heard and said is the same as what is read and written."""
+    said = {"data": base64.b64encode(jfk().read_bytes()).decode(), "format": "wav"}
+    heard = client.audio.transcriptions.create(model="default-transcription", file=jfk()).text
+    common: dict[str, Any] = {"model": "smollm2-135m", "temperature": 0, "max_tokens": 24}
+    aloud: dict[str, Any] = {"modalities": ["text", "audio"], "audio": {"voice": "heart", "format": "pcm16"}}
+
+    def ask(content: Any, *before: Any, **more: Any) -> Any:
+        messages = [*before, {"role": "user", "content": content}]
+        return client.chat.completions.create(**common, messages=messages, **more)
+
+    written = ask([{"type": "text", "text": heard}])
+    spoken = ask([{"type": "input_audio", "input_audio": said}], **aloud)
+    text, audio = written.choices[0].message.content, spoken.choices[0].message.audio
+    assert (spoken.choices[0].message.content, audio.transcript) == (None, text)
+    assert spoken.usage.prompt_tokens == written.usage.prompt_tokens
+    samples = base64.b64decode(audio.data)
+    assert len(samples) > 2 * 24_000
+    told = [chunk.choices[0].delta.model_dump(exclude_none=True) for chunk in ask(heard, **aloud, stream=True)]
+    deltas = [delta["audio"] for delta in told if "audio" in delta]
+    assert "".join(delta.get("transcript", "") for delta in deltas) == text
+    assert b"".join(base64.b64decode(delta.get("data", "")) for delta in deltas) == samples
+    assert "expires_at" in deltas[-1] and len({delta["id"] for delta in deltas}) == 1
+    again = ask("Go on.", {"role": "assistant", "audio": {"id": audio.id}})
+    assert again.choices == ask("Go on.", {"role": "assistant", "content": text}).choices
+    for wrong, param in (
+        (dict(modalities=["text", "audio"]), "audio"),
+        (dict(audio=aloud["audio"]), "audio"),
+        (dict(aloud, n=2), "n"),
+        (dict(aloud, audio={"voice": "nobody", "format": "wav"}), "audio.voice"),
+    ):
+        with pytest.raises(openai.BadRequestError) as caught:
+            ask("hello", **wrong)
+        assert caught.value.param == param
+    with pytest.raises(openai.BadRequestError, match="there is no sound"):
+        ask("Go on.", {"role": "assistant", "audio": {"id": "audio_of_nobody"}})
+    sound.wait_until_idle()
+
+
+@pytest.mark.parametrize("kind", ["audio", "sse"])
+def test_leaving_ends_the_speech(sound: RunningServer, kind: str) -> None:
+    body = {**SPEECH, "input": LONG, "response_format": "pcm", "stream_format": kind}
+    with httpx.stream("POST", sound.url + "/v1/audio/speech", json=body, timeout=60) as answer:
+        next(answer.iter_bytes())
+    wait_until(lambda: not len(sound.serving.requests))
+    sound.wait_until_idle(5)
+
+
+def test_leaving_ends_the_transcription(sound: RunningServer) -> None:
+    file = wav_bytes(np.concatenate([decode(jfk()).values] * 20))
+    with pytest.raises(httpx.ReadTimeout):
+        httpx.post(
+            sound.url + "/v1/audio/transcriptions",
+            files={"file": ("a.wav", file)},
+            data={"model": "whisper-1"},
+            timeout=httpx.Timeout(1.0, write=60),
+        )
+    wait_until(lambda: not len(sound.serving.requests))
+    sound.wait_until_idle(10)
+
+
+def test_a_death_of_the_engine_is_told(sound: RunningServer) -> None:
+    """Last, since the models come back slowly."""
+    body = {**SPEECH, "input": LONG, "response_format": "pcm"}
+    url = sound.url + "/v1/audio/speech"
+    events = {**body, "stream_format": "sse"}
+    with (
+        httpx.stream("POST", url, json=body, timeout=60) as raw,
+        httpx.stream("POST", url, json=events, timeout=60) as told,
+    ):
+        pieces, lines = raw.iter_bytes(), told.iter_lines()
+        next(pieces), next(lines)
+        assert sound.serving.client.pid is not None
+        os.kill(sound.serving.client.pid, signal.SIGKILL)
+        *_, last = (line for line in lines if line)
+        error = json.loads(last.removeprefix("data: "))["error"]
+        assert error["code"] == "engine_restarting" and "SIGKILL" in error["message"]
+        with pytest.raises(httpx.RemoteProtocolError):
+            for _ in pieces:
+                pass
