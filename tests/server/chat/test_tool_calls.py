@@ -9,7 +9,7 @@ from typing import Any
 import openai
 import pytest
 
-from antiphon.runtime.messages import TextDelta
+from antiphon.runtime.calls.events import TextDelta
 from antiphon.server.chat.chat_call import ChatCall
 from antiphon.server.tool_calls.forms import LLAMA
 from support.http_server import RunningServer

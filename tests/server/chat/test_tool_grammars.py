@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from antiphon.errors import EngineError
-from antiphon.runtime.from_messages import grammar_spec
 from antiphon.server.chat.request_schemas import ChatBody
 from antiphon.server.chat.tool_use import tool_use
 from antiphon.server.http.errors import ApiError
@@ -65,7 +64,7 @@ def test_grammars(
     compiler = GrammarCompiler(tokenizer, tokenizer.eos_ids, tokenizer.vocab_size)
 
     def accepts(text: str) -> bool:
-        constraint = compiler.compile(grammar_spec(use.grammar))  # type: ignore[arg-type]
+        constraint = compiler.compile(use.grammar)
         try:
             for token in tokenizer.encode(text, add_special_tokens=False):
                 constraint.advance(token)

@@ -9,7 +9,7 @@ from pathlib import Path
 import openai
 from prometheus_client.parser import text_string_to_metric_families
 
-from antiphon.runtime.messages import Ended
+from antiphon.runtime.calls.events import Ended
 from antiphon.server.telemetry.metrics import Metrics
 from support.http_server import RunningServer
 

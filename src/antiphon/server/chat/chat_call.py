@@ -8,7 +8,8 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Any
 
-from antiphon.runtime.messages import Generate, GrammarFields, TextDelta
+from antiphon.runtime.calls.events import TextDelta
+from antiphon.runtime.messages import Generate
 from antiphon.server.chat.request_schemas import ChatBody
 from antiphon.server.chat.tool_use import ToolUse, tool_use
 from antiphon.server.http.errors import invalid
@@ -16,11 +17,12 @@ from antiphon.server.serving.models import ReadyModel
 from antiphon.server.serving.serving import Serving
 from antiphon.server.text.chat_prompts import chat_prompt
 from antiphon.server.text.generation import make_call
-from antiphon.server.text.grammar import grammar_fields
+from antiphon.server.text.grammar import grammar_of
 from antiphon.server.text.logprobs import chat_logprobs
 from antiphon.server.text.prompts import check_prompt
-from antiphon.server.text.sampling import output_tokens, sampling_fields
+from antiphon.server.text.sampling import output_tokens, sampling_params
 from antiphon.server.tool_calls.output_parser import THINK, OutputParser
+from antiphon.text.grammar_spec import GrammarSpec
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,7 @@ async def prepare_chat(serving: Serving, body: ChatBody) -> ChatCall:
     asked = body.max_completion_tokens if body.max_completion_tokens is not None else body.max_tokens
     if asked == 0:
         raise invalid("max_tokens is 0; it must be 1 or more", "max_tokens")
-    params = sampling_fields(
+    params = sampling_params(
         body,
         model,
         limits,
@@ -108,8 +110,8 @@ def _check_choices(body: ChatBody, limit: int) -> None:
         raise invalid("max_tokens and max_completion_tokens differ; give one", "max_tokens")
 
 
-def _form(body: ChatBody, use: ToolUse) -> GrammarFields | None:
-    grammar = grammar_fields(body)
+def _form(body: ChatBody, use: ToolUse) -> GrammarSpec | None:
+    grammar = grammar_of(body)
     if grammar is not None and use.tools:
         message = "an answer with a response format or grammar cannot call tools: omit one, or set tool_choice to none"
         raise invalid(message, "response_format", "unsupported_value")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any
 
-from antiphon.runtime.messages import Ended
+from antiphon.runtime.calls.events import Ended
 from antiphon.server.chat.chat_call import ChatCall
 from antiphon.server.chat.message_builder import deltas, finish_reason
 from antiphon.server.text.generation import Generations

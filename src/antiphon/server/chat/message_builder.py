@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from antiphon.runtime.messages import Ended, TextDelta
+from antiphon.runtime.calls.events import Ended, TextDelta
 from antiphon.server.chat.chat_call import ChatCall
 from antiphon.server.tool_calls.output_parser import CallArguments, CallStart, Content, OutputParser, Piece
 

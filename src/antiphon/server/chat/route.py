@@ -6,7 +6,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from antiphon.runtime.messages import Ended
+from antiphon.runtime.calls.events import Ended
 from antiphon.server.chat.audio_input import has_audio, transcribe_audio
 from antiphon.server.chat.chat_call import ChatCall, prepare_chat
 from antiphon.server.chat.chunks import chat_chunks

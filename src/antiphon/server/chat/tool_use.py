@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from antiphon.runtime.messages import GrammarFields
 from antiphon.server.chat.request_schemas import ChatBody
 from antiphon.server.http.errors import ApiError, invalid
 from antiphon.server.serving.models import ReadyModel
 from antiphon.server.setup.config import Limits
-from antiphon.server.text.grammar import check_grammar
+from antiphon.server.text.grammar import checked_grammar
 from antiphon.server.text.messages import NamedTool, Tool
 from antiphon.server.text.tools import check_tools
 from antiphon.server.tool_calls.forms import HERMES, LLAMA, ToolForm, takes_one_call, tool_form
+from antiphon.text.grammar_spec import GrammarSpec
 
 NO_PARAMETERS = {"type": "object", "properties": {}, "additionalProperties": False}
 
@@ -26,7 +26,7 @@ class ToolUse:
     """`grammar` is set if the form of the calls is enforced."""
 
     tools: tuple[Tool, ...] = ()
-    grammar: GrammarFields | None = None
+    grammar: GrammarSpec | None = None
     is_single: bool = False
     form: ToolForm = HERMES
 
@@ -65,12 +65,10 @@ def tool_use(body: ChatBody, model: ReadyModel, limits: Limits) -> ToolUse:
         grammar = _grammar(form, called, "start: call" if is_single or takes_one_call(template) else several)
     elif any(tool.function.strict for tool in tools):
         grammar = _optional_grammar(form, called)
-    if grammar is not None:
-        check_grammar(grammar, "tools")
     return ToolUse(tuple(tools), grammar, is_single, form)
 
 
-def _optional_grammar(form: ToolForm, tools: list[Tool]) -> GrammarFields:
+def _optional_grammar(form: ToolForm, tools: list[Tool]) -> GrammarSpec:
     """Text is free; a call, once begun, must match the schemas of strict tools."""
     if form is LLAMA:  # a call begins with the first character of the answer or not at all
         start = "start: call | TEXT\nTEXT: /([^{](.|\\n)*)?/"
@@ -81,7 +79,7 @@ def _optional_grammar(form: ToolForm, tools: list[Tool]) -> GrammarFields:
     return _grammar(form, tools, start, all_strict=False)
 
 
-def _grammar(form: ToolForm, tools: list[Tool], start: str, all_strict: bool = True) -> GrammarFields:
+def _grammar(form: ToolForm, tools: list[Tool], start: str, all_strict: bool = True) -> GrammarSpec:
     """A Lark grammar with one rule per tool, which has the schema of its arguments."""
     before = f"{json.dumps(form.before)} " if form.before else ""
     end = json.dumps(form.after) if form.after else '""'
@@ -95,4 +93,4 @@ def _grammar(form: ToolForm, tools: list[Tool], start: str, all_strict: bool = T
         begin = f'{{"name": {json.dumps(function.name)}, "{form.arguments_key}": '
         styled = {**schema, "x-guidance": STYLE}
         lines.append(f'function_{index}: {json.dumps(begin)} %json {json.dumps(styled)} "}}"')
-    return GrammarFields(grammar="\n".join(lines))
+    return checked_grammar("tools", grammar="\n".join(lines))

@@ -8,7 +8,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from antiphon.runtime.messages import Ended
+from antiphon.runtime.calls.events import Ended
 from antiphon.server.chat.chat_call import prepare_chat
 from antiphon.server.http.bodies import read_body
 from antiphon.server.http.connection import EventStream, json_response, unless_disconnected

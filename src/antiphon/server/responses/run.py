@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from antiphon.runtime.messages import Ended, TextDelta
+from antiphon.runtime.calls.events import Ended, TextDelta
 from antiphon.server.chat.chat_call import ChatCall
 from antiphon.server.http.errors import ApiError
 from antiphon.server.responses.output import Event, ResponseOutput

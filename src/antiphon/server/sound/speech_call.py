@@ -6,13 +6,11 @@ import asyncio
 import uuid
 from collections.abc import AsyncIterator
 
-import numpy as np
-
 from antiphon.audio.encode import AudioFormat, Encoder
 from antiphon.errors import AntiphonError, AudioError, EngineError
-from antiphon.runtime.messages import Speak, SpeechPart, Spoken
+from antiphon.runtime.messages import Speak
 from antiphon.runtime.speak_stream import SpeakStream
-from antiphon.runtime.speech import SpeechStats
+from antiphon.runtime.speech import SpeechChunk, SpeechStats
 from antiphon.runtime.speech_options import SpeechOptions
 from antiphon.server.http.errors import SERVER, ApiError, api_error
 from antiphon.server.serving.failures import engine_failure, engine_unavailable
@@ -51,14 +49,14 @@ class SpeechCall:
         assert self._stream is not None
         self._stream.end_text()
 
-    async def parts(self) -> AsyncIterator[SpeechPart]:
+    async def parts(self) -> AsyncIterator[SpeechChunk]:
         """Samples clause by clause; `stats` is set after the last. Every failure is an `ApiError`."""
         assert self._stream is not None
         try:
             async for event in self._stream:
-                if isinstance(event, Spoken):
-                    self.stats = event.stats
-                    self._serving.metrics.sound.speech(self._model.name, event.stats)
+                if isinstance(event, SpeechStats):
+                    self.stats = event
+                    self._serving.metrics.sound.speech(self._model.name, event)
                 else:
                     yield event
         except EngineError as error:
@@ -78,7 +76,7 @@ class SpeechCall:
             async for part in parts:
                 if encoder is None:
                     encoder = await asyncio.to_thread(Encoder, format, part.rate)
-                data = await asyncio.to_thread(encoder.push, np.frombuffer(part.samples, np.float32))
+                data = await asyncio.to_thread(encoder.push, part.samples)
                 if data:
                     yield data
             assert encoder is not None

@@ -92,7 +92,7 @@ class TranscriptionCall:
         """Decode as fast as the engine accepts samples. Invalid audio ends the transcription."""
         try:
             while piece is not None and await stream.room():
-                stream.push(piece.tobytes())
+                stream.push(piece)
                 piece = await self._in_thread(next, decoder, None)
             stream.finish()
         except AntiphonError:

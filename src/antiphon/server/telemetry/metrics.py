@@ -6,7 +6,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from antiphon.runtime.messages import Ended
+from antiphon.runtime.calls.events import Ended
 from antiphon.server.telemetry.gap_histogram import GapHistogram
 from antiphon.server.telemetry.sound_metrics import SoundMetrics
 

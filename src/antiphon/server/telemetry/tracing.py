@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from antiphon import __version__
 from antiphon.dependencies import import_dependency
 from antiphon.errors import InvalidRequestError
-from antiphon.runtime.messages import Ended
+from antiphon.runtime.calls.events import Ended
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter

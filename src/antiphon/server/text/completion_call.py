@@ -14,10 +14,10 @@ from antiphon.server.serving.models import ReadyModel
 from antiphon.server.serving.serving import Serving
 from antiphon.server.setup.config import Limits
 from antiphon.server.text.generation import make_call
-from antiphon.server.text.grammar import grammar_fields
+from antiphon.server.text.grammar import grammar_of
 from antiphon.server.text.prompts import check_ids, check_prompt, encode, several
 from antiphon.server.text.request_schemas import CompletionBody
-from antiphon.server.text.sampling import output_tokens, sampling_fields
+from antiphon.server.text.sampling import output_tokens, sampling_params
 
 DEFAULT_TOKENS = 16
 
@@ -54,7 +54,7 @@ async def prepare_completion(serving: Serving, body: CompletionBody) -> Completi
     model = await serving.models.ready(body.model, "generate")
     prompts = several(body.prompt)
     _check(body, len(prompts), limits)
-    grammar = grammar_fields(body)
+    grammar = grammar_of(body)
     wants_prompt_logprobs = bool(body.echo) and body.logprobs is not None
     calls, echoes = [], []
     for prompt in prompts:
@@ -66,7 +66,7 @@ async def prepare_completion(serving: Serving, body: CompletionBody) -> Completi
         if body.echo:
             whole = isinstance(prompt, str) and len(kept) == len(ids)
             echoes.append(str(prompt) if whole else model.text.tokenizer.decode(kept))
-        params = sampling_fields(
+        params = sampling_params(
             body,
             model,
             limits,

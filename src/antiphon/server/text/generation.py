@@ -8,14 +8,17 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from antiphon.engine.sampling_params import SamplingParams
 from antiphon.errors import AntiphonError, EngineError
-from antiphon.runtime.client import GenerateStream
-from antiphon.runtime.messages import Ended, Generate, GrammarFields, SamplingFields, TextDelta
+from antiphon.runtime.calls.events import Ended, TextDelta
+from antiphon.runtime.messages import Generate
+from antiphon.runtime.text.text_reader import GenerateStream
 from antiphon.server.http.errors import SERVER, ApiError, api_error
 from antiphon.server.serving.failures import engine_failure, engine_unavailable
 from antiphon.server.serving.models import ReadyModel
 from antiphon.server.serving.serving import Serving
 from antiphon.server.text.request_schemas import GenerateBody
+from antiphon.text.grammar_spec import GrammarSpec
 
 GOOD_ENDS = ("stop", "length")
 QUEUE_EVENTS = 16
@@ -26,8 +29,8 @@ def make_call(
     body: GenerateBody,
     model: ReadyModel,
     prompt: list[int],
-    params: SamplingFields,
-    grammar: GrammarFields | None,
+    params: SamplingParams,
+    grammar: GrammarSpec | None,
 ) -> Generate:
     return Generate(
         id=uuid.uuid4().hex,

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
-
-import msgspec
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from antiphon.engine.sampling_params import SamplingParams
 from antiphon.errors import InvalidRequestError
-from antiphon.runtime.messages import GrammarFields, SamplingFields
 from antiphon.server.http.errors import invalid
 from antiphon.server.serving.models import ReadyModel
 from antiphon.server.setup.config import Limits
 from antiphon.server.text.request_schemas import GenerateBody
+from antiphon.text.grammar_spec import GrammarSpec
 
 SIMPLE = (
     "temperature",
@@ -29,37 +28,40 @@ SIMPLE = (
 )
 
 
-def sampling_fields(
+def sampling_params(
     body: GenerateBody,
     model: ReadyModel,
     limits: Limits,
     *,
     max_tokens: int,
     logprobs: int | None,
-    grammar: GrammarFields | None,
+    grammar: GrammarSpec | None,
     prompt_logprobs: bool = False,
     more_stops: Sequence[str] = (),
-) -> SamplingFields:
+) -> SamplingParams:
     """Validated as the engine validates its own. The model's defaults and a random seed replace what is missing."""
     _check_choice_of_tokens(body, model, grammar)
     given = {name: getattr(body, name) for name in SIMPLE if getattr(body, name) is not None}
-    fields = SamplingFields(
-        logit_bias=_logit_bias(body, model, limits),
-        allowed_tokens=_token_ids(body.allowed_token_ids, "allowed_token_ids", model),
-        banned_tokens=_token_ids(body.banned_token_ids, "banned_token_ids", model) or [],
-        seed=secrets.randbits(62) if body.seed is None else body.seed,
-        max_tokens=max_tokens,
-        stop=[*_stop(body, limits), *more_stops],
-        stop_tokens=_token_ids(body.stop_token_ids, "stop_token_ids", model) or [],
-        logprobs=logprobs,
-        prompt_logprobs=prompt_logprobs,
-        **{**model.text.sampling.settings, **given},
-    )
-    _check(fields)
-    return fields
+    values: dict[str, Any] = {**model.text.sampling.settings, **given}
+    values["logit_bias"] = _logit_bias(body, model, limits)
+    if body.allowed_token_ids is not None:
+        values["allowed_tokens"] = _token_ids(body.allowed_token_ids, "allowed_token_ids", model)
+    try:
+        return SamplingParams(
+            banned_tokens=_token_ids(body.banned_token_ids, "banned_token_ids", model),
+            seed=secrets.randbits(62) if body.seed is None else body.seed,
+            max_tokens=max_tokens,
+            stop=(*_stop(body, limits), *more_stops),
+            stop_tokens=_token_ids(body.stop_token_ids, "stop_token_ids", model),
+            logprobs=logprobs,
+            prompt_logprobs=prompt_logprobs,
+            **values,
+        )
+    except InvalidRequestError as error:
+        raise invalid(str(error), str(error).partition(" is ")[0]) from None
 
 
-def _check_choice_of_tokens(body: GenerateBody, model: ReadyModel, grammar: GrammarFields | None) -> None:
+def _check_choice_of_tokens(body: GenerateBody, model: ReadyModel, grammar: GrammarSpec | None) -> None:
     """At least one token must be allowed at every step."""
     for name in ("allowed_token_ids", "banned_token_ids", "min_tokens"):
         if grammar is not None and getattr(body, name):
@@ -67,19 +69,6 @@ def _check_choice_of_tokens(body: GenerateBody, model: ReadyModel, grammar: Gram
     allowed, banned = body.allowed_token_ids, frozenset(body.banned_token_ids or ())
     if banned and banned.issuperset(range(model.text.tokenizer.vocab_size) if allowed is None else allowed):
         raise invalid("banned_token_ids leave no token that is allowed", "banned_token_ids")
-
-
-def _check(fields: SamplingFields) -> None:
-    values = msgspec.structs.asdict(fields)
-    for name in ("banned_tokens", "stop_tokens"):
-        values[name] = frozenset(values[name])
-    if fields.allowed_tokens is not None:
-        values["allowed_tokens"] = frozenset(fields.allowed_tokens)
-    values["stop"] = tuple(fields.stop)
-    try:
-        SamplingParams(**values)
-    except InvalidRequestError as error:
-        raise invalid(str(error), str(error).partition(" is ")[0]) from None
 
 
 def _stop(body: GenerateBody, limits: Limits) -> list[str]:
@@ -94,12 +83,12 @@ def _stop(body: GenerateBody, limits: Limits) -> list[str]:
     return stops
 
 
-def _token_ids(ids: list[int] | None, name: str, model: ReadyModel) -> list[int] | None:
+def _token_ids(ids: Iterable[int] | None, name: str, model: ReadyModel) -> frozenset[int]:
     size = model.text.tokenizer.vocab_size
     for token in ids or ():
         if token >= size:
             raise invalid(f"{name}: token id {token} is outside the vocabulary of {size} tokens", name)
-    return ids
+    return frozenset(ids or ())
 
 
 def _logit_bias(body: GenerateBody, model: ReadyModel, limits: Limits) -> dict[int, float]:
@@ -111,7 +100,7 @@ def _logit_bias(body: GenerateBody, model: ReadyModel, limits: Limits) -> dict[i
         if not (key.isascii() and key.isdecimal() and len(key) < 10):
             raise invalid(f"logit_bias: {key[:40]!r} is not a token id", "logit_bias")
         bias[int(key)] = float(value)
-    _token_ids(list(bias), "logit_bias", model)
+    _token_ids(bias, "logit_bias", model)
     return bias
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 
-from antiphon.runtime.messages import GrammarFields
 from antiphon.server.http.errors import invalid
 from antiphon.server.setup.config import Limits
-from antiphon.server.text.grammar import check_grammar
+from antiphon.server.text.grammar import checked_grammar
 from antiphon.server.text.messages import Tool
 
 
@@ -20,5 +19,5 @@ def check_tools(tools: list[Tool], limits: Limits) -> None:
         raise invalid(f"two tools are called {twice[0]!r}", "tools")
     for index, tool in enumerate(tools):
         if tool.function.parameters is not None:
-            schema = GrammarFields(json_schema=json.dumps(tool.function.parameters))
-            check_grammar(schema, f"tools[{index}].function.parameters")
+            schema = json.dumps(tool.function.parameters)
+            checked_grammar(f"tools[{index}].function.parameters", json_schema=schema)
