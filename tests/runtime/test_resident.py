@@ -6,14 +6,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+import torch
 
-from antiphon.engine.core import ModelSlot
+from antiphon.engine.core import EngineCore, ModelSlot
+from antiphon.engine.request import Request
+from antiphon.engine.sampling_params import SamplingParams
 from antiphon.errors import UnsupportedError
 from antiphon.executor.decoder.executor import DecoderExecutor
 from antiphon.executor.embedding import EmbeddingExecutor
 from antiphon.executor.encoder import EncoderExecutor
 from antiphon.models.model import Model, Task
 from antiphon.models.parts import Encoder, Part, TextEmbedding, TokenDecoder
+from antiphon.models.synthesizer import Speech, SpeechState, Synthesizer, Utterance
 from antiphon.runtime.config import EngineConfig
 from antiphon.runtime.loading import LoadedModel, load_model
 from antiphon.runtime.resident import encoder_name, make_slots, slot_names
@@ -52,6 +56,49 @@ def test_an_encoder_feeds_its_decoder_and_shares_its_time() -> None:
     assert [decoder.name, encoder.name] == slot_names(loaded.name, loaded.model)
     assert encoder.name == encoder_name(loaded.name) == "tiny-whisper encoder"
     assert encoder.feeds is decoder and encoder.clock is decoder.clock
+
+
+class ToySynthesizer(Synthesizer):
+    """Two stages: every id is as many samples as its number, of that value."""
+
+    stages, lone_stages = ("counts", "samples"), 1
+    sample_rate, lead_samples, style_size = 24_000, 0, 0
+    vocab_size, max_positions = 10, 32
+
+    @classmethod
+    def from_checkpoint(cls, checkpoint: object) -> ToySynthesizer:
+        raise NotImplementedError
+
+    def run_stage(self, stage: int, state: SpeechState) -> SpeechState:
+        assert stage == 0 or state.tensors["counts"].shape[0] == len(state.utterances)
+        if stage == 0:
+            return state.with_(counts=torch.tensor([list(utterance.ids) for utterance in state.utterances]))
+        samples = [counts.repeat_interleave(counts) for counts in state.tensors["counts"]]
+        return state.with_(samples=torch.nn.utils.rnn.pad_sequence(samples, batch_first=True))
+
+    def speech(self, state: SpeechState) -> list[Speech]:
+        rows = zip(state.utterances, state.tensors["samples"], strict=True)
+        return [Speech(samples[: sum(utterance.ids)], list(utterance.ids)) for utterance, samples in rows]
+
+
+def test_a_synthesiser_runs_its_stages_as_steps() -> None:
+    loaded = replace(tiny_whisper(), model=ToySynthesizer(), name="voice")
+    core = EngineCore()
+    for slot in slots_of(loaded):
+        core.add_model(slot)
+    requests = [
+        Request(f"r{n}", "voice", ids, SamplingParams(), task="synthesize", inputs=Utterance(ids, torch.empty(0)))
+        for n, ids in enumerate(([1, 2, 3], [4, 1], [2, 2, 1]))
+    ]
+    for request in requests:
+        core.add(request)
+    while core.has_work:
+        core.step()
+    assert [request.result.samples.tolist() for request in requests] == [
+        [1, 2, 2, 3, 3, 3], [4, 4, 4, 4, 1], [2, 2, 2, 2, 1],
+    ]  # fmt: skip
+    assert {step.stage for step in core.telemetry.steps} == {0, 1}
+    core.remove_model("voice")
 
 
 class Plain(Model):
