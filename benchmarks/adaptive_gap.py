@@ -16,10 +16,10 @@ import statistics
 from antiphon.engine.core import EngineCore
 from antiphon.engine.request import Request
 from antiphon.engine.sampling_params import SamplingParams
-from antiphon.runtime.config import EngineConfig
-from antiphon.runtime.loading import LoadedModel, load_model
-from antiphon.runtime.resident import make_slots
+from antiphon.runtime.loading.config import EngineConfig
+from antiphon.runtime.loading.loading import LoadedModel, load_model
 from antiphon.runtime.slots.arena import Arena
+from antiphon.runtime.slots.resident import make_slots
 
 WARM_STEPS = 40
 DECODE_PROMPT = 32

@@ -88,7 +88,7 @@ def one_round(sequences: int, steps: int) -> dict[str, float]:
     for index in range(sequences):
         # Distinct prompts of ragged lengths, so that block boundaries do not fall together.
         request = Request(str(index), "free", [index] * (1 + index % 31), SamplingParams(max_tokens=steps + 50))
-        outputs.append(TextOutput(tokenizer, request, lambda: None))
+        outputs.append(SampleOutput(tokenizer, request, lambda output: None))
         core.add(request)
     while scheduler.waiting or core.telemetry.num_steps < 3:
         core.step()
@@ -97,7 +97,7 @@ def one_round(sequences: int, steps: int) -> dict[str, float]:
     for _ in range(steps):
         core.step()
         for output in outputs:
-            output.read()
+            output.take()
     wall = time.perf_counter() - begun
     records = list(core.telemetry.steps)[first:]
     assert all(record.decode_tokens == sequences for record in records)

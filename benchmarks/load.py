@@ -11,7 +11,7 @@ import argparse
 import statistics
 import time
 
-from antiphon.runtime.loading import load_model
+from antiphon.runtime.loading.loading import load_model
 
 
 def main() -> None:

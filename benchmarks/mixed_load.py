@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from antiphon import Engine, SamplingParams
 from antiphon.engine.plan import FILLING
-from antiphon.runtime.resident import encoder_name
+from antiphon.runtime.slots.resident import encoder_name
 from trace_steps import trace_steps
 
 QUESTIONS = (

@@ -20,8 +20,8 @@ import numpy as np
 import soxr
 
 from antiphon import Engine, Priority, SamplingParams
-from antiphon.runtime.loading import load_model
-from antiphon.runtime.weight_forms import WeightOptions
+from antiphon.runtime.loading.loading import load_model
+from antiphon.runtime.loading.weight_forms import WeightOptions
 
 CHAT, HEARER = "smollm2-135m", "whisper-base.en"
 SHORT = "Your table is ready."

@@ -27,9 +27,9 @@ from antiphon.audio.speech.clauses import ClauseSplitter
 from antiphon.audio.speech.lexicon import Accent
 from antiphon.models.synthesizer import SpeechState, Synthesizer, Utterance
 from antiphon.runtime.frontend.engine import Engine
-from antiphon.runtime.loading import load_model
-from antiphon.runtime.pronunciation import Pronunciation
-from antiphon.runtime.weight_forms import WeightOptions
+from antiphon.runtime.loading.loading import load_model
+from antiphon.runtime.loading.weight_forms import WeightOptions
+from antiphon.runtime.speech.pronunciation import Pronunciation
 from antiphon.weights.catalog.resolve import resolve
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))

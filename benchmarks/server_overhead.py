@@ -28,7 +28,7 @@ from antiphon.bench.process import ServerProcess, antiphon_server, cpu_seconds
 from antiphon.bench.serve_bench import run_loop
 from antiphon.engine.sampling_params import SamplingParams
 from antiphon.runtime.frontend.engine import Engine
-from antiphon.runtime.loading import LoadedModel, load_model
+from antiphon.runtime.loading.loading import LoadedModel, load_model
 
 MAX_CPU_MICROSECONDS = 60.0
 MAX_STEP_RATIO = 1.05

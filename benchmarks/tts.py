@@ -30,9 +30,9 @@ from antiphon.audio.speech.clauses import ClauseSplitter
 from antiphon.audio.speech.lexicon import Accent
 from antiphon.models.synthesizer import Synthesizer
 from antiphon.runtime.frontend.engine import Engine
-from antiphon.runtime.loading import LoadedModel, load_model
-from antiphon.runtime.pronunciation import Pronunciation
-from antiphon.runtime.weight_forms import WeightOptions
+from antiphon.runtime.loading.loading import LoadedModel, load_model
+from antiphon.runtime.loading.weight_forms import WeightOptions
+from antiphon.runtime.speech.pronunciation import Pronunciation
 from antiphon.weights.catalog.resolve import resolve
 
 TEXT = (

@@ -35,6 +35,16 @@ ORDER: dict[str, list[tuple[str, ...]]] = {
         ("http",),
         ("telemetry",),
     ],
+    "runtime": [
+        ("residency",),
+        ("process",),
+        ("frontend",),
+        ("text", "transcription", "speech"),
+        ("slots",),
+        ("loading",),
+        ("calls", "voices"),
+        (".",),
+    ],
     "weights": [("catalog",), ("formats",), (".", "dequantize")],
 }
 

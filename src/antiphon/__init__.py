@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from antiphon.engine.request import Priority
     from antiphon.engine.sampling_params import SamplingParams
-    from antiphon.runtime.config import EngineConfig
     from antiphon.runtime.frontend.async_engine import AsyncEngine
     from antiphon.runtime.frontend.engine import Engine
+    from antiphon.runtime.loading.config import EngineConfig
     from antiphon.text.grammar_spec import GrammarSpec
 
 __version__ = "0.1.0"
@@ -19,7 +19,7 @@ __all__ = ["AsyncEngine", "Engine", "EngineConfig", "GrammarSpec", "Priority", "
 _HOMES = {
     "AsyncEngine": "antiphon.runtime.frontend.async_engine",
     "Engine": "antiphon.runtime.frontend.engine",
-    "EngineConfig": "antiphon.runtime.config",
+    "EngineConfig": "antiphon.runtime.loading.config",
     "GrammarSpec": "antiphon.text.grammar_spec",
     "Priority": "antiphon.engine.request",
     "SamplingParams": "antiphon.engine.sampling_params",

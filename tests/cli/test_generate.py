@@ -342,7 +342,7 @@ class TestRealModels:
         code = """
 import sys
 from antiphon import Engine, SamplingParams
-from antiphon.runtime.process_memory import resident_bytes, return_memory
+from antiphon.runtime.loading.process_memory import resident_bytes, return_memory
 
 with Engine("stories-15m") as engine:
     engine.generate("Once", SamplingParams(max_tokens=8))

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from antiphon.cli.app import app
 from antiphon.cli.speak import _report
 from antiphon.counted import counted
-from antiphon.runtime.speech import SpeechStats
+from antiphon.runtime.calls.speech import SpeechStats
 from cli.test_generate import COMMAND
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from antiphon.errors import MemoryBudgetError
 from antiphon.runtime.frontend.engine import Engine
-from antiphon.runtime.memory_budget import machine_bytes
+from antiphon.runtime.loading.memory_budget import machine_bytes
 from cli.test_generate import COMMAND, Invoke, assert_refused, invoke  # noqa: F401  (a fixture)
 
 FULL = Path("/dev/full")

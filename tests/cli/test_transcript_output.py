@@ -14,7 +14,7 @@ import pytest
 from antiphon.cli import files, session, transcribe
 from antiphon.cli.transcript_output import TranscriptOutput, file_names
 from antiphon.errors import AudioError, InvalidRequestError
-from antiphon.runtime.transcript import Segment, Transcript, TranscriptionStats, Word
+from antiphon.runtime.calls.transcript import Segment, Transcript, TranscriptionStats, Word
 from cli.test_generate import Invoke, assert_refused, invoke  # noqa: F401  (a fixture)
 
 STATS = TranscriptionStats(1.0, 1.0, 0.1, 0.1, 1, 0, 3)

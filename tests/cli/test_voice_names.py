@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from antiphon.cli.app import app
 from antiphon.cli.options import PageType
-from antiphon.runtime.config import PAGE_TYPES
+from antiphon.runtime.loading.config import PAGE_TYPES
 
 
 @pytest.mark.parametrize("command", [["run", "smollm2-135m", "Hi"], ["chat", "smollm2-135m"], ["serve"]])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from antiphon.runtime import loading
+from antiphon.runtime.loading import loading
 from cli.test_generate import Invoke, assert_refused, invoke  # noqa: F401  (a fixture)
 from support.tiny_model import write_bert
 

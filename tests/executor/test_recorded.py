@@ -287,7 +287,7 @@ def test_another_backend_is_not_recorded() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["smollm2-135m", "qwen2.5-coder-0.5b", "gemma-3-270m"])
 def test_real_weights(name: str) -> None:
-    from antiphon.runtime.loading import load_model
+    from antiphon.runtime.loading.loading import load_model
 
     model = load_model(name).causal_lm()
     beside = Beside(model, 2, dtype=torch.float16, block_tokens=16)

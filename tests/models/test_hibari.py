@@ -12,7 +12,7 @@ import torch
 from antiphon.models.hibari import NUM_BINS, Hibari
 from antiphon.models.letter_to_sound import LetterToSound
 from antiphon.models.synthesizer import SpeechState, Utterance
-from antiphon.runtime.weight_forms import LoadReport, WeightOptions, prepare
+from antiphon.runtime.loading.weight_forms import LoadReport, WeightOptions, prepare
 from antiphon.weights.formats.open import open_checkpoint
 from support.onnx_graphs import OnnxReference
 

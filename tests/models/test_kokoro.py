@@ -20,7 +20,7 @@ from antiphon import ops
 from antiphon.layers.module import Halvable
 from antiphon.models.kokoro.model import Kokoro
 from antiphon.models.synthesizer import Speech, SpeechState, Utterance
-from antiphon.runtime.weight_forms import LoadReport, WeightOptions, prepare
+from antiphon.runtime.loading.weight_forms import LoadReport, WeightOptions, prepare
 from antiphon.weights.formats.open import open_checkpoint
 from support.onnx_graphs import Array, OnnxReference
 

@@ -17,10 +17,10 @@ from antiphon.executor.decoder.executor import DecoderExecutor
 from antiphon.models.parts import TokenDecoder
 from antiphon.models.registry import ARCHITECTURES
 from antiphon.ops import native
-from antiphon.runtime.describe import describe, describe_programs
-from antiphon.runtime.loading import load_model
-from antiphon.runtime.model_text import ModelText
-from antiphon.runtime.weight_forms import WeightOptions
+from antiphon.runtime.loading.describe import describe, describe_programs
+from antiphon.runtime.loading.loading import load_model
+from antiphon.runtime.loading.model_text import ModelText
+from antiphon.runtime.loading.weight_forms import WeightOptions
 from antiphon.weights.catalog.resolve import resolve
 from antiphon.weights.types import TensorType
 from support.tiny_model import EMBEDDING_ROWS, tiny_state, write_folder

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from antiphon.runtime.loading import LoadedModel, load_model
+from antiphon.runtime.loading.loading import LoadedModel, load_model
 
 
 @pytest.fixture(scope="session")

@@ -17,8 +17,8 @@ import torch
 
 from antiphon.engine.sampling_params import SamplingParams
 from antiphon.runtime.calls.events import Ended, TextDelta
-from antiphon.runtime.client import EngineClient, EngineState
-from antiphon.runtime.messages import Generate
+from antiphon.runtime.process.client import EngineClient, EngineState
+from antiphon.runtime.process.messages import Generate
 from support.tiny_model import write_bert
 
 OPTIONS: dict[str, Any] = dict(kv_bytes=8 << 20, key_type="fp32", value_type="fp32", max_running=40, max_waiting=64)
@@ -31,7 +31,7 @@ SLOW, GO = "slow", "go"
 FAULTS = f"""
 import ctypes, os, pathlib, sys, time
 import antiphon.engine.core as core
-import antiphon.runtime.loading as loading
+import antiphon.runtime.loading.loading as loading
 
 step = core.EngineCore.step
 load_model = loading.load_model

@@ -18,7 +18,7 @@ import torch
 import uvicorn
 from safetensors.torch import load_file, save_file
 
-from antiphon.runtime.client import EngineClient
+from antiphon.runtime.process.client import EngineClient
 from antiphon.server.app import create_app
 from antiphon.server.http.listener import address, bind
 from antiphon.server.serving.serving import Serving

@@ -10,12 +10,8 @@ from typing import Any
 
 from antiphon import AsyncEngine, Engine, EngineConfig, GrammarSpec, Priority, SamplingParams, errors
 from antiphon.runtime.calls.events import TextDelta
-from antiphon.runtime.frontend.async_streams import AsyncLiveSession, AsyncStream, AsyncSynthesis, AsyncTranscription
-from antiphon.runtime.frontend.streams import LiveSession, Stream, Synthesis
-from antiphon.runtime.speech import SpeechChunk, SpeechStats, TimedWord
-from antiphon.runtime.speech_options import SpeechOptions
-from antiphon.runtime.text.output import Completion, Timings
-from antiphon.runtime.transcript import (
+from antiphon.runtime.calls.speech import SpeechChunk, SpeechStats, TimedWord
+from antiphon.runtime.calls.transcript import (
     LiveUpdate,
     Segment,
     Transcript,
@@ -23,7 +19,11 @@ from antiphon.runtime.transcript import (
     TranscriptProgress,
     Word,
 )
-from antiphon.runtime.transcription_options import TranscriptionOptions
+from antiphon.runtime.frontend.async_streams import AsyncLiveSession, AsyncStream, AsyncSynthesis, AsyncTranscription
+from antiphon.runtime.frontend.streams import LiveSession, Stream, Synthesis
+from antiphon.runtime.speech.options import SpeechOptions
+from antiphon.runtime.text.output import Completion, Timings
+from antiphon.runtime.transcription.options import TranscriptionOptions
 
 PATH = Path(__file__).parents[2] / "docs" / "python-api.md"
 BEGINNING = """\

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from antiphon.engine.core import EngineCore
 from antiphon.engine.request import FinishReason, Priority, Request
 from antiphon.engine.sampling_params import SamplingParams
-from antiphon.runtime.config import EngineConfig
-from antiphon.runtime.loading import LoadedModel
-from antiphon.runtime.resident import make_slots
+from antiphon.runtime.loading.config import EngineConfig
+from antiphon.runtime.loading.loading import LoadedModel
 from antiphon.runtime.slots.arena import Arena
 from antiphon.runtime.slots.decoder import cache_layouts
+from antiphon.runtime.slots.resident import make_slots
 
 
 def run_alone(loaded: LoadedModel, prompt: list[int], params: SamplingParams) -> list[int]:

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from antiphon.models.model import CausalLM
 from antiphon.ops import Batch, CacheGroup, CacheKind, KVCache
-from antiphon.runtime.loading import LoadedModel
-from antiphon.runtime.weight_forms import LoadReport
+from antiphon.runtime.loading.loading import LoadedModel
+from antiphon.runtime.loading.weight_forms import LoadReport
 from antiphon.text.hf_vocab import FileTokenizer
 from antiphon.weights.checkpoint import Checkpoint
 from support.tiny_model import CHAT_TEMPLATE, EMBEDDING_ROWS, tiny_tokenizer

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from antiphon.models.registry import build_model
-from antiphon.runtime.loading import LoadedModel, LoadReport
+from antiphon.runtime.loading.loading import LoadedModel, LoadReport
 from antiphon.text.whisper_vocab import WhisperTokenizer
 from antiphon.weights.formats.memory import StateDictCheckpoint
 

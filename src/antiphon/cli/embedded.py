@@ -10,7 +10,7 @@ from antiphon.engine.request import FinishReason
 from antiphon.errors import InvalidRequestError
 from antiphon.runtime.frontend.engine import Engine
 from antiphon.runtime.frontend.streams import Stream
-from antiphon.runtime.loading import LoadedModel
+from antiphon.runtime.loading.loading import LoadedModel
 
 #: The longest answer, unless a setting says otherwise.
 DEFAULT_TOKENS = 1024

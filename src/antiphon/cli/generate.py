@@ -13,7 +13,7 @@ from antiphon.cli.remote.address import chosen_server
 from antiphon.errors import InvalidRequestError, UsageError
 
 if TYPE_CHECKING:
-    from antiphon.runtime.loading import LoadedModel
+    from antiphon.runtime.loading.loading import LoadedModel
 
 
 def run(

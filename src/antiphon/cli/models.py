@@ -82,7 +82,7 @@ def info(
 ) -> None:
     """Print a model's architecture, sizes, tensor types and context length. Downloads it if needed."""
     from antiphon.cli.progress import fetch_progress
-    from antiphon.runtime.describe import describe
+    from antiphon.runtime.loading.describe import describe
     from antiphon.weights.catalog.resolve import resolve
 
     with fetch_progress() as progress:
@@ -112,7 +112,7 @@ def info(
     for label, value in rows:
         typer.echo(f"{label.ljust(width)}  {value}")
     if program and facts.obstacle is None:
-        from antiphon.runtime.describe import describe_programs
+        from antiphon.runtime.loading.describe import describe_programs
 
         typer.echo("\n".join(["", *describe_programs(model)]))
 

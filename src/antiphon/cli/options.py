@@ -48,7 +48,7 @@ def _check_kv_memory(megabytes: int) -> int:
     """More than the machine has is a usage error, found before a model is loaded."""
     if megabytes > DEFAULT_KV_MEGABYTES:  # the default needs no look at the machine
         from antiphon.errors import MemoryBudgetError
-        from antiphon.runtime.memory_budget import check_memory
+        from antiphon.runtime.loading.memory_budget import check_memory
 
         try:
             check_memory(megabytes << 20)

@@ -12,7 +12,7 @@ from antiphon.weights.catalog.model_tasks import check_catalog_task
 if TYPE_CHECKING:
     from antiphon.runtime.frontend.engine import Engine
     from antiphon.runtime.frontend.streams import Stream
-    from antiphon.runtime.loading import LoadedModel
+    from antiphon.runtime.loading.loading import LoadedModel
 
 
 def load(
@@ -31,8 +31,8 @@ def load(
     """
     check_catalog_task(model, task)
     from antiphon.cli.progress import fetch_progress
-    from antiphon.runtime.loading import load_model
-    from antiphon.runtime.weight_forms import WeightOptions
+    from antiphon.runtime.loading.loading import load_model
+    from antiphon.runtime.loading.weight_forms import WeightOptions
 
     options = WeightOptions(not no_repack, quantize, precision)
     with fetch_progress() as progress:

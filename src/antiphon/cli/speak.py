@@ -19,7 +19,7 @@ from antiphon.errors import InvalidRequestError, UsageError
 from antiphon.weights.catalog.model_tasks import check_catalog_task
 
 if TYPE_CHECKING:
-    from antiphon.runtime.speech import SpeechStats
+    from antiphon.runtime.calls.speech import SpeechStats
 
 DEFAULT_MODEL = "hibari-6m"
 
@@ -100,7 +100,7 @@ def speak(
     if lexicon is not None:
         wanted["pronunciations"] = _lexicon(lexicon)
     if server is None:
-        from antiphon.runtime.speech_options import SpeechOptions
+        from antiphon.runtime.speech.options import SpeechOptions
 
         with usage_errors():
             SpeechOptions(**wanted)
@@ -131,7 +131,7 @@ def speak(
                 if srt is not None:
                     chunks.append(replace(chunk, samples=chunk.samples[:0]))
         if srt is not None:
-            from antiphon.runtime.speech_captions import to_srt
+            from antiphon.runtime.speech.captions import to_srt
 
             write_text(srt, to_srt(chunks))
         if trace is not None:
@@ -141,7 +141,7 @@ def speak(
 
 def _check_voice(voice: str, model: str) -> None:
     """Reject a voice of another model of the catalog; what else may be wrong with it is found when it is used."""
-    from antiphon.runtime.voice_names import catalog_voices, models_with_voice
+    from antiphon.runtime.voices.names import catalog_voices, models_with_voice
 
     own = catalog_voices(model)
     for part in voice.split("+"):
@@ -152,8 +152,8 @@ def _check_voice(voice: str, model: str) -> None:
 
 def _print_voices(model: str, offline: bool) -> None:
     """List the voices; the weights are loaded only if neither the catalog nor the file names have them."""
-    from antiphon.runtime.voice_aliases import aliases_for
-    from antiphon.runtime.voice_names import catalog_voices, voice_gender, voice_language, voices_among
+    from antiphon.runtime.voices.aliases import aliases_for
+    from antiphon.runtime.voices.names import catalog_voices, voice_gender, voice_language, voices_among
 
     check_catalog_task(model, "synthesize")
     names = catalog_voices(model)

@@ -21,8 +21,8 @@ from antiphon.errors import AntiphonError, AudioError, InvalidRequestError, Usag
 from antiphon.weights.catalog.model_tasks import check_catalog_task
 
 if TYPE_CHECKING:
+    from antiphon.runtime.calls.transcript import LiveUpdate, Transcript
     from antiphon.runtime.frontend.engine import Engine
-    from antiphon.runtime.transcript import LiveUpdate, Transcript
 
 DEFAULT_MODEL = "whisper-base.en"
 FORMATS = ("text", "json", "verbose_json", "srt", "vtt")
@@ -102,7 +102,7 @@ def transcribe(
 
         transcribe_remotely(context, server, names, TranscriptOutput(names, format_, output))
         return
-    from antiphon.runtime.transcription_options import TranscriptionOptions
+    from antiphon.runtime.transcription.options import TranscriptionOptions
 
     wanted: dict[str, Any] = dict(
         language=language, translate=translate, prompt=prompt, words=words, beams=beams, sequential=sequential
@@ -148,7 +148,7 @@ def _files(
     """All recordings at once; results in the order of the names. A recording that fails does not stop the others."""
     from concurrent.futures import ThreadPoolExecutor
 
-    from antiphon.runtime.captions import render
+    from antiphon.runtime.transcription.captions import render
 
     failures = 0
     pool = ThreadPoolExecutor(min(32, len(names)))
@@ -179,7 +179,7 @@ def _files(
 
 
 def _one(engine: Engine, name: str, source: Any, wanted: dict[str, Any], progress: _Progress) -> Transcript:
-    from antiphon.runtime.transcript import Transcript
+    from antiphon.runtime.calls.transcript import Transcript
 
     for event in engine.transcribe_events(source, **wanted):
         if isinstance(event, Transcript):

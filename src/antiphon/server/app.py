@@ -16,7 +16,7 @@ from starlette.middleware.cors import CORSMiddleware
 
 from antiphon import __version__
 from antiphon.errors import AntiphonError
-from antiphon.runtime.residency import Resident
+from antiphon.runtime.residency.residency import Resident
 from antiphon.server import openapi
 from antiphon.server.admin import models as admin_models
 from antiphon.server.admin import requests as admin_requests
@@ -38,7 +38,7 @@ from antiphon.server.telemetry.logs import log
 from antiphon.server.text import completions, embeddings, tokenization
 
 if TYPE_CHECKING:
-    from antiphon.runtime.client import EngineClient
+    from antiphon.runtime.process.client import EngineClient
 
 ROUTES = (
     chat,

@@ -8,7 +8,7 @@ import pytest
 
 from antiphon.audio.speech.lexicon import Accent, Context, Lexicon, stressed
 from antiphon.audio.speech.phonemes import Phonemizer
-from antiphon.runtime.pronunciation import Pronunciation
+from antiphon.runtime.speech.pronunciation import Pronunciation
 
 LEXICON = Lexicon(
     {"cat": "kˈæt", "walk": "wˈɔk", "date": "dˈAt", "Bob": "bˈɑb", "that": {"DEFAULT": "ðæt", "DT": "ðˈæt"},

@@ -17,7 +17,7 @@ from antiphon.cli.chat.input import LineReader, Reader, quoted
 from antiphon.cli.chat.output import AnswerWriter, PlainWriter, without_echo
 from antiphon.cli.chat.state import ChatState, Message
 from antiphon.errors import AntiphonError, ContextLengthError
-from antiphon.runtime.sampling_defaults import random_seed
+from antiphon.runtime.loading.sampling_defaults import random_seed
 
 Result = TypeVar("Result")
 

@@ -107,8 +107,8 @@ def _rendered(content: Any, client: Client) -> str:
 
 def _word_times(content: Any, client: Client, format_: str) -> str:
     """The times of words as text or subtitles, which no server sends: made here from its verbose JSON."""
-    from antiphon.runtime.captions import render_words
-    from antiphon.runtime.transcript import Word
+    from antiphon.runtime.calls.transcript import Word
+    from antiphon.runtime.transcription.captions import render_words
 
     try:
         words = [Word(word["word"], word["start"], word["end"], 1.0) for word in content["words"]]

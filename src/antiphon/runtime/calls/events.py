@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from antiphon.errors import AntiphonError
-from antiphon.runtime.speech import SpeechChunk, SpeechStats
-from antiphon.runtime.transcript import LiveUpdate, Transcript, TranscriptProgress
+from antiphon.runtime.calls.speech import SpeechChunk, SpeechStats
+from antiphon.runtime.calls.transcript import LiveUpdate, Transcript, TranscriptProgress
 
 if TYPE_CHECKING:
     from torch import Tensor

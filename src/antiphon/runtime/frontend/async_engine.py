@@ -15,19 +15,19 @@ from antiphon.runtime.calls.async_reader import AsyncReader
 from antiphon.runtime.calls.control import new_id
 from antiphon.runtime.calls.events import Embeddings
 from antiphon.runtime.calls.sinks import AsyncioSink
-from antiphon.runtime.config import EngineConfig
 from antiphon.runtime.frontend.async_streams import AsyncLiveSession, AsyncStream, AsyncSynthesis, AsyncTranscription
 from antiphon.runtime.frontend.engine import as_prompts, params_for, speech_options, transcription_options
 from antiphon.runtime.frontend.front_end import FrontEnd
-from antiphon.runtime.loading import LoadedModel
-from antiphon.runtime.recording import SoundSource, open_recording
-from antiphon.runtime.speech_call import SpeechCall
+from antiphon.runtime.loading.config import EngineConfig
+from antiphon.runtime.loading.loading import LoadedModel
+from antiphon.runtime.speech.call import SpeechCall
 from antiphon.runtime.text.calls import EmbeddingCall, GenerationCall, SampleControl
 from antiphon.runtime.text.output import Completion
 from antiphon.runtime.text.requests import Prompt
 from antiphon.runtime.transcription.call import TranscriptionCall
 from antiphon.runtime.transcription.live import LiveCall
-from antiphon.runtime.transcription_options import DEFAULT_INTERVAL
+from antiphon.runtime.transcription.options import DEFAULT_INTERVAL
+from antiphon.runtime.transcription.sound_source import SoundSource, open_recording
 from antiphon.text.grammar_spec import GrammarSpec
 
 

@@ -13,17 +13,17 @@ from antiphon.errors import AntiphonError, EngineError
 from antiphon.runtime.calls.async_reader import AsyncReader
 from antiphon.runtime.calls.events import Ended, Event, TextDelta
 from antiphon.runtime.calls.sinks import AsyncioSink
+from antiphon.runtime.calls.speech import SpeechChunk, SpeechStats
+from antiphon.runtime.calls.transcript import LiveUpdate, Transcript, TranscriptEvent
 from antiphon.runtime.frontend.streams import samples_of
-from antiphon.runtime.speak_stream import SpeakStream
-from antiphon.runtime.speech import SpeechChunk, SpeechStats
-from antiphon.runtime.speech_call import SpeechCall
+from antiphon.runtime.speech.call import SpeechCall
+from antiphon.runtime.speech.stream import SpeakStream
 from antiphon.runtime.text.calls import SampleControl
 from antiphon.runtime.text.output import Completion, SampleOutput, check_not_failed
-from antiphon.runtime.text.text_reader import GenerateStream
-from antiphon.runtime.transcribe_stream import TranscribeStream
-from antiphon.runtime.transcript import LiveUpdate, Transcript, TranscriptEvent
+from antiphon.runtime.text.stream import GenerateStream
 from antiphon.runtime.transcription.call import TranscriptionCall
 from antiphon.runtime.transcription.live import LiveCall
+from antiphon.runtime.transcription.stream import TranscribeStream
 
 
 class AsyncStream:

@@ -16,21 +16,21 @@ from antiphon.runtime.calls.control import new_id
 from antiphon.runtime.calls.events import Embeddings
 from antiphon.runtime.calls.sinks import ThreadSink
 from antiphon.runtime.calls.thread_reader import ThreadInbox
-from antiphon.runtime.config import EngineConfig
+from antiphon.runtime.calls.transcript import LiveUpdate, Transcript, TranscriptEvent
 from antiphon.runtime.frontend.front_end import FrontEnd
 from antiphon.runtime.frontend.streams import LiveSession, Stream, Synthesis, transcript_events
-from antiphon.runtime.loading import LoadedModel
-from antiphon.runtime.recording import SoundSource, open_recording
-from antiphon.runtime.speech_call import SpeechCall
-from antiphon.runtime.speech_options import SpeechOptions
+from antiphon.runtime.loading.config import EngineConfig
+from antiphon.runtime.loading.loading import LoadedModel
+from antiphon.runtime.speech.call import SpeechCall
+from antiphon.runtime.speech.options import SpeechOptions
+from antiphon.runtime.speech.text_feed import TextFeed
 from antiphon.runtime.text.calls import EmbeddingCall, GenerationCall, SampleControl
 from antiphon.runtime.text.output import Completion
 from antiphon.runtime.text.requests import Prompt
-from antiphon.runtime.text_feed import TextFeed
-from antiphon.runtime.transcript import LiveUpdate, Transcript, TranscriptEvent
 from antiphon.runtime.transcription.call import TranscriptionCall
 from antiphon.runtime.transcription.live import LiveCall
-from antiphon.runtime.transcription_options import DEFAULT_INTERVAL, TranscriptionOptions
+from antiphon.runtime.transcription.options import DEFAULT_INTERVAL, TranscriptionOptions
+from antiphon.runtime.transcription.sound_source import SoundSource, open_recording
 from antiphon.text.grammar_spec import GrammarSpec
 
 MAX_TRANSCRIBE_THREADS = 64

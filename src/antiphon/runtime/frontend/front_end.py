@@ -15,14 +15,14 @@ from antiphon.models.model import Task
 from antiphon.runtime.calls.events import Event
 from antiphon.runtime.calls.port import EnginePort
 from antiphon.runtime.calls.sinks import Sink
-from antiphon.runtime.config import EngineConfig
 from antiphon.runtime.frontend.loop import EngineLoop
-from antiphon.runtime.loading import LoadedModel, load_model
-from antiphon.runtime.profile import Profile
-from antiphon.runtime.pronunciation import Pronunciation
-from antiphon.runtime.resident import check_batch_invariance, make_slots, slot_names
+from antiphon.runtime.frontend.profile import Profile
+from antiphon.runtime.loading.config import EngineConfig
+from antiphon.runtime.loading.loading import LoadedModel, load_model
 from antiphon.runtime.slots.arena import Arena
-from antiphon.runtime.speech_text import Speaker
+from antiphon.runtime.slots.resident import check_batch_invariance, make_slots, slot_names
+from antiphon.runtime.speech.pronunciation import Pronunciation
+from antiphon.runtime.speech.text import Speaker
 from antiphon.runtime.text.calls import EmbeddingCall, GenerationCall
 from antiphon.runtime.text.output import SampleOutput
 from antiphon.runtime.text.requests import Prompt, RequestFactory

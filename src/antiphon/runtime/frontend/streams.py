@@ -15,12 +15,12 @@ from antiphon.errors import AntiphonError, EngineError, InvalidRequestError
 from antiphon.runtime.calls.control import CallControl
 from antiphon.runtime.calls.events import Ended, Event, TextDelta
 from antiphon.runtime.calls.sinks import ThreadSink
+from antiphon.runtime.calls.speech import SpeechChunk, SpeechStats
 from antiphon.runtime.calls.thread_reader import ThreadInbox
-from antiphon.runtime.speech import SpeechChunk, SpeechStats
-from antiphon.runtime.speech_call import SpeechCall
+from antiphon.runtime.calls.transcript import LiveUpdate, Transcript, TranscriptEvent
+from antiphon.runtime.speech.call import SpeechCall
 from antiphon.runtime.text.output import Completion, SampleOutput, check_not_failed
-from antiphon.runtime.text.text_reader import joined
-from antiphon.runtime.transcript import LiveUpdate, Transcript, TranscriptEvent
+from antiphon.runtime.text.stream import joined
 from antiphon.runtime.transcription.call import TranscriptionCall
 from antiphon.runtime.transcription.live import LiveCall
 

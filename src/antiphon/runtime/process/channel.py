@@ -20,7 +20,9 @@ from antiphon.runtime.calls.events import (
     PieceRead,
     TextDelta,
 )
-from antiphon.runtime.messages import (
+from antiphon.runtime.calls.speech import SpeechChunk, SpeechStats
+from antiphon.runtime.calls.transcript import LiveUpdate, Transcript, TranscriptProgress
+from antiphon.runtime.process.messages import (
     AudioRead,
     CallAccepted,
     Deltas,
@@ -34,8 +36,6 @@ from antiphon.runtime.messages import (
     Transcribed,
     TranscriptPart,
 )
-from antiphon.runtime.speech import SpeechChunk, SpeechStats
-from antiphon.runtime.transcript import LiveUpdate, Transcript, TranscriptProgress
 
 
 class ChannelSink:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from antiphon.errors import AntiphonError, EngineError
-from antiphon.runtime.engine_process import EngineProcess
+from antiphon.runtime.process.engine_process import EngineProcess
 
 
 class Questions:

@@ -9,7 +9,7 @@ import numpy as np
 
 from antiphon.audio.samples import Floats
 from antiphon.engine.request import FinishReason
-from antiphon.runtime.messages import Abort, AppendText, EndAudio, EndText, PushAudio, ReleaseChunk
+from antiphon.runtime.process.messages import Abort, AppendText, EndAudio, EndText, PushAudio, ReleaseChunk
 
 
 class RemoteCall:

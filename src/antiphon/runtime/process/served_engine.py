@@ -18,8 +18,10 @@ from antiphon.errors import AntiphonError, InvalidRequestError
 from antiphon.models.parts import TokenDecoder
 from antiphon.runtime.calls.events import Accepted
 from antiphon.runtime.frontend.front_end import FrontEnd
-from antiphon.runtime.loading import LoadedModel, load_model
-from antiphon.runtime.messages import (
+from antiphon.runtime.loading.loading import LoadedModel, load_model
+from antiphon.runtime.loading.process_memory import read_pages, resident_bytes, return_memory
+from antiphon.runtime.process.channel import ChannelSink, error_of, kind_and_message
+from antiphon.runtime.process.messages import (
     Abort,
     AppendText,
     Embed,
@@ -42,13 +44,11 @@ from antiphon.runtime.messages import (
     Unloaded,
     VoiceFields,
 )
-from antiphon.runtime.process.channel import ChannelSink, error_of, kind_and_message
-from antiphon.runtime.process_memory import read_pages, resident_bytes, return_memory
-from antiphon.runtime.recording import open_recording
-from antiphon.runtime.speech_call import SpeechCall
+from antiphon.runtime.speech.call import SpeechCall
 from antiphon.runtime.text.calls import EmbeddingCall, GenerationCall
 from antiphon.runtime.transcription.call import TranscriptionCall
 from antiphon.runtime.transcription.live import LiveCall
+from antiphon.runtime.transcription.sound_source import open_recording
 
 LOAD_THREADS = 4
 GRAMMAR_THREADS = 4

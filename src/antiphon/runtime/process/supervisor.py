@@ -12,8 +12,8 @@ from enum import StrEnum
 from typing import Any
 
 from antiphon.errors import AntiphonError, EngineError, InvalidRequestError
-from antiphon.runtime.engine_process import EngineProcess
-from antiphon.runtime.messages import FromEngine, Shutdown
+from antiphon.runtime.process.engine_process import EngineProcess
+from antiphon.runtime.process.messages import FromEngine, Shutdown
 
 logger = logging.getLogger("antiphon.engine")
 

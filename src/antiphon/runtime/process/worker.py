@@ -24,7 +24,7 @@ import zmq
 
 from antiphon.engine.core import describe
 from antiphon.errors import AntiphonError
-from antiphon.runtime.messages import Dying, Heartbeat, Rejected, Shutdown, Started, decode_command, encode
+from antiphon.runtime.process.messages import Dying, Heartbeat, Rejected, Shutdown, Started, decode_command, encode
 from antiphon.runtime.process.served_engine import ServedEngine
 
 LINGER_MILLISECONDS = 1000

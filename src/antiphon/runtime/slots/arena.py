@@ -9,9 +9,9 @@ from torch import Tensor
 from antiphon import ops
 from antiphon.engine.kv.arena import SlabArena
 from antiphon.errors import MemoryBudgetError
-from antiphon.runtime.config import EngineConfig
-from antiphon.runtime.memory_budget import check_memory
-from antiphon.runtime.process_memory import release_pages
+from antiphon.runtime.loading.config import EngineConfig
+from antiphon.runtime.loading.memory_budget import check_memory
+from antiphon.runtime.loading.process_memory import release_pages
 
 
 @dataclass(frozen=True)

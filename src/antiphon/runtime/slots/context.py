@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from antiphon.engine.core import ModelSlot
-from antiphon.runtime.config import EngineConfig
-from antiphon.runtime.loading import LoadedModel
+from antiphon.runtime.loading.config import EngineConfig
+from antiphon.runtime.loading.loading import LoadedModel
 from antiphon.runtime.slots.arena import Arena
 
 

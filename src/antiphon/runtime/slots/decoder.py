@@ -11,7 +11,7 @@ from antiphon.errors import InvalidRequestError
 from antiphon.executor.decoder.executor import DecoderExecutor
 from antiphon.models.parts import TokenDecoder
 from antiphon.ops import CacheGroup, CacheKind, CacheLayout, KVCache
-from antiphon.runtime.config import PAGE_TYPES, EngineConfig
+from antiphon.runtime.loading.config import PAGE_TYPES, EngineConfig
 from antiphon.runtime.slots.context import SlotContext
 
 

@@ -10,7 +10,7 @@ from antiphon.engine.request import Priority, Request
 from antiphon.engine.sampling_params import SamplingParams
 from antiphon.errors import InvalidRequestError
 from antiphon.runtime.calls.control import MAX_SAMPLES, new_id
-from antiphon.runtime.loading import LoadedModel
+from antiphon.runtime.loading.loading import LoadedModel
 from antiphon.text.grammar import GrammarCompiler
 from antiphon.text.grammar_spec import GrammarSpec
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 
 from antiphon.engine.telemetry import TranscriptRecord
 from antiphon.runtime.calls.control import new_id
-from antiphon.runtime.transcript import (
+from antiphon.runtime.calls.transcript import (
     Segment,
     Transcript,
     TranscriptionStats,
     TranscriptProgress,
     joined_text,
 )
-from antiphon.runtime.window_decoding import WindowJob
+from antiphon.runtime.transcription.window_decoding import WindowJob
 
 
 @dataclass

@@ -13,8 +13,8 @@ from antiphon.errors import AntiphonError, EngineError
 from antiphon.runtime.calls.events import PieceRead
 from antiphon.runtime.calls.sinks import Sink
 from antiphon.runtime.transcription.job_runner import CancelledTranscriptionError, JobRunner
+from antiphon.runtime.transcription.options import TranscriptionOptions
 from antiphon.runtime.transcription.transcriber import Chunks, Transcriber
-from antiphon.runtime.transcription_options import TranscriptionOptions
 
 
 class TranscriptionCall:

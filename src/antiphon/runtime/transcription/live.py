@@ -20,14 +20,14 @@ from antiphon.engine.request import FinishReason, Request
 from antiphon.errors import AntiphonError, EngineError, InvalidRequestError
 from antiphon.runtime.calls.events import Event
 from antiphon.runtime.calls.sinks import Sink
-from antiphon.runtime.transcript import LiveUpdate, Segment, Word
+from antiphon.runtime.calls.transcript import LiveUpdate, Segment, Word
 from antiphon.runtime.transcription.account import TranscriptAccount
 from antiphon.runtime.transcription.job_runner import JobRunner
 from antiphon.runtime.transcription.live_windows import LiveWindows
+from antiphon.runtime.transcription.options import DEFAULT_INTERVAL, TranscriptionOptions
 from antiphon.runtime.transcription.transcriber import Transcriber
-from antiphon.runtime.transcription_options import DEFAULT_INTERVAL, TranscriptionOptions
-from antiphon.runtime.window_decoding import Recogniser, WindowJob
-from antiphon.runtime.word_timestamps import split_words
+from antiphon.runtime.transcription.window_decoding import Recogniser, WindowJob
+from antiphon.runtime.transcription.word_timestamps import split_words
 
 #: Words at the end of a hypothesis that are never settled by it: its sound may have ended inside them.
 UNSURE_WORDS = 3

@@ -6,7 +6,7 @@ import numpy as np
 
 from antiphon.audio.samples import SPEECH_RATE, Floats
 from antiphon.audio.segments import SegmentOptions, SpeechTracker
-from antiphon.runtime.voice_activity import VoiceReader
+from antiphon.runtime.transcription.voice_activity import VoiceReader
 
 SPEECH = SegmentOptions(threshold=0.5, release=0.3, min_speech=0.2, min_silence=1.2)
 #: Sound that belongs to a window, before its speech was detected and after its end.

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from antiphon.audio.samples import SPEECH_RATE, Floats
 from antiphon.errors import InvalidRequestError
 from antiphon.runtime.calls.port import EnginePort
-from antiphon.runtime.loading import LoadedModel
-from antiphon.runtime.transcript import TranscriptEvent
+from antiphon.runtime.calls.transcript import TranscriptEvent
+from antiphon.runtime.loading.loading import LoadedModel
 from antiphon.runtime.transcription.account import TranscriptAccount, record_of
 from antiphon.runtime.transcription.job_runner import JobRunner
+from antiphon.runtime.transcription.options import TranscriptionOptions
+from antiphon.runtime.transcription.window_decoding import Recogniser
 from antiphon.runtime.transcription.windows import ParallelWindows, SequentialWindows
-from antiphon.runtime.transcription_options import TranscriptionOptions
-from antiphon.runtime.window_decoding import Recogniser
 
 
 @dataclass(frozen=True)

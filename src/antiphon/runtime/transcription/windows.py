@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from antiphon.audio.samples import SPEECH_RATE, Floats
-from antiphon.runtime.transcript import Segment, TranscriptEvent
+from antiphon.runtime.calls.transcript import Segment, TranscriptEvent
 from antiphon.runtime.transcription.account import TranscriptAccount
 from antiphon.runtime.transcription.job_runner import JobRunner
-from antiphon.runtime.transcription_options import TranscriptionOptions
-from antiphon.runtime.voice_activity import SpeechWindow, speech_windows
-from antiphon.runtime.window_decoding import Recogniser, WindowJob
-from antiphon.runtime.window_segments import Stretch, segments_of, stretches
+from antiphon.runtime.transcription.options import TranscriptionOptions
+from antiphon.runtime.transcription.voice_activity import SpeechWindow, speech_windows
+from antiphon.runtime.transcription.window_decoding import Recogniser, WindowJob
+from antiphon.runtime.transcription.window_segments import Stretch, segments_of, stretches
 
 #: Windows of one recording that are in the engine at once; their sound and states are in memory.
 MAX_WINDOWS = 12

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from antiphon.errors import AntiphonError
-from antiphon.runtime.client import EngineState
+from antiphon.runtime.process.client import EngineState
 from antiphon.server.http.connection import json_response
 from antiphon.server.serving.model_card import model_card
 from antiphon.server.serving.serving import serving_of

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from antiphon.runtime.calls.events import TextDelta
-from antiphon.runtime.messages import Generate
+from antiphon.runtime.process.messages import Generate
 from antiphon.server.chat.request_schemas import ChatBody
 from antiphon.server.chat.tool_use import ToolUse, tool_use
 from antiphon.server.http.errors import invalid

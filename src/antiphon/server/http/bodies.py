@@ -9,7 +9,7 @@ from fastapi import Request
 from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect
 
-from antiphon.runtime.keep_alive import parse_keep_alive
+from antiphon.runtime.residency.keep_alive import parse_keep_alive
 from antiphon.server.http.context import context_of
 from antiphon.server.http.errors import ApiError, ClientDisconnectedError, invalid
 

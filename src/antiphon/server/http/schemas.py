@@ -9,7 +9,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from antiphon.runtime.keep_alive import PATTERN as KEEP_ALIVE_PATTERN
+from antiphon.runtime.residency.keep_alive import PATTERN as KEEP_ALIVE_PATTERN
 
 Count = Annotated[int, Field(ge=0)]
 Name = Annotated[str, Field(min_length=1, max_length=512)]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from antiphon.errors import AntiphonError, EngineError, MemoryBudgetError, MemoryBusyError
-from antiphon.runtime.client import EngineState
-from antiphon.runtime.residency import Resident
+from antiphon.runtime.process.client import EngineState
+from antiphon.runtime.residency.residency import Resident
 from antiphon.server.http.errors import ApiError, api_error, unavailable
 
 if TYPE_CHECKING:
-    from antiphon.runtime.client import EngineClient
+    from antiphon.runtime.process.client import EngineClient
 
 
 def load_failure(model: Resident, error: AntiphonError) -> ApiError:

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from antiphon.errors import AntiphonError, EngineError, MemoryBudgetError, MemoryBusyError
-from antiphon.runtime.client import EngineState
-from antiphon.runtime.memory_budget import default_budget
-from antiphon.runtime.residency import ModelState, Residency, Resident
+from antiphon.runtime.loading.memory_budget import default_budget
+from antiphon.runtime.process.client import EngineState
+from antiphon.runtime.residency.residency import ModelState, Residency, Resident
 from antiphon.server.http.context import current_context
 from antiphon.server.http.errors import ApiError, invalid, unavailable
 from antiphon.server.setup.config import DEFAULT_ALIASES, DEFAULT_SOUND_MODELS, LoadOnUse, ServerConfig
@@ -21,9 +21,9 @@ from antiphon.weights.catalog.model_tasks import CATALOG_TASKS, KINDS, models_fo
 from antiphon.weights.catalog.resolve import HUB_REFERENCE
 
 if TYPE_CHECKING:
-    from antiphon.runtime.client import EngineClient
-    from antiphon.runtime.messages import Loaded
-    from antiphon.runtime.model_text import ModelText
+    from antiphon.runtime.loading.model_text import ModelText
+    from antiphon.runtime.process.client import EngineClient
+    from antiphon.runtime.process.messages import Loaded
 from antiphon.server.serving.failures import engine_unavailable, load_failure
 from antiphon.server.serving.model_card import task_of
 

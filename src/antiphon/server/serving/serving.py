@@ -13,7 +13,7 @@ from antiphon.server.telemetry.metrics import Metrics
 from antiphon.server.telemetry.tracing import Tracing
 
 if TYPE_CHECKING:
-    from antiphon.runtime.client import EngineClient
+    from antiphon.runtime.process.client import EngineClient
 
 
 class Serving:

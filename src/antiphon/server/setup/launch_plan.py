@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from antiphon.errors import InvalidRequestError
-from antiphon.runtime.keep_alive import parse_keep_alive
-from antiphon.runtime.memory_budget import default_budget
+from antiphon.runtime.loading.memory_budget import default_budget
+from antiphon.runtime.residency.keep_alive import parse_keep_alive
 from antiphon.server.http.keys import KeyRing
 from antiphon.server.setup.config import Limits, LoadOnUse, ModelSpec, ServerConfig, name_of
 from antiphon.server.setup.model_checks import DEFAULT_KV_BYTES, check_models_fit, check_references

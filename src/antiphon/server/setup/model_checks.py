@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from antiphon.errors import AntiphonError, MemoryBudgetError, ModelNotFoundError
-from antiphon.runtime.memory_budget import listed_weight_bytes, weight_file_bytes
+from antiphon.runtime.loading.memory_budget import listed_weight_bytes, weight_file_bytes
 from antiphon.server.setup.config import name_of
 from antiphon.weights.catalog.catalog import catalog, find_entry
 from antiphon.weights.catalog.resolve import resolve

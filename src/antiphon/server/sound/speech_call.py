@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator
 
 from antiphon.audio.encode import AudioFormat, Encoder
 from antiphon.errors import AntiphonError, AudioError, EngineError
-from antiphon.runtime.messages import Speak
-from antiphon.runtime.speak_stream import SpeakStream
-from antiphon.runtime.speech import SpeechChunk, SpeechStats
-from antiphon.runtime.speech_options import SpeechOptions
+from antiphon.runtime.calls.speech import SpeechChunk, SpeechStats
+from antiphon.runtime.process.messages import Speak
+from antiphon.runtime.speech.options import SpeechOptions
+from antiphon.runtime.speech.stream import SpeakStream
 from antiphon.server.http.errors import SERVER, ApiError, api_error
 from antiphon.server.serving.failures import engine_failure, engine_unavailable
 from antiphon.server.serving.models import ReadyModel

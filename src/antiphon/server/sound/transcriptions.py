@@ -8,9 +8,9 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from antiphon.engine.request import Priority
-from antiphon.runtime.captions import render, verbose
-from antiphon.runtime.transcript import Transcript, TranscriptionStats, TranscriptProgress
-from antiphon.runtime.transcription_options import DEFAULT_TEMPERATURES, TranscriptionOptions
+from antiphon.runtime.calls.transcript import Transcript, TranscriptionStats, TranscriptProgress
+from antiphon.runtime.transcription.captions import render, verbose
+from antiphon.runtime.transcription.options import DEFAULT_TEMPERATURES, TranscriptionOptions
 from antiphon.server.http.connection import EventStream, json_response, unless_disconnected
 from antiphon.server.http.context import context_of
 from antiphon.server.http.errors import ApiError, invalid

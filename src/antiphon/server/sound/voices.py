@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Query, Request, Response
 
-from antiphon.runtime.voice_aliases import aliases_for, parts_of, unknown_voice, without_aliases
+from antiphon.runtime.voices.aliases import aliases_for, parts_of, unknown_voice, without_aliases
 from antiphon.server.http.connection import json_response
 from antiphon.server.http.errors import invalid
 from antiphon.server.serving.models import ReadyModel

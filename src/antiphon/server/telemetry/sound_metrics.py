@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
-from antiphon.runtime.speech import SpeechStats
-from antiphon.runtime.transcript import TranscriptionStats
+from antiphon.runtime.calls.speech import SpeechStats
+from antiphon.runtime.calls.transcript import TranscriptionStats
 
 PREFIX = "antiphon:"
 SECONDS = (0.05, 0.1, 0.25, 0.5, 0.75, 1, 1.5, 2.5, 5, 10, 20, 40, 80, 160, 320)

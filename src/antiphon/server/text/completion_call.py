@@ -8,7 +8,7 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Any
 
-from antiphon.runtime.messages import Generate
+from antiphon.runtime.process.messages import Generate
 from antiphon.server.http.errors import invalid
 from antiphon.server.serving.models import ReadyModel
 from antiphon.server.serving.serving import Serving

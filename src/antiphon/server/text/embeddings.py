@@ -11,7 +11,7 @@ import numpy as np
 from fastapi import APIRouter, Request, Response
 
 from antiphon.errors import EngineError
-from antiphon.runtime.messages import Embed
+from antiphon.runtime.process.messages import Embed
 from antiphon.server.http.bodies import read_body
 from antiphon.server.http.connection import json_response, unless_disconnected
 from antiphon.server.http.context import context_of

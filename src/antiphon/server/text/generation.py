@@ -11,8 +11,8 @@ from typing import Any
 from antiphon.engine.sampling_params import SamplingParams
 from antiphon.errors import AntiphonError, EngineError
 from antiphon.runtime.calls.events import Ended, TextDelta
-from antiphon.runtime.messages import Generate
-from antiphon.runtime.text.text_reader import GenerateStream
+from antiphon.runtime.process.messages import Generate
+from antiphon.runtime.text.stream import GenerateStream
 from antiphon.server.http.errors import SERVER, ApiError, api_error
 from antiphon.server.serving.failures import engine_failure, engine_unavailable
 from antiphon.server.serving.models import ReadyModel

@@ -1,0 +1,199 @@
+"""Making a model resident: files, tokenizer, module tree, weights in the form the backend computes with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any, cast
+
+from antiphon.errors import CheckpointError, UnsupportedError
+from antiphon.models.model import CausalLM, Model, Task
+from antiphon.models.parts import SynthesisStages, Vocabulary
+from antiphon.models.registry import build_model, model_class
+from antiphon.runtime.loading.process_memory import trim_memory
+from antiphon.runtime.loading.sampling_defaults import SamplingDefaults, sampling_defaults
+from antiphon.runtime.loading.weight_forms import LoadReport, WeightOptions, prepare
+from antiphon.runtime.voices.book import VoiceBook
+from antiphon.text.chat_template import ChatTemplate, find_chat_template
+from antiphon.text.gguf_vocab import tokenizer_from_gguf
+from antiphon.text.hf_vocab import tokenizer_from_file
+from antiphon.text.llama2c_vocab import tokenizer_from_llama2c
+from antiphon.text.symbol_vocab import SymbolTokenizer
+from antiphon.text.tokenizer import Tokenizer
+from antiphon.text.whisper_vocab import WhisperTokenizer, tokens_from_json, tokens_from_tiktoken
+from antiphon.weights.catalog.model_tasks import check_catalog_task, wrong_task
+from antiphon.weights.catalog.resolve import ResolvedModel, resolve
+from antiphon.weights.checkpoint import Checkpoint
+from antiphon.weights.formats.open import open_checkpoint
+from antiphon.weights.json_object import read_json_object
+
+#: Tokens of Whisper's English-only vocabulary; the multilingual ones are larger.
+ENGLISH_VOCABULARY = 51864
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A resident model with its tokenizer and chat template."""
+
+    name: str
+    model: Model
+    tokenizer: Tokenizer
+    chat_template: ChatTemplate | None
+    eos_ids: frozenset[int]
+    report: LoadReport
+    voices: VoiceBook | None = None  # of a speech model
+    sampling: SamplingDefaults = field(default_factory=SamplingDefaults)
+
+    def bytes_per_step(self) -> int:
+        """Weight bytes that decoding one token reads: all but embedding tables that are not also heads."""
+        rules = self.model.weight_rules()
+        looked_up = {id(weight) for weight in rules.embeddings} - {id(weight) for weight in rules.heads}
+        return sum(weight.resident_bytes for weight in self.model.weights() if id(weight) not in looked_up)
+
+    def causal_lm(self) -> CausalLM:
+        """The model, which must be for text generation."""
+        if self.model.task is not Task.GENERATE:
+            raise wrong_task(self.name, self.model.task, Task.GENERATE)
+        return cast(CausalLM, self.model)
+
+
+def load_model(
+    reference: str,
+    *,
+    offline: bool = False,
+    progress: Callable[..., None] | None = None,
+    options: WeightOptions | None = None,
+    task: str | None = None,
+) -> LoadedModel:
+    """Resolve, download if needed, and load. Every failure is an `AntiphonError` that names the file and the cause.
+
+    A model that is not for `task` is rejected as early as its task is known: before the download if the
+    catalog has it, else once its architecture is read.
+    """
+    if task is not None:
+        check_catalog_task(reference, task)
+    report = LoadReport()
+    with report.phase("fetch"):
+        resolved = resolve(reference, offline=offline, progress=progress)
+    return load_resolved(resolved, report, options, task)
+
+
+def load_resolved(
+    resolved: ResolvedModel,
+    report: LoadReport | None = None,
+    options: WeightOptions | None = None,
+    task: str | None = None,
+) -> LoadedModel:
+    loaded = _load(resolved, report or LoadReport(), options or WeightOptions(), task)
+    trim_memory()  # the checkpoint's metadata is not needed any more
+    return loaded
+
+
+def _load(resolved: ResolvedModel, report: LoadReport, options: WeightOptions, task: str | None) -> LoadedModel:
+    with report.phase("open"):
+        checkpoint = open_checkpoint(resolved.path)
+        own = model_class(checkpoint.architecture).task
+        if task is not None and own != task:
+            raise wrong_task(resolved.name, own, task)
+    with report.phase("tokenizer"):
+        tokenizer = load_tokenizer(resolved, checkpoint)
+    with report.phase("weights"):
+        model = build_model(checkpoint)
+        _reject_unused(checkpoint, model, resolved.name)
+        prepare(model, report, options, checkpoint.release_pages)
+    _check_vocabulary(resolved.name, model, tokenizer)
+    eos_ids = end_ids(resolved, tokenizer)
+    template = load_chat_template(resolved, checkpoint, tokenizer)
+    synthesis = model.part(SynthesisStages)
+    voices = None if synthesis is None else VoiceBook.beside(resolved.files, synthesis.style_size, resolved.name)
+    sampling = sampling_defaults(resolved, checkpoint)
+    return LoadedModel(resolved.name, model, tokenizer, template, eos_ids, report, voices, sampling)
+
+
+def load_tokenizer(resolved: ResolvedModel, checkpoint: Checkpoint) -> Tokenizer:
+    """The vocabulary that came with the weights: inside a GGUF, beside other files."""
+    if checkpoint.format == "gguf":
+        return tokenizer_from_gguf(checkpoint.metadata)
+    if checkpoint.format == "llama2c":
+        return tokenizer_from_llama2c(_file(resolved, "tokenizer.bin"), int(checkpoint.metadata["vocab_size"]))
+    if checkpoint.format == "onnx":
+        return SymbolTokenizer(checkpoint.metadata.get("vocab") or {})
+    if model_class(checkpoint.architecture).vocabulary is Vocabulary.WHISPER:
+        return load_whisper_tokenizer(resolved, checkpoint)
+    config = resolved.files.get("tokenizer_config.json")
+    return tokenizer_from_file(_file(resolved, "tokenizer.json"), config)
+
+
+def load_whisper_tokenizer(resolved: ResolvedModel, checkpoint: Checkpoint) -> WhisperTokenizer:
+    """Whisper's text tokens: inside a ggml file, else from a `tokenizer.json` or OpenAI's own file beside it."""
+    metadata = checkpoint.metadata
+    vocab_size = int(metadata["n_vocab"] if "n_vocab" in metadata else metadata["vocab_size"])
+    if "tokens" in metadata:
+        return WhisperTokenizer(metadata["tokens"], vocab_size)
+    if "tokenizer.json" in resolved.files:
+        return WhisperTokenizer(tokens_from_json(resolved.files["tokenizer.json"]), vocab_size)
+    name = f"{'multilingual' if vocab_size > ENGLISH_VOCABULARY else 'gpt2'}.tiktoken"
+    if name in resolved.files:
+        return WhisperTokenizer(tokens_from_tiktoken(resolved.files[name]), vocab_size)
+    raise CheckpointError(f"model {resolved.name!r} has neither tokenizer.json nor {name} beside {resolved.path}")
+
+
+def load_chat_template(resolved: ResolvedModel, checkpoint: Checkpoint, tokenizer: Tokenizer) -> ChatTemplate | None:
+    """The model's own template, or None for a base model, which is prompted with plain text."""
+    metadata: dict[str, Any] = dict(checkpoint.metadata) if checkpoint.format == "gguf" else {}
+    if "tokenizer_config.json" in resolved.files:
+        metadata = read_json_object(resolved.files["tokenizer_config.json"])
+    if "chat_template.jinja" in resolved.files:
+        metadata["chat_template"] = _read_text(resolved.files["chat_template.jinja"])
+    source = find_chat_template(metadata)
+    return None if source is None else ChatTemplate.for_tokenizer(source, tokenizer)
+
+
+def _file(resolved: ResolvedModel, name: str) -> Path:
+    path = resolved.files.get(name)
+    if path is None:
+        raise CheckpointError(f"model {resolved.name!r} has no {name} beside {resolved.path}")
+    return path
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise CheckpointError(f"cannot read {path}: {error}") from error
+
+
+def end_ids(resolved: ResolvedModel, tokenizer: Tokenizer) -> frozenset[int]:
+    """Tokens that end an answer: the vocabulary's own, and those that `generation_config.json` names."""
+    return tokenizer.eos_ids | _generation_eos(resolved)
+
+
+def _generation_eos(resolved: ResolvedModel) -> frozenset[int]:
+    """End-of-generation ids that `generation_config.json` names."""
+    path = resolved.files.get("generation_config.json")
+    if path is None:
+        return frozenset()
+    named = read_json_object(path).get("eos_token_id")
+    ids = named if isinstance(named, list) else [] if named is None else [named]
+    if not all(type(token_id) is int for token_id in ids):
+        raise CheckpointError(f"{path}: eos_token_id is {named!r}, neither an id nor a list of ids")
+    return frozenset(ids)
+
+
+def _reject_unused(checkpoint: Checkpoint, model: Model, name: str) -> None:
+    """Reject a checkpoint with tensors that no module uses: it is a variant that would give wrong results."""
+    unused = [tensor for tensor in checkpoint.unused() if not any(fnmatch(tensor, p) for p in model.ignores)]
+    if unused:
+        raise UnsupportedError(
+            f"model {name!r} ({checkpoint.architecture}) has {len(unused)} tensors that this build does not know: "
+            + ", ".join(unused[:4])
+        )
+
+
+def _check_vocabulary(name: str, model: Model, tokenizer: Tokenizer) -> None:
+    if tokenizer.vocab_size > model.vocab_size:
+        raise CheckpointError(
+            f"model {name!r}: the tokenizer has {tokenizer.vocab_size} tokens, the embedding {model.vocab_size} rows"
+        )

@@ -1,0 +1,62 @@
+"""`ModelText`: what turns a model's text into tokens and back, without its weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from antiphon.errors import CheckpointError
+from antiphon.runtime.loading.sampling_defaults import SamplingDefaults, sampling_defaults
+from antiphon.text.chat_template import ChatTemplate
+from antiphon.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from antiphon.weights.checkpoint import Checkpoint
+
+#: Where a `config.json` states the context, by the names in use.
+CONTEXT_KEYS = ("max_position_embeddings", "n_positions", "max_target_positions", "n_text_ctx")
+
+
+@dataclass(frozen=True)
+class ModelText:
+    """The text side of a model. `max_tokens` is the context the checkpoint states; the engine may allow less."""
+
+    name: str
+    tokenizer: Tokenizer
+    chat_template: ChatTemplate | None
+    eos_ids: frozenset[int]
+    max_tokens: int
+    sampling: SamplingDefaults = field(default_factory=SamplingDefaults)
+
+    @classmethod
+    def load(cls, reference: str, offline: bool = False) -> ModelText:
+        """Blocking: resolves, and fetches if need be. Every failure is an `AntiphonError`.
+
+        Files are mapped to read their headers and let go again; no weight is read.
+        """
+        from antiphon.runtime.loading.loading import end_ids, load_chat_template, load_tokenizer
+        from antiphon.weights.catalog.resolve import resolve
+        from antiphon.weights.formats.open import open_checkpoint
+
+        resolved = resolve(reference, offline=offline)
+        checkpoint = open_checkpoint(resolved.path)
+        tokenizer = load_tokenizer(resolved, checkpoint)
+        template = load_chat_template(resolved, checkpoint, tokenizer)
+        sampling = sampling_defaults(resolved, checkpoint)
+        ends, context = end_ids(resolved, tokenizer), context_length(checkpoint)
+        return cls(resolved.name, tokenizer, template, ends, context, sampling)
+
+
+def context_length(checkpoint: Checkpoint) -> int:
+    """The context length that the model's metadata state; 0 for a speech model, which takes an utterance at a time."""
+    from antiphon.models.parts import Vocabulary
+    from antiphon.models.registry import model_class
+
+    if model_class(checkpoint.architecture).vocabulary is Vocabulary.PHONEMES:
+        return 0
+    keys = (f"{checkpoint.architecture}.context_length",) if checkpoint.format == "gguf" else CONTEXT_KEYS
+    for key in keys:
+        value = checkpoint.metadata.get(key)
+        if isinstance(value, int) and value > 0:
+            return value
+    raise CheckpointError(f"the metadata of a {checkpoint.architecture} state no context length ({', '.join(keys)})")

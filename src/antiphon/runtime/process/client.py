@@ -1,0 +1,238 @@
+"""`EngineClient`: an engine in a process of its own, for asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import logging
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from antiphon.errors import EngineError, InvalidRequestError, ModelNotFoundError
+from antiphon.runtime.calls.control import MAX_SAMPLES
+from antiphon.runtime.calls.sinks import ThreadSink
+from antiphon.runtime.process.channel import error_of, events_of
+from antiphon.runtime.process.engine_process import EngineProcess
+from antiphon.runtime.process.messages import (
+    Abort,
+    Deltas,
+    Embed,
+    Embedded,
+    Figures,
+    FromEngine,
+    Generate,
+    GetFigures,
+    Listen,
+    Load,
+    Loaded,
+    LoadFailed,
+    Rejected,
+    Speak,
+    Transcribe,
+    Unload,
+    Unloaded,
+)
+from antiphon.runtime.process.questions import Questions
+from antiphon.runtime.process.remote_call import RemoteCall
+from antiphon.runtime.process.supervisor import EngineState, Supervisor
+from antiphon.runtime.speech.stream import SpeakStream
+from antiphon.runtime.text.stream import GenerateStream
+from antiphon.runtime.transcription.stream import TranscribeStream
+
+__all__ = ["EngineClient", "EngineState", "GenerateStream"]
+
+logger = logging.getLogger("antiphon.engine")
+
+DEFAULT_KV_BYTES = 1 << 30  # as in `EngineConfig`, which needs torch
+
+
+class EngineClient(Supervisor):
+    """Used from one event loop. `options` are the fields of `EngineConfig`.
+
+    When the process dies, by itself or by the watchdog, every open call fails; the process is started again and loads
+    the models that it had. See `Supervisor`.
+    """
+
+    def __init__(
+        self,
+        options: Mapping[str, Any],
+        *,
+        max_restarts: int = 5,
+        watchdog_seconds: float = 120.0,
+        offline: bool = False,
+    ) -> None:
+        super().__init__(options, max_restarts=max_restarts, watchdog_seconds=watchdog_seconds)
+        self._offline = offline
+        self._models: dict[str, Loaded] = {}
+        self._references: dict[str, str] = {}
+        self._loads: dict[str, tuple[str, asyncio.Task[Loaded]]] = {}
+        self._questions = Questions()
+        self._sink = ThreadSink()
+        self._numbers = itertools.count(1)
+
+    @property
+    def kv_bytes(self) -> int:
+        """Of the cache's arena."""
+        return int(self._options.get("kv_bytes", DEFAULT_KV_BYTES))
+
+    @property
+    def models(self) -> Mapping[str, Loaded]:
+        """What is resident, by name; while the process is restarting, what it will hold again."""
+        return MappingProxyType(self._models)
+
+    # -- messages -----------------------------------------------------------------------------------------------
+
+    def _take(self, message: FromEngine) -> None:
+        questions = self._questions
+        match message:
+            case Deltas():
+                self._sink.put_step([(delta.id, delta) for delta in message.items])
+            case Loaded():
+                questions.answer(("load", message.name), message)
+            case LoadFailed():
+                questions.answer(("load", message.name), error_of(message.kind, message.message))
+            case Unloaded():
+                questions.answer(("unload", message.name), message)
+            case Embedded():
+                questions.answer(("embed", message.id), message)
+            case Figures():
+                questions.answer(("figures", message.id), message)
+            case Rejected() if self._rejects_question(message):
+                pass
+            case _:
+                for call_id, event in events_of(message):
+                    self._sink.put(call_id, event)
+
+    def _rejects_question(self, message: Rejected) -> bool:
+        error = error_of(message.kind, message.message)
+        if not message.id:
+            self._start_error = error
+            return True
+        return any(self._questions.answer((kind, message.id), error) for kind in ("embed", "figures"))
+
+    def _fail_calls(self, message: str) -> None:
+        for call_id in self._sink.open_ids:
+            self._sink.put(call_id, EngineError(message))
+        self._questions.fail(message)
+
+    def _gave_up(self) -> None:
+        self._models.clear()
+        self._references.clear()
+
+    # -- models -------------------------------------------------------------------------------------------------
+
+    async def load(self, name: str, reference: str) -> Loaded:
+        """Make a model resident under `name`; returns at once if it is. Concurrent loads of one name share the work.
+
+        Raises the `AntiphonError` of the failure. Waits while the process is starting or restarting.
+        """
+        if name in self._models and name not in self._loads:
+            self._check_reference(name, self._references[name], reference)
+            if self.state is EngineState.READY:
+                return self._models[name]
+        if name in self._loads:
+            under_way, task = self._loads[name]
+            self._check_reference(name, under_way, reference)
+        else:
+            task = asyncio.create_task(self._load(name, reference))
+            self._loads[name] = (reference, task)
+            task.add_done_callback(lambda done: self._loaded(name, done))
+        return await asyncio.shield(task)
+
+    def _check_reference(self, name: str, known: str, asked: str) -> None:
+        if known != asked:
+            raise InvalidRequestError(f"model {name!r} is {known!r} already; unload it before loading {asked!r}")
+
+    def _loaded(self, name: str, done: asyncio.Task[Loaded]) -> None:
+        self._loads.pop(name, None)
+        if not done.cancelled():
+            done.exception()  # raised to those who wait for it, if any
+
+    async def _load(self, name: str, reference: str) -> Loaded:
+        process = await self._until_ready()
+        while (going := self._questions.pending(("unload", name))) is not None:
+            await asyncio.wait([going])
+            await asyncio.sleep(0)
+        if name in self._models:  # it came back with the restart that was waited for
+            return self._models[name]
+        loaded = await self._load_into(process, name, reference)
+        self._models[name] = loaded
+        self._references[name] = reference
+        return loaded
+
+    async def _prepare(self, process: EngineProcess) -> None:
+        """Load the models that were there before the last death."""
+        names = list(self._references)
+        results = await asyncio.gather(
+            *(self._load_into(process, name, self._references[name]) for name in names), return_exceptions=True
+        )
+        for name, result in zip(names, results, strict=True):
+            if isinstance(result, BaseException):
+                logger.error("model %r failed to load after the restart: %s", name, result)
+                self._models.pop(name, None)
+                self._references.pop(name, None)
+            else:
+                self._models[name] = result
+
+    async def _load_into(self, process: EngineProcess, name: str, reference: str) -> Loaded:
+        answer: Loaded = await self._questions.ask(process, ("load", name), Load(name, reference, self._offline))
+        return answer
+
+    async def unload(self, name: str) -> None:
+        """End the model's requests (finish reason "cancelled") and give its memory back."""
+        process = await self._until_ready()
+        if name not in self._models:
+            raise ModelNotFoundError(f"model {name!r} is not loaded; loaded: {', '.join(self._models) or 'none'}")
+        del self._models[name], self._references[name]
+        asked = asyncio.ensure_future(self._questions.ask(process, ("unload", name), Unload(name)))
+        with contextlib.suppress(EngineError):  # the process died: the memory is free
+            await asyncio.shield(asked)
+
+    # -- calls --------------------------------------------------------------------------------------------------
+    # Each raises `EngineError` at once if the engine is not READY.
+
+    def generate(self, call: Generate) -> GenerateStream:
+        """Samples of a prompt."""
+        process = self._ready_process()
+        if not 1 <= call.n <= MAX_SAMPLES:
+            raise InvalidRequestError(f"n is {call.n}; it must be 1 to {MAX_SAMPLES}")
+        ids = [call.id, *(f"{call.id}/{index}" for index in range(call.n))]
+        stream = GenerateStream(RemoteCall(call.id, process.send), self._sink, call.n, ids)
+        process.send(call)
+        return stream
+
+    async def embed(self, call: Embed) -> Embedded:
+        """Vectors of token ids. Cancelling the wait cancels the work."""
+        process = self._ready_process()
+        if self._questions.pending(("embed", call.id)) is not None:
+            raise InvalidRequestError(f"request id {call.id!r} is in use")
+        try:
+            answer: Embedded = await self._questions.ask(process, ("embed", call.id), call)
+        except asyncio.CancelledError:
+            process.send(Abort(call.id))
+            raise
+        return answer
+
+    def transcribe(self, call: Transcribe | Listen) -> TranscribeStream:
+        """A recording, or a live session."""
+        process = self._ready_process()
+        stream = TranscribeStream(RemoteCall(call.id, process.send), self._sink)
+        process.send(call)
+        return stream
+
+    def speak(self, call: Speak) -> SpeakStream:
+        """A text as speech."""
+        process = self._ready_process()
+        stream = SpeakStream(RemoteCall(call.id, process.send), self._sink)
+        process.send(call)
+        return stream
+
+    async def figures(self) -> dict[str, Any]:
+        """What `FrontEnd.figures` returns (per model: running, waiting, blocks_…; "arena"), and "process": "pid",
+        "resident_bytes", "steps". `EngineError` if the engine is not READY. Answered between two steps."""
+        process = self._ready_process()
+        question = f"figures-{next(self._numbers)}"
+        answer: Figures = await self._questions.ask(process, ("figures", question), GetFigures(question))
+        return answer.values

@@ -1,0 +1,210 @@
+"""`EngineProcess`: one life of the engine process, seen from the process that started it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import zmq
+
+from antiphon.runtime.process.messages import Dying, FromEngine, Heartbeat, Started, decode_event, encode
+
+logger = logging.getLogger("antiphon.engine")
+
+#: Lines of the process's standard error that are kept.
+TAIL_LINES = 50
+#: Messages read before others on the event loop get their turn.
+BURST = 64
+#: How long the last lines of standard error are waited for when the process has ended.
+LAST_WORDS_SECONDS = 2.0
+#: A path of a Unix socket may not be longer, by a little.
+MAX_SOCKET_PATH = 100
+
+
+class EngineProcess:
+    """Started on creation. Every message goes to `on_event`, in the event loop that made this.
+
+    The process ends when `close` is called or when this process ends, however it ends.
+    """
+
+    def __init__(
+        self, options: Mapping[str, Any], heartbeat_seconds: float, on_event: Callable[[FromEngine], None]
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._on_event = on_event
+        self._tail: deque[str] = deque(maxlen=TAIL_LINES)
+        self._dying: str | None = None
+        self._verdict: str | None = None
+        self._is_closed = False
+        self.started: asyncio.Future[None] = self._loop.create_future()
+        self.exited: asyncio.Future[int] = self._loop.create_future()
+        self.last_beat = Heartbeat(0, 0.0)
+        self.beats = 0  # counts every sign of life
+        self._folder = _socket_folder()
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._commands = self._context.socket(zmq.PUSH)
+        self._commands.setsockopt(zmq.SNDHWM, 0)
+        self._events = self._context.socket(zmq.PULL)
+        self._events.setsockopt(zmq.RCVHWM, 0)
+        addresses = [f"ipc://{self._folder}/{name}" for name in ("commands", "events")]
+        self._commands.bind(addresses[0])
+        self._events.bind(addresses[1])
+        arguments = [*addresses, str(heartbeat_seconds), json.dumps(dict(options))]
+        reading, self._lifeline = os.pipe()
+        try:
+            # -P: the folder that the server was started in is not a place to import from.
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "antiphon.runtime.process.worker", *arguments],
+                stdin=reading,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                process_group=0,  # Ctrl-C on the terminal is for the parent alone
+            )
+        except BaseException:
+            os.close(self._lifeline)
+            self._context.destroy(linger=0)
+            shutil.rmtree(self._folder, ignore_errors=True)
+            raise
+        finally:
+            os.close(reading)
+        self.pid = self._process.pid
+        self._reader = threading.Thread(target=self._read_errors, name="antiphon-engine-log", daemon=True)
+        self._reader.start()
+        threading.Thread(target=self._wait, name="antiphon-engine-wait", daemon=True).start()
+        self._descriptor = int(self._events.getsockopt(zmq.FD))
+        self._loop.add_reader(self._descriptor, self._receive)
+        self._receive()
+
+    # -- in threads of their own --------------------------------------------------------------------------------
+
+    def _read_errors(self) -> None:
+        assert self._process.stdout is not None
+        with self._process.stdout as lines:
+            for line in lines:
+                text = line.decode("utf-8", "replace").rstrip()
+                self._tail.append(text)
+                logger.warning("%s", text)
+
+    def _wait(self) -> None:
+        status = self._process.wait()
+        self._reader.join(LAST_WORDS_SECONDS)
+        with contextlib.suppress(RuntimeError):  # the event loop is closed
+            self._loop.call_soon_threadsafe(self._ended, status)
+
+    # -- in the event loop --------------------------------------------------------------------------------------
+
+    def _ended(self, status: int) -> None:
+        while self._read_burst():  # what it still said before its end
+            pass
+        if not self.exited.done():
+            self.exited.set_result(status)
+
+    def send(self, message: msgspec.Struct) -> None:
+        if self._is_closed:
+            return
+        try:
+            self._commands.send(encode(message), zmq.NOBLOCK)
+        except zmq.Again:  # nobody is at the other end: it is dead, or as good as
+            self.kill()
+
+    def _receive(self) -> None:
+        """Read what is there. The descriptor tells of a change only, so all of it must be read, if not in one go."""
+        if self._read_burst():
+            self._loop.call_soon(self._receive)
+
+    def _read_burst(self) -> bool:
+        """Whether there may be more."""
+        receive, on_event = self._events.recv, self._on_event
+        for _ in range(BURST):
+            if self._is_closed:
+                return False
+            try:
+                data = receive(zmq.NOBLOCK)
+            except zmq.Again:
+                return False
+            event = decode_event(data)
+            self.beats += 1
+            match event:
+                case Heartbeat():
+                    self.last_beat = event
+                case Dying():
+                    self._dying = event.cause
+                case Started():
+                    self._connected()
+                case _:
+                    on_event(event)
+        return True
+
+    def _connected(self) -> None:
+        """The events' socket is connected; when the commands' is too, the process is usable.
+
+        Nobody needs the sockets' names then any more, so nobody has to clean them up later.
+        """
+        if self._is_closed or self.started.done():
+            return
+        if not self._commands.poll(0, zmq.POLLOUT):
+            self._loop.call_later(0.002, self._connected)
+            return
+        shutil.rmtree(self._folder, ignore_errors=True)
+        self.started.set_result(None)
+
+    def kill(self, verdict: str | None = None) -> None:
+        """End it now; `verdict` becomes the cause of its death."""
+        if self._verdict is None:
+            self._verdict = verdict
+        self._process.kill()
+
+    def cause(self, status: int) -> str:
+        """Why it ended, in a line: our own verdict, what it said itself, or its status and last words."""
+        if self._verdict or self._dying:
+            return self._verdict or self._dying or ""
+        if status < 0:
+            try:
+                ending = f"killed by {signal.Signals(-status).name}"
+            except ValueError:
+                ending = f"killed by signal {-status}"
+        else:
+            ending = f"exit status {status}"
+        words = self._last_words()
+        return f"{ending}: {words}" if words else ending
+
+    def _last_words(self) -> str:
+        lines = [line.strip() for line in self._tail if line.strip()]
+        fatal = [line for line in lines if line.startswith("Fatal Python error")]
+        return (fatal or lines or [""])[-1][:500]
+
+    def close(self) -> None:
+        """Kill it if it still lives, and give back what this side holds."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._process.kill()
+        self._loop.remove_reader(self._descriptor)
+        self._context.destroy(linger=0)
+        os.close(self._lifeline)
+        shutil.rmtree(self._folder, ignore_errors=True)
+        if not self.started.done():
+            self.started.cancel()
+
+
+def _socket_folder() -> Path:
+    """A folder that only this user can enter."""
+    folder = Path(tempfile.mkdtemp(prefix="antiphon-"))
+    if len(str(folder)) + len("/commands") > MAX_SOCKET_PATH:
+        folder.rmdir()
+        folder = Path(tempfile.mkdtemp(prefix="antiphon-", dir="/tmp"))
+    return folder

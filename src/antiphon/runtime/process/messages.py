@@ -1,0 +1,332 @@
+"""The messages between a server and its engine process, encoded with msgspec."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from antiphon.engine.request import FinishReason
+from antiphon.engine.sampling_params import SamplingParams
+from antiphon.runtime.calls.events import Ended, TextDelta
+from antiphon.runtime.calls.speech import SpeechStats, TimedWord
+from antiphon.runtime.calls.transcript import LiveUpdate, Transcript, TranscriptProgress
+from antiphon.runtime.speech.options import SpeechOptions
+from antiphon.runtime.transcription.options import DEFAULT_INTERVAL, TranscriptionOptions
+from antiphon.text.grammar_spec import GrammarSpec
+
+# -- to the engine ------------------------------------------------------------------------------------------------
+
+
+class Load(msgspec.Struct, frozen=True, tag=True):
+    """Make a model resident under a name. Answered by `Loaded` or `LoadFailed`."""
+
+    name: str
+    reference: str
+    offline: bool = False
+
+
+class Unload(msgspec.Struct, frozen=True, tag=True):
+    """End the model's requests and give its memory back. Answered by `Unloaded`."""
+
+    name: str
+
+
+class Generate(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
+    """`n` samples of a prompt, with ids `id/0` to `id/n-1`. Answered by `Rejected` or `CallAccepted`; `Deltas`;
+    `SampleEnded`."""
+
+    id: str
+    model: str
+    prompt: list[int]
+    params: SamplingParams
+    n: int = 1
+    priority: int = 2
+    timeout: float | None = None
+    grammar: GrammarSpec | None = None
+    cache_salt: str = ""
+
+
+class Embed(msgspec.Struct, frozen=True, tag=True):
+    """One vector per input of token ids. Answered by `Rejected` or `Embedded`."""
+
+    id: str
+    model: str
+    inputs: list[list[int]]
+    priority: int = 2
+
+
+class Transcribe(msgspec.Struct, frozen=True, tag=True):
+    """A recording: mono at 16 kHz, float32 in native byte order. Answered by `TranscriptPart`s and `Transcribed`, or
+    `Rejected`.
+
+    With `is_fed` the samples follow in `PushAudio`s, each answered by `AudioRead` when used; `EndAudio` ends them.
+    """
+
+    id: str
+    model: str
+    samples: bytes
+    options: TranscriptionOptions
+    is_fed: bool = False
+
+
+class Listen(msgspec.Struct, frozen=True, tag=True):
+    """Open a live session. Answered by `CallAccepted` or `Rejected`; then `LivePart`s, and `Transcribed` at its end."""
+
+    id: str
+    model: str
+    options: TranscriptionOptions
+    interval: float = DEFAULT_INTERVAL
+
+
+class PushAudio(msgspec.Struct, frozen=True, tag=True):
+    """Sound for a live session or a recording that is fed, as in `Transcribe`."""
+
+    id: str
+    samples: bytes
+
+
+class EndAudio(msgspec.Struct, frozen=True, tag=True):
+    """No more sound will come for a live session or a recording that is fed."""
+
+    id: str
+
+
+class Speak(msgspec.Struct, frozen=True, tag=True):
+    """A text to be spoken. Answered by `CallAccepted` or `Rejected`; then `SpeechPart`s, and `Spoken` or `Rejected`.
+
+    With `is_open` more of the text follows in `AppendText`s and ends with `EndText`. A few parts are sent ahead; then
+    each needs a `ReleaseChunk`.
+    """
+
+    id: str
+    model: str
+    text: str
+    options: SpeechOptions
+    is_open: bool = False
+
+
+class AppendText(msgspec.Struct, frozen=True, tag=True):
+    """More of the text of a synthesis that is open."""
+
+    id: str
+    text: str
+
+
+class EndText(msgspec.Struct, frozen=True, tag=True):
+    """No more text will come for a synthesis that is open."""
+
+    id: str
+
+
+class ReleaseChunk(msgspec.Struct, frozen=True, tag=True):
+    """A part of a synthesis has been read: another may be sent."""
+
+    id: str
+
+
+class Abort(msgspec.Struct, frozen=True, tag=True):
+    """End every sample of a generate, an embed, a transcription, a live session or a synthesis.
+
+    The ids of single samples are understood as well.
+    """
+
+    id: str
+    reason: FinishReason = FinishReason.CANCELLED
+
+
+class GetFigures(msgspec.Struct, frozen=True, tag=True):
+    """Answered by `Figures`."""
+
+    id: str
+
+
+class Shutdown(msgspec.Struct, frozen=True, tag=True):
+    """End everything and exit."""
+
+
+ToEngine = (
+    Load
+    | Unload
+    | Generate
+    | Embed
+    | Transcribe
+    | Listen
+    | PushAudio
+    | EndAudio
+    | Speak
+    | AppendText
+    | EndText
+    | ReleaseChunk
+    | Abort
+    | GetFigures
+    | Shutdown
+)
+
+
+# -- from the engine ----------------------------------------------------------------------------------------------
+
+
+class Started(msgspec.Struct, frozen=True, tag=True):
+    """The engine's process is up and reads commands."""
+
+    pid: int
+
+
+class Heartbeat(msgspec.Struct, frozen=True, tag=True):
+    """Sent about once a second by a thread that is not the loop; `busy_seconds` is how long the present step runs."""
+
+    steps: int
+    busy_seconds: float
+
+
+class VoiceFields(msgspec.Struct, frozen=True):
+    """A voice of a model that speaks."""
+
+    name: str
+    language: str
+    gender: str | None = None
+
+
+class Loaded(msgspec.Struct, frozen=True, tag=True):
+    name: str
+    task: str  # "generate", "embed", "transcribe" or "synthesize"
+    max_tokens: int
+    weight_bytes: int
+    seconds: dict[str, float]
+    forms: str = ""  # what the weights became, for people
+    #: Of a model that speaks, and the one it speaks with unless told.
+    voices: list[VoiceFields] = []
+    default_voice: str | None = None
+
+
+class LoadFailed(msgspec.Struct, frozen=True, tag=True):
+    name: str
+    kind: str  # the error's class
+    message: str
+
+
+class Unloaded(msgspec.Struct, frozen=True, tag=True):
+    name: str
+
+
+class CallAccepted(msgspec.Struct, frozen=True, tag=True):
+    """The engine has taken a call: it waits or runs. Comes before everything else."""
+
+    id: str
+
+
+class Rejected(msgspec.Struct, frozen=True, tag=True):
+    """A request that was not taken, or an embed that failed; `kind` is the class of the `AntiphonError`.
+
+    With an empty id: the engine could not be set up, and the process exits.
+    """
+
+    id: str
+    kind: str
+    message: str
+
+
+class Deltas(msgspec.Struct, frozen=True, tag=True):
+    """All that a step gave, in one message."""
+
+    items: list[TextDelta]
+
+
+class SampleEnded(msgspec.Struct, frozen=True, tag=True):
+    """The end of one sample, after its last delta."""
+
+    ended: Ended
+
+
+class Embedded(msgspec.Struct, frozen=True, tag=True):
+    """`vectors` are float32 in native byte order, one row per input."""
+
+    id: str
+    vectors: bytes
+    width: int
+    prompt_tokens: int
+
+
+class TranscriptPart(msgspec.Struct, frozen=True, tag=True):
+    """Segments of a recording that are final."""
+
+    id: str
+    progress: TranscriptProgress
+
+
+class LivePart(msgspec.Struct, frozen=True, tag=True):
+    """What is new in a live session."""
+
+    id: str
+    update: LiveUpdate
+
+
+class Transcribed(msgspec.Struct, frozen=True, tag=True):
+    """The end of a transcription or a live session."""
+
+    id: str
+    transcript: Transcript
+
+
+class AudioRead(msgspec.Struct, frozen=True, tag=True):
+    """A piece of a recording that is fed has been used: another may be sent."""
+
+    id: str
+
+
+class SpeechPart(msgspec.Struct, frozen=True, tag=True):
+    """The sound of a clause: float32 samples in native byte order, and where in the speech they stand."""
+
+    id: str
+    samples: bytes
+    rate: int
+    start: float
+    text: str
+    words: list[TimedWord]
+
+
+class Spoken(msgspec.Struct, frozen=True, tag=True):
+    """The end of a synthesis, after its last part."""
+
+    id: str
+    stats: SpeechStats
+
+
+class Figures(msgspec.Struct, frozen=True, tag=True):
+    """What `FrontEnd.figures` returns, and resident bytes of the process."""
+
+    id: str
+    values: dict[str, Any]
+
+
+class Dying(msgspec.Struct, frozen=True, tag=True):
+    """The engine's loop broke; the process exits after this."""
+
+    cause: str
+
+
+FromEngine = (
+    Started
+    | Heartbeat
+    | Loaded
+    | LoadFailed
+    | Unloaded
+    | CallAccepted
+    | Rejected
+    | Deltas
+    | SampleEnded
+    | Embedded
+    | TranscriptPart
+    | LivePart
+    | Transcribed
+    | AudioRead
+    | SpeechPart
+    | Spoken
+    | Figures
+    | Dying
+)
+
+encode = msgspec.msgpack.Encoder().encode
+decode_command = msgspec.msgpack.Decoder(ToEngine).decode
+decode_event = msgspec.msgpack.Decoder(FromEngine).decode

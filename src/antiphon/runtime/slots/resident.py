@@ -1,0 +1,59 @@
+"""A loaded model made part of an engine: one slot for each part that the model declares."""
+
+from __future__ import annotations
+
+import torch
+
+from antiphon import ops
+from antiphon.engine.core import ModelSlot
+from antiphon.errors import UnsupportedError
+from antiphon.models.model import Model
+from antiphon.models.parts import Encoder, Part
+from antiphon.runtime.loading.config import EngineConfig
+from antiphon.runtime.loading.loading import LoadedModel
+from antiphon.runtime.slots.arena import Arena
+from antiphon.runtime.slots.context import SlotContext
+from antiphon.runtime.slots.registry import SLOT_MAKERS
+from antiphon.weights.catalog.model_tasks import KINDS
+
+
+def slot_name(model: str, part: Part | type[Part]) -> str:
+    """The name of a part's slot: the model's own, unless the part feeds another one."""
+    return model if part.feeds is None else f"{model} {part.role}"
+
+
+def encoder_name(model: str) -> str:
+    """The name of the slot of a model's encoder."""
+    return slot_name(model, Encoder)
+
+
+def slot_names(name: str, model: Model) -> list[str]:
+    """The names of the slots of a model."""
+    return [slot_name(name, part) for part in _in_order(model)]
+
+
+def make_slots(loaded: LoadedModel, arena: Arena, config: EngineConfig) -> list[ModelSlot]:
+    """Scheduler and executor for every part of a model, on the shared arena."""
+    made: dict[str, ModelSlot] = {}
+    for part in _in_order(loaded.model):
+        context = SlotContext(slot_name(loaded.name, part), loaded, arena, config, made)
+        made[part.role] = SLOT_MAKERS[type(part)](part, context)
+    if not made:
+        task = loaded.model.task
+        kind = KINDS.get(task, f"for {task}")
+        raise UnsupportedError(f"{loaded.name} is {kind}; the engine uses it inside other models and cannot serve it")
+    return list(made.values())
+
+
+def _in_order(model: Model) -> list[Part]:
+    """The model's parts; a part that another one feeds comes before it."""
+    return sorted(model.parts(), key=lambda part: part.feeds is not None)
+
+
+def check_batch_invariance(device: torch.device | str = "cpu") -> None:
+    """Batch-invariant mode needs kernels that treat every row alike; the reference's matrix product does not."""
+    backend = ops.active_backend(torch.device(device).type)
+    if backend.name == "reference":
+        raise UnsupportedError(
+            "batch-invariant mode needs the native kernels, and this installation was made without a C++ compiler"
+        )

@@ -1,0 +1,308 @@
+"""`SpeechCall`: a text that may still be coming, spoken clause by clause through the engine, in a thread of its own."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+
+import numpy as np
+
+from antiphon.audio.speech.clauses import Clause, ClauseSplitter
+from antiphon.engine.request import FinishReason, Priority, Request
+from antiphon.engine.sampling_params import SamplingParams
+from antiphon.engine.telemetry import SpeechRecord
+from antiphon.errors import AntiphonError, EngineError, InvalidRequestError
+from antiphon.models.synthesizer import Speech
+from antiphon.runtime.calls.control import new_id
+from antiphon.runtime.calls.events import Event
+from antiphon.runtime.calls.port import EnginePort
+from antiphon.runtime.calls.sinks import Sink
+from antiphon.runtime.calls.speech import SpeechChunk, SpeechStats
+from antiphon.runtime.speech.account import SpeechAccount
+from antiphon.runtime.speech.options import SpeechOptions
+from antiphon.runtime.speech.seams import is_silent, trimmed
+from antiphon.runtime.speech.text import Piece, Reader, Speaker
+from antiphon.runtime.speech.text_feed import TextFeed
+
+#: Utterances of one synthesis that are in the engine at once, after the first sound; before it, one.
+MAX_IN_FLIGHT = 2
+#: Chunks that wait for a slow reader before the synthesis pauses.
+MAX_UNREAD = 8
+#: A paced synthesis waits when it is this many seconds ahead of its listener, and hurries when it is nearly caught up.
+FAR_AHEAD, NEARLY_DRY = 12.0, 0.75
+_POLL = 0.05
+
+
+@dataclass(frozen=True)
+class _Text:
+    """A piece of the text; None when there is no more, or when it failed."""
+
+    text: str | None
+    error: AntiphonError | None = None
+
+
+class _ClosedError(Exception):
+    """The call was cancelled."""
+
+
+class SpeechCall:
+    """Emits chunks of speech and at the end `SpeechStats`, or an error. Made, then `prepare`d, then `start`ed.
+
+    Text may be appended, and the call cancelled, from the beginning.
+    """
+
+    rate: int
+    _reader: Reader
+    _port: EnginePort
+    _options: SpeechOptions
+    _account: SpeechAccount
+
+    def __init__(self, call_id: str, sink: Sink) -> None:
+        self.id = call_id
+        self._sink = sink
+        self._model_name = ""
+        self._text: str | TextFeed | Iterable[str] | None = None
+        self._unread = threading.Semaphore(MAX_UNREAD)
+        self._inbox: SimpleQueue[Request | _Text | None] = SimpleQueue()
+        self._in_flight: deque[tuple[Request, Piece]] = deque()
+        self._is_closed = threading.Event()
+        self._splitter = ClauseSplitter()
+        self._sources: deque[Iterator[Clause]] = deque()
+        self._clause_pieces: Iterator[Piece] = iter(())
+        self._piece: Piece | None = None
+        self._text_ended = False
+        self._deadline: float | None = None
+        self._arrived = 0.0
+        self._thread = threading.Thread(target=self._run, name="antiphon-speech", daemon=True)
+
+    def prepare(
+        self,
+        speaker: Speaker,
+        port: EnginePort,
+        text: str | TextFeed | Iterable[str] | None,
+        options: SpeechOptions,
+    ) -> None:
+        """Load what reading needs; raises what is wrong with the call. `text` is None if all of it is appended."""
+        self._reader = speaker.reader(options)
+        if isinstance(text, str) and not text.strip():
+            raise InvalidRequestError("there is no text to speak")
+        self.rate = speaker.model.sample_rate
+        self._model_name = speaker.loaded.name
+        self._text, self._options, self._port = text, options, port
+        self._account = SpeechAccount(port.clock)
+        self._arrived = port.clock()
+        self._deadline = None if options.timeout is None else self._arrived + options.timeout
+
+    def start(self) -> None:
+        self._thread.start()
+
+    # -- for any thread -----------------------------------------------------------------------------------------
+
+    def release(self) -> None:
+        """A chunk has been read: another may be emitted."""
+        self._unread.release()
+
+    def append(self, text: str) -> None:
+        """More of the text."""
+        self._inbox.put(_Text(text))
+
+    def end_text(self) -> None:
+        """No more text will come."""
+        self._inbox.put(_Text(None))
+
+    def cancel(self, reason: FinishReason = FinishReason.CANCELLED) -> None:
+        """End the call; what is being synthesised is dropped."""
+        self._is_closed.set()
+        self._inbox.put(None)
+
+    # -- the call's own thread --------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        outcome: Event
+        try:
+            self._speak()
+            outcome = self._account.stats()
+            self._port.record(self._record(outcome))
+        except _ClosedError:
+            outcome = EngineError(f"synthesis {self.id} was closed")
+        except AntiphonError as error:
+            outcome = error
+        except Exception as error:  # an iterator of text that is the caller's may raise anything
+            outcome = EngineError(f"synthesis {self.id} failed: {type(error).__name__}: {error}")
+        finally:
+            left = [request.id for request, _ in self._in_flight]
+            self._port.loop.abort_all(left, FinishReason.DISCONNECTED)
+            self._in_flight.clear()
+        self._sink.put(self.id, outcome)
+
+    def _speak(self) -> None:
+        """Emit sound as it is made, have more made as there is room, and wait for what comes next."""
+        self._begin_text()
+        while True:
+            while self._in_flight and self._in_flight[0][0].is_ended:
+                self._deliver(*self._in_flight.popleft())
+            self._look_ahead()
+            wait = self._wait_for_listener()
+            while self._piece is not None and len(self._in_flight) < self._most_in_flight() and wait == 0.0:
+                self._submit(self._piece)
+                self._piece = None
+                self._look_ahead()
+            if self._piece is None and not self._in_flight and self._text_ended:
+                break
+            self._take_event(wait or None)
+        if not self._account.num_samples:
+            runs = self._account.unreadable.runs[:8]
+            raise InvalidRequestError(
+                "there is nothing in the text that can be spoken"
+                + (f"; these characters cannot be read: {' '.join(runs)}" if runs else "")
+            )
+
+    def _begin_text(self) -> None:
+        text = self._text
+        if isinstance(text, str):
+            self.append(text)
+            self.end_text()
+        elif isinstance(text, TextFeed):
+            text.listen(lambda piece: self._inbox.put(_Text(piece)))
+        elif text is not None:
+            # The caller's iterator may wait for its next piece; the sound that is ready must not.
+            threading.Thread(target=self._pump, args=(text,), name="antiphon-text", daemon=True).start()
+            return
+        while not self._inbox.empty() and not self._text_ended:
+            self._take_event(None)
+
+    def _pump(self, text: Iterable[str]) -> None:
+        try:
+            for piece in text:
+                if self._is_closed.is_set():
+                    return
+                self.append(piece)
+            self.end_text()
+        except Exception as error:  # the iterator is the caller's
+            self._inbox.put(_Text(None, EngineError(f"the text failed: {type(error).__name__}: {error}")))
+
+    def _take_event(self, seconds: float | None) -> None:
+        """Wait for text, for an utterance that ended, or for so many seconds."""
+        try:
+            event = self._inbox.get(timeout=seconds)
+        except Empty:
+            return
+        if self._is_closed.is_set():
+            raise _ClosedError
+        if isinstance(event, _Text) and not self._text_ended:
+            if event.error is not None:
+                raise event.error
+            if event.text is None:
+                self._text_ended = True
+                self._sources.append(self._splitter.finish())
+            elif isinstance(event.text, str):
+                self._account.num_characters += len(event.text)
+                self._sources.append(self._splitter.push(event.text))
+            else:
+                raise InvalidRequestError(f"text came as {type(event.text).__name__}, not as a string")
+
+    def _look_ahead(self) -> None:
+        """Have the next utterance ready. Where its length shall suit the listener, not before that can be told."""
+        if self._piece is not None:
+            return
+        if self._options.paced and not self._port.batch_invariant:
+            if self._in_flight and self._account.first_audio is None:
+                return
+            self._splitter.room = self._account.room(self._coming())
+        self._piece = self._next_piece()
+
+    def _next_piece(self) -> Piece | None:
+        """The next utterance of the text that is there; clauses with nothing to say are passed over."""
+        while True:
+            for piece in self._clause_pieces:
+                self._account.take(piece)
+                if piece.utterance.ids:
+                    return piece
+            while self._sources:
+                clause = next(self._sources[0], None)
+                if clause is not None:
+                    self._clause_pieces = self._reader.pieces(clause)
+                    break
+                self._sources.popleft()
+            else:
+                return None
+
+    def _most_in_flight(self) -> int:
+        return MAX_IN_FLIGHT if self._account.first_audio is not None else 1
+
+    def _submit(self, piece: Piece) -> None:
+        request = Request(
+            new_id(),
+            self._model_name,
+            piece.utterance.ids,
+            SamplingParams(),
+            task="synthesize",
+            priority=self._priority(),
+            deadline=self._deadline,
+            due=self._due(),
+            inputs=piece.utterance,
+            on_end=self._inbox.put,
+        )
+        self._port.loop.add([request]).result()
+        self._in_flight.append((request, piece))
+
+    def _priority(self) -> Priority:
+        """A listener with nearly no sound left to hear goes before others."""
+        ahead = self._account.ahead()
+        dry = self._options.paced and ahead is not None and ahead < NEARLY_DRY
+        return min(self._options.priority, Priority.HIGH) if dry else self._options.priority
+
+    def _due(self) -> float | None:
+        """When a listener will have heard all that is made or being made; None before the first sound."""
+        heard_by = self._account.heard_by
+        return None if heard_by is None else heard_by + self._account.seconds_of(self._coming())
+
+    def _coming(self) -> int:
+        """Phonemes in the engine."""
+        return sum(len(piece.utterance.ids) for _, piece in self._in_flight)
+
+    def _wait_for_listener(self) -> float:
+        """Seconds that a paced synthesis which is far ahead gives away; 0 otherwise."""
+        ahead = self._account.ahead() if self._options.paced else None
+        return 0.0 if ahead is None or ahead <= FAR_AHEAD else min(ahead - FAR_AHEAD + _POLL, 1.0)
+
+    def _deliver(self, request: Request, piece: Piece) -> None:
+        if request.finish_reason is not FinishReason.STOP:
+            raise EngineError(f"synthesis {self.id} ended by {request.finish_reason}: {request.error or 'no result'}")
+        chunk = self._chunk(request.result, piece)
+        request.result = None
+        self._account.add(chunk, len(piece.utterance.ids), request.marks.arrived, request.marks.finished)
+        self._emit(chunk)
+
+    def _chunk(self, speech: Speech, piece: Piece) -> SpeechChunk:
+        samples = speech.samples.numpy()
+        if is_silent(samples):
+            raise EngineError(f"the model made no sound of {piece.text[:80]!r}")
+        cut = trimmed(np.clip(samples, -1.0, 1.0), self.rate, piece.pause)
+        start = self._account.num_samples / self.rate
+        return SpeechChunk(
+            cut.samples, self.rate, start, piece.text, piece.timed_words(speech, start, cut.offset, self.rate)
+        )
+
+    def _emit(self, chunk: SpeechChunk) -> None:
+        """Emit a chunk once the reader has room for it."""
+        while not self._unread.acquire(timeout=_POLL):
+            if self._is_closed.is_set():
+                raise _ClosedError
+        self._sink.put(self.id, chunk)
+
+    def _record(self, stats: SpeechStats) -> SpeechRecord:
+        return SpeechRecord(
+            id=self.id,
+            model=self._model_name,
+            arrived=self._arrived,
+            audio_seconds=stats.audio_seconds,
+            processing_seconds=stats.processing_seconds,
+            real_time_factor=stats.real_time_factor,
+            time_to_first_audio=stats.time_to_first_audio,
+            worst_deficit=stats.worst_deficit,
+            clauses=stats.num_clauses,
+        )

@@ -1,0 +1,129 @@
+"""Transcripts as text, JSON and subtitles."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from antiphon.errors import InvalidRequestError
+from antiphon.runtime.calls.transcript import Segment, Transcript, Word
+from antiphon.text.whisper_tokens import language_name
+
+
+def to_text(transcript: Transcript) -> str:
+    return transcript.text + "\n"
+
+
+def word_lines(words: Sequence[Word]) -> str:
+    """A line for each word, with its start and end in seconds before it and tabs between (Audacity's label format)."""
+    return "".join(f"{word.start:.3f}\t{word.end:.3f}\t{word.text.strip()}\n" for word in words)
+
+
+def to_json(transcript: Transcript) -> str:
+    return json.dumps({"text": transcript.text}, ensure_ascii=False) + "\n"
+
+
+def to_verbose_json(transcript: Transcript) -> str:
+    return json.dumps(verbose(transcript), ensure_ascii=False, indent=2) + "\n"
+
+
+def to_srt(transcript: Transcript) -> str:
+    return srt(transcript.segments)
+
+
+def to_vtt(transcript: Transcript) -> str:
+    return vtt(transcript.segments)
+
+
+def srt(parts: Sequence[Segment | Word]) -> str:
+    """SubRip: numbered cues with a comma before the milliseconds."""
+    cues = [
+        f"{number}\n{_clock(cue.start, ',')} --> {_clock(cue.end, ',')}\n{_cue_text(cue)}\n"
+        for number, cue in enumerate(_cues(parts), start=1)
+    ]
+    return "\n".join(cues)
+
+
+def vtt(parts: Sequence[Segment | Word]) -> str:
+    """WebVTT."""
+    cues = [
+        f"{_clock(cue.start, '.')} --> {_clock(cue.end, '.')}\n{_escaped(_cue_text(cue))}\n" for cue in _cues(parts)
+    ]
+    return "WEBVTT\n\n" + "\n".join(cues)
+
+
+FORMATS: dict[str, Callable[[Transcript], str]] = {
+    "text": to_text,
+    "json": to_json,
+    "verbose_json": to_verbose_json,
+    "srt": to_srt,
+    "vtt": to_vtt,
+}
+#: The formats in which each word has a line or a cue of its own. Verbose JSON has words anyway if they are known.
+WORD_FORMATS: dict[str, Callable[[Sequence[Word]], str]] = {"text": word_lines, "srt": srt, "vtt": vtt}
+
+
+def render(transcript: Transcript, format: str, *, words: bool = False) -> str:
+    """The transcript in one of `FORMATS`; with `words`, one line or one cue for each word."""
+    if format not in FORMATS:
+        raise InvalidRequestError(f"format is {format!r}; choose one of: {', '.join(FORMATS)}")
+    return render_words(transcript.words, format) if words and format in WORD_FORMATS else FORMATS[format](transcript)
+
+
+def render_words(words: Sequence[Word], format: str) -> str:
+    """The words with their times, in one of `WORD_FORMATS`."""
+    return WORD_FORMATS[format](words)
+
+
+def verbose(transcript: Transcript) -> dict[str, Any]:
+    """The layout of OpenAI's verbose JSON; words are there if they were asked for."""
+    told: dict[str, Any] = {
+        "task": transcript.task,
+        "language": language_name(transcript.language),
+        "duration": round(transcript.duration, 3),
+        "text": transcript.text,
+        "segments": [segment_fields(index, segment) for index, segment in enumerate(transcript.segments)],
+    }
+    if any(segment.words for segment in transcript.segments):
+        told["words"] = [word_fields(word) for word in transcript.words]
+    return told
+
+
+def segment_fields(index: int, segment: Segment) -> dict[str, Any]:
+    return {
+        "id": index,
+        "seek": round(segment.seek * 100),
+        "start": round(segment.start, 3),
+        "end": round(segment.end, 3),
+        "text": segment.text,
+        "tokens": list(segment.tokens),
+        "temperature": segment.temperature,
+        "avg_logprob": round(segment.avg_logprob, 6),
+        "compression_ratio": round(segment.compression_ratio, 6),
+        "no_speech_prob": round(segment.no_speech_prob, 9),
+    }
+
+
+def word_fields(word: Word) -> dict[str, Any]:
+    return {"word": word.text.strip(), "start": round(word.start, 3), "end": round(word.end, 3)}
+
+
+def _cues(parts: Sequence[Segment | Word]) -> list[Segment | Word]:
+    return [part for part in parts if part.text.strip()]
+
+
+def _cue_text(segment: Segment | Word) -> str:
+    # A cue ends at a blank line, and an arrow would begin its timing.
+    return " ".join(segment.text.split()).replace("-->", "->")
+
+
+def _escaped(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _clock(seconds: float, point: str) -> str:
+    milliseconds = round(max(0.0, seconds) * 1000)
+    hours, rest = divmod(milliseconds, 3_600_000)
+    minutes, rest = divmod(rest, 60_000)
+    return f"{hours:02d}:{minutes:02d}:{rest // 1000:02d}{point}{rest % 1000:03d}"

@@ -1,0 +1,312 @@
+"""`WindowJob`: one window of sound on its way through the engine: encoded, decoded, tried again, aligned."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from antiphon.audio.mel import window_features
+from antiphon.audio.samples import SPEECH_RATE, Floats
+from antiphon.engine.beam import BeamGroup
+from antiphon.engine.request import FinishReason, Request
+from antiphon.engine.sampling_params import SamplingParams
+from antiphon.engine.transcript_rules import TranscriptRules
+from antiphon.errors import UnsupportedError
+from antiphon.models.whisper import Whisper
+from antiphon.runtime.calls.control import new_id
+from antiphon.runtime.loading.loading import LoadedModel
+from antiphon.runtime.slots.resident import encoder_name
+from antiphon.runtime.transcription.options import TranscriptionOptions
+from antiphon.runtime.transcription.word_timestamps import STATES_PER_SECOND, TimedWord, align_words
+from antiphon.text.whisper_tokens import WhisperTokens
+from antiphon.text.whisper_vocab import WhisperTokenizer
+
+#: Nobody says more in a second. A transcript that repeats itself, but not faster than this, may be what was said.
+MAX_TOKENS_PER_SECOND = 6.0
+
+
+@dataclass(frozen=True)
+class Recogniser:
+    """A resident Whisper as jobs see it."""
+
+    loaded: LoadedModel
+    model: Whisper
+    tokenizer: WhisperTokenizer
+    suppressed: frozenset[int]
+    blank: frozenset[int]
+
+    @classmethod
+    def of(cls, loaded: LoadedModel) -> Recogniser:
+        model, tokenizer = loaded.model, loaded.tokenizer
+        if not isinstance(model, Whisper) or not isinstance(tokenizer, WhisperTokenizer):
+            raise UnsupportedError(f"model {loaded.name!r} is for {model.task.value}, it does not transcribe")
+        return cls(loaded, model, tokenizer, tokenizer.non_speech_ids(), tokenizer.blank_ids())
+
+    @property
+    def tokens(self) -> WhisperTokens:
+        return self.tokenizer.whisper
+
+    @property
+    def window_seconds(self) -> float:
+        return self.model.cross_tokens / STATES_PER_SECOND
+
+    @property
+    def max_prompt_tokens(self) -> int:
+        """Of text before the window: half of the context, less its mark."""
+        return self.model.config.text_positions // 2 - 1
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One decoding of a window."""
+
+    tokens: tuple[int, ...]  # with timestamps, without what opens and ends it
+    text: str
+    temperature: float
+    avg_logprob: float
+    compression_ratio: float
+    no_speech_prob: float
+    language: str
+    language_probability: float
+    is_complete: bool  # the model ended it, not the limit of its length
+    seconds: float  # of the window
+
+    def is_silence(self, options: TranscriptionOptions) -> bool:
+        return self.no_speech_prob > options.no_speech_limit and self.avg_logprob < options.logprob_limit
+
+    def is_repetitive(self, options: TranscriptionOptions) -> bool:
+        """Whether it says the same again and again, as a model in a loop does: without end, or faster than anybody."""
+        in_time = self.is_complete and len(self.tokens) <= MAX_TOKENS_PER_SECOND * self.seconds
+        return self.compression_ratio > options.compression_ratio_limit and not in_time
+
+    def is_doubtful(self, options: TranscriptionOptions) -> bool:
+        """Whether it should be tried again: too repetitive, or too improbable without being silence."""
+        if self.is_repetitive(options):
+            return not self.is_silence(options)
+        return self.avg_logprob < options.logprob_limit and not self.is_silence(options)
+
+
+@dataclass(eq=False)
+class WindowJob:
+    """A state machine: `start` and `advance` give requests to hand in; it is done when `advance` gives none.
+
+    `language` of None is detected from this window. `previous` are tokens of the text before it, `given` those of a
+    transcript of its beginning that is settled already.
+    """
+
+    recogniser: Recogniser
+    samples: Floats
+    options: TranscriptionOptions
+    language: str | None
+    previous: Sequence[int] = ()
+    given: Sequence[int] = ()
+    deadline: float | None = None
+    encoded: Tensor | None = None
+    attempts: list[Attempt] = field(default_factory=list)
+    words: list[TimedWord] = field(default_factory=list)
+    num_tokens: int = 0
+    is_done: bool = False
+    no_speech_prob: float = 0.0
+    _content: bytes = b""
+    _pending: dict[str, Request] = field(default_factory=dict)
+    _ended: list[Request] = field(default_factory=list)
+    _is_aligning: bool = False
+
+    @property
+    def seconds(self) -> float:
+        return len(self.samples) / SPEECH_RATE
+
+    @property
+    def best(self) -> Attempt:
+        """The last attempt; where none satisfied, the likeliest of those that are not repetitive."""
+        last = self.attempts[-1]
+        if not last.is_doubtful(self.options):
+            return last
+        plain = [attempt for attempt in self.attempts if not attempt.is_repetitive(self.options)]
+        return max(plain or self.attempts, key=lambda attempt: attempt.avg_logprob)
+
+    def start(self) -> list[Request]:
+        features = window_features(self.samples, self.recogniser.model.config.num_mels, self.recogniser.window_seconds)
+        self._content = blake2b(features.tobytes(), digest_size=16).digest()
+        request = Request(
+            new_id(),
+            encoder_name(self.recogniser.loaded.name),
+            [0] * self.recogniser.model.cross_tokens,
+            SamplingParams(),
+            task="encode",
+            priority=self.options.priority,
+            deadline=self.deadline,
+            inputs=torch.from_numpy(features),
+        )
+        return self._submitted([request])
+
+    def _submitted(self, requests: list[Request]) -> list[Request]:
+        self._pending = {request.id: request for request in requests}
+        self._ended = []
+        return requests
+
+    def advance(self, request: Request) -> list[Request]:
+        """Take a request that has ended well; the next ones, or none when others are awaited or the job is done."""
+        del self._pending[request.id]
+        self._ended.append(request)
+        if self._pending:
+            return []
+        if self.encoded is None:
+            self.encoded = request.result
+            return self._submitted(self._decoding(self.options.temperatures[0]))
+        if self._is_aligning:
+            self._align(request)
+            return self._finish()
+        leaders = [ended for ended in self._ended if ended.beam is None or ended.beam.leader is ended]
+        attempts = [self._attempt(ended) for ended in leaders]
+        self.attempts.append(max(attempts, key=lambda attempt: attempt.avg_logprob))
+        tried = len(self.attempts)
+        if self.attempts[-1].is_doubtful(self.options) and tried < len(self.options.temperatures):
+            return self._submitted(self._decoding(self.options.temperatures[tried]))
+        if self.options.words and self.text_tokens() and not self.best.is_silence(self.options):
+            self._is_aligning = True
+            return self._submitted([self._aligning()])
+        return self._finish()
+
+    def _finish(self) -> list[Request]:
+        self.is_done = True
+        self.encoded = None
+        return []
+
+    def text_tokens(self) -> list[int]:
+        return [token for token in self.best.tokens if token < self.recogniser.tokens.end]
+
+    # -- requests -----------------------------------------------------------------------------------------------
+
+    def _request(self, prompt: list[int], params: SamplingParams, **details: object) -> Request:
+        request = Request(
+            new_id(),
+            self.recogniser.loaded.name,
+            prompt,
+            params,
+            task="transcribe",
+            priority=self.options.priority,
+            deadline=self.deadline,
+            cross_tokens=self.recogniser.model.cross_tokens,
+            inputs=self.encoded,
+            content=self._content,
+            stop_ids=frozenset({self.recogniser.tokens.end}),
+        )
+        for name, value in details.items():
+            setattr(request, name, value)
+        return request
+
+    def _opening(self) -> tuple[list[int], list[tuple[int, ...]]]:
+        """What stands before a transcript, and what is still to be drawn of it."""
+        tokens = self.recogniser.tokens
+        prompt, drawn = [tokens.start], []
+        if tokens.is_multilingual:
+            task = tokens.translate if self.options.translate else tokens.transcribe
+            if self.language is None:
+                drawn = [tuple(tokens.languages), (task,)]
+            else:
+                prompt += [tokens.language_id(self.language), task]
+        if not self.options.timestamps:
+            if drawn:
+                drawn.append((tokens.no_timestamps,))
+            else:
+                prompt.append(tokens.no_timestamps)
+        return prompt, drawn
+
+    def _decoding(self, temperature: float) -> list[Request]:
+        """The request of an attempt, or the several of which the likeliest is taken."""
+        recogniser, options = self.recogniser, self.options
+        tokens, positions = recogniser.tokens, recogniser.model.config.text_positions
+        previous = list(self.previous)[-recogniser.max_prompt_tokens :]
+        before = [tokens.start_of_previous, *previous] if previous else []
+        opening, drawn = self._opening()
+        prompt = [*before, *opening, *self.given]
+        rules = TranscriptRules(
+            begin=len(before) + len(opening) + len(drawn),
+            end_id=tokens.end,
+            opening=tuple(drawn),
+            blank=recogniser.blank,
+            first_timestamp=tokens.first_timestamp if options.timestamps else None,
+        )
+        length = min(positions // 2 + len(drawn), positions - len(prompt))
+        count = options.best_of if temperature > 0 else options.beams
+        search = BeamGroup[Request](count) if count > 1 and temperature == 0 else None
+        requests: list[Request] = []
+        for seed in range(count):
+            params = SamplingParams(
+                temperature, seed=seed, max_tokens=max(1, length), banned_tokens=recogniser.suppressed
+            )
+            probe = (len(before), tokens.no_speech) if not self.attempts and not requests else None
+            parent = requests[0] if requests else None
+            requests.append(self._request(prompt, params, rules=rules, probe=probe, fork_of=parent, beam=search))
+        if search is not None:
+            search.members = requests
+        return requests
+
+    def _aligning(self) -> Request:
+        tokens, opening = self.recogniser.tokens, self._spoken_opening()
+        text = self.text_tokens()[: self.recogniser.model.config.text_positions - len(opening) - 3]
+        prompt = [*opening, tokens.no_timestamps, *text, tokens.end]
+        return self._request(prompt, SamplingParams(max_tokens=1, prompt_logprobs=True), observes=True)
+
+    def _spoken_opening(self) -> list[int]:
+        tokens = self.recogniser.tokens
+        if not tokens.is_multilingual:
+            return [tokens.start]
+        task = tokens.translate if self.options.translate else tokens.transcribe
+        return [tokens.start, tokens.language_id(self.best.language), task]
+
+    # -- results ------------------------------------------------------------------------------------------------
+
+    def _attempt(self, request: Request) -> Attempt:
+        tokens, rules = self.recogniser.tokens, request.rules
+        assert rules is not None
+        if request.probed is not None:
+            self.no_speech_prob = request.probed
+        output = request.output
+        self.num_tokens += len(output)
+        language, probability = self.language or "en", 1.0
+        if rules.opening and tokens.is_multilingual and len(rules.opening[0]) > 1 and output:
+            language, probability = tokens.language_code(output[0]), float(np.exp(request.drawn_logprobs[0]))
+        spoken = list(self.given) + [token for token in output[len(rules.opening) :] if token != tokens.end]
+        drawn = request.drawn_logprobs[len(rules.opening) :]
+        text = self.recogniser.tokenizer.decode(token for token in spoken if token < tokens.end)
+        return Attempt(
+            tuple(spoken),
+            text,
+            request.params.temperature,
+            sum(drawn) / (len(drawn) + (not output or output[-1] != tokens.end)),
+            compression_ratio(text),
+            self.no_speech_prob,
+            language,
+            probability,
+            request.finish_reason is FinishReason.STOP,
+            self.seconds,
+        )
+
+    def _align(self, request: Request) -> None:
+        opening = self._spoken_opening()
+        text = list(request.prompt[len(opening) + 1 : -1])
+        heads, _, states = next(iter(request.observed.values())).shape
+        attention = np.zeros((heads, len(request.prompt), states), np.float32)
+        for start, part in request.observed.items():
+            attention[:, start : start + part.shape[1]] = part.numpy()
+        first = len(opening)  # the log-probability of prompt[i] is at i - 1
+        probabilities = np.exp(request.prompt_logprobs[first : first + len(text)]).tolist()
+        num_states = min(self.recogniser.model.cross_tokens, max(1, round(self.seconds * STATES_PER_SECOND)))
+        self.words = align_words(
+            attention, text, probabilities, self.recogniser.tokenizer, self.best.language, num_states, first
+        )
+        request.observed.clear()
+
+
+def compression_ratio(text: str) -> float:
+    """How much smaller the text is compressed; far above 2 it repeats itself."""
+    data = text.encode("utf-8")
+    return len(data) / len(zlib.compress(data)) if data else 1.0

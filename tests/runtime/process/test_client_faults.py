@@ -1,0 +1,225 @@
+"""An engine process that dies, breaks, hangs or is orphaned: everybody is told why, and it comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+from antiphon.errors import EngineError
+from antiphon.runtime.process.client import EngineClient, EngineState
+from antiphon.runtime.process.messages import Embed
+from support.engine_client import (
+    EXIT,
+    GO,
+    HANG,
+    HANG_HARD,
+    OPTIONS,
+    RAISE,
+    SLOW,
+    answers,
+    call,
+    inject_faults,
+    is_alive,
+    until_state,
+)
+from support.tiny_model import write_folder
+from support.waiting import wait_until
+
+
+def test_kill_under_many_streams(tiny_llama: Path) -> None:
+    async def main() -> None:
+        client = EngineClient(OPTIONS)
+        await client.start()
+        await client.load("tiny", str(tiny_llama))
+        [before] = await answers(client, call([4, 2], max_tokens=30))
+        streams = [client.generate(call([index, 1], max_tokens=4000, ignore_eos=True)) for index in range(32)]
+        for stream in streams:
+            await anext(stream)
+        pid = client.pid
+        assert pid is not None
+
+        async def told(stream: object) -> float:
+            with pytest.raises(EngineError, match="the engine process died: killed by SIGKILL"):
+                async for _ in stream:  # type: ignore[attr-defined]
+                    pass
+            return time.monotonic()
+
+        waits = [asyncio.create_task(told(stream)) for stream in streams]
+        killed = time.monotonic()
+        os.kill(pid, signal.SIGKILL)
+        assert max(await asyncio.gather(*waits)) - killed < 2.0
+        assert client.state is EngineState.RESTARTING and client.cause == "killed by SIGKILL"
+        with pytest.raises(EngineError, match="restarting: killed by SIGKILL"):
+            client.generate(call([1]))
+        with pytest.raises(EngineError, match="restarting"):
+            await client.embed(Embed("e", "tiny", [[1]]))
+        with pytest.raises(EngineError, match="restarting"):
+            await client.figures()
+        assert set(client.models) == {"tiny"}
+        loaded = await client.load("tiny", str(tiny_llama))  # waits for the restart
+        assert time.monotonic() - killed < 60.0  # it imports much when it starts again
+        assert client.state is EngineState.READY and client.cause is None
+        assert client.models["tiny"] is loaded and client.pid != pid and client.restarts == 1
+        [after] = await answers(client, call([4, 2], max_tokens=30))
+        assert after.text == before.text
+        for stream in streams:
+            stream.close()
+        await client.close()
+
+    asyncio.run(main())
+
+
+def test_after_too_many_deaths_it_has_failed(tiny_llama: Path) -> None:
+    async def main() -> None:
+        client = EngineClient(OPTIONS, max_restarts=1)
+        await client.start()
+        await client.load("tiny", str(tiny_llama))
+        for state in (EngineState.RESTARTING, EngineState.FAILED):
+            assert client.pid is not None
+            os.kill(client.pid, signal.SIGKILL)
+            await until_state(client, state)
+            if state is EngineState.RESTARTING:
+                await until_state(client, EngineState.READY)
+        assert client.cause == "killed by SIGKILL (2 times in a row)" and client.pid is None
+        assert not client.models
+        with pytest.raises(EngineError, match="failed: killed by SIGKILL"):
+            client.generate(call([1]))
+        with pytest.raises(EngineError, match="failed: killed by SIGKILL"):
+            await client.load("tiny", str(tiny_llama))
+        await client.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.slow
+def test_a_death_during_a_restart_loses_no_model(tiny_llama: Path) -> None:
+    async def main() -> None:
+        client = EngineClient(OPTIONS)
+        await client.start()
+        await client.load("tiny", str(tiny_llama))
+        for _ in range(2):
+            pid = client.pid
+            assert pid is not None
+            os.kill(pid, signal.SIGKILL)
+            while client.pid in (pid, None):
+                await asyncio.sleep(0.01)
+            assert client.state is EngineState.RESTARTING
+        await until_state(client, EngineState.READY)
+        assert set(client.models) == {"tiny"} and client.restarts == 2
+        [answer] = await answers(client, call([4, 2], max_tokens=10, ignore_eos=True))
+        assert len(answer.token_ids) == 10
+        await client.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.slow
+def test_the_cause_of_every_death_arrives(tiny_llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loop that breaks, a process that leaves, a step that hangs, one that hangs holding the interpreter, a stop."""
+    inject_faults(monkeypatch, tmp_path)
+    causes = {
+        RAISE: "RuntimeError: the kernel is on fire",
+        EXIT: "exit status 7: no more memory of any kind",
+        HANG: r"a step ran for \d\.\d s, longer than the watchdog's 1.5 s",
+        HANG_HARD: r"no sign of life for \d\.\d s, longer than the watchdog's 1.5 s",
+    }
+
+    async def main() -> None:
+        client = EngineClient(OPTIONS, watchdog_seconds=1.5, max_restarts=10)
+        await client.start()
+        await client.load("tiny", str(tiny_llama))
+        [wanted] = await answers(client, call([4, 2], max_tokens=10))
+        for first, cause in causes.items():
+            innocent = client.generate(call([4, 2], max_tokens=4000, ignore_eos=True))
+            await anext(innocent)
+            guilty = client.generate(call([first], max_tokens=5))
+            for stream in (guilty, innocent):
+                with pytest.raises(EngineError, match=f"the engine process died: .*{cause}"):
+                    async with asyncio.timeout(30):
+                        async for _ in stream:
+                            pass
+            await until_state(client, EngineState.READY)
+        assert client.pid is not None
+        os.kill(client.pid, signal.SIGSTOP)
+        stream = client.generate(call([4, 2]))
+        with pytest.raises(EngineError, match="no sign of life"):
+            async with asyncio.timeout(30):
+                await stream.accepted()
+        await until_state(client, EngineState.READY)
+        assert client.restarts == len(causes) + 1
+        [found] = await answers(client, call([4, 2], max_tokens=10))
+        assert found.text == wanted.text
+        await client.close()
+
+    asyncio.run(main())
+
+
+def test_streams_go_on_while_a_model_loads(tiny_llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    inject_faults(monkeypatch, tmp_path)
+    slow = write_folder(tmp_path / SLOW)
+
+    async def main() -> None:
+        client = EngineClient(OPTIONS)
+        await client.start()
+        await client.load("tiny", str(tiny_llama))
+        load = asyncio.create_task(client.load("second", str(slow)))
+        await asyncio.sleep(0.1)
+        for _ in range(3):
+            [answer] = await answers(client, call([1, 2], max_tokens=20, ignore_eos=True))
+            assert len(answer.token_ids) == 20
+        assert not load.done()
+        (slow / GO).touch()
+        assert (await load).name == "second"
+        # A model that a death takes away while it is being loaded is not loaded again.
+        await client.unload("second")
+        (slow / GO).unlink()
+        load = asyncio.create_task(client.load("second", str(slow)))
+        await asyncio.sleep(0.2)
+        assert client.pid is not None
+        os.kill(client.pid, signal.SIGKILL)
+        with pytest.raises(EngineError, match="killed by SIGKILL"):
+            await load
+        await until_state(client, EngineState.READY)
+        assert set(client.models) == {"tiny"}
+        await client.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("first", [4, HANG_HARD], ids=["working", "stuck"])
+def test_the_engine_goes_with_its_parent(
+    tiny_llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: int
+) -> None:
+    if first == HANG_HARD and sys.platform != "linux":
+        pytest.skip("only Linux signals the end of a pipe")
+    inject_faults(monkeypatch, tmp_path)
+    script = f"""
+    import asyncio, os, signal
+    from antiphon.runtime.process.client import EngineClient
+    from antiphon import SamplingParams
+    from antiphon.runtime.process.messages import Generate
+
+    async def main():
+        client = EngineClient({OPTIONS!r})
+        await client.start()
+        await client.load("tiny", {str(tiny_llama)!r})
+        stream = client.generate(Generate("a", "tiny", [{first}, 2], SamplingParams(max_tokens=4000, ignore_eos=True)))
+        await stream.accepted()
+        await asyncio.sleep(0.3)
+        print(client.pid, flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    asyncio.run(main())
+    """
+    ended = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], stdout=subprocess.PIPE, timeout=180)
+    assert ended.returncode == -signal.SIGKILL
+    pid = int(ended.stdout)
+    wait_until(lambda: not is_alive(pid), told=lambda: "the engine process outlived its parent")

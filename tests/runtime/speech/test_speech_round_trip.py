@@ -1,0 +1,62 @@
+"""What is spoken is understood: transcribed back by Whisper, and its words heard when the captions say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+import soxr
+
+from antiphon.runtime.calls.speech import SpeechChunk
+from antiphon.runtime.frontend.engine import Engine
+from support.heard_words import SENTENCES, normalizer, word_errors
+
+pytestmark = [pytest.mark.weights, pytest.mark.slow]
+
+#: Sentences spoken where there is little time.
+FEW = 6
+
+
+@pytest.fixture(scope="module")
+def normalize() -> Callable[[str], list[str]]:
+    return normalizer()
+
+
+@pytest.fixture(scope="module")
+def engine(soak: bool) -> Iterator[Engine]:
+    with Engine("hibari-6m", "whisper-base.en", *(["kokoro-82m"] if soak else []), kv_bytes=256 << 20) as engine:
+        yield engine
+
+
+def at_16_khz(chunks: list[SpeechChunk]) -> np.ndarray:
+    return soxr.resample(np.concatenate([chunk.samples for chunk in chunks]), chunks[0].rate, 16_000).astype(np.float32)
+
+
+@pytest.mark.parametrize("model", ["hibari-6m", "kokoro-82m"])
+def test_is_transcribed_back(engine: Engine, model: str, soak: bool, normalize: Callable[[str], list[str]]) -> None:
+    if model not in engine.models:
+        pytest.skip("the large voice is for the soak")
+    errors = total = 0
+    for sentence in SENTENCES if soak else SENTENCES[:FEW]:
+        sound = at_16_khz(list(engine.speak(sentence, model=model)))
+        said, heard = normalize(sentence), normalize(engine.transcribe(sound, model="whisper-base.en").text)
+        errors += word_errors(said, heard)
+        total += len(said)
+    assert errors / total < 0.05
+
+
+def test_words_are_heard_when_the_captions_say(engine: Engine, soak: bool) -> None:
+    distances = []
+    for sentence in SENTENCES[1 : None if soak else FEW : 2]:
+        chunks = list(engine.speak(sentence, model="hibari-6m"))
+        ours = [word for chunk in chunks for word in chunk.words]
+        theirs = engine.transcribe(at_16_khz(chunks), model="whisper-base.en", words=True).words
+        if [_plain(word.text) for word in ours] == [_plain(word.text) for word in theirs]:
+            distances += [abs(a.start - b.start) for a, b in zip(ours, theirs, strict=True)]
+    assert len(distances) >= 20
+    assert np.median(distances) < 0.08
+
+
+def _plain(word: str) -> str:
+    return "".join(c for c in word.lower() if c.isalnum())

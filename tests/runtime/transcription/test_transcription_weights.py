@@ -1,0 +1,138 @@
+"""Real speech through real weights: words, times, silence, live sessions, beside openai-whisper on the same weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import soundfile
+import whisper
+
+from antiphon import Engine
+from antiphon.runtime.calls.transcript import LiveUpdate, Transcript
+from antiphon.weights.catalog.resolve import resolve
+from antiphon.weights.formats.open import open_checkpoint
+from models.test_whisper_weights import openai_model
+from support.speech import JFK_TEXT, RATE, jfk, librivox_clips, normalize_words, word_error_rate
+
+pytestmark = [pytest.mark.weights, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def tiny() -> Iterator[Engine]:
+    with Engine("whisper-tiny.en", kv_bytes=256 << 20) as engine:
+        yield engine
+
+
+def test_jfk_word_for_word(tiny: Engine) -> None:
+    transcript = tiny.transcribe(jfk())
+    assert normalize_words(transcript.text) == normalize_words(JFK_TEXT)
+    assert transcript.language == "en" and transcript.duration == 11.0
+    searched = tiny.transcribe(jfk(), beams=3)
+    assert normalize_words(searched.text) == normalize_words(JFK_TEXT)
+
+
+@pytest.fixture(scope="module")
+def clips() -> list[tuple[np.ndarray, str]]:
+    return [(soundfile.read(path, dtype="float32")[0], text) for path, text in librivox_clips()]
+
+
+@pytest.fixture(scope="module")
+def transcripts(clips: list[tuple[np.ndarray, str]]) -> list[Transcript]:
+    """Of jfk.wav, then of each clip, all at once, by base.en."""
+    with Engine("whisper-base.en", kv_bytes=512 << 20) as engine:
+        done = engine.transcribe_all([jfk(), *(sound for sound, _ in clips)], words=True)
+        engine._loop.call(engine._core.check_integrity).result()
+        assert engine.figures()["whisper-base.en"]["blocks_owned"] == 0
+    return done
+
+
+def test_base_en_on_real_speech(transcripts: list[Transcript], clips: list[tuple[np.ndarray, str]]) -> None:
+    """No worse than openai-whisper on the same weights; its words within 60 ms of ours."""
+    assert normalize_words(transcripts[0].text) == normalize_words(JFK_TEXT)
+    reference = openai_model(open_checkpoint(resolve("whisper-base.en").path))
+    reference.set_alignment_heads(whisper._ALIGNMENT_HEADS["base.en"])
+    ours = theirs = 0.0
+    differences: list[float] = []
+    for (sound, text), transcript in zip(clips, transcripts[1:], strict=True):
+        told = reference.transcribe(sound, word_timestamps=True, fp16=False, language="en")
+        ours += word_error_rate(text, transcript.text)
+        theirs += word_error_rate(text, told["text"])
+        words = [word for segment in told["segments"] for word in segment["words"]]
+        if [normalize_words(w["word"]) for w in words] == [normalize_words(w.text) for w in transcript.words]:
+            for word, own in zip(words, transcript.words, strict=True):
+                differences += [abs(word["start"] - own.start), abs(word["end"] - own.end)]
+    assert ours <= theirs + 1e-9, (ours, theirs)
+    assert len(differences) >= 40 and np.median(differences) <= 0.06
+
+
+def quiet_sounds(count: int) -> Iterator[tuple[str, np.ndarray]]:
+    """Silence, noises, tones and music-like chords of some seconds."""
+    source = np.random.default_rng(3)
+    for index in range(count):
+        seconds = (4, 11, 31)[index % 3]
+        time = np.arange(seconds * RATE) / RATE
+        level = (0.001, 0.02, 0.3)[index // 6 % 3]
+        kind = ("silence", "white", "brown", "tone", "chord", "clicks")[index % 6]
+        if kind == "silence":
+            sound = np.zeros(len(time))
+        elif kind == "white":
+            sound = source.standard_normal(len(time)) * level
+        elif kind == "brown":
+            walk = np.cumsum(source.standard_normal(len(time)))
+            sound = (walk - np.linspace(walk[0], walk[-1], len(walk))) / np.abs(walk).max() * level
+        elif kind == "tone":
+            sound = np.sin(2 * np.pi * (200 + 97 * index) * time) * level
+        elif kind == "chord":
+            notes = [110.0 * 2 ** (step / 12) for step in (0, 4, 7, 12)]
+            beat = 0.5 * (1 + np.sign(np.sin(2 * np.pi * 2 * time)))
+            sound = sum(np.sin(2 * np.pi * note * time) for note in notes) / 4 * beat * level
+        else:
+            sound = np.zeros(len(time))
+            sound[:: RATE // 2] = level
+        yield f"{kind}-{index}", np.asarray(sound, np.float32)
+
+
+@pytest.mark.parametrize("quantize", [None, "int8"])
+def test_no_sentence_is_invented(quantize: str | None) -> None:
+    with Engine("whisper-tiny.en", kv_bytes=256 << 20, quantize=quantize) as engine:
+        said = {name: engine.transcribe(sound).text for name, sound in quiet_sounds(20)}
+    assert not {name: text for name, text in said.items() if text}
+
+
+def test_in_int8_the_words_are_the_same(transcripts: list[Transcript], clips: list[tuple[np.ndarray, str]]) -> None:
+    with Engine("whisper-base.en", kv_bytes=512 << 20, quantize="int8") as engine:
+        done = engine.transcribe_all([jfk(), *(sound for sound, _ in clips)])
+    assert normalize_words(done[0].text) == normalize_words(JFK_TEXT)
+    errors = [
+        sum(word_error_rate(text, own.text) for (_, text), own in zip(clips, found[1:], strict=True))
+        for found in (done, transcripts)
+    ]
+    assert errors[0] <= errors[1] + 1e-9
+
+
+def test_live_session_says_what_the_file_says(tiny: Engine) -> None:
+    sound = soundfile.read(jfk(), dtype="float32")[0]
+    updates: list[LiveUpdate] = []
+    with tiny.listen(updates.append, interval=3.0) as session:
+        for start in range(0, len(sound), RATE // 2):
+            session.push(sound[start : start + RATE // 2])
+        live = session.finish(timeout=300)
+    assert "".join(update.text for update in updates).strip() == live.text
+    assert word_error_rate(tiny.transcribe(sound).text, live.text) <= 0.05
+    assert live.segments and live.segments[0].start < 1.0 and live.duration == 11.0
+    figures = tiny.figures()["whisper-tiny.en"]
+    assert (figures["running"], figures["blocks_owned"]) == (0, 0)
+
+
+def test_in_sequence_the_words_are_the_same(tiny: Engine) -> None:
+    transcript = tiny.transcribe(jfk(), sequential=True)
+    assert normalize_words(transcript.text) == normalize_words(JFK_TEXT)
+
+
+def test_language_detection_and_translation() -> None:
+    with Engine("whisper-base", kv_bytes=512 << 20) as engine:
+        transcript = engine.transcribe(jfk())
+    assert transcript.language == "en" and transcript.language_probability > 0.9
+    assert normalize_words(transcript.text) == normalize_words(JFK_TEXT)
