@@ -47,7 +47,7 @@ async def transcribe_audio(serving: Serving, body: ChatBody, store: SpokenReplyS
         elif isinstance(message, AssistantMessage) and message.audio is not None:
             said = store.get(message.audio.id, key)
             if said is None and not message.content:
-                raise invalid(f"{name}.audio: there is no spoken reply {message.audio.id[:100]!r}", f"{name}.audio")
+                raise invalid(f"{name}.audio: there is no sound {message.audio.id[:100]!r}", f"{name}.audio")
             message = message.model_copy(update={"content": message.content or said, "audio": None})
         messages.append(message)
     return body.model_copy(update={"messages": messages})
