@@ -19,11 +19,13 @@ from antiphon.runtime.calls.transcript import (
     TranscriptProgress,
     Word,
 )
-from antiphon.runtime.frontend.async_streams import AsyncLiveSession, AsyncStream, AsyncSynthesis, AsyncTranscription
 from antiphon.runtime.frontend.streams import LiveSession, Stream, Synthesis
 from antiphon.runtime.speech.options import SpeechOptions
+from antiphon.runtime.speech.stream import AsyncSynthesis
 from antiphon.runtime.text.output import Completion, Timings
+from antiphon.runtime.text.stream import AsyncStream
 from antiphon.runtime.transcription.options import TranscriptionOptions
+from antiphon.runtime.transcription.stream import AsyncLiveSession, AsyncTranscription
 
 PATH = Path(__file__).parents[2] / "docs" / "python-api.md"
 BEGINNING = """\
@@ -46,10 +48,12 @@ SECTIONS: dict[str, tuple[type, ...]] = {
 }  # fmt: skip
 #: Public in Python's sense, but called by the engine itself.
 INTERNAL = {
-    "AsyncLiveSession.accepted", "AsyncLiveSession.fail", "AsyncLiveSession.put", "EngineConfig.make_policy",
-    "EngineConfig.scheduler", "AsyncStream.output",
-    "EngineConfig.slab_size", "EngineConfig.weight_options", "GrammarSpec.kind", "GrammarSpec.schema_text",
-    "SamplingParams.edits_logits", "SamplingParams.has_penalties", "LiveSession.put", "Stream.output",
+    "AsyncReader.accepted", "AsyncReader.fail", "AsyncReader.put", "AsyncLiveSession.put", "AsyncStream.output",
+    "AsyncSynthesis.append", "AsyncSynthesis.end_text", "AsyncSynthesis.feed", "AsyncSynthesis.put",
+    "AsyncTranscription.finish", "AsyncTranscription.push", "AsyncTranscription.put", "AsyncTranscription.room",
+    "EngineConfig.make_policy", "EngineConfig.scheduler", "EngineConfig.slab_size", "EngineConfig.weight_options",
+    "GrammarSpec.kind", "GrammarSpec.schema_text", "LiveSession.put", "SamplingParams.edits_logits",
+    "SamplingParams.has_penalties", "Stream.output",
 }  # fmt: skip
 #: Made by an engine, so how they are constructed is not part of the interface.
 NOT_CONSTRUCTED = {Stream, AsyncStream, Synthesis, AsyncSynthesis, AsyncTranscription, LiveSession, AsyncLiveSession}
@@ -92,7 +96,8 @@ def _members(one: type) -> list[tuple[str, Any]]:
         if base.__module__.startswith("antiphon."):
             for name, member in vars(base).items():
                 is_known = isinstance(member, property) or inspect.isfunction(member)
-                if is_known and not name.startswith("_") and f"{one.__name__}.{name}" not in INTERNAL:
+                is_internal = {f"{one.__name__}.{name}", f"{base.__name__}.{name}"} & INTERNAL
+                if is_known and not name.startswith("_") and not is_internal:
                     found.setdefault(name, member)
     return list(found.items())
 

@@ -56,7 +56,7 @@ def test_the_same_as_here(world: World) -> None:
             for piece in pieces:
                 stream.append(piece)
             stream.end_text()
-            return [told async for told in stream]
+            return [*[told async for told in stream], stream.stats]
 
     grown = [TEXT[start : start + 7] for start in range(0, len(TEXT), 7)]
     for call, pieces in (
@@ -97,10 +97,12 @@ def test_a_slow_reader_pauses_its_own_speech(world: World) -> None:
         await slow.accepted()
         held = await settled(slow)
         assert MAX_UNREAD <= held <= MAX_UNREAD + 1
-        quick = [told async for told in client.speak(Speak("quick", MODEL, TEXT, SpeechOptions()))]
-        assert isinstance(quick[-1], SpeechStats)
+        quick = client.speak(Speak("quick", MODEL, TEXT, SpeechOptions()))
+        await quick.wait()
+        assert isinstance(quick.stats, SpeechStats)
         assert held <= len(slow._items) <= MAX_UNREAD + 1
-        assert isinstance([told async for told in slow][-1], SpeechStats)
+        await slow.wait()
+        assert isinstance(slow.stats, SpeechStats)
 
     async def settled(stream: object) -> int:
         seen, since = -1, 0

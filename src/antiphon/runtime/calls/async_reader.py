@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections import deque
+from collections.abc import AsyncIterator
 from typing import Generic, Self, TypeVar
 
 from antiphon.engine.request import FinishReason
@@ -19,12 +20,11 @@ Item = TypeVar("Item")
 class AsyncReader(ABC, Generic[Item]):
     """An asynchronous iterator of a call's events; a failure is raised by it, after what came before was read.
 
-    Cancelling a wait (`asyncio.wait_for`) loses nothing: the iteration can continue. A reader that leaves early calls
-    `close`, or uses the stream as a context manager. `ids` are those that the sink has the reader's events under.
+    `anext` may be used as well: cancelling a wait (`asyncio.wait_for`) loses nothing. `ids` are those that the sink has
+    the reader's events under.
     """
 
     def __init__(self, control: CallControl, sink: ThreadSink, ids: list[str] | None = None) -> None:
-        self.id = control.id
         self._control = control
         self._sink = sink
         self._ids = [control.id] if ids is None else ids
@@ -47,6 +47,11 @@ class AsyncReader(ABC, Generic[Item]):
         """What may be waited on."""
         return self._accepted, self._waiter
 
+    @property
+    def id(self) -> str:
+        """The call's id, as in traces."""
+        return self._control.id
+
     # -- for the caller -----------------------------------------------------------------------------------------
 
     async def accepted(self) -> None:
@@ -56,13 +61,25 @@ class AsyncReader(ABC, Generic[Item]):
         if self._error is not None and not self._items:
             raise self._raised()
 
-    def _raised(self) -> AntiphonError:
+    def _raised(self) -> BaseException:
         """A new one each time: two readers' traces do not mix."""
         assert self._error is not None
         return type(self._error)(*self._error.args)
 
-    def __aiter__(self) -> Self:
-        return self
+    def __aiter__(self) -> AsyncIterator[Item]:
+        """Leaving the loop early (break, cancellation) closes the reader."""
+        return self._until_left()
+
+    async def _until_left(self) -> AsyncIterator[Item]:
+        try:
+            while True:
+                try:
+                    item = await self.__anext__()
+                except StopAsyncIteration:
+                    return
+                yield item
+        finally:
+            self.close()
 
     async def __anext__(self) -> Item:
         while True:

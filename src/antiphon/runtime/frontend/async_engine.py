@@ -15,19 +15,21 @@ from antiphon.runtime.calls.async_reader import AsyncReader
 from antiphon.runtime.calls.control import new_id
 from antiphon.runtime.calls.events import Embeddings
 from antiphon.runtime.calls.sinks import AsyncioSink
-from antiphon.runtime.frontend.async_streams import AsyncLiveSession, AsyncStream, AsyncSynthesis, AsyncTranscription
 from antiphon.runtime.frontend.engine import as_prompts, params_for, speech_options, transcription_options
 from antiphon.runtime.frontend.front_end import FrontEnd
 from antiphon.runtime.loading.config import EngineConfig
 from antiphon.runtime.loading.loading import LoadedModel
 from antiphon.runtime.speech.call import SpeechCall
+from antiphon.runtime.speech.stream import AsyncSynthesis
 from antiphon.runtime.text.calls import EmbeddingCall, GenerationCall, SampleControl
 from antiphon.runtime.text.output import Completion
 from antiphon.runtime.text.requests import Prompt
+from antiphon.runtime.text.stream import AsyncStream
 from antiphon.runtime.transcription.call import TranscriptionCall
 from antiphon.runtime.transcription.live import LiveCall
 from antiphon.runtime.transcription.options import DEFAULT_INTERVAL
 from antiphon.runtime.transcription.sound_source import SoundSource, open_recording
+from antiphon.runtime.transcription.stream import AsyncLiveSession, AsyncTranscription
 from antiphon.text.grammar_spec import GrammarSpec
 
 
@@ -173,7 +175,9 @@ class AsyncEngine(FrontEnd):
         speaker = await asyncio.to_thread(self._speaker, model)
         whole, coming = (text, None) if isinstance(text, str) else (None, text)
         await asyncio.to_thread(call.prepare, speaker, self._port, whole, checked)
-        synthesis = AsyncSynthesis(call, self._sink, coming)
+        synthesis = AsyncSynthesis(call, self._sink, call.rate)
+        if coming is not None:
+            synthesis.feed(coming)
         call.start()
         return synthesis
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from antiphon.audio.samples import Floats
 from antiphon.engine.request import FinishReason
-from antiphon.errors import AntiphonError, EngineError, InvalidRequestError
+from antiphon.errors import AntiphonError, EngineError
 from antiphon.runtime.calls.control import CallControl
 from antiphon.runtime.calls.events import Ended, Event, TextDelta
 from antiphon.runtime.calls.sinks import ThreadSink
@@ -23,6 +23,7 @@ from antiphon.runtime.text.output import Completion, SampleOutput, check_not_fai
 from antiphon.runtime.text.stream import joined
 from antiphon.runtime.transcription.call import TranscriptionCall
 from antiphon.runtime.transcription.live import LiveCall
+from antiphon.runtime.transcription.sound_source import samples_of
 
 #: How long a transcription that is left early is waited for: until what it has in the engine is cancelled.
 CANCEL_SECONDS = 5.0
@@ -219,12 +220,3 @@ class Synthesis:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def samples_of(sound: Floats | bytes) -> Floats:
-    """Samples from floats, or from 16-bit little-endian bytes."""
-    if isinstance(sound, bytes | bytearray | memoryview):
-        if len(sound) % 2:
-            raise InvalidRequestError(f"{len(sound)} bytes are not whole 16-bit samples")
-        return np.frombuffer(sound, "<i2").astype(np.float32) / 32768.0
-    return np.asarray(sound, np.float32)

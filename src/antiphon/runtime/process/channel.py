@@ -11,31 +11,10 @@ import numpy as np
 
 from antiphon import errors
 from antiphon.errors import AntiphonError, EngineError, InvalidRequestError
-from antiphon.runtime.calls.events import (
-    FINAL_EVENTS,
-    Accepted,
-    Embeddings,
-    Ended,
-    Event,
-    PieceRead,
-    TextDelta,
-)
+from antiphon.runtime.calls.events import FINAL_EVENTS, Accepted, Embeddings, Ended, Event, PieceRead, TextDelta
 from antiphon.runtime.calls.speech import SpeechChunk, SpeechStats
 from antiphon.runtime.calls.transcript import LiveUpdate, Transcript, TranscriptProgress
-from antiphon.runtime.process.messages import (
-    AudioRead,
-    CallAccepted,
-    Deltas,
-    Embedded,
-    FromEngine,
-    LivePart,
-    Rejected,
-    SampleEnded,
-    SpeechPart,
-    Spoken,
-    Transcribed,
-    TranscriptPart,
-)
+from antiphon.runtime.process import messages
 
 
 class ChannelSink:
@@ -65,7 +44,7 @@ class ChannelSink:
         """All deltas in one message, then the others."""
         deltas = [event for _, event in events if type(event) is TextDelta]
         if deltas:
-            self._send(Deltas(deltas))
+            self._send(messages.Deltas(deltas))
         for call_id, event in events[len(deltas) :]:
             self.put(call_id, event)
 
@@ -79,60 +58,37 @@ class ChannelSink:
         self._calls.pop(call_id, None)
 
 
+#: Events that travel as they are. Sound, vectors and errors have messages of their own.
+_EVENTS = (Accepted, Ended, LiveUpdate, PieceRead, SpeechStats, Transcript, TranscriptProgress)
+_DECODERS: dict[str, msgspec.msgpack.Decoder[Any]] = {
+    event.__name__: msgspec.msgpack.Decoder(event) for event in _EVENTS
+}
+
+
 def message_of(call_id: str, event: Event) -> msgspec.Struct:
     """The message for an event. Those of text go by `Deltas`, many at once."""
     match event:
-        case Ended():
-            return SampleEnded(event)
-        case Accepted():
-            return CallAccepted(call_id)
-        case PieceRead():
-            return AudioRead(call_id)
-        case TranscriptProgress():
-            return TranscriptPart(call_id, event)
-        case LiveUpdate():
-            return LivePart(call_id, event)
-        case Transcript():
-            return Transcribed(call_id, event)
         case SpeechChunk():
             samples = event.samples.tobytes()
-            return SpeechPart(call_id, samples, event.rate, event.start, event.text, list(event.words))
-        case SpeechStats():
-            return Spoken(call_id, event)
+            return messages.SpeechPart(call_id, samples, event.rate, event.start, event.text, list(event.words))
         case Embeddings():
             rows = np.stack([vector.float().numpy() for vector in event.vectors])
-            return Embedded(call_id, rows.tobytes(), rows.shape[1], event.prompt_tokens)
+            return messages.Embedded(call_id, rows.tobytes(), rows.shape[1], event.prompt_tokens)
         case AntiphonError():
-            return Rejected(call_id, *kind_and_message(event))
-    raise TypeError(f"{type(event).__name__} has no message")
+            return messages.Rejected(call_id, *kind_and_message(event))
+    return messages.CallEvent(call_id, type(event).__name__, msgspec.Raw(messages.encode(event)))
 
 
-def events_of(message: FromEngine) -> list[tuple[str, Event]]:
-    """The events in a message, with the ids of their calls or samples; none if it has another purpose."""
+def event_of(message: messages.SpeechPart | messages.Rejected | messages.CallEvent) -> Event:
+    """The event in a message."""
     match message:
-        case Deltas():
-            return [(delta.id, delta) for delta in message.items]
-        case SampleEnded():
-            return [(message.ended.id, message.ended)]
-        case CallAccepted():
-            return [(message.id, Accepted())]
-        case AudioRead():
-            return [(message.id, PieceRead())]
-        case TranscriptPart():
-            return [(message.id, message.progress)]
-        case LivePart():
-            return [(message.id, message.update)]
-        case Transcribed():
-            return [(message.id, message.transcript)]
-        case SpeechPart():
+        case messages.CallEvent():
+            event: Event = _DECODERS[message.kind].decode(message.event)
+            return event
+        case messages.SpeechPart():
             samples = np.frombuffer(message.samples, np.float32)
-            chunk = SpeechChunk(samples, message.rate, message.start, message.text, tuple(message.words))
-            return [(message.id, chunk)]
-        case Spoken():
-            return [(message.id, message.stats)]
-        case Rejected():
-            return [(message.id, error_of(message.kind, message.message))]
-    return []
+            return SpeechChunk(samples, message.rate, message.start, message.text, tuple(message.words))
+    return error_of(message.kind, message.message)
 
 
 def kind_and_message(error: BaseException) -> tuple[str, str]:

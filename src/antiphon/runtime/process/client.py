@@ -10,36 +10,18 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from antiphon.errors import EngineError, InvalidRequestError, ModelNotFoundError
+from antiphon.errors import AntiphonError, EngineError, InvalidRequestError, ModelNotFoundError
 from antiphon.runtime.calls.control import MAX_SAMPLES
 from antiphon.runtime.calls.sinks import ThreadSink
-from antiphon.runtime.process.channel import error_of, events_of
+from antiphon.runtime.process import messages
+from antiphon.runtime.process.channel import error_of, event_of
 from antiphon.runtime.process.engine_process import EngineProcess
-from antiphon.runtime.process.messages import (
-    Abort,
-    Deltas,
-    Embed,
-    Embedded,
-    Figures,
-    FromEngine,
-    Generate,
-    GetFigures,
-    Listen,
-    Load,
-    Loaded,
-    LoadFailed,
-    Rejected,
-    Speak,
-    Transcribe,
-    Unload,
-    Unloaded,
-)
 from antiphon.runtime.process.questions import Questions
 from antiphon.runtime.process.remote_call import RemoteCall
 from antiphon.runtime.process.supervisor import EngineState, Supervisor
-from antiphon.runtime.speech.stream import SpeakStream
+from antiphon.runtime.speech.stream import AsyncSynthesis
 from antiphon.runtime.text.stream import GenerateStream
-from antiphon.runtime.transcription.stream import TranscribeStream
+from antiphon.runtime.transcription.stream import AsyncTranscription
 
 __all__ = ["EngineClient", "EngineState", "GenerateStream"]
 
@@ -65,9 +47,9 @@ class EngineClient(Supervisor):
     ) -> None:
         super().__init__(options, max_restarts=max_restarts, watchdog_seconds=watchdog_seconds)
         self._offline = offline
-        self._models: dict[str, Loaded] = {}
+        self._models: dict[str, messages.Loaded] = {}
         self._references: dict[str, str] = {}
-        self._loads: dict[str, tuple[str, asyncio.Task[Loaded]]] = {}
+        self._loads: dict[str, tuple[str, asyncio.Task[messages.Loaded]]] = {}
         self._questions = Questions()
         self._sink = ThreadSink()
         self._numbers = itertools.count(1)
@@ -78,39 +60,37 @@ class EngineClient(Supervisor):
         return int(self._options.get("kv_bytes", DEFAULT_KV_BYTES))
 
     @property
-    def models(self) -> Mapping[str, Loaded]:
+    def models(self) -> Mapping[str, messages.Loaded]:
         """What is resident, by name; while the process is restarting, what it will hold again."""
         return MappingProxyType(self._models)
 
     # -- messages -----------------------------------------------------------------------------------------------
 
-    def _take(self, message: FromEngine) -> None:
-        questions = self._questions
+    def _take(self, message: messages.FromEngine) -> None:
+        answer = self._questions.answer
         match message:
-            case Deltas():
+            case messages.Deltas():
                 self._sink.put_step([(delta.id, delta) for delta in message.items])
-            case Loaded():
-                questions.answer(("load", message.name), message)
-            case LoadFailed():
-                questions.answer(("load", message.name), error_of(message.kind, message.message))
-            case Unloaded():
-                questions.answer(("unload", message.name), message)
-            case Embedded():
-                questions.answer(("embed", message.id), message)
-            case Figures():
-                questions.answer(("figures", message.id), message)
-            case Rejected() if self._rejects_question(message):
-                pass
-            case _:
-                for call_id, event in events_of(message):
-                    self._sink.put(call_id, event)
+            case messages.CallEvent() | messages.SpeechPart():
+                self._sink.put(message.id, event_of(message))
+            case messages.Rejected():
+                self._reject(message.id, error_of(message.kind, message.message))
+            case messages.Loaded():
+                answer(("load", message.name), message)
+            case messages.LoadFailed():
+                answer(("load", message.name), error_of(message.kind, message.message))
+            case messages.Unloaded():
+                answer(("unload", message.name), message)
+            case messages.Embedded():
+                answer(("embed", message.id), message)
+            case messages.Figures():
+                answer(("figures", message.id), message)
 
-    def _rejects_question(self, message: Rejected) -> bool:
-        error = error_of(message.kind, message.message)
-        if not message.id:
+    def _reject(self, call_id: str, error: AntiphonError) -> None:
+        if not call_id:
             self._start_error = error
-            return True
-        return any(self._questions.answer((kind, message.id), error) for kind in ("embed", "figures"))
+        elif not any(self._questions.answer((kind, call_id), error) for kind in ("embed", "figures")):
+            self._sink.put(call_id, error)
 
     def _fail_calls(self, message: str) -> None:
         for call_id in self._sink.open_ids:
@@ -123,7 +103,7 @@ class EngineClient(Supervisor):
 
     # -- models -------------------------------------------------------------------------------------------------
 
-    async def load(self, name: str, reference: str) -> Loaded:
+    async def load(self, name: str, reference: str) -> messages.Loaded:
         """Make a model resident under `name`; returns at once if it is. Concurrent loads of one name share the work.
 
         Raises the `AntiphonError` of the failure. Waits while the process is starting or restarting.
@@ -145,12 +125,12 @@ class EngineClient(Supervisor):
         if known != asked:
             raise InvalidRequestError(f"model {name!r} is {known!r} already; unload it before loading {asked!r}")
 
-    def _loaded(self, name: str, done: asyncio.Task[Loaded]) -> None:
+    def _loaded(self, name: str, done: asyncio.Task[messages.Loaded]) -> None:
         self._loads.pop(name, None)
         if not done.cancelled():
             done.exception()  # raised to those who wait for it, if any
 
-    async def _load(self, name: str, reference: str) -> Loaded:
+    async def _load(self, name: str, reference: str) -> messages.Loaded:
         process = await self._until_ready()
         while (going := self._questions.pending(("unload", name))) is not None:
             await asyncio.wait([going])
@@ -176,8 +156,9 @@ class EngineClient(Supervisor):
             else:
                 self._models[name] = result
 
-    async def _load_into(self, process: EngineProcess, name: str, reference: str) -> Loaded:
-        answer: Loaded = await self._questions.ask(process, ("load", name), Load(name, reference, self._offline))
+    async def _load_into(self, process: EngineProcess, name: str, reference: str) -> messages.Loaded:
+        command = messages.Load(name, reference, self._offline)
+        answer: messages.Loaded = await self._questions.ask(process, ("load", name), command)
         return answer
 
     async def unload(self, name: str) -> None:
@@ -186,14 +167,14 @@ class EngineClient(Supervisor):
         if name not in self._models:
             raise ModelNotFoundError(f"model {name!r} is not loaded; loaded: {', '.join(self._models) or 'none'}")
         del self._models[name], self._references[name]
-        asked = asyncio.ensure_future(self._questions.ask(process, ("unload", name), Unload(name)))
+        asked = asyncio.ensure_future(self._questions.ask(process, ("unload", name), messages.Unload(name)))
         with contextlib.suppress(EngineError):  # the process died: the memory is free
             await asyncio.shield(asked)
 
     # -- calls --------------------------------------------------------------------------------------------------
     # Each raises `EngineError` at once if the engine is not READY.
 
-    def generate(self, call: Generate) -> GenerateStream:
+    def generate(self, call: messages.Generate) -> GenerateStream:
         """Samples of a prompt."""
         process = self._ready_process()
         if not 1 <= call.n <= MAX_SAMPLES:
@@ -203,29 +184,29 @@ class EngineClient(Supervisor):
         process.send(call)
         return stream
 
-    async def embed(self, call: Embed) -> Embedded:
+    async def embed(self, call: messages.Embed) -> messages.Embedded:
         """Vectors of token ids. Cancelling the wait cancels the work."""
         process = self._ready_process()
         if self._questions.pending(("embed", call.id)) is not None:
             raise InvalidRequestError(f"request id {call.id!r} is in use")
         try:
-            answer: Embedded = await self._questions.ask(process, ("embed", call.id), call)
+            answer: messages.Embedded = await self._questions.ask(process, ("embed", call.id), call)
         except asyncio.CancelledError:
-            process.send(Abort(call.id))
+            process.send(messages.Abort(call.id))
             raise
         return answer
 
-    def transcribe(self, call: Transcribe | Listen) -> TranscribeStream:
+    def transcribe(self, call: messages.Transcribe | messages.Listen) -> AsyncTranscription:
         """A recording, or a live session."""
         process = self._ready_process()
-        stream = TranscribeStream(RemoteCall(call.id, process.send), self._sink)
+        stream = AsyncTranscription(RemoteCall(call.id, process.send), self._sink)
         process.send(call)
         return stream
 
-    def speak(self, call: Speak) -> SpeakStream:
+    def speak(self, call: messages.Speak) -> AsyncSynthesis:
         """A text as speech."""
         process = self._ready_process()
-        stream = SpeakStream(RemoteCall(call.id, process.send), self._sink)
+        stream = AsyncSynthesis(RemoteCall(call.id, process.send), self._sink)
         process.send(call)
         return stream
 
@@ -234,5 +215,6 @@ class EngineClient(Supervisor):
         "resident_bytes", "steps". `EngineError` if the engine is not READY. Answered between two steps."""
         process = self._ready_process()
         question = f"figures-{next(self._numbers)}"
-        answer: Figures = await self._questions.ask(process, ("figures", question), GetFigures(question))
+        command = messages.GetFigures(question)
+        answer: messages.Figures = await self._questions.ask(process, ("figures", question), command)
         return answer.values

@@ -8,12 +8,13 @@ import msgspec
 
 from antiphon.engine.request import FinishReason
 from antiphon.engine.sampling_params import SamplingParams
-from antiphon.runtime.calls.events import Ended, TextDelta
-from antiphon.runtime.calls.speech import SpeechStats, TimedWord
-from antiphon.runtime.calls.transcript import LiveUpdate, Transcript, TranscriptProgress
+from antiphon.runtime.calls.events import TextDelta
+from antiphon.runtime.calls.speech import TimedWord
 from antiphon.runtime.speech.options import SpeechOptions
 from antiphon.runtime.transcription.options import DEFAULT_INTERVAL, TranscriptionOptions
 from antiphon.text.grammar_spec import GrammarSpec
+
+# Calls (see `runtime/calls/events.py`) are answered by `Deltas`, `SpeechPart` and `CallEvent`, or by `Rejected`.
 
 # -- to the engine ------------------------------------------------------------------------------------------------
 
@@ -33,8 +34,7 @@ class Unload(msgspec.Struct, frozen=True, tag=True):
 
 
 class Generate(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
-    """`n` samples of a prompt, with ids `id/0` to `id/n-1`. Answered by `Rejected` or `CallAccepted`; `Deltas`;
-    `SampleEnded`."""
+    """`n` samples of a prompt, with ids `id/0` to `id/n-1`. A `GenerationCall`."""
 
     id: str
     model: str
@@ -48,7 +48,7 @@ class Generate(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
 
 
 class Embed(msgspec.Struct, frozen=True, tag=True):
-    """One vector per input of token ids. Answered by `Rejected` or `Embedded`."""
+    """One vector per input of token ids. An `EmbeddingCall`, answered by `Embedded` or `Rejected`."""
 
     id: str
     model: str
@@ -57,10 +57,9 @@ class Embed(msgspec.Struct, frozen=True, tag=True):
 
 
 class Transcribe(msgspec.Struct, frozen=True, tag=True):
-    """A recording: mono at 16 kHz, float32 in native byte order. Answered by `TranscriptPart`s and `Transcribed`, or
-    `Rejected`.
+    """A recording: mono at 16 kHz, float32 in native byte order. A `TranscriptionCall`.
 
-    With `is_fed` the samples follow in `PushAudio`s, each answered by `AudioRead` when used; `EndAudio` ends them.
+    With `is_fed` the samples follow in `PushAudio`s, each answered by `PieceRead` when used; `EndAudio` ends them.
     """
 
     id: str
@@ -71,7 +70,7 @@ class Transcribe(msgspec.Struct, frozen=True, tag=True):
 
 
 class Listen(msgspec.Struct, frozen=True, tag=True):
-    """Open a live session. Answered by `CallAccepted` or `Rejected`; then `LivePart`s, and `Transcribed` at its end."""
+    """A live session. A `LiveCall`."""
 
     id: str
     model: str
@@ -93,9 +92,9 @@ class EndAudio(msgspec.Struct, frozen=True, tag=True):
 
 
 class Speak(msgspec.Struct, frozen=True, tag=True):
-    """A text to be spoken. Answered by `CallAccepted` or `Rejected`; then `SpeechPart`s, and `Spoken` or `Rejected`.
+    """A text to speak. A `SpeechCall`.
 
-    With `is_open` more of the text follows in `AppendText`s and ends with `EndText`. A few parts are sent ahead; then
+    With `is_open` more of the text follows in `AppendText`s and ends with `EndText`. A few chunks are sent ahead; then
     each needs a `ReleaseChunk`.
     """
 
@@ -120,7 +119,7 @@ class EndText(msgspec.Struct, frozen=True, tag=True):
 
 
 class ReleaseChunk(msgspec.Struct, frozen=True, tag=True):
-    """A part of a synthesis has been read: another may be sent."""
+    """A chunk of a synthesis has been read: another may be sent."""
 
     id: str
 
@@ -145,23 +144,10 @@ class Shutdown(msgspec.Struct, frozen=True, tag=True):
     """End everything and exit."""
 
 
-ToEngine = (
-    Load
-    | Unload
-    | Generate
-    | Embed
-    | Transcribe
-    | Listen
-    | PushAudio
-    | EndAudio
-    | Speak
-    | AppendText
-    | EndText
-    | ReleaseChunk
-    | Abort
-    | GetFigures
-    | Shutdown
-)
+#: What opens a call, and what reaches one that is open.
+Opening = Generate | Embed | Transcribe | Listen | Speak
+Control = PushAudio | EndAudio | AppendText | EndText | ReleaseChunk | Abort
+ToEngine = Opening | Control | Load | Unload | GetFigures | Shutdown
 
 
 # -- from the engine ----------------------------------------------------------------------------------------------
@@ -210,10 +196,12 @@ class Unloaded(msgspec.Struct, frozen=True, tag=True):
     name: str
 
 
-class CallAccepted(msgspec.Struct, frozen=True, tag=True):
-    """The engine has taken a call: it waits or runs. Comes before everything else."""
+class CallEvent(msgspec.Struct, frozen=True, tag=True):
+    """An event of a call, by the name of its class; see `process/channel.py`."""
 
     id: str
+    kind: str
+    event: msgspec.Raw
 
 
 class Rejected(msgspec.Struct, frozen=True, tag=True):
@@ -233,12 +221,6 @@ class Deltas(msgspec.Struct, frozen=True, tag=True):
     items: list[TextDelta]
 
 
-class SampleEnded(msgspec.Struct, frozen=True, tag=True):
-    """The end of one sample, after its last delta."""
-
-    ended: Ended
-
-
 class Embedded(msgspec.Struct, frozen=True, tag=True):
     """`vectors` are float32 in native byte order, one row per input."""
 
@@ -246,33 +228,6 @@ class Embedded(msgspec.Struct, frozen=True, tag=True):
     vectors: bytes
     width: int
     prompt_tokens: int
-
-
-class TranscriptPart(msgspec.Struct, frozen=True, tag=True):
-    """Segments of a recording that are final."""
-
-    id: str
-    progress: TranscriptProgress
-
-
-class LivePart(msgspec.Struct, frozen=True, tag=True):
-    """What is new in a live session."""
-
-    id: str
-    update: LiveUpdate
-
-
-class Transcribed(msgspec.Struct, frozen=True, tag=True):
-    """The end of a transcription or a live session."""
-
-    id: str
-    transcript: Transcript
-
-
-class AudioRead(msgspec.Struct, frozen=True, tag=True):
-    """A piece of a recording that is fed has been used: another may be sent."""
-
-    id: str
 
 
 class SpeechPart(msgspec.Struct, frozen=True, tag=True):
@@ -284,13 +239,6 @@ class SpeechPart(msgspec.Struct, frozen=True, tag=True):
     start: float
     text: str
     words: list[TimedWord]
-
-
-class Spoken(msgspec.Struct, frozen=True, tag=True):
-    """The end of a synthesis, after its last part."""
-
-    id: str
-    stats: SpeechStats
 
 
 class Figures(msgspec.Struct, frozen=True, tag=True):
@@ -306,26 +254,9 @@ class Dying(msgspec.Struct, frozen=True, tag=True):
     cause: str
 
 
-FromEngine = (
-    Started
-    | Heartbeat
-    | Loaded
-    | LoadFailed
-    | Unloaded
-    | CallAccepted
-    | Rejected
-    | Deltas
-    | SampleEnded
-    | Embedded
-    | TranscriptPart
-    | LivePart
-    | Transcribed
-    | AudioRead
-    | SpeechPart
-    | Spoken
-    | Figures
-    | Dying
-)
+#: Events of calls, then answers, then the state of the process.
+_Events = Deltas | SpeechPart | CallEvent | Rejected
+FromEngine = _Events | Loaded | LoadFailed | Unloaded | Embedded | Figures | Started | Heartbeat | Dying
 
 encode = msgspec.msgpack.Encoder().encode
 decode_command = msgspec.msgpack.Decoder(ToEngine).decode

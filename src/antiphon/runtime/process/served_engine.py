@@ -20,30 +20,8 @@ from antiphon.runtime.calls.events import Accepted
 from antiphon.runtime.frontend.front_end import FrontEnd
 from antiphon.runtime.loading.loading import LoadedModel, load_model
 from antiphon.runtime.loading.process_memory import read_pages, resident_bytes, return_memory
+from antiphon.runtime.process import messages
 from antiphon.runtime.process.channel import ChannelSink, error_of, kind_and_message
-from antiphon.runtime.process.messages import (
-    Abort,
-    AppendText,
-    Embed,
-    EndAudio,
-    EndText,
-    Figures,
-    Generate,
-    GetFigures,
-    Listen,
-    Load,
-    Loaded,
-    LoadFailed,
-    PushAudio,
-    Rejected,
-    ReleaseChunk,
-    Speak,
-    ToEngine,
-    Transcribe,
-    Unload,
-    Unloaded,
-    VoiceFields,
-)
 from antiphon.runtime.speech.call import SpeechCall
 from antiphon.runtime.text.calls import EmbeddingCall, GenerationCall
 from antiphon.runtime.transcription.call import TranscriptionCall
@@ -88,45 +66,42 @@ class ServedEngine(FrontEnd):
         if self._outputs and self._loop.failure is None:  # else the process is about to report it for all
             super()._flush()
 
-    def take(self, command: ToEngine) -> None:
+    def take(self, command: messages.ToEngine) -> None:
         """Act on a command, without waiting."""
-        match command:
-            case Generate() | Embed() | Transcribe() | Listen() | Speak():
-                try:
-                    self._open(command)
-                except InvalidRequestError as error:  # the id is in use
-                    self._send(Rejected(command.id, *kind_and_message(error)))
-            case Abort():
-                call = self._sink.call(command.id)
-                if call is not None:
-                    call.cancel(command.reason)
-                else:
-                    self._loop.abort_all([command.id], command.reason)
-            case Load():
-                self._load_threads.submit(self._load, command)
-            case Unload():
-                self._load_threads.submit(self._unload, command)
-            case GetFigures():
-                self._side_threads.submit(self._answer_figures, command)
-            case PushAudio() | EndAudio() | AppendText() | EndText() | ReleaseChunk():
-                call = self._sink.call(command.id)
-                if call is not None:  # else it has ended, and its last event has been sent
-                    with suppress(AntiphonError):  # it is ending
-                        self._control(call, command)
+        if isinstance(command, messages.Opening):
+            try:
+                self._open(command)
+            except InvalidRequestError as error:  # the id is in use
+                self._send(messages.Rejected(command.id, *kind_and_message(error)))
+        elif isinstance(command, messages.Control):
+            self._control(command)
+        elif isinstance(command, messages.Load):
+            self._load_threads.submit(self._load, command)
+        elif isinstance(command, messages.Unload):
+            self._load_threads.submit(self._unload, command)
+        elif isinstance(command, messages.GetFigures):
+            self._side_threads.submit(self._answer_figures, command)
 
-    @staticmethod
-    def _control(call: Any, command: PushAudio | EndAudio | AppendText | EndText | ReleaseChunk) -> None:
-        match command:
-            case PushAudio():
-                call.push(floats(command.samples))
-            case EndAudio():
-                call.finish()
-            case AppendText():
-                call.append(command.text)
-            case EndText():
-                call.end_text()
-            case ReleaseChunk():
-                call.release()
+    def _control(self, command: messages.Control) -> None:
+        call = self._sink.call(command.id)
+        if call is None:  # it has ended, and its last event has been sent; or it is one sample of a generation
+            if isinstance(command, messages.Abort):
+                self._loop.abort_all([command.id], command.reason)
+            return
+        with suppress(AntiphonError):  # the call is ending
+            match command:
+                case messages.Abort():
+                    call.cancel(command.reason)
+                case messages.PushAudio():
+                    call.push(floats(command.samples))
+                case messages.EndAudio():
+                    call.finish()
+                case messages.AppendText():
+                    call.append(command.text)
+                case messages.EndText():
+                    call.end_text()
+                case messages.ReleaseChunk():
+                    call.release()
 
     def reject(self, data: bytes, error: Exception) -> None:
         """Answer a message that cannot be decoded, where it has an id to answer to."""
@@ -137,15 +112,15 @@ class ServedEngine(FrontEnd):
         if not isinstance(error, AntiphonError):
             error = InvalidRequestError(f"the engine process cannot decode a message of {len(data)} bytes: {error}")
         if isinstance(fields.get("id"), str):
-            self._send(Rejected(fields["id"], *kind_and_message(error)))
+            self._send(messages.Rejected(fields["id"], *kind_and_message(error)))
         elif isinstance(fields.get("name"), str):
-            self._send(LoadFailed(fields["name"], *kind_and_message(error)))
+            self._send(messages.LoadFailed(fields["name"], *kind_and_message(error)))
         else:
             traceback.print_exception(error)
 
     # -- models -------------------------------------------------------------------------------------------------
 
-    def _load(self, command: Load) -> None:
+    def _load(self, command: messages.Load) -> None:
         name = command.name
         self._offline = command.offline
         try:
@@ -162,58 +137,58 @@ class ServedEngine(FrontEnd):
                 self._loading.discard(name)
             self._send(self._description(loaded))
         except BaseException as error:
-            self._send(LoadFailed(name, *kind_and_message(error)))
+            self._send(messages.LoadFailed(name, *kind_and_message(error)))
 
-    def _description(self, loaded: LoadedModel) -> Loaded:
-        model = loaded.model
+    def _description(self, loaded: LoadedModel) -> messages.Loaded:
+        model, voices = loaded.model, loaded.voices
         limit = self.config.max_model_tokens if model.part(TokenDecoder) else None
         weights = {id(weight): weight.resident_bytes for weight in model.weights()}
-        return Loaded(
+        return messages.Loaded(
             name=loaded.name,
             task=model.task.value,
             max_tokens=min(model.max_positions, limit or model.max_positions),
             weight_bytes=sum(weights.values()),
             seconds=loaded.report.seconds,
             forms=loaded.report.weights(),
-            voices=[VoiceFields(v.name, v.language, v.gender) for v in loaded.voices.info()] if loaded.voices else [],
-            default_voice=None if loaded.voices is None else loaded.voices.default,
+            voices=[messages.VoiceFields(v.name, v.language, v.gender) for v in voices.info()] if voices else [],
+            default_voice=voices.default if voices else None,
         )
 
-    def _unload(self, command: Unload) -> None:
+    def _unload(self, command: messages.Unload) -> None:
         try:
             if command.name in self._factories:
                 self.unload(command.name)
                 return_memory()
         except BaseException:
             traceback.print_exc()
-        self._send(Unloaded(command.name))
+        self._send(messages.Unloaded(command.name))
 
     # -- calls --------------------------------------------------------------------------------------------------
 
-    def _open(self, command: Generate | Embed | Transcribe | Listen | Speak) -> None:
+    def _open(self, command: messages.Opening) -> None:
         """Make the call, so that further commands reach it, and have it begin where that holds nothing up."""
         sink = self._sink
         match command:
-            case Generate():
+            case messages.Generate():
                 generation = GenerationCall(command.id, self._loop)
                 sink.open(generation, command.n)
                 if command.grammar is None:
                     self._begin(self._generate, generation, command)
                 else:
                     self._grammar_threads.submit(self._begin, self._generate, generation, command)
-            case Embed():
+            case messages.Embed():
                 embedding = EmbeddingCall(command.id, self._loop, sink)
                 sink.open(embedding)
                 self._side_threads.submit(self._begin, self._embed, embedding, command)
-            case Transcribe():
+            case messages.Transcribe():
                 transcription = TranscriptionCall(command.id, sink)
                 sink.open(transcription)
                 self._transcribe_threads.submit(self._begin, self._transcribe, transcription, command)
-            case Listen():
+            case messages.Listen():
                 live = LiveCall(command.id, sink)
                 sink.open(live)
                 self._prepare_threads.submit(self._begin, self._listen, live, command)
-            case Speak():
+            case messages.Speak():
                 speech = SpeechCall(command.id, sink)
                 if command.is_open and command.text:
                     speech.append(command.text)
@@ -226,7 +201,7 @@ class ServedEngine(FrontEnd):
         except BaseException as error:
             self._sink.put(call.id, error_of(*kind_and_message(error)))
 
-    def _generate(self, call: GenerationCall, command: Generate) -> None:
+    def _generate(self, call: GenerationCall, command: messages.Generate) -> None:
         self._prepare_generation(
             call,
             command.prompt,
@@ -241,7 +216,7 @@ class ServedEngine(FrontEnd):
         )
         call.submit().add_done_callback(lambda done: self._submitted(call, done))
 
-    def _embed(self, call: EmbeddingCall, command: Embed) -> None:
+    def _embed(self, call: EmbeddingCall, command: messages.Embed) -> None:
         if not command.inputs:
             raise InvalidRequestError("there are no inputs to embed")
         self._prepare_embedding(call, command.inputs, command.model, command.priority)
@@ -256,17 +231,17 @@ class ServedEngine(FrontEnd):
         else:
             self._sink.put(call.id, Accepted())
 
-    def _transcribe(self, call: TranscriptionCall, command: Transcribe) -> None:
+    def _transcribe(self, call: TranscriptionCall, command: messages.Transcribe) -> None:
         transcriber = self._transcriber(command.model)
         recording = call.sent() if command.is_fed else open_recording(floats(command.samples))
         call.run(transcriber, recording, command.options)
 
-    def _listen(self, call: LiveCall, command: Listen) -> None:
+    def _listen(self, call: LiveCall, command: messages.Listen) -> None:
         call.prepare(self._transcriber(command.model), command.options, command.interval)
         self._sink.put(call.id, Accepted())
         call.start()
 
-    def _speak(self, call: SpeechCall, command: Speak) -> None:
+    def _speak(self, call: SpeechCall, command: messages.Speak) -> None:
         text = None if command.is_open else command.text
         call.prepare(self._speaker(command.model), self._port, text, command.options)
         self._sink.put(call.id, Accepted())
@@ -274,13 +249,13 @@ class ServedEngine(FrontEnd):
 
     # -- figures ------------------------------------------------------------------------------------------------
 
-    def _answer_figures(self, command: GetFigures) -> None:
+    def _answer_figures(self, command: messages.GetFigures) -> None:
         try:
             values: dict[str, Any] = dict(self.figures())
             values["process"] = {"pid": os.getpid(), "resident_bytes": resident_bytes(), "steps": self.steps}
-            self._send(Figures(command.id, values))
+            self._send(messages.Figures(command.id, values))
         except BaseException as error:
-            self._send(Rejected(command.id, *kind_and_message(error)))
+            self._send(messages.Rejected(command.id, *kind_and_message(error)))
 
 
 def read_weights(loaded: LoadedModel) -> None:

@@ -1,16 +1,53 @@
-"""`SpeakStream`: a synthesis, for one asyncio reader."""
+"""`AsyncSynthesis`: speech for an asyncio reader, from a call in this process or in the engine process."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterable
+
+import numpy as np
+
+from antiphon.audio.samples import Floats
+from antiphon.engine.request import FinishReason
+from antiphon.errors import EngineError
 from antiphon.runtime.calls.async_reader import AsyncReader
 from antiphon.runtime.calls.control import SpeechControl
+from antiphon.runtime.calls.events import Event
+from antiphon.runtime.calls.sinks import ThreadSink
 from antiphon.runtime.calls.speech import SpeechChunk, SpeechStats
 
 
-class SpeakStream(AsyncReader[SpeechChunk | SpeechStats]):
-    """Chunks of speech, and last what it cost. A few chunks are made ahead; then the synthesis waits for the reader."""
+class AsyncSynthesis(AsyncReader[SpeechChunk]):
+    """An asynchronous iterator of chunks. Leaving it early (break, cancellation, `aclose`) cancels the rest.
+
+    A few chunks are made ahead; then the synthesis waits for the reader.
+    """
 
     _control: SpeechControl
+
+    def __init__(self, control: SpeechControl, sink: ThreadSink, rate: int = 0) -> None:
+        super().__init__(control, sink)
+        self._rate = rate
+        self._stats: SpeechStats | None = None
+        self._feeding: asyncio.Task[None] | None = None
+        self._failure: BaseException | None = None
+
+    @property
+    def rate(self) -> int:
+        """Samples a second; of a synthesis in the engine process, known from the first chunk on."""
+        return self._rate
+
+    @property
+    def stats(self) -> SpeechStats:
+        """What the synthesis cost, once it has ended."""
+        if self._stats is None:
+            raise EngineError(f"synthesis {self.id} has not come to its end")
+        return self._stats
+
+    async def wait(self) -> Floats:
+        """Read to the end and return all samples."""
+        pieces = [chunk.samples async for chunk in self]
+        return np.concatenate(pieces) if pieces else np.zeros(0, np.float32)
 
     def append(self, text: str) -> None:
         """More text, of a synthesis whose text is still being written."""
@@ -22,9 +59,41 @@ class SpeakStream(AsyncReader[SpeechChunk | SpeechStats]):
         if not self._is_done:
             self._control.end_text()
 
-    def _is_last(self, item: SpeechChunk | SpeechStats) -> bool:
-        return isinstance(item, SpeechStats)
+    def feed(self, text: AsyncIterable[str]) -> None:
+        """Append all that the iterator gives, as it gives it. What it raises is raised to the reader."""
+        self._feeding = self._loop.create_task(self._feed(text))
 
-    def _on_read(self, item: SpeechChunk | SpeechStats) -> None:
-        if isinstance(item, SpeechChunk) and not self._is_done:
+    async def _feed(self, text: AsyncIterable[str]) -> None:
+        try:
+            async for piece in text:
+                self.append(piece)
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            self._failure = error
+            self._control.cancel()
+        finally:
+            self.end_text()
+
+    def close(self, reason: FinishReason = FinishReason.DISCONNECTED) -> None:
+        if self._feeding is not None:
+            self._feeding.cancel()
+        super().close(reason)
+
+    def put(self, event: Event) -> None:
+        if isinstance(event, SpeechStats):
+            self._stats, self._is_done = event, True
+            self._wake()
+        else:
+            super().put(event)
+
+    def _raised(self) -> BaseException:
+        return self._failure or super()._raised()
+
+    def _is_last(self, item: SpeechChunk) -> bool:
+        self._rate = item.rate
+        return False
+
+    def _on_read(self, item: SpeechChunk) -> None:
+        if not self._is_done:
             self._control.release()

@@ -1,15 +1,17 @@
-"""`GenerateStream`: the samples of one prompt, for one asyncio reader."""
+"""`GenerateStream`, `AsyncStream`: text for an asyncio reader, from a call here or in the engine process."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
 
 from antiphon.engine.request import FinishReason
+from antiphon.errors import EngineError
 from antiphon.runtime.calls.async_reader import AsyncReader
 from antiphon.runtime.calls.control import CallControl
 from antiphon.runtime.calls.events import Ended, Event, TextDelta
 from antiphon.runtime.calls.sinks import ThreadSink
+from antiphon.runtime.text.output import Completion, SampleOutput, check_not_failed
 
 
 class GenerateStream(AsyncReader[TextDelta | Ended]):
@@ -47,6 +49,59 @@ class GenerateStream(AsyncReader[TextDelta | Ended]):
     def _is_last(self, item: TextDelta | Ended) -> bool:
         self.num_unended -= 1
         return not self.num_unended
+
+
+class AsyncStream:
+    """An asynchronous iterator of deltas. Leaving it early (break, cancellation, `aclose`) cancels the request."""
+
+    def __init__(self, output: SampleOutput, control: CallControl, sink: ThreadSink) -> None:
+        self.output = output
+        self._reader = GenerateStream(control, sink, 1)
+        self._ended: Ended | None = None
+
+    @property
+    def id(self) -> str:
+        """The request's id, as in traces."""
+        return self._reader.id
+
+    def __aiter__(self) -> AsyncIterator[TextDelta]:
+        return self._deltas()
+
+    async def _deltas(self) -> AsyncIterator[TextDelta]:
+        try:
+            async for item in self._reader:
+                if isinstance(item, TextDelta):
+                    yield item
+                else:
+                    self._ended = item
+        finally:
+            self.close()
+        if self._ended is not None:
+            check_not_failed(self._ended)
+
+    async def wait(self) -> Completion:
+        """Read to the end and return the whole answer."""
+        async for _ in self:
+            pass
+        return self.completion()
+
+    def completion(self) -> Completion:
+        """The whole answer of a stream that was read to its end."""
+        if self._ended is None:
+            raise EngineError(f"request {self.id} has not ended yet, or was not read to its end")
+        return self.output.completion(self._ended)
+
+    def cancel(self) -> None:
+        """Cancel the request. What was generated so far can still be read."""
+        self._reader.cancel()
+
+    def close(self) -> None:
+        """Cancel the request if it is still running and free its memory."""
+        self._reader.close()
+
+    async def aclose(self) -> None:
+        """The same as `close`, for `contextlib.aclosing`."""
+        self.close()
 
 
 def merged(items: Iterable[TextDelta | Ended]) -> deque[TextDelta | Ended]:

@@ -1,16 +1,18 @@
-"""`TranscribeStream`: a transcription or a live session, for one asyncio reader."""
+"""`AsyncTranscription`, `AsyncLiveSession`: for an asyncio reader, from a call here or in the engine process."""
 
 from __future__ import annotations
 
 import asyncio
 
 from antiphon.audio.samples import Floats
-from antiphon.errors import EngineError
+from antiphon.engine.request import FinishReason
+from antiphon.errors import AntiphonError, EngineError
 from antiphon.runtime.calls.async_reader import AsyncReader
 from antiphon.runtime.calls.control import SoundControl
 from antiphon.runtime.calls.events import Event, PieceRead
 from antiphon.runtime.calls.sinks import ThreadSink
 from antiphon.runtime.calls.transcript import LiveUpdate, Transcript, TranscriptProgress
+from antiphon.runtime.transcription.sound_source import samples_of
 
 #: Pieces of a recording that may be on their way at once.
 MAX_UNREAD_PIECES = 3
@@ -18,11 +20,12 @@ MAX_UNREAD_PIECES = 3
 TranscriptItem = TranscriptProgress | LiveUpdate | Transcript
 
 
-class TranscribeStream(AsyncReader[TranscriptItem]):
-    """Progress or updates, and last the transcript.
+class AsyncTranscription(AsyncReader[TranscriptItem]):
+    """An asynchronous iterator of events, the last of which is the transcript.
 
-    A live session, or a recording that is sent while it is transcribed, takes sound by `push` until `finish`; the
-    latter waits for `room` before each piece.
+    Leaving it early (break, cancellation, `aclose`) cancels the rest. A live session in the engine process, or a
+    recording that is sent while it is transcribed, takes sound by `push` until `finish`; the latter waits for `room`
+    before each piece.
     """
 
     _control: SoundControl
@@ -72,3 +75,41 @@ class TranscribeStream(AsyncReader[TranscriptItem]):
 
     def _futures(self) -> tuple[asyncio.Future[None] | None, ...]:
         return self._accepted, self._waiter, self._room
+
+
+class AsyncLiveSession(AsyncReader[LiveUpdate]):
+    """A live session for asyncio: an asynchronous iterator of updates that ends after `finish` or `close`."""
+
+    _control: SoundControl
+
+    def __init__(self, control: SoundControl, sink: ThreadSink) -> None:
+        super().__init__(control, sink)
+        self._outcome: asyncio.Future[Transcript] = self._loop.create_future()
+
+    def push(self, samples: Floats | bytes) -> None:
+        """Add mono sound at 16 kHz: floats, or 16-bit little-endian bytes. Never blocks."""
+        self._control.push(samples_of(samples))
+
+    async def finish(self) -> Transcript:
+        """Transcribe what remains and return the whole transcript. Raises the error if the session failed."""
+        self._control.finish()
+        return await asyncio.shield(self._outcome)
+
+    def close(self, reason: FinishReason = FinishReason.DISCONNECTED) -> None:
+        """End the session at once; what has not been transcribed is dropped."""
+        self._control.cancel(reason)
+
+    def put(self, event: Event) -> None:
+        if isinstance(event, AntiphonError):
+            self._outcome.set_exception(event)
+            self._outcome.exception()  # raised by `finish`, if that is called
+        elif isinstance(event, Transcript):
+            self._outcome.set_result(event)
+        else:
+            super().put(event)
+            return
+        self._is_done = True
+        self._wake()
+
+    def _is_last(self, item: LiveUpdate) -> bool:
+        return False

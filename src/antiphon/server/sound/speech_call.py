@@ -11,7 +11,7 @@ from antiphon.errors import AntiphonError, AudioError, EngineError
 from antiphon.runtime.calls.speech import SpeechChunk, SpeechStats
 from antiphon.runtime.process.messages import Speak
 from antiphon.runtime.speech.options import SpeechOptions
-from antiphon.runtime.speech.stream import SpeakStream
+from antiphon.runtime.speech.stream import AsyncSynthesis
 from antiphon.server.http.errors import SERVER, ApiError, api_error
 from antiphon.server.serving.failures import engine_failure, engine_unavailable
 from antiphon.server.serving.models import ReadyModel
@@ -27,7 +27,7 @@ class SpeechCall:
         self._serving = serving
         self._model = model
         self._call = Speak(uuid.uuid4().hex, model.name, text, options, is_open)
-        self._stream: SpeakStream | None = None
+        self._stream: AsyncSynthesis | None = None
         self.stats: SpeechStats | None = None
 
     def begin(self) -> None:
@@ -53,20 +53,16 @@ class SpeechCall:
         """Samples clause by clause; `stats` is set after the last. Every failure is an `ApiError`."""
         assert self._stream is not None
         try:
-            async for event in self._stream:
-                if isinstance(event, SpeechStats):
-                    self.stats = event
-                    self._serving.metrics.sound.speech(self._model.name, event)
-                else:
-                    yield event
+            async for chunk in self._stream:
+                yield chunk
+            self.stats = self._stream.stats
+            self._serving.metrics.sound.speech(self._model.name, self.stats)
         except EngineError as error:
             raise engine_failure(self._serving.client, error) from error
         except AntiphonError as error:
             raise api_error(error) from error
         finally:
             self.close()
-        if self.stats is None:
-            raise ApiError(500, "the engine ended a speech early", code="engine_error", kind=SERVER)
 
     async def encoded(self, format: AudioFormat) -> AsyncIterator[bytes]:
         """The bytes of a sound file, as soon as there are samples for them."""

@@ -13,7 +13,7 @@ from antiphon.errors import AntiphonError, AudioError, EngineError
 from antiphon.runtime.calls.transcript import Transcript, TranscriptProgress
 from antiphon.runtime.process.messages import Transcribe
 from antiphon.runtime.transcription.options import TranscriptionOptions
-from antiphon.runtime.transcription.stream import TranscribeStream
+from antiphon.runtime.transcription.stream import AsyncTranscription
 from antiphon.server.http.errors import SERVER, ApiError, api_error, invalid
 from antiphon.server.serving.failures import engine_failure, engine_unavailable
 from antiphon.server.serving.models import ReadyModel
@@ -44,7 +44,7 @@ class TranscriptionCall:
         limits = serving.config.limits
         self._limits = DecodeLimits(max_bytes=limits.audio_bytes, max_seconds=limits.audio_seconds)
         self._call = Transcribe(uuid.uuid4().hex, model.name, b"", options, is_fed=True)
-        self._stream: TranscribeStream | None = None
+        self._stream: AsyncTranscription | None = None
         self._working: asyncio.Future[Any] | None = None
 
     def close(self) -> None:
@@ -88,7 +88,7 @@ class TranscriptionCall:
                 return event
         raise AssertionError
 
-    async def _feed(self, stream: TranscribeStream, decoder: DecodeStream, piece: Floats | None) -> None:
+    async def _feed(self, stream: AsyncTranscription, decoder: DecodeStream, piece: Floats | None) -> None:
         """Decode as fast as the engine accepts samples. Invalid audio ends the transcription."""
         try:
             while piece is not None and await stream.room():
