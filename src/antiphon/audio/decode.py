@@ -272,7 +272,7 @@ class _PlainReader:
 
 
 class _CountedInput:
-    """A stream that counts what was read, refuses too much of it, and can be taken back to its start.
+    """A stream that counts what was read, rejects more than the limit, and can be rewound to its start.
 
     Of a source that cannot seek, what has been read is kept for that until `release`.
     """

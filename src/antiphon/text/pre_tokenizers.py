@@ -137,7 +137,7 @@ PRE_TOKENIZERS: dict[str, PreTokenizer] = {name: kind for kind, names in _BY_KIN
 
 
 def pre_tokenizer(name: str) -> PreTokenizer:
-    """The pre-tokenizer of that name; an unknown name is refused, for it would give wrong tokens."""
+    """The pre-tokenizer of that name; an unknown name is rejected: it would give wrong tokens."""
     found = PRE_TOKENIZERS.get(name)
     if found is None:
         raise UnsupportedError(f"pre-tokenizer {name!r} is not known; known are {', '.join(sorted(PRE_TOKENIZERS))}")

@@ -178,7 +178,7 @@ def _check_brace_format(text: str) -> None:
 
 
 def _check_arguments(owner: str, name: str, args: tuple[Any, ...]) -> None:
-    """Refuse a string method whose result would be far longer than its string, before it runs."""
+    """Reject a string method whose result would be far longer than its string, before it runs."""
     if name == "replace" and len(args) >= 2 and isinstance(args[0], str) and isinstance(args[1], str):
         _check_size(len(owner) + owner.count(args[0]) * len(args[1]))
     elif name == "join" and args and isinstance(args[0], list | tuple | str):
@@ -192,7 +192,7 @@ def _check_arguments(owner: str, name: str, args: tuple[Any, ...]) -> None:
 
 
 def _bounded_filter(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same filter, which refuses arguments that would make its result enormous."""
+    """The same filter, which rejects arguments that would make its result enormous."""
 
     def bounded(*args: Any, **kwargs: Any) -> Any:
         texts = [value for value in args if isinstance(value, str)]

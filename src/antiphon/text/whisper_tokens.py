@@ -53,7 +53,7 @@ class WhisperTokens:
 
     @classmethod
     def of_vocabulary(cls, vocab_size: int) -> WhisperTokens:
-        """The layout of a vocabulary of this size; sizes that Whisper never had are refused."""
+        """The layout of a vocabulary of this size; sizes that Whisper never had are rejected."""
         base = ENGLISH_TEXT_TOKENS + 2 + NUM_MARKS + NUM_TIMESTAMPS
         is_multilingual = vocab_size >= base + 100
         num_languages = vocab_size - base - is_multilingual
@@ -116,7 +116,7 @@ class WhisperTokens:
         return LANGUAGES[token - self.first_language]
 
     def language_id(self, language: str) -> int:
-        """The token of a language given by code or English name; an unknown one is refused with what there is."""
+        """The token of a language given by code or English name; an unknown one is rejected with the known ones."""
         return self.first_language + LANGUAGES.index(self.known_language(language))
 
     def known_language(self, language: str) -> str:

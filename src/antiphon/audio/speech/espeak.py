@@ -1,4 +1,4 @@
-"""Phonemes of languages other than English, by the program `espeak-ng` where somebody has installed it."""
+"""Phonemes of languages other than English, by the program `espeak-ng` where it is installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A recorded program for people to read: instructions, weights, costs, and where the buffers lie."""
+"""A recorded program as readable text: instructions, weights, costs, and where the buffers lie."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a call to the engine emits, whoever made the call: text, segments, sound, and its end.
+"""What a call to the engine emits, for every kind of caller: text, segments, sound, and its end.
 
 A call is one object (`GenerationCall`, `EmbeddingCall`, `TranscriptionCall`, `LiveCall`, `SpeechCall`). It emits
 events to a sink by its id; the sinks differ in where the reader is (`runtime/calls/sinks.py`, `process/channel.py`).

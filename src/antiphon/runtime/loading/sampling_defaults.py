@@ -56,7 +56,7 @@ class SamplingDefaults:
         return SamplingParams(**{**self.settings, **given, "seed": random_seed() if seed is None else seed})
 
     def describe(self, given: Mapping[str, Any] | None = None) -> str:
-        """The settings in force and where they come from, for people."""
+        """The settings in force and where they come from, as readable text."""
         asked = {name: value for name, value in (given or {}).items() if name in SETTINGS}
         in_force = {**self.settings, **asked}
         if in_force["temperature"] == 0:  # greedy: the cuts have no effect

@@ -118,7 +118,7 @@ class EngineProcess:
             return
         try:
             self._commands.send(encode(message), zmq.NOBLOCK)
-        except zmq.Again:  # nobody is at the other end: it is dead, or as good as
+        except zmq.Again:  # no process reads at the other end
             self.kill()
 
     def _receive(self) -> None:
@@ -152,7 +152,7 @@ class EngineProcess:
     def _connected(self) -> None:
         """The events' socket is connected; when the commands' is too, the process is usable.
 
-        Nobody needs the sockets' names then any more, so nobody has to clean them up later.
+        The sockets' names are not needed after that, so their folder is removed now and needs no clean-up later.
         """
         if self._is_closed or self.started.done():
             return

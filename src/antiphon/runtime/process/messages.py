@@ -180,7 +180,7 @@ class Loaded(msgspec.Struct, frozen=True, tag=True):
     max_tokens: int
     weight_bytes: int
     seconds: dict[str, float]
-    forms: str = ""  # what the weights became, for people
+    forms: str = ""  # what the weights became, as text
     #: Of a model that speaks, and the one it speaks with unless told.
     voices: list[VoiceFields] = []
     default_voice: str | None = None

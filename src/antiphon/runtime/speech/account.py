@@ -51,7 +51,7 @@ class SpeechAccount:
 
     @property
     def heard_by(self) -> float | None:
-        """When somebody who listens from the first chunk on will have heard all that is made."""
+        """When a listener who plays from the first chunk on will have heard all that is made."""
         return None if self.first_audio is None else self.first_audio + self.num_samples / self._rate
 
     def seconds_of(self, num_phonemes: int) -> float:
@@ -67,7 +67,7 @@ class SpeechAccount:
         return max(0, round(IN_TIME * left / max(self._per_phoneme, 1e-6)))
 
     def ahead(self) -> float | None:
-        """Seconds of sound that somebody who listens from the first chunk on has not heard yet."""
+        """Seconds of sound that a listener who plays from the first chunk on has not heard yet."""
         return None if self.heard_by is None else self.heard_by - self._clock()
 
     def stats(self) -> SpeechStats:

@@ -1,4 +1,4 @@
-"""Joining the sounds of clauses so that nobody hears where: cut in silence, faded in silence, with a natural pause."""
+"""Joining the sounds of clauses without an audible seam: cut in silence, faded in silence, with a natural pause."""
 
 from __future__ import annotations
 

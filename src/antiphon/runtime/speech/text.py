@@ -69,7 +69,7 @@ class Speaker:
         self.pronunciation = pronunciation
 
     def reader(self, options: SpeechOptions) -> Reader:
-        """What reads a text with these options; a voice or language that is not there is refused here."""
+        """What reads a text with these options; an unknown voice or language is rejected here."""
         return Reader(self, options)
 
 
