@@ -30,9 +30,8 @@ def command(chat_folder: Path, encoder_folder: Path) -> Iterator[ServeCommand]:
 
 def test_from_start_to_drained_end(command: ServeCommand) -> None:
     url = command.url()
-    listening = command.processor_seconds()
     assert httpx.get(url + "/livez").status_code == 200
-    assert listening < 3, listening  # 1 s is usual
+    assert "libtorch" not in command.loaded_files(), "the server's own process needs no tensor library"
     early = httpx.get(url + "/readyz")
     assert early.status_code == 503 and early.json()["status"] in ("starting", "loading")
     answer = httpx.post(url + "/v1/completions", json={"model": "tiny-chat", "prompt": "a"})

@@ -8,6 +8,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from antiphon.errors import InvalidRequestError
+
 Floats = NDArray[np.float32]
 
 #: Sample encodings of headerless sound: signed and unsigned integers, floats, G.711.
@@ -64,3 +66,12 @@ class Samples:
     @property
     def seconds(self) -> float:
         return len(self.values) / self.rate
+
+
+def samples_of(sound: Floats | bytes) -> Floats:
+    """Samples from floats, or from 16-bit little-endian bytes."""
+    if isinstance(sound, bytes | bytearray | memoryview):
+        if len(sound) % 2:
+            raise InvalidRequestError(f"{len(sound)} bytes are not whole 16-bit samples")
+        return np.frombuffer(sound, "<i2").astype(np.float32) / 32768.0
+    return np.asarray(sound, np.float32)

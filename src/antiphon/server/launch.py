@@ -27,6 +27,9 @@ from antiphon.server.setup.run_file import LocalServer, RunFileError, new_admin_
 from antiphon.server.setup.tls import TLSFiles
 from antiphon.server.telemetry.logs import log
 
+#: After the last response, time for slow clients to read what is still buffered.
+FLUSH_SECONDS = 5
+
 
 def run_server(
     config: ServerConfig,
@@ -71,7 +74,7 @@ def run_server(
             access_log=False,
             server_header=False,
             ws="none",
-            timeout_graceful_shutdown=1,
+            timeout_graceful_shutdown=FLUSH_SECONDS,
             ssl_certfile=None if tls is None else tls.certificate,
             ssl_keyfile=None if tls is None else tls.key,
         )

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from antiphon.audio.samples import Floats
+from antiphon.audio.samples import Floats, samples_of
 from antiphon.engine.request import FinishReason
 from antiphon.errors import AntiphonError, EngineError
 from antiphon.runtime.calls.control import CallControl
@@ -23,7 +23,6 @@ from antiphon.runtime.text.output import Completion, SampleOutput, check_not_fai
 from antiphon.runtime.text.stream import joined
 from antiphon.runtime.transcription.call import TranscriptionCall
 from antiphon.runtime.transcription.live import LiveCall
-from antiphon.runtime.transcription.sound_source import samples_of
 
 #: How long a transcription that is left early is waited for: until what it has in the engine is cancelled.
 CANCEL_SECONDS = 5.0

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from antiphon.audio.samples import SPEECH_RATE, DecodeLimits, Floats, RawFormat
-from antiphon.errors import AudioError, InvalidRequestError
+from antiphon.errors import AudioError
 from antiphon.runtime.transcription.transcriber import Chunks
 
 #: A path, the bytes of a file, an open file, or samples at 16 kHz.
@@ -47,12 +47,3 @@ def _samples(values: NDArray[np.floating]) -> Chunks:
         raise AudioError("some samples are not finite numbers (NaN or infinity)")
     step = round(CHUNK_SECONDS * SPEECH_RATE)
     return Chunks((floats[start : start + step] for start in range(0, len(floats), step)), len(floats) / SPEECH_RATE)
-
-
-def samples_of(sound: Floats | bytes) -> Floats:
-    """Samples from floats, or from 16-bit little-endian bytes."""
-    if isinstance(sound, bytes | bytearray | memoryview):
-        if len(sound) % 2:
-            raise InvalidRequestError(f"{len(sound)} bytes are not whole 16-bit samples")
-        return np.frombuffer(sound, "<i2").astype(np.float32) / 32768.0
-    return np.asarray(sound, np.float32)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from antiphon.audio.samples import Floats
+from antiphon.audio.samples import Floats, samples_of
 from antiphon.engine.request import FinishReason
 from antiphon.errors import AntiphonError, EngineError
 from antiphon.runtime.calls.async_reader import AsyncReader
@@ -12,7 +12,6 @@ from antiphon.runtime.calls.control import SoundControl
 from antiphon.runtime.calls.events import Event, PieceRead
 from antiphon.runtime.calls.sinks import ThreadSink
 from antiphon.runtime.calls.transcript import LiveUpdate, Transcript, TranscriptProgress
-from antiphon.runtime.transcription.sound_source import samples_of
 
 #: Pieces of a recording that may be on their way at once.
 MAX_UNREAD_PIECES = 3
