@@ -148,7 +148,7 @@ def round_trip(hearer: Engine, sentences: list[str], arms: list[str]) -> None:
         else:
             model: Any = load_model(MODEL, options=WeightOptions(precision=arm)).model
             voices[arm] = our_voice(model, styles)
-    phonemizer = Pronunciation.from_catalog().phonemizer(Accent.AMERICAN)
+    phonemizer = Pronunciation.from_catalog(hearer.detectors).phonemizer(Accent.AMERICAN)
     normalize, score = normalizer(), scorer()
     errors: dict[str, int] = dict.fromkeys(voices, 0)
     scores: dict[str, list[dict[str, float]]] = {arm: [] for arm in voices}

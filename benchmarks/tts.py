@@ -174,11 +174,11 @@ def main() -> None:
     parser.add_argument("--load", type=float, help="slow the listeners of all paced voices down to this much work")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
-    pronunciation = Pronunciation.from_catalog()
     loaded: LoadedModel = load_model(arguments.model, options=WeightOptions(precision=arguments.precision))
     parts = set(arguments.parts.split(","))
     with Engine(loaded, kv_bytes=1 << 20) as engine:
         engine.speak("Warm up.").wait()
+        pronunciation = Pronunciation.from_catalog(engine.detectors)
         if "alone" in parts:
             peer = OnnxVoice(arguments.model, arguments.threads, pronunciation)
             peer.speak("Warm up.")

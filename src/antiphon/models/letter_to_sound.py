@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Self
 
 import torch
@@ -14,11 +15,13 @@ from antiphon.layers.mlp import MLP
 from antiphon.layers.module import Module
 from antiphon.layers.norm import LayerNorm
 from antiphon.models.model import Model, Task
+from antiphon.models.parts import Detector, Part, Vocabulary, WeightRules
 from antiphon.weights.checkpoint import Checkpoint
 from antiphon.weights.source import Source
 
 NORM_EPS = 1e-5
 NUM_HEADS = 4
+STEP_LETTERS = 256  # of the words in one step
 
 
 class Layer(Module):
@@ -46,6 +49,7 @@ class LetterToSound(Model):
     """Letters [T] → for every letter a few slots with the likeliest phoneme each, 0 for none."""
 
     task = Task.PHONEMIZE
+    vocabulary = Vocabulary.NONE
 
     def __init__(self, source: Source, letters: list[str], phonemes: list[str]) -> None:
         tensors = source.checkpoint.tensors()
@@ -79,6 +83,17 @@ class LetterToSound(Model):
         letters, phonemes = tables
         assert letters is not None and phonemes is not None
         return cls(Source(checkpoint), letters, phonemes)
+
+    def parts(self) -> tuple[Part, ...]:
+        size, run = (lambda word: max(1, len(word))), self._pronounce_all
+        return (Detector(type(self).__name__, step_size=STEP_LETTERS, size=size, run=run),)
+
+    def weight_rules(self) -> WeightRules:
+        return WeightRules(can_quantize=False)
+
+    @torch.inference_mode()
+    def _pronounce_all(self, words: Sequence[str]) -> list[str | None]:
+        return [self.pronounce(word) for word in words]
 
     def forward(self, letters: Tensor) -> Tensor:
         """Scores [T * slots, classes] of a word's letters [T]."""

@@ -46,6 +46,8 @@ class Model(Module, ABC):
     vocabulary: ClassVar[Vocabulary] = Vocabulary.TEXT
     #: Patterns of tensors that checkpoints of this architecture may carry and the model does not need.
     ignores: ClassVar[tuple[str, ...]] = ("*rotary_emb.inv_freq",)
+    #: References of the detectors that calls to this model may use.
+    companions: ClassVar[tuple[str, ...]] = ()
     vocab_size: int
     max_positions: int
 
@@ -65,6 +67,10 @@ class Model(Module, ABC):
     def weight_rules(self) -> WeightRules:
         """Which of its weights take which form when it is loaded."""
         return WeightRules.of(self)
+
+    def weight_bytes(self) -> int:
+        """Memory of the weights."""
+        return sum(weight.resident_bytes for weight in self.weights())
 
     def state_spec(self) -> list[StateSpec]:
         """Per-request records beside keys and values."""

@@ -1,7 +1,7 @@
 """What a model is made of: the declaration that runtime and executor read, so that neither knows an architecture.
 
 A model lists its parts. Every kind of part has an executor in `executor/` and a line in `runtime/slots/registry.py`.
-A new kind (an inner decoder, a codec, a detector) is one more class here.
+A new kind (an inner decoder, a codec) is one more class here.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ class Vocabulary(StrEnum):
     TEXT = "text"  # from the file's own tokenizer
     WHISPER = "whisper"  # text, languages, tasks and timestamps
     PHONEMES = "phonemes"  # of one utterance at a time: no context length is stated
+    NONE = "none"  # a detector takes no tokens
 
 
 @dataclass(frozen=True)
@@ -180,6 +181,22 @@ class SynthesisStages(Part):
 
 
 @dataclass(frozen=True)
+class Detector(Part):
+    """A small function that other models' calls use, such as voice activity. Runs on a lane of its own, in one step
+    for the inputs of many requests.
+    """
+
+    role = "detector"
+
+    #: Inputs that one step takes together, by the sum of their sizes. A larger one is a step by itself.
+    step_size: int
+    #: The size of an input, 1 or more: its cost, in a unit of the model's own.
+    size: Callable[[Any], int]
+    #: The result of every input. Those of one request do not depend on the others.
+    run: Callable[[Sequence[Any]], Sequence[Any]]
+
+
+@dataclass(frozen=True)
 class WeightRules:
     """Which weights of a model take which form when it is loaded."""
 
@@ -194,6 +211,8 @@ class WeightRules:
     fast_type: TensorType | None = None
     #: What float weights become where `quantize` is "auto"; None: they stay floats.
     auto_quantize: str | None = None
+    #: Whether `quantize` applies at all.
+    can_quantize: bool = True
 
     @classmethod
     def of(

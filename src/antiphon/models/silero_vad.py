@@ -19,6 +19,7 @@ from antiphon import ops
 from antiphon.errors import UnsupportedError
 from antiphon.layers.module import Module
 from antiphon.models.model import Model, Task
+from antiphon.models.parts import Detector, Part, Vocabulary, WeightRules
 from antiphon.ops import LSTMWeights
 from antiphon.weights.checkpoint import Checkpoint
 from antiphon.weights.source import Source
@@ -29,6 +30,8 @@ SPECTRA = 4  # of a chunk
 #: Points of the spectrum → sample rate.
 RATES = {256: 16_000, 128: 8_000}
 _BLOCK_CHUNKS = 1024  # chunks of all streams in one pass
+#: Streams of different lengths are computed together up to the end of the shortest, or this many chunks of each.
+_MIN_TOGETHER = 8
 
 Floats = NDArray[np.float32]
 
@@ -63,10 +66,20 @@ class VoiceState:
     hidden: Tensor  # [2, HIDDEN]: the LSTM's output and cell
 
 
+@dataclass(frozen=True)
+class VoiceInput:
+    """New samples of a stream. With `final` they are its last: an incomplete chunk is padded with silence."""
+
+    samples: Floats
+    state: VoiceState
+    final: bool = False
+
+
 class SileroVAD(Model):
     """Chunks of sound in, the probability of speech in each out."""
 
     task = Task.VOICE_ACTIVITY
+    vocabulary = Vocabulary.NONE
     vocab_size = 0
     max_positions = 0
 
@@ -101,6 +114,32 @@ class SileroVAD(Model):
             raise UnsupportedError(f"silero-vad with spectra of {window} points; known: {', '.join(map(str, RATES))}")
         return cls(window, Source(checkpoint))
 
+    def parts(self) -> tuple[Part, ...]:
+        return (Detector(type(self).__name__, step_size=_BLOCK_CHUNKS, size=self._size, run=self._run),)
+
+    def weight_rules(self) -> WeightRules:
+        return WeightRules(can_quantize=False)
+
+    def weight_bytes(self) -> int:
+        recurrent = (self.lstm.input, self.lstm.hidden, self.lstm.input_bias, self.lstm.hidden_bias)
+        return super().weight_bytes() + sum(tensor.nbytes for tensor in recurrent)
+
+    def _size(self, given: VoiceInput) -> int:
+        return max(1, len(given.samples) // self.chunk)
+
+    def _run(self, inputs: Sequence[VoiceInput]) -> list[Floats]:
+        return voice_probabilities(
+            self,
+            [given.samples for given in inputs],
+            [given.state for given in inputs],
+            final=[given.final for given in inputs],
+        )
+
+    @property
+    def max_samples(self) -> int:
+        """Samples of one input that fill a step."""
+        return _BLOCK_CHUNKS * self.chunk
+
     @property
     def chunk_seconds(self) -> float:
         return self.chunk / self.rate
@@ -129,18 +168,20 @@ class SileroVAD(Model):
 
 @torch.inference_mode()
 def voice_probabilities(
-    model: SileroVAD, sounds: Sequence[Floats], states: Sequence[VoiceState], *, final: bool = False
+    model: SileroVAD, sounds: Sequence[Floats], states: Sequence[VoiceState], *, final: Sequence[bool] | bool = False
 ) -> list[Floats]:
     """Probabilities of speech in the chunks that each stream's new samples, at the model's rate, complete.
 
-    The probabilities of a stream do not depend on how it is split into calls. With `final`, an incomplete chunk is
-    padded with silence. Memory is bounded for audio of any length.
+    The probabilities of a stream do not depend on how it is split into calls. With `final`, for all streams or
+    for each, an incomplete chunk is padded with silence. Memory is bounded for audio of any length.
     """
-    waiting = [_chunks(model, sound, state, final) for sound, state in zip(sounds, states, strict=True)]
+    ends = [final] * len(sounds) if isinstance(final, bool) else final
+    waiting = [_chunks(model, *stream) for stream in zip(sounds, states, ends, strict=True)]
     found: list[list[Floats]] = [[] for _ in waiting]
     position = 0
     while active := [index for index, chunks in enumerate(waiting) if len(chunks) > position]:
-        step = max(1, _BLOCK_CHUNKS // len(active))
+        shortest = min(len(waiting[index]) for index in active) - position
+        step = max(1, min(_BLOCK_CHUNKS // len(active), max(_MIN_TOGETHER, shortest)))
         lengths = [min(step, len(waiting[index]) - position) for index in active]
         batch = torch.zeros(len(active) * max(lengths) * (SPECTRA + 1) * model.hop + model.hop)
         chunks = batch[: -model.hop].view(len(active), max(lengths), (SPECTRA + 1) * model.hop)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from antiphon.layers.module import Module
+from antiphon.models.companions import LETTER_TO_SOUND
 from antiphon.models.model import Model, Task
 from antiphon.models.parts import SynthesisStages, Vocabulary, WeightRules
 from antiphon.weights.types import TensorType
@@ -113,6 +114,7 @@ class Synthesizer(Model):
 
     task = Task.SYNTHESIZE
     vocabulary = Vocabulary.PHONEMES
+    companions = tuple(LETTER_TO_SOUND.values())
     #: The names of the stages, in order.
     stages: tuple[str, ...]
     sample_rate: int

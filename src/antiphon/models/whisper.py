@@ -15,6 +15,7 @@ from antiphon.layers.linear import Embedding, Head
 from antiphon.layers.mlp import MLP
 from antiphon.layers.module import Halvable, Module
 from antiphon.layers.norm import LayerNorm
+from antiphon.models.companions import VOICE_ACTIVITY
 from antiphon.models.encoder_decoder import EncoderDecoder
 from antiphon.models.metadata import require
 from antiphon.models.model import Task
@@ -182,6 +183,7 @@ class Whisper(EncoderDecoder):
 
     task = Task.TRANSCRIBE
     vocabulary = Vocabulary.WHISPER
+    companions = (VOICE_ACTIVITY,)
 
     def __init__(self, config: WhisperConfig, source: Source) -> None:
         self.config = config

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 import pytest
 
+from antiphon import Engine
 from antiphon.audio.speech.lexicon import Accent, Context, Lexicon, stressed
 from antiphon.audio.speech.phonemes import Phonemizer
 from antiphon.runtime.speech.pronunciation import Pronunciation
@@ -55,8 +57,9 @@ def test_small_words_follow_what_comes_after() -> None:
 
 
 @pytest.fixture(scope="module")
-def pronunciation() -> Pronunciation:
-    return Pronunciation.from_catalog()
+def pronunciation() -> Iterator[Pronunciation]:
+    with Engine(kv_bytes=1 << 20) as engine:
+        yield Pronunciation.from_catalog(engine.detectors)
 
 
 @pytest.fixture(scope="module")

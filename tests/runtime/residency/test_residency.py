@@ -151,6 +151,26 @@ def test_weights_larger_than_their_files_are_charged_as_they_are(books: Books) -
     run(main())
 
 
+def test_a_detector_is_charged_and_evicted_like_a_model(books: Books) -> None:
+    async def main() -> None:
+        residency = Residency(books, 4000)  # type: ignore[arg-type]
+        whisper, chat = residency.add(model(books, "whisper", 1000)), residency.add(model(books, "chat", 1950))
+        detector = residency.add(model(books, "detector", 100, is_configured=False, is_companion=True))
+        await residency.acquire(whisper)
+        await residency.acquire(detector)
+        assert residency.weight_bytes == 1100
+        with pytest.raises(MemoryBusyError, match=r"1,900 of the memory budget .* beside whisper, detector"):
+            await residency.acquire(chat)
+        residency.release(detector)
+        await residency.acquire(chat)
+        assert books.history == ["+whisper", "+detector", "-detector", "+chat"]
+        assert residency.weight_bytes == 2950 and list(residency.models) == ["whisper", "chat"]
+        with pytest.raises(MemoryBusyError, match=r"'detector' needs 100 bytes .*; 50 of the memory budget"):
+            await residency.acquire(residency.add(model(books, "detector", 100, is_configured=False)))
+
+    run(main())
+
+
 def test_keep_alive(books: Books) -> None:
     async def main() -> None:
         residency = Residency(books, 9000)  # type: ignore[arg-type]

@@ -15,6 +15,7 @@ from antiphon import Engine, SamplingParams
 from antiphon.audio.segments import Segment as Span
 from antiphon.audio.segments import Window
 from antiphon.errors import AudioError, EngineError, InvalidRequestError, UnsupportedError
+from antiphon.runtime.calls.detectors import Detectors
 from antiphon.runtime.calls.transcript import Transcript
 from antiphon.runtime.frontend.async_engine import AsyncEngine
 from antiphon.runtime.loading.loading import LoadedModel
@@ -29,7 +30,7 @@ RATE = 16_000
 ONCE = dict(temperatures=(0.0,), no_speech_limit=1.0)
 
 
-def fixed_windows(chunks: Iterable[np.ndarray], max_seconds: float) -> Iterator[SpeechWindow]:
+def fixed_windows(chunks: Iterable[np.ndarray], max_seconds: float, detectors: Detectors) -> Iterator[SpeechWindow]:
     """Stands for voice activity: windows of ten seconds, all of it speech."""
     samples = np.concatenate(list(chunks))
     for start in range(0, len(samples), 10 * RATE):

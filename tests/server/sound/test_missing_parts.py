@@ -20,7 +20,8 @@ from weights.whisper_files import ggml_file
 
 
 @pytest.fixture(scope="module")
-def hearing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+def hearing(tmp_path_factory: pytest.TempPathFactory, model_path: Callable[[str], Path]) -> Iterator[RunningServer]:
+    model_path("silero-vad")
     path = tmp_path_factory.mktemp("whisper") / "ggml-tiny.bin"
     path.write_bytes(ggml_file(dims(), state_dict(), vocabulary(50257)))
     config = ServerConfig(models=(ModelSpec.of(str(path)),), offline=True)

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from antiphon.engine.request import FinishReason, Request
 from antiphon.engine.telemetry import SpeechRecord, TranscriptRecord
+from antiphon.runtime.calls.detectors import Detectors
 
 
 class RequestLoop(Protocol):
@@ -28,4 +29,5 @@ class EnginePort:
     loop: RequestLoop
     clock: Callable[[], float]
     record: Callable[[TranscriptRecord | SpeechRecord], None]
+    detectors: Detectors
     batch_invariant: bool = False

@@ -6,16 +6,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from antiphon.engine.core import EngineCore
+from antiphon.engine.core import EngineCore, ModelSlot
 from antiphon.engine.request import Priority
 from antiphon.engine.sampling_params import SamplingParams
 from antiphon.engine.telemetry import SpeechRecord, TranscriptRecord
 from antiphon.errors import InvalidRequestError, ModelNotFoundError
 from antiphon.models.model import Task
+from antiphon.models.parts import Detector
 from antiphon.runtime.calls.events import Event
 from antiphon.runtime.calls.port import EnginePort
 from antiphon.runtime.calls.sinks import Sink
-from antiphon.runtime.frontend.loop import EngineLoop
+from antiphon.runtime.frontend.lane import DetectorLane
+from antiphon.runtime.frontend.loop import EngineLoop, slot_figures
 from antiphon.runtime.frontend.profile import Profile
 from antiphon.runtime.loading.config import EngineConfig
 from antiphon.runtime.loading.loading import LoadedModel, load_model
@@ -58,7 +60,9 @@ class FrontEnd:
         self._pronunciation: Pronunciation | None = None
         self._outputs: list[SampleOutput] = []  # with something to take
         self._loop = EngineLoop(self._core, self._flush)
-        self._port = EnginePort(self._loop, self._core.clock, self._record, self.config.batch_invariant)
+        #: The detectors that calls use, such as voice activity.
+        self.detectors = DetectorLane(self._load_files, self._make_slots)
+        self._port = EnginePort(self._loop, self._core.clock, self._record, self.detectors, self.config.batch_invariant)
         self._offline = offline
         self._profile: Profile | None = None
         try:
@@ -73,26 +77,38 @@ class FrontEnd:
     def load(self, model: str | LoadedModel) -> LoadedModel:
         """Load a model by catalog name, path or hub reference, or add one that is loaded already.
 
-        Returns once it can be used. Raises `InvalidRequestError` if a model of that name is loaded.
+        Returns once it can be used. Raises `InvalidRequestError` if a model of that name is loaded. A detector that
+        a call has loaded is not loaded again.
         """
-        if isinstance(model, str):
-            loaded = load_model(model, offline=self._offline, options=self.config.weight_options())
-        else:
-            loaded = model
+        loaded = (self.detectors.loaded(model) or self._load_files(model)) if isinstance(model, str) else model
         if loaded.name in self._factories:
             raise InvalidRequestError(f"model {loaded.name!r} is resident already")
-        slots = make_slots(loaded, self._arena, self.config)
+        if loaded.model.part(Detector) is not None:
+            given = loaded
+            loaded = self.detectors.add(given.name, lambda: given)
+        else:
+            slots = self._make_slots(loaded)
 
-        def add() -> None:
-            for slot in slots:
-                self._core.add_model(slot)
+            def add() -> None:
+                for slot in slots:
+                    self._core.add_model(slot)
 
-        self._loop.call(add).result()
+            self._loop.call(add).result()
         self._factories[loaded.name] = RequestFactory(loaded)
         return loaded
 
+    def _load_files(self, reference: str) -> LoadedModel:
+        return load_model(reference, offline=self._offline, options=self.config.weight_options())
+
+    def _make_slots(self, loaded: LoadedModel) -> list[ModelSlot]:
+        return make_slots(loaded, self._arena, self.config)
+
     def unload(self, name: str) -> None:
         """Cancel the model's requests and free the memory of its weights and its cache."""
+        if name in self.detectors:
+            self.detectors.remove(name)
+            self._factories.pop(name, None)
+            return
         slots = slot_names(name, self._factory(name).loaded.model)
 
         def remove() -> None:
@@ -147,7 +163,7 @@ class FrontEnd:
         """The named speech model, or the only resident one, with its voices and the pronunciation of words."""
         loaded = self._factory(model, Task.SYNTHESIZE).loaded
         if self._pronunciation is None:
-            self._pronunciation = Pronunciation.from_catalog(offline=self._offline)
+            self._pronunciation = Pronunciation.from_catalog(self.detectors, offline=self._offline)
         return Speaker(loaded, self._pronunciation)
 
     def _record(self, record: TranscriptRecord | SpeechRecord) -> None:
@@ -237,18 +253,11 @@ class FrontEnd:
         """
 
         def read() -> dict[str, dict[str, int]]:
-            names = ("running", "waiting", "blocks_free", "blocks_cached", "blocks_owned")
-            figures = {
-                name: dict(zip(names, slot.scheduler.figures(), strict=True)) for name, slot in self._core.slots.items()
-            }
-            for name, slot in self._core.slots.items():
-                kv = getattr(slot.scheduler, "kv", None)  # one-shot requests have none
-                figures[name]["bytes_owned"] = 0 if kv is None else kv.usage().owned_bytes
-            books = self._arena.books
+            figures, books = slot_figures(self._core), self._arena.books
             figures["arena"] = {"total_bytes": books.total_bytes, "lent_bytes": books.lent_bytes}
             return figures
 
-        return self._loop.call(read).result()
+        return self._loop.call(read).result() | self.detectors.figures()
 
     def write_trace(self, path: str | Path) -> None:
         """Write the recent steps and requests as a trace that Perfetto and chrome://tracing open."""
@@ -266,5 +275,6 @@ class FrontEnd:
 
     def close(self) -> None:
         """Cancel all requests and free all memory. The engine cannot be used afterwards."""
+        self.detectors.close()
         self._loop.close()
         self._factories.clear()

@@ -16,12 +16,25 @@ from antiphon.errors import EngineError
 Value = TypeVar("Value")
 
 JOIN_SECONDS = 30.0
+FIGURES = ("running", "waiting", "blocks_free", "blocks_cached", "blocks_owned")
+
+
+def slot_figures(core: EngineCore) -> dict[str, dict[str, int]]:
+    """For each slot its requests running and waiting, and its cache blocks and bytes. For the engine's thread."""
+    figures: dict[str, dict[str, int]] = {}
+    for name, slot in core.slots.items():
+        kv = getattr(slot.scheduler, "kv", None)  # one-shot requests have none
+        figures[name] = dict(zip(FIGURES, slot.scheduler.figures(), strict=True))
+        figures[name]["bytes_owned"] = 0 if kv is None else kv.usage().owned_bytes
+    return figures
 
 
 class EngineLoop:
     """Runs steps while there is work. Other threads hand in calls, which are made between steps."""
 
-    def __init__(self, core: EngineCore, after_step: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self, core: EngineCore, after_step: Callable[[], None] | None = None, name: str = "antiphon-engine"
+    ) -> None:
         self.core = core
         self._after_step = after_step
         self._calls: deque[tuple[Callable[[], object], Future[object]]] = deque()
@@ -30,7 +43,7 @@ class EngineLoop:
         self.failure: str | None = None
         #: When the present round of calls and a step began, in seconds of `time.monotonic`; None while idle.
         self.busy_since: float | None = None
-        self._thread = threading.Thread(target=self._run, name="antiphon-engine", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
     def call(self, function: Callable[[], Value]) -> Future[Value]:
@@ -128,6 +141,9 @@ class EngineLoop:
         self._closing = True
         self._wake.set()
         self._thread.join(JOIN_SECONDS)
+        while self._calls:  # made while the thread was ending
+            _, future = self._calls.popleft()
+            future.set_exception(EngineError("the engine is closed"))
 
     def _unload_all(self) -> None:
         for name in list(self.core.slots):

@@ -113,7 +113,9 @@ def _load(resolved: ResolvedModel, report: LoadReport, options: WeightOptions, t
 
 
 def load_tokenizer(resolved: ResolvedModel, checkpoint: Checkpoint) -> Tokenizer:
-    """The vocabulary that came with the weights: inside a GGUF, beside other files."""
+    """The vocabulary that came with the weights: inside a GGUF, beside other files. Empty for a detector."""
+    if model_class(checkpoint.architecture).vocabulary is Vocabulary.NONE:
+        return SymbolTokenizer({})
     if checkpoint.format == "gguf":
         return tokenizer_from_gguf(checkpoint.metadata)
     if checkpoint.format == "llama2c":
@@ -193,7 +195,7 @@ def _reject_unused(checkpoint: Checkpoint, model: Model, name: str) -> None:
 
 
 def _check_vocabulary(name: str, model: Model, tokenizer: Tokenizer) -> None:
-    if tokenizer.vocab_size > model.vocab_size:
+    if model.vocabulary is not Vocabulary.NONE and tokenizer.vocab_size > model.vocab_size:
         raise CheckpointError(
             f"model {name!r}: the tokenizer has {tokenizer.vocab_size} tokens, the embedding {model.vocab_size} rows"
         )

@@ -50,9 +50,12 @@ def default_budget() -> int:
 
 
 def listed_weight_bytes(reference: str) -> int | None:
-    """The same of a catalog's model before it is fetched; None of any other."""
-    entry = catalog().get(reference.lower())
-    return None if entry is None else sum(file.size for file in entry.files if _holds_weights(file.name))
+    """Weight bytes of a catalog's model, or of one file of it, before it is fetched; None of any other."""
+    name, _, only = reference.partition(":")
+    entry = catalog().get(name.lower())
+    if entry is None:
+        return None
+    return sum(file.size for file in entry.files if _holds_weights(file.name) and only in ("", file.name))
 
 
 def weight_file_bytes(resolved: ResolvedModel) -> int:

@@ -48,11 +48,11 @@ class ModelText:
 
 
 def context_length(checkpoint: Checkpoint) -> int:
-    """The context length that the model's metadata state; 0 for a speech model, which takes an utterance at a time."""
+    """The context length that the model's metadata state; 0 for a speech model or a detector, which has none."""
     from antiphon.models.parts import Vocabulary
     from antiphon.models.registry import model_class
 
-    if model_class(checkpoint.architecture).vocabulary is Vocabulary.PHONEMES:
+    if model_class(checkpoint.architecture).vocabulary in (Vocabulary.PHONEMES, Vocabulary.NONE):
         return 0
     keys = (f"{checkpoint.architecture}.context_length",) if checkpoint.format == "gguf" else CONTEXT_KEYS
     for key in keys:

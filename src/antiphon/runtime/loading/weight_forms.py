@@ -46,6 +46,8 @@ class WeightOptions:
 
     def quantize_for(self, rules: WeightRules, backend: str) -> str | None:
         """What a model's float weights become; None: they stay floats. Only the native backend quantises."""
+        if not rules.can_quantize:
+            return None
         if self.quantize == "auto":
             return rules.auto_quantize if backend == "native" else None
         return None if self.quantize == "none" else self.quantize

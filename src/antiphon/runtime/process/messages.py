@@ -176,7 +176,7 @@ class VoiceFields(msgspec.Struct, frozen=True):
 
 class Loaded(msgspec.Struct, frozen=True, tag=True):
     name: str
-    task: str  # "generate", "embed", "transcribe" or "synthesize"
+    task: str  # a `Task`
     max_tokens: int
     weight_bytes: int
     seconds: dict[str, float]
@@ -184,6 +184,8 @@ class Loaded(msgspec.Struct, frozen=True, tag=True):
     #: Of a model that speaks, and the one it speaks with unless told.
     voices: list[VoiceFields] = []
     default_voice: str | None = None
+    #: References of the detectors that calls to it may use.
+    companions: list[str] = []
 
 
 class LoadFailed(msgspec.Struct, frozen=True, tag=True):

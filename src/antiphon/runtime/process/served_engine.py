@@ -18,7 +18,7 @@ from antiphon.errors import AntiphonError, InvalidRequestError
 from antiphon.models.parts import TokenDecoder
 from antiphon.runtime.calls.events import Accepted
 from antiphon.runtime.frontend.front_end import FrontEnd
-from antiphon.runtime.loading.loading import LoadedModel, load_model
+from antiphon.runtime.loading.loading import LoadedModel
 from antiphon.runtime.loading.process_memory import read_pages, resident_bytes, return_memory
 from antiphon.runtime.process import messages
 from antiphon.runtime.process.channel import ChannelSink, error_of, kind_and_message
@@ -60,7 +60,9 @@ class ServedEngine(FrontEnd):
 
     @property
     def busy_since(self) -> float | None:
-        return self._loop.busy_since
+        """When the present step began: of the detectors, or of the other models if theirs began earlier."""
+        begun = [since for since in (self._loop.busy_since, self.detectors.busy_since) if since is not None]
+        return min(begun, default=None)
 
     def _flush(self) -> None:
         if self._outputs and self._loop.failure is None:  # else the process is about to report it for all
@@ -128,35 +130,36 @@ class ServedEngine(FrontEnd):
                 raise InvalidRequestError(f"model {name!r} is resident already, or being loaded")
             self._loading.add(name)
             try:
-                options = self.config.weight_options()
-                loaded = load_model(command.reference, offline=command.offline, options=options)
-                loaded = replace(loaded, name=name)
-                read_weights(loaded)
-                self.load(loaded)
+                loaded = self.load(self.detectors.loaded(name) or self._load_weights(command))
             finally:
                 self._loading.discard(name)
             self._send(self._description(loaded))
         except BaseException as error:
             self._send(messages.LoadFailed(name, *kind_and_message(error)))
 
+    def _load_weights(self, command: messages.Load) -> LoadedModel:
+        loaded = replace(self._load_files(command.reference), name=command.name)
+        read_weights(loaded)
+        return loaded
+
     def _description(self, loaded: LoadedModel) -> messages.Loaded:
         model, voices = loaded.model, loaded.voices
         limit = self.config.max_model_tokens if model.part(TokenDecoder) else None
-        weights = {id(weight): weight.resident_bytes for weight in model.weights()}
         return messages.Loaded(
             name=loaded.name,
             task=model.task.value,
             max_tokens=min(model.max_positions, limit or model.max_positions),
-            weight_bytes=sum(weights.values()),
+            weight_bytes=model.weight_bytes(),
             seconds=loaded.report.seconds,
             forms=loaded.report.weights(),
             voices=[messages.VoiceFields(v.name, v.language, v.gender) for v in voices.info()] if voices else [],
             default_voice=voices.default if voices else None,
+            companions=list(model.companions),
         )
 
     def _unload(self, command: messages.Unload) -> None:
         try:
-            if command.name in self._factories:
+            if command.name in self._factories or command.name in self.detectors:
                 self.unload(command.name)
                 return_memory()
         except BaseException:

@@ -60,6 +60,8 @@ class Resident:
     is_pinned: bool = False
     #: Named in the configuration; another is forgotten when it is unloaded.
     is_configured: bool = True
+    #: A detector that calls to other models use. No request can name it.
+    is_companion: bool = False
     state: ModelState = ModelState.UNLOADED
     created: int = field(default_factory=lambda: int(time.time()))
     text: ModelText | None = None

@@ -90,7 +90,7 @@ class LiveCall:
             self._prompt = self._recogniser.tokenizer.encode(" " + prompt, parse_special=False)
         self._runner = JobRunner(transcriber.port, self._inbox)
         self._account = TranscriptAccount(transcriber.language(options))
-        self._windows = LiveWindows()
+        self._windows = LiveWindows(transcriber.port.detectors)
 
     def start(self) -> None:
         threading.Thread(target=self._run, name="antiphon-live", daemon=True).start()

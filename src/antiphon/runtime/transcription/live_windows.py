@@ -6,6 +6,8 @@ import numpy as np
 
 from antiphon.audio.samples import SPEECH_RATE, Floats
 from antiphon.audio.segments import SegmentOptions, SpeechTracker
+from antiphon.engine.request import Priority
+from antiphon.runtime.calls.detectors import Detectors
 from antiphon.runtime.transcription.voice_activity import VoiceReader
 
 SPEECH = SegmentOptions(threshold=0.5, release=0.3, min_speech=0.2, min_silence=1.2)
@@ -24,8 +26,8 @@ class LiveWindows:
     `open_start` is where the open window begins; `closed` are windows that have ended and are not transcribed yet.
     """
 
-    def __init__(self) -> None:
-        self._voice = VoiceReader()
+    def __init__(self, detectors: Detectors) -> None:
+        self._voice = VoiceReader(detectors, Priority.HIGH)
         self._tracker = SpeechTracker(self._voice.frame_seconds, SPEECH)
         self._samples: Floats = np.zeros(0, np.float32)
         self._origin = 0  # samples before the buffer

@@ -54,8 +54,9 @@ class Transcriber:
         counted = _Counted(recording.pieces)
         in_sequence = options.sequential or not options.voice_activity
         windows = SequentialWindows if in_sequence else ParallelWindows
+        run = windows(self.recogniser, options, runner, account, deadline, self.port.detectors)
         try:
-            yield from windows(self.recogniser, options, runner, account, deadline).events(counted, recording.seconds)
+            yield from run.events(counted, recording.seconds)
         finally:
             runner.close()
         transcript = account.transcript(counted.seconds, translate=options.translate)

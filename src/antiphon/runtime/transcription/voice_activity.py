@@ -2,39 +2,24 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 
 import numpy as np
 
 from antiphon.audio.samples import SPEECH_RATE, Floats
 from antiphon.audio.segments import Segment, SegmentOptions, Window, cut_windows, speech_segments
-from antiphon.models.silero_vad import SileroVAD, voice_probabilities
+from antiphon.engine.request import Priority
+from antiphon.models.companions import VOICE_ACTIVITY
+from antiphon.models.silero_vad import SileroVAD, VoiceInput
+from antiphon.runtime.calls.detectors import Detectors
 
-VOICE_MODEL = "silero-vad"
 #: Generous at both ends: a word lost to a cut is worse than a little silence kept.
 SPEECH = SegmentOptions(threshold=0.4, release=0.25, min_speech=0.15, min_silence=0.5, padding=0.4, max_speech=30.0)
 #: Silence up to this long stays inside a window.
 MAX_GAP = 1.5
 #: Sound that is held before windows are cut from it.
 BUFFER_SECONDS = 150.0
-#: Recordings are listened to one at a time: each takes all threads, and many at once would starve the engine of them.
-_turn = threading.Lock()
-
-
-@cache
-def voice_model(path: Path | None = None) -> SileroVAD:
-    """The voice activity model, fetched on first use. It keeps nothing of any stream, so one serves all."""
-    from antiphon.models.registry import build_model
-    from antiphon.weights.catalog.resolve import resolve
-    from antiphon.weights.formats.open import open_checkpoint
-
-    model = build_model(open_checkpoint(path or resolve(VOICE_MODEL).path))
-    assert isinstance(model, SileroVAD)
-    return model
 
 
 @dataclass(frozen=True)
@@ -75,29 +60,32 @@ class SpeechWindow:
 
 
 class VoiceReader:
-    """The probabilities of speech in a recording that comes in chunks."""
+    """The probabilities of speech in a recording that comes in chunks, by the engine's voice activity detector."""
 
-    def __init__(self, model: SileroVAD | None = None) -> None:
-        self.model = model or voice_model()
-        self._state = self.model.initial_state()
-
-    @property
-    def frame_seconds(self) -> float:
-        return self.model.chunk_seconds
+    def __init__(self, detectors: Detectors, priority: Priority = Priority.NORMAL) -> None:
+        model = detectors.model(VOICE_ACTIVITY)
+        assert isinstance(model, SileroVAD)
+        self.frame_seconds = model.chunk_seconds
+        self._max_samples = model.max_samples
+        self._state = model.initial_state()
+        self._detectors = detectors
+        self._priority = priority
 
     def push(self, samples: Floats, *, final: bool = False) -> Floats:
-        with _turn:
-            return voice_probabilities(self.model, [samples], [self._state], final=final)[0]
+        """Of the chunks that the samples complete. Many samples are several requests, so that others come between."""
+        starts = range(0, max(1, len(samples)), self._max_samples)
+        pieces = [samples[start : start + self._max_samples] for start in starts]
+        ends = [False] * (len(pieces) - 1) + [final]
+        inputs = (VoiceInput(piece, self._state, end) for piece, end in zip(pieces, ends, strict=True))
+        return np.concatenate([self._detectors.run(VOICE_ACTIVITY, given, self._priority) for given in inputs])
 
 
-def speech_windows(
-    chunks: Iterable[Floats], max_seconds: float, reader: VoiceReader | None = None
-) -> Iterator[SpeechWindow]:
+def speech_windows(chunks: Iterable[Floats], max_seconds: float, detectors: Detectors) -> Iterator[SpeechWindow]:
     """Windows of speech in the order of the recording, cut at silences, in bounded memory.
 
     Where a stretch is cut depends only on the sound up to a few minutes after it.
     """
-    reader = reader or VoiceReader()
+    reader = VoiceReader(detectors)
     frame = reader.frame_seconds
     samples: Floats = np.zeros(0, np.float32)
     voice: Floats = np.zeros(0, np.float32)

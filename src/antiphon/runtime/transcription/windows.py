@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from antiphon.audio.samples import SPEECH_RATE, Floats
+from antiphon.runtime.calls.detectors import Detectors
 from antiphon.runtime.calls.transcript import Segment, TranscriptEvent
 from antiphon.runtime.transcription.account import TranscriptAccount
 from antiphon.runtime.transcription.job_runner import JobRunner
@@ -36,6 +37,7 @@ class _Windows:
     runner: JobRunner
     account: TranscriptAccount
     deadline: float | None
+    detectors: Detectors
 
     def prompt_tokens(self) -> list[int]:
         text = self.options.prompt.strip()
@@ -69,7 +71,7 @@ class ParallelWindows(_Windows):
     """Windows cut at silences, many at once. They may end in any order; events keep that of the recording."""
 
     def events(self, chunks: Iterable[Floats], total: float | None) -> Iterator[TranscriptEvent]:
-        windows = speech_windows(chunks, self.recogniser.window_seconds)
+        windows = speech_windows(chunks, self.recogniser.window_seconds, self.detectors)
         prompt = self.prompt_tokens()
         places: list[_Place] = []
         jobs: dict[WindowJob, tuple[_Place, SpeechWindow]] = {}
@@ -144,7 +146,7 @@ class SequentialWindows(_Windows):
             if not len(buffer):
                 return
             if self.options.voice_activity:
-                window = next(speech_windows([buffer[:length]], length / SPEECH_RATE), None)
+                window = next(speech_windows([buffer[:length]], length / SPEECH_RATE, self.detectors), None)
                 skipped = len(buffer[:length]) if window is None else int(window.window.start * SPEECH_RATE)
                 if skipped:
                     buffer, begin = buffer[skipped:], begin + skipped

@@ -64,7 +64,7 @@ async def load(request: Request) -> Response:
 async def unload(request: Request) -> Response:
     serving = serving_of(request)
     body = await read_body(request, AdminUnloadBody, serving.config.limits.body_bytes)
-    model = serving.models.find(body.model)
+    model = serving.models.companion(body.model) or serving.models.find(body.model)
     await serving.models.residency.unload(model, force=bool(body.force))
     return json_response(admin_card(serving, model))
 

@@ -42,6 +42,10 @@ class SpokenReply:
         self._is_silent = True
         self._call = SpeechCall(serving, model, "", SpeechOptions(voice=voice), is_open=True)
 
+    async def prepare(self) -> None:
+        """Have the models loaded that read the text."""
+        await self._call.prepare()
+
     def say(self, text: str) -> None:
         """Append text to the reply."""
         self.transcript += text
@@ -101,4 +105,6 @@ async def prepare_spoken_reply(serving: Serving, body: ChatBody) -> SpokenReply 
         raise invalid(f"n is {body.n}; a spoken reply has one choice", "n", "unsupported_value")
     model: ReadyModel = await serving.models.ready(SPEECH_MODEL, "synthesize")
     voice = resolve_voice(serving, model, body.audio.voice, "audio.voice")
-    return SpokenReply(serving, model, voice, FORMATS[body.audio.format])
+    reply = SpokenReply(serving, model, voice, FORMATS[body.audio.format])
+    await reply.prepare()
+    return reply

@@ -114,8 +114,8 @@ class ServedModels:
     # -- names --------------------------------------------------------------------------------------------------
 
     def names(self) -> dict[str, Resident]:
-        """Every model by name and alias."""
-        names = dict(self.residency.models)
+        """Every model that a request can name, by name and alias."""
+        names = {name: model for name, model in self.residency.models.items() if not model.is_companion}
         for alias, name in self._config.aliases.items():
             names[alias] = self.residency.models[name]
         by_task = {task: self._first_of(task) for task in dict.fromkeys(DEFAULT_ALIASES.values())}
@@ -142,6 +142,11 @@ class ServedModels:
 
     def aliases(self, model: Resident) -> list[str]:
         return [name for name, led_to in self.names().items() if led_to is model and name != model.name]
+
+    def companion(self, name: str) -> Resident | None:
+        """The detector of that name, if it is loaded or being loaded."""
+        model = self.residency.models.get(name)
+        return model if model is not None and model.is_companion else None
 
     def find(self, name: str) -> Resident:
         """The model of that name; an unknown name is an error that lists the closest ones."""
@@ -190,6 +195,12 @@ class ServedModels:
         if model.loaded is None or model.text is None:  # unloaded by force while this request waited
             raise unavailable(f"model {model.name!r} is {model.state}", "model_unloaded")
         return ReadyModel(model.name, model.text, model.loaded.max_tokens, model.loaded)
+
+    async def acquire_companions(self, model: ReadyModel) -> None:
+        """Have the detectors that a call to the model uses loaded until the current request ends."""
+        for name in model.loaded.companions:
+            detector = Resident(name, name, self._config.keep_alive, is_configured=False, is_companion=True)
+            await self._lease(self.residency.add(detector))
 
     async def _lease(self, model: Resident) -> None:
         context = current_context.get()

@@ -47,6 +47,7 @@ async def speech(request: Request) -> Response:
     async def begin() -> bytes:
         """The first bytes, so that a request that is rejected gets its error status."""
         try:
+            await call.prepare()
             call.begin()
             return await anext(chunks)
         except BaseException:

@@ -19,7 +19,10 @@ from antiphon.server.serving.serving import Serving
 
 
 class SpeechCall:
-    """The text may be complete (`is_open=False`) or grow by `append`. It must be closed; closing cancels it."""
+    """The text may be complete (`is_open=False`) or grow by `append`. `prepare` comes first, then `begin`.
+
+    It must be closed; closing cancels it.
+    """
 
     def __init__(
         self, serving: Serving, model: ReadyModel, text: str, options: SpeechOptions, *, is_open: bool = False
@@ -29,6 +32,10 @@ class SpeechCall:
         self._call = Speak(uuid.uuid4().hex, model.name, text, options, is_open)
         self._stream: AsyncSynthesis | None = None
         self.stats: SpeechStats | None = None
+
+    async def prepare(self) -> None:
+        """Have the models loaded that read the text. Every failure is an `ApiError`."""
+        await self._serving.models.acquire_companions(self._model)
 
     def begin(self) -> None:
         """Send the text to the engine. If the engine rejects it, `parts` raises."""

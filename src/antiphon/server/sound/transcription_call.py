@@ -58,6 +58,8 @@ class TranscriptionCall:
         try:
             decoder = await self._in_thread(self._open)
             first = await self._in_thread(next, decoder, None)
+            if self._call.options.voice_activity:
+                await self._serving.models.acquire_companions(self._model)
             stream = self._stream = client.transcribe(self._call)
             feeding = asyncio.create_task(self._feed(stream, decoder, first))
             async for event in stream:

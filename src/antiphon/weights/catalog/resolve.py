@@ -1,13 +1,14 @@
 """From a model reference to files on this machine.
 
-A reference is a catalog name, a path to a model file or folder, or `hub:owner/repository[@revision][:file]`.
+A reference is a catalog name, a path to a model file or folder, or `hub:owner/repository[@revision][:file]`. One of
+several models in a catalog entry is `name:file`.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from antiphon import environment
@@ -94,6 +95,13 @@ def resolve(
         entry = find_entry(reference)
         complete(entry)
         return _resolved(entry, store, entry)
+    name, _, file = reference.partition(":")
+    if file and name.lower() in catalog():
+        entry = find_entry(name)
+        if all(file != listed.name for listed in entry.files):
+            raise ModelNotFoundError(f"model {entry.name!r} has no file {file!r}")
+        complete(entry)
+        return replace(_resolve_file(store.directory(entry.name) / file), name=reference, entry=entry)
     path = Path(reference).expanduser()
     if path.is_dir():
         return _resolve_folder(path)

@@ -1,0 +1,7 @@
+"""The detectors that other models' calls use, by their references in the catalog."""
+
+from __future__ import annotations
+
+VOICE_ACTIVITY = "silero-vad"
+#: Letter-to-sound networks by accent.
+LETTER_TO_SOUND = {"en-us": "english-phonemes:oov.onnx", "en-gb": "english-phonemes:oov_gb.onnx"}

@@ -1,0 +1,22 @@
+"""The slot of a detector: one-shot requests, a small input each."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+
+from antiphon.engine.core import ModelSlot
+from antiphon.engine.one_shot import OneShotScheduler
+from antiphon.executor.detector import DetectorExecutor
+from antiphon.models.parts import Detector
+from antiphon.runtime.slots.context import SlotContext
+
+
+def detector_slot(part: Detector, context: SlotContext) -> ModelSlot:
+    """Requests are ordered by priority even where the policy is by arrival: live sessions go before recordings."""
+    config = context.config
+    policy = replace(config, policy="priority") if config.policy == "fcfs" else config
+    scheduler = OneShotScheduler(
+        context.name, policy.make_policy(), max_model_tokens=sys.maxsize, max_step_tokens=part.step_size
+    )
+    return ModelSlot(context.name, scheduler, DetectorExecutor(part))
