@@ -12,7 +12,7 @@ from antiphon.cli.command import usage_errors
 from antiphon.cli.server_flags import plain, takes_server_options
 
 if TYPE_CHECKING:
-    from antiphon.runtime.residency.residency import Resident
+    from antiphon.runtime.residency.resident import Resident
     from antiphon.server.setup.launch_plan import LaunchPlan
 
 

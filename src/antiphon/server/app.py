@@ -16,7 +16,7 @@ from starlette.middleware.cors import CORSMiddleware
 
 from antiphon import __version__
 from antiphon.errors import AntiphonError
-from antiphon.runtime.residency.residency import Resident
+from antiphon.runtime.residency.resident import Resident
 from antiphon.server import openapi
 from antiphon.server.admin import models as admin_models
 from antiphon.server.admin import requests as admin_requests

@@ -16,7 +16,7 @@ from typing import Any
 import uvicorn
 
 from antiphon.errors import AntiphonError
-from antiphon.runtime.residency.residency import Resident
+from antiphon.runtime.residency.resident import Resident
 from antiphon.server.app import create_app
 from antiphon.server.draining_server import DrainingServer
 from antiphon.server.http.hosts import is_loopback

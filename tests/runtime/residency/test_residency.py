@@ -23,7 +23,8 @@ from antiphon.runtime.process.client import EngineState
 from antiphon.runtime.process.messages import Loaded
 from antiphon.runtime.residency import residency as residency_module
 from antiphon.runtime.residency.keep_alive import FOREVER, keep_alive_text, parse_keep_alive
-from antiphon.runtime.residency.residency import ModelState, Residency, Resident
+from antiphon.runtime.residency.residency import Residency
+from antiphon.runtime.residency.resident import ModelState, Resident
 from antiphon.weights.catalog.resolve import ResolvedModel
 
 

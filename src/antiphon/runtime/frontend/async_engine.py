@@ -28,7 +28,7 @@ from antiphon.runtime.text.stream import AsyncStream
 from antiphon.runtime.transcription.call import TranscriptionCall
 from antiphon.runtime.transcription.live import LiveCall
 from antiphon.runtime.transcription.options import DEFAULT_INTERVAL
-from antiphon.runtime.transcription.sound_source import SoundSource, open_recording
+from antiphon.runtime.transcription.sound_source import SoundSource, open_sound
 from antiphon.runtime.transcription.stream import AsyncLiveSession, AsyncTranscription
 from antiphon.text.grammar_spec import GrammarSpec
 
@@ -142,10 +142,10 @@ class AsyncEngine(FrontEnd):
         """
         checked = transcription_options(options)
         transcriber = await asyncio.to_thread(self._transcriber, model)
-        recording = await asyncio.to_thread(open_recording, source, raw=raw)
+        sound = await asyncio.to_thread(open_sound, source, raw=raw)
         call = TranscriptionCall(new_id("transcription"), self._sink)
         transcription = AsyncTranscription(call, self._sink)
-        call.start(transcriber, recording, checked)
+        call.start(transcriber, sound, checked)
         return transcription
 
     async def listen(

@@ -30,7 +30,7 @@ from antiphon.runtime.text.requests import Prompt
 from antiphon.runtime.transcription.call import TranscriptionCall
 from antiphon.runtime.transcription.live import LiveCall
 from antiphon.runtime.transcription.options import DEFAULT_INTERVAL, TranscriptionOptions
-from antiphon.runtime.transcription.sound_source import SoundSource, open_recording
+from antiphon.runtime.transcription.sound_source import SoundSource, open_sound
 from antiphon.text.grammar_spec import GrammarSpec
 
 MAX_TRANSCRIBE_THREADS = 64
@@ -168,9 +168,9 @@ class Engine(FrontEnd):
         """
         checked = transcription_options(options)
         transcriber = self._transcriber(model)
-        recording = open_recording(source, raw=raw)
+        sound = open_sound(source, raw=raw)
         call = TranscriptionCall(new_id("transcription"), self._sink)
-        return transcript_events(call, self._sink, lambda: call.start(transcriber, recording, checked))
+        return transcript_events(call, self._sink, lambda: call.start(transcriber, sound, checked))
 
     def transcribe_all(
         self, sources: Sequence[SoundSource], *, model: str | None = None, **options: Any

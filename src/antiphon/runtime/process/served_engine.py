@@ -26,7 +26,7 @@ from antiphon.runtime.speech.call import SpeechCall
 from antiphon.runtime.text.calls import EmbeddingCall, GenerationCall
 from antiphon.runtime.transcription.call import TranscriptionCall
 from antiphon.runtime.transcription.live import LiveCall
-from antiphon.runtime.transcription.sound_source import open_recording
+from antiphon.runtime.transcription.sound_source import open_sound
 
 LOAD_THREADS = 4
 GRAMMAR_THREADS = 4
@@ -236,8 +236,8 @@ class ServedEngine(FrontEnd):
 
     def _transcribe(self, call: TranscriptionCall, command: messages.Transcribe) -> None:
         transcriber = self._transcriber(command.model)
-        recording = call.sent() if command.is_fed else open_recording(floats(command.samples))
-        call.run(transcriber, recording, command.options)
+        sound = call.sent() if command.is_fed else open_sound(floats(command.samples))
+        call.run(transcriber, sound, command.options)
 
     def _listen(self, call: LiveCall, command: messages.Listen) -> None:
         call.prepare(self._transcriber(command.model), command.options, command.interval)

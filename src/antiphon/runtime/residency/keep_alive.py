@@ -28,5 +28,5 @@ def parse_keep_alive(value: float | str) -> float:
 
 
 def keep_alive_text(seconds: float) -> float:
-    """Seconds as they are told: -1 is for ever."""
+    """Seconds as the API reports them: -1 is for ever."""
     return -1 if seconds == FOREVER else seconds

@@ -5,100 +5,43 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from antiphon.counted import counted
 from antiphon.errors import (
     AntiphonError,
     EngineError,
-    MemoryBudgetError,
     MemoryBusyError,
     ModelInUseError,
     ModelNotFoundError,
 )
 from antiphon.runtime.process.client import EngineClient, EngineState
+from antiphon.runtime.residency.budget import MemoryBudget, charged_bytes
+from antiphon.runtime.residency.fetching import FetchLog, fetch_model
 from antiphon.runtime.residency.keep_alive import FOREVER
+from antiphon.runtime.residency.resident import ModelState, Resident
 
 if TYPE_CHECKING:
-    from antiphon.runtime.loading.model_text import ModelText
     from antiphon.runtime.process.messages import Loaded
-    from antiphon.weights.catalog.fetch import FetchProgress
-    from antiphon.weights.catalog.resolve import ResolvedModel
 
 logger = logging.getLogger("antiphon.models")
 
-#: A model that failed to load is not tried again sooner.
-RETRY_SECONDS = 30.0
-FETCH_LOG_SECONDS = 5.0
 #: How often a load is tried when the engine's process dies under it.
 ATTEMPTS = 2
-
-
-class ModelState(StrEnum):
-    UNLOADED = "unloaded"
-    LOADING = "loading"
-    READY = "ready"
-    UNLOADING = "unloading"
-    FAILED = "failed"
-
-
-@dataclass(eq=False)
-class Resident:
-    """A model that is, was or may be resident. `text` and `loaded` are there while it is READY.
-
-    `keep_alive` is how many seconds it stays after its last use; a pinned one is never unloaded to make room.
-    """
-
-    name: str
-    reference: str
-    keep_alive: float = FOREVER
-    is_pinned: bool = False
-    #: Named in the configuration; another is forgotten when it is unloaded.
-    is_configured: bool = True
-    #: A detector that calls to other models use. No request can name it.
-    is_companion: bool = False
-    state: ModelState = ModelState.UNLOADED
-    created: int = field(default_factory=lambda: int(time.time()))
-    text: ModelText | None = None
-    loaded: Loaded | None = None
-    failure: AntiphonError | None = None
-    failed_at: float = 0.0
-    fetching: FetchProgress | None = None
-    #: Requests that use it or wait for it.
-    uses: int = 0
-    last_use: float | None = None
-    #: Bytes of its weights that the budget is charged with.
-    charged_bytes: int = 0
-    #: When it is unloaded if nobody uses it, by the wall clock.
-    expires: float | None = None
-    loading: asyncio.Task[None] | None = None
-    timer: asyncio.TimerHandle | None = None
-    turn: int = 0
-
-    @property
-    def error(self) -> str | None:
-        return None if self.failure is None else str(self.failure)
-
-    @property
-    def may_be_tried_again(self) -> bool:
-        return self.failure is None or time.monotonic() - self.failed_at >= RETRY_SECONDS
 
 
 class Residency:
     """Used from one event loop. Loads and unloads are done one at a time; fetches are not waited for by others.
 
-    Weights and the cache's arena together never exceed `budget_bytes`. Whoever uses a model calls `acquire` and then
-    `release`; between the two it is not unloaded.
+    Weights and the cache's arena together never exceed `budget_bytes`. A model is not unloaded between `acquire` and
+    `release`.
     """
 
     def __init__(self, client: EngineClient, budget_bytes: int, *, offline: bool = False) -> None:
         self.models: dict[str, Resident] = {}
         self.budget_bytes = budget_bytes
+        self._budget = MemoryBudget(budget_bytes, client.kv_bytes)
         self._client = client
         self._offline = offline
         self._lock = asyncio.Lock()
@@ -112,7 +55,7 @@ class Residency:
     @property
     def weight_bytes(self) -> int:
         """What the budget is charged with for weights."""
-        return sum(model.charged_bytes for model in self.models.values())
+        return charged_bytes(self.models.values())
 
     def add(self, model: Resident) -> Resident:
         return self.models.setdefault(model.name, model)
@@ -184,7 +127,7 @@ class Residency:
         model.loading = None
         model.fetching = None
         if not done.cancelled():
-            done.exception()  # whoever waited was told
+            done.exception()  # raised to those who wait for it, if any
         if model.state is ModelState.READY and not model.uses:
             self._start_timer(model, model.keep_alive)
         self._forget(model)
@@ -214,7 +157,7 @@ class Residency:
 
         listed = listed_weight_bytes(model.reference)
         if listed is not None:
-            self._check_fits(model, listed)
+            self._budget.check_fits(model, listed)
         resolved = await fetch_model(model.reference, self._offline, FetchLog(model))
         model.fetching = None
         return await asyncio.to_thread(weight_file_bytes, resolved)
@@ -263,32 +206,13 @@ class Residency:
             raise
         model.charged_bytes = size
 
-    # -- the budget ---------------------------------------------------------------------------------------------
-
-    def _check_fits(self, model: Resident, size: int) -> None:
-        if size + self.kv_bytes > self.budget_bytes:
-            raise MemoryBudgetError(
-                f"model {model.name!r} needs {size:,} bytes for its weights and {self.kv_bytes:,} for the KV cache; "
-                f"the memory budget is {self.budget_bytes:,} bytes"
-            )
-
     async def _make_room(self, model: Resident, size: int, evict: bool) -> None:
         """Unload idle models, least recently used first, until `size` bytes fit; none if that cannot be enough."""
-        self._check_fits(model, size)
-        room = self.budget_bytes - self.kv_bytes
-        others = [other for other in self.models.values() if other is not model]
-        idle = sorted((other for other in others if evict and _is_idle(other)), key=lambda other: other.turn)
-        staying = self.weight_bytes - sum(other.charged_bytes for other in idle)
-        if staying + size > room:
-            names = [other.name for other in others if other.charged_bytes and other not in idle]
-            raise MemoryBusyError(
-                f"model {model.name!r} needs {size:,} bytes for its weights; {max(0, room - staying):,} of the memory "
-                f"budget of {self.budget_bytes:,} bytes are free beside {', '.join(names)}"
-            )
-        for other in idle:
+        room = self._budget.room
+        for other in self._budget.idle_models(model, size, self.models.values(), evict):
             if self.weight_bytes + size <= room:
                 return
-            if _is_idle(other):  # a request may have arrived while another was unloaded
+            if other.is_idle:  # a request may have arrived while another was unloaded
                 logger.info("unloading model %r to make room for %r", other.name, model.name)
                 await self._unload(other)
         if self.weight_bytes + size > room:
@@ -324,60 +248,3 @@ class Residency:
         gone = model.state in (ModelState.UNLOADED, ModelState.FAILED) and not model.uses and model.loading is None
         if gone and not model.is_configured and self.models.get(model.name) is model:
             del self.models[model.name]
-
-
-def _is_idle(model: Resident) -> bool:
-    return model.state is ModelState.READY and not model.uses and not model.is_pinned
-
-
-class FetchLog:
-    """Notes how far a model's download is. Notices, and the progress now and then, go to the log."""
-
-    def __init__(self, model: Resident) -> None:
-        self._model = model
-        self._told = -FETCH_LOG_SECONDS
-
-    def __call__(self, progress: FetchProgress) -> None:
-        self._model.fetching = progress
-        if progress.is_notice:
-            logger.info("%s: %s", self._model.name, progress.activity)
-        elif time.monotonic() - self._told >= FETCH_LOG_SECONDS:
-            self._told = time.monotonic()
-            done, total = progress.done / 1e6, progress.total / 1e6
-            logger.info("%s: %s (%.0f of %.0f MB)", self._model.name, progress.activity, done, total)
-
-
-async def fetch_model(reference: str, offline: bool, report: Callable[[FetchProgress], None]) -> ResolvedModel:
-    """The model's files, on this machine; `report` is called in the event loop.
-
-    The thread that fetches is its own and nobody waits for it: a program that ends leaves the rest for another time.
-    """
-    from antiphon.weights.catalog import resolve as resolving
-
-    loop = asyncio.get_running_loop()
-    result: asyncio.Future[ResolvedModel] = loop.create_future()
-
-    def tell(call: Callable[..., None], *values: object) -> None:
-        with contextlib.suppress(RuntimeError):  # the event loop is closed
-            loop.call_soon_threadsafe(call, *values)
-
-    def settle(value: ResolvedModel | None, error: Exception | None) -> None:
-        if result.done():
-            return
-        if error is not None:
-            result.set_exception(error)
-        elif value is not None:
-            result.set_result(value)
-
-    def fetch() -> None:
-        try:
-            tell(
-                settle,
-                resolving.resolve(reference, offline=offline, progress=lambda update: tell(report, update)),
-                None,
-            )
-        except Exception as error:
-            tell(settle, None, error)
-
-    threading.Thread(target=fetch, name="antiphon-fetch", daemon=True).start()
-    return await result

@@ -14,7 +14,7 @@ from antiphon.runtime.calls.events import PieceRead
 from antiphon.runtime.calls.sinks import Sink
 from antiphon.runtime.transcription.job_runner import CancelledTranscriptionError, JobRunner
 from antiphon.runtime.transcription.options import TranscriptionOptions
-from antiphon.runtime.transcription.transcriber import Chunks, Transcriber
+from antiphon.runtime.transcription.transcriber import SoundChunks, Transcriber
 
 
 class TranscriptionCall:
@@ -30,17 +30,17 @@ class TranscriptionCall:
         self._is_cancelled = False
         self._pieces: SimpleQueue[Floats | None] = SimpleQueue()
 
-    def start(self, transcriber: Transcriber, recording: Chunks, options: TranscriptionOptions) -> None:
+    def start(self, transcriber: Transcriber, sound: SoundChunks, options: TranscriptionOptions) -> None:
         """Transcribe in a thread of the call's own."""
-        arguments = (transcriber, recording, options)
+        arguments = (transcriber, sound, options)
         threading.Thread(target=self.run, args=arguments, name="antiphon-transcribe", daemon=True).start()
 
-    def run(self, transcriber: Transcriber, recording: Chunks, options: TranscriptionOptions) -> None:
+    def run(self, transcriber: Transcriber, sound: SoundChunks, options: TranscriptionOptions) -> None:
         """Transcribe in this thread. Every failure is emitted."""
         try:
             self._runner = JobRunner(transcriber.port)
             self._check_cancelled()
-            for event in transcriber.run(recording, options, self._runner):
+            for event in transcriber.run(sound, options, self._runner):
                 self._sink.put(self.id, event)
         except AntiphonError as error:
             self._sink.put(self.id, error)
@@ -53,7 +53,7 @@ class TranscriptionCall:
 
     # -- for any thread -----------------------------------------------------------------------------------------
 
-    def sent(self) -> Chunks:
+    def sent(self) -> SoundChunks:
         """A recording of the pieces that are pushed. Each is answered by `PieceRead` when it is used."""
 
         def pieces() -> Iterator[Floats]:
@@ -62,7 +62,7 @@ class TranscriptionCall:
                 yield piece
             self._check_cancelled()
 
-        return Chunks(pieces())
+        return SoundChunks(pieces())
 
     def push(self, samples: Floats) -> None:
         """More of a recording that is sent."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from antiphon.audio.samples import SPEECH_RATE, DecodeLimits, Floats, RawFormat
 from antiphon.errors import AudioError
-from antiphon.runtime.transcription.transcriber import Chunks
+from antiphon.runtime.transcription.transcriber import SoundChunks
 
 #: A path, the bytes of a file, an open file, or samples at 16 kHz.
 SoundSource = str | Path | bytes | BinaryIO | NDArray[np.floating]
@@ -19,7 +19,7 @@ SoundSource = str | Path | bytes | BinaryIO | NDArray[np.floating]
 CHUNK_SECONDS = 30.0
 
 
-def open_recording(source: SoundSource, *, raw: RawFormat | None = None, limits: DecodeLimits | None = None) -> Chunks:
+def open_sound(source: SoundSource, *, raw: RawFormat | None = None, limits: DecodeLimits | None = None) -> SoundChunks:
     """Mono sound at 16 kHz in chunks, decoded as it is read. Refusals of the input are raised here or on reading."""
     if isinstance(source, np.ndarray):
         return _samples(source)
@@ -32,10 +32,10 @@ def open_recording(source: SoundSource, *, raw: RawFormat | None = None, limits:
         with stream:
             yield from stream
 
-    return Chunks(pieces(), stream.source.seconds)
+    return SoundChunks(pieces(), stream.source.seconds)
 
 
-def _samples(values: NDArray[np.floating]) -> Chunks:
+def _samples(values: NDArray[np.floating]) -> SoundChunks:
     if values.ndim != 1 or not np.issubdtype(values.dtype, np.floating):
         raise AudioError(
             f"samples are {values.dtype} of shape {list(values.shape)}; give one row of floats at {SPEECH_RATE} Hz"
@@ -46,4 +46,6 @@ def _samples(values: NDArray[np.floating]) -> Chunks:
     if not np.isfinite(floats).all():
         raise AudioError("some samples are not finite numbers (NaN or infinity)")
     step = round(CHUNK_SECONDS * SPEECH_RATE)
-    return Chunks((floats[start : start + step] for start in range(0, len(floats), step)), len(floats) / SPEECH_RATE)
+    return SoundChunks(
+        (floats[start : start + step] for start in range(0, len(floats), step)), len(floats) / SPEECH_RATE
+    )

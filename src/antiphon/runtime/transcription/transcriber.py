@@ -18,8 +18,8 @@ from antiphon.runtime.transcription.windows import ParallelWindows, SequentialWi
 
 
 @dataclass(frozen=True)
-class Chunks:
-    """A recording as mono float32 at 16 kHz in pieces, with its length where that is known beforehand."""
+class SoundChunks:
+    """Sound as mono float32 at 16 kHz in pieces, with its length where that is known beforehand."""
 
     pieces: Iterable[Floats]
     seconds: float | None = None
@@ -41,7 +41,7 @@ class Transcriber:
         return language if tokens.is_multilingual else "en"
 
     def run(
-        self, recording: Chunks, options: TranscriptionOptions, runner: JobRunner | None = None
+        self, sound: SoundChunks, options: TranscriptionOptions, runner: JobRunner | None = None
     ) -> Iterator[TranscriptEvent]:
         """Progress as windows become final, in the order of the recording, and at the end the transcript.
 
@@ -51,12 +51,12 @@ class Transcriber:
         runner = runner or JobRunner(self.port)
         arrived = self.port.clock()
         deadline = None if options.timeout is None else self.port.clock() + options.timeout
-        counted = _Counted(recording.pieces)
+        counted = _Counted(sound.pieces)
         in_sequence = options.sequential or not options.voice_activity
         windows = SequentialWindows if in_sequence else ParallelWindows
         run = windows(self.recogniser, options, runner, account, deadline, self.port.detectors)
         try:
-            yield from run.events(counted, recording.seconds)
+            yield from run.events(counted, sound.seconds)
         finally:
             runner.close()
         transcript = account.transcript(counted.seconds, translate=options.translate)

@@ -10,8 +10,9 @@ from fastapi import APIRouter, Request, Response
 
 from antiphon.errors import AntiphonError
 from antiphon.runtime.process.client import EngineState
+from antiphon.runtime.residency.fetching import fetch_model
 from antiphon.runtime.residency.keep_alive import keep_alive_text, parse_keep_alive
-from antiphon.runtime.residency.residency import Resident, fetch_model
+from antiphon.runtime.residency.resident import Resident
 from antiphon.server.admin.request_schemas import AdminLoadBody, AdminPullBody, AdminUnloadBody
 from antiphon.server.http.bodies import read_body
 from antiphon.server.http.connection import EventStream, json_response, unless_disconnected

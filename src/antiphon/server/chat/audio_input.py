@@ -13,7 +13,7 @@ from antiphon.server.chat.request_schemas import ChatBody
 from antiphon.server.chat.spoken_reply_store import SpokenReplyStore
 from antiphon.server.http.errors import invalid
 from antiphon.server.serving.serving import Serving
-from antiphon.server.sound.transcription_call import TranscriptionCall
+from antiphon.server.sound.upload_transcription import UploadTranscription
 from antiphon.server.text.messages import AssistantMessage, InputAudioPart, TextPart, UserMessage
 
 TRANSCRIPTION_MODEL = "default-transcription"
@@ -60,5 +60,5 @@ async def _transcribe(serving: Serving, part: InputAudioPart, param: str) -> Tex
         raise invalid(f"{param}.data is not base64", f"{param}.data") from None
     model = await serving.models.ready(TRANSCRIPTION_MODEL, "transcribe")
     raw = RawFormat("s16le", 24_000) if part.input_audio.format == "pcm16" else None
-    call = TranscriptionCall(serving, model, io.BytesIO(data), TranscriptionOptions(), f"{param}.data", raw)
+    call = UploadTranscription(serving, model, io.BytesIO(data), TranscriptionOptions(), f"{param}.data", raw)
     return TextPart(type="text", text=(await call.wait()).text)

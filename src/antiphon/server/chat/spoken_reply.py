@@ -16,7 +16,7 @@ from antiphon.server.chat.spoken_reply_store import KEPT_SECONDS
 from antiphon.server.http.errors import ApiError, invalid
 from antiphon.server.serving.models import ReadyModel
 from antiphon.server.serving.serving import Serving
-from antiphon.server.sound.speech_call import SpeechCall
+from antiphon.server.sound.encoded_speech import EncodedSpeech
 from antiphon.server.sound.voices import resolve_voice
 
 SPEECH_MODEL = "default-speech"
@@ -40,7 +40,7 @@ class SpokenReply:
         self._format = format
         self._has_begun = asyncio.Event()
         self._is_silent = True
-        self._call = SpeechCall(serving, model, "", SpeechOptions(voice=voice), is_open=True)
+        self._call = EncodedSpeech(serving, model, "", SpeechOptions(voice=voice), is_open=True)
 
     async def prepare(self) -> None:
         """Have the models loaded that read the text."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from antiphon.runtime.residency.residency import Resident
+from antiphon.runtime.residency.resident import Resident
 from antiphon.weights.catalog.catalog import catalog
 from antiphon.weights.catalog.model_tasks import CATALOG_TASKS
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from antiphon.errors import AntiphonError, EngineError, MemoryBudgetError, MemoryBusyError
 from antiphon.runtime.loading.memory_budget import default_budget
 from antiphon.runtime.process.client import EngineState
-from antiphon.runtime.residency.residency import ModelState, Residency, Resident
+from antiphon.runtime.residency.residency import Residency
+from antiphon.runtime.residency.resident import ModelState, Resident
 from antiphon.server.http.context import current_context
 from antiphon.server.http.errors import ApiError, invalid, unavailable
 from antiphon.server.setup.config import DEFAULT_ALIASES, DEFAULT_SOUND_MODELS, LoadOnUse, ServerConfig

@@ -19,8 +19,8 @@ from antiphon.server.http.context import context_of
 from antiphon.server.http.errors import ApiError, invalid
 from antiphon.server.http.events import event
 from antiphon.server.serving.serving import serving_of
+from antiphon.server.sound.encoded_speech import EncodedSpeech
 from antiphon.server.sound.request_schemas import SpeechBody
-from antiphon.server.sound.speech_call import SpeechCall
 from antiphon.server.sound.unreadable import unreadable_headers
 from antiphon.server.sound.voices import resolve_voice
 
@@ -40,7 +40,7 @@ async def speech(request: Request) -> Response:
     log_fields["model"] = model.name
     options = _options(body, resolve_voice(serving, model, body.voice, "voice"))
     headers = await asyncio.to_thread(unreadable_headers, model, body.input, options)
-    call = SpeechCall(serving, model, body.input, options)
+    call = EncodedSpeech(serving, model, body.input, options)
     format: AudioFormat = body.response_format or DEFAULT_FORMAT
     chunks = call.encoded(format)
 
@@ -83,7 +83,7 @@ def _options(body: SpeechBody, voice: str | None) -> SpeechOptions:
 
 
 async def _raw(
-    first: bytes, rest: AsyncIterator[bytes], call: SpeechCall, log_fields: dict[str, Any]
+    first: bytes, rest: AsyncIterator[bytes], call: EncodedSpeech, log_fields: dict[str, Any]
 ) -> AsyncIterator[bytes]:
     """An error is raised and closes the connection, so that a partial file is not taken for a complete one."""
     try:
@@ -97,7 +97,7 @@ async def _raw(
 
 
 async def _events(
-    first: bytes, rest: AsyncIterator[bytes], call: SpeechCall, log_fields: dict[str, Any], with_timings: bool
+    first: bytes, rest: AsyncIterator[bytes], call: EncodedSpeech, log_fields: dict[str, Any], with_timings: bool
 ) -> AsyncIterator[bytes]:
     """An error is the last event."""
     data: bytes | None = first

@@ -18,7 +18,7 @@ from antiphon.server.http.events import event
 from antiphon.server.http.uploads import read_form
 from antiphon.server.serving.serving import serving_of
 from antiphon.server.sound.request_schemas import SoundForm, TranscriptionForm, TranslationForm
-from antiphon.server.sound.transcription_call import TranscriptionCall
+from antiphon.server.sound.upload_transcription import UploadTranscription
 
 router = APIRouter()
 CONTENT_TYPES = {"text": "text/plain", "srt": "application/x-subrip", "vtt": "text/vtt"}
@@ -76,7 +76,7 @@ async def _answer(request: Request, form: SoundForm, options: TranscriptionOptio
         form.file.close()
         raise
     log_fields["model"] = model.name
-    call = TranscriptionCall(serving, model, form.file, options)
+    call = UploadTranscription(serving, model, form.file, options)
     if isinstance(form, TranscriptionForm) and form.stream:
         events = call.events()
         first = await unless_disconnected(request, _first(events))

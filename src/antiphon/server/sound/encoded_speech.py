@@ -1,4 +1,4 @@
-"""`SpeechCall`: one text, synthesised in the engine and encoded here as the samples arrive."""
+"""`EncodedSpeech`: one text, synthesised in the engine and encoded here as the samples arrive."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from antiphon.server.serving.models import ReadyModel
 from antiphon.server.serving.serving import Serving
 
 
-class SpeechCall:
+class EncodedSpeech:
     """The text may be complete (`is_open=False`) or grow by `append`. `prepare` comes first, then `begin`.
 
     It must be closed; closing cancels it.

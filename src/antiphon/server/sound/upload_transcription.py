@@ -1,4 +1,4 @@
-"""`TranscriptionCall`: one file, decoded here piece by piece and transcribed in the engine."""
+"""`UploadTranscription`: one file, decoded here piece by piece and transcribed in the engine."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Result = TypeVar("Result")
 PIECE_SECONDS = 30.0
 
 
-class TranscriptionCall:
+class UploadTranscription:
     """Closes its file. `events` can be read once; closing the call cancels it."""
 
     def __init__(

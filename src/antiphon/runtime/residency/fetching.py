@@ -1,0 +1,74 @@
+"""`fetch_model`: a model's files on this machine, without blocking the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from antiphon.runtime.residency.resident import Resident
+
+if TYPE_CHECKING:
+    from antiphon.weights.catalog.fetch import FetchProgress
+    from antiphon.weights.catalog.resolve import ResolvedModel
+
+logger = logging.getLogger("antiphon.models")
+
+FETCH_LOG_SECONDS = 5.0
+
+
+class FetchLog:
+    """Notes how far a model's download is. Notices, and the progress now and then, go to the log."""
+
+    def __init__(self, model: Resident) -> None:
+        self._model = model
+        self._logged = -FETCH_LOG_SECONDS
+
+    def __call__(self, progress: FetchProgress) -> None:
+        self._model.fetching = progress
+        if progress.is_notice:
+            logger.info("%s: %s", self._model.name, progress.activity)
+        elif time.monotonic() - self._logged >= FETCH_LOG_SECONDS:
+            self._logged = time.monotonic()
+            done, total = progress.done / 1e6, progress.total / 1e6
+            logger.info("%s: %s (%.0f of %.0f MB)", self._model.name, progress.activity, done, total)
+
+
+async def fetch_model(reference: str, offline: bool, report: Callable[[FetchProgress], None]) -> ResolvedModel:
+    """The model's files, on this machine; `report` is called in the event loop.
+
+    The thread is a daemon: a program that ends does not wait for the download, which continues at the next start.
+    """
+    from antiphon.weights.catalog import resolve as resolving
+
+    loop = asyncio.get_running_loop()
+    result: asyncio.Future[ResolvedModel] = loop.create_future()
+
+    def notify(call: Callable[..., None], *values: object) -> None:
+        with contextlib.suppress(RuntimeError):  # the event loop is closed
+            loop.call_soon_threadsafe(call, *values)
+
+    def settle(value: ResolvedModel | None, error: Exception | None) -> None:
+        if result.done():
+            return
+        if error is not None:
+            result.set_exception(error)
+        elif value is not None:
+            result.set_result(value)
+
+    def fetch() -> None:
+        try:
+            notify(
+                settle,
+                resolving.resolve(reference, offline=offline, progress=lambda update: notify(report, update)),
+                None,
+            )
+        except Exception as error:
+            notify(settle, None, error)
+
+    threading.Thread(target=fetch, name="antiphon-fetch", daemon=True).start()
+    return await result
