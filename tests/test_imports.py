@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import antiphon
+from support.parsed_source import parsed
 
 ROOT = Path(antiphon.__file__).parent
 ROOMS = [
@@ -52,7 +53,7 @@ ORDER: dict[str, list[tuple[str, ...]]] = {
 def imported_modules(path: Path) -> set[str]:
     """Every module of ours that a file imports, at its top or inside a function, as its path in dots."""
     names = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.ImportFrom):
             assert not node.level, f"{path}: relative import"
             module = node.module or ""

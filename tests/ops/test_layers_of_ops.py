@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from antiphon import ops
+from support.parsed_source import parsed
 
 ROOT = Path(ops.__file__).parent
 #: What the files of each sub-package may not import, of `antiphon.ops`.
@@ -22,7 +23,7 @@ FORBIDDEN = {
 def imports(path: Path) -> set[str]:
     """Modules of `antiphon.ops` that a file imports, without that prefix."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.ImportFrom):
             found |= {node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)}
         elif isinstance(node, ast.Import):
