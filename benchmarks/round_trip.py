@@ -25,7 +25,8 @@ import torch
 
 from antiphon.audio.speech.clauses import ClauseSplitter
 from antiphon.audio.speech.lexicon import Accent
-from antiphon.models.synthesizer import SpeechState, Synthesizer, Utterance
+from antiphon.models.base.speech_state import SpeechState, Utterance
+from antiphon.models.base.synthesizer import Synthesizer
 from antiphon.runtime.frontend.engine import Engine
 from antiphon.runtime.loading.loading import load_model
 from antiphon.runtime.loading.weight_forms import WeightOptions

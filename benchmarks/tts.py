@@ -28,7 +28,7 @@ import torch
 
 from antiphon.audio.speech.clauses import ClauseSplitter
 from antiphon.audio.speech.lexicon import Accent
-from antiphon.models.synthesizer import Synthesizer
+from antiphon.models.base.synthesizer import Synthesizer
 from antiphon.runtime.frontend.engine import Engine
 from antiphon.runtime.loading.loading import LoadedModel, load_model
 from antiphon.runtime.loading.weight_forms import WeightOptions

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import antiphon
+from support.import_graph import assert_no_cycle, import_graph
 from support.parsed_source import parsed
 
 ROOT = Path(antiphon.__file__).parent
@@ -23,6 +24,8 @@ COMPUTING = ["engine", "executor", "models", "layers", "ops"]
 
 #: The sub-packages of a package, highest first; "." is the files directly in it. Those of a tuple import each other.
 ORDER: dict[str, list[tuple[str, ...]]] = {
+    "executor": [("decoder",), ("sampling",), (".",)],
+    "models": [("kokoro", "."), ("base",)],
     "server": [
         (".",),
         ("responses",),
@@ -110,6 +113,12 @@ def test_imports_between_sub_packages_point_downward(package: str) -> None:
             if other == package and level(package, parts) < own:
                 wrong.append(f"{path.relative_to(ROOT)} imports {name}")
     assert wrong == []
+
+
+@pytest.mark.parametrize("package", [room for room in ROOMS if (ROOT / room).is_dir()])
+def test_no_module_imports_itself_through_others(package: str) -> None:
+    """Under `TYPE_CHECKING` either."""
+    assert_no_cycle(import_graph(package))
 
 
 def test_computing_rooms_need_torch_and_numpy_alone() -> None:

@@ -15,7 +15,7 @@ from antiphon.errors import UnrecordableError
 from antiphon.executor.decoder.forward import Forward
 from antiphon.executor.embedding import Embed
 from antiphon.executor.recorded import recordings
-from antiphon.models.model import CausalLM, Model
+from antiphon.models.base.model import CausalLM, Model
 from antiphon.ops import Batch, KVCache, native
 from antiphon.ops.native.program import Program
 from antiphon.ops.program import InputSpec, Recording, record

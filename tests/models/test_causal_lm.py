@@ -9,7 +9,7 @@ import torch
 import transformers
 
 from antiphon import ops
-from antiphon.models.model import CausalLM
+from antiphon.models.base.model import CausalLM
 from antiphon.models.registry import build_model
 from antiphon.weights.formats.memory import StateDictCheckpoint
 from support.paged import PagedRunner

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
+from antiphon.models.base.speech_state import SpeechState, Utterance
 from antiphon.models.hibari import NUM_BINS, Hibari
 from antiphon.models.letter_to_sound import LetterToSound
-from antiphon.models.synthesizer import SpeechState, Utterance
 from antiphon.runtime.loading.weight_forms import LoadReport, WeightOptions, prepare
 from antiphon.weights.formats.open import open_checkpoint
 from support.onnx_graphs import OnnxReference

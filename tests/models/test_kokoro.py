@@ -18,8 +18,8 @@ from torch import Tensor
 
 from antiphon import ops
 from antiphon.layers.module import Halvable
+from antiphon.models.base.speech_state import Speech, SpeechState, Utterance
 from antiphon.models.kokoro.model import Kokoro
-from antiphon.models.synthesizer import Speech, SpeechState, Utterance
 from antiphon.runtime.loading.weight_forms import LoadReport, WeightOptions, prepare
 from antiphon.weights.formats.open import open_checkpoint
 from support.onnx_graphs import Array, OnnxReference

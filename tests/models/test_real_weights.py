@@ -11,8 +11,8 @@ import torch
 import transformers
 
 from antiphon import ops
+from antiphon.models.base.model import CausalLM
 from antiphon.models.bert import Bert
-from antiphon.models.model import CausalLM
 from antiphon.models.registry import build_model
 from antiphon.models.whisper import Whisper
 from antiphon.text.gguf_vocab import tokenizer_from_gguf

@@ -19,7 +19,7 @@ from antiphon.audio.decode import decode
 from antiphon.audio.resample import resample
 from antiphon.audio.segments import SegmentOptions, speech_segments
 from antiphon.errors import CheckpointError, UnsupportedError
-from antiphon.models.model import Task
+from antiphon.models.base.model import Task
 from antiphon.models.registry import build_model
 from antiphon.models.silero_vad import SileroVAD, voice_probabilities
 from antiphon.weights.formats.memory import StateDictCheckpoint

@@ -14,7 +14,7 @@ from torch import Tensor
 import antiphon.models
 from antiphon import Engine, SamplingParams
 from antiphon.executor.decoder.executor import DecoderExecutor
-from antiphon.models.parts import TokenDecoder
+from antiphon.models.base.parts import TokenDecoder
 from antiphon.models.registry import ARCHITECTURES
 from antiphon.ops import native
 from antiphon.runtime.loading.describe import describe, describe_programs

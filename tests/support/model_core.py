@@ -11,8 +11,8 @@ from antiphon.engine.policies.fcfs import FirstComeFirstServed
 from antiphon.engine.scheduler import Scheduler
 from antiphon.engine.scheduler_config import SchedulerConfig
 from antiphon.executor.decoder.executor import DecoderExecutor
-from antiphon.models.model import CausalLM
-from antiphon.models.parts import TokenDecoder
+from antiphon.models.base.model import CausalLM
+from antiphon.models.base.parts import TokenDecoder
 from antiphon.models.registry import build_model
 from antiphon.ops import CacheLayout, KVCache, allocate_arena
 from antiphon.weights.formats.memory import StateDictCheckpoint

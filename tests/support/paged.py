@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from antiphon.models.model import CausalLM
+from antiphon.models.base.model import CausalLM
 from antiphon.ops import Batch, CacheKind, CacheLayout, GroupBatch, KVCache, allocate_arena
 from antiphon.ops.cache import OFFSET_UNIT
 

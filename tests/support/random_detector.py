@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from antiphon.models.companions import VOICE_ACTIVITY
+from antiphon.models.base.companions import VOICE_ACTIVITY
 from antiphon.models.silero_vad import HIDDEN, SileroVAD
 from antiphon.runtime.loading.loading import LoadedModel
 from antiphon.runtime.loading.weight_forms import LoadReport

@@ -8,7 +8,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from antiphon.models.model import CausalLM
+from antiphon.models.base.model import CausalLM
 from antiphon.ops import Batch, CacheGroup, CacheKind, KVCache
 from antiphon.runtime.loading.loading import LoadedModel
 from antiphon.runtime.loading.weight_forms import LoadReport

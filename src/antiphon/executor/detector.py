@@ -6,7 +6,7 @@ import time
 
 from antiphon.engine.plan import StepPlan, StepResult
 from antiphon.executor.handle import DoneHandle
-from antiphon.models.parts import Detector
+from antiphon.models.base.parts import Detector
 
 
 class DetectorExecutor:

@@ -11,7 +11,7 @@ from torch import Tensor
 from antiphon.engine.plan import StepPlan, StepResult
 from antiphon.executor.handle import DoneHandle
 from antiphon.executor.recorded import Recorded
-from antiphon.models.parts import TextEmbedding
+from antiphon.models.base.parts import TextEmbedding
 from antiphon.ops.native.program import Program
 
 

@@ -8,7 +8,7 @@ import torch
 
 from antiphon.engine.plan import StepPlan, StepResult
 from antiphon.executor.handle import DoneHandle
-from antiphon.models.parts import Encoder
+from antiphon.models.base.parts import Encoder
 
 
 class EncoderExecutor:

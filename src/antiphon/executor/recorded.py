@@ -7,8 +7,8 @@ from collections.abc import Callable
 from functools import partial
 
 from antiphon import ops
-from antiphon.models.model import Model
-from antiphon.models.parts import Recordable
+from antiphon.models.base.model import Model
+from antiphon.models.base.parts import Recordable
 from antiphon.ops import KVCache
 from antiphon.ops.native.program import Program
 from antiphon.ops.program import Recording, record

@@ -12,8 +12,8 @@ from antiphon.engine.plan import StepPlan, StepResult
 from antiphon.engine.request import Request
 from antiphon.executor.handle import DoneHandle
 from antiphon.executor.side_by_side import SideBySide
-from antiphon.models.parts import SynthesisStages
-from antiphon.models.synthesizer import SpeechState
+from antiphon.models.base.parts import SynthesisStages
+from antiphon.models.base.speech_state import SpeechState
 
 
 @dataclass(frozen=True)

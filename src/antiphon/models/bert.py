@@ -15,9 +15,9 @@ from antiphon.layers.linear import Embedding
 from antiphon.layers.mlp import MLP
 from antiphon.layers.module import Module
 from antiphon.layers.norm import LayerNorm
-from antiphon.models.metadata import GGUFKeys, require
-from antiphon.models.model import Model, Task
-from antiphon.models.parts import TextEmbedding
+from antiphon.models.base.metadata import GGUFKeys, require
+from antiphon.models.base.model import Model, Task
+from antiphon.models.base.parts import TextEmbedding
 from antiphon.ops import Activation
 from antiphon.weights.checkpoint import Checkpoint
 from antiphon.weights.source import Source, TensorNames

@@ -17,9 +17,9 @@ from antiphon.layers.mlp import GatedMLP
 from antiphon.layers.module import Module
 from antiphon.layers.norm import RMSNorm
 from antiphon.layers.rotary import RotaryConfig, frequencies, rotary_from_gguf, rotary_table
-from antiphon.models.decoder import GGUF_NAMES
-from antiphon.models.metadata import GGUFKeys, require
-from antiphon.models.model import CausalLM
+from antiphon.models.base.decoder import GGUF_NAMES
+from antiphon.models.base.metadata import GGUFKeys, require
+from antiphon.models.base.model import CausalLM
 from antiphon.ops import Batch, CacheGroup, CacheKind, KVCache, LayerCache, RotaryTable
 from antiphon.weights.checkpoint import Checkpoint
 from antiphon.weights.source import Source, TensorNames

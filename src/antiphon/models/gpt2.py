@@ -13,8 +13,8 @@ from antiphon.layers.attention import split_heads
 from antiphon.layers.linear import Embedding, Head, Linear
 from antiphon.layers.module import Module
 from antiphon.layers.norm import LayerNorm
-from antiphon.models.metadata import GGUFKeys, require
-from antiphon.models.model import CausalLM
+from antiphon.models.base.metadata import GGUFKeys, require
+from antiphon.models.base.model import CausalLM
 from antiphon.ops import Batch, CacheGroup, CacheKind, KVCache, LayerCache
 from antiphon.weights.checkpoint import Checkpoint
 from antiphon.weights.source import Source, TensorNames

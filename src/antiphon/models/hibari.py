@@ -15,7 +15,8 @@ from antiphon.layers.linear import Embedding, Linear
 from antiphon.layers.mlp import MLP
 from antiphon.layers.module import Module
 from antiphon.layers.norm import LayerNorm
-from antiphon.models.synthesizer import Speech, SpeechState, Synthesizer, flatten
+from antiphon.models.base.speech_state import Speech, SpeechState, flatten
+from antiphon.models.base.synthesizer import Synthesizer
 from antiphon.weights.checkpoint import Checkpoint
 from antiphon.weights.source import Source
 from antiphon.weights.types import TensorType

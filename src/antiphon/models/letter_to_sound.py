@@ -14,8 +14,8 @@ from antiphon.layers.linear import Embedding, Linear
 from antiphon.layers.mlp import MLP
 from antiphon.layers.module import Module
 from antiphon.layers.norm import LayerNorm
-from antiphon.models.model import Model, Task
-from antiphon.models.parts import Detector, Part, Vocabulary, WeightRules
+from antiphon.models.base.model import Model, Task
+from antiphon.models.base.parts import Detector, Part, Vocabulary, WeightRules
 from antiphon.weights.checkpoint import Checkpoint
 from antiphon.weights.source import Source
 

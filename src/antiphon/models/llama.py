@@ -7,8 +7,8 @@ from dataclasses import replace
 from torch import Tensor
 
 from antiphon.layers.decoder import DecoderConfig
-from antiphon.models.decoder import GGUF_NAMES, DecoderModel, half_split_order
-from antiphon.models.metadata import GGUFKeys
+from antiphon.models.base.decoder import GGUF_NAMES, DecoderModel, half_split_order
+from antiphon.models.base.metadata import GGUFKeys
 from antiphon.weights.checkpoint import Checkpoint
 from antiphon.weights.source import Source, TensorNames
 

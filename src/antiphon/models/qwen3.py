@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from antiphon.errors import UnsupportedError
 from antiphon.layers.decoder import DecoderConfig
-from antiphon.models.decoder import DecoderModel
+from antiphon.models.base.decoder import DecoderModel
 from antiphon.weights.checkpoint import Checkpoint
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 
 from antiphon.errors import UnsupportedError
-from antiphon.models.model import Model
+from antiphon.models.base.model import Model
 from antiphon.weights.checkpoint import Checkpoint
 
 #: GGUF's `general.architecture` and Hugging Face's `model_type` → module below `antiphon.models` and class.

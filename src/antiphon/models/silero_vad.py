@@ -18,8 +18,8 @@ from torch import Tensor
 from antiphon import ops
 from antiphon.errors import UnsupportedError
 from antiphon.layers.module import Module
-from antiphon.models.model import Model, Task
-from antiphon.models.parts import Detector, Part, Vocabulary, WeightRules
+from antiphon.models.base.model import Model, Task
+from antiphon.models.base.parts import Detector, Part, Vocabulary, WeightRules
 from antiphon.ops import LSTMWeights
 from antiphon.weights.checkpoint import Checkpoint
 from antiphon.weights.source import Source

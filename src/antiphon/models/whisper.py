@@ -15,11 +15,11 @@ from antiphon.layers.linear import Embedding, Head
 from antiphon.layers.mlp import MLP
 from antiphon.layers.module import Halvable, Module
 from antiphon.layers.norm import LayerNorm
-from antiphon.models.companions import VOICE_ACTIVITY
-from antiphon.models.encoder_decoder import EncoderDecoder
-from antiphon.models.metadata import require
-from antiphon.models.model import Task
-from antiphon.models.parts import CrossStates, Recordable, Vocabulary, WeightRules
+from antiphon.models.base.companions import VOICE_ACTIVITY
+from antiphon.models.base.encoder_decoder import EncoderDecoder
+from antiphon.models.base.metadata import require
+from antiphon.models.base.model import Task
+from antiphon.models.base.parts import CrossStates, Recordable, Vocabulary, WeightRules
 from antiphon.models.whisper_alignment import Heads, alignment_heads
 from antiphon.ops import Batch, CacheGroup, CacheKind, KVCache, LayerCache
 from antiphon.ops.program import InputSpec

@@ -15,8 +15,8 @@ import pytest
 from antiphon import Engine
 from antiphon.engine.request import Priority
 from antiphon.errors import EngineError, FetchError, InvalidRequestError, UnsupportedError
-from antiphon.models.companions import LETTER_TO_SOUND, VOICE_ACTIVITY
-from antiphon.models.parts import Detector
+from antiphon.models.base.companions import LETTER_TO_SOUND, VOICE_ACTIVITY
+from antiphon.models.base.parts import Detector
 from antiphon.models.registry import model_class
 from antiphon.models.silero_vad import Floats, SileroVAD, VoiceInput, voice_probabilities
 from antiphon.runtime.frontend import front_end

@@ -15,9 +15,10 @@ from antiphon.errors import UnsupportedError
 from antiphon.executor.decoder.executor import DecoderExecutor
 from antiphon.executor.embedding import EmbeddingExecutor
 from antiphon.executor.encoder import EncoderExecutor
-from antiphon.models.model import Model, Task
-from antiphon.models.parts import Encoder, Part, TextEmbedding, TokenDecoder
-from antiphon.models.synthesizer import Speech, SpeechState, Synthesizer, Utterance
+from antiphon.models.base.model import Model, Task
+from antiphon.models.base.parts import Encoder, Part, TextEmbedding, TokenDecoder
+from antiphon.models.base.speech_state import Speech, SpeechState, Utterance
+from antiphon.models.base.synthesizer import Synthesizer
 from antiphon.runtime.loading.config import EngineConfig
 from antiphon.runtime.loading.loading import LoadedModel, load_model
 from antiphon.runtime.slots.arena import Arena

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from antiphon.models.companions import VOICE_ACTIVITY
+from antiphon.models.base.companions import VOICE_ACTIVITY
 from antiphon.server.http.keys import KeyRing
 from antiphon.server.setup.config import ModelSpec, ServerConfig
 from support.http_server import RunningServer, running_server

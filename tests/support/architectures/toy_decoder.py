@@ -10,8 +10,8 @@ from antiphon import ops
 from antiphon.layers.attention import SelfAttention
 from antiphon.layers.linear import Embedding, Head
 from antiphon.layers.norm import RMSNorm
-from antiphon.models.metadata import require
-from antiphon.models.model import CausalLM
+from antiphon.models.base.metadata import require
+from antiphon.models.base.model import CausalLM
 from antiphon.ops import Batch, CacheGroup, CacheKind, KVCache
 from antiphon.weights.checkpoint import Checkpoint
 from antiphon.weights.source import Source

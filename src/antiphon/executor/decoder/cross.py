@@ -12,7 +12,7 @@ from torch import Tensor
 from antiphon.engine.plan import StepPlan
 from antiphon.executor.rows import RowStore
 from antiphon.executor.step_batch import StepBatch
-from antiphon.models.parts import CrossStates
+from antiphon.models.base.parts import CrossStates
 from antiphon.ops import Batch, CacheKind, GroupBatch, KVCache
 
 

@@ -14,7 +14,7 @@ from antiphon.executor.handle import DoneHandle
 from antiphon.executor.rows import RowStore
 from antiphon.executor.sampling.sampler import Sampler
 from antiphon.executor.step_batch import build_step
-from antiphon.models.parts import TokenDecoder
+from antiphon.models.base.parts import TokenDecoder
 from antiphon.ops import KVCache
 from antiphon.ops.cache import OFFSET_UNIT
 from antiphon.ops.native.program import Program

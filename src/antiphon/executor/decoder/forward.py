@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from antiphon.executor.recorded import Recorded
-from antiphon.models.parts import TokenDecoder
+from antiphon.models.base.parts import TokenDecoder
 from antiphon.ops import Batch, KVCache
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from antiphon.errors import CheckpointError
-from antiphon.models.metadata import require
+from antiphon.models.base.metadata import require
 
 SAMPLE_RATE = 24_000
 

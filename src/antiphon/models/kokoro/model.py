@@ -10,10 +10,11 @@ import torch
 from antiphon import ops
 from antiphon.layers.linear import Linear
 from antiphon.layers.module import Module
+from antiphon.models.base.speech_state import Speech, SpeechState, flatten
+from antiphon.models.base.synthesizer import Synthesizer
 from antiphon.models.kokoro.config import SAMPLE_RATE, KokoroConfig, config_from_json
 from antiphon.models.kokoro.decoder import FrameDecoder, Generator
 from antiphon.models.kokoro.text import PhonemeBert, Predictor, TextEncoder
-from antiphon.models.synthesizer import Speech, SpeechState, Synthesizer, flatten
 from antiphon.weights.checkpoint import Checkpoint
 from antiphon.weights.source import Source
 

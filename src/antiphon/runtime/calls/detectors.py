@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from antiphon.engine.request import Priority
-from antiphon.models.model import Model
+from antiphon.models.base.model import Model
 
 
 class Detectors(Protocol):

@@ -11,8 +11,8 @@ from antiphon.engine.request import Priority
 from antiphon.engine.sampling_params import SamplingParams
 from antiphon.engine.telemetry import SpeechRecord, TranscriptRecord
 from antiphon.errors import InvalidRequestError, ModelNotFoundError
-from antiphon.models.model import Task
-from antiphon.models.parts import Detector
+from antiphon.models.base.model import Task
+from antiphon.models.base.parts import Detector
 from antiphon.runtime.calls.events import Event
 from antiphon.runtime.calls.port import EnginePort
 from antiphon.runtime.calls.sinks import Sink

@@ -12,8 +12,8 @@ from antiphon.engine.core import EngineCore, ModelSlot
 from antiphon.engine.request import FinishReason, Priority, Request
 from antiphon.engine.sampling_params import SamplingParams
 from antiphon.errors import EngineError
-from antiphon.models.model import Model
-from antiphon.models.parts import Detector
+from antiphon.models.base.model import Model
+from antiphon.models.base.parts import Detector
 from antiphon.runtime.calls.control import new_id
 from antiphon.runtime.frontend.loop import EngineLoop, slot_figures
 from antiphon.runtime.loading.loading import LoadedModel

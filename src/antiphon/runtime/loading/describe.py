@@ -8,8 +8,8 @@ from math import prod
 import torch
 
 from antiphon.errors import AntiphonError, UnrecordableError
-from antiphon.models.model import Model
-from antiphon.models.parts import TokenDecoder
+from antiphon.models.base.model import Model
+from antiphon.models.base.parts import TokenDecoder
 from antiphon.models.registry import build_model
 from antiphon.ops import CacheGroup, CacheKind, CacheLayout, KVCache, allocate_arena
 from antiphon.weights.catalog.resolve import ResolvedModel

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from antiphon.errors import CheckpointError, UnsupportedError
-from antiphon.models.model import CausalLM, Model, Task
-from antiphon.models.parts import SynthesisStages, Vocabulary
+from antiphon.models.base.model import CausalLM, Model, Task
+from antiphon.models.base.parts import SynthesisStages, Vocabulary
 from antiphon.models.registry import build_model, model_class
 from antiphon.runtime.loading.process_memory import trim_memory
 from antiphon.runtime.loading.sampling_defaults import SamplingDefaults, sampling_defaults

@@ -49,7 +49,7 @@ class ModelText:
 
 def context_length(checkpoint: Checkpoint) -> int:
     """The context length that the model's metadata state; 0 for a speech model or a detector, which has none."""
-    from antiphon.models.parts import Vocabulary
+    from antiphon.models.base.parts import Vocabulary
     from antiphon.models.registry import model_class
 
     if model_class(checkpoint.architecture).vocabulary in (Vocabulary.PHONEMES, Vocabulary.NONE):

@@ -12,8 +12,8 @@ import torch
 from antiphon import ops
 from antiphon.errors import InvalidRequestError
 from antiphon.layers.module import Halvable, Module
-from antiphon.models.model import Model
-from antiphon.models.parts import WeightRules
+from antiphon.models.base.model import Model
+from antiphon.models.base.parts import WeightRules
 from antiphon.ops import WeightForm
 from antiphon.weights.types import TensorType
 from antiphon.weights.weight import Weight

@@ -15,7 +15,7 @@ import numpy as np
 
 from antiphon.audio.samples import Floats
 from antiphon.errors import AntiphonError, InvalidRequestError
-from antiphon.models.parts import TokenDecoder
+from antiphon.models.base.parts import TokenDecoder
 from antiphon.runtime.calls.events import Accepted
 from antiphon.runtime.frontend.front_end import FrontEnd
 from antiphon.runtime.loading.loading import LoadedModel

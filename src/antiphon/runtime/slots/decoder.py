@@ -9,7 +9,7 @@ from antiphon.engine.kv.manager import GroupSpec, KVManager
 from antiphon.engine.scheduler import Scheduler
 from antiphon.errors import InvalidRequestError
 from antiphon.executor.decoder.executor import DecoderExecutor
-from antiphon.models.parts import TokenDecoder
+from antiphon.models.base.parts import TokenDecoder
 from antiphon.ops import CacheGroup, CacheKind, CacheLayout, KVCache
 from antiphon.runtime.loading.config import PAGE_TYPES, EngineConfig
 from antiphon.runtime.slots.context import SlotContext

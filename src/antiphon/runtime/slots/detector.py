@@ -8,7 +8,7 @@ from dataclasses import replace
 from antiphon.engine.core import ModelSlot
 from antiphon.engine.one_shot import OneShotScheduler
 from antiphon.executor.detector import DetectorExecutor
-from antiphon.models.parts import Detector
+from antiphon.models.base.parts import Detector
 from antiphon.runtime.slots.context import SlotContext
 
 

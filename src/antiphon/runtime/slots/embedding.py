@@ -5,7 +5,7 @@ from __future__ import annotations
 from antiphon.engine.core import ModelSlot
 from antiphon.engine.one_shot import OneShotScheduler
 from antiphon.executor.embedding import EmbeddingExecutor
-from antiphon.models.parts import TextEmbedding
+from antiphon.models.base.parts import TextEmbedding
 from antiphon.runtime.slots.context import SlotContext
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from antiphon.engine.core import ModelSlot
 from antiphon.engine.one_shot import OneShotScheduler
 from antiphon.executor.encoder import EncoderExecutor
-from antiphon.models.parts import Encoder
+from antiphon.models.base.parts import Encoder
 from antiphon.runtime.slots.context import SlotContext
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from antiphon.engine.core import ModelSlot
-from antiphon.models.parts import Detector, Encoder, Part, SynthesisStages, TextEmbedding, TokenDecoder
+from antiphon.models.base.parts import Detector, Encoder, Part, SynthesisStages, TextEmbedding, TokenDecoder
 from antiphon.runtime.slots.context import SlotContext
 from antiphon.runtime.slots.decoder import decoder_slot
 from antiphon.runtime.slots.detector import detector_slot

@@ -7,8 +7,8 @@ import torch
 from antiphon import ops
 from antiphon.engine.core import ModelSlot
 from antiphon.errors import UnsupportedError
-from antiphon.models.model import Model
-from antiphon.models.parts import Encoder, Part
+from antiphon.models.base.model import Model
+from antiphon.models.base.parts import Encoder, Part
 from antiphon.runtime.loading.config import EngineConfig
 from antiphon.runtime.loading.loading import LoadedModel
 from antiphon.runtime.slots.arena import Arena

@@ -7,7 +7,7 @@ from dataclasses import replace
 from antiphon.engine.core import ModelSlot
 from antiphon.engine.one_shot import OneShotScheduler
 from antiphon.executor.synthesis import SynthesisExecutor
-from antiphon.models.parts import SynthesisStages
+from antiphon.models.base.parts import SynthesisStages
 from antiphon.ops.threads import machine_threads
 from antiphon.runtime.slots.context import SlotContext
 

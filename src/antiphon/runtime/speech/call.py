@@ -15,7 +15,7 @@ from antiphon.engine.request import FinishReason, Priority, Request
 from antiphon.engine.sampling_params import SamplingParams
 from antiphon.engine.telemetry import SpeechRecord
 from antiphon.errors import AntiphonError, EngineError, InvalidRequestError
-from antiphon.models.synthesizer import Speech
+from antiphon.models.base.speech_state import Speech
 from antiphon.runtime.calls.control import new_id
 from antiphon.runtime.calls.events import Event
 from antiphon.runtime.calls.port import EnginePort

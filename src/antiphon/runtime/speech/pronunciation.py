@@ -14,7 +14,7 @@ from antiphon.audio.speech.lexicon import Accent, Lexicon
 from antiphon.audio.speech.phonemes import Phonemizer
 from antiphon.audio.speech.tagger import Tagger
 from antiphon.errors import CheckpointError
-from antiphon.models.companions import LETTER_TO_SOUND
+from antiphon.models.base.companions import LETTER_TO_SOUND
 from antiphon.runtime.calls.detectors import Detectors
 from antiphon.weights.catalog.resolve import resolve
 

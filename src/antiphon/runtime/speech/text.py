@@ -11,7 +11,8 @@ from antiphon.audio.speech.espeak import EspeakPhonemizer
 from antiphon.audio.speech.phonemes import Phonemizer, SpokenClause
 from antiphon.audio.speech.words import OVERRIDE
 from antiphon.errors import InvalidRequestError, MissingDependencyError, UnsupportedError
-from antiphon.models.synthesizer import Speech, Synthesizer, Utterance
+from antiphon.models.base.speech_state import Speech, Utterance
+from antiphon.models.base.synthesizer import Synthesizer
 from antiphon.runtime.calls.speech import TimedWord
 from antiphon.runtime.loading.loading import LoadedModel
 from antiphon.runtime.speech.options import SpeechOptions

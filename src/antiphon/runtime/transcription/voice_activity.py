@@ -10,7 +10,7 @@ import numpy as np
 from antiphon.audio.samples import SPEECH_RATE, Floats
 from antiphon.audio.segments import Segment, SegmentOptions, Window, cut_windows, speech_segments
 from antiphon.engine.request import Priority
-from antiphon.models.companions import VOICE_ACTIVITY
+from antiphon.models.base.companions import VOICE_ACTIVITY
 from antiphon.models.silero_vad import SileroVAD, VoiceInput
 from antiphon.runtime.calls.detectors import Detectors
 

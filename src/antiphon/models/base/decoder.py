@@ -14,8 +14,8 @@ from antiphon.layers.decoder import DecoderConfig, DecoderLayer
 from antiphon.layers.linear import Embedding, Head
 from antiphon.layers.norm import RMSNorm
 from antiphon.layers.rotary import frequencies, rotary_from_gguf, rotary_from_hf, rotary_table
-from antiphon.models.metadata import GGUFKeys, require
-from antiphon.models.model import CausalLM
+from antiphon.models.base.metadata import GGUFKeys, require
+from antiphon.models.base.model import CausalLM
 from antiphon.ops import Batch, CacheGroup, CacheKind, KVCache
 from antiphon.weights.checkpoint import Checkpoint
 from antiphon.weights.source import Source, TensorNames

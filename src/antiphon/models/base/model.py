@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from antiphon.layers.module import Module
-from antiphon.models.parts import CrossStates, Part, TokenDecoder, Vocabulary, WeightRules
+from antiphon.models.base.parts import CrossStates, Part, TokenDecoder, Vocabulary, WeightRules
 from antiphon.ops import Batch, CacheGroup, KVCache
 from antiphon.weights.checkpoint import Checkpoint
 

@@ -6,8 +6,8 @@ from abc import abstractmethod
 
 from torch import Tensor
 
-from antiphon.models.model import CausalLM
-from antiphon.models.parts import CrossStates, Encoder, Part, Recordable
+from antiphon.models.base.model import CausalLM
+from antiphon.models.base.parts import CrossStates, Encoder, Part, Recordable
 from antiphon.ops import Batch, KVCache
 
 

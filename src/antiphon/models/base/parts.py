@@ -9,20 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from antiphon.layers.linear import Embedding, Head
 from antiphon.layers.module import Module
+from antiphon.models.base.speech_state import ForEach, Speech, SpeechState
 from antiphon.ops import Batch, CacheGroup, GroupBatch, KVCache
 from antiphon.ops.program import InputSpec
 from antiphon.weights.types import TensorType
 from antiphon.weights.weight import Weight
-
-if TYPE_CHECKING:
-    from antiphon.models.synthesizer import ForEach, Speech, SpeechState
 
 TOKENS = InputSpec("token_ids", torch.int32, ("T",))
 POSITIONS = InputSpec("positions", torch.int32, ("T",))

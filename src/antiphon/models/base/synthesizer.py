@@ -1,0 +1,76 @@
+"""What every speech model offers: phonemes in, samples out, in stages that other models' steps may come between."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+from antiphon.layers.module import Module
+from antiphon.models.base.companions import LETTER_TO_SOUND
+from antiphon.models.base.model import Model, Task
+from antiphon.models.base.parts import SynthesisStages, Vocabulary, WeightRules
+from antiphon.models.base.speech_state import ForEach, Speech, SpeechState, join
+from antiphon.weights.types import TensorType
+
+
+def _in_turn(function: Callable[[SpeechState], SpeechState], states: Sequence[SpeechState]) -> list[SpeechState]:
+    return [function(state) for state in states]
+
+
+class Synthesizer(Model):
+    """Speaks whole utterances, several at a time; each gets the samples it would get alone."""
+
+    task = Task.SYNTHESIZE
+    vocabulary = Vocabulary.PHONEMES
+    companions = tuple(LETTER_TO_SOUND.values())
+    #: The names of the stages, in order.
+    stages: tuple[str, ...]
+    sample_rate: int
+    #: Phoneme → id.
+    symbols: Mapping[str, int]
+    #: Samples by which a phoneme is audible before the start that durations give it.
+    lead_samples: int
+    #: Numbers in a voice's style for each length of utterance; 0 for a model with one voice.
+    style_size: int
+    #: What matrices become where `precision` is "fast".
+    fast_type: TensorType = TensorType.F16
+    #: How many stages, from the first, compute every utterance by itself. The phase of a voice is its pitch added up
+    #: over the utterance, so the last bit of the pitch is heard at its end: it must not depend on the batch.
+    lone_stages: int
+
+    def parts(self) -> tuple[SynthesisStages, ...]:
+        stages = SynthesisStages(
+            owner=type(self).__name__,
+            stages=self.stages,
+            lone_stages=self.lone_stages,
+            max_positions=self.max_positions,
+            style_size=self.style_size,
+            advance=self.advance,
+            speech=self.speech,
+        )
+        return (stages,)
+
+    def weight_rules(self) -> WeightRules:
+        return WeightRules.of(self, exact=self.prosody_modules(), fast_type=self.fast_type)
+
+    def prosody_modules(self) -> Sequence[Module]:
+        """The modules that durations and pitch follow from: rounding in them moves whole phonemes."""
+        return ()
+
+    def advance(self, stage: int, states: Sequence[SpeechState], for_each: ForEach = _in_turn) -> list[SpeechState]:
+        """The states after a stage: as many as before while rows are computed by themselves, then a single one.
+
+        `for_each` applies a function to states that are computed by themselves; by default one after the other.
+        """
+        if stage < self.lone_stages:
+            return for_each(partial(self.run_stage, stage), states)
+        return [self.run_stage(stage, join(states))]
+
+    @abstractmethod
+    def run_stage(self, stage: int, state: SpeechState) -> SpeechState:
+        """One stage of all the rows."""
+
+    @abstractmethod
+    def speech(self, state: SpeechState) -> list[Speech]:
+        """The speech of a state that went through all stages."""
