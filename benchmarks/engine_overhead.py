@@ -26,7 +26,7 @@ from antiphon.executor.rows import RowStore
 from antiphon.executor.step_batch import build_step
 from antiphon.ops import CacheGroup, CacheKind, CacheLayout
 from antiphon.runtime.text.output import SampleOutput
-from antiphon.text.tokenizer import SpecialTokens, Tokenizer
+from antiphon.text.tokenization.tokenizer import SpecialTokens, Tokenizer
 
 BLOCK_TOKENS = 16
 MAX_TOKENS = 4096

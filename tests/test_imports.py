@@ -49,6 +49,7 @@ ORDER: dict[str, list[tuple[str, ...]]] = {
         ("calls", "voices"),
         (".",),
     ],
+    "text": [(".",), ("tokenization",)],
     "weights": [("catalog",), ("formats",), (".", "dequantize")],
 }
 

@@ -15,9 +15,9 @@ from antiphon.models.base.model import CausalLM
 from antiphon.models.bert import Bert
 from antiphon.models.registry import build_model
 from antiphon.models.whisper import Whisper
-from antiphon.text.gguf_vocab import tokenizer_from_gguf
-from antiphon.text.hf_vocab import tokenizer_from_file
-from antiphon.text.llama2c_vocab import tokenizer_from_llama2c
+from antiphon.text.tokenization.gguf_vocab import tokenizer_from_gguf
+from antiphon.text.tokenization.hf_vocab import tokenizer_from_file
+from antiphon.text.tokenization.llama2c_vocab import tokenizer_from_llama2c
 from antiphon.weights.formats.open import open_checkpoint
 from models.test_bert import flatten
 from support.enwik8 import enwik8_text

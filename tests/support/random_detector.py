@@ -8,7 +8,7 @@ from antiphon.models.base.companions import VOICE_ACTIVITY
 from antiphon.models.silero_vad import HIDDEN, SileroVAD
 from antiphon.runtime.loading.loading import LoadedModel
 from antiphon.runtime.loading.weight_forms import LoadReport
-from antiphon.text.symbol_vocab import SymbolTokenizer
+from antiphon.text.tokenization.symbol_vocab import SymbolTokenizer
 from antiphon.weights.formats.memory import StateDictCheckpoint
 
 WINDOW = 256

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from antiphon.text.grammar_constraint import GrammarConstraint
-from antiphon.text.tokenizer import Tokenizer
+from antiphon.text.tokenization.tokenizer import Tokenizer
 
 CLOSING = (b'"', b"}", b"]", b",", b":")
 

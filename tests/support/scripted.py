@@ -12,7 +12,7 @@ from antiphon.models.base.model import CausalLM
 from antiphon.ops import Batch, CacheGroup, CacheKind, KVCache
 from antiphon.runtime.loading.loading import LoadedModel
 from antiphon.runtime.loading.weight_forms import LoadReport
-from antiphon.text.hf_vocab import FileTokenizer
+from antiphon.text.tokenization.hf_vocab import FileTokenizer
 from antiphon.weights.checkpoint import Checkpoint
 from support.tiny_model import CHAT_TEMPLATE, EMBEDDING_ROWS, tiny_tokenizer
 

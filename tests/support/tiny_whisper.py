@@ -6,7 +6,7 @@ import torch
 
 from antiphon.models.registry import build_model
 from antiphon.runtime.loading.loading import LoadedModel, LoadReport
-from antiphon.text.whisper_vocab import WhisperTokenizer
+from antiphon.text.tokenization.whisper_vocab import WhisperTokenizer
 from antiphon.weights.formats.memory import StateDictCheckpoint
 
 HIDDEN, HEADS, LAYERS, MELS, POSITIONS, TEXT_POSITIONS = 32, 2, 2, 80, 500, 64

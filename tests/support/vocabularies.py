@@ -19,7 +19,7 @@ from tokenizers import Tokenizer as RustTokenizer
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
 from antiphon import environment
-from antiphon.text.vocabulary import TokenType
+from antiphon.text.tokenization.vocabulary import TokenType
 from antiphon.weights.catalog.catalog import Package
 from antiphon.weights.catalog.packages import download, extract, member_file_name
 

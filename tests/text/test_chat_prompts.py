@@ -14,13 +14,13 @@ from transformers import PreTrainedTokenizerFast
 
 from antiphon.errors import AntiphonError
 from antiphon.text.chat_template import ChatTemplate, find_chat_template
-from antiphon.text.gguf_vocab import tokenizer_from_gguf
-from antiphon.text.hf_vocab import tokenizer_from_file
-from antiphon.text.tokenizer import Tokenizer
+from antiphon.text.tokenization.gguf_vocab import tokenizer_from_gguf
+from antiphon.text.tokenization.hf_vocab import tokenizer_from_file
+from antiphon.text.tokenization.tokenizer import Tokenizer
 from antiphon.weights.catalog.resolve import resolve
 from antiphon.weights.formats.gguf import GGUFFile
 from support.vocabularies import random_text
-from text.test_real_vocabularies import MODELS, REFERENCES
+from text.tokenization.test_real_vocabularies import MODELS, REFERENCES
 
 TEMPLATES = Path(__file__).parent / "templates"
 ROLES = ("system", "user", "assistant", "user")

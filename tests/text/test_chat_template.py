@@ -11,7 +11,7 @@ from transformers.utils.chat_template_utils import render_jinja_template
 
 from antiphon.errors import AntiphonError, TemplateError
 from antiphon.text.chat_template import ChatTemplate, find_chat_template
-from antiphon.text.gguf_vocab import tokenizer_from_gguf
+from antiphon.text.tokenization.gguf_vocab import tokenizer_from_gguf
 from antiphon.weights.catalog.resolve import resolve
 from antiphon.weights.formats.gguf import GGUFFile
 from support.vocabularies import small_sentencepiece

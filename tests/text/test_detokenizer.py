@@ -9,9 +9,9 @@ from tokenizers import Tokenizer as RustTokenizer
 from tokenizers import decoders
 
 from antiphon.text.detokenizer import IncrementalDetokenizer
-from antiphon.text.gguf_vocab import tokenizer_from_gguf
-from antiphon.text.hf_vocab import FileTokenizer
-from antiphon.text.tokenizer import Tokenizer
+from antiphon.text.tokenization.gguf_vocab import tokenizer_from_gguf
+from antiphon.text.tokenization.hf_vocab import FileTokenizer
+from antiphon.text.tokenization.tokenizer import Tokenizer
 from support.vocabularies import small_bpe, small_sentencepiece, small_wordpiece
 
 

@@ -21,11 +21,11 @@ import numpy as np
 import pytest
 
 from antiphon.errors import EngineError, InvalidRequestError, UnsupportedError
-from antiphon.text.gguf_vocab import tokenizer_from_gguf
 from antiphon.text.grammar import GrammarCompiler
 from antiphon.text.grammar_constraint import GrammarConstraint
 from antiphon.text.grammar_spec import GrammarSpec
-from antiphon.text.tokenizer import Tokenizer
+from antiphon.text.tokenization.gguf_vocab import tokenizer_from_gguf
+from antiphon.text.tokenization.tokenizer import Tokenizer
 from antiphon.weights.formats.open import open_checkpoint
 from support.random_walk import allowed, random_answer
 from support.structured_schemas import TASKS, items, one_of, record, text, whole
@@ -379,7 +379,7 @@ atexit.register(lambda: print("at the end", all(constraint.is_ready for constrai
 
 from support.random_walk import allowed
 from support.vocabularies import small_bpe
-from antiphon.text.gguf_vocab import tokenizer_from_gguf
+from antiphon.text.tokenization.gguf_vocab import tokenizer_from_gguf
 from antiphon.text.grammar import GrammarCompiler
 from antiphon.text.grammar_spec import GrammarSpec
 tokenizer = tokenizer_from_gguf(small_bpe()[0])

@@ -17,7 +17,7 @@ from jinja2.exceptions import TemplateSyntaxError
 
 from antiphon.errors import TemplateError
 from antiphon.text.template_sandbox import MAX_CHARACTERS, TemplateSandbox, start_rendering
-from antiphon.text.tokenizer import Tokenizer
+from antiphon.text.tokenization.tokenizer import Tokenizer
 
 MAX_TEMPLATE_CHARACTERS = 1_000_000
 MAX_ERROR_CHARACTERS = 300

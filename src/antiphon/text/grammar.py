@@ -19,7 +19,7 @@ from antiphon.text.grammar_constraint import (
     error_summary,
 )
 from antiphon.text.grammar_spec import GrammarSpec
-from antiphon.text.tokenizer import Tokenizer
+from antiphon.text.tokenization.tokenizer import Tokenizer
 
 COMPILE_SECONDS = 10.0
 

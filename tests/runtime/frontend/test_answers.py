@@ -33,7 +33,7 @@ def single_bytes(text: str) -> list[int]:
 
 
 def byte_token(byte: int) -> list[str]:
-    from antiphon.text.byte_level import spelled_bytes
+    from antiphon.text.tokenization.byte_level import spelled_bytes
 
     return [token for token in vocabulary()[:256] if spelled_bytes(token) == bytes([byte])]
 

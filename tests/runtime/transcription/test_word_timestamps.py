@@ -16,8 +16,8 @@ from antiphon.runtime.transcription.word_timestamps import (
     merge_punctuation,
     split_words,
 )
-from antiphon.text.whisper_vocab import WhisperTokenizer, tokens_from_tiktoken
-from text.test_whisper_vocab import ASSETS
+from antiphon.text.tokenization.whisper_vocab import WhisperTokenizer, tokens_from_tiktoken
+from text.tokenization.test_whisper_vocab import ASSETS
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from antiphon.server.setup.config import Limits
 from antiphon.server.tool_calls.forms import HERMES, LLAMA, takes_one_call, tool_form
 from antiphon.text.chat_template import ChatTemplate
 from antiphon.text.grammar import GrammarCompiler
-from antiphon.text.hf_vocab import tokenizer_from_file
+from antiphon.text.tokenization.hf_vocab import tokenizer_from_file
 from support.http_server import TOOL_TEMPLATE
 
 LLAMA_SOURCE = (Path(__file__).parents[2] / "text" / "templates" / "llama3.jinja").read_text(encoding="utf-8")

@@ -17,12 +17,12 @@ from antiphon.runtime.loading.sampling_defaults import SamplingDefaults, samplin
 from antiphon.runtime.loading.weight_forms import LoadReport, WeightOptions, prepare
 from antiphon.runtime.voices.book import VoiceBook
 from antiphon.text.chat_template import ChatTemplate, find_chat_template
-from antiphon.text.gguf_vocab import tokenizer_from_gguf
-from antiphon.text.hf_vocab import tokenizer_from_file
-from antiphon.text.llama2c_vocab import tokenizer_from_llama2c
-from antiphon.text.symbol_vocab import SymbolTokenizer
-from antiphon.text.tokenizer import Tokenizer
-from antiphon.text.whisper_vocab import WhisperTokenizer, tokens_from_json, tokens_from_tiktoken
+from antiphon.text.tokenization.gguf_vocab import tokenizer_from_gguf
+from antiphon.text.tokenization.hf_vocab import tokenizer_from_file
+from antiphon.text.tokenization.llama2c_vocab import tokenizer_from_llama2c
+from antiphon.text.tokenization.symbol_vocab import SymbolTokenizer
+from antiphon.text.tokenization.tokenizer import Tokenizer
+from antiphon.text.tokenization.whisper_vocab import WhisperTokenizer, tokens_from_json, tokens_from_tiktoken
 from antiphon.weights.catalog.model_tasks import check_catalog_task, wrong_task
 from antiphon.weights.catalog.resolve import ResolvedModel, resolve
 from antiphon.weights.checkpoint import Checkpoint

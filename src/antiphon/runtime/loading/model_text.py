@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from antiphon.errors import CheckpointError
 from antiphon.runtime.loading.sampling_defaults import SamplingDefaults, sampling_defaults
 from antiphon.text.chat_template import ChatTemplate
-from antiphon.text.tokenizer import Tokenizer
+from antiphon.text.tokenization.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from antiphon.weights.checkpoint import Checkpoint

@@ -11,7 +11,7 @@ from antiphon.runtime.calls.events import Embeddings
 from antiphon.runtime.calls.port import RequestLoop
 from antiphon.runtime.calls.sinks import Sink
 from antiphon.runtime.text.output import SampleOutput
-from antiphon.text.tokenizer import Tokenizer
+from antiphon.text.tokenization.tokenizer import Tokenizer
 
 
 class RequestsCall:

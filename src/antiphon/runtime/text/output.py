@@ -11,7 +11,7 @@ from antiphon.errors import EngineError
 from antiphon.runtime.calls.events import Ended, TextDelta
 from antiphon.text.detokenizer import IncrementalDetokenizer
 from antiphon.text.stop import StopStrings
-from antiphon.text.tokenizer import Tokenizer
+from antiphon.text.tokenization.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 from antiphon.errors import InvalidRequestError
 from antiphon.runtime.calls.transcript import Segment, Transcript, Word
-from antiphon.text.whisper_tokens import language_name
+from antiphon.text.tokenization.whisper_tokens import language_name
 
 
 def to_text(transcript: Transcript) -> str:

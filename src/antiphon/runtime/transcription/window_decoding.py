@@ -24,8 +24,8 @@ from antiphon.runtime.loading.loading import LoadedModel
 from antiphon.runtime.slots.resident import encoder_name
 from antiphon.runtime.transcription.options import TranscriptionOptions
 from antiphon.runtime.transcription.word_timestamps import STATES_PER_SECOND, TimedWord, align_words
-from antiphon.text.whisper_tokens import WhisperTokens
-from antiphon.text.whisper_vocab import WhisperTokenizer
+from antiphon.text.tokenization.whisper_tokens import WhisperTokens
+from antiphon.text.tokenization.whisper_vocab import WhisperTokenizer
 
 #: Nobody says more in a second. A transcript that repeats itself, but not faster than this, may be what was said.
 MAX_TOKENS_PER_SECOND = 6.0

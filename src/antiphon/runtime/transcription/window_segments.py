@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from antiphon.runtime.calls.transcript import Segment, Word
 from antiphon.runtime.transcription.window_decoding import Attempt, WindowJob
 from antiphon.runtime.transcription.word_timestamps import TimedWord, median_length, within_segment
-from antiphon.text.whisper_tokens import WhisperTokens
-from antiphon.text.whisper_vocab import WhisperTokenizer
+from antiphon.text.tokenization.whisper_tokens import WhisperTokens
+from antiphon.text.tokenization.whisper_vocab import WhisperTokenizer
 
 #: A moment of a window → the moment of the recording; the flag says whether it ends something.
 FileTime = Callable[[float, bool], float]

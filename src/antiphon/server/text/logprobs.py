@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from antiphon.text.tokenizer import Tokenizer
+from antiphon.text.tokenization.tokenizer import Tokenizer
 
 #: In place of log-probabilities that JSON cannot represent.
 LOWEST = -9999.0

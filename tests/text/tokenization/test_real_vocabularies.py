@@ -24,9 +24,9 @@ from tokenizers import Tokenizer as RustTokenizer
 from transformers.tokenization_utils_base import generate_merges
 
 from antiphon.errors import AntiphonError
-from antiphon.text.gguf_vocab import tokenizer_from_gguf
-from antiphon.text.hf_vocab import tokenizer_from_file
-from antiphon.text.llama2c_vocab import tokenizer_from_llama2c
+from antiphon.text.tokenization.gguf_vocab import tokenizer_from_gguf
+from antiphon.text.tokenization.hf_vocab import tokenizer_from_file
+from antiphon.text.tokenization.llama2c_vocab import tokenizer_from_llama2c
 from antiphon.weights.catalog.catalog import Package
 from antiphon.weights.catalog.resolve import resolve
 from antiphon.weights.formats.gguf import GGUFFile

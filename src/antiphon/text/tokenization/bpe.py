@@ -9,10 +9,10 @@ from tokenizers import Tokenizer as RustTokenizer
 from tokenizers.models import BPE
 
 from antiphon.errors import TokenizerError
-from antiphon.text.byte_level import spelled_bytes
-from antiphon.text.pre_tokenizers import PreTokenizer
-from antiphon.text.tokenizer import SpecialTokens
-from antiphon.text.vocabulary import TokenType, Vocabulary, VocabularyTokenizer
+from antiphon.text.tokenization.byte_level import spelled_bytes
+from antiphon.text.tokenization.pre_tokenizers import PreTokenizer
+from antiphon.text.tokenization.tokenizer import SpecialTokens
+from antiphon.text.tokenization.vocabulary import TokenType, Vocabulary, VocabularyTokenizer
 
 
 class ByteLevelBPETokenizer(VocabularyTokenizer):

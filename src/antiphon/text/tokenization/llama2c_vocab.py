@@ -6,9 +6,9 @@ import struct
 from pathlib import Path
 
 from antiphon.errors import TokenizerError
-from antiphon.text.sentencepiece import SPACE, SentencePieceTokenizer
-from antiphon.text.tokenizer import SpecialTokens, Tokenizer
-from antiphon.text.vocabulary import TokenType, Vocabulary
+from antiphon.text.tokenization.sentencepiece import SPACE, SentencePieceTokenizer
+from antiphon.text.tokenization.tokenizer import SpecialTokens, Tokenizer
+from antiphon.text.tokenization.vocabulary import TokenType, Vocabulary
 
 UNKNOWN_ID, BOS_ID, EOS_ID, FIRST_BYTE_ID = 0, 1, 2, 3
 MAX_TOKEN_BYTES = 1 << 16

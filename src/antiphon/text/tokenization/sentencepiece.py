@@ -12,8 +12,8 @@ from heapq import heapify, heappop, heappush
 from itertools import pairwise
 
 from antiphon.errors import TokenizerError
-from antiphon.text.tokenizer import SpecialTokens
-from antiphon.text.vocabulary import TokenType, Vocabulary, VocabularyTokenizer
+from antiphon.text.tokenization.tokenizer import SpecialTokens
+from antiphon.text.tokenization.vocabulary import TokenType, Vocabulary, VocabularyTokenizer
 
 SPACE = "\u2581"
 BYTE_SPELLING = re.compile(r"<0x([0-9A-Fa-f]{2})>")

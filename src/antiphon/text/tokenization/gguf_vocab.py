@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from antiphon.errors import TokenizerError, UnsupportedError
-from antiphon.text.bpe import ByteLevelBPETokenizer
-from antiphon.text.pre_tokenizers import pre_tokenizer
-from antiphon.text.sentencepiece import SentencePieceTokenizer
-from antiphon.text.tokenizer import SpecialTokens, Tokenizer
-from antiphon.text.vocabulary import TokenTexts, TokenType, Vocabulary, end_ids
-from antiphon.text.wordpiece import WordPieceTokenizer
+from antiphon.text.tokenization.bpe import ByteLevelBPETokenizer
+from antiphon.text.tokenization.pre_tokenizers import pre_tokenizer
+from antiphon.text.tokenization.sentencepiece import SentencePieceTokenizer
+from antiphon.text.tokenization.tokenizer import SpecialTokens, Tokenizer
+from antiphon.text.tokenization.vocabulary import TokenTexts, TokenType, Vocabulary, end_ids
+from antiphon.text.tokenization.wordpiece import WordPieceTokenizer
 
 KEY = "tokenizer.ggml."
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from antiphon.errors import InvalidRequestError, TokenizerError, UnsupportedError
-from antiphon.text.whisper_tokens import LANGUAGES, WhisperTokens, language_name
-from antiphon.text.whisper_vocab import WhisperTokenizer, tokens_from_json, tokens_from_tiktoken
+from antiphon.text.tokenization.whisper_tokens import LANGUAGES, WhisperTokens, language_name
+from antiphon.text.tokenization.whisper_vocab import WhisperTokenizer, tokens_from_json, tokens_from_tiktoken
 
 ASSETS = Path(whisper.__file__).parent / "assets"
 SIZES = {"gpt2": 51864, "multilingual": 51865}

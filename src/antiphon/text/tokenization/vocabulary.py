@@ -12,8 +12,8 @@ from itertools import accumulate
 from typing import overload
 
 from antiphon.errors import TokenizerError
-from antiphon.text.special_splitter import SpecialSplitter
-from antiphon.text.tokenizer import SpecialTokens, Tokenizer
+from antiphon.text.tokenization.special_splitter import SpecialSplitter
+from antiphon.text.tokenization.tokenizer import SpecialTokens, Tokenizer
 
 
 class TokenType(IntEnum):

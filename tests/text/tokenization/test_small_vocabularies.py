@@ -15,12 +15,12 @@ from tokenizers import Tokenizer as RustTokenizer
 from tokenizers import decoders
 
 from antiphon.errors import AntiphonError, TokenizerError, UnsupportedError
-from antiphon.text.gguf_vocab import tokenizer_from_gguf
-from antiphon.text.hf_vocab import FileTokenizer, tokenizer_from_file
-from antiphon.text.llama2c_vocab import tokenizer_from_llama2c
-from antiphon.text.pre_tokenizers import PRE_TOKENIZERS
-from antiphon.text.sentencepiece import SentencePieceTokenizer
-from antiphon.text.special_splitter import SpecialSplitter
+from antiphon.text.tokenization.gguf_vocab import tokenizer_from_gguf
+from antiphon.text.tokenization.hf_vocab import FileTokenizer, tokenizer_from_file
+from antiphon.text.tokenization.llama2c_vocab import tokenizer_from_llama2c
+from antiphon.text.tokenization.pre_tokenizers import PRE_TOKENIZERS
+from antiphon.text.tokenization.sentencepiece import SentencePieceTokenizer
+from antiphon.text.tokenization.special_splitter import SpecialSplitter
 from support.vocabularies import (
     SPECIALS,
     TOOL_CALL,

@@ -9,7 +9,7 @@ from functools import cached_property
 from itertools import pairwise
 
 from antiphon.errors import TokenizerError
-from antiphon.text.special_splitter import SpecialSplitter
+from antiphon.text.tokenization.special_splitter import SpecialSplitter
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from tokenizers import normalizers, pre_tokenizers
 from tokenizers.models import WordPiece
 
 from antiphon.errors import TokenizerError
-from antiphon.text.tokenizer import SpecialTokens
-from antiphon.text.vocabulary import TokenType, Vocabulary, VocabularyTokenizer
+from antiphon.text.tokenization.tokenizer import SpecialTokens
+from antiphon.text.tokenization.vocabulary import TokenType, Vocabulary, VocabularyTokenizer
 
 SPACE = "\u2581"
 CONTINUATION = "##"

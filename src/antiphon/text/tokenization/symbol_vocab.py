@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from antiphon.text.tokenizer import SpecialTokens, Tokenizer
+from antiphon.text.tokenization.tokenizer import SpecialTokens, Tokenizer
 
 
 class SymbolTokenizer(Tokenizer):

@@ -13,11 +13,11 @@ from pathlib import Path
 from tokenizers import Regex, pre_tokenizers
 
 from antiphon.errors import TokenizerError
-from antiphon.text.byte_level import character_bytes, spelled_bytes
-from antiphon.text.pre_tokenizers import GPT2_PATTERN
-from antiphon.text.tokenizer import SpecialTokens
-from antiphon.text.vocabulary import TokenType, Vocabulary, VocabularyTokenizer
-from antiphon.text.whisper_tokens import WhisperTokens
+from antiphon.text.tokenization.byte_level import character_bytes, spelled_bytes
+from antiphon.text.tokenization.pre_tokenizers import GPT2_PATTERN
+from antiphon.text.tokenization.tokenizer import SpecialTokens
+from antiphon.text.tokenization.vocabulary import TokenType, Vocabulary, VocabularyTokenizer
+from antiphon.text.tokenization.whisper_tokens import WhisperTokens
 
 #: Symbols that stand for no speech: a transcript does not begin with brackets, notes or speakers' dashes.
 SYMBOLS = list('"#()*+/:;<=>@[\\]^_`{|}~「」『』')

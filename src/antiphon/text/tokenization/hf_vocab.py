@@ -11,10 +11,10 @@ from typing import Any
 from tokenizers import Tokenizer as RustTokenizer
 
 from antiphon.errors import TokenizerError, UnsupportedError
-from antiphon.text.byte_level import spelled_bytes
-from antiphon.text.sentencepiece import BYTE_SPELLING, SPACE
-from antiphon.text.tokenizer import SpecialTokens, Tokenizer
-from antiphon.text.vocabulary import check_encodable, end_ids
+from antiphon.text.tokenization.byte_level import spelled_bytes
+from antiphon.text.tokenization.sentencepiece import BYTE_SPELLING, SPACE
+from antiphon.text.tokenization.tokenizer import SpecialTokens, Tokenizer
+from antiphon.text.tokenization.vocabulary import check_encodable, end_ids
 
 #: Spellings tried in order where no configuration names the token.
 BOS_SPELLINGS = ("<s>", "<bos>", "<|begin_of_text|>", "[CLS]")
