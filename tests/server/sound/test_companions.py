@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from antiphon.server.setup.config import ModelSpec, ServerConfig
 from support.http_server import RunningServer, running_server
 from support.sounds import tone, wav_bytes
 from support.tiny_whisper import dims, state_dict, vocabulary
+from support.waiting import wait_until
 from weights.whisper_files import ggml_file
 
 KV_BYTES = 32 << 20
@@ -78,6 +81,18 @@ def test_it_can_be_unloaded_and_comes_back(server: RunningServer) -> None:
     assert card(server) is None
     assert transcribed(server).status_code == 200
     assert card(server) is not None
+
+
+def test_it_is_loaded_again_after_the_engine_was_restarted(server: RunningServer) -> None:
+    assert transcribed(server).status_code == 200
+    pid = server.serving.client.pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: server.serving.client.pid not in (None, pid), 120)
+    wait_until(lambda: f'model_name="{VOICE_ACTIVITY}"' in httpx.get(server.url + "/metrics").text, 120)
+    assert transcribed(server).status_code == 200
+    found = card(server)
+    assert found is not None and found["state"] == "ready"
 
 
 def test_a_budget_without_room_for_it(whisper: Path) -> None:

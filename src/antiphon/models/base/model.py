@@ -57,7 +57,7 @@ class Model(Module, ABC):
         """Translate the checkpoint's config and take its tensors; `CheckpointError` names what is missing."""
 
     def parts(self) -> tuple[Part, ...]:
-        """What the engine runs of this model. Empty for one that is only used inside others and cannot be served."""
+        """What the engine runs of this model."""
         return ()
 
     def part(self, kind: type[P]) -> P | None:
