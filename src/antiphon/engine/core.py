@@ -334,6 +334,6 @@ def _share(best: Priority | None) -> float:
     return SHARES[Priority.NORMAL if best is None else best]
 
 
-def describe(error: Exception) -> str:
+def describe(error: BaseException) -> str:
     """The cause in one line, as clients see it."""
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -8,6 +8,7 @@ import random
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,13 @@ def test_a_slow_reader_gets_larger_deltas_and_loses_nothing(engine: Engine) -> N
         time.sleep(0.01)
     (delta,) = list(stream)
     assert len(delta.token_ids) == 40
+
+
+def test_two_threads_that_read_one_stream_both_come_to_its_end(engine: Engine) -> None:
+    stream = engine.stream("hello", SamplingParams(max_tokens=20, ignore_eos=True))
+    with ThreadPoolExecutor(2) as pool:
+        parts = [part for deltas in pool.map(lambda _: list(stream), range(2), timeout=60) for part in deltas]
+    assert sum(len(part.token_ids) for part in parts) == len(stream.completion().token_ids) == 20
 
 
 def test_cached_tokens_of_a_second_turn(engine: Engine) -> None:
@@ -306,6 +314,8 @@ def test_wrong_requests_are_refused(engine: Engine) -> None:
         engine.generate([[]])
     with pytest.raises(InvalidRequestError, match="n is 0"):
         engine.generate("hello", n=0)
+    with pytest.raises(InvalidRequestError, match="banned_tokens has token id 99999"):
+        engine.generate("hello", SamplingParams(banned_tokens=frozenset({99999})))
     with pytest.raises(InvalidRequestError, match="2 prompts were given with 1"):
         engine.generate(["a", "b"], [SamplingParams()])
     for ask, needed in ((engine.embed, "embeddings"), (engine.transcribe, "transcription"), (engine.speak, "speech")):

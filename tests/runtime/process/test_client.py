@@ -32,7 +32,17 @@ from antiphon.runtime.loading.loading import LoadedModel, load_model
 from antiphon.runtime.loading.model_text import ModelText
 from antiphon.runtime.process.client import EngineClient, EngineState
 from antiphon.runtime.process.engine_process import _socket_folder
-from antiphon.runtime.process.messages import Embed, Generate, Load
+from antiphon.runtime.process.messages import (
+    AppendText,
+    Embed,
+    EndAudio,
+    EndText,
+    FromEngine,
+    Generate,
+    Load,
+    PushAudio,
+    ReleaseChunk,
+)
 from antiphon.runtime.process.remote_call import RemoteCall
 from antiphon.runtime.text.stream import GenerateStream, merged
 from support.engine_client import OPTIONS, Answer, answers, call, is_alive, unchecked, until, until_free, write_encoder
@@ -169,6 +179,55 @@ def test_a_message_that_cannot_be_decoded_is_rejected_and_harms_no_other(world: 
             assert isinstance(await anext(running), TextDelta)
         await until_free(world.client)
         assert world.client.pid == pid and world.client.restarts == 0
+
+    world.runner.run(main())
+
+
+def test_controls_of_another_kind_of_call_are_ignored(world: World) -> None:
+    async def main() -> None:
+        process, pid = world.client._process, world.client.pid
+        assert process is not None
+        async with world.client.generate(call([1, 2], id="text", max_tokens=2000, ignore_eos=True)) as running:
+            await anext(running)
+            for control in (PushAudio("text", b"1234"), EndAudio("text"), AppendText("text", "a"), EndText("text")):
+                process.send(control)
+            process.send(ReleaseChunk("text"))
+            assert (await world.client.figures())["tiny"]["running"] == 1
+            assert isinstance(await anext(running), TextDelta)
+        await until_free(world.client)
+        assert world.client.pid == pid
+
+    world.runner.run(main())
+
+
+def test_a_call_that_cannot_be_encoded_leaves_no_reader(world: World) -> None:
+    async def main() -> None:
+        for _ in range(2):  # the second time its id must not be in use
+            with pytest.raises(TypeError):
+                world.client.generate(call([1], id="odd", cache_salt=object()))
+        assert not world.client._sink.open_ids
+
+    world.runner.run(main())
+
+
+def test_an_event_that_cannot_be_read_holds_no_other_up(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    process = world.client._process
+    assert process is not None
+    take, seen = process._on_event, []
+
+    def stumble(event: FromEngine) -> None:
+        seen.append(event)
+        if len(seen) == 1:
+            raise KeyError("an event of another version")
+        take(event)
+
+    async def main() -> None:
+        monkeypatch.setattr(process, "_on_event", stumble)
+        first = asyncio.create_task(world.client.figures())
+        while not seen:
+            await asyncio.sleep(0.001)
+        assert (await asyncio.wait_for(world.client.figures(), 30))["process"]["pid"] == world.client.pid
+        first.cancel()
 
     world.runner.run(main())
 

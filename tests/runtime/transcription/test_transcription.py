@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from antiphon import Engine, SamplingParams
+from antiphon.audio.samples import Floats
 from antiphon.audio.segments import Segment as Span
 from antiphon.audio.segments import Window
 from antiphon.errors import AudioError, EngineError, InvalidRequestError, UnsupportedError
@@ -21,6 +22,7 @@ from antiphon.runtime.frontend.async_engine import AsyncEngine
 from antiphon.runtime.loading.loading import LoadedModel
 from antiphon.runtime.transcription import windows
 from antiphon.runtime.transcription.options import TranscriptionOptions
+from antiphon.runtime.transcription.transcriber import SoundChunks
 from antiphon.runtime.transcription.voice_activity import SpeechWindow
 from antiphon.runtime.transcription.window_decoding import Attempt
 from support.tiny_whisper import MULTILINGUAL, tiny_whisper
@@ -204,6 +206,34 @@ def test_beside_chat_both_say_what_they_say_alone(loaded: LoadedModel, tiny_llam
     assert tokens_of(together) == tokens_of(alone)
     assert [answer[:400] for answer in answers] == [answer.token_ids for answer in said]
     assert sum(before != after for before, after in pairwise(order)) >= 10, "the models take turns"
+
+
+@pytest.mark.parametrize("kind", [KeyError, SystemExit])
+def test_a_source_that_raises_ends_the_transcription(
+    loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch, kind: type[BaseException]
+) -> None:
+    """The caller's own error for a reader in its own thread; for another, an error of ours with that cause."""
+
+    def broken(*_: object, **__: object) -> SoundChunks:
+        def pieces() -> Iterator[Floats]:
+            yield sounds(12)[0]
+            raise kind("the disk is gone")
+
+        return SoundChunks(pieces())
+
+    monkeypatch.setattr("antiphon.runtime.frontend.engine.open_sound", broken)
+    monkeypatch.setattr("antiphon.runtime.frontend.async_engine.open_sound", broken)
+    with Engine(loaded, kv_bytes=64 << 20) as engine, pytest.raises(kind, match="the disk is gone"):
+        engine.transcribe("any", **ONCE)
+
+    async def run() -> None:
+        async with AsyncEngine(loaded, kv_bytes=64 << 20) as engine:
+            stream = await engine.transcribe("any", **ONCE)
+            with pytest.raises(EngineError, match="the disk is gone") as raised:
+                await asyncio.wait_for(stream.wait(), 60)
+            assert isinstance(raised.value.__cause__, kind)
+
+    asyncio.run(run())
 
 
 def test_async_events_and_leaving_early(loaded: LoadedModel) -> None:

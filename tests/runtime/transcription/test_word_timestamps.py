@@ -9,7 +9,7 @@ import whisper.timing
 import whisper.tokenizer
 
 from antiphon.runtime.transcription.word_timestamps import (
-    TimedWord,
+    AlignedWord,
     _median_filtered,
     _token_starts,
     align_words,
@@ -56,7 +56,7 @@ def test_words(tokenizer: WhisperTokenizer, text: str, language: str) -> None:
 
 def test_punctuation_goes_to_its_word() -> None:
     texts = [" And", " so", ",", ' "', "my", '"', " -", " dear", "!"]
-    words = [TimedWord(text, (i,), i, i + 1, 1.0) for i, text in enumerate(texts)]
+    words = [AlignedWord(text, (i,), i, i + 1, 1.0) for i, text in enumerate(texts)]
     theirs = [whisper.timing.WordTiming(w.text, list(w.tokens), w.start, w.end, 1.0) for w in words]
     whisper.timing.merge_punctuations(theirs, "\"'“¿([{-", "\"'.。,，!！?？:：”)]}、")
     got = [(word.text, list(word.tokens), word.start, word.end) for word in merge_punctuation(words)]

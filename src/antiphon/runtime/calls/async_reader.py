@@ -64,7 +64,9 @@ class AsyncReader(ABC, Generic[Item]):
     def _raised(self) -> BaseException:
         """A new one each time: two readers' traces do not mix."""
         assert self._error is not None
-        return type(self._error)(*self._error.args)
+        raised = type(self._error)(*self._error.args)
+        raised.__cause__ = self._error.__cause__
+        return raised
 
     def __aiter__(self) -> AsyncIterator[Item]:
         """Leaving the loop early (break, cancellation) closes the reader."""
@@ -98,12 +100,11 @@ class AsyncReader(ABC, Generic[Item]):
                 self._waiter = None
 
     def close(self, reason: FinishReason = FinishReason.DISCONNECTED) -> None:
-        """Cancel what still runs and drop what was not read. May be called twice."""
+        """Cancel what still runs. May be called twice."""
         if not self._is_done:
             self._is_done = True
             self._sink.close(self._ids)
             self._control.cancel(reason)
-        self._items.clear()
         self._wake()
 
     async def aclose(self) -> None:

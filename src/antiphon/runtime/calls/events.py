@@ -61,7 +61,7 @@ class Embeddings:
 
 @dataclass(frozen=True)
 class Accepted:
-    """The engine has taken the call: it waits or runs. Comes before everything else."""
+    """The engine process has taken the call: it waits or runs. Comes first. Recordings have none."""
 
 
 @dataclass(frozen=True)

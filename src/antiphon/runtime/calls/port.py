@@ -15,8 +15,11 @@ from antiphon.runtime.calls.detectors import Detectors
 class RequestLoop(Protocol):
     """The thread that runs the engine. Every method returns at once."""
 
-    def add(self, requests: list[Request]) -> Future[None]:
-        """Hand requests in; the future raises the error that rejected them. Either all are taken or none."""
+    def add(self, requests: list[Request], on_done: Callable[[Future[None]], None] | None = None) -> Future[None]:
+        """Hand requests in; the future raises the error that rejected them. Either all are taken or none.
+
+        `on_done` is called before the next step.
+        """
 
     def abort_all(self, request_ids: Sequence[str], reason: FinishReason) -> None:
         """End requests together, between two steps."""

@@ -38,10 +38,11 @@ class ThreadSink:
 
     def open(self, ids: Iterable[str], inbox: Inbox) -> None:
         """Have the events of these ids go to the inbox, until the last of them."""
-        for call_id in ids:
+        opened = dict.fromkeys(ids, inbox)
+        for call_id in opened:
             if call_id in self._inboxes:
                 raise InvalidRequestError(f"request id {call_id!r} is in use")
-            self._inboxes[call_id] = inbox
+        self._inboxes.update(opened)
 
     def close(self, ids: Iterable[str]) -> None:
         """The reader has left: further events are dropped."""

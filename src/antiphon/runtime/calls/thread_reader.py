@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from queue import Empty, SimpleQueue
 
 from antiphon.errors import AntiphonError
-from antiphon.runtime.calls.events import Event
+from antiphon.runtime.calls.events import FINAL_EVENTS, Event
 
 
 class ThreadInbox:
@@ -13,8 +14,12 @@ class ThreadInbox:
 
     def __init__(self) -> None:
         self._queue: SimpleQueue[Event] = SimpleQueue()
+        #: The last event, once it has come.
+        self.final: Event | None = None
 
     def put(self, event: Event) -> None:
+        if isinstance(event, FINAL_EVENTS):
+            self.final = event
         self._queue.put(event)
 
     def get(self, timeout: float | None = None) -> Event:
@@ -25,10 +30,11 @@ class ThreadInbox:
         return event
 
     def get_all(self) -> list[Event]:
-        """All events that are there; waits for the first."""
-        events = [self._queue.get()]
-        while True:
-            try:
+        """All events that are there; waits for the first, unless the last has come."""
+        events = [self._queue.get()] if self.final is None else []
+        with contextlib.suppress(Empty):
+            while True:
                 events.append(self._queue.get_nowait())
-            except Empty:
-                return events
+        if self.final is not None:
+            self._queue.put(self.final)  # for a reader in another thread
+        return events

@@ -96,7 +96,7 @@ class LiveUpdate:
     seconds: float
 
 
-#: What a running transcription tells: progress, and at the end the transcript.
+#: What a transcription emits: progress, and at the end the transcript.
 TranscriptEvent = TranscriptProgress | Transcript
 
 

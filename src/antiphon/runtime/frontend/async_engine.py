@@ -19,14 +19,11 @@ from antiphon.runtime.frontend.engine import as_prompts, params_for, speech_opti
 from antiphon.runtime.frontend.front_end import FrontEnd
 from antiphon.runtime.loading.config import EngineConfig
 from antiphon.runtime.loading.loading import LoadedModel
-from antiphon.runtime.speech.call import SpeechCall
 from antiphon.runtime.speech.stream import AsyncSynthesis
-from antiphon.runtime.text.calls import EmbeddingCall, GenerationCall, SampleControl
-from antiphon.runtime.text.output import Completion
+from antiphon.runtime.text.calls import EmbeddingCall, SampleControl
+from antiphon.runtime.text.output import Completion, SampleOutput
 from antiphon.runtime.text.requests import Prompt
 from antiphon.runtime.text.stream import AsyncStream
-from antiphon.runtime.transcription.call import TranscriptionCall
-from antiphon.runtime.transcription.live import LiveCall
 from antiphon.runtime.transcription.options import DEFAULT_INTERVAL
 from antiphon.runtime.transcription.sound_source import SoundSource, open_sound
 from antiphon.runtime.transcription.stream import AsyncLiveSession, AsyncTranscription
@@ -102,15 +99,12 @@ class AsyncEngine(FrontEnd):
     async def _streams(
         self, prompts: Sequence[Prompt], params: Sequence[SamplingParams], details: Mapping[str, Any]
     ) -> list[AsyncStream]:
-        calls = [GenerationCall(new_id(), self._loop) for _ in prompts]
-
-        def prepare() -> None:
-            for call, prompt, own in zip(calls, prompts, params, strict=True):
-                self._prepare_generation(call, prompt, own, **details)
+        def make() -> list[SampleOutput]:
+            pairs = zip(prompts, params, strict=True)
+            return [output for prompt, own in pairs for output in self._samples(prompt, own, **details)]
 
         # Tokenizing and compiling take milliseconds; they must not hold up the event loop.
-        await asyncio.to_thread(prepare)
-        outputs = [output for call in calls for output in call.outputs]
+        outputs = await asyncio.to_thread(make)
         streams = [AsyncStream(output, SampleControl(output.request, self._loop), self._sink) for output in outputs]
         try:
             await asyncio.wrap_future(self._loop.add([output.request for output in outputs]))
@@ -143,7 +137,7 @@ class AsyncEngine(FrontEnd):
         checked = transcription_options(options)
         transcriber = await asyncio.to_thread(self._transcriber, model)
         sound = await asyncio.to_thread(open_sound, source, raw=raw)
-        call = TranscriptionCall(new_id("transcription"), self._sink)
+        call = self._transcription()
         transcription = AsyncTranscription(call, self._sink)
         call.start(transcriber, sound, checked)
         return transcription
@@ -153,7 +147,7 @@ class AsyncEngine(FrontEnd):
     ) -> AsyncLiveSession:
         """Start a live transcription: push sound as it arrives and read updates."""
         checked = transcription_options(options)
-        call = LiveCall(new_id("live"), self._sink)
+        call = self._live()
         transcriber = await asyncio.to_thread(self._transcriber, model)
         await asyncio.to_thread(call.prepare, transcriber, checked, interval)
         session = AsyncLiveSession(call, self._sink)
@@ -171,7 +165,7 @@ class AsyncEngine(FrontEnd):
         `SpeechOptions`.
         """
         checked = speech_options(options)
-        call = SpeechCall(new_id("speech"), self._sink)
+        call = self._speech()
         speaker = await asyncio.to_thread(self._speaker, model)
         whole, coming = (text, None) if isinstance(text, str) else (None, text)
         await asyncio.to_thread(call.prepare, speaker, self._port, whole, checked)

@@ -18,17 +18,14 @@ from antiphon.runtime.calls.sinks import ThreadSink
 from antiphon.runtime.calls.thread_reader import ThreadInbox
 from antiphon.runtime.calls.transcript import LiveUpdate, Transcript, TranscriptEvent
 from antiphon.runtime.frontend.front_end import FrontEnd
-from antiphon.runtime.frontend.streams import LiveSession, Stream, Synthesis, transcript_events
+from antiphon.runtime.frontend.streams import LiveSession, Stream, Synthesis
 from antiphon.runtime.loading.config import EngineConfig
 from antiphon.runtime.loading.loading import LoadedModel
-from antiphon.runtime.speech.call import SpeechCall
 from antiphon.runtime.speech.options import SpeechOptions
 from antiphon.runtime.speech.text_feed import TextFeed
-from antiphon.runtime.text.calls import EmbeddingCall, GenerationCall, SampleControl
+from antiphon.runtime.text.calls import EmbeddingCall, SampleControl
 from antiphon.runtime.text.output import Completion
 from antiphon.runtime.text.requests import Prompt
-from antiphon.runtime.transcription.call import TranscriptionCall
-from antiphon.runtime.transcription.live import LiveCall
 from antiphon.runtime.transcription.options import DEFAULT_INTERVAL, TranscriptionOptions
 from antiphon.runtime.transcription.sound_source import SoundSource, open_sound
 from antiphon.text.grammar_spec import GrammarSpec
@@ -118,10 +115,8 @@ class Engine(FrontEnd):
     def _streams(
         self, prompts: Sequence[Prompt], params: Sequence[SamplingParams], details: Mapping[str, Any]
     ) -> list[Stream]:
-        calls = [GenerationCall(new_id(), self._loop) for _ in prompts]
-        for call, prompt, own in zip(calls, prompts, params, strict=True):
-            self._prepare_generation(call, prompt, own, **details)
-        outputs = [output for call in calls for output in call.outputs]
+        pairs = zip(prompts, params, strict=True)
+        outputs = [output for prompt, own in pairs for output in self._samples(prompt, own, **details)]
         streams = [Stream(output, SampleControl(output.request, self._loop), self._sink) for output in outputs]
         try:
             self._loop.add([output.request for output in outputs]).result()
@@ -169,8 +164,7 @@ class Engine(FrontEnd):
         checked = transcription_options(options)
         transcriber = self._transcriber(model)
         sound = open_sound(source, raw=raw)
-        call = TranscriptionCall(new_id("transcription"), self._sink)
-        return transcript_events(call, self._sink, lambda: call.start(transcriber, sound, checked))
+        return self._transcription().events(transcriber, sound, checked)
 
     def transcribe_all(
         self, sources: Sequence[SoundSource], *, model: str | None = None, **options: Any
@@ -194,7 +188,7 @@ class Engine(FrontEnd):
         A new hypothesis is made after every `interval` seconds of sound.
         """
         checked = transcription_options(options)
-        call = LiveCall(new_id("live"), self._sink)
+        call = self._live()
         call.prepare(self._transcriber(model), checked, interval)
         session = LiveSession(call, self._sink, on_update)
         call.start()
@@ -209,7 +203,7 @@ class Engine(FrontEnd):
         the fields of `SpeechOptions`.
         """
         checked = speech_options(options)
-        call = SpeechCall(new_id("speech"), self._sink)
+        call = self._speech()
         call.prepare(self._speaker(model), self._port, text, checked)
         synthesis = Synthesis(call, self._sink)
         call.start()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from antiphon.engine.telemetry import SpeechRecord, TranscriptRecord
 from antiphon.errors import InvalidRequestError, ModelNotFoundError
 from antiphon.models.base.model import Task
 from antiphon.models.base.parts import Detector
+from antiphon.runtime.calls.control import new_id
 from antiphon.runtime.calls.events import Event
 from antiphon.runtime.calls.port import EnginePort
 from antiphon.runtime.calls.sinks import Sink
@@ -23,11 +25,14 @@ from antiphon.runtime.loading.config import EngineConfig
 from antiphon.runtime.loading.loading import LoadedModel, load_model
 from antiphon.runtime.slots.arena import Arena
 from antiphon.runtime.slots.resident import check_batch_invariance, make_slots, slot_names
+from antiphon.runtime.speech.call import SpeechCall
 from antiphon.runtime.speech.pronunciation import Pronunciation
 from antiphon.runtime.speech.text import Speaker
-from antiphon.runtime.text.calls import EmbeddingCall, GenerationCall
+from antiphon.runtime.text.calls import EmbeddingCall
 from antiphon.runtime.text.output import SampleOutput
 from antiphon.runtime.text.requests import Prompt, RequestFactory
+from antiphon.runtime.transcription.call import TranscriptionCall
+from antiphon.runtime.transcription.live import LiveCall
 from antiphon.runtime.transcription.transcriber import Transcriber
 from antiphon.text.grammar_spec import GrammarSpec
 from antiphon.weights.catalog.model_tasks import TASK_NAMES, models_for, wrong_task
@@ -59,6 +64,7 @@ class FrontEnd:
         self._transcribers: dict[str, Transcriber] = {}
         self._pronunciation: Pronunciation | None = None
         self._outputs: list[SampleOutput] = []  # with something to take
+        self._calls: weakref.WeakSet[TranscriptionCall | LiveCall | SpeechCall] = weakref.WeakSet()
         self._loop = EngineLoop(self._core, self._flush)
         #: The detectors that calls use, such as voice activity.
         self.detectors = DetectorLane(self._load_files, self._make_slots)
@@ -180,11 +186,28 @@ class FrontEnd:
         """
         return self._factory(model, Task.GENERATE).loaded.sampling.params(**given)
 
+    # -- calls with threads of their own ------------------------------------------------------------------------
+    # Those that are still open when the engine is closed are cancelled.
+
+    def _transcription(self, call_id: str | None = None) -> TranscriptionCall:
+        call = TranscriptionCall(call_id or new_id("transcription"), self._sink)
+        self._calls.add(call)
+        return call
+
+    def _live(self, call_id: str | None = None) -> LiveCall:
+        call = LiveCall(call_id or new_id("live"), self._sink)
+        self._calls.add(call)
+        return call
+
+    def _speech(self, call_id: str | None = None) -> SpeechCall:
+        call = SpeechCall(call_id or new_id("speech"), self._sink)
+        self._calls.add(call)
+        return call
+
     # -- text ---------------------------------------------------------------------------------------------------
 
-    def _prepare_generation(
+    def _samples(
         self,
-        call: GenerationCall,
         prompt: Prompt,
         params: SamplingParams,
         *,
@@ -194,9 +217,9 @@ class FrontEnd:
         timeout: float | None = None,
         grammar: GrammarSpec | None = None,
         cache_salt: str = "",
-        name_samples: bool = False,
-    ) -> None:
-        """Make the requests of a call, not yet submitted. With `name_samples` their ids are the call's with a number.
+        call_id: str | None = None,
+    ) -> list[SampleOutput]:
+        """Samples of a prompt, not yet submitted. With `call_id` their ids are that with a number.
 
         Encodes the prompt and compiles the grammar, which can take long.
         """
@@ -209,9 +232,9 @@ class FrontEnd:
             deadline=None if timeout is None else self._core.clock() + timeout,
             grammar=grammar,
             cache_salt=cache_salt,
-            call_id=call.id if name_samples else None,
+            call_id=call_id,
         )
-        call.attach(requests, factory.loaded.tokenizer, self._mark)
+        return [SampleOutput(factory.loaded.tokenizer, request, self._mark) for request in requests]
 
     def _prepare_embedding(
         self,
@@ -275,6 +298,8 @@ class FrontEnd:
 
     def close(self) -> None:
         """Cancel all requests and free all memory. The engine cannot be used afterwards."""
+        for call in list(self._calls):
+            call.cancel()
         self.detectors.close()
         self._loop.close()
         self._factories.clear()

@@ -46,9 +46,13 @@ class EngineLoop:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
-    def call(self, function: Callable[[], Value]) -> Future[Value]:
-        """Have the engine's thread call `function` between two steps."""
+    def call(
+        self, function: Callable[[], Value], on_done: Callable[[Future[Value]], None] | None = None
+    ) -> Future[Value]:
+        """Have the engine's thread call `function`, then `on_done`, between two steps."""
         future: Future[Value] = Future()
+        if on_done is not None:
+            future.add_done_callback(on_done)
         if self._closing or self.failure is not None:
             future.set_exception(EngineError(self.failure or "the engine is closed"))
             return future
@@ -56,7 +60,7 @@ class EngineLoop:
         self._wake.set()
         return future
 
-    def add(self, requests: list[Request]) -> Future[None]:
+    def add(self, requests: list[Request], on_done: Callable[[Future[None]], None] | None = None) -> Future[None]:
         """Hand requests in; the future raises the error that rejected them. Either all are taken or none."""
 
         def add_all() -> None:
@@ -70,7 +74,7 @@ class EngineLoop:
                     self.core.abort(request.id)
                 raise
 
-        return self.call(add_all)
+        return self.call(add_all, on_done)
 
     def abort_all(self, request_ids: Sequence[str], reason: FinishReason) -> None:
         """End requests together, between two steps; returns at once."""

@@ -79,16 +79,13 @@ def message_of(call_id: str, event: Event) -> msgspec.Struct:
     return messages.CallEvent(call_id, type(event).__name__, msgspec.Raw(messages.encode(event)))
 
 
-def event_of(message: messages.SpeechPart | messages.Rejected | messages.CallEvent) -> Event:
+def event_of(message: messages.SpeechPart | messages.CallEvent) -> Event:
     """The event in a message."""
-    match message:
-        case messages.CallEvent():
-            event: Event = _DECODERS[message.kind].decode(message.event)
-            return event
-        case messages.SpeechPart():
-            samples = np.frombuffer(message.samples, np.float32)
-            return SpeechChunk(samples, message.rate, message.start, message.text, tuple(message.words))
-    return error_of(message.kind, message.message)
+    if isinstance(message, messages.SpeechPart):
+        samples = np.frombuffer(message.samples, np.float32)
+        return SpeechChunk(samples, message.rate, message.start, message.text, tuple(message.words))
+    event: Event = _DECODERS[message.kind].decode(message.event)
+    return event
 
 
 def kind_and_message(error: BaseException) -> tuple[str, str]:

@@ -8,9 +8,10 @@ import itertools
 import logging
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from antiphon.errors import AntiphonError, EngineError, InvalidRequestError, ModelNotFoundError
+from antiphon.runtime.calls.async_reader import AsyncReader
 from antiphon.runtime.calls.control import MAX_SAMPLES
 from antiphon.runtime.calls.sinks import ThreadSink
 from antiphon.runtime.process import messages
@@ -24,6 +25,8 @@ from antiphon.runtime.text.stream import GenerateStream
 from antiphon.runtime.transcription.stream import AsyncTranscription
 
 __all__ = ["EngineClient", "EngineState", "GenerateStream"]
+
+Reader = TypeVar("Reader", bound=AsyncReader[Any])
 
 logger = logging.getLogger("antiphon.engine")
 
@@ -180,9 +183,7 @@ class EngineClient(Supervisor):
         if not 1 <= call.n <= MAX_SAMPLES:
             raise InvalidRequestError(f"n is {call.n}; it must be 1 to {MAX_SAMPLES}")
         ids = [call.id, *(f"{call.id}/{index}" for index in range(call.n))]
-        stream = GenerateStream(RemoteCall(call.id, process.send), self._sink, call.n, ids)
-        process.send(call)
-        return stream
+        return self._opened(process, call, GenerateStream(RemoteCall(call.id, process.send), self._sink, call.n, ids))
 
     async def embed(self, call: messages.Embed) -> messages.Embedded:
         """Vectors of token ids. Cancelling the wait cancels the work."""
@@ -199,16 +200,22 @@ class EngineClient(Supervisor):
     def transcribe(self, call: messages.Transcribe | messages.Listen) -> AsyncTranscription:
         """A recording, or a live session."""
         process = self._ready_process()
-        stream = AsyncTranscription(RemoteCall(call.id, process.send), self._sink)
-        process.send(call)
-        return stream
+        return self._opened(process, call, AsyncTranscription(RemoteCall(call.id, process.send), self._sink))
 
     def speak(self, call: messages.Speak) -> AsyncSynthesis:
         """A text as speech."""
         process = self._ready_process()
-        stream = AsyncSynthesis(RemoteCall(call.id, process.send), self._sink)
-        process.send(call)
-        return stream
+        return self._opened(process, call, AsyncSynthesis(RemoteCall(call.id, process.send), self._sink))
+
+    @staticmethod
+    def _opened(process: EngineProcess, call: messages.Opening, reader: Reader) -> Reader:
+        """The reader of a call that is sent; it is registered first, and not at all if the call cannot be encoded."""
+        try:
+            process.send(call)
+        except BaseException:
+            reader.close()
+            raise
+        return reader
 
     async def figures(self) -> dict[str, Any]:
         """What `FrontEnd.figures` returns (per model: running, waiting, blocks_…; "arena"), and "process": "pid",

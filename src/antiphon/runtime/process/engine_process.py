@@ -48,7 +48,7 @@ class EngineProcess:
         self._on_event = on_event
         self._tail: deque[str] = deque(maxlen=TAIL_LINES)
         self._dying: str | None = None
-        self._verdict: str | None = None
+        self._kill_cause: str | None = None
         self._is_closed = False
         self.started: asyncio.Future[None] = self._loop.create_future()
         self.exited: asyncio.Future[int] = self._loop.create_future()
@@ -128,7 +128,7 @@ class EngineProcess:
 
     def _read_burst(self) -> bool:
         """Whether there may be more."""
-        receive, on_event = self._events.recv, self._on_event
+        receive = self._events.recv
         for _ in range(BURST):
             if self._is_closed:
                 return False
@@ -136,18 +136,23 @@ class EngineProcess:
                 data = receive(zmq.NOBLOCK)
             except zmq.Again:
                 return False
-            event = decode_event(data)
-            self.beats += 1
-            match event:
-                case Heartbeat():
-                    self.last_beat = event
-                case Dying():
-                    self._dying = event.cause
-                case Started():
-                    self._connected()
-                case _:
-                    on_event(event)
+            try:
+                self._take(decode_event(data))
+            except Exception:  # the others of the burst must still be read
+                logger.exception("a message of %d bytes from the engine process cannot be read", len(data))
         return True
+
+    def _take(self, event: FromEngine) -> None:
+        self.beats += 1
+        match event:
+            case Heartbeat():
+                self.last_beat = event
+            case Dying():
+                self._dying = event.cause
+            case Started():
+                self._connected()
+            case _:
+                self._on_event(event)
 
     def _connected(self) -> None:
         """The events' socket is connected; when the commands' is too, the process is usable.
@@ -162,16 +167,16 @@ class EngineProcess:
         shutil.rmtree(self._folder, ignore_errors=True)
         self.started.set_result(None)
 
-    def kill(self, verdict: str | None = None) -> None:
-        """End it now; `verdict` becomes the cause of its death."""
-        if self._verdict is None:
-            self._verdict = verdict
+    def kill(self, cause: str | None = None) -> None:
+        """End it now; `cause` is reported as the cause of its death."""
+        if self._kill_cause is None:
+            self._kill_cause = cause
         self._process.kill()
 
     def cause(self, status: int) -> str:
-        """Why it ended, in a line: our own verdict, what it said itself, or its status and last words."""
-        if self._verdict or self._dying:
-            return self._verdict or self._dying or ""
+        """Why it ended, in a line: why it was killed, what it reported itself, or its status and last lines."""
+        if self._kill_cause or self._dying:
+            return self._kill_cause or self._dying or ""
         if status < 0:
             try:
                 ending = f"killed by {signal.Signals(-status).name}"
@@ -179,10 +184,10 @@ class EngineProcess:
                 ending = f"killed by signal {-status}"
         else:
             ending = f"exit status {status}"
-        words = self._last_words()
+        words = self._last_lines()
         return f"{ending}: {words}" if words else ending
 
-    def _last_words(self) -> str:
+    def _last_lines(self) -> str:
         lines = [line.strip() for line in self._tail if line.strip()]
         fatal = [line for line in lines if line.startswith("Fatal Python error")]
         return (fatal or lines or [""])[-1][:500]

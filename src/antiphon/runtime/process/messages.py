@@ -181,7 +181,7 @@ class Loaded(msgspec.Struct, frozen=True, tag=True):
     weight_bytes: int
     seconds: dict[str, float]
     forms: str = ""  # what the weights became, as text
-    #: Of a model that speaks, and the one it speaks with unless told.
+    #: Of a speech model, and its default.
     voices: list[VoiceFields] = []
     default_voice: str | None = None
     #: References of the detectors that calls to it may use.

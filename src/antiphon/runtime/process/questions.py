@@ -21,8 +21,8 @@ class Questions:
         """The answer to a command; raises it if it is an error."""
         answer = asyncio.get_running_loop().create_future()
         self._answers[key] = answer
-        process.send(command)
         try:
+            process.send(command)
             return await answer
         finally:
             self._answers.pop(key, None)

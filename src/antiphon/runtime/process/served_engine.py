@@ -91,18 +91,18 @@ class ServedEngine(FrontEnd):
                 self._loop.abort_all([command.id], command.reason)
             return
         with suppress(AntiphonError):  # the call is ending
-            match command:
-                case messages.Abort():
+            match command, call:
+                case messages.Abort(), _:
                     call.cancel(command.reason)
-                case messages.PushAudio():
+                case messages.PushAudio(), TranscriptionCall() | LiveCall():
                     call.push(floats(command.samples))
-                case messages.EndAudio():
+                case messages.EndAudio(), TranscriptionCall() | LiveCall():
                     call.finish()
-                case messages.AppendText():
+                case messages.AppendText(), SpeechCall(is_open=True):
                     call.append(command.text)
-                case messages.EndText():
+                case messages.EndText(), SpeechCall(is_open=True):
                     call.end_text()
-                case messages.ReleaseChunk():
+                case messages.ReleaseChunk(), SpeechCall():
                     call.release()
 
     def reject(self, data: bytes, error: Exception) -> None:
@@ -114,6 +114,9 @@ class ServedEngine(FrontEnd):
         if not isinstance(error, AntiphonError):
             error = InvalidRequestError(f"the engine process cannot decode a message of {len(data)} bytes: {error}")
         if isinstance(fields.get("id"), str):
+            call = self._sink.call(fields["id"])
+            if call is not None:  # what its caller wanted of it is not known
+                call.cancel()
             self._send(messages.Rejected(fields["id"], *kind_and_message(error)))
         elif isinstance(fields.get("name"), str):
             self._send(messages.LoadFailed(fields["name"], *kind_and_message(error)))
@@ -184,15 +187,16 @@ class ServedEngine(FrontEnd):
                 sink.open(embedding)
                 self._side_threads.submit(self._begin, self._embed, embedding, command)
             case messages.Transcribe():
-                transcription = TranscriptionCall(command.id, sink)
+                transcription = self._transcription(command.id)
                 sink.open(transcription)
                 self._transcribe_threads.submit(self._begin, self._transcribe, transcription, command)
             case messages.Listen():
-                live = LiveCall(command.id, sink)
+                live = self._live(command.id)
                 sink.open(live)
                 self._prepare_threads.submit(self._begin, self._listen, live, command)
             case messages.Speak():
-                speech = SpeechCall(command.id, sink)
+                speech = self._speech(command.id)
+                speech.is_open = command.is_open
                 if command.is_open and command.text:
                     speech.append(command.text)
                 sink.open(speech)
@@ -205,8 +209,7 @@ class ServedEngine(FrontEnd):
             self._sink.put(call.id, error_of(*kind_and_message(error)))
 
     def _generate(self, call: GenerationCall, command: messages.Generate) -> None:
-        self._prepare_generation(
-            call,
+        samples = self._samples(
             command.prompt,
             command.params,
             model=command.model,
@@ -215,15 +218,16 @@ class ServedEngine(FrontEnd):
             timeout=command.timeout,
             grammar=command.grammar,
             cache_salt=command.cache_salt,
-            name_samples=True,
+            call_id=call.id,
         )
-        call.submit().add_done_callback(lambda done: self._submitted(call, done))
+        call.attach(samples)
+        call.submit(lambda done: self._submitted(call, done))
 
     def _embed(self, call: EmbeddingCall, command: messages.Embed) -> None:
         if not command.inputs:
             raise InvalidRequestError("there are no inputs to embed")
         self._prepare_embedding(call, command.inputs, command.model, command.priority)
-        call.submit().add_done_callback(lambda done: self._submitted(call, done))
+        call.submit(lambda done: self._submitted(call, done))
 
     def _submitted(self, call: GenerationCall | EmbeddingCall, done: Future[None]) -> None:
         """In the loop's thread, before the next step."""
@@ -231,7 +235,7 @@ class ServedEngine(FrontEnd):
         if error is not None:
             call.reject()
             self._sink.put(call.id, error_of(*kind_and_message(error)))
-        else:
+        elif isinstance(call, GenerationCall):
             self._sink.put(call.id, Accepted())
 
     def _transcribe(self, call: TranscriptionCall, command: messages.Transcribe) -> None:

@@ -54,6 +54,8 @@ class SpeechCall:
     Text may be appended, and the call cancelled, from the beginning.
     """
 
+    #: Whether text may be appended.
+    is_open = True
     rate: int
     _reader: Reader
     _port: EnginePort

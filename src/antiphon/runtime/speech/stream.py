@@ -47,6 +47,8 @@ class AsyncSynthesis(AsyncReader[SpeechChunk]):
     async def wait(self) -> Floats:
         """Read to the end and return all samples."""
         pieces = [chunk.samples async for chunk in self]
+        if self._stats is None:
+            raise EngineError(f"synthesis {self.id} was closed")
         return np.concatenate(pieces) if pieces else np.zeros(0, np.float32)
 
     def append(self, text: str) -> None:

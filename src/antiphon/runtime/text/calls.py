@@ -11,7 +11,6 @@ from antiphon.runtime.calls.events import Embeddings
 from antiphon.runtime.calls.port import RequestLoop
 from antiphon.runtime.calls.sinks import Sink
 from antiphon.runtime.text.output import SampleOutput
-from antiphon.text.tokenization.tokenizer import Tokenizer
 
 
 class RequestsCall:
@@ -28,17 +27,13 @@ class RequestsCall:
         self._is_submitted = False
         self._cancelled: FinishReason | None = None
 
-    def submit(self) -> Future[None]:
-        """Hand the requests in; the future raises the error that rejected them."""
-        added = self._loop.add(self.requests)
-        self.submitted()
-        return added
-
-    def submitted(self) -> None:
-        """The requests have been handed in, with those of other calls perhaps."""
+    def submit(self, on_done: Callable[[Future[None]], None] | None = None) -> Future[None]:
+        """Hand the requests in; the future raises the error that rejected them. `on_done`: before the next step."""
+        added = self._loop.add(self.requests, on_done)
         self._is_submitted = True
         if self._cancelled is not None:
             self._end(self._cancelled)
+        return added
 
     def reject(self) -> None:
         """The engine did not take all of the requests."""
@@ -59,10 +54,10 @@ class GenerationCall(RequestsCall):
         super().__init__(call_id, loop)
         self.outputs: list[SampleOutput] = []
 
-    def attach(self, requests: Sequence[Request], tokenizer: Tokenizer, mark: Callable[[SampleOutput], None]) -> None:
-        """Take the requests, before they are submitted."""
-        self.requests = list(requests)
-        self.outputs = [SampleOutput(tokenizer, request, mark) for request in requests]
+    def attach(self, outputs: Sequence[SampleOutput]) -> None:
+        """Take the samples, before they are submitted."""
+        self.outputs = list(outputs)
+        self.requests = [output.request for output in outputs]
 
     def reject(self) -> None:
         """Requests that the engine took, before it rejected another of the call, emit nothing."""

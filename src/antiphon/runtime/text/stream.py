@@ -37,6 +37,11 @@ class GenerateStream(AsyncReader[TextDelta | Ended]):
         if not self._is_done:
             self._control.cancel(reason)
 
+    def close(self, reason: FinishReason = FinishReason.DISCONNECTED) -> None:
+        """Cancel what still runs and drop what was not read. May be called twice."""
+        self._items.clear()
+        super().close(reason)
+
     def put(self, event: Event) -> None:
         if type(event) is not TextDelta:
             super().put(event)

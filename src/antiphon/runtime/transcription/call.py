@@ -12,6 +12,7 @@ from antiphon.engine.request import FinishReason
 from antiphon.errors import AntiphonError, EngineError
 from antiphon.runtime.calls.events import PieceRead
 from antiphon.runtime.calls.sinks import Sink
+from antiphon.runtime.calls.transcript import TranscriptEvent
 from antiphon.runtime.transcription.job_runner import CancelledTranscriptionError, JobRunner
 from antiphon.runtime.transcription.options import TranscriptionOptions
 from antiphon.runtime.transcription.transcriber import SoundChunks, Transcriber
@@ -38,14 +39,30 @@ class TranscriptionCall:
     def run(self, transcriber: Transcriber, sound: SoundChunks, options: TranscriptionOptions) -> None:
         """Transcribe in this thread. Every failure is emitted."""
         try:
-            self._runner = JobRunner(transcriber.port)
-            self._check_cancelled()
-            for event in transcriber.run(sound, options, self._runner):
+            for event in self.events(transcriber, sound, options):
                 self._sink.put(self.id, event)
         except AntiphonError as error:
             self._sink.put(self.id, error)
-        except Exception as error:  # a source of sound is the caller's and may raise anything
-            self._sink.put(self.id, EngineError(f"transcription {self.id} failed: {describe(error)}"))
+        except BaseException as error:  # a source of sound is the caller's and may raise anything
+            failure = EngineError(f"transcription {self.id} failed: {describe(error)}")
+            failure.__cause__ = error
+            self._sink.put(self.id, failure)
+
+    def events(
+        self, transcriber: Transcriber, sound: SoundChunks, options: TranscriptionOptions
+    ) -> Iterator[TranscriptEvent]:
+        """The events, for a caller that reads them in its own thread. Closing the iterator cancels the call."""
+        self._runner = JobRunner(transcriber.port)
+        self._check_cancelled()
+        yield from transcriber.run(self._until_cancelled(sound), options, self._runner)
+
+    def _until_cancelled(self, sound: SoundChunks) -> SoundChunks:
+        def pieces() -> Iterator[Floats]:
+            for piece in sound.pieces:
+                self._check_cancelled()
+                yield piece
+
+        return SoundChunks(pieces(), sound.seconds)
 
     def _check_cancelled(self) -> None:
         if self._is_cancelled:

@@ -1,4 +1,4 @@
-"""`Recording`: sound for a transcription, from whatever a caller has."""
+"""`open_sound`: sound for a transcription, from a path, bytes, a file or samples."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CHUNK_SECONDS = 30.0
 
 
 def open_sound(source: SoundSource, *, raw: RawFormat | None = None, limits: DecodeLimits | None = None) -> SoundChunks:
-    """Mono sound at 16 kHz in chunks, decoded as it is read. Refusals of the input are raised here or on reading."""
+    """Mono sound at 16 kHz in chunks, decoded as it is read. Errors in the input are raised here or on reading."""
     if isinstance(source, np.ndarray):
         return _samples(source)
     from antiphon.audio.decode import decode_stream

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 
 from antiphon.audio.samples import Floats, samples_of
 from antiphon.engine.request import FinishReason
@@ -84,6 +85,10 @@ class AsyncLiveSession(AsyncReader[LiveUpdate]):
     def __init__(self, control: SoundControl, sink: ThreadSink) -> None:
         super().__init__(control, sink)
         self._outcome: asyncio.Future[Transcript] = self._loop.create_future()
+
+    def __aiter__(self) -> AsyncIterator[LiveUpdate]:
+        """Leaving the loop does not end the session; `finish` and `close` do."""
+        return self
 
     def push(self, samples: Floats | bytes) -> None:
         """Add mono sound at 16 kHz: floats, or 16-bit little-endian bytes. Never blocks."""

@@ -40,15 +40,12 @@ class Transcriber:
         language = None if options.language is None else tokens.known_language(options.language)
         return language if tokens.is_multilingual else "en"
 
-    def run(
-        self, sound: SoundChunks, options: TranscriptionOptions, runner: JobRunner | None = None
-    ) -> Iterator[TranscriptEvent]:
+    def run(self, sound: SoundChunks, options: TranscriptionOptions, runner: JobRunner) -> Iterator[TranscriptEvent]:
         """Progress as windows become final, in the order of the recording, and at the end the transcript.
 
         Closing the iterator ends what is still running in the engine; so does `cancel` of the runner.
         """
         account = TranscriptAccount(self.language(options))
-        runner = runner or JobRunner(self.port)
         arrived = self.port.clock()
         deadline = None if options.timeout is None else self.port.clock() + options.timeout
         counted = _Counted(sound.pieces)

@@ -23,7 +23,7 @@ from antiphon.runtime.calls.control import new_id
 from antiphon.runtime.loading.loading import LoadedModel
 from antiphon.runtime.slots.resident import encoder_name
 from antiphon.runtime.transcription.options import TranscriptionOptions
-from antiphon.runtime.transcription.word_timestamps import STATES_PER_SECOND, TimedWord, align_words
+from antiphon.runtime.transcription.word_timestamps import STATES_PER_SECOND, AlignedWord, align_words
 from antiphon.text.tokenization.whisper_tokens import WhisperTokens
 from antiphon.text.tokenization.whisper_vocab import WhisperTokenizer
 
@@ -109,7 +109,7 @@ class WindowJob:
     deadline: float | None = None
     encoded: Tensor | None = None
     attempts: list[Attempt] = field(default_factory=list)
-    words: list[TimedWord] = field(default_factory=list)
+    words: list[AlignedWord] = field(default_factory=list)
     num_tokens: int = 0
     is_done: bool = False
     no_speech_prob: float = 0.0

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from antiphon.runtime.calls.transcript import Segment, Word
 from antiphon.runtime.transcription.window_decoding import Attempt, WindowJob
-from antiphon.runtime.transcription.word_timestamps import TimedWord, median_length, within_segment
+from antiphon.runtime.transcription.word_timestamps import AlignedWord, median_length, within_segment
 from antiphon.text.tokenization.whisper_tokens import WhisperTokens
 from antiphon.text.tokenization.whisper_vocab import WhisperTokenizer
 
@@ -81,7 +81,7 @@ def segments_of(
     return segments
 
 
-def _words_of(words: list[TimedWord], position: int, count: int) -> tuple[list[TimedWord], int]:
+def _words_of(words: list[AlignedWord], position: int, count: int) -> tuple[list[AlignedWord], int]:
     """The words that begin within the next `count` tokens; and the position after them. `position` counts tokens."""
     own, at = [], 0
     for word in words:

@@ -31,7 +31,7 @@ LONGEST_MEDIAN = 0.7
 
 
 @dataclass(frozen=True)
-class TimedWord:
+class AlignedWord:
     """A word with its tokens; times are seconds of the window."""
 
     text: str
@@ -49,7 +49,7 @@ def align_words(
     language: str,
     num_states: int,
     first_row: int,
-) -> list[TimedWord]:
+) -> list[AlignedWord]:
     """Times of the words of `tokens`, text alone, whose probabilities are given too.
 
     `attention` is [heads, rows, states]. From `first_row` on there are len(tokens) + 1 rows, at which each token, and
@@ -64,7 +64,7 @@ def align_words(
     for text, count in split_words(tokens, tokenizer, language):
         end = position + count
         words.append(
-            TimedWord(
+            AlignedWord(
                 text,
                 tuple(tokens[position:end]),
                 float(starts[position]),
@@ -151,7 +151,7 @@ def split_words(tokens: Sequence[int], tokenizer: Tokenizer, language: str) -> l
     return words
 
 
-def _shortened(words: list[TimedWord]) -> list[TimedWord]:
+def _shortened(words: list[AlignedWord]) -> list[AlignedWord]:
     """Words around the end of a sentence without the silence that fell to them."""
     lengths = [word.end - word.start for word in words if word.end > word.start]
     if not lengths:
@@ -168,9 +168,9 @@ def _shortened(words: list[TimedWord]) -> list[TimedWord]:
     return out
 
 
-def merge_punctuation(words: Sequence[TimedWord]) -> list[TimedWord]:
+def merge_punctuation(words: Sequence[AlignedWord]) -> list[AlignedWord]:
     """Punctuation joined to the word it belongs to, which keeps its own times."""
-    joined: list[TimedWord] = []
+    joined: list[AlignedWord] = []
     for word in reversed(words):
         mark = word.text.strip()
         if joined and word.text.startswith(" ") and mark in PREPENDED:
@@ -178,7 +178,7 @@ def merge_punctuation(words: Sequence[TimedWord]) -> list[TimedWord]:
             joined[-1] = replace(following, text=word.text + following.text, tokens=word.tokens + following.tokens)
         else:
             joined.append(word)
-    out: list[TimedWord] = []
+    out: list[AlignedWord] = []
     for word in reversed(joined):
         if out and word.text in APPENDED and not out[-1].text.endswith(" "):
             out[-1] = replace(out[-1], text=out[-1].text + word.text, tokens=out[-1].tokens + word.tokens)
@@ -187,7 +187,7 @@ def merge_punctuation(words: Sequence[TimedWord]) -> list[TimedWord]:
     return out
 
 
-def within_segment(words: Sequence[TimedWord], first: float, last: float, median: float) -> list[TimedWord]:
+def within_segment(words: Sequence[AlignedWord], first: float, last: float, median: float) -> list[AlignedWord]:
     """The words of a segment from `first` to `last`, with a first or last one that reaches far beyond it cut there."""
     if not words:
         return []
@@ -201,6 +201,6 @@ def within_segment(words: Sequence[TimedWord], first: float, last: float, median
     return out
 
 
-def median_length(words: Sequence[TimedWord]) -> float:
+def median_length(words: Sequence[AlignedWord]) -> float:
     lengths = [word.end - word.start for word in words if word.end > word.start]
     return min(LONGEST_MEDIAN, float(np.median(lengths))) if lengths else 0.0
