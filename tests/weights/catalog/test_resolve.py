@@ -53,6 +53,16 @@ def test_a_catalog_name_gives_its_main_file(store: ModelStore) -> None:
     assert model.entry is find_entry("stories-15m")
 
 
+def test_one_of_several_models_in_an_entry_is_named_by_its_file(store: ModelStore) -> None:
+    place(store, "english-phonemes")
+    model = resolve("english-phonemes:oov_gb.onnx", offline=True, store=store)
+    assert (model.name, model.format) == ("english-phonemes:oov_gb.onnx", "onnx")
+    assert model.path == store.directory("english-phonemes") / "oov_gb.onnx"
+    assert set(model.files) == {"oov_gb.onnx", "oov_gb.json"}
+    with pytest.raises(ModelNotFoundError, match=r"'english-phonemes' has no file 'x.onnx'"):
+        resolve("english-phonemes:x.onnx", offline=True, store=store)
+
+
 def test_a_catalog_model_in_a_folder_gives_the_folder(store: ModelStore) -> None:
     place(store, "all-minilm-l6-v2")
     model = resolve("all-MiniLM-L6-v2", offline=True, store=store)

@@ -13,10 +13,14 @@ if TYPE_CHECKING:
     from antiphon.runtime.process.client import EngineClient
 
 
+#: The code of a failure that has nothing to do with memory.
+LOAD_FAILED = "model_load_failed"
+
+
 def load_failure(model: Resident, error: AntiphonError) -> ApiError:
     if isinstance(error, MemoryBudgetError | MemoryBusyError):
         return api_error(error)
-    return unavailable(f"model {model.name!r} failed to load: {error}", "model_load_failed", 30)
+    return unavailable(f"model {model.name!r} failed to load: {error}", LOAD_FAILED, 30)
 
 
 def engine_unavailable(client: EngineClient) -> ApiError:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from antiphon.runtime.loading.model_text import ModelText
     from antiphon.runtime.process.client import EngineClient
     from antiphon.runtime.process.messages import Loaded
-from antiphon.server.serving.failures import engine_unavailable, load_failure
+from antiphon.server.serving.failures import LOAD_FAILED, engine_unavailable, load_failure
 from antiphon.server.serving.model_card import task_of
 
 
@@ -198,10 +198,19 @@ class ServedModels:
         return ReadyModel(model.name, model.text, model.loaded.max_tokens, model.loaded)
 
     async def acquire_companions(self, model: ReadyModel) -> None:
-        """Have the detectors that a call to the model uses loaded until the current request ends."""
+        """Have the detectors that a call to the model uses loaded until the current request ends.
+
+        Raises if memory or the engine is not available. Any other failure is left to the engine, which first checks
+        the call itself and then reports why it cannot load the detector.
+        """
         for name in model.loaded.companions:
             detector = Resident(name, name, self._config.keep_alive, is_configured=False, is_companion=True)
-            await self._lease(self.residency.add(detector))
+            try:
+                await self._lease(self.residency.add(detector))
+            except ApiError as error:
+                if error.code != LOAD_FAILED:
+                    raise
+                log("a detector failed to load", logging.WARNING, model=name, cause=error.message)
 
     async def _lease(self, model: Resident) -> None:
         context = current_context.get()
