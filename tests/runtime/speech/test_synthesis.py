@@ -256,6 +256,16 @@ def test_a_reader_who_leaves_ends_the_work(engine: Engine) -> None:
 
 
 @pytest.mark.weights
+def test_closing_the_engine_ends_a_synthesis_that_waits_for_text(loaded: LoadedModel) -> None:
+    with Engine(loaded, kv_bytes=1 << 20) as engine:
+        waiting = engine.speak(TextFeed())
+    with pytest.raises(EngineError, match="was closed"):
+        next(waiting)
+    waiting._call._thread.join(20)
+    assert not waiting._call._thread.is_alive()
+
+
+@pytest.mark.weights
 def test_an_unread_synthesis_pauses(engine: Engine) -> None:
     synthesis = engine.speak("Yes. " * 14)
     time.sleep(1.0)

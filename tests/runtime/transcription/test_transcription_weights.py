@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 import soundfile
 import whisper
 
-from antiphon import Engine
+from antiphon import AsyncEngine, Engine
 from antiphon.runtime.calls.transcript import LiveUpdate, Transcript
 from antiphon.weights.catalog.resolve import resolve
 from antiphon.weights.formats.open import open_checkpoint
@@ -124,6 +125,21 @@ def test_live_session_says_what_the_file_says(tiny: Engine) -> None:
     assert live.segments and live.segments[0].start < 1.0 and live.duration == 11.0
     figures = tiny.figures()["whisper-tiny.en"]
     assert (figures["running"], figures["blocks_owned"]) == (0, 0)
+
+
+def test_a_live_session_goes_on_when_its_updates_are_no_longer_read() -> None:
+    sound = soundfile.read(jfk(), dtype="float32")[0]
+
+    async def run() -> Transcript:
+        async with AsyncEngine("whisper-tiny.en", kv_bytes=64 << 20) as engine:
+            session = await engine.listen(interval=2.0)
+            for start in range(0, len(sound), RATE):
+                session.push(sound[start : start + RATE])
+            async for _ in session:
+                break
+            return await asyncio.wait_for(session.finish(), 120)
+
+    assert word_error_rate(JFK_TEXT, asyncio.run(run()).text) <= 0.1
 
 
 def test_in_sequence_the_words_are_the_same(tiny: Engine) -> None:
