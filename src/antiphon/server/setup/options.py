@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from antiphon.engine.policies.registry import POLICIES
 from antiphon.server.setup.option import Kind, Option
 
 
@@ -112,7 +113,7 @@ OPTIONS: tuple[Option, ...] = (
         "Send OpenTelemetry traces to this collector, as in http://localhost:4318; needs the extra otel.",
         metavar="URL",
     ),
-    _text("engine.policy", "fcfs", "Scheduling policy.", choices=("fcfs", "priority", "adaptive")),
+    _text("engine.policy", "fcfs", "Scheduling policy.", choices=tuple(POLICIES)),
     _whole("engine.max_running", 64, "Most requests computed at the same time."),
     _whole("engine.max_waiting", 1024, "Most requests that may wait; further ones get 429."),
     _number(
