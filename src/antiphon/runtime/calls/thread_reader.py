@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from queue import Empty, SimpleQueue
 
 from antiphon.errors import AntiphonError
@@ -14,13 +15,19 @@ class ThreadInbox:
 
     def __init__(self) -> None:
         self._queue: SimpleQueue[Event] = SimpleQueue()
+        self._has_ended = threading.Event()
         #: The last event, once it has come.
         self.final: Event | None = None
 
     def put(self, event: Event) -> None:
         if isinstance(event, FINAL_EVENTS):
             self.final = event
+            self._has_ended.set()
         self._queue.put(event)
+
+    def wait_for_end(self) -> None:
+        """Return when the last event has come. The thread is woken once, not for every event."""
+        self._has_ended.wait()
 
     def get(self, timeout: float | None = None) -> Event:
         """The next event; raises one that is an error, and `queue.Empty` after `timeout` seconds without any."""

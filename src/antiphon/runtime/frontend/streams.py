@@ -50,9 +50,8 @@ class Stream:
                 raise StopIteration
 
     def wait(self) -> Completion:
-        """Read to the end and return the whole answer."""
-        for _ in self:
-            pass
+        """Wait for the end and return the whole answer."""
+        self._inbox.wait_for_end()
         return self.completion()
 
     def completion(self) -> Completion:
