@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from antiphon.errors import InvalidRequestError
-from antiphon.runtime.calls.events import FINAL_EVENTS, Event
+from antiphon.runtime.calls.events import FINAL_EVENTS, Event, TextDelta
 
 
 class Sink(Protocol):
@@ -51,7 +51,8 @@ class ThreadSink:
 
     def put(self, call_id: str, event: Event) -> None:
         inboxes = self._inboxes
-        inbox = inboxes.pop(call_id, None) if isinstance(event, FINAL_EVENTS) else inboxes.get(call_id)
+        is_final = type(event) is not TextDelta and isinstance(event, FINAL_EVENTS)
+        inbox = inboxes.pop(call_id, None) if is_final else inboxes.get(call_id)
         if inbox is not None:
             inbox.put(event)
 

@@ -15,16 +15,20 @@ from antiphon.runtime.calls.async_reader import AsyncReader
 from antiphon.runtime.calls.control import new_id
 from antiphon.runtime.calls.events import Embeddings
 from antiphon.runtime.calls.sinks import AsyncioSink
-from antiphon.runtime.frontend.engine import as_prompts, params_for, speech_options, transcription_options
-from antiphon.runtime.frontend.front_end import FrontEnd
+from antiphon.runtime.frontend.engine import as_prompts, params_for
+from antiphon.runtime.frontend.front_end import FrontEnd, from_options
 from antiphon.runtime.loading.config import EngineConfig
 from antiphon.runtime.loading.loading import LoadedModel
+from antiphon.runtime.speech.call import SpeechCall
+from antiphon.runtime.speech.options import SpeechOptions
 from antiphon.runtime.speech.stream import AsyncSynthesis
 from antiphon.runtime.text.calls import EmbeddingCall, SampleControl
 from antiphon.runtime.text.output import Completion, SampleOutput
 from antiphon.runtime.text.requests import Prompt
 from antiphon.runtime.text.stream import AsyncStream
-from antiphon.runtime.transcription.options import DEFAULT_INTERVAL
+from antiphon.runtime.transcription.call import TranscriptionCall
+from antiphon.runtime.transcription.live import LiveCall
+from antiphon.runtime.transcription.options import DEFAULT_INTERVAL, TranscriptionOptions
 from antiphon.runtime.transcription.sound_source import SoundSource, open_sound
 from antiphon.runtime.transcription.stream import AsyncLiveSession, AsyncTranscription
 from antiphon.text.grammar_spec import GrammarSpec
@@ -134,10 +138,10 @@ class AsyncEngine(FrontEnd):
 
         Options are the fields of `TranscriptionOptions`.
         """
-        checked = transcription_options(options)
+        checked = from_options(TranscriptionOptions, options)
         transcriber = await asyncio.to_thread(self._transcriber, model)
         sound = await asyncio.to_thread(open_sound, source, raw=raw)
-        call = self._transcription()
+        call = self._new_call(TranscriptionCall)
         transcription = AsyncTranscription(call, self._sink)
         call.start(transcriber, sound, checked)
         return transcription
@@ -146,8 +150,8 @@ class AsyncEngine(FrontEnd):
         self, *, model: str | None = None, interval: float = DEFAULT_INTERVAL, **options: Any
     ) -> AsyncLiveSession:
         """Start a live transcription: push sound as it arrives and read updates."""
-        checked = transcription_options(options)
-        call = self._live()
+        checked = from_options(TranscriptionOptions, options)
+        call = self._new_call(LiveCall)
         transcriber = await asyncio.to_thread(self._transcriber, model)
         await asyncio.to_thread(call.prepare, transcriber, checked, interval)
         session = AsyncLiveSession(call, self._sink)
@@ -164,8 +168,8 @@ class AsyncEngine(FrontEnd):
         The text may be an asynchronous iterator of strings that are still being written. Options are the fields of
         `SpeechOptions`.
         """
-        checked = speech_options(options)
-        call = self._speech()
+        checked = from_options(SpeechOptions, options)
+        call = self._new_call(SpeechCall)
         speaker = await asyncio.to_thread(self._speaker, model)
         whole, coming = (text, None) if isinstance(text, str) else (None, text)
         await asyncio.to_thread(call.prepare, speaker, self._port, whole, checked)

@@ -17,15 +17,18 @@ from antiphon.runtime.calls.events import Embeddings
 from antiphon.runtime.calls.sinks import ThreadSink
 from antiphon.runtime.calls.thread_reader import ThreadInbox
 from antiphon.runtime.calls.transcript import LiveUpdate, Transcript, TranscriptEvent
-from antiphon.runtime.frontend.front_end import FrontEnd
+from antiphon.runtime.frontend.front_end import FrontEnd, from_options
 from antiphon.runtime.frontend.streams import LiveSession, Stream, Synthesis
 from antiphon.runtime.loading.config import EngineConfig
 from antiphon.runtime.loading.loading import LoadedModel
+from antiphon.runtime.speech.call import SpeechCall
 from antiphon.runtime.speech.options import SpeechOptions
 from antiphon.runtime.speech.text_feed import TextFeed
 from antiphon.runtime.text.calls import EmbeddingCall, SampleControl
 from antiphon.runtime.text.output import Completion
 from antiphon.runtime.text.requests import Prompt
+from antiphon.runtime.transcription.call import TranscriptionCall
+from antiphon.runtime.transcription.live import LiveCall
 from antiphon.runtime.transcription.options import DEFAULT_INTERVAL, TranscriptionOptions
 from antiphon.runtime.transcription.sound_source import SoundSource, open_sound
 from antiphon.text.grammar_spec import GrammarSpec
@@ -161,10 +164,10 @@ class Engine(FrontEnd):
 
         Closing the iterator cancels the work.
         """
-        checked = transcription_options(options)
+        checked = from_options(TranscriptionOptions, options)
         transcriber = self._transcriber(model)
         sound = open_sound(source, raw=raw)
-        return self._transcription().events(transcriber, sound, checked)
+        return self._new_call(TranscriptionCall).events(transcriber, sound, checked)
 
     def transcribe_all(
         self, sources: Sequence[SoundSource], *, model: str | None = None, **options: Any
@@ -187,8 +190,8 @@ class Engine(FrontEnd):
 
         A new hypothesis is made after every `interval` seconds of sound.
         """
-        checked = transcription_options(options)
-        call = self._live()
+        checked = from_options(TranscriptionOptions, options)
+        call = self._new_call(LiveCall)
         call.prepare(self._transcriber(model), checked, interval)
         session = LiveSession(call, self._sink, on_update)
         call.start()
@@ -202,8 +205,8 @@ class Engine(FrontEnd):
         The text may be an iterable of strings that are still being written, such as the text of a stream. Options are
         the fields of `SpeechOptions`.
         """
-        checked = speech_options(options)
-        call = self._speech()
+        checked = from_options(SpeechOptions, options)
+        call = self._new_call(SpeechCall)
         call.prepare(self._speaker(model), self._port, text, checked)
         synthesis = Synthesis(call, self._sink)
         call.start()
@@ -232,19 +235,3 @@ def params_for(
     if len(params) != len(prompts):
         raise InvalidRequestError(f"{len(prompts)} prompts were given with {len(params)} sets of params")
     return params
-
-
-def transcription_options(options: dict[str, Any]) -> TranscriptionOptions:
-    """The options by their names; an unknown one is rejected."""
-    try:
-        return TranscriptionOptions(**options)
-    except TypeError as error:
-        raise InvalidRequestError(str(error).replace("TranscriptionOptions.__init__() ", "")) from None
-
-
-def speech_options(options: dict[str, Any]) -> SpeechOptions:
-    """The options by their names; an unknown one is rejected."""
-    try:
-        return SpeechOptions(**options)
-    except TypeError as error:
-        raise InvalidRequestError(str(error).replace("SpeechOptions.__init__() ", "")) from None

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from antiphon.engine.core import EngineCore, ModelSlot
 from antiphon.engine.request import Priority
@@ -37,6 +37,17 @@ from antiphon.runtime.transcription.transcriber import Transcriber
 from antiphon.text.grammar_spec import GrammarSpec
 from antiphon.weights.catalog.model_tasks import TASK_NAMES, models_for, wrong_task
 
+Options = TypeVar("Options")
+Call = TypeVar("Call", TranscriptionCall, LiveCall, SpeechCall)
+
+
+def from_options(kind: type[Options], options: Mapping[str, Any]) -> Options:
+    """The options by the names of their fields; an unknown name is rejected."""
+    try:
+        return kind(**options)
+    except TypeError as error:
+        raise InvalidRequestError(str(error).replace(f"{kind.__name__}.__init__() ", "")) from None
+
 
 class FrontEnd:
     """The loop, the arena and the resident models. What its calls emit goes to `sink`."""
@@ -51,10 +62,7 @@ class FrontEnd:
     ) -> None:
         if config is not None and options:
             raise InvalidRequestError(f"give a config or single options, not both: {', '.join(options)}")
-        try:
-            self.config = config or EngineConfig(**options)
-        except TypeError as error:
-            raise InvalidRequestError(str(error).replace("EngineConfig.__init__() ", "")) from None
+        self.config = config or from_options(EngineConfig, options)
         if self.config.batch_invariant:
             check_batch_invariance()
         self._sink = sink
@@ -189,18 +197,8 @@ class FrontEnd:
     # -- calls with threads of their own ------------------------------------------------------------------------
     # Those that are still open when the engine is closed are cancelled.
 
-    def _transcription(self, call_id: str | None = None) -> TranscriptionCall:
-        call = TranscriptionCall(call_id or new_id("transcription"), self._sink)
-        self._calls.add(call)
-        return call
-
-    def _live(self, call_id: str | None = None) -> LiveCall:
-        call = LiveCall(call_id or new_id("live"), self._sink)
-        self._calls.add(call)
-        return call
-
-    def _speech(self, call_id: str | None = None) -> SpeechCall:
-        call = SpeechCall(call_id or new_id("speech"), self._sink)
+    def _new_call(self, kind: type[Call], call_id: str | None = None) -> Call:
+        call = kind(call_id or new_id(kind.id_prefix), self._sink)
         self._calls.add(call)
         return call
 

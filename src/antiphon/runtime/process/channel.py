@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 
 from antiphon import errors
+from antiphon.engine.core import describe
 from antiphon.errors import AntiphonError, EngineError, InvalidRequestError
 from antiphon.runtime.calls.events import FINAL_EVENTS, Accepted, Embeddings, Ended, Event, PieceRead, TextDelta
 from antiphon.runtime.calls.speech import SpeechChunk, SpeechStats
@@ -92,8 +93,7 @@ def kind_and_message(error: BaseException) -> tuple[str, str]:
     """An error of ours by its class; anything else is an internal error, and its trace goes to the log."""
     if not isinstance(error, AntiphonError):
         traceback.print_exception(error)
-        name = type(error).__name__
-        return "EngineError", f"{name}: {error}" if isinstance(error, Exception) and str(error) else name
+        return "EngineError", describe(error) if isinstance(error, Exception) else type(error).__name__
     known = next(cls for cls in type(error).__mro__ if getattr(errors, cls.__name__, None) is cls)
     return known.__name__, str(error)
 

@@ -187,15 +187,15 @@ class ServedEngine(FrontEnd):
                 sink.open(embedding)
                 self._side_threads.submit(self._begin, self._embed, embedding, command)
             case messages.Transcribe():
-                transcription = self._transcription(command.id)
+                transcription = self._new_call(TranscriptionCall, command.id)
                 sink.open(transcription)
                 self._transcribe_threads.submit(self._begin, self._transcribe, transcription, command)
             case messages.Listen():
-                live = self._live(command.id)
+                live = self._new_call(LiveCall, command.id)
                 sink.open(live)
                 self._prepare_threads.submit(self._begin, self._listen, live, command)
             case messages.Speak():
-                speech = self._speech(command.id)
+                speech = self._new_call(SpeechCall, command.id)
                 speech.is_open = command.is_open
                 if command.is_open and command.text:
                     speech.append(command.text)

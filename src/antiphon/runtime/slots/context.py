@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from antiphon.engine.core import ModelSlot
+from antiphon.engine.policies.policy import Policy
 from antiphon.runtime.loading.config import EngineConfig
 from antiphon.runtime.loading.loading import LoadedModel
 from antiphon.runtime.slots.arena import Arena
@@ -21,3 +22,8 @@ class SlotContext:
     config: EngineConfig
     #: Slots of the same model that exist already, by role; the part that this one feeds is among them.
     made: Mapping[str, ModelSlot]
+
+    def priority_policy(self) -> Policy:
+        """The configured policy; by priority where it is by arrival."""
+        by_arrival = self.config.policy == "fcfs"
+        return (replace(self.config, policy="priority") if by_arrival else self.config).make_policy()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 
 from antiphon.engine.core import ModelSlot
 from antiphon.engine.one_shot import OneShotScheduler
@@ -14,9 +13,7 @@ from antiphon.runtime.slots.context import SlotContext
 
 def detector_slot(part: Detector, context: SlotContext) -> ModelSlot:
     """Requests are ordered by priority even where the policy is by arrival: live sessions go before recordings."""
-    config = context.config
-    policy = replace(config, policy="priority") if config.policy == "fcfs" else config
     scheduler = OneShotScheduler(
-        context.name, policy.make_policy(), max_model_tokens=sys.maxsize, max_step_tokens=part.step_size
+        context.name, context.priority_policy(), max_model_tokens=sys.maxsize, max_step_tokens=part.step_size
     )
     return ModelSlot(context.name, scheduler, DetectorExecutor(part))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from antiphon.engine.core import ModelSlot
 from antiphon.engine.one_shot import OneShotScheduler
 from antiphon.executor.synthesis import SynthesisExecutor
@@ -22,11 +20,10 @@ def synthesis_slot(part: SynthesisStages, context: SlotContext) -> ModelSlot:
     Requests are ordered by priority even where the policy is by arrival: a listener whose audio runs out goes first.
     """
     config = context.config
-    policy = replace(config, policy="priority") if config.policy == "fcfs" else config
     side_by_side = machine_threads() if part.lone_stages == len(part.stages) else 1
     scheduler = OneShotScheduler(
         context.name,
-        policy.make_policy(),
+        context.priority_policy(),
         max_model_tokens=part.max_positions,
         num_stages=len(part.stages),
         side_by_side=side_by_side,

@@ -54,6 +54,7 @@ class SpeechCall:
     Text may be appended, and the call cancelled, from the beginning.
     """
 
+    id_prefix = "speech"
     #: Whether text may be appended.
     is_open = True
     rate: int

@@ -24,6 +24,8 @@ class TranscriptionCall:
     `run` looks for a cancellation after it has made its runner, and `cancel` notes it before it looks for a runner.
     """
 
+    id_prefix = "transcription"
+
     def __init__(self, call_id: str, sink: Sink) -> None:
         self.id = call_id
         self._sink = sink

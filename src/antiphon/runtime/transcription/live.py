@@ -53,6 +53,7 @@ class LiveCall:
     Made, then `prepare`d, then `start`ed. Sound may be pushed, and the call cancelled, from the beginning.
     """
 
+    id_prefix = "live"
     _recogniser: Recogniser
     _options: TranscriptionOptions
     _runner: JobRunner
@@ -85,9 +86,7 @@ class LiveCall:
         self._recogniser = transcriber.recogniser
         # Windows are short, and where they begin and end is known: a transcript without timestamps settles sooner.
         self._options = replace(options, timestamps=False, sequential=False)
-        prompt = options.prompt.strip()
-        if prompt:
-            self._prompt = self._recogniser.tokenizer.encode(" " + prompt, parse_special=False)
+        self._prompt = self._recogniser.prompt_tokens(options)
         self._runner = JobRunner(transcriber.port, self._inbox)
         self._account = TranscriptAccount(transcriber.language(options))
         self._windows = LiveWindows(transcriber.port.detectors)

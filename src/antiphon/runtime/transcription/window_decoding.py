@@ -56,6 +56,11 @@ class Recogniser:
     def window_seconds(self) -> float:
         return self.model.cross_tokens / STATES_PER_SECOND
 
+    def prompt_tokens(self, options: TranscriptionOptions) -> list[int]:
+        """The caller's own context, as the tokens before a window."""
+        text = options.prompt.strip()
+        return self.tokenizer.encode(" " + text, parse_special=False) if text else []
+
     @property
     def max_prompt_tokens(self) -> int:
         """Of text before the window: half of the context, less its mark."""

@@ -39,10 +39,6 @@ class _Windows:
     deadline: float | None
     detectors: Detectors
 
-    def prompt_tokens(self) -> list[int]:
-        text = self.options.prompt.strip()
-        return self.recogniser.tokenizer.encode(" " + text, parse_special=False) if text else []
-
     def job(self, samples: Floats, previous: list[int]) -> WindowJob:
         return WindowJob(
             self.recogniser, samples, self.options, self.account.language, previous, deadline=self.deadline
@@ -72,7 +68,7 @@ class ParallelWindows(_Windows):
 
     def events(self, chunks: Iterable[Floats], total: float | None) -> Iterator[TranscriptEvent]:
         windows = speech_windows(chunks, self.recogniser.window_seconds, self.detectors)
-        prompt = self.prompt_tokens()
+        prompt = self.recogniser.prompt_tokens(self.options)
         places: list[_Place] = []
         jobs: dict[WindowJob, tuple[_Place, SpeechWindow]] = {}
         is_read = False
@@ -136,7 +132,7 @@ class SequentialWindows(_Windows):
         length = self.recogniser.model.cross_tokens * SPEECH_RATE // 50
         source = iter(chunks)
         buffer: Floats = np.zeros(0, np.float32)
-        context = prompt = self.prompt_tokens()
+        context = prompt = self.recogniser.prompt_tokens(self.options)
         begin, is_read = 0, False  # samples before the buffer
         while True:
             while not is_read and len(buffer) < length:

@@ -15,6 +15,8 @@ from antiphon.runtime.residency.residency import Residency
 from antiphon.runtime.residency.resident import ModelState, Resident
 from antiphon.server.http.context import current_context
 from antiphon.server.http.errors import ApiError, invalid, unavailable
+from antiphon.server.serving.failures import LOAD_FAILED, engine_unavailable, load_failure
+from antiphon.server.serving.model_card import task_of
 from antiphon.server.setup.config import DEFAULT_ALIASES, DEFAULT_SOUND_MODELS, LoadOnUse, ServerConfig
 from antiphon.server.telemetry.logs import log
 from antiphon.weights.catalog.catalog import catalog
@@ -25,8 +27,6 @@ if TYPE_CHECKING:
     from antiphon.runtime.loading.model_text import ModelText
     from antiphon.runtime.process.client import EngineClient
     from antiphon.runtime.process.messages import Loaded
-from antiphon.server.serving.failures import LOAD_FAILED, engine_unavailable, load_failure
-from antiphon.server.serving.model_card import task_of
 
 
 @dataclass(frozen=True)
