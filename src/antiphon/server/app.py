@@ -26,6 +26,7 @@ from antiphon.server.chat.spoken_reply_store import SpokenReplyStore
 from antiphon.server.http.admin_access import AdminAccess
 from antiphon.server.http.errors import invalid
 from antiphon.server.http.gate import Gate, Rules
+from antiphon.server.http.ignored_fields import HEADER as IGNORED_HEADER
 from antiphon.server.http.tracing_middleware import TracedRequests
 from antiphon.server.responses import create as responses
 from antiphon.server.responses import stored as stored_responses
@@ -92,7 +93,9 @@ def create_app(config: ServerConfig, client: EngineClient, report: Callable[[Res
 def _add_middleware(app: FastAPI, serving: Serving) -> None:
     config, limits = serving.config, serving.config.limits
     admin = AdminAccess(config.admin_keys, config.host, config.admin_hosts)
-    rules = Rules(admin, config.keys, limits.requests_per_key, limits.request_seconds, config.logs_text)
+    rules = Rules(
+        admin, config.keys, limits.requests_per_key, limits.request_seconds, config.logs_text, config.is_strict
+    )
     app.add_middleware(
         Gate,
         rules=rules,
@@ -107,8 +110,8 @@ def _add_middleware(app: FastAPI, serving: Serving) -> None:
             CORSMiddleware,
             allow_origins=list(config.cors_origins),
             allow_methods=["GET", "POST", "DELETE"],
-            allow_headers=["authorization", "content-type", "x-request-id"],
-            expose_headers=["x-request-id", "retry-after", *UNREADABLE_HEADERS],
+            allow_headers=["authorization", "content-type", "x-api-key", "x-request-id"],
+            expose_headers=["x-request-id", "retry-after", IGNORED_HEADER, *UNREADABLE_HEADERS],
         )
 
 

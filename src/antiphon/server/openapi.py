@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple, get_args
 
 from fastapi import FastAPI
@@ -14,7 +15,7 @@ from antiphon.audio.encode import CONTENT_TYPES
 from antiphon.server.admin.response_schemas import HealthAnswer, ModelCard, ModelsAnswer
 from antiphon.server.chat.request_schemas import ChatBody
 from antiphon.server.chat.response_schemas import ChatAnswer
-from antiphon.server.http.schemas import ErrorAnswer
+from antiphon.server.http.schemas import Answer, ErrorAnswer
 from antiphon.server.responses.request_schemas import ResponseBody
 from antiphon.server.responses.response_schemas import DeletedAnswer, InputItemsAnswer, ResponseAnswer
 from antiphon.server.sound.request_schemas import SpeechBody, SpeechFormat, TranscriptionForm, TranslationForm
@@ -74,7 +75,10 @@ def document(app: FastAPI) -> dict[str, Any]:
     wanted = bodies + [(answer, "serialization") for answer in dict.fromkeys(given)]
     references, definitions = models_json_schema(wanted, ref_template=TEMPLATE)  # type: ignore[arg-type]
     pages = get_openapi(title="Antiphon", version=__version__, routes=app.routes)
-    pages["components"] = {"schemas": definitions["$defs"]}
+    schemas = definitions["$defs"]
+    if not app.state.serving.config.is_strict:
+        _open(schemas)
+    pages["components"] = {"schemas": schemas}
     if app.state.serving.config.keys is not None:
         pages["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
         pages["security"] = [{"key": []}]
@@ -98,6 +102,20 @@ def document(app: FastAPI) -> dict[str, Any]:
             if path == "/readyz":
                 page["responses"]["503"] = {"description": "Not ready, and why.", "content": good}
     return pages
+
+
+def _open(schemas: dict[str, Any]) -> None:
+    """Unknown fields of requests are ignored, so their schemas allow them; an answer has no others than it names."""
+    answers = {answer.__name__ for answer in _subclasses(Answer)}
+    for name, schema in schemas.items():
+        if name not in answers and schema.get("additionalProperties") is False:
+            del schema["additionalProperties"]
+
+
+def _subclasses(base: type[BaseModel]) -> Iterator[type[BaseModel]]:
+    for found in base.__subclasses__():
+        yield found
+        yield from _subclasses(found)
 
 
 def _json(schema: Any) -> dict[str, Any]:

@@ -46,9 +46,13 @@ def test_keys_open_and_others_do_not(guarded: RunningServer) -> None:
     for key in ("first-secret-ke", "first-secret-key2", "x"):
         with pytest.raises(openai.AuthenticationError) as refused:
             guarded.openai(key).models.list()
-        assert refused.value.code == "invalid_api_key"
+        assert (refused.value.code, refused.value.type) == ("invalid_api_key", "authentication_error")
+        bare = httpx.get(guarded.url + "/v1/models", headers={"x-api-key": key})
+        assert bare.status_code == 401
     for path in ("/v1/models", "/metrics", "/openapi.json", "/nothing"):
         assert httpx.get(guarded.url + path).status_code == 401
+    for headers in ({"x-api-key": KEYS[1]}, {"x-api-key": KEYS[1], "authorization": "Bearer unused"}):
+        assert httpx.get(guarded.url + "/v1/models", headers=headers).status_code == 200
     basic = httpx.get(guarded.url + "/v1/models", headers={"authorization": f"Basic {KEYS[0]}"})
     assert basic.status_code == 401 and basic.headers["www-authenticate"] == "Bearer"
     assert httpx.get(guarded.url + "/livez").status_code == 200

@@ -13,6 +13,7 @@ from antiphon.runtime.process.messages import Generate
 from antiphon.server.chat.request_schemas import ChatBody
 from antiphon.server.chat.tool_use import ToolUse, tool_use
 from antiphon.server.http.errors import invalid
+from antiphon.server.serving.fingerprint import fingerprint
 from antiphon.server.serving.models import ReadyModel
 from antiphon.server.serving.serving import Serving
 from antiphon.server.text.chat_prompts import chat_prompt
@@ -20,9 +21,13 @@ from antiphon.server.text.generation import make_call
 from antiphon.server.text.grammar import grammar_of
 from antiphon.server.text.logprobs import chat_logprobs
 from antiphon.server.text.prompts import check_prompt
+from antiphon.server.text.reasoning_effort import template_options
 from antiphon.server.text.sampling import output_tokens, sampling_params
 from antiphon.server.tool_calls.output_parser import THINK, OutputParser
 from antiphon.text.grammar_spec import GrammarSpec
+
+#: There is one; a request that names another gets it all the same.
+SERVICE_TIER = "default"
 
 
 @dataclass(frozen=True)
@@ -68,7 +73,9 @@ class ChatCall:
         return chat_logprobs(self.model.text.tokenizer, ids, values, tops)
 
     def base(self, kind: str) -> dict[str, Any]:
-        return {"id": self.id, "object": kind, "created": self.created, "model": self.model.name}
+        base = {"id": self.id, "object": kind, "created": self.created, "model": self.model.name}
+        tier = {} if self.body.service_tier is None else {"service_tier": SERVICE_TIER}
+        return {**base, "system_fingerprint": fingerprint(self.model.loaded), **tier}
 
 
 async def prepare_chat(serving: Serving, body: ChatBody) -> ChatCall:
@@ -78,9 +85,10 @@ async def prepare_chat(serving: Serving, body: ChatBody) -> ChatCall:
     _check_choices(body, limits.choices)
     use = tool_use(body, model, limits)
     grammar = _form(body, use)
-    prompt = await asyncio.to_thread(chat_prompt, model, body.messages, use.tools, True, body.chat_template_kwargs)
-    ids = check_prompt(prompt.ids, model, limits, "messages", body.truncate_prompt_tokens)
+    options = template_options(body.chat_template_kwargs, body.reasoning_effort, model)
+    prompt = await asyncio.to_thread(chat_prompt, model, body.messages, use.tools, True, options)
     asked = body.max_completion_tokens if body.max_completion_tokens is not None else body.max_tokens
+    ids = check_prompt(prompt.ids, model, limits, "messages", body.truncate_prompt_tokens, asked)
     if asked == 0:
         raise invalid("max_tokens is 0; it must be 1 or more", "max_tokens")
     params = sampling_params(

@@ -52,5 +52,7 @@ class ChatAnswer(Answer):
     object: Literal["chat.completion"]
     created: int
     model: str
+    system_fingerprint: str
+    service_tier: Literal["default"] | None = None
     choices: list[ChatChoice]
     usage: Usage

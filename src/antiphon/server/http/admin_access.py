@@ -14,12 +14,11 @@ from urllib.parse import urlsplit
 
 from starlette.types import Scope
 
-from antiphon.server.http.errors import ApiError
+from antiphon.server.http.errors import ApiError, unauthorized
 from antiphon.server.http.hosts import is_loopback
 from antiphon.server.http.keys import KeyRing
 
 HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?")
-NEEDS_BEARER = {"www-authenticate": "Bearer"}
 
 
 class AdminAccess:
@@ -40,8 +39,7 @@ class AdminAccess:
         self._check_host(host)
         _check_origin(_header(scope, b"origin"), host)
         if self._keys.find(_header(scope, b"authorization").encode("latin-1")) is None:
-            message = "the admin key is missing or wrong"
-            raise ApiError(401, message, code="invalid_api_key", headers=NEEDS_BEARER)
+            raise unauthorized("the admin key is missing or wrong")
         if scope["method"] in ("POST", "PUT", "PATCH"):
             _check_content_type(_header(scope, b"content-type"))
 

@@ -12,6 +12,7 @@ from typing import Any
 from fastapi import Request
 
 from antiphon.server.http.errors import ApiError
+from antiphon.server.http.ignored_fields import IgnoredFields
 
 #: The status logged when a client disconnects before it is answered.
 CLIENT_CLOSED_REQUEST = 499
@@ -30,6 +31,9 @@ class RequestContext:
     #: The number of the API key that was sent; None if the server has no keys.
     key: int | None = None
     logs_text: bool = False
+    #: Whether a field that is not known is an error.
+    is_strict: bool = False
+    ignored: IgnoredFields = field(default_factory=IgnoredFields)
     started: float = field(default_factory=time.perf_counter)
     status: int = CLIENT_CLOSED_REQUEST
     has_begun: bool = False

@@ -59,6 +59,11 @@ def invalid(message: str, param: str | None = None, code: str = "invalid_value")
     return ApiError(400, message, code=code, param=param)
 
 
+def unauthorized(message: str) -> ApiError:
+    headers = {"www-authenticate": "Bearer"}
+    return ApiError(401, message, code="invalid_api_key", kind="authentication_error", headers=headers)
+
+
 def unavailable(message: str, code: str, retry_after: int = 2) -> ApiError:
     return ApiError(503, message, code=code, kind=SERVER, headers={"retry-after": str(retry_after)})
 
@@ -94,6 +99,8 @@ def api_error(error: AntiphonError) -> ApiError:
     message = str(error)
     if status == 400 and code == "invalid_value" and message.startswith(GRAMMAR_SUBJECTS):
         code = "invalid_schema"
+    if isinstance(error, ContextLengthError):
+        message = f"This model's maximum context length is exceeded: {message}"
     headers = {"retry-after": "1"} if status in (429, 503) else {}
     return ApiError(status, message, code=code, kind=name, headers=headers)
 

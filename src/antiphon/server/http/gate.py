@@ -15,17 +15,26 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from antiphon.counted import counted
 from antiphon.errors import AntiphonError
 from antiphon.server.http.active_requests import ActiveRequests
-from antiphon.server.http.admin_access import NEEDS_BEARER, AdminAccess
+from antiphon.server.http.admin_access import AdminAccess
 from antiphon.server.http.context import RequestContext, current_context
-from antiphon.server.http.errors import SERVER, ApiError, ClientDisconnectedError, api_error, unavailable
+from antiphon.server.http.errors import (
+    SERVER,
+    ApiError,
+    ClientDisconnectedError,
+    api_error,
+    unauthorized,
+    unavailable,
+)
+from antiphon.server.http.ignored_fields import HEADER as IGNORED_HEADER
 from antiphon.server.http.keys import KeyRing
 from antiphon.server.telemetry.logs import log, log_failure
 from antiphon.server.telemetry.metrics import Metrics
 
 REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
-OPEN_ROUTES = {"/livez", "/readyz"}
+OPEN_ROUTES = {"/livez", "/readyz", "/health", "/ping", "/docs"}
 UNLOGGED_ROUTES = {*OPEN_ROUTES, "/metrics"}  # polled every few seconds
 ADMIN = "/admin"
+MODELS = "/v1/models/"
 #: Added to the limit, so that a generation reaches its own deadline first: its error says how far it came.
 SLACK_SECONDS = 2.0
 
@@ -39,6 +48,7 @@ class Rules:
     per_key: int | None = None
     request_seconds: float = 600.0
     logs_text: bool = False
+    is_strict: bool = False
 
 
 class Gate:
@@ -58,6 +68,7 @@ class Gate:
             await self._app(scope, receive, send)
             return
         context = RequestContext(_request_id(scope), scope["method"], scope["path"], logs_text=self._rules.logs_text)
+        context.is_strict = self._rules.is_strict or _is_admin(context)
         scope["context"] = context
 
         async def send_with_id(message: Message) -> None:
@@ -66,6 +77,8 @@ class Gate:
                 headers = message["headers"]
                 context.is_event_stream = any(value.startswith(b"text/event-stream") for _, value in headers)
                 message["headers"] = [*headers, (b"x-request-id", context.request_id.encode())]
+                if context.ignored:
+                    message["headers"].append((IGNORED_HEADER.encode(), context.ignored.header().encode()))
             await send(message)
 
         token = current_context.set(context)
@@ -101,7 +114,7 @@ class Gate:
             self._requests.remove(context)
 
     def _set_timeout(self, context: RequestContext) -> asyncio.TimerHandle | None:
-        if _is_admin(context.path):
+        if _is_admin(context):
             return None
         limit = self._rules.request_seconds
         error = ApiError(504, f"the request took longer than {limit:g} s", code="timeout", kind=SERVER)
@@ -110,16 +123,16 @@ class Gate:
     def _check(self, scope: Scope, context: RequestContext) -> None:
         if context.path in OPEN_ROUTES:
             return
-        if _is_admin(context.path):
+        if _is_admin(context):
             self._rules.admin.check(scope)
             return
-        authorization = _header(scope, b"authorization")
         rules = self._rules
         if rules.keys is not None:
-            context.key = rules.keys.find(authorization)
+            context.key = rules.keys.find(_header(scope, b"authorization"))
             if context.key is None:
-                message = "the API key is missing or wrong"
-                raise ApiError(401, message, code="invalid_api_key", headers=NEEDS_BEARER)
+                context.key = rules.keys.find_bare(_header(scope, b"x-api-key"))
+            if context.key is None:
+                raise unauthorized("the API key is missing or wrong")
         if self._is_draining():
             raise unavailable("the server is shutting down", "shutting_down")
         running = self._requests.count_of_key(context.key)
@@ -160,8 +173,10 @@ class Gate:
         )
 
 
-def _is_admin(path: str) -> bool:
-    return path == ADMIN or path.startswith(ADMIN + "/")
+def _is_admin(context: RequestContext) -> bool:
+    """Whether it needs an admin key: `/admin`, and deleting a model, which unloads it."""
+    path = context.path
+    return path == ADMIN or path.startswith(ADMIN + "/") or (context.method == "DELETE" and path.startswith(MODELS))
 
 
 def _error_response(error: Exception) -> ApiError:

@@ -5,7 +5,8 @@ Class names and docstrings are part of the OpenAPI document.
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -19,14 +20,28 @@ Priority = Annotated[int, Field(ge=0, le=2)]
 KeepAlive = Annotated[float, Field(ge=-1, le=1e9)] | Annotated[str, Field(pattern=KEEP_ALIVE_PATTERN)]
 
 
+class Unsupported(NamedTuple):
+    """Why a field of another server is rejected, and further values with which it asks for nothing."""
+
+    reason: str
+    neutral: tuple[Any, ...] = ()
+
+    def asks_for_something(self, value: Any) -> bool:
+        return bool(value) and value not in self.neutral
+
+
 class Body(BaseModel):
     """Strict: a number in quotes is no number."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
+    #: Fields that are not ignored like other unknown ones, since without them the answer would mean something else.
+    unsupported: ClassVar[Mapping[str, Unsupported]] = {}
+
 
 class ModelBody(Body):
-    model: Name
+    #: May be omitted where one model fits.
+    model: Name | None = None
     #: How long the model stays resident after this request.
     keep_alive: KeepAlive | None = None
     #: Accepted without effect.

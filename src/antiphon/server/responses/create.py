@@ -9,17 +9,16 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from antiphon.runtime.calls.events import Ended
-from antiphon.server.chat.chat_call import prepare_chat
 from antiphon.server.http.bodies import read_body
 from antiphon.server.http.connection import EventStream, json_response, unless_disconnected
 from antiphon.server.http.context import context_of
 from antiphon.server.http.errors import ApiError
 from antiphon.server.http.events import named_event
-from antiphon.server.responses.chat_body import chat_body
 from antiphon.server.responses.items import given_items, listed
 from antiphon.server.responses.request_schemas import ResponseBody
 from antiphon.server.responses.run import ResponseRun
 from antiphon.server.responses.store import CANCELLED, ResponseStore, RunningResponse, store_of
+from antiphon.server.responses.truncation import prepare_fitting
 from antiphon.server.serving.serving import Serving, serving_of
 from antiphon.server.text.generation import Generations
 from antiphon.server.text.streaming import closing, log_usage
@@ -51,9 +50,8 @@ async def _prepare(serving: Serving, store: ResponseStore, body: ResponseBody, o
         items = [*previous.items, *items]
         inputs = [*previous.inputs, *previous.body["output"]]
     inputs += [listed(item) for item in given_items(body)]
-    model = await serving.models.ready(body.model, "generate")
     try:
-        chat = await prepare_chat(serving, chat_body(body, items, model))
+        chat = await prepare_fitting(serving, body, items)
     except ApiError as error:
         error.param = PARAMS.get(error.param or "", error.param)
         raise

@@ -113,12 +113,17 @@ class ResponseAnswer(Answer):
     incomplete_details: IncompleteDetails | None
     instructions: str | None
     max_output_tokens: int | None
+    max_tool_calls: int | None
     metadata: dict[str, str]
     model: str
     output: list[AnswerOutputMessage | AnswerFunctionCall | AnswerReasoning]
     parallel_tool_calls: bool
     previous_response_id: str | None
+    prompt_cache_key: str | None
+    prompt_cache_retention: str | None
     reasoning: AnswerReasoningOptions
+    safety_identifier: str | None
+    service_tier: Literal["default"]
     store: bool
     temperature: float
     text: dict[str, Any]
@@ -126,7 +131,7 @@ class ResponseAnswer(Answer):
     tools: list[dict[str, Any]]
     top_logprobs: Count
     top_p: float
-    truncation: Literal["disabled"]
+    truncation: Literal["auto", "disabled"]
     usage: ResponseUsage | None
     user: str | None
 

@@ -10,11 +10,12 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from antiphon.runtime.calls.events import Ended, TextDelta
-from antiphon.server.chat.chat_call import ChatCall
+from antiphon.server.chat.chat_call import SERVICE_TIER, ChatCall
 from antiphon.server.http.errors import ApiError
 from antiphon.server.responses.output import Event, ResponseOutput
 from antiphon.server.responses.request_schemas import Item, ResponseBody
 from antiphon.server.responses.store import StoredResponse
+from antiphon.server.tool_calls.output_parser import CallArguments, CallStart, Piece
 
 ITEMS: TypeAdapter[list[Item]] = TypeAdapter(list[Item])
 
@@ -45,11 +46,18 @@ class ResponseRun:
 
     def take(self, delta: TextDelta) -> Iterator[Event]:
         self._logprobs += self.chat.logprobs(delta) or []
-        pieces = self._parser.feed(self.chat.text(delta))
+        pieces = self._allowed(self._parser.feed(self.chat.text(delta)))
         if not pieces:  # held back until more is known
             return
         logprobs, self._logprobs = self._logprobs, []
         yield from self._output.take(pieces, logprobs)
+
+    def _allowed(self, pieces: list[Piece]) -> list[Piece]:
+        """Without the calls beyond `max_tool_calls`."""
+        most = self.request.max_tool_calls
+        if most is None:
+            return pieces
+        return [piece for piece in pieces if not isinstance(piece, CallStart | CallArguments) or piece.index < most]
 
     def end(self, ended: Ended) -> Iterator[Event]:
         is_complete = ended.finish_reason == "stop"
@@ -63,7 +71,7 @@ class ResponseRun:
 
     def _finish(self, status: str) -> Iterator[Event]:
         self.status, self._ended_at = status, int(time.time())
-        yield from self._output.take(self._parser.finish(), self._logprobs)
+        yield from self._output.take(self._allowed(self._parser.finish()), self._logprobs)
         yield from self._output.finish(status == "completed")
 
     def stored(self) -> StoredResponse:
@@ -75,7 +83,6 @@ class ResponseRun:
         choice = request.tool_choice or "auto"
         failure = None if self.error is None else {"code": "server_error", "message": self.error.message}
         reason = {"reason": "max_output_tokens"} if self.status == "incomplete" else None
-        form = request.text.format if request.text is not None else None
         return {
             "id": self.id,
             "object": "response",
@@ -87,20 +94,25 @@ class ResponseRun:
             "incomplete_details": reason,
             "instructions": request.instructions,
             "max_output_tokens": request.max_output_tokens,
+            "max_tool_calls": request.max_tool_calls,
             "metadata": request.metadata or {},
             "model": self.chat.model.name,
             "output": [dict(item) for item in self._output.items],
             "parallel_tool_calls": request.parallel_tool_calls is not False,
             "previous_response_id": request.previous_response_id,
+            "prompt_cache_key": request.prompt_cache_key,
+            "prompt_cache_retention": request.prompt_cache_retention,
             "reasoning": {"effort": request.reasoning.effort if request.reasoning else None, "summary": None},
+            "safety_identifier": request.safety_identifier,
+            "service_tier": SERVICE_TIER,
             "store": request.store is not False,
             "temperature": params.temperature,
-            "text": {"format": {"type": "text"} if form is None else form.model_dump(by_alias=True, exclude_none=True)},
+            "text": _text(request),
             "tool_choice": choice if isinstance(choice, str) else choice.model_dump(),
             "tools": [tool.model_dump() for tool in request.tools or ()],
             "top_logprobs": request.top_logprobs or 0,
             "top_p": params.top_p,
-            "truncation": "disabled",
+            "truncation": request.truncation or "disabled",
             "usage": self._usage(),
             "user": request.user,
         }
@@ -119,3 +131,14 @@ class ResponseRun:
             "total_tokens": self.usage["total_tokens"],
         }
         return usage | ({"timings": self.usage["timings"]} if "timings" in self.usage else {})
+
+
+def _text(request: ResponseBody) -> dict[str, Any]:
+    options = request.text
+    form = options.format if options is not None else None
+    shown: dict[str, Any] = {"format": {"type": "text"}}
+    if form is not None:
+        shown["format"] = form.model_dump(by_alias=True, exclude_none=True)
+    if options is not None and options.verbosity is not None:
+        shown["verbosity"] = options.verbosity
+    return shown

@@ -179,11 +179,29 @@ class ServedModels:
             return self.find(name)
         return self.residency.add(self._defaults.get(name) or self._on_use(name))
 
+    def _only_one_for(self, task: str | None) -> Resident:
+        """The model that a request without a name means: the one that is configured for the task, or its default."""
+        configured = [model for model in self if model.is_configured and not model.is_companion]
+        fitting = [model for model in configured if task is None or task_of(model) in (task, None)]
+        if len(fitting) > 1 and task is not None:  # those whose task is not known before loading count last
+            fitting = [model for model in fitting if task_of(model) == task] or fitting
+        default = None if fitting or task is None else self._first_of(task)
+        if default is not None:
+            return self.residency.add(default)
+        if len(fitting) == 1:
+            return fitting[0]
+        names = ", ".join(model.name for model in fitting)
+        found = f"several fit ({names}); name one" if names else "no model of this server fits; name one"
+        raise invalid(f"model is missing, and {found}", "model", "missing_required_parameter")
+
     # -- use ----------------------------------------------------------------------------------------------------
 
-    async def ready(self, name: str, task: str | None = None) -> ReadyModel:
-        """The model, loaded if necessary and kept until the current request ends; an `ApiError` if it cannot."""
-        model = self.known(name)
+    async def ready(self, name: str | None, task: str | None = None) -> ReadyModel:
+        """The model, loaded if necessary and kept until the current request ends; an `ApiError` if it cannot.
+
+        Without a name, the one model that fits the task.
+        """
+        model = self._only_one_for(task) if name is None else self.known(name)
         if model.failure is not None and not model.may_be_tried_again:
             raise load_failure(model, model.failure)
         if self._client.state is not EngineState.READY:

@@ -117,6 +117,8 @@ class ServerConfig:
     memory_bytes: int | None = None
     offline: bool = False
     logs_text: bool = False
+    #: Reject unknown fields of requests instead of ignoring them.
+    is_strict: bool = False
     cors_origins: tuple[str, ...] = ()
     #: Collector of traces.
     otlp_endpoint: str | None = None

@@ -72,6 +72,7 @@ def _config(settings: Settings, memory_bytes: int) -> ServerConfig:
         memory_bytes=memory_bytes,
         offline=settings["offline"],
         logs_text=settings["log_text"],
+        is_strict=settings["strict"],
         cors_origins=tuple(settings["cors_origins"]),
         otlp_endpoint=settings["otlp_endpoint"],
         limits=Limits(

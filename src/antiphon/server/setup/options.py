@@ -98,6 +98,7 @@ OPTIONS: tuple[Option, ...] = (
         flag="cors-origin",
         metavar="ORIGIN",
     ),
+    _switch("server.strict", False, "Reject requests with unknown fields instead of ignoring those fields."),
     _number("server.grace", 30.0, "Seconds that running requests get to finish on SIGTERM."),
     _switch("server.log_requests", True, "Log every request."),
     _text(

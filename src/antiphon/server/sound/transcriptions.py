@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
@@ -36,7 +37,10 @@ async def transcriptions(request: Request) -> Response:
         form.file.close()
         raise
     words = "word" in form.timestamp_granularities and form.response_format == "verbose_json"
-    options = _options(form, language=form.language, words=words)
+    language = form.languages[0] if form.language is None and len(form.languages) == 1 else form.language
+    options = _options(form, language=language, words=words)
+    if form.keywords:
+        options = replace(options, prompt=" ".join([*filter(None, [form.prompt]), ", ".join(form.keywords)]))
     return await _answer(request, form, options)
 
 

@@ -19,6 +19,7 @@ from antiphon.server.http.errors import invalid
 from antiphon.server.serving.failures import engine_failure
 from antiphon.server.serving.models import ReadyModel
 from antiphon.server.serving.serving import Serving, serving_of
+from antiphon.server.text.context_length import context_length_error
 from antiphon.server.text.prompts import check_ids, encode, several
 from antiphon.server.text.request_schemas import EmbeddingBody
 
@@ -60,8 +61,7 @@ def _inputs(body: EmbeddingBody, model: ReadyModel, limit: int) -> list[list[int
         if not ids:
             raise invalid(f"{name} has no tokens", "input")
         if len(ids) > model.max_tokens:
-            message = f"{name} has {len(ids)} tokens; model {model.name!r} takes {model.max_tokens}"
-            raise invalid(message, "input", "context_length_exceeded")
+            raise context_length_error(model.max_tokens, len(ids), 0, name)
         inputs.append(ids)
     return inputs
 

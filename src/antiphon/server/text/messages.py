@@ -50,7 +50,7 @@ class FunctionCall(Body):
 
 class ToolCall(Body):
     id: str
-    type: Literal["function"] = "function"
+    type: Literal["function"] | None = "function"
     function: FunctionCall
     index: int | None = None
 
@@ -71,10 +71,11 @@ class AssistantMessage(Body):
     reasoning_content: str | None = None
     tool_calls: list[ToolCall] | None = None
     name: str | None = None
-    refusal: None = None
+    #: Read in place of `content`, where there is none.
+    refusal: str | None = None
     audio: AudioReference | None = None
     function_call: None = None
-    annotations: Annotated[list[Any], Field(max_length=0)] | None = None
+    annotations: list[Any] | None = None
 
 
 class ToolMessage(Body):
