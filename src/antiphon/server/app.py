@@ -17,16 +17,18 @@ from starlette.middleware.cors import CORSMiddleware
 from antiphon import __version__
 from antiphon.errors import AntiphonError
 from antiphon.runtime.residency.resident import Resident
-from antiphon.server import openapi
+from antiphon.server import docs_page, openapi
+from antiphon.server.admin import model_deletion, state
 from antiphon.server.admin import models as admin_models
 from antiphon.server.admin import requests as admin_requests
-from antiphon.server.admin import state
 from antiphon.server.chat import route as chat
 from antiphon.server.chat.spoken_reply_store import SpokenReplyStore
 from antiphon.server.http.admin_access import AdminAccess
+from antiphon.server.http.canonical_requests import CanonicalRequests
 from antiphon.server.http.errors import invalid
 from antiphon.server.http.gate import Gate, Rules
 from antiphon.server.http.ignored_fields import HEADER as IGNORED_HEADER
+from antiphon.server.http.route_table import RouteTable
 from antiphon.server.http.tracing_middleware import TracedRequests
 from antiphon.server.responses import create as responses
 from antiphon.server.responses import stored as stored_responses
@@ -52,6 +54,8 @@ ROUTES = (
     voices,
     tokenization,
     state,
+    model_deletion,
+    docs_page,
     admin_models,
     admin_requests,
 )
@@ -81,6 +85,7 @@ def create_app(config: ServerConfig, client: EngineClient, report: Callable[[Res
     app.state.serving = serving
     app.state.spoken_replies = SpokenReplyStore()
     app.state.responses = ResponseStore(config.limits.stored_responses, config.limits.stored_bytes)
+    app.state.routes = RouteTable([*app.routes, *(route for module in ROUTES for route in module.router.routes)])
     for module in ROUTES:
         app.include_router(module.router)
     _add_middleware(app, serving)
@@ -105,6 +110,7 @@ def _add_middleware(app: FastAPI, serving: Serving) -> None:
     )
     if serving.tracing is not None:
         app.add_middleware(TracedRequests, tracing=serving.tracing)
+    app.add_middleware(CanonicalRequests, routes=app.state.routes)
     if config.cors_origins:  # outside the gate: a browser sends its preflight request without a key
         app.add_middleware(
             CORSMiddleware,
@@ -115,8 +121,15 @@ def _add_middleware(app: FastAPI, serving: Serving) -> None:
         )
 
 
-def _raise(_: Request, error: Exception) -> Response:
+def _raise(request: Request, error: Exception) -> Response:
     """Leave it to the gate, which writes all error responses."""
+    assert isinstance(error, HTTPException)
+    routes: RouteTable = request.app.state.routes
+    method, path = request.method, request.scope["path"]
+    if error.status_code == 404:
+        raise routes.not_found(method, path)
+    if error.status_code == 405:
+        raise routes.not_allowed(method, path)
     raise error
 
 

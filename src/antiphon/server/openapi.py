@@ -12,7 +12,13 @@ from pydantic.json_schema import models_json_schema
 
 from antiphon import __version__
 from antiphon.audio.encode import CONTENT_TYPES
-from antiphon.server.admin.response_schemas import HealthAnswer, ModelCard, ModelsAnswer
+from antiphon.server.admin.response_schemas import (
+    DeletedModel,
+    HealthAnswer,
+    ModelCard,
+    ModelsAnswer,
+    VersionAnswer,
+)
 from antiphon.server.chat.request_schemas import ChatBody
 from antiphon.server.chat.response_schemas import ChatAnswer
 from antiphon.server.http.schemas import Answer, ErrorAnswer
@@ -63,9 +69,15 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ("post", "/apply-template"): Operation(TemplateBody, PromptAnswer),
     ("get", "/v1/models"): Operation(None, ModelsAnswer),
     ("get", "/v1/models/{name}"): Operation(None, ModelCard),
+    ("delete", "/v1/models/{name}"): Operation(None, DeletedModel),
+    ("get", "/version"): Operation(None, VersionAnswer),
     ("get", "/livez"): Operation(None, HealthAnswer),
+    ("get", "/health"): Operation(None, HealthAnswer),
+    ("get", "/ping"): Operation(None, HealthAnswer),
+    ("post", "/ping"): Operation(None, HealthAnswer),
     ("get", "/readyz"): Operation(None, HealthAnswer),
 }
+READINESS = ("/readyz", "/health", "/ping")
 TEMPLATE = "#/components/schemas/{model}"
 
 
@@ -99,7 +111,7 @@ def document(app: FastAPI) -> dict[str, Any]:
                 if operation.can_stream:
                     good["text/event-stream"] = {}
             page["responses"] = {"200": {"description": "The answer.", "content": good}, **responses}
-            if path == "/readyz":
+            if path in READINESS:
                 page["responses"]["503"] = {"description": "Not ready, and why.", "content": good}
     return pages
 

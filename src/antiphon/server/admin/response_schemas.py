@@ -27,6 +27,16 @@ class ModelsAnswer(Answer):
     data: list[ModelCard]
 
 
+class DeletedModel(Answer):
+    id: str
+    object: Literal["model"]
+    deleted: Literal[True]
+
+
+class VersionAnswer(Answer):
+    version: str
+
+
 class HealthAnswer(Answer):
     status: str
     cause: str | None = None

@@ -1,4 +1,4 @@
-"""`GET /v1/models`, `/livez`, `/readyz` and `/metrics`: the models that can be named, health and metrics."""
+"""`GET /v1/models`, `/livez`, `/readyz`, `/health`, `/version` and `/metrics`: models, health and metrics."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
+from antiphon import __version__
 from antiphon.errors import AntiphonError
 from antiphon.runtime.process.client import EngineState
 from antiphon.server.http.connection import json_response
@@ -35,6 +36,9 @@ async def livez() -> Response:
     return json_response({"status": "alive"})
 
 
+@router.post("/ping")
+@router.get("/ping")
+@router.get("/health")
 @router.get("/readyz")
 async def readyz(request: Request) -> Response:
     """200 when the engine is up and every model to be loaded at start is there; otherwise 503 with the cause."""
@@ -51,6 +55,11 @@ async def readyz(request: Request) -> Response:
         status, cause = serving.models.status, serving.models.cause
         return json_response({"status": status, "cause": cause, "models": models}, 503)
     return json_response({"status": "ready", "cause": None, "models": models})
+
+
+@router.get("/version")
+async def version() -> Response:
+    return json_response({"version": __version__})
 
 
 @router.get("/metrics")
