@@ -21,7 +21,7 @@ from antiphon.server.http.errors import ApiError
 from antiphon.server.http.gate import Gate, Rules
 from antiphon.server.http.ignored_fields import HEADER, MAX_HEADER_CHARACTERS, IgnoredFields
 from antiphon.server.http.keys import KeyRing
-from antiphon.server.http.unknown_fields import validated
+from antiphon.server.http.unknown_fields import validate_known
 from antiphon.server.responses.request_schemas import ResponseBody
 from antiphon.server.telemetry.metrics import Metrics
 from antiphon.server.text.request_schemas import CompletionBody
@@ -46,7 +46,7 @@ def test_unknown_fields_are_removed_at_every_depth() -> None:
         "frobnicate": None,
     }
     seen = context()
-    made = validated(ChatBody, body, seen)
+    made = validate_known(ChatBody, body, seen)
     assert set(seen.ignored.header().split(", ")) == {
         "frobnicate",
         "messages[].colour",
@@ -66,7 +66,7 @@ def test_unknown_fields_are_removed_at_every_depth() -> None:
     del clean["frobnicate"]
     assert made == ChatBody.model_validate(clean)
     with pytest.raises(ValidationError):
-        validated(ChatBody, body, context(is_strict=True))
+        validate_known(ChatBody, body, context(is_strict=True))
 
 
 def test_items_of_responses() -> None:
@@ -76,7 +76,7 @@ def test_items_of_responses() -> None:
         {"role": "user", "content": [text], "x": 1},
         {"type": "function_call_output", "call_id": "c", "output": [text]},
     ]
-    made = validated(ResponseBody, {"input": items, "reasoning": {"depth": 2}}, seen)
+    made = validate_known(ResponseBody, {"input": items, "reasoning": {"depth": 2}}, seen)
     assert made.model_dump(exclude_unset=True)["input"][0] == {
         "role": "user",
         "content": [{"type": "input_text", "text": "a"}],
@@ -88,7 +88,7 @@ def test_items_of_responses() -> None:
 
 def test_another_fault_is_still_an_error() -> None:
     with pytest.raises(ValidationError) as fault:
-        validated(ChatBody, {**CHAT, "frobnicate": 1, "temperature": -1}, context())
+        validate_known(ChatBody, {**CHAT, "frobnicate": 1, "temperature": -1}, context())
     assert [one["loc"] for one in fault.value.errors()] == [("temperature",)]
 
 
@@ -107,15 +107,25 @@ def test_fields_that_change_the_meaning_are_rejected(model: Any, field: str, val
         {"messages": MESSAGES} if model is ChatBody else {"prompt": "a"} if model is CompletionBody else {"input": "a"}
     )
     with pytest.raises(ApiError) as refused:
-        validated(model, {**body, field: value}, context())
+        validate_known(model, {**body, field: value}, context())
     assert (refused.value.status, refused.value.code, refused.value.param) == (400, "unsupported_value", field)
 
 
 @pytest.mark.parametrize("neutral", [{"mirostat": 0}, {"use_beam_search": False}, {"top_n_sigma": -1}, {"tfs_z": 1.0}])
 def test_values_that_ask_for_nothing_are_ignored(neutral: dict[str, Any]) -> None:
     seen = context()
-    validated(CompletionBody, {"prompt": "a", **neutral}, seen)
+    validate_known(CompletionBody, {"prompt": "a", **neutral}, seen)
     assert seen.ignored.header() == next(iter(neutral))
+
+
+def test_fields_of_messages_that_change_the_meaning() -> None:
+    for message, path in (
+        ({"role": "user", "content": "a", "images": ["aGk="]}, "messages[].images"),
+        ({"role": "assistant", "content": "a", "prefix": True}, "messages[].prefix"),
+    ):
+        with pytest.raises(ApiError) as refused:
+            validate_known(ChatBody, {"messages": [message]}, context())
+        assert (refused.value.code, refused.value.param) == ("unsupported_value", path)
 
 
 def test_the_header_is_safe_and_bounded() -> None:
@@ -132,7 +142,7 @@ def test_the_header_is_safe_and_bounded() -> None:
 def test_many_unknown_fields() -> None:
     """A quadratic way would take minutes."""
     seen = context()
-    validated(ChatBody, {**CHAT, **{f"key{index}": 0 for index in range(100_000)}}, seen)
+    validate_known(ChatBody, {**CHAT, **{f"key{index}": 0 for index in range(100_000)}}, seen)
     assert seen.ignored.header().endswith(", +99968")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -10,8 +11,10 @@ import openai
 import pytest
 
 from antiphon.runtime.loading.model_text import ModelText
+from antiphon.server.responses.run import ResponseRun
 from antiphon.server.serving.models import ReadyModel
 from antiphon.server.text.reasoning_effort import template_options
+from antiphon.server.tool_calls.output_parser import CallArguments, CallStart, Content
 from antiphon.text.chat_template import ChatTemplate
 from support.http_server import RunningServer
 
@@ -181,6 +184,14 @@ def test_oldest_turns_are_dropped_when_asked(client: openai.OpenAI) -> None:
             continue
     assert wanted.usage.input_tokens == cut.usage.input_tokens and wanted.output_text == cut.output_text
     assert len(client.responses.input_items.list(cut.id, limit=100).data) == len(items)
+
+
+def test_calls_beyond_the_bound_are_left_out() -> None:
+    pieces = [CallStart(0, "a"), CallArguments(0, "{}"), Content(" "), CallStart(1, "b"), CallArguments(1, "{}")]
+    run = SimpleNamespace(request=SimpleNamespace(max_tool_calls=1))
+    assert ResponseRun._allowed(run, list(pieces)) == pieces[:3]  # type: ignore[arg-type]
+    run.request.max_tool_calls = None
+    assert ResponseRun._allowed(run, list(pieces)) == pieces  # type: ignore[arg-type]
 
 
 def test_a_missing_model_is_the_one_that_fits(server: RunningServer) -> None:

@@ -13,7 +13,7 @@ from antiphon.server.http.errors import invalid
 Model = TypeVar("Model", bound=BaseModel)
 
 
-def validated(model: type[Model], data: Any, context: RequestContext) -> Model:
+def validate_known(model: type[Model], data: Any, context: RequestContext) -> Model:
     """The data as an object of that schema; a `ValidationError` if it is invalid.
 
     Unknown fields are removed and noted in the context, unless it is strict. A second validation finds them, so a body

@@ -14,7 +14,7 @@ from starlette.requests import ClientDisconnect
 from antiphon.server.http.bodies import record_body, too_large, validation_error
 from antiphon.server.http.context import context_of
 from antiphon.server.http.errors import ApiError, ClientDisconnectedError, invalid
-from antiphon.server.http.unknown_fields import validated
+from antiphon.server.http.unknown_fields import validate_known
 
 Form = TypeVar("Form", bound=BaseModel)
 MAX_FIELDS = 64
@@ -45,7 +45,7 @@ async def read_form(request: Request, model: type[Form], limit: int) -> Form:
             raise invalid("file is missing, or is not a file", "file", "missing_required_parameter")
         fields["file"] = upload.file
         try:
-            body = validated(model, fields, context_of(request))
+            body = validate_known(model, fields, context_of(request))
         except ValidationError as error:
             raise validation_error(error) from None
         shown = {name: value for name, value in fields.items() if name != "file"}

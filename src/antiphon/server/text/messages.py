@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from antiphon.server.http.schemas import Body
+from antiphon.server.http.schemas import Body, Unsupported
 
 FunctionName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
 
@@ -38,6 +39,8 @@ class SystemMessage(Body):
 
 
 class UserMessage(Body):
+    unsupported: ClassVar[Mapping[str, Unsupported]] = {"images": Unsupported("no model here reads images")}
+
     role: Literal["user"]
     content: str | list[Annotated[TextPart | InputAudioPart, Field(discriminator="type")]]
     name: str | None = None
@@ -65,6 +68,8 @@ class AudioReference(Body):
 
 class AssistantMessage(Body):
     """As the server gave it: fields that clients send back empty are taken."""
+
+    unsupported: ClassVar[Mapping[str, Unsupported]] = {"prefix": Unsupported("use continue_final_message")}
 
     role: Literal["assistant"]
     content: TextContent | None = None

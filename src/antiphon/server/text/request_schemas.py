@@ -9,7 +9,7 @@ from pydantic import Field
 
 from antiphon.server.http.schemas import Body, ModelBody, Name, Priority, Unsupported
 from antiphon.server.text.messages import Message, Tool
-from antiphon.server.text.unsupported_fields import GENERATION
+from antiphon.server.text.unsupported_fields import COMPLETION, GENERATION
 
 MAX_LOGPROBS = 20
 TokenId = Annotated[int, Field(ge=0, lt=2**31)]
@@ -99,6 +99,8 @@ class GenerateBody(SamplingBody):
 
 
 class CompletionBody(GenerateBody):
+    unsupported: ClassVar[Mapping[str, Unsupported]] = COMPLETION
+
     prompt: str | list[str] | list[TokenId] | list[list[TokenId]]
     logprobs: Annotated[int, Field(ge=0, le=MAX_LOGPROBS)] | None = None
     echo: bool | None = None
