@@ -47,6 +47,15 @@ def test_the_client_raises_its_own_types(client: openai.OpenAI) -> None:
     assert text.value.code == "context_length_exceeded"
 
 
+def test_langchain_tells_a_prompt_that_is_too_long(server: RunningServer) -> None:
+    from langchain_core.exceptions import ContextOverflowError
+    from langchain_openai import ChatOpenAI
+
+    model = ChatOpenAI(base_url=f"{server.url}/v1", api_key="unused", model="tiny-chat", max_retries=0)
+    with pytest.raises(ContextOverflowError, match="maximum context length is 4096 tokens"):
+        model.invoke("ab" * 2600)
+
+
 CASES: list[tuple[dict[str, Any], str, str]] = [
     ({"reasoning_effort": "much"}, "invalid_value", "reasoning_effort"),
     ({"web_search_options": {"search_context_size": "low"}}, "unsupported_value", "web_search_options"),

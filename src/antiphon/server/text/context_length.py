@@ -1,8 +1,8 @@
-"""The error of a prompt that is too long, in OpenAI's words: clients and agents recognise it by its beginning."""
+"""The error of a prompt that is too long, in OpenAI's words: clients and agents recognise it by them."""
 
 from __future__ import annotations
 
-from antiphon.server.http.errors import ApiError, invalid
+from antiphon.server.http.errors import TOO_LONG, ApiError, invalid
 
 
 def context_length_error(limit: int, prompt_tokens: int, output_tokens: int, param: str, more: str = "") -> ApiError:
@@ -13,4 +13,6 @@ def context_length_error(limit: int, prompt_tokens: int, output_tokens: int, par
         f"({prompt_tokens} in the {param}, {output_tokens} in the completion). "
         f"Please reduce the length of the {param} or completion."
     )
-    return invalid(f"{message} {more}".rstrip(), param.partition("[")[0], "context_length_exceeded")
+    return invalid(
+        " ".join(filter(None, [message, more, TOO_LONG])), param.partition("[")[0], "context_length_exceeded"
+    )
