@@ -52,7 +52,7 @@ RESPONSE_HINTS: dict[str, Any] = {
 @pytest.mark.parametrize("stream", [False, True])
 def test_chats_with_every_hint(client: openai.OpenAI, stream: bool) -> None:
     plain = dict(model="tiny-chat", messages=MESSAGES, max_tokens=3, temperature=0)
-    hints = {**CHAT_HINTS, **({"stream_options": {"include_obfuscation": False}} if stream else {})}
+    hints = {**CHAT_HINTS, "stream_options": {"include_obfuscation": False}}
     raw = client.chat.completions.with_raw_response.create(**plain, **hints, stream=stream)
     assert "x-antiphon-ignored" not in raw.headers
     answers = list(raw.parse()) if stream else [raw.parse()]
@@ -80,7 +80,9 @@ def test_null_is_as_good_as_absent(server: RunningServer) -> None:
 
 
 def test_completions_with_every_hint(client: openai.OpenAI) -> None:
-    answer = client.completions.create(model="tiny-chat", prompt="a", max_tokens=1, extra_body=HINTS)
+    answer = client.completions.create(
+        model="tiny-chat", prompt="a", max_tokens=1, extra_body={**HINTS, "stream_options": {"include_usage": True}}
+    )
     assert answer.system_fingerprint is not None and answer.system_fingerprint.startswith("fp_")
 
 

@@ -112,8 +112,6 @@ def _check_choices(body: ChatBody, limit: int) -> None:
         raise invalid(f"n is {body.n}; this server allows at most {limit}", "n")
     if body.top_logprobs is not None and not body.logprobs:
         raise invalid("top_logprobs requires logprobs: true", "top_logprobs")
-    if body.stream_options is not None and not body.stream:
-        raise invalid("stream_options requires stream: true", "stream_options")
     if None not in (body.max_tokens, body.max_completion_tokens) and body.max_tokens != body.max_completion_tokens:
         raise invalid("max_tokens and max_completion_tokens differ; give one", "max_tokens")
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
 from antiphon.runtime.speech.options import MAX_SPEED, MIN_SPEED
-from antiphon.server.http.schemas import Body, KeepAlive, ModelBody, Name, Priority, Unsupported
+from antiphon.server.http.schemas import Body, KeepAlive, ModelBody, Name, Priority
 
 Upload = Annotated[Any, WithJsonSchema({"type": "string", "format": "binary"})]
 TranscriptFormat = Literal["json", "text", "srt", "verbose_json", "vtt"]
@@ -20,11 +19,6 @@ class SoundForm(BaseModel):
     """Fields of a form: numbers and switches are written as text."""
 
     model_config = ConfigDict(extra="forbid")
-
-    unsupported: ClassVar[Mapping[str, Unsupported]] = {
-        "known_speaker_names": Unsupported("speakers are not told apart"),
-        "known_speaker_references": Unsupported("speakers are not told apart"),
-    }
 
     file: Upload
     #: May be omitted where one model fits.
@@ -73,6 +67,9 @@ class TranscriptionForm(SoundForm):
     languages: Annotated[list[Annotated[str, Field(max_length=64)]], Field(alias="languages[]", max_length=100)] = []
     #: Accepted without effect.
     include: Annotated[list[Literal["logprobs"]], Field(alias="include[]", max_length=8)] = []
+    #: Accepted without effect: no response format tells speakers apart.
+    known_speaker_names: Annotated[list[str], Field(alias="known_speaker_names[]", max_length=64)] = []
+    known_speaker_references: Annotated[list[str], Field(alias="known_speaker_references[]", max_length=64)] = []
     #: Accepted without effect: silences are always where a recording is cut.
     chunking_strategy: Literal["auto"] | VoiceActivityOptions | None = None
 

@@ -94,8 +94,6 @@ def _check(body: CompletionBody, num_prompts: int, limits: Limits) -> None:
         raise invalid(
             f"best_of is {body.best_of} and n is {n}; choosing among more samples is not supported", "best_of"
         )
-    if body.stream_options is not None and not body.stream:
-        raise invalid("stream_options requires stream: true", "stream_options")
     if body.max_tokens == 0 and not body.echo:
         raise invalid("max_tokens is 0; without echo it must be 1 or more", "max_tokens")
     if body.stream and body.echo and body.logprobs is not None:

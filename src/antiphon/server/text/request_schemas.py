@@ -39,6 +39,8 @@ ResponseFormat = Annotated[TextFormat | JsonObjectFormat | JsonSchemaFormat, Fie
 
 
 class StreamOptions(Body):
+    """Without effect on an answer that is not streamed."""
+
     include_usage: bool | None = None
     #: With `include_usage`: the usage so far in every chunk.
     continuous_usage_stats: bool | None = None
