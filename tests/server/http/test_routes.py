@@ -128,6 +128,20 @@ def test_health_needs_no_key(keyed: RunningServer, server: RunningServer) -> Non
         server.serving.is_draining = False
 
 
+def test_the_only_model_need_not_be_named(keyed: RunningServer) -> None:
+    headers = {"x-api-key": KEY}
+    for path, body in (
+        ("/v1/completions", {"prompt": "a", "max_tokens": 1}),
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": "a"}], "max_tokens": 1, "model": None}),
+        ("/v1/responses", {"input": "a", "max_output_tokens": 1}),
+    ):
+        answer = httpx.post(keyed.url + path, json=body, headers=headers, timeout=30)
+        assert answer.status_code == 200 and answer.json()["model"] == "tiny-chat", answer.text
+    assert httpx.post(keyed.url + "/tokenize", json={"prompt": "a"}, headers=headers).json()["count"] == 1
+    answer = httpx.post(keyed.url + "/v1/embeddings", json={"input": "a"}, headers=headers)
+    assert answer.status_code == 400 and "no model of this server fits" in answer.json()["error"]["message"]
+
+
 def test_deleting_a_model_unloads_it(keyed: RunningServer, server: RunningServer) -> None:
     for key in (KEY, "unused-key"):
         with keyed.openai(key) as client, pytest.raises(openai.AuthenticationError):

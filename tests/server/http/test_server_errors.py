@@ -10,6 +10,8 @@ import httpx
 import openai
 import pytest
 
+from antiphon.errors import ContextLengthError
+from antiphon.server.http.errors import api_error
 from support.http_server import RunningServer
 
 MESSAGES = [{"role": "user", "content": "hello"}]
@@ -45,6 +47,12 @@ def test_the_client_raises_its_own_types(client: openai.OpenAI) -> None:
     ) as text:
         client.embeddings.create(model="bert", input=["a", "b" * 50])
     assert text.value.code == "context_length_exceeded"
+
+
+def test_a_context_that_the_engine_finds_too_long() -> None:
+    error = api_error(ContextLengthError("prompt has 9 tokens; the cache of model 'm' holds 8"))
+    assert (error.status, error.code) == (400, "context_length_exceeded")
+    assert error.message.startswith("This model's maximum context length is exceeded: prompt has 9 tokens")
 
 
 def test_langchain_tells_a_prompt_that_is_too_long(server: RunningServer) -> None:
