@@ -113,7 +113,7 @@ def form() -> None:
     lines = [
         "--b", 'Content-Disposition: form-data; name="model"', "", "whisper-1",
         "--b", 'Content-Disposition: form-data; name="timestamp_granularities[]"', "", "word",
-        "--b", 'Content-Disposition: form-data; name="file"; filename="a.wav"', "Content-Type: audio/wav", "", "RIFFxxxx",
+        "--b", 'Content-Disposition: form-data; name="file"; filename="a.wav"', "Content-Type: audio/wav", "", "RIFF",
         "--b--", "",
     ]  # fmt: skip
     write("multipart", "transcription", "\r\n".join(lines).encode())

@@ -85,8 +85,9 @@ def schema_spec(text: str) -> GrammarSpec:
 SPECS = {
     "json_schema": (
         schema_spec,
-        ['{"$ref": "#"}', '"type":', '"anyOf": [', "[", "]", "{", "}", '"minItems": 1000000000,', '"pattern": "(a+)+$",',
-         '"multipleOf": 0.0001,', '"oneOf": [{}, {}],', "null", "1e400", '"allOf": [{"$ref": "#/$defs/n"}],'],
+        ['{"$ref": "#"}', '"type":', '"anyOf": [', "[", "]", "{", "}", '"minItems": 1000000000,',
+         '"pattern": "(a+)+$",', '"multipleOf": 0.0001,', '"oneOf": [{}, {}],', "1e400",
+         '"allOf": [{"$ref": "#/$defs/n"}],'],
     ),
     "regex": (
         lambda text: GrammarSpec(regex=text),
@@ -94,8 +95,8 @@ SPECS = {
     ),
     "lark": (
         lambda text: GrammarSpec(grammar=text),
-        ["start:", "start", "\n", "|", "(", ")", "*", "~1..1000000", "{1000}", "/", '"', "%json {}", "%import common.INT",
-         "[lazy]", "x: x x", "%ignore /./", "/(a{1000}){1000}/"],
+        ["start:", "start", "\n", "|", "(", ")", "*", "~1..1000000", "{1000}", "/", '"', "%json {}",
+         "%import common.INT", "[lazy]", "x: x x", "%ignore /./", "/(a{1000}){1000}/"],
     ),
 }  # fmt: skip
 
