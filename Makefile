@@ -1,6 +1,7 @@
 # make run    the server answers a question, and stays until Ctrl-C on a terminal (models are fetched on first use)
 # make test   linters, types and every test, the slow ones and those on real weights included
 # make soak   the tests of chance at their full length; hours
+# make sanitize   the native extension's tests under AddressSanitizer and UndefinedBehaviorSanitizer
 #
 # TORCH=cpu or TORCH=cuda chooses the build of PyTorch; by default it is cuda where there is an NVIDIA driver.
 
@@ -16,7 +17,7 @@ BUILD_INPUTS := pyproject.toml CMakeLists.txt $(wildcard csrc/*/*)
 INSTALL = $(BIN)/python -m pip install --quiet $$($(BIN)/python deploy/torch_index.py --build $(TORCH))
 PACKAGE := $(shell find src -name '*.py' -o -name '*.toml')
 
-.PHONY: run test soak clean
+.PHONY: run test soak sanitize clean
 
 run: $(VENV)/.installed
 	$(BIN)/python examples/first_question.py $(MODELS) --port $(PORT)
@@ -25,11 +26,17 @@ test: export ANTIPHON_HOME := $(CURDIR)/.weights
 test: $(VENV)/.installed-test
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/pytest -m "" --durations 20
+	$(BIN)/pytest -n 2
+	$(BIN)/pytest -m "slow or weights or browser" --durations 20
+	$(BIN)/python tests/support/sanitize.py
 
 soak: export ANTIPHON_HOME := $(CURDIR)/.weights
 soak: $(VENV)/.installed-test
 	$(BIN)/pytest -m slow --soak
+	$(BIN)/pytest tests/fuzz --soak
+
+sanitize: $(VENV)/.installed-test
+	$(BIN)/python tests/support/sanitize.py
 
 clean:
 	rm -rf $(VENV) build dist

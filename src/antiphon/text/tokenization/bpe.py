@@ -58,7 +58,9 @@ def _merging_model(vocabulary: Vocabulary, merges: Sequence[str], whole_words: b
     pairs = [(left, right) for left, _, right in (merge.partition(" ") for merge in merges)]
     try:
         return BPE(vocabulary.ids, pairs, ignore_merges=whole_words)
-    except Exception as error:
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # a panic of the library is no `Exception`
         _find_bad_merge(vocabulary, merges)
         raise TokenizerError(f"the vocabulary of {len(vocabulary)} tokens cannot be used: {error}") from error
 

@@ -1,0 +1,75 @@
+"""Run tests on a native extension built with AddressSanitizer and UndefinedBehaviorSanitizer.
+
+`python tests/support/sanitize.py [PYTEST ARGUMENTS]`; without arguments, the tests of the native operations. The
+extension is built under `build/sanitize`, and an environment beside it joins the packages of this one, the Python
+sources and that extension.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "build" / "sanitize"
+SITE = FOLDER / "site"
+BUILD_INPUTS = ("pyproject.toml", "CMakeLists.txt", "csrc")
+DEFAULT_TESTS = ("tests/ops", "tests/executor")
+#: Python and PyTorch release much only at exit, so leaks are not reported.
+ENVIRONMENT = {"ASAN_OPTIONS": "detect_leaks=0:halt_on_error=1", "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1"}
+LIBRARIES = ("libasan.so", "libubsan.so", "libstdc++.so.6")
+
+
+def newest(*paths: Path) -> float:
+    files = [file for path in paths for file in ([path] if path.is_file() else path.rglob("*")) if file.is_file()]
+    return max((file.stat().st_mtime for file in files), default=0.0)
+
+
+def build_extension() -> Path:
+    """The extension with sanitizers, built if its sources are newer."""
+    existing = next(FOLDER.glob("_native*.so"), None)
+    if existing is not None and existing.stat().st_mtime > newest(*(ROOT / name for name in BUILD_INPUTS)):
+        return existing
+    wheels = FOLDER / "wheels"
+    shutil.rmtree(wheels, ignore_errors=True)
+    options = ["-C", "cmake.define.ANTIPHON_SANITIZE=ON", "-C", "cmake.build-type=Sanitize"]
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(wheels), *options, "."]
+    subprocess.run(command, cwd=ROOT, check=True)
+    with zipfile.ZipFile(next(wheels.glob("*.whl"))) as wheel:
+        names = [name for name in wheel.namelist() if Path(name).name.startswith("_native")]
+        if not names:
+            sys.exit("the wheel has no native extension: a C++ compiler is needed")
+        built = FOLDER / Path(names[0]).name
+        built.write_bytes(wheel.read(names[0]))
+    return built
+
+
+def make_environment(extension: Path) -> Path:
+    """The interpreter of an environment that imports the sources with that extension."""
+    shutil.rmtree(SITE, ignore_errors=True)
+    shutil.copytree(ROOT / "src" / "antiphon", SITE / "antiphon", ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+    shutil.copy2(extension, SITE / "antiphon" / "ops")
+    venv.create(FOLDER / "venv", with_pip=False)
+    python = FOLDER / "venv" / "bin" / "python"
+    query = [str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
+    packages = Path(subprocess.run(query, check=True, capture_output=True, text=True).stdout.strip())
+    (packages / "sanitize.pth").write_text(f"{SITE}\n{sysconfig.get_path('purelib')}\n")
+    return python
+
+
+def main(arguments: list[str]) -> int:
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    python = make_environment(build_extension())
+    find = [subprocess.check_output(["g++", f"-print-file-name={name}"], text=True).strip() for name in LIBRARIES]
+    command = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", *(arguments or DEFAULT_TESTS)]
+    return subprocess.run(command, cwd=ROOT, env=os.environ | ENVIRONMENT | {"LD_PRELOAD": " ".join(find)}).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
