@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from antiphon.errors import CheckpointError, UnsupportedError
@@ -74,7 +75,7 @@ def fit_adapter(model: Model, model_name: str, file: AdapterFile) -> ModelAdapte
     made = []
     for entries in parts.values():
         entries.sort(key=lambda entry: entry[0].first)
-        twice = next((a[0].name for a, b in zip(entries, entries[1:], strict=False) if a[0] is b[0]), None)
+        twice = next((a[0].name for a, b in pairwise(entries) if a[0] is b[0]), None)
         if twice is not None:
             raise CheckpointError(f"{file.path}: {twice!r} has two pairs of matrices")
         made.append((entries[0][0].linear, _layer_adapter(entries, model, file.format == "gguf")))

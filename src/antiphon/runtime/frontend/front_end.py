@@ -24,6 +24,7 @@ from antiphon.runtime.frontend.adapters import AdapterSlots
 from antiphon.runtime.frontend.lane import DetectorLane
 from antiphon.runtime.frontend.loop import EngineLoop, slot_figures
 from antiphon.runtime.frontend.profile import Profile
+from antiphon.runtime.loading.adapter_names import SEPARATOR
 from antiphon.runtime.loading.adapters import LoadedAdapter
 from antiphon.runtime.loading.config import EngineConfig
 from antiphon.runtime.loading.loading import LoadedModel, load_model
@@ -62,6 +63,7 @@ class FrontEnd:
         *models: str | LoadedModel,
         config: EngineConfig | None = None,
         offline: bool = False,
+        adapters: Mapping[str, str | Path] | None = None,
         **options: Any,
     ) -> None:
         if config is not None and options:
@@ -87,6 +89,9 @@ class FrontEnd:
         try:
             for model in models:
                 self.load(model)
+            for name, path in (adapters or {}).items():
+                base, _, own = name.rpartition(SEPARATOR)
+                self.load_adapter(path, own, model=base or None)
         except BaseException:
             self.close()
             raise
