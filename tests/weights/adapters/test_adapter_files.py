@@ -174,7 +174,7 @@ def test_what_is_no_adapter(tmp_path: Path, tiny_gguf: Path) -> None:
         open_adapter(tmp_path)
     with pytest.raises(ModelNotFoundError, match="no such file or folder"):
         open_adapter(tmp_path / "nothing")
-    with pytest.raises(CheckpointError, match="is not an adapter: its general.type is None"):
+    with pytest.raises(CheckpointError, match=r"is not an adapter: its general\.type is None"):
         open_adapter(tiny_gguf)
     (tmp_path / "text").write_text("text")
     with pytest.raises(CheckpointError, match="neither GGUF nor a folder"):

@@ -167,7 +167,8 @@ class ServedModels:
         known = self.residency.models.get(full)
         if known is not None and known.reference != path:
             if known.state is ModelState.READY or known.uses or known.loading is not None:
-                raise ApiError(409, f"adapter {full!r} is loaded from another path; unload it first", code="model_in_use")
+                message = f"adapter {full!r} is loaded from another path; unload it first"
+                raise ApiError(409, message, code="model_in_use", param="adapter")
             del self.residency.models[full]
         base.is_configured = True  # its adapters name it
         return self.residency.add(Resident(full, path, base.keep_alive, base=base))
