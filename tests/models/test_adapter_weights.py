@@ -1,4 +1,4 @@
-"""Adapters on real weights, against transformers with the merged weights, and against llama.cpp's own adapters."""
+"""Adapters on real weights, against transformers with the merged weights."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from antiphon.weights.adapters.open import open_adapter
 from antiphon.weights.formats.open import open_checkpoint
 from models.test_adapters import adapted_logits
 from support.adapters import linear_layers, merged, random_pairs, write_gguf_adapter, write_peft
-from support.llama_cpp import llama_cpp_logits
 
 pytestmark = pytest.mark.weights
 
@@ -82,34 +81,3 @@ def test_stories_with_adapters_on_every_linear_layer(
     print(backend, differences, expected[1].abs().max().item())
     assert max(differences) <= 1e-4
     assert (expected[0] - expected[1]).abs().max() > 1  # the adapters matter
-
-
-@pytest.mark.skipif("native" not in ops.available_backends(), reason="the extension was not built")
-def test_gguf_adapters_as_llama_cpp_applies_them(model_path: Callable[[str], Path], tmp_path: Path) -> None:
-    """On a quantised base, in both engines; what differs is how they round x."""
-    path = model_path("smollm2-135m")
-    model = build_model(open_checkpoint(path))
-    assert isinstance(model, CausalLM)
-    shapes = {
-        name: torch.empty(target.rows, target.linear.weight.columns)
-        for name, target in ((f"{name}.weight", target) for name, target in _targets(model))
-    }
-    pairs = random_pairs(shapes, 8, 1, linear_layers(shapes), 0.02)
-    heads = (model.config.num_heads, model.config.num_kv_heads)  # type: ignore[attr-defined]
-    adapter = write_gguf_adapter(tmp_path / "a.gguf", pairs, 16, heads=heads)
-    fit_adapter(model, "smollm2-135m", open_adapter(adapter)).attach(0)
-    tokens = [token + 300 for token in range(40)]
-    with ops.use_backend("native"):
-        ops.prepare_weights(list(model.weights()))
-        base, ours = adapted_logits(model, [tokens, tokens], [-1, 0], record=True)
-    theirs = torch.from_numpy(llama_cpp_logits(path, tokens, ours.shape[1], adapter))
-    effect = (base - ours).norm(dim=1)
-    error = (theirs - ours).norm(dim=1)
-    print("effect", effect.mean().item(), "difference", error.mean().item())
-    assert (error < 0.15 * effect).all()
-
-
-def _targets(model: CausalLM):
-    from antiphon.models.base.adapters import adapter_targets
-
-    return adapter_targets(model).items()

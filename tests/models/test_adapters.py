@@ -16,10 +16,14 @@ from antiphon.errors import CheckpointError, UnsupportedError
 from antiphon.executor.decoder.forward import Forward
 from antiphon.models.base.adapters import adapter_targets, fit_adapter
 from antiphon.models.base.model import CausalLM
+from antiphon.models.registry import build_model
 from antiphon.weights.adapters.open import open_adapter
+from antiphon.weights.formats.open import open_checkpoint
 from models.test_causal_lm import TOLERANCE, gemma3, gpt2, llama, pair, qwen2, random_tokens
 from support.adapters import Pairs, merged, random_pairs, write_gguf_adapter, write_peft
+from support.llama_cpp import llama_cpp_logits
 from support.paged import PagedRunner, Span, build_batch
+from support.tiny_model import tiny_state, vocabulary, write_gguf
 
 Make = Callable[[], transformers.PretrainedConfig]
 
@@ -104,6 +108,24 @@ def test_gguf_adapters_compute_the_same(make: Make, backend: str, tmp_path: Path
     tokens = random_tokens(20, 1)
     one, two = adapted_logits(ours, [tokens, tokens], [0, 1], record=True)
     assert torch.equal(one, two) if backend == "native" else torch.allclose(one, two, atol=1e-5)
+
+
+def test_gguf_adapters_as_llama_cpp_applies_them(tmp_path: Path) -> None:
+    """llama.cpp keeps keys and values in 16 bits: its logits differ by 0.03 without an adapter too."""
+    size = len(vocabulary())
+    state = {
+        name: tensor[:size].contiguous() if len(tensor) > size else tensor for name, tensor in tiny_state().items()
+    }
+    base = write_gguf(tmp_path / "base.gguf", state)
+    adapter = write_gguf_adapter(tmp_path / "adapter.gguf", random_pairs(state, 8, 1), 16)
+    model = build_model(open_checkpoint(base))
+    assert isinstance(model, CausalLM)
+    fit_adapter(model, "tiny", open_adapter(adapter)).attach(0)
+    tokens = [7 * index % size for index in range(24)]
+    plain, adapted = adapted_logits(model, [tokens, tokens], [-1, 0], record=True)
+    theirs = torch.from_numpy(llama_cpp_logits(base, tokens, size, adapter))
+    assert (adapted - theirs).abs().max() < 0.1
+    assert (adapted - plain).abs().max() > 10
 
 
 def test_an_adapter_for_another_model(tmp_path: Path) -> None:
