@@ -1,9 +1,11 @@
 """Tokens per second with LoRA adapters beside the base model, in turns.
 
-    python benchmarks/lora.py [--model smollm2-135m] [--rank 16] [--rounds 7] [--tokens 64] [--llama-cpp]
+    python benchmarks/lora.py [--model smollm2-135m] [--rank 16] [--rounds 7] [--tokens 64] [--quantize q4]
+        [--llama-cpp]
 
 The adapters are random, in bf16 as PEFT saves them, on every linear layer. Rounds of all cases one after the other;
-medians, and the ratio to the base in the same case, which is the median of the rounds' ratios. With `--llama-cpp`, one
+medians, and the cost relative to the base in the same case: the median of the rounds' ratios of CPU seconds per token,
+which other programs on the machine disturb less than they disturb tokens per second. With `--llama-cpp`, one
 stream of llama.cpp (the `xllamacpp` package's library) with and without the same adapter in a GGUF file.
 
     one      tokens after a prompt of 32, one stream
@@ -30,6 +32,7 @@ from safetensors.torch import save_file
 from antiphon import Engine, SamplingParams
 from antiphon.models.base.adapters import adapter_targets
 from antiphon.runtime.loading.loading import LoadedModel, load_model
+from antiphon.runtime.loading.weight_forms import WeightOptions
 
 NUM_ADAPTERS = 4
 PROMPT, LONG_PROMPT = 32, 512
@@ -164,13 +167,15 @@ def main() -> None:
     parser.add_argument("--rank", type=int, default=16)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--tokens", type=int, default=64)
+    parser.add_argument("--quantize", choices=("int8", "q4"), help="what float weights of the base become")
     parser.add_argument("--llama-cpp", action="store_true", help="also llama.cpp, one stream; needs a GGUF model")
     options = parser.parse_args()
-    loaded = load_model(options.model)
+    loaded = load_model(options.model, options=WeightOptions(True, options.quantize))
     with tempfile.TemporaryDirectory() as temporary:
         root = Path(temporary)
         paths = [write_adapter(loaded, root / f"a{i}", options.rank, i) for i in range(NUM_ADAPTERS)]
         adapters = {path.name: path for path in paths}
+        size = sum(path.stat().st_size for path in paths[0].iterdir()) / 1e6
         with Engine(loaded, kv_bytes=512 << 20, adapters=adapters, prefix_caching=False) as engine:
             cases = Rates(engine, loaded, options.tokens).cases
             if options.llama_cpp:
@@ -183,19 +188,27 @@ def main() -> None:
                 cases["llama.cpp one stream, base"] = lambda: plain.decode(options.tokens)
                 cases["llama.cpp one stream, an adapter"] = lambda: adapted.decode(options.tokens)
             rates: dict[str, list[float]] = {name: [] for name in cases}
+            costs: dict[str, list[float]] = {name: [] for name in cases}
             for round_number in range(options.rounds + 1):
                 for name, measure in cases.items():
+                    begun = time.process_time()
                     rate = measure()
                     if round_number:  # the first round warms up
                         rates[name].append(rate)
+                        costs[name].append(time.process_time() - begun)
                 print(f"round {round_number}", file=sys.stderr)
-    size = sum(path.stat().st_size for path in paths[0].iterdir()) / 1e6
-    print(f"{options.model}, rank {options.rank}, an adapter is {size:.1f} MB; tok/s, median of {options.rounds} rounds")
-    print(f"{'case':36} {'tok/s':>8}  of the base")
+    print(
+        f"{options.model}, rank {options.rank}, an adapter is {size:.1f} MB; tok/s, median of {options.rounds} rounds"
+    )
+    print(f"{'case':36} {'tok/s':>8} {'of the base':>12} {'CPU time':>9}")
     for name, values in rates.items():
-        base = rates[name.partition(",")[0] + ", base"]
-        ratio = statistics.median(value / other for value, other in zip(values, base, strict=True))
-        print(f"{name:36} {statistics.median(values):8.1f}  {ratio:.2f}")
+        base = name.partition(",")[0] + ", base"
+        rate, cost = (_ratio(of[name], of[base]) for of in (rates, costs))
+        print(f"{name:36} {statistics.median(values):8.1f} {rate:12.2f} {cost:9.2f}")
+
+
+def _ratio(values: list[float], base: list[float]) -> float:
+    return statistics.median(value / other for value, other in zip(values, base, strict=True))
 
 
 if __name__ == "__main__":
