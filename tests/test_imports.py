@@ -50,7 +50,7 @@ ORDER: dict[str, list[tuple[str, ...]]] = {
         (".",),
     ],
     "text": [(".",), ("tokenization",)],
-    "weights": [("catalog",), ("formats",), (".", "dequantize")],
+    "weights": [("catalog", "adapters"), ("formats",), (".", "dequantize")],
 }
 
 

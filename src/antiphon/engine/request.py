@@ -117,6 +117,8 @@ class Request:
     inputs: Any = None
     #: A digest of what keys and values depend on besides the tokens; with cross blocks, nothing is shared without it.
     content: bytes = b""
+    #: The slot of the adapter that the request's tokens are computed with, or -1; `content` names the adapter.
+    adapter: int = -1
     rules: TranscriptRules | None = None
     #: The search that the request is a hypothesis of.
     beam: BeamGroup[Request] | None = None

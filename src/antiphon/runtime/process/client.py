@@ -52,6 +52,7 @@ class EngineClient(Supervisor):
         self._offline = offline
         self._models: dict[str, messages.Loaded] = {}
         self._references: dict[str, str] = {}
+        self._bases: dict[str, str] = {}  # of adapters
         self._loads: dict[str, tuple[str, asyncio.Task[messages.Loaded]]] = {}
         self._questions = Questions()
         self._sink = ThreadSink()
@@ -103,12 +104,14 @@ class EngineClient(Supervisor):
     def _gave_up(self) -> None:
         self._models.clear()
         self._references.clear()
+        self._bases.clear()
 
     # -- models -------------------------------------------------------------------------------------------------
 
-    async def load(self, name: str, reference: str) -> messages.Loaded:
+    async def load(self, name: str, reference: str, base: str = "") -> messages.Loaded:
         """Make a model resident under `name`; returns at once if it is. Concurrent loads of one name share the work.
 
+        With `base`, it is an adapter of that model, at the path `reference`; unloading the model unloads it too.
         Raises the `AntiphonError` of the failure. Waits while the process is starting or restarting.
         """
         if name in self._models and name not in self._loads:
@@ -119,7 +122,7 @@ class EngineClient(Supervisor):
             under_way, task = self._loads[name]
             self._check_reference(name, under_way, reference)
         else:
-            task = asyncio.create_task(self._load(name, reference))
+            task = asyncio.create_task(self._load(name, reference, base))
             self._loads[name] = (reference, task)
             task.add_done_callback(lambda done: self._loaded(name, done))
         return await asyncio.shield(task)
@@ -133,34 +136,43 @@ class EngineClient(Supervisor):
         if not done.cancelled():
             done.exception()  # raised to those who wait for it, if any
 
-    async def _load(self, name: str, reference: str) -> messages.Loaded:
+    async def _load(self, name: str, reference: str, base: str) -> messages.Loaded:
         process = await self._until_ready()
         while (going := self._questions.pending(("unload", name))) is not None:
             await asyncio.wait([going])
             await asyncio.sleep(0)
         if name in self._models:  # it came back with the restart that was waited for
             return self._models[name]
-        loaded = await self._load_into(process, name, reference)
+        loaded = await self._load_into(process, name, reference, base)
         self._models[name] = loaded
         self._references[name] = reference
+        if base:
+            self._bases[name] = base
         return loaded
 
     async def _prepare(self, process: EngineProcess) -> None:
-        """Load the models that were there before the last death."""
-        names = list(self._references)
-        results = await asyncio.gather(
-            *(self._load_into(process, name, self._references[name]) for name in names), return_exceptions=True
-        )
-        for name, result in zip(names, results, strict=True):
-            if isinstance(result, BaseException):
-                logger.error("model %r failed to load after the restart: %s", name, result)
-                self._models.pop(name, None)
-                self._references.pop(name, None)
-            else:
-                self._models[name] = result
+        """Load the models that were there before the last death, then their adapters."""
+        for names in ([n for n in self._references if n not in self._bases], list(self._bases)):
+            results = await asyncio.gather(
+                *(self._load_into(process, n, self._references[n], self._bases.get(n, "")) for n in names),
+                return_exceptions=True,
+            )
+            for name, result in zip(names, results, strict=True):
+                if isinstance(result, BaseException):
+                    logger.error("model %r failed to load after the restart: %s", name, result)
+                    self._drop_name(name)
+                else:
+                    self._models[name] = result
 
-    async def _load_into(self, process: EngineProcess, name: str, reference: str) -> messages.Loaded:
-        command = messages.Load(name, reference, self._offline)
+    def _drop_name(self, name: str) -> None:
+        """A model that is resident no more; its adapters are not either."""
+        for adapter in [adapter for adapter, base in self._bases.items() if base == name]:
+            self._drop_name(adapter)
+        for names in (self._models, self._references, self._bases):
+            names.pop(name, None)  # type: ignore[attr-defined]
+
+    async def _load_into(self, process: EngineProcess, name: str, reference: str, base: str) -> messages.Loaded:
+        command = messages.Load(name, reference, self._offline, base)
         answer: messages.Loaded = await self._questions.ask(process, ("load", name), command)
         return answer
 
@@ -169,7 +181,7 @@ class EngineClient(Supervisor):
         process = await self._until_ready()
         if name not in self._models:
             raise ModelNotFoundError(f"model {name!r} is not loaded; loaded: {', '.join(self._models) or 'none'}")
-        del self._models[name], self._references[name]
+        self._drop_name(name)
         asked = asyncio.ensure_future(self._questions.ask(process, ("unload", name), messages.Unload(name)))
         with contextlib.suppress(EngineError):  # the process died: the memory is free
             await asyncio.shield(asked)

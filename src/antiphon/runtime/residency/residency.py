@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from antiphon.counted import counted
@@ -23,6 +24,7 @@ from antiphon.runtime.residency.keep_alive import FOREVER
 from antiphon.runtime.residency.resident import ModelState, Resident
 
 if TYPE_CHECKING:
+    from antiphon.runtime.loading.model_text import ModelText
     from antiphon.runtime.process.messages import Loaded
 
 logger = logging.getLogger("antiphon.models")
@@ -63,7 +65,12 @@ class Residency:
     # -- use ----------------------------------------------------------------------------------------------------
 
     async def acquire(self, model: Resident) -> None:
-        """Return when the model is resident; it stays so until `release`. Raises why it cannot be."""
+        """Return when the model is resident; it stays so until `release`. Raises why it cannot be.
+
+        The model of an adapter is acquired with it.
+        """
+        if model.base is not None:
+            await self.acquire(model.base)
         model.uses += 1
         self._stop_timer(model)
         try:
@@ -79,6 +86,8 @@ class Residency:
         if not model.uses:
             self._start_timer(model, model.keep_alive if keep_alive is None else keep_alive)
             self._forget(model)
+        if model.base is not None:
+            self.release(model.base, keep_alive)
 
     def _touch(self, model: Resident) -> None:
         self._turns += 1
@@ -134,6 +143,9 @@ class Residency:
 
     async def _load(self, model: Resident, evict: bool) -> None:
         try:
+            if model.base is not None:
+                await self._load_adapter(model, model.base, evict)
+                return
             size = await self._fetch(model)
             async with self._lock:
                 await self._load_now(model, size, evict)
@@ -147,6 +159,20 @@ class Residency:
             logger.exception("model %r could not be loaded", model.name)
             self._failed(model, EngineError(f"an internal error occurred ({type(error).__name__})"))
             raise model.failure from error  # type: ignore[misc]
+
+    async def _load_adapter(self, model: Resident, base: Resident, evict: bool) -> None:
+        """After its model, which stays for as long as it takes."""
+        from antiphon.runtime.loading.adapter_names import adapter_file_bytes
+
+        base.uses += 1
+        self._stop_timer(base)
+        try:
+            await self.load(base, evict=evict)
+            size = await asyncio.to_thread(adapter_file_bytes, Path(model.reference))
+            async with self._lock:
+                await self._load_now(model, size, evict)
+        finally:
+            self.release(base)
 
     def _failed(self, model: Resident, error: AntiphonError) -> None:
         model.state, model.failure, model.failed_at = ModelState.FAILED, error, time.monotonic()
@@ -164,14 +190,12 @@ class Residency:
 
     async def _load_now(self, model: Resident, size: int, evict: bool) -> None:
         """The weights in the engine's process and the text side in this one, at the same time."""
-        from antiphon.runtime.loading.model_text import ModelText
-
         model.charged_bytes = 0
         await self._make_room(model, size, evict)
         model.state, model.failure, model.charged_bytes = ModelState.LOADING, None, size
         try:
-            reading = asyncio.to_thread(ModelText.load, model.reference, self._offline)
-            text, loaded = await asyncio.gather(reading, self._load_weights(model), return_exceptions=True)
+            reading, loading = self._read_text(model), self._load_weights(model)
+            text, loaded = await asyncio.gather(reading, loading, return_exceptions=True)
             if isinstance(text, BaseException):
                 await self._drop(model)
                 raise text
@@ -187,10 +211,20 @@ class Residency:
         model.text, model.loaded, model.state = text, loaded, ModelState.READY
         self._touch(model)
 
+    async def _read_text(self, model: Resident) -> ModelText:
+        from antiphon.runtime.loading.model_text import ModelText
+
+        if model.base is None:
+            return await asyncio.to_thread(ModelText.load, model.reference, self._offline)
+        if model.base.text is None:
+            raise EngineError(f"model {model.base.name!r} was unloaded meanwhile")
+        return model.base.text
+
     async def _load_weights(self, model: Resident) -> Loaded:
+        base = () if model.base is None else (model.base.name,)
         for attempt in range(1, ATTEMPTS + 1):
             try:
-                return await self._client.load(model.name, model.reference)
+                return await self._client.load(model.name, model.reference, *base)
             except EngineError:
                 if attempt == ATTEMPTS or self._client.state is not EngineState.RESTARTING:
                     raise
@@ -232,6 +266,9 @@ class Residency:
                 await self._unload(model)
 
     async def _unload(self, model: Resident) -> None:
+        for adapter in [other for other in self.models.values() if other.base is model]:
+            if adapter.state is ModelState.READY:
+                await self._unload(adapter)
         model.state, model.text, model.loaded = ModelState.UNLOADING, None, None
         self._stop_timer(model)
         try:

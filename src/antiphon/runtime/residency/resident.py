@@ -39,6 +39,8 @@ class Resident:
     reference: str
     keep_alive: float = FOREVER
     is_pinned: bool = False
+    #: The model that this is an adapter of; `reference` is then a path, and `name` is `base:adapter`.
+    base: Resident | None = None
     #: Named in the configuration; another is forgotten when it is unloaded.
     is_configured: bool = True
     #: A detector that calls to other models use. No request can name it.

@@ -8,13 +8,14 @@ from antiphon.server.http.schemas import Answer
 
 
 class ModelCard(Answer):
-    """A model under one of its names; `root` is the name it was loaded under."""
+    """A model under one of its names; `root` is the name it was loaded under, `parent` the model of an adapter."""
 
     id: str
     object: Literal["model"]
     created: int
     owned_by: str
     root: str
+    parent: str | None
     state: Literal["unloaded", "loading", "ready", "unloading", "failed"]
     task: str | None
     max_model_len: int | None

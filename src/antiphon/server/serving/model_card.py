@@ -13,6 +13,8 @@ def task_of(model: Resident) -> str | None:
     """The task of a model, as far as it is known before loading."""
     if model.loaded is not None:
         return model.loaded.task
+    if model.base is not None:
+        return task_of(model.base)
     entry = catalog().get(model.reference.lower())
     return None if entry is None else CATALOG_TASKS.get(entry.task, entry.task)
 
@@ -26,6 +28,7 @@ def model_card(model: Resident, name: str) -> dict[str, Any]:
         "created": model.created,
         "owned_by": "antiphon",
         "root": model.name,
+        "parent": None if model.base is None else model.base.name,
         "state": "loading" if model.loading is not None else str(model.state),
         "task": task_of(model),
         "max_model_len": None if loaded is None else loaded.max_tokens,

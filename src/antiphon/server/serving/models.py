@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from antiphon.errors import AntiphonError, EngineError, MemoryBudgetError, MemoryBusyError
+from antiphon.errors import AntiphonError, EngineError, InvalidRequestError, MemoryBudgetError, MemoryBusyError
+from antiphon.runtime.loading.adapter_names import SEPARATOR, adapter_model_name
 from antiphon.runtime.loading.memory_budget import default_budget
 from antiphon.runtime.process.client import EngineState
 from antiphon.runtime.residency.residency import Residency
@@ -58,6 +59,11 @@ class ServedModels:
             self.residency.add(Resident(name, name, config.keep_alive))
         #: Loaded on use, for tasks without a configured model.
         self._defaults = {name: self._on_use(name) for name in DEFAULT_SOUND_MODELS.values()}
+        for adapter in config.adapters:
+            model = self.add_adapter(adapter.base, adapter.name, adapter.path)
+            if model.base in self._preloaded:
+                model.state = ModelState.LOADING
+                self._preloaded.append(model)
 
     def __iter__(self) -> Iterator[Resident]:
         return iter(list(self.residency.models.values()))
@@ -129,7 +135,7 @@ class ServedModels:
     def _first_of(self, task: str) -> Resident | None:
         """The first configured model of a task; else the default one if it may be loaded; else any that is loaded."""
         models = self.residency.models
-        of_task = [model for model in models.values() if task_of(model) == task]
+        of_task = [model for model in models.values() if model.base is None and task_of(model) == task]
         configured = next((model for model in of_task if model.is_configured), None)
         if configured is not None:
             return configured
@@ -149,11 +155,45 @@ class ServedModels:
         model = self.residency.models.get(name)
         return model if model is not None and model.is_companion else None
 
+    def add_adapter(self, base_name: str, name: str, path: str) -> Resident:
+        """Make an adapter known, to be loaded on use. One that is loaded from elsewhere must be unloaded first."""
+        base = self.known(base_name)
+        if base.base is not None:
+            raise invalid(f"model {base.name!r} is an adapter itself", "model", "invalid_value")
+        try:
+            full = adapter_model_name(base.name, name)
+        except InvalidRequestError as error:
+            raise invalid(str(error), "model", "invalid_value") from error
+        known = self.residency.models.get(full)
+        if known is not None and known.reference != path:
+            if known.state is ModelState.READY or known.uses or known.loading is not None:
+                message = f"adapter {full!r} is loaded from another path; unload it first"
+                raise ApiError(409, message, code="model_in_use", param="adapter")
+            del self.residency.models[full]
+        base.is_configured = True  # its adapters name it
+        return self.residency.add(Resident(full, path, base.keep_alive, base=base))
+
+    def forget_adapter(self, model: Resident) -> None:
+        """An adapter that an administrator unloaded is known no more, unless the configuration names it."""
+        own = {adapter_model_name(adapter.base, adapter.name) for adapter in self._config.adapters}
+        gone = model.state in (ModelState.UNLOADED, ModelState.FAILED)
+        if model.base is not None and model.name not in own and not model.uses and gone:
+            self.residency.models.pop(model.name, None)
+
+    @staticmethod
+    def _named(name: str, names: dict[str, Resident]) -> Resident | None:
+        """The model of that name; an adapter may be named with an alias of its model too."""
+        base, separator, adapter = name.rpartition(SEPARATOR)
+        if name not in names and separator and base in names:
+            name = f"{names[base].name}{separator}{adapter}"
+        return names.get(name)
+
     def find(self, name: str) -> Resident:
         """The model of that name; an unknown name is an error that lists the closest ones."""
         names = self.names()
-        if name in names:
-            return names[name]
+        found = self._named(name, names)
+        if found is not None:
+            return found
         if name.lower() in self.catalog_names():
             raise ApiError(404, f"model {name!r} is not loaded", code="model_not_found", param="model")
         known = [*names, *(self.catalog_names() if self._config.load_on_use is not LoadOnUse.CONFIGURED else ())]
@@ -169,9 +209,9 @@ class ServedModels:
     def known(self, name: str, allowed: LoadOnUse | None = None) -> Resident:
         """Like `find`, but also finds models that may be loaded on use. A path is never accepted."""
         allowed = self._config.load_on_use if allowed is None else allowed
-        names = self.names()
-        if name in names:
-            return self.residency.add(names[name])
+        found = self._named(name, self.names())
+        if found is not None:
+            return self.residency.add(found)
         lower = name.lower()
         if allowed is not LoadOnUse.CONFIGURED and lower in self.catalog_names():
             name = lower

@@ -10,6 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from antiphon.errors import InvalidRequestError
+from antiphon.runtime.loading.adapter_names import adapter_model_name
 from antiphon.server.http.keys import KeyRing
 from antiphon.weights.catalog.catalog import catalog
 
@@ -86,6 +87,15 @@ class ModelSpec:
         return cls(name_of(reference), reference)
 
 
+@dataclass(frozen=True)
+class AdapterSpec:
+    """A LoRA adapter that the server is configured with; clients name it `base:name`."""
+
+    base: str
+    name: str
+    path: str
+
+
 def name_of(reference: str) -> str:
     if reference.startswith("hub:") or "/" not in reference:
         path = Path(reference)
@@ -104,6 +114,8 @@ class ServerConfig:
 
     models: tuple[ModelSpec, ...] = tuple(ModelSpec.of(name) for name in DEFAULT_MODELS)
     aliases: Mapping[str, str] = field(default_factory=dict)
+    #: Of the models above.
+    adapters: tuple[AdapterSpec, ...] = ()
     voice_aliases: Mapping[str, str] = field(default_factory=dict)
     keys: KeyRing | None = None
     admin_keys: KeyRing | None = None
@@ -136,5 +148,11 @@ class ServerConfig:
                 near = difflib.get_close_matches(name, [*names, *catalog()], n=3, cutoff=0.4)
                 hint = f": did you mean {' or '.join(near)}?" if near else ""
                 raise InvalidRequestError(f"the alias {alias!r} leads to {name!r}, which is not a known model{hint}")
+        for adapter in self.adapters:
+            if adapter.base not in names:
+                raise InvalidRequestError(
+                    f"the adapter {adapter.name!r} is for {adapter.base!r}; the models are {', '.join(names)}"
+                )
+            adapter_model_name(adapter.base, adapter.name)
         if self.keys is not None and self.admin_keys is not None and self.keys.shares_a_key_with(self.admin_keys):
             raise InvalidRequestError("an admin key is also an API key: administration needs keys of its own")

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from antiphon.errors import InvalidRequestError
+from antiphon.runtime.loading.adapter_names import SEPARATOR, adapter_file_bytes
 from antiphon.runtime.loading.memory_budget import default_budget
 from antiphon.runtime.residency.keep_alive import parse_keep_alive
 from antiphon.server.http.keys import KeyRing
-from antiphon.server.setup.config import Limits, LoadOnUse, ModelSpec, ServerConfig, name_of
+from antiphon.server.setup.config import AdapterSpec, Limits, LoadOnUse, ModelSpec, ServerConfig, name_of
 from antiphon.server.setup.model_checks import DEFAULT_KV_BYTES, check_models_fit, check_references
 from antiphon.server.setup.settings import Settings
 from antiphon.server.setup.tls import TLSFiles
+from antiphon.weights.catalog.catalog import catalog
+from antiphon.weights.catalog.model_tasks import CATALOG_TASKS
 
 
 @dataclass(frozen=True)
@@ -59,9 +63,11 @@ class LaunchPlan:
 
 
 def _config(settings: Settings, memory_bytes: int) -> ServerConfig:
+    specs = _specs(settings)
     return ServerConfig(
-        models=_specs(settings),
+        models=specs,
         aliases=settings["aliases"],
+        adapters=tuple(_adapter(name, path, specs) for name, path in settings["adapters"].items()),
         voice_aliases=settings["voice_aliases"],
         keys=_keys(settings["api_key_file"]),
         admin_keys=_keys(settings["admin_key_file"]),
@@ -112,6 +118,23 @@ def _specs(settings: Settings) -> tuple[ModelSpec, ...]:
         )
         for name, reference in zip(names, references, strict=True)
     )
+
+
+def _adapter(name: str, path: str, models: Sequence[ModelSpec]) -> AdapterSpec:
+    """An adapter named `model:name`, or `name` where only one of the models generates text, as far as is known."""
+    adapter_file_bytes(Path(path))  # raises where there is none
+    base, _, own = name.rpartition(SEPARATOR)
+    if not base:
+        entries = {spec.name: catalog().get(spec.reference.lower()) for spec in models}
+        fitting = [
+            model for model, entry in entries.items() if entry is None or CATALOG_TASKS.get(entry.task) == "generate"
+        ]
+        if len(fitting) != 1:
+            raise InvalidRequestError(
+                f"adapter {name!r} could be for {' or '.join(fitting) or 'no model'}: name it MODEL:{name}"
+            )
+        base = fitting[0]
+    return AdapterSpec(base, own, str(Path(path).expanduser().resolve()))
 
 
 def _keys(path: str | None) -> KeyRing | None:

@@ -49,6 +49,13 @@ OPTIONS: tuple[Option, ...] = (
         metavar="NAME=MODEL",
     ),
     _table(
+        "models.adapters",
+        "A LoRA adapter of a model (a PEFT folder or a GGUF file), as in stories=./lora; requests name it MODEL:NAME. "
+        "With several models: MODEL:NAME=PATH. May be repeated.",
+        flag="adapter",
+        metavar="NAME=PATH",
+    ),
+    _table(
         "models.voice_aliases",
         "Another name for a voice, as in alloy=af_bella. May be repeated. OpenAI's names work by default.",
         flag="voice-alias",
