@@ -132,3 +132,4 @@ async def _start(serving: Serving, report: Callable[[Resident], None] | None) ->
         log("engine did not start", logging.ERROR, cause=str(error))
         return
     await serving.models.load_all(report)
+    await serving.models.keep_loaded()

@@ -45,7 +45,8 @@ def run_server(
     """Serve until a signal; then running requests have `grace_seconds` to finish.
 
     On a loopback address the server is listed for the commands of the same user, with an admin token of its own unless
-    it has admin keys already. Raises `MemoryBudgetError` if none of the models to be loaded at start can ever fit.
+    it has admin keys already. Raises `MemoryBudgetError` if none of the models to be loaded at start can ever fit, and
+    `EngineError` if the engine's process cannot be started, so that a supervisor of this process can act.
     """
     is_local = is_loopback(listener.getsockname()[0])
     token = new_admin_token() if is_local and config.admin_keys is None else None
@@ -66,6 +67,11 @@ def run_server(
             if failure is not None:
                 server.end()
 
+        async def end_if_engine_fails() -> None:
+            nonlocal failure
+            failure = await client.wait_for_failure()
+            server.end()
+
         client = EngineClient(engine_options, offline=config.offline, watchdog_seconds=watchdog_seconds)
         app = create_app(config, client, report)
         settings = uvicorn.Config(
@@ -80,6 +86,7 @@ def run_server(
         )
         server = DrainingServer(settings, app.state.serving, grace_seconds)
         serving = asyncio.create_task(server.serve([listener]))
+        watching = asyncio.create_task(end_if_engine_fails())
         while not server.started and not serving.done():
             await asyncio.sleep(0.005)
         if server.started:
@@ -94,6 +101,7 @@ def run_server(
                     log("not listed for `antiphon ps`", logging.WARNING, cause=str(error))
             on_listening(url)
         await serving
+        watching.cancel()
         if failure is not None:
             raise failure
 

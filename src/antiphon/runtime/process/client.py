@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 import itertools
 import logging
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -19,6 +20,7 @@ from antiphon.runtime.process.channel import error_of, event_of
 from antiphon.runtime.process.engine_process import EngineProcess
 from antiphon.runtime.process.questions import Questions
 from antiphon.runtime.process.remote_call import RemoteCall
+from antiphon.runtime.process.restart_policy import RestartPolicy
 from antiphon.runtime.process.supervisor import EngineState, Supervisor
 from antiphon.runtime.speech.stream import AsyncSynthesis
 from antiphon.runtime.text.stream import GenerateStream
@@ -31,6 +33,8 @@ Reader = TypeVar("Reader", bound=AsyncReader[Any])
 logger = logging.getLogger("antiphon.engine")
 
 DEFAULT_KV_BYTES = 1 << 30  # as in `EngineConfig`, which needs torch
+#: A model is given up when this many processes have died while they loaded it again.
+MAX_RELOAD_DEATHS = 2
 
 
 class EngineClient(Supervisor):
@@ -44,12 +48,16 @@ class EngineClient(Supervisor):
         self,
         options: Mapping[str, Any],
         *,
-        max_restarts: int = 5,
+        restarts: RestartPolicy | None = None,
         watchdog_seconds: float = 120.0,
         offline: bool = False,
     ) -> None:
-        super().__init__(options, max_restarts=max_restarts, watchdog_seconds=watchdog_seconds)
+        super().__init__(options, restarts=restarts or RestartPolicy(), watchdog_seconds=watchdog_seconds)
+        #: Called with the name of a model that was there before a restart and is not after it, and the cause.
+        self.on_lost: Callable[[str, AntiphonError], None] | None = None
         self._offline = offline
+        self._is_reloading = False  # stays so if the process dies meanwhile
+        self._reload_deaths: Counter[str] = Counter()
         self._models: dict[str, messages.Loaded] = {}
         self._references: dict[str, str] = {}
         self._loads: dict[str, tuple[str, asyncio.Task[messages.Loaded]]] = {}
@@ -146,18 +154,39 @@ class EngineClient(Supervisor):
         return loaded
 
     async def _prepare(self, process: EngineProcess) -> None:
-        """Load the models that were there before the last death."""
+        """Load the models that were there before the last death.
+
+        All at once, unless the last process died meanwhile: then one by one, so that the one to blame is known.
+        """
         names = list(self._references)
-        results = await asyncio.gather(
-            *(self._load_into(process, name, self._references[name]) for name in names), return_exceptions=True
-        )
-        for name, result in zip(names, results, strict=True):
-            if isinstance(result, BaseException):
-                logger.error("model %r failed to load after the restart: %s", name, result)
-                self._models.pop(name, None)
-                self._references.pop(name, None)
-            else:
-                self._models[name] = result
+        if not self._is_reloading:
+            self._is_reloading = True
+            await asyncio.gather(*(self._reload(process, name) for name in names))
+        else:
+            for name in sorted(names, key=lambda name: self._reload_deaths[name]):
+                self._reload_deaths[name] += 1  # taken back if the process survives it
+                if self._reload_deaths[name] > MAX_RELOAD_DEATHS:
+                    self._lose(name, EngineError("the engine process died each time it loaded it"))
+                    continue
+                await self._reload(process, name)
+                self._reload_deaths[name] -= 1
+        self._is_reloading = False
+        self._reload_deaths.clear()
+
+    async def _reload(self, process: EngineProcess, name: str) -> None:
+        try:
+            self._models[name] = await self._load_into(process, name, self._references[name])
+        except AntiphonError as error:
+            if process.exited.done():  # the next process loads it
+                raise
+            self._lose(name, error)
+
+    def _lose(self, name: str, error: AntiphonError) -> None:
+        logger.error("model %r failed to load after the restart: %s", name, error)
+        self._models.pop(name, None)
+        self._references.pop(name, None)
+        if self.on_lost is not None:
+            self.on_lost(name, error)
 
     async def _load_into(self, process: EngineProcess, name: str, reference: str) -> messages.Loaded:
         command = messages.Load(name, reference, self._offline)

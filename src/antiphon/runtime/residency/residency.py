@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("antiphon.models")
 
-#: How often a load is tried when the engine's process dies under it.
-ATTEMPTS = 2
+#: A model that was being loaded when the engine's process died so often has failed; before, it may be tried at once.
+MAX_DEATHS = 2
 
 
 class Residency:
@@ -43,6 +43,7 @@ class Residency:
         self.budget_bytes = budget_bytes
         self._budget = MemoryBudget(budget_bytes, client.kv_bytes)
         self._client = client
+        client.on_lost = self._lost
         self._offline = offline
         self._lock = asyncio.Lock()
         self._turns = 0
@@ -59,6 +60,16 @@ class Residency:
 
     def add(self, model: Resident) -> Resident:
         return self.models.setdefault(model.name, model)
+
+    def state_of(self, model: Resident) -> ModelState:
+        """The model's state as the engine's process has it: while that restarts, its models are being loaded."""
+        if model.loading is not None:
+            return ModelState.LOADING
+        if model.state is not ModelState.READY:
+            return model.state
+        if self._client.state is EngineState.READY and model.name in self._client.models:
+            return ModelState.READY
+        return ModelState.LOADING if self._client.state is EngineState.RESTARTING else ModelState.UNLOADED
 
     # -- use ----------------------------------------------------------------------------------------------------
 
@@ -141,12 +152,30 @@ class Residency:
             model.state = ModelState.UNLOADED
             raise
         except AntiphonError as error:
-            self._failed(model, error)
+            if not self._may_be_innocent(model, error):
+                self._failed(model, error)
             raise
         except Exception as error:
             logger.exception("model %r could not be loaded", model.name)
             self._failed(model, EngineError(f"an internal error occurred ({type(error).__name__})"))
             raise model.failure from error  # type: ignore[misc]
+
+    def _may_be_innocent(self, model: Resident, error: AntiphonError) -> bool:
+        """Whether the load failed only because the engine's process died, and for the first time."""
+        if not isinstance(error, EngineError) or self._client.state is EngineState.READY:
+            return False
+        model.num_deaths += 1
+        return model.num_deaths < MAX_DEATHS
+
+    def _lost(self, name: str, error: AntiphonError) -> None:
+        """A model did not come back with the engine's process."""
+        model = self.models.get(name)
+        if model is None or model.state is not ModelState.READY:
+            return
+        self._stop_timer(model)
+        model.text, model.loaded, model.charged_bytes = None, None, 0
+        self._failed(model, EngineError(f"it was lost when the engine restarted: {error}"))
+        self._forget(model)
 
     def _failed(self, model: Resident, error: AntiphonError) -> None:
         model.state, model.failure, model.failed_at = ModelState.FAILED, error, time.monotonic()
@@ -171,7 +200,8 @@ class Residency:
         model.state, model.failure, model.charged_bytes = ModelState.LOADING, None, size
         try:
             reading = asyncio.to_thread(ModelText.load, model.reference, self._offline)
-            text, loaded = await asyncio.gather(reading, self._load_weights(model), return_exceptions=True)
+            loading = self._client.load(model.name, model.reference)
+            text, loaded = await asyncio.gather(reading, loading, return_exceptions=True)
             if isinstance(text, BaseException):
                 await self._drop(model)
                 raise text
@@ -184,17 +214,8 @@ class Residency:
             model.charged_bytes = 0
             model.state = ModelState.UNLOADED
             raise
-        model.text, model.loaded, model.state = text, loaded, ModelState.READY
+        model.text, model.loaded, model.state, model.num_deaths = text, loaded, ModelState.READY, 0
         self._touch(model)
-
-    async def _load_weights(self, model: Resident) -> Loaded:
-        for attempt in range(1, ATTEMPTS + 1):
-            try:
-                return await self._client.load(model.name, model.reference)
-            except EngineError:
-                if attempt == ATTEMPTS or self._client.state is not EngineState.RESTARTING:
-                    raise
-        raise AssertionError
 
     async def _check_real_size(self, model: Resident, size: int, evict: bool) -> None:
         """Weights that became larger than their files may have no place after all."""
