@@ -41,6 +41,10 @@ def num_open_files(pid: int) -> int:
     return len(list(_proc(pid, "fd").iterdir()))
 
 
+def num_threads(pid: int) -> int:
+    return len(list(_proc(pid, "task").iterdir()))
+
+
 def children(pid: int) -> list[int]:
     """Direct ones, of any of its threads."""
     found: list[int] = []
