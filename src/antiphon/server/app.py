@@ -26,6 +26,7 @@ from antiphon.server.chat.spoken_reply_store import SpokenReplyStore
 from antiphon.server.http.admin_access import AdminAccess
 from antiphon.server.http.errors import invalid
 from antiphon.server.http.gate import Gate, Rules
+from antiphon.server.http.hosts import AllowedHosts
 from antiphon.server.http.tracing_middleware import TracedRequests
 from antiphon.server.responses import create as responses
 from antiphon.server.responses import stored as stored_responses
@@ -91,8 +92,9 @@ def create_app(config: ServerConfig, client: EngineClient, report: Callable[[Res
 
 def _add_middleware(app: FastAPI, serving: Serving) -> None:
     config, limits = serving.config, serving.config.limits
-    admin = AdminAccess(config.admin_keys, config.host, config.admin_hosts)
-    rules = Rules(admin, config.keys, limits.requests_per_key, limits.request_seconds, config.logs_text)
+    hosts = AllowedHosts(config.host, config.allowed_hosts)
+    admin = AdminAccess(config.admin_keys, hosts)
+    rules = Rules(admin, hosts, config.keys, limits.requests_per_key, limits.request_seconds, config.logs_text)
     app.add_middleware(
         Gate,
         rules=rules,

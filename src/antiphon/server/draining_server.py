@@ -6,16 +6,36 @@ import asyncio
 import contextlib
 import signal
 from collections.abc import Iterator
+from functools import partial
+from typing import Any
 
 import uvicorn
+from fastapi import FastAPI
 
+from antiphon.server.http.connection_limits import ConnectionLimits, Connections
 from antiphon.server.http.errors import unavailable
+from antiphon.server.http.protocol import BoundedProtocol
 from antiphon.server.serving.serving import Serving
 from antiphon.server.telemetry.logs import log
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 #: Time for cancelled requests to send their error.
 LAST_WORDS_SECONDS = 1.0
+
+
+def server_settings(app: FastAPI, limits: ConnectionLimits, flush_seconds: int, **more: Any) -> uvicorn.Config:
+    """Settings of an HTTP server with these limits; after the last response, clients have time to read it."""
+    protocol: Any = partial(BoundedProtocol, limits=limits, open_connections=Connections(limits.connections))
+    return uvicorn.Config(
+        app,
+        http=protocol,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        ws="none",
+        timeout_graceful_shutdown=flush_seconds,
+        **more,
+    )
 
 
 class DrainingServer(uvicorn.Server):

@@ -13,15 +13,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import uvicorn
-
 from antiphon.errors import AntiphonError
 from antiphon.runtime.residency.resident import Resident
 from antiphon.server.app import create_app
-from antiphon.server.draining_server import DrainingServer
+from antiphon.server.draining_server import DrainingServer, server_settings
 from antiphon.server.http.hosts import is_loopback
 from antiphon.server.http.keys import KeyRing
-from antiphon.server.http.listener import address
+from antiphon.server.http.listener import address, raise_file_limit
 from antiphon.server.setup.config import ServerConfig
 from antiphon.server.setup.run_file import LocalServer, RunFileError, new_admin_token, published
 from antiphon.server.setup.tls import TLSFiles
@@ -52,6 +50,7 @@ def run_server(
     token = new_admin_token() if is_local and config.admin_keys is None else None
     if token is not None:
         config = replace(config, admin_keys=KeyRing([token]))
+    raise_file_limit(config.connections.connections)
     files = contextlib.ExitStack()
 
     async def serve() -> None:
@@ -74,13 +73,10 @@ def run_server(
 
         client = EngineClient(engine_options, offline=config.offline, watchdog_seconds=watchdog_seconds)
         app = create_app(config, client, report)
-        settings = uvicorn.Config(
+        settings = server_settings(
             app,
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            ws="none",
-            timeout_graceful_shutdown=FLUSH_SECONDS,
+            config.connections,
+            FLUSH_SECONDS,
             ssl_certfile=None if tls is None else tls.certificate,
             ssl_keyfile=None if tls is None else tls.key,
         )

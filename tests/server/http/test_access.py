@@ -146,7 +146,7 @@ def test_a_request_that_takes_too_long_and_a_log_with_text(
             list(client.completions.create(**details, stream=True))
     assert any("secret words" in JsonLines().format(record) for record in caplog.records)
     with socket.create_connection(open_to_pages.url.removeprefix("http://").split(":"), timeout=20) as connection:
-        lines = ["POST /tokenize HTTP/1.1", "Host: a", f"Authorization: Bearer {KEYS[0]}"]
+        lines = ["POST /tokenize HTTP/1.1", "Host: localhost", f"Authorization: Bearer {KEYS[0]}"]
         lines += ["Content-Type: application/json", "Content-Length: 100", "", "{"]
         connection.sendall("\r\n".join(lines).encode())
         assert b"504" in connection.recv(4096)  # a body that never comes to its end

@@ -15,9 +15,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from antiphon.counted import counted
 from antiphon.errors import AntiphonError
 from antiphon.server.http.active_requests import ActiveRequests
-from antiphon.server.http.admin_access import NEEDS_BEARER, AdminAccess
+from antiphon.server.http.admin_access import NEEDS_BEARER, AdminAccess, header
 from antiphon.server.http.context import RequestContext, current_context
 from antiphon.server.http.errors import SERVER, ApiError, ClientDisconnectedError, api_error, unavailable
+from antiphon.server.http.hosts import AllowedHosts
 from antiphon.server.http.keys import KeyRing
 from antiphon.server.telemetry.logs import log, log_failure
 from antiphon.server.telemetry.metrics import Metrics
@@ -32,9 +33,13 @@ SLACK_SECONDS = 2.0
 
 @dataclass(frozen=True)
 class Rules:
-    """Which requests are admitted, and for how long. `per_key` bounds the requests in flight of one key."""
+    """Which requests are admitted, and for how long. `per_key` bounds the requests in flight of one key.
+
+    `Host` is checked if there are no keys: with keys, a page that reaches this server by DNS rebinding lacks one.
+    """
 
     admin: AdminAccess
+    hosts: AllowedHosts
     keys: KeyRing | None = None
     per_key: int | None = None
     request_seconds: float = 600.0
@@ -120,6 +125,8 @@ class Gate:
             if context.key is None:
                 message = "the API key is missing or wrong"
                 raise ApiError(401, message, code="invalid_api_key", headers=NEEDS_BEARER)
+        else:
+            rules.hosts.check(header(scope, b"host"))
         if self._is_draining():
             raise unavailable("the server is shutting down", "shutting_down")
         running = self._requests.count_of_key(context.key)
