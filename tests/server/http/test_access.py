@@ -51,6 +51,8 @@ def test_keys_open_and_others_do_not(guarded: RunningServer) -> None:
         assert httpx.get(guarded.url + path).status_code == 401
     basic = httpx.get(guarded.url + "/v1/models", headers={"authorization": f"Basic {KEYS[0]}"})
     assert basic.status_code == 401 and basic.headers["www-authenticate"] == "Bearer"
+    headers = {"authorization": f"Bearer {KEYS[0]}", "host": "antiphon.example"}  # with a key, any name will do
+    assert httpx.get(guarded.url + "/v1/models", headers=headers).status_code == 200
     assert httpx.get(guarded.url + "/livez").status_code == 200
     assert httpx.get(guarded.url + "/readyz").status_code == 503
 
@@ -179,7 +181,8 @@ def test_a_killed_engine_is_told_and_replaced(guarded: RunningServer) -> None:
                 pass
         assert time.monotonic() - killed < 2
         ready = httpx.get(guarded.url + "/readyz")
-        assert ready.status_code == 503
+        assert ready.status_code == 503 and ready.json()["models"]["tiny-chat"] == "loading"
+        assert client.models.retrieve("tiny-chat").to_dict()["state"] == "loading"
         with pytest.raises(openai.InternalServerError) as refused:
             client.completions.create(**details)
         assert refused.value.status_code == 503 and refused.value.code == "engine_restarting"
