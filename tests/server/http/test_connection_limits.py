@@ -264,7 +264,8 @@ def test_curl_reads_a_response_to_a_large_body(server: Running, tmp_path: Any) -
 
 
 def test_what_is_not_http(server: Running) -> None:
-    for sent in (b"\x16\x03\x01\x02\x00\x01", b"hello\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"CONNECT a:1 HTTP/1.1\r\n\r\n"):
+    lines = (b"\x16\x03\x01\x02\x00\x01", b"hello", b"GET / HTTP/9.9", b"CONNECT a:1 HTTP/1.1")
+    for sent in (line + b"\r\n\r\n" for line in lines):
         response = server.response(sent)
         assert status(response) == 400, sent
     for length in (b"-1", b"1x", b"99999999999999999999999"):

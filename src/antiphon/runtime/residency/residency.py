@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import logging
 import time
-from typing import TYPE_CHECKING
 
 from antiphon.counted import counted
 from antiphon.errors import (
@@ -21,9 +20,6 @@ from antiphon.runtime.residency.budget import MemoryBudget, charged_bytes
 from antiphon.runtime.residency.fetching import FetchLog, fetch_model
 from antiphon.runtime.residency.keep_alive import FOREVER
 from antiphon.runtime.residency.resident import ModelState, Resident
-
-if TYPE_CHECKING:
-    from antiphon.runtime.process.messages import Loaded
 
 logger = logging.getLogger("antiphon.models")
 

@@ -8,7 +8,6 @@ import socket
 
 from antiphon.errors import InvalidRequestError
 
-
 #: Files that a server has open besides its connections.
 OTHER_FILES = 512
 
