@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import ssl
 import subprocess
 import sys
@@ -171,8 +172,13 @@ def test_an_engine_that_cannot_start_ends_the_server(chat_folder: Path) -> None:
     assert "Traceback" not in command.text()
 
 
-def test_an_engine_that_cannot_start_again_ends_the_server(chat_folder: Path, tmp_path: Path) -> None:
-    """So that a supervisor such as systemd acts. Here the time in which it is tried is short."""
+def test_an_engine_that_cannot_start_again_ends_the_server(
+    chat_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that a supervisor such as systemd acts, which gets its messages. The time in which it is tried is short."""
+    systemd = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    systemd.bind(str(tmp_path / "notify"))
+    monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
     python = tmp_path / "python"
     python.write_text(f'#!/bin/sh\n[ -e {tmp_path}/gone ] && exit 3\nexec {sys.executable} "$@"\n')
     python.chmod(0o755)
@@ -182,6 +188,9 @@ def test_an_engine_that_cannot_start_again_ends_the_server(chat_folder: Path, tm
     )
     command = ServeCommand(str(chat_folder), "--port", "0", "--kv-memory", "16", before=before)
     command.wait_until_ready()
+    messages = [systemd.recv(100) for _ in range(3)]
+    systemd.close()
+    assert sorted(messages) == [b"READY=1", b"WATCHDOG=1", b"WATCHDOG=1"]
     (tmp_path / "gone").touch()
     os.kill(ServerProcess(command.url(), command.process.pid).engine_pid(), signal.SIGKILL)
     assert command.wait_for_end() == 1

@@ -16,6 +16,7 @@ from antiphon.server.http.connection_limits import ConnectionLimits, Connections
 from antiphon.server.http.errors import unavailable
 from antiphon.server.http.protocol import BoundedProtocol
 from antiphon.server.serving.serving import Serving
+from antiphon.server.setup import systemd
 from antiphon.server.telemetry.logs import log
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -54,6 +55,7 @@ class DrainingServer(uvicorn.Server):
     async def main_loop(self) -> None:
         """Wakes at the end, and once a second for the Date header; the base class polls ten times a second."""
         while not await self.on_tick(0):
+            systemd.notify(systemd.ALIVE)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(1.0):
                     await self._ending.wait()
@@ -80,6 +82,7 @@ class DrainingServer(uvicorn.Server):
             self.end()
             return
         self._serving.is_draining = True
+        systemd.notify(systemd.STOPPING)
         log(
             "shutting down: waiting for running requests",
             running=len(self._serving.requests),

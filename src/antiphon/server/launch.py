@@ -20,6 +20,7 @@ from antiphon.server.draining_server import DrainingServer, server_settings
 from antiphon.server.http.hosts import is_loopback
 from antiphon.server.http.keys import KeyRing
 from antiphon.server.http.listener import address, raise_file_limit
+from antiphon.server.setup import systemd
 from antiphon.server.setup.config import ServerConfig
 from antiphon.server.setup.run_file import LocalServer, RunFileError, new_admin_token, published
 from antiphon.server.setup.tls import TLSFiles
@@ -96,6 +97,7 @@ def run_server(
                 except RunFileError as error:
                     log("not listed for `antiphon ps`", logging.WARNING, cause=str(error))
             on_listening(url)
+            systemd.notify(systemd.READY)
         await serving
         watching.cancel()
         if failure is not None:
