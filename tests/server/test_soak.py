@@ -92,14 +92,13 @@ def wait_until_idle(server: ServerProcess, seconds: float = 30.0) -> None:
 
 
 async def ask_alone(crowd: Crowd) -> None:
-    """Every request that is compared later; and at the end again."""
+    """Every question, one after the other."""
     for question in QUESTIONS:
         reader, writer = await crowd.connect()
         body = question_body(question)
         writer.write(request_bytes("/v1/completions", body, crowd.key))
         check_stream(crowd, question, await reader.read(-1))
         writer.close()
-    await crowd.one_of_each()
 
 
 def warm_up(server: ServerProcess, crowd: Crowd) -> None:
@@ -127,6 +126,7 @@ def test_every_kind_of_client_at_once(server: ServerProcess, soak: bool) -> None
     address = urlsplit(server.url)
     crowd = Crowd(str(address.hostname), int(address.port or 0), KEY)
     asyncio.run(ask_alone(crowd))
+    asyncio.run(crowd.one_of_each())
     assert crowd.wrong == []
     engine = server.engine_pid()
     warm_up(server, crowd)
