@@ -27,6 +27,7 @@ from antiphon.server.http.admin_access import AdminAccess
 from antiphon.server.http.canonical_requests import CanonicalRequests
 from antiphon.server.http.errors import invalid
 from antiphon.server.http.gate import Gate, Rules
+from antiphon.server.http.hosts import AllowedHosts
 from antiphon.server.http.ignored_fields import HEADER as IGNORED_HEADER
 from antiphon.server.http.route_table import RouteTable
 from antiphon.server.http.tracing_middleware import TracedRequests
@@ -97,9 +98,10 @@ def create_app(config: ServerConfig, client: EngineClient, report: Callable[[Res
 
 def _add_middleware(app: FastAPI, serving: Serving) -> None:
     config, limits = serving.config, serving.config.limits
-    admin = AdminAccess(config.admin_keys, config.host, config.admin_hosts)
+    hosts = AllowedHosts(config.host, config.allowed_hosts)
+    admin = AdminAccess(config.admin_keys, hosts)
     rules = Rules(
-        admin, config.keys, limits.requests_per_key, limits.request_seconds, config.logs_text, config.is_strict
+        admin, hosts, config.keys, limits.requests_per_key, limits.request_seconds, config.logs_text, config.is_strict
     )
     app.add_middleware(
         Gate,
@@ -148,3 +150,4 @@ async def _start(serving: Serving, report: Callable[[Resident], None] | None) ->
         log("engine did not start", logging.ERROR, cause=str(error))
         return
     await serving.models.load_all(report)
+    await serving.models.keep_loaded()

@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 import itertools
 import logging
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -19,6 +20,7 @@ from antiphon.runtime.process.channel import error_of, event_of
 from antiphon.runtime.process.engine_process import EngineProcess
 from antiphon.runtime.process.questions import Questions
 from antiphon.runtime.process.remote_call import RemoteCall
+from antiphon.runtime.process.restart_policy import RestartPolicy
 from antiphon.runtime.process.supervisor import EngineState, Supervisor
 from antiphon.runtime.speech.stream import AsyncSynthesis
 from antiphon.runtime.text.stream import GenerateStream
@@ -31,6 +33,8 @@ Reader = TypeVar("Reader", bound=AsyncReader[Any])
 logger = logging.getLogger("antiphon.engine")
 
 DEFAULT_KV_BYTES = 1 << 30  # as in `EngineConfig`, which needs torch
+#: A model is given up when this many processes have died while they loaded it again.
+MAX_RELOAD_DEATHS = 2
 
 
 class EngineClient(Supervisor):
@@ -44,12 +48,16 @@ class EngineClient(Supervisor):
         self,
         options: Mapping[str, Any],
         *,
-        max_restarts: int = 5,
+        restarts: RestartPolicy | None = None,
         watchdog_seconds: float = 120.0,
         offline: bool = False,
     ) -> None:
-        super().__init__(options, max_restarts=max_restarts, watchdog_seconds=watchdog_seconds)
+        super().__init__(options, restarts=restarts or RestartPolicy(), watchdog_seconds=watchdog_seconds)
+        #: Called with the name of a model that was there before a restart and is not after it, and the cause.
+        self.on_lost: Callable[[str, AntiphonError], None] | None = None
         self._offline = offline
+        self._is_reloading = False  # stays so if the process dies meanwhile
+        self._reload_deaths: Counter[str] = Counter()
         self._models: dict[str, messages.Loaded] = {}
         self._references: dict[str, str] = {}
         self._bases: dict[str, str] = {}  # of adapters
@@ -151,18 +159,47 @@ class EngineClient(Supervisor):
         return loaded
 
     async def _prepare(self, process: EngineProcess) -> None:
-        """Load the models that were there before the last death, then their adapters."""
-        for names in ([n for n in self._references if n not in self._bases], list(self._bases)):
-            results = await asyncio.gather(
-                *(self._load_into(process, n, self._references[n], self._bases.get(n, "")) for n in names),
-                return_exceptions=True,
-            )
-            for name, result in zip(names, results, strict=True):
-                if isinstance(result, BaseException):
-                    logger.error("model %r failed to load after the restart: %s", name, result)
-                    self._drop_name(name)
-                else:
-                    self._models[name] = result
+        """Load the models that were there before the last death, then their adapters.
+
+        All at once, unless the last process died meanwhile: then one by one, so that the one to blame is known.
+        """
+        adapters = list(self._bases)
+        models = [name for name in self._references if name not in self._bases]
+        if not self._is_reloading:
+            self._is_reloading = True
+            for names in (models, adapters):
+                await asyncio.gather(*(self._reload(process, name) for name in names if name in self._references))
+        else:
+            for name in (*sorted(models, key=self._reload_deaths.__getitem__), *adapters):
+                if name in self._references:  # an adapter is lost with its model
+                    await self._reload_alone(process, name)
+        self._is_reloading = False
+        self._reload_deaths.clear()
+
+    async def _reload_alone(self, process: EngineProcess, name: str) -> None:
+        self._reload_deaths[name] += 1  # taken back if the process survives it
+        if self._reload_deaths[name] > MAX_RELOAD_DEATHS:
+            self._lose(name, EngineError("the engine process died each time it loaded it"))
+            return
+        await self._reload(process, name)
+        self._reload_deaths[name] -= 1
+
+    async def _reload(self, process: EngineProcess, name: str) -> None:
+        reference, base = self._references[name], self._bases.get(name, "")
+        try:
+            self._models[name] = await self._load_into(process, name, reference, base)
+        except AntiphonError as error:
+            if process.exited.done():  # the next process loads it
+                raise
+            self._lose(name, error)
+
+    def _lose(self, name: str, error: AntiphonError) -> None:
+        logger.error("model %r failed to load after the restart: %s", name, error)
+        lost = [name, *(adapter for adapter, base in self._bases.items() if base == name)]
+        self._drop_name(name)
+        if self.on_lost is not None:
+            for model in lost:
+                self.on_lost(model, error)
 
     def _drop_name(self, name: str) -> None:
         """A model that is resident no more; its adapters are not either."""

@@ -25,12 +25,11 @@ from antiphon.runtime.residency.resident import ModelState, Resident
 
 if TYPE_CHECKING:
     from antiphon.runtime.loading.model_text import ModelText
-    from antiphon.runtime.process.messages import Loaded
 
 logger = logging.getLogger("antiphon.models")
 
-#: How often a load is tried when the engine's process dies under it.
-ATTEMPTS = 2
+#: A model that was being loaded when the engine's process died so often has failed; before, it may be tried at once.
+MAX_DEATHS = 2
 
 
 class Residency:
@@ -45,6 +44,7 @@ class Residency:
         self.budget_bytes = budget_bytes
         self._budget = MemoryBudget(budget_bytes, client.kv_bytes)
         self._client = client
+        client.on_lost = self._lost
         self._offline = offline
         self._lock = asyncio.Lock()
         self._turns = 0
@@ -61,6 +61,16 @@ class Residency:
 
     def add(self, model: Resident) -> Resident:
         return self.models.setdefault(model.name, model)
+
+    def state_of(self, model: Resident) -> ModelState:
+        """The model's state as the engine's process has it: while that restarts, its models are being loaded."""
+        if model.loading is not None:
+            return ModelState.LOADING
+        if model.state is not ModelState.READY:
+            return model.state
+        if self._client.state is EngineState.READY and model.name in self._client.models:
+            return ModelState.READY
+        return ModelState.LOADING if self._client.state is EngineState.RESTARTING else ModelState.UNLOADED
 
     # -- use ----------------------------------------------------------------------------------------------------
 
@@ -153,7 +163,8 @@ class Residency:
             model.state = ModelState.UNLOADED
             raise
         except AntiphonError as error:
-            self._failed(model, error)
+            if not self._may_be_innocent(model, error):
+                self._failed(model, error)
             raise
         except Exception as error:
             logger.exception("model %r could not be loaded", model.name)
@@ -173,6 +184,23 @@ class Residency:
                 await self._load_now(model, size, evict)
         finally:
             self.release(base)
+
+    def _may_be_innocent(self, model: Resident, error: AntiphonError) -> bool:
+        """Whether the load failed only because the engine's process died, and for the first time."""
+        if not isinstance(error, EngineError) or self._client.state is EngineState.READY:
+            return False
+        model.num_deaths += 1
+        return model.num_deaths < MAX_DEATHS
+
+    def _lost(self, name: str, error: AntiphonError) -> None:
+        """A model did not come back with the engine's process."""
+        model = self.models.get(name)
+        if model is None or model.state is not ModelState.READY:
+            return
+        self._stop_timer(model)
+        model.text, model.loaded, model.charged_bytes = None, None, 0
+        self._failed(model, EngineError(f"it was lost when the engine restarted: {error}"))
+        self._forget(model)
 
     def _failed(self, model: Resident, error: AntiphonError) -> None:
         model.state, model.failure, model.failed_at = ModelState.FAILED, error, time.monotonic()
@@ -194,7 +222,9 @@ class Residency:
         await self._make_room(model, size, evict)
         model.state, model.failure, model.charged_bytes = ModelState.LOADING, None, size
         try:
-            reading, loading = self._read_text(model), self._load_weights(model)
+            base = () if model.base is None else (model.base.name,)
+            reading = self._read_text(model)
+            loading = self._client.load(model.name, model.reference, *base)
             text, loaded = await asyncio.gather(reading, loading, return_exceptions=True)
             if isinstance(text, BaseException):
                 await self._drop(model)
@@ -208,7 +238,7 @@ class Residency:
             model.charged_bytes = 0
             model.state = ModelState.UNLOADED
             raise
-        model.text, model.loaded, model.state = text, loaded, ModelState.READY
+        model.text, model.loaded, model.state, model.num_deaths = text, loaded, ModelState.READY, 0
         self._touch(model)
 
     async def _read_text(self, model: Resident) -> ModelText:
@@ -219,16 +249,6 @@ class Residency:
         if model.base.text is None:
             raise EngineError(f"model {model.base.name!r} was unloaded meanwhile")
         return model.base.text
-
-    async def _load_weights(self, model: Resident) -> Loaded:
-        base = () if model.base is None else (model.base.name,)
-        for attempt in range(1, ATTEMPTS + 1):
-            try:
-                return await self._client.load(model.name, model.reference, *base)
-            except EngineError:
-                if attempt == ATTEMPTS or self._client.state is not EngineState.RESTARTING:
-                    raise
-        raise AssertionError
 
     async def _check_real_size(self, model: Resident, size: int, evict: bool) -> None:
         """Weights that became larger than their files may have no place after all."""

@@ -51,6 +51,8 @@ class Resident:
     loaded: Loaded | None = None
     failure: AntiphonError | None = None
     failed_at: float = 0.0
+    #: How often in a row the engine's process died while it was being loaded.
+    num_deaths: int = 0
     fetching: FetchProgress | None = None
     #: Requests that use it or wait for it.
     uses: int = 0

@@ -145,7 +145,7 @@ def _pulled(resolved: ResolvedModel) -> dict[str, Any]:
 
 
 def admin_card(serving: Serving, model: Resident) -> dict[str, Any]:
-    card = model_card(model, model.name)
+    card = model_card(model, model.name, serving.models.residency.state_of(model))
     fetching = model.fetching
     return {
         "name": model.name,

@@ -21,13 +21,16 @@ FIGURES_SECONDS = 1.0
 
 @router.get("/v1/models")
 async def list_models(request: Request) -> Response:
-    names = serving_of(request).models.names()
-    return json_response({"object": "list", "data": [model_card(model, name) for name, model in names.items()]})
+    models = serving_of(request).models
+    cards = [model_card(model, name, models.residency.state_of(model)) for name, model in models.names().items()]
+    return json_response({"object": "list", "data": cards})
 
 
 @router.get("/v1/models/{name:path}")
 async def get_model(request: Request, name: str) -> Response:
-    return json_response(model_card(serving_of(request).models.find(name), name))
+    models = serving_of(request).models
+    model = models.find(name)
+    return json_response(model_card(model, name, models.residency.state_of(model)))
 
 
 @router.get("/livez")

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from antiphon.counted import counted
 from antiphon.errors import AntiphonError
 from antiphon.server.http.active_requests import ActiveRequests
-from antiphon.server.http.admin_access import AdminAccess
+from antiphon.server.http.admin_access import AdminAccess, header
 from antiphon.server.http.context import RequestContext, current_context
 from antiphon.server.http.errors import (
     SERVER,
@@ -25,6 +25,7 @@ from antiphon.server.http.errors import (
     unauthorized,
     unavailable,
 )
+from antiphon.server.http.hosts import AllowedHosts
 from antiphon.server.http.ignored_fields import HEADER as IGNORED_HEADER
 from antiphon.server.http.keys import KeyRing
 from antiphon.server.telemetry.logs import log, log_failure
@@ -41,9 +42,13 @@ SLACK_SECONDS = 2.0
 
 @dataclass(frozen=True)
 class Rules:
-    """Which requests are admitted, and for how long. `per_key` bounds the requests in flight of one key."""
+    """Which requests are admitted, and for how long. `per_key` bounds the requests in flight of one key.
+
+    `Host` is checked if there are no keys: with keys, a page that reaches this server by DNS rebinding lacks one.
+    """
 
     admin: AdminAccess
+    hosts: AllowedHosts
     keys: KeyRing | None = None
     per_key: int | None = None
     request_seconds: float = 600.0
@@ -133,6 +138,8 @@ class Gate:
                 context.key = rules.keys.find_bare(_header(scope, b"x-api-key"))
             if context.key is None:
                 raise unauthorized("the API key is missing or wrong")
+        else:
+            rules.hosts.check(header(scope, b"host"))
         if self._is_draining():
             raise unavailable("the server is shutting down", "shutting_down")
         running = self._requests.count_of_key(context.key)

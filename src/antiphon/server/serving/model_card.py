@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from antiphon.runtime.residency.resident import Resident
+from antiphon.runtime.residency.resident import ModelState, Resident
 from antiphon.weights.catalog.catalog import catalog
 from antiphon.weights.catalog.model_tasks import CATALOG_TASKS
 
@@ -19,8 +19,8 @@ def task_of(model: Resident) -> str | None:
     return None if entry is None else CATALOG_TASKS.get(entry.task, entry.task)
 
 
-def model_card(model: Resident, name: str) -> dict[str, Any]:
-    """A model as listed by `/v1/models`."""
+def model_card(model: Resident, name: str, state: ModelState) -> dict[str, Any]:
+    """A model as listed by `/v1/models`; `state` is the one that `Residency.state_of` tells."""
     loaded = model.loaded
     return {
         "id": name,
@@ -29,7 +29,7 @@ def model_card(model: Resident, name: str) -> dict[str, Any]:
         "owned_by": "antiphon",
         "root": model.name,
         "parent": None if model.base is None else model.base.name,
-        "state": "loading" if model.loading is not None else str(model.state),
+        "state": str(state),
         "task": task_of(model),
         "max_model_len": None if loaded is None else loaded.max_tokens,
         "weight_bytes": None if loaded is None else loaded.weight_bytes,

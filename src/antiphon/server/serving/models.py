@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import difflib
 import logging
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from antiphon.errors import AntiphonError, EngineError, InvalidRequestError, MemoryBudgetError, MemoryBusyError
+from antiphon.errors import (
+    AntiphonError,
+    EngineError,
+    FetchError,
+    InvalidRequestError,
+    MemoryBudgetError,
+    MemoryBusyError,
+)
 from antiphon.runtime.loading.adapter_names import SEPARATOR, adapter_model_name
 from antiphon.runtime.loading.memory_budget import default_budget
 from antiphon.runtime.process.client import EngineState
@@ -28,6 +37,11 @@ if TYPE_CHECKING:
     from antiphon.runtime.loading.model_text import ModelText
     from antiphon.runtime.process.client import EngineClient
     from antiphon.runtime.process.messages import Loaded
+
+
+#: Failures to load that may pass by themselves.
+TRANSIENT = (EngineError, FetchError)
+RETRY_POLL_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -71,15 +85,32 @@ class ServedModels:
     async def load_all(self, report: Callable[[Resident], None] | None = None) -> None:
         """Load the models to be loaded at start, in order. A model that fails does not stop the others."""
         for model in self._preloaded:
-            try:
-                await self.residency.load(model, evict=False)
-            except MemoryBusyError as error:
-                log("no memory left for a model; it is loaded on first use", model=model.name, cause=str(error))
-            except AntiphonError as error:
-                log("model failed to load", logging.ERROR, model=model.name, cause=str(error))
+            while await self._died_under(model):
+                pass
             self._was_ready.add(model.name)
             if report is not None:
                 report(model)
+
+    async def keep_loaded(self) -> None:
+        """Load models again that were to be loaded at start and failed for a cause that may pass. Never returns."""
+        while True:
+            for model in self._failed:
+                if isinstance(model.failure, TRANSIENT) and model.may_be_tried_again:
+                    await self._died_under(model)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(RETRY_POLL_SECONDS):
+                    await self._client.wait_for_change()
+
+    async def _died_under(self, model: Resident) -> bool:
+        """Load a model; True if the engine's process died meanwhile and the model may be tried again at once."""
+        try:
+            await self.residency.load(model, evict=False)
+        except MemoryBusyError as error:
+            log("no memory left for a model; it is loaded on first use", model=model.name, cause=str(error))
+        except AntiphonError as error:
+            log("model failed to load", logging.ERROR, model=model.name, cause=str(error))
+            return isinstance(error, EngineError) and model.state is ModelState.UNLOADED
+        return False
 
     @property
     def is_ready(self) -> bool:
@@ -116,7 +147,7 @@ class ServedModels:
             return f"failed: {model.error}"
         if model.fetching is not None:
             return f"{model.fetching.activity} ({model.fetching.done / 1e6:.0f} of {model.fetching.total / 1e6:.0f} MB)"
-        return "loading" if model.loading is not None else str(model.state)
+        return str(self.residency.state_of(model))
 
     # -- names --------------------------------------------------------------------------------------------------
 

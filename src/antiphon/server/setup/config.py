@@ -11,6 +11,7 @@ from pathlib import Path
 
 from antiphon.errors import InvalidRequestError
 from antiphon.runtime.loading.adapter_names import adapter_model_name
+from antiphon.server.http.connection_limits import ConnectionLimits
 from antiphon.server.http.keys import KeyRing
 from antiphon.weights.catalog.catalog import catalog
 
@@ -121,8 +122,8 @@ class ServerConfig:
     admin_keys: KeyRing | None = None
     #: The address that the server listens on.
     host: str = "127.0.0.1"
-    #: Other host names that administrators may use for it.
-    admin_hosts: tuple[str, ...] = ()
+    #: Other host names that clients may use for it; `*` for any.
+    allowed_hosts: tuple[str, ...] = ()
     load_on_use: LoadOnUse = LoadOnUse.CATALOG
     #: Of models that a request loads.
     keep_alive: float = math.inf
@@ -135,6 +136,7 @@ class ServerConfig:
     #: Collector of traces.
     otlp_endpoint: str | None = None
     limits: Limits = field(default_factory=Limits)
+    connections: ConnectionLimits = field(default_factory=ConnectionLimits)
 
     def __post_init__(self) -> None:
         names = [spec.name for spec in self.models]

@@ -11,6 +11,7 @@ from antiphon.errors import InvalidRequestError
 from antiphon.runtime.loading.adapter_names import SEPARATOR, adapter_file_bytes
 from antiphon.runtime.loading.memory_budget import default_budget
 from antiphon.runtime.residency.keep_alive import parse_keep_alive
+from antiphon.server.http.connection_limits import ConnectionLimits
 from antiphon.server.http.keys import KeyRing
 from antiphon.server.setup.config import AdapterSpec, Limits, LoadOnUse, ModelSpec, ServerConfig, name_of
 from antiphon.server.setup.model_checks import DEFAULT_KV_BYTES, check_models_fit, check_references
@@ -72,7 +73,7 @@ def _config(settings: Settings, memory_bytes: int) -> ServerConfig:
         keys=_keys(settings["api_key_file"]),
         admin_keys=_keys(settings["admin_key_file"]),
         host=settings["host"],
-        admin_hosts=tuple(settings["admin_hosts"]),
+        allowed_hosts=tuple(settings["allowed_hosts"]),
         load_on_use=LoadOnUse(settings["load_on_use"]),
         keep_alive=parse_keep_alive(settings["keep_alive"]),
         memory_bytes=memory_bytes,
@@ -96,6 +97,13 @@ def _config(settings: Settings, memory_bytes: int) -> ServerConfig:
             requests_per_key=settings["max_per_key"],
             stored_responses=settings["max_responses"],
             stored_bytes=settings["responses_memory"] << 20,
+        ),
+        connections=ConnectionLimits(
+            connections=settings["max_connections"],
+            header_bytes=settings["max_header"] << 10,
+            header_seconds=settings["header_timeout"],
+            idle_seconds=settings["idle_timeout"],
+            body_rate=settings["min_body_rate"],
         ),
     )
 

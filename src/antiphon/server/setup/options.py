@@ -92,9 +92,10 @@ OPTIONS: tuple[Option, ...] = (
         metavar="FILE",
     ),
     _list(
-        "server.admin_hosts",
-        "Host name under which /admin may be reached, besides the server's own; may be repeated.",
-        flag="admin-host",
+        "server.allowed_hosts",
+        "Host name by which clients may reach the server, besides its own, or * for any. May be repeated. Checked for "
+        "/admin, and for every route if there are no API keys.",
+        flag="allowed-host",
         metavar="NAME",
     ),
     _text("server.tls_cert", None, "TLS certificate and chain (PEM); enables HTTPS.", metavar="FILE"),
@@ -161,6 +162,11 @@ OPTIONS: tuple[Option, ...] = (
     _whole("limits.max_per_key", 256, "Most requests of one API key at the same time; further ones get 429."),
     _whole("limits.max_responses", 1024, "Stored responses available for previous_response_id.", 0),
     _whole("limits.responses_memory", 64, "Megabytes for stored responses.", 0),
+    _whole("limits.max_connections", 1024, "Most open connections; at the limit, idle ones are closed for new ones."),
+    _whole("limits.max_header", 64, "Largest headers of a request, in kilobytes; larger ones get 431."),
+    _number("limits.header_timeout", 10.0, "Seconds in which the headers of a request must arrive.", minimum=0.1),
+    _whole("limits.idle_timeout", 60, "Seconds after which a connection without a request is closed."),
+    _number("limits.min_body_rate", 100.0, "Slowest arrival of a request body, in bytes per second; 0 for any."),
     _number("limits.timeout", 600.0, "Longest time for one request, in seconds.", minimum=1),
 )
 
