@@ -99,6 +99,13 @@ OPTIONS: tuple[Option, ...] = (
         metavar="ORIGIN",
     ),
     _switch("server.strict", False, "Reject requests with unknown fields instead of ignoring those fields."),
+    _text(
+        "server.files_dir",
+        None,
+        "Folder for uploaded files and batches.",
+        metavar="FOLDER",
+        shown="files in ANTIPHON_HOME",
+    ),
     _number("server.grace", 30.0, "Seconds that running requests get to finish on SIGTERM."),
     _switch("server.log_requests", True, "Log every request."),
     _text(
@@ -152,8 +159,13 @@ OPTIONS: tuple[Option, ...] = (
     _whole("limits.max_stop_strings", 16, "Most stop strings of one request.", 0),
     _whole("limits.max_tools", 128, "Most tools of one request.", 0),
     _whole("limits.max_per_key", 256, "Most requests of one API key at the same time; further ones get 429."),
-    _whole("limits.max_responses", 1024, "Stored responses available for previous_response_id.", 0),
-    _whole("limits.responses_memory", 64, "Megabytes for stored responses.", 0),
+    _whole("limits.max_responses", 1024, "Most stored responses; also most conversations, and most stored chats.", 0),
+    _whole("limits.responses_memory", 64, "Megabytes for stored responses; the same for conversations and chats.", 0),
+    _whole("limits.max_file", 200, "Largest uploaded file, in megabytes."),
+    _whole("limits.max_files", 1000, "Most stored files of one API key."),
+    _whole("limits.files_space", 2048, "Megabytes for the stored files of one API key, results of batches included."),
+    _whole("limits.max_batch_requests", 50_000, "Most requests of one batch."),
+    _whole("limits.batch_concurrency", 8, "Most requests of batches that run at once."),
     _number("limits.timeout", 600.0, "Longest time for one request, in seconds.", minimum=1),
 )
 
