@@ -28,8 +28,11 @@ ORDER: dict[str, list[tuple[str, ...]]] = {
     "models": [("kokoro", "."), ("base",)],
     "server": [
         (".",),
-        ("responses",),
+        ("batches",),
+        ("files",),
+        ("responses", "conversations"),
         ("chat",),
+        ("stored_chats",),
         ("text",),
         ("sound",),
         ("admin",),

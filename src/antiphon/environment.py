@@ -1,6 +1,7 @@
 """Every environment variable that Antiphon reads. An argument given in code or on the command line comes first.
 
-- `ANTIPHON_HOME`: the folder for models and the history of `antiphon chat`; the platform's cache folder when unset.
+- `ANTIPHON_HOME`: the folder for models, the history of `antiphon chat`, and the files and batches of a server; the
+  platform's cache folder when unset.
 - `ANTIPHON_OFFLINE`: when set to anything but `0`, `false`, `no` or `off`, nothing is downloaded.
 - `ANTIPHON_CONFIG`: the configuration file of a server.
 - `ANTIPHON_` and the name of an option of `antiphon serve` in capitals, as in ANTIPHON_PORT: that option's value.

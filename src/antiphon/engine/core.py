@@ -14,7 +14,7 @@ from antiphon.engine.telemetry import StepRecord, Telemetry
 from antiphon.errors import ModelNotFoundError
 
 #: A model's share of time when several have work, by its most urgent request. Critical requests always go first.
-SHARES = {Priority.CRITICAL: 16.0, Priority.HIGH: 4.0, Priority.NORMAL: 1.0}
+SHARES = {Priority.CRITICAL: 16.0, Priority.HIGH: 4.0, Priority.NORMAL: 1.0, Priority.LOW: 0.25}
 
 #: A model that has had less than its share may run this long in a row before one with shorter steps gets a step.
 TURN_SECONDS = 0.06

@@ -18,6 +18,8 @@ class Priority(IntEnum):
     CRITICAL = 0
     HIGH = 1
     NORMAL = 2
+    #: Work that nobody waits for.
+    LOW = 3
 
 
 class RequestState(StrEnum):

@@ -21,8 +21,13 @@ from antiphon.server import docs_page, openapi
 from antiphon.server.admin import model_deletion, state
 from antiphon.server.admin import models as admin_models
 from antiphon.server.admin import requests as admin_requests
+from antiphon.server.batches import route as batches
+from antiphon.server.batches.storage import open_storage
 from antiphon.server.chat import route as chat
 from antiphon.server.chat.spoken_reply_store import SpokenReplyStore
+from antiphon.server.conversations import route as conversations
+from antiphon.server.conversations.store import ConversationStore
+from antiphon.server.files import route as files
 from antiphon.server.http.admin_access import AdminAccess
 from antiphon.server.http.canonical_requests import CanonicalRequests
 from antiphon.server.http.errors import invalid
@@ -31,6 +36,7 @@ from antiphon.server.http.hosts import AllowedHosts
 from antiphon.server.http.ignored_fields import HEADER as IGNORED_HEADER
 from antiphon.server.http.route_table import RouteTable
 from antiphon.server.http.tracing_middleware import TracedRequests
+from antiphon.server.responses import compact, input_tokens
 from antiphon.server.responses import create as responses
 from antiphon.server.responses import stored as stored_responses
 from antiphon.server.responses.store import ResponseStore
@@ -38,6 +44,8 @@ from antiphon.server.serving.serving import Serving
 from antiphon.server.setup.config import ServerConfig
 from antiphon.server.sound import speech, transcriptions, voices
 from antiphon.server.sound.unreadable import UNREADABLE_HEADERS
+from antiphon.server.stored_chats import route as stored_chats
+from antiphon.server.stored_chats.store import ChatStore
 from antiphon.server.telemetry.logs import log
 from antiphon.server.text import completions, embeddings, tokenization
 
@@ -47,13 +55,19 @@ if TYPE_CHECKING:
 ROUTES = (
     chat,
     completions,
+    stored_chats,
     responses,
+    input_tokens,
+    compact,
     stored_responses,
+    conversations,
     embeddings,
     transcriptions,
     speech,
     voices,
     tokenization,
+    files,
+    batches,
     state,
     model_deletion,
     docs_page,
@@ -73,7 +87,8 @@ def create_app(config: ServerConfig, client: EngineClient, report: Callable[[Res
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         starting = asyncio.create_task(_start(serving, report))
         try:
-            yield
+            async with open_storage(app, serving):
+                yield
         finally:
             starting.cancel()
             with suppress(asyncio.CancelledError):
@@ -85,7 +100,10 @@ def create_app(config: ServerConfig, client: EngineClient, report: Callable[[Res
     app = FastAPI(title="Antiphon", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
     app.state.serving = serving
     app.state.spoken_replies = SpokenReplyStore()
-    app.state.responses = ResponseStore(config.limits.stored_responses, config.limits.stored_bytes)
+    bounds = (config.limits.stored_responses, config.limits.stored_bytes)
+    app.state.responses = ResponseStore(*bounds)
+    app.state.conversations = ConversationStore(*bounds)
+    app.state.stored_chats = ChatStore(*bounds)
     app.state.routes = RouteTable([*app.routes, *(route for module in ROUTES for route in module.router.routes)])
     for module in ROUTES:
         app.include_router(module.router)

@@ -19,14 +19,30 @@ from antiphon.server.admin.response_schemas import (
     ModelsAnswer,
     VersionAnswer,
 )
+from antiphon.server.batches.schemas import BatchAnswer, BatchBody, BatchesAnswer
 from antiphon.server.chat.request_schemas import ChatBody
-from antiphon.server.chat.response_schemas import ChatAnswer
-from antiphon.server.http.schemas import Answer, ErrorAnswer
-from antiphon.server.responses.request_schemas import ResponseBody
-from antiphon.server.responses.response_schemas import DeletedAnswer, InputItemsAnswer, ResponseAnswer
+from antiphon.server.chat.response_schemas import ChatAnswer, StoredChatAnswer, StoredChatsAnswer
+from antiphon.server.conversations.schemas import (
+    ConversationAnswer,
+    ConversationBody,
+    ConversationDeletedAnswer,
+    ConversationItemsBody,
+)
+from antiphon.server.files.schemas import FileAnswer, FileDeletedAnswer, FileForm, FilesAnswer
+from antiphon.server.http.schemas import Answer, ErrorAnswer, MetadataBody
+from antiphon.server.responses.request_schemas import CompactBody, InputTokensBody, ResponseBody
+from antiphon.server.responses.response_schemas import (
+    CompactedAnswer,
+    CountedTokensAnswer,
+    DeletedAnswer,
+    InputItemsAnswer,
+    ItemAnswer,
+    ResponseAnswer,
+)
 from antiphon.server.sound.request_schemas import SpeechBody, SpeechFormat, TranscriptionForm, TranslationForm
 from antiphon.server.sound.response_schemas import AnyTranscriptAnswer, VoicesAnswer
 from antiphon.server.sound.transcriptions import CONTENT_TYPES as TRANSCRIPT_TYPES
+from antiphon.server.stored_chats.schemas import ChatDeletedAnswer, StoredMessagesAnswer
 from antiphon.server.text.request_schemas import (
     CompletionBody,
     DetokenizeBody,
@@ -51,11 +67,21 @@ FORM = "multipart/form-data"
 TEXTS = tuple(f"{kind}; charset=utf-8" for kind in TRANSCRIPT_TYPES.values())
 SOUNDS = tuple(CONTENT_TYPES[format] for format in get_args(SpeechFormat))
 RESPONSE = "/v1/responses/{response_id}"
+CHAT = "/v1/chat/completions/{completion_id}"
+CONVERSATION = "/v1/conversations/{conversation_id}"
+FILE = "/v1/files/{file_id}"
 OPERATIONS: dict[tuple[str, str], Operation] = {
     ("post", "/v1/chat/completions"): Operation(ChatBody, ChatAnswer, True),
+    ("get", "/v1/chat/completions"): Operation(None, StoredChatsAnswer),
+    ("get", CHAT): Operation(None, StoredChatAnswer),
+    ("post", CHAT): Operation(MetadataBody, StoredChatAnswer),
+    ("delete", CHAT): Operation(None, ChatDeletedAnswer),
+    ("get", CHAT + "/messages"): Operation(None, StoredMessagesAnswer),
     ("post", "/v1/completions"): Operation(CompletionBody, CompletionAnswer, True),
     ("post", "/v1/responses"): Operation(ResponseBody, ResponseAnswer, True),
-    ("get", RESPONSE): Operation(None, ResponseAnswer),
+    ("post", "/v1/responses/input_tokens"): Operation(InputTokensBody, CountedTokensAnswer),
+    ("post", "/v1/responses/compact"): Operation(CompactBody, CompactedAnswer),
+    ("get", RESPONSE): Operation(None, ResponseAnswer, True),
     ("delete", RESPONSE): Operation(None, DeletedAnswer),
     ("post", RESPONSE + "/cancel"): Operation(None, ResponseAnswer),
     ("get", RESPONSE + "/input_items"): Operation(None, InputItemsAnswer),
@@ -64,6 +90,23 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ("post", "/v1/audio/translations"): Operation(TranslationForm, AnyTranscriptAnswer, False, FORM, TEXTS),
     ("post", "/v1/audio/speech"): Operation(SpeechBody, None, True, other_types=SOUNDS),
     ("get", "/v1/audio/voices"): Operation(None, VoicesAnswer),
+    ("post", "/v1/conversations"): Operation(ConversationBody, ConversationAnswer),
+    ("get", CONVERSATION): Operation(None, ConversationAnswer),
+    ("post", CONVERSATION): Operation(MetadataBody, ConversationAnswer),
+    ("delete", CONVERSATION): Operation(None, ConversationDeletedAnswer),
+    ("post", CONVERSATION + "/items"): Operation(ConversationItemsBody, InputItemsAnswer),
+    ("get", CONVERSATION + "/items"): Operation(None, InputItemsAnswer),
+    ("get", CONVERSATION + "/items/{item_id}"): Operation(None, ItemAnswer),
+    ("delete", CONVERSATION + "/items/{item_id}"): Operation(None, ConversationAnswer),
+    ("post", "/v1/files"): Operation(FileForm, FileAnswer, False, FORM),
+    ("get", "/v1/files"): Operation(None, FilesAnswer),
+    ("get", FILE): Operation(None, FileAnswer),
+    ("delete", FILE): Operation(None, FileDeletedAnswer),
+    ("get", FILE + "/content"): Operation(None, None, other_types=("application/octet-stream",)),
+    ("post", "/v1/batches"): Operation(BatchBody, BatchAnswer),
+    ("get", "/v1/batches"): Operation(None, BatchesAnswer),
+    ("get", "/v1/batches/{batch_id}"): Operation(None, BatchAnswer),
+    ("post", "/v1/batches/{batch_id}/cancel"): Operation(None, BatchAnswer),
     ("post", "/tokenize"): Operation(TokenizeBody, TokensAnswer),
     ("post", "/detokenize"): Operation(DetokenizeBody, PromptAnswer),
     ("post", "/apply-template"): Operation(TemplateBody, PromptAnswer),

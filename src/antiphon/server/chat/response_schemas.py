@@ -56,3 +56,15 @@ class ChatAnswer(Answer):
     service_tier: Literal["default"] | None = None
     choices: list[ChatChoice]
     usage: Usage
+
+
+class StoredChatAnswer(ChatAnswer):
+    metadata: dict[str, str]
+
+
+class StoredChatsAnswer(Answer):
+    object: Literal["list"]
+    data: list[StoredChatAnswer]
+    first_id: str
+    last_id: str
+    has_more: bool

@@ -27,6 +27,7 @@ from antiphon.server.http.errors import (
 )
 from antiphon.server.http.hosts import AllowedHosts
 from antiphon.server.http.ignored_fields import HEADER as IGNORED_HEADER
+from antiphon.server.http.internal_call import CALLER, Caller
 from antiphon.server.http.keys import KeyRing
 from antiphon.server.telemetry.logs import log, log_failure
 from antiphon.server.telemetry.metrics import Metrics
@@ -132,7 +133,10 @@ class Gate:
             self._rules.admin.check(scope)
             return
         rules = self._rules
-        if rules.keys is not None:
+        caller: Caller | None = scope.get(CALLER)
+        if caller is not None:
+            context.key, context.is_low_priority = caller.key, caller.is_low_priority
+        elif rules.keys is not None:
             context.key = rules.keys.find(_header(scope, b"authorization"))
             if context.key is None:
                 context.key = rules.keys.find_bare(_header(scope, b"x-api-key"))
@@ -142,6 +146,8 @@ class Gate:
             rules.hosts.check(header(scope, b"host"))
         if self._is_draining():
             raise unavailable("the server is shutting down", "shutting_down")
+        if context.is_low_priority:  # how many run at once is limited for all batches together
+            return
         running = self._requests.count_of_key(context.key)
         if rules.keys is not None and rules.per_key is not None and running >= rules.per_key:
             message = f"this key has {counted(running, 'request')} in flight; at most {rules.per_key} are allowed"

@@ -48,6 +48,14 @@ class KeyRing:
         matches = [hmac.compare_digest(given, known) for known in self._hashes]
         return matches.index(True) if any(matches) else None
 
+    def owner(self, number: int) -> str:
+        """A name for the key of that number, from which the key cannot be found, the same after a restart."""
+        return hashlib.sha256(b"antiphon owner" + self._hashes[number]).hexdigest()[:32]
+
+    def number(self, owner: str) -> int | None:
+        """The number of the key with that owner name; None if there is no such key."""
+        return next((number for number in range(len(self)) if self.owner(number) == owner), None)
+
     def shares_a_key_with(self, other: KeyRing) -> bool:
         return not set(self._hashes).isdisjoint(other._hashes)
 

@@ -14,10 +14,16 @@ from antiphon.runtime.residency.keep_alive import PATTERN as KEEP_ALIVE_PATTERN
 
 Count = Annotated[int, Field(ge=0)]
 Name = Annotated[str, Field(min_length=1, max_length=512)]
-#: 0 is critical, 1 high, 2 normal.
-Priority = Annotated[int, Field(ge=0, le=2)]
+#: 0 is critical, 1 high, 2 normal, 3 low.
+Priority = Annotated[int, Field(ge=0, le=3)]
 #: Seconds, or a duration such as `5m`; -1 means for ever.
 KeepAlive = Annotated[float, Field(ge=-1, le=1e9)] | Annotated[str, Field(pattern=KEEP_ALIVE_PATTERN)]
+
+
+#: As OpenAI limits it.
+Metadata = Annotated[
+    dict[Annotated[str, Field(max_length=64)], Annotated[str, Field(max_length=512)]], Field(max_length=16)
+]
 
 
 class Unsupported(NamedTuple):
@@ -37,6 +43,12 @@ class Body(BaseModel):
 
     #: Fields that are not ignored like other unknown ones, since without them the answer would mean something else.
     unsupported: ClassVar[Mapping[str, Unsupported]] = {}
+
+
+class MetadataBody(Body):
+    """Replaces the metadata of an object."""
+
+    metadata: Metadata | None
 
 
 class ModelBody(Body):

@@ -23,6 +23,11 @@ MAX_FIELD_BYTES = 1 << 20
 
 async def read_form(request: Request, model: type[Form], limit: int) -> Form:
     """The form as an object of that schema, with its `file` open; an invalid form raises an `ApiError`."""
+    return (await read_file_form(request, model, limit))[0]
+
+
+async def read_file_form(request: Request, model: type[Form], limit: int) -> tuple[Form, str]:
+    """The same, and the name of the file as the client gave it, in printable characters."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "multipart/form-data":
         message = f"the content type is {kind[:80] or 'missing'!r}; it must be multipart/form-data"
@@ -50,10 +55,14 @@ async def read_form(request: Request, model: type[Form], limit: int) -> Form:
             raise validation_error(error) from None
         shown = {name: value for name, value in fields.items() if name != "file"}
         record_body(request, body, shown)
-        return body
+        return body, _printable(upload.filename or "")
     except BaseException:
         close_files(form)
         raise
+
+
+def _printable(name: str) -> str:
+    return "".join(character for character in name if character.isprintable())
 
 
 def close_files(form: FormData) -> None:

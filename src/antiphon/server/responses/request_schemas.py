@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag
+from pydantic import BeforeValidator, Discriminator, Field, Tag, TypeAdapter
 
-from antiphon.server.http.schemas import Body, Name, Unsupported
+from antiphon.server.http.schemas import Body, ModelBody, Name, Unsupported
 from antiphon.server.text.messages import FunctionName
 from antiphon.server.text.reasoning_effort import Effort
 from antiphon.server.text.request_schemas import MAX_LOGPROBS, JsonObjectFormat, SamplingBody, TextFormat
@@ -75,18 +75,46 @@ class ReasoningItem(Body):
     status: Status | None = None
 
 
+class CompactionItem(Body):
+    """What `POST /v1/responses/compact` made of a conversation."""
+
+    type: Literal["compaction"]
+    encrypted_content: str
+    id: ItemId | None = None
+    created_by: str | None = None
+
+
 def _kind(value: Any) -> Any:
     """An item without a type is a message."""
     return (value.get("type") or "message") if isinstance(value, dict) else getattr(value, "type", None)
 
 
-Item = Annotated[
+#: An item that stands for itself alone.
+PlainItem = Annotated[
     Annotated[MessageItem, Tag("message")]
     | Annotated[FunctionCallItem, Tag("function_call")]
     | Annotated[FunctionCallOutputItem, Tag("function_call_output")]
     | Annotated[ReasoningItem, Tag("reasoning")],
     Discriminator(_kind),
 ]
+Item = Annotated[
+    Annotated[MessageItem, Tag("message")]
+    | Annotated[FunctionCallItem, Tag("function_call")]
+    | Annotated[FunctionCallOutputItem, Tag("function_call_output")]
+    | Annotated[ReasoningItem, Tag("reasoning")]
+    | Annotated[CompactionItem, Tag("compaction")],
+    Discriminator(_kind),
+]
+PLAIN_ITEMS: TypeAdapter[list[PlainItem]] = TypeAdapter(list[PlainItem])
+ITEMS: TypeAdapter[list[Item]] = TypeAdapter(list[Item])
+
+
+class ConversationReference(Body):
+    id: Annotated[str, Field(max_length=512)]
+
+
+#: Omitted, an empty message.
+Input = Annotated[str, Field(min_length=1)] | Annotated[list[Item], Field(min_length=1)]
 
 
 class ResponseTool(Body):
@@ -149,7 +177,9 @@ class ResponseBody(SamplingBody):
 
     unsupported: ClassVar[Mapping[str, Unsupported]] = RESPONSES
 
-    input: Annotated[str, Field(min_length=1)] | Annotated[list[Item], Field(min_length=1)]
+    input: Input | None = None
+    #: Its items come before the input; input and output are added to it.
+    conversation: Annotated[str, Field(max_length=512)] | ConversationReference | None = None
     instructions: str | None = None
     previous_response_id: str | None = None
     max_output_tokens: Annotated[int, Field(ge=1, lt=2**31)] | None = None
@@ -166,7 +196,30 @@ class ResponseBody(SamplingBody):
     truncation: Literal["auto", "disabled"] | None = None
     #: Calls beyond this number are not given.
     max_tool_calls: Annotated[int, Field(ge=1, lt=2**31)] | None = None
-    background: Literal[False] | None = None
+    #: The answer comes at once; the response is read by its id.
+    background: bool | None = None
     #: Accepted without effect.
     access_programs: dict[str, Any] | None = None
+    image: dict[str, Any] | None = None
+
+
+class InputTokensBody(ResponseBody):
+    """The fields of a response that make its prompt."""
+
+    #: Accepted without effect.
+    personality: Annotated[str, Field(max_length=64)] | None = None
+
+
+class CompactBody(ModelBody):
+    """The conversation that is to be made shorter."""
+
+    input: Input | None = None
+    previous_response_id: str | None = None
+    #: Told to the model that writes the summary.
+    instructions: str | None = None
+    #: Accepted without effect.
+    service_tier: str | None = None
+    prompt_cache_key: str | None = None
+    prompt_cache_options: dict[str, Any] | None = None
+    prompt_cache_retention: str | None = None
     image: dict[str, Any] | None = None

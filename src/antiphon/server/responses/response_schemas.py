@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from pydantic import RootModel
+
 from antiphon.server.http.schemas import Answer, Count
 from antiphon.server.text.response_schemas import Timings, TokenLogprob
 
@@ -70,6 +72,15 @@ class AnswerFunctionCallOutput(Answer):
     output: str | list[AnswerInputText]
 
 
+class AnswerCompaction(Answer):
+    """Opaque; it is sent back as it is."""
+
+    id: str
+    type: Literal["compaction"]
+    encrypted_content: str
+    created_by: str | None = None
+
+
 class InputTokensDetails(Answer):
     cached_tokens: Count
     cache_write_tokens: Count
@@ -102,6 +113,10 @@ class AnswerReasoningOptions(Answer):
     summary: None
 
 
+class AnswerConversation(Answer):
+    id: str
+
+
 class ResponseAnswer(Answer):
     id: str
     object: Literal["response"]
@@ -109,6 +124,7 @@ class ResponseAnswer(Answer):
     completed_at: int | None
     status: Literal["in_progress", "completed", "incomplete", "failed", "cancelled"]
     background: bool
+    conversation: AnswerConversation | None
     error: ResponseFailure | None
     incomplete_details: IncompleteDetails | None
     instructions: str | None
@@ -136,9 +152,16 @@ class ResponseAnswer(Answer):
     user: str | None
 
 
+AnyItem = AnswerInputMessage | AnswerFunctionCall | AnswerFunctionCallOutput | AnswerReasoning | AnswerCompaction
+
+
+class ItemAnswer(RootModel[AnyItem]):
+    """An item of a conversation."""
+
+
 class InputItemsAnswer(Answer):
     object: Literal["list"]
-    data: list[AnswerInputMessage | AnswerFunctionCall | AnswerFunctionCallOutput | AnswerReasoning]
+    data: list[AnyItem]
     first_id: str
     last_id: str
     has_more: bool
@@ -148,3 +171,16 @@ class DeletedAnswer(Answer):
     id: str
     object: Literal["response"]
     deleted: bool
+
+
+class CompactedAnswer(Answer):
+    id: str
+    object: Literal["response.compaction"]
+    created_at: int
+    output: list[AnswerCompaction]
+    usage: ResponseUsage
+
+
+class CountedTokensAnswer(Answer):
+    object: Literal["response.input_tokens"]
+    input_tokens: Count

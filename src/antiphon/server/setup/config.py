@@ -64,6 +64,13 @@ class Limits:
     audio_bytes: int = 512 << 20
     audio_seconds: float = 4 * 3600.0
     speech_characters: int = 200_000
+    #: Files of one API key, their bytes, and the bytes of one.
+    files: int = 1000
+    files_bytes: int = 2 << 30
+    file_bytes: int = 200 << 20
+    #: Requests of one batch, and those of all batches that run at once.
+    batch_requests: int = 50_000
+    batch_concurrency: int = 8
     #: In flight with one API key.
     requests_per_key: int | None = None
 
@@ -135,6 +142,8 @@ class ServerConfig:
     cors_origins: tuple[str, ...] = ()
     #: Collector of traces.
     otlp_endpoint: str | None = None
+    #: Folder for files and batches; without one they are not offered.
+    files_dir: Path | None = None
     limits: Limits = field(default_factory=Limits)
     connections: ConnectionLimits = field(default_factory=ConnectionLimits)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from antiphon import environment
 from antiphon.errors import InvalidRequestError
 from antiphon.runtime.loading.adapter_names import SEPARATOR, adapter_file_bytes
 from antiphon.runtime.loading.memory_budget import default_budget
@@ -82,6 +83,7 @@ def _config(settings: Settings, memory_bytes: int) -> ServerConfig:
         is_strict=settings["strict"],
         cors_origins=tuple(settings["cors_origins"]),
         otlp_endpoint=settings["otlp_endpoint"],
+        files_dir=_files_dir(settings["files_dir"]),
         limits=Limits(
             body_bytes=settings["max_body"] << 20,
             prompt_tokens=settings["max_prompt_tokens"],
@@ -97,6 +99,11 @@ def _config(settings: Settings, memory_bytes: int) -> ServerConfig:
             requests_per_key=settings["max_per_key"],
             stored_responses=settings["max_responses"],
             stored_bytes=settings["responses_memory"] << 20,
+            files=settings["max_files"],
+            files_bytes=settings["files_space"] << 20,
+            file_bytes=settings["max_file"] << 20,
+            batch_requests=settings["max_batch_requests"],
+            batch_concurrency=settings["batch_concurrency"],
         ),
         connections=ConnectionLimits(
             connections=settings["max_connections"],
@@ -147,6 +154,10 @@ def _adapter(name: str, path: str, models: Sequence[ModelSpec]) -> AdapterSpec:
 
 def _keys(path: str | None) -> KeyRing | None:
     return None if path is None else KeyRing.read(Path(path).expanduser())
+
+
+def _files_dir(path: str | None) -> Path:
+    return environment.home() / "files" if path is None else Path(path).expanduser().absolute()
 
 
 def _tls(settings: Settings) -> TLSFiles | None:

@@ -14,7 +14,7 @@ from antiphon.errors import EngineError
 from antiphon.runtime.process.messages import Embed
 from antiphon.server.http.bodies import read_body
 from antiphon.server.http.connection import json_response, unless_disconnected
-from antiphon.server.http.context import context_of
+from antiphon.server.http.context import context_of, priority_of
 from antiphon.server.http.errors import invalid
 from antiphon.server.serving.failures import engine_failure
 from antiphon.server.serving.models import ReadyModel
@@ -76,7 +76,7 @@ async def _embed(
     serving: Serving, model: ReadyModel, body: EmbeddingBody, inputs: list[list[int]]
 ) -> tuple[np.ndarray[Any, Any], int]:
     parts, tokens = [], 0
-    priority = 2 if body.priority is None else body.priority
+    priority = priority_of(body.priority)
     for start in range(0, len(inputs), PART):
         call = Embed(uuid.uuid4().hex, model.name, inputs[start : start + PART], priority)
         try:

@@ -44,6 +44,5 @@ CHAT: dict[str, Unsupported] = {
 RESPONSES: dict[str, Unsupported] = {
     **GENERATION,
     "prompt": Unsupported("prompts that are stored at OpenAI are not available; send instructions and input"),
-    "conversation": Unsupported("use previous_response_id"),
     "context_management": Unsupported("a conversation is shortened by truncation: auto only"),
 }
