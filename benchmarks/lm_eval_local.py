@@ -1,10 +1,13 @@
-"""lm-eval's `local-completions` on a local task, beside the same weights under transformers.
+"""lm-eval's `local-completions` on a local task, beside the same weights under transformers or in process.
 
-    python benchmarks/lm_eval_local.py [--model smollm2-135m] [--items 200] [--text FILE]
+    python benchmarks/lm_eval_local.py [--model smollm2-135m] [--items 200] [--beside transformers|engine] --text FILE
 
 The task is made from a text: which of four continuations is the true one. It is run twice by the `lm-eval` package:
-against `antiphon serve` over HTTP (prompts echoed with their log-probabilities), and with transformers on the weights
-of the same GGUF file, dequantised to fp32. Prints both accuracies; exits with 1 if they are more than a point apart.
+against `antiphon serve` over HTTP (prompts echoed with their log-probabilities), and beside it
+
+- with transformers on the weights of the same GGUF file, dequantised to fp32; exits with 1 if the accuracies are more
+  than a point apart;
+- or with the embedded engine; exits with 1 unless every log-likelihood of every item is the same number.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -67,11 +71,58 @@ def task_of(folder: Path, items: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def evaluate(model: Any, task: dict[str, Any], **options: Any) -> dict[str, float]:
+@dataclass(frozen=True)
+class Result:
+    """Accuracies in percent, and for each item the log-likelihoods of its endings."""
+
+    accuracies: dict[str, float]
+    answers: dict[int, Any]
+    seconds: float
+
+
+def evaluate(model: Any, task: dict[str, Any], **options: Any) -> Result:
     from lm_eval import simple_evaluate
 
-    results = simple_evaluate(model=model, tasks=[dict(task)], bootstrap_iters=0, **options)["results"]["endings"]
-    return {name: 100 * results[f"{name},none"] for name in ("acc", "acc_norm")}
+    started = time.monotonic()
+    found = simple_evaluate(model=model, tasks=[dict(task)], bootstrap_iters=0, log_samples=True, **options)
+    results = found["results"]["endings"]
+    answers = {sample["doc_id"]: sample["filtered_resps"] for sample in found["samples"]["endings"]}
+    accuracies = {name: 100 * results[f"{name},none"] for name in ("acc", "acc_norm")}
+    return Result(accuracies, answers, time.monotonic() - started)
+
+
+def engine_model(engine: Any, tokenizer: Any) -> Any:
+    """The embedded engine as a model of lm-eval. Prompts are encoded as `local-completions` encodes them."""
+    from lm_eval.api.model import TemplateLM
+
+    from antiphon import SamplingParams
+
+    class EngineModel(TemplateLM):
+        @property
+        def eot_token_id(self) -> int:
+            return int(tokenizer.eos_token_id)
+
+        def tok_encode(self, string: str, add_special_tokens: bool | None = None, **_: Any) -> list[int]:
+            return list(tokenizer.encode(string, add_special_tokens=bool(add_special_tokens)))
+
+        def _loglikelihood_tokens(self, requests: Any, **_: Any) -> list[tuple[float, bool]]:
+            prompts = [[*context, *ending] for _, context, ending in requests]
+            params = SamplingParams(max_tokens=1, logprobs=1, prompt_logprobs=True)
+            scored = []
+            for (_, context, _), answer in zip(requests, engine.generate(prompts, params), strict=True):
+                first = len(context) - 1  # the first token of a prompt has no log-probability
+                own, tops = answer.prompt_logprobs[first:], answer.prompt_top_logprobs[first:]
+                is_greedy = all(value == top[0][1] for value, top in zip(own, tops, strict=True))
+                scored.append((sum(own), is_greedy))
+            return scored
+
+        def loglikelihood_rolling(self, requests: Any, disable_tqdm: bool = False) -> list[float]:
+            raise NotImplementedError
+
+        def generate_until(self, requests: Any, disable_tqdm: bool = False) -> list[str]:
+            raise NotImplementedError
+
+    return EngineModel()
 
 
 @contextmanager
@@ -98,11 +149,11 @@ def main() -> int:
     parser.add_argument("--model", default="smollm2-135m", help="A catalog model in a GGUF file.")
     parser.add_argument("--items", type=int, default=200)
     parser.add_argument("--text", type=Path, required=True, help="A text of some tens of thousands of words.")
+    parser.add_argument("--beside", choices=("transformers", "engine"), default="transformers")
     parser.add_argument("--concurrent", type=int, default=16)
     options = parser.parse_args()
 
-    import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoTokenizer
 
     from antiphon.weights.catalog.resolve import resolve
 
@@ -113,32 +164,49 @@ def main() -> int:
         folder = Path(name)
         tokenizer.save_pretrained(folder / "tokenizer")
         task = task_of(folder, make_items(options.text.read_text(encoding="utf-8", errors="replace"), options.items))
-        started = time.monotonic()
         with served(options.model) as url:
-            arguments = {
-                "model": options.model,
-                "base_url": f"{url}/v1/completions",
-                "tokenizer_backend": "huggingface",
-                "tokenizer": str(folder / "tokenizer"),
-                "num_concurrent": options.concurrent,
-                "max_retries": 1,
-            }
+            arguments = completions_arguments(options.model, url, folder / "tokenizer", options.concurrent)
             ours = evaluate("local-completions", task, model_args=arguments)
-        ours_seconds = time.monotonic() - started
+        if options.beside == "engine":
+            from antiphon import Engine
 
-        from lm_eval.models.huggingface import HFLM
-
-        started = time.monotonic()
-        reference = AutoModelForCausalLM.from_pretrained(**gguf, dtype=torch.float32).eval()
-        theirs = evaluate(HFLM(pretrained=reference, tokenizer=tokenizer, batch_size=8, device="cpu"), task)
-        theirs_seconds = time.monotonic() - started
+            with Engine(options.model) as engine:
+                theirs = evaluate(engine_model(engine, tokenizer), task)
+        else:
+            theirs = with_transformers(gguf, tokenizer, task)
     print(f"{options.items} items, {CHOICES} endings each, {options.model}")
     print(f"{'':24}{'acc':>8}{'acc_norm':>10}{'seconds':>9}")
-    print(f"{'antiphon serve':24}{ours['acc']:8.2f}{ours['acc_norm']:10.2f}{ours_seconds:9.0f}")
-    print(f"{'transformers, fp32':24}{theirs['acc']:8.2f}{theirs['acc_norm']:10.2f}{theirs_seconds:9.0f}")
-    apart = max(abs(ours[name] - theirs[name]) for name in ours)
+    for name, result in (("antiphon serve", ours), (options.beside, theirs)):
+        accuracies = result.accuracies
+        print(f"{name:24}{accuracies['acc']:8.2f}{accuracies['acc_norm']:10.2f}{result.seconds:9.0f}")
+    if options.beside == "engine":
+        different = [item for item in ours.answers if ours.answers[item] != theirs.answers[item]]
+        print(f"{len(ours.answers) - len(different)} of {options.items} items have the same log-likelihoods")
+        return int(bool(different) or len(ours.answers) != options.items)
+    apart = max(abs(ours.accuracies[name] - theirs.accuracies[name]) for name in ours.accuracies)
     print(f"{apart:.2f} points apart; {MAX_POINTS_APART:g} allowed")
     return int(apart > MAX_POINTS_APART)
+
+
+def completions_arguments(model: str, url: str, tokenizer: Path, concurrent: int) -> dict[str, Any]:
+    """How `local-completions` reaches a server."""
+    return {
+        "model": model,
+        "base_url": f"{url}/v1/completions",
+        "tokenizer_backend": "huggingface",
+        "tokenizer": str(tokenizer),
+        "num_concurrent": concurrent,
+        "max_retries": 1,
+    }
+
+
+def with_transformers(gguf: dict[str, str], tokenizer: Any, task: dict[str, Any]) -> Result:
+    import torch
+    from lm_eval.models.huggingface import HFLM
+    from transformers import AutoModelForCausalLM
+
+    reference = AutoModelForCausalLM.from_pretrained(**gguf, dtype=torch.float32).eval()
+    return evaluate(HFLM(pretrained=reference, tokenizer=tokenizer, batch_size=8, device="cpu"), task)
 
 
 if __name__ == "__main__":

@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
-import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+
+from support.scripts import script
 
 ROOT = Path(__file__).parents[1]
 IMAGES = sorted((ROOT / "docs" / "images").glob("*.svg"))
 MAX_BYTES = 100_000
 SVG = "{http://www.w3.org/2000/svg}"
-
-
-def script(path: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(Path(path).stem, ROOT / path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
 
 
 plots = script("benchmarks/plots.py")

@@ -27,11 +27,11 @@ def encoder_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def llama_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model with Llama 3's template for tools, and its control token before calls."""
+    """A model with Llama 3's template for tools, its control token before calls, and tokens to fill in the middle."""
     source = (Path(__file__).parent.parent / "text" / "templates" / "llama3.jinja").read_text(encoding="utf-8")
     folder = write_folder(tmp_path_factory.mktemp("served") / "tiny-llama3", chat_template=source)
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    tokenizer.add_special_tokens(["<|python_tag|>", "<|eot_id|>"])
+    tokenizer.add_special_tokens(["<|python_tag|>", "<|eot_id|>", "<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"])
     tokenizer.save(str(folder / "tokenizer.json"))
     return folder
 

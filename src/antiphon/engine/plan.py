@@ -109,6 +109,7 @@ class StepResult:
     top_logprobs: list[list[tuple[int, float]] | None] | None = None
     prompt_logprobs: dict[int, list[float]] = field(default_factory=dict)  # by entry
     prompt_top_logprobs: dict[int, list[list[tuple[int, float]]]] = field(default_factory=dict)
+    prompt_ranks: dict[int, list[int]] = field(default_factory=dict)  # by entry; 1 is the likeliest token
     failures: dict[int, str] = field(default_factory=dict)  # by entry: requests whose own edits failed, and why
     timings: dict[str, float] = field(default_factory=dict)  # build, run, sample: seconds
     native_seconds: float = 0.0  # of the run: in the native program, where the forward is one

@@ -162,6 +162,7 @@ class Request:
     observed: dict[int, Any] = field(default_factory=dict)  # position of the first token → [heads, tokens, states]
     prompt_logprobs: list[float] = field(default_factory=list)
     prompt_top_logprobs: list[list[tuple[int, float]]] = field(default_factory=list)
+    prompt_ranks: list[int] = field(default_factory=list)
     sequence: int = 0  # order of arrival
     limit: int = 0  # the most tokens that the request may have, its prompt included
 

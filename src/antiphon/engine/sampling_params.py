@@ -18,7 +18,11 @@ class SamplingParams:
     The same `seed` gives the same text. An answer ends at `max_tokens`, at the model's end token unless `ignore_eos`,
     or before one of the `stop` strings. `logprobs` is how many of the likeliest tokens to report beside each token's
     own log-probability; None reports nothing. `prompt_logprobs` reports those of the prompt and turns the prefix
-    cache off.
+    cache off; `prompt_top_logprobs` is how many of the likeliest tokens to report beside each, by default as many as
+    `logprobs`, and adds the ranks of the prompt's tokens.
+
+    Text has no control tokens unless `skip_special_tokens` is False, and it ends before the stop string or stop token
+    unless `include_stop_str_in_output`.
 
     Logits are changed in this order: grammar, allowed and banned tokens and minimum length; logit bias; penalties;
     temperature; then top-k, typical, top-p and min-p choose the tokens to sample from.
@@ -43,6 +47,9 @@ class SamplingParams:
     ignore_eos: bool = False
     logprobs: int | None = None
     prompt_logprobs: bool = False
+    prompt_top_logprobs: int | None = None
+    skip_special_tokens: bool = True
+    include_stop_str_in_output: bool = False
 
     def __post_init__(self) -> None:
         checks = (
@@ -59,7 +66,8 @@ class SamplingParams:
             (self.max_tokens >= 1, "max_tokens", self.max_tokens, "1 or more"),
             (0 <= self.min_tokens <= self.max_tokens, "min_tokens", self.min_tokens, f"0 to {self.max_tokens}"),
             (all(self.stop), "stop", self.stop, "non-empty strings"),
-            (self.logprobs is None or 0 <= self.logprobs <= MAX_LOGPROBS, "logprobs", self.logprobs, "0 to 20"),
+            (_is_count(self.logprobs), "logprobs", self.logprobs, "0 to 20"),
+            (_is_count(self.prompt_top_logprobs), "prompt_top_logprobs", self.prompt_top_logprobs, "0 to 20"),
         )
         for holds, name, value, wanted in checks:
             if not holds:
@@ -80,3 +88,7 @@ class SamplingParams:
             or self.min_tokens
             or self.typical_p < 1.0
         )
+
+
+def _is_count(logprobs: int | None) -> bool:
+    return logprobs is None or 0 <= logprobs <= MAX_LOGPROBS

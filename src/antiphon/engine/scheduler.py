@@ -286,6 +286,7 @@ def _keep_readings(request: Request, entry: int, start: int, result: StepResult)
         known = len(request.prompt_logprobs) - start  # above 0 if it was preempted and computes tokens again
         request.prompt_logprobs.extend(result.prompt_logprobs[entry][known:])
         request.prompt_top_logprobs.extend(result.prompt_top_logprobs.get(entry, ())[known:])
+        request.prompt_ranks.extend(result.prompt_ranks.get(entry, ())[known:])
 
 
 def _keep_logprobs(request: Request, place: int, result: StepResult) -> None:

@@ -94,9 +94,29 @@ class ChatTemplate:
     ) -> ChatPrompt:
         """The conversation, rendered and encoded; control tokens come from the template alone."""
         given = _given(messages, tools, extra)
-        guard = _find_guard(given, self.source)
+        guard, _ = _find_guards(given, self.source)
         guarded = _mapped(given, lambda text: tokenizer.guarded(text, guard))
         text = self._render(guarded, add_generation_prompt, guard)
+        return ChatPrompt(text.replace(guard, ""), tokenizer.encode_guarded(text, guard))
+
+    def open_prompt(
+        self,
+        tokenizer: Tokenizer,
+        messages: Sequence[Mapping[str, Any]],
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        **extra: Any,
+    ) -> ChatPrompt:
+        """The conversation up to the end of its last message, which is left open."""
+        given = _given(messages, tools, extra)
+        guard, mark = _find_guards(given, self.source)
+        guarded = _mapped(given, lambda text: tokenizer.guarded(text, guard))
+        # A template that strips messages takes the blank after the mark too.
+        guarded["messages"][-1]["content"] += mark + " "
+        text = self._render(guarded, False, guard)
+        end = text.rfind(mark)
+        if end < 0:
+            raise TemplateError("the chat template does not write the last message, so it cannot be continued")
+        text = text[:end] if text[end : end + 2] == mark + " " else text[:end].rstrip()
         return ChatPrompt(text.replace(guard, ""), tokenizer.encode_guarded(text, guard))
 
     def _render(self, given: dict[str, Any], add_generation_prompt: bool, guard: str = "") -> str:
@@ -159,8 +179,8 @@ def _mapped(value: Any, change: Callable[[str], str]) -> Any:
     return [_mapped(item, change) for item in value] if isinstance(value, list) else value
 
 
-def _find_guard(given: dict[str, Any], source: str) -> str:
-    """A character that neither the caller nor the template uses."""
+def _find_guards(given: dict[str, Any], source: str) -> tuple[str, str]:
+    """Two characters that neither the caller nor the template uses."""
     used = set(GUARD.findall(source))
 
     def note(text: str) -> str:
@@ -169,7 +189,8 @@ def _find_guard(given: dict[str, Any], source: str) -> str:
         return text
 
     _mapped(given, note)
-    return next(chr(number) for number in GUARDS if chr(number) not in used)
+    free = (chr(number) for number in GUARDS if chr(number) not in used)
+    return next(free), next(free)
 
 
 def _bounded(parts: Iterator[str]) -> Iterator[str]:

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from antiphon.errors import InvalidRequestError, TokenizerError, UnsupportedError
+from antiphon.text.gbnf import lark_from_gbnf
 from antiphon.text.grammar_constraint import (
     EndTokens,
     GrammarConstraint,
@@ -116,10 +117,22 @@ def _source(spec: GrammarSpec) -> str:
         return str(LLMatcher.grammar_from_lark(f"start: /{regex_to_lark(spec.regex, use_ascii='d')}/"))
     if spec.grammar is not None:
         return str(LLMatcher.grammar_from_lark(spec.grammar))
+    if spec.gbnf is not None:
+        return str(LLMatcher.grammar_from_lark(lark_from_gbnf(spec.gbnf)))
     if spec.choice is not None:
         strings = " | ".join(json.dumps(text).replace("\x7f", "\\u007f") for text in dict.fromkeys(spec.choice))
         return str(LLMatcher.grammar_from_lark(f"start: CHOICE\nCHOICE: {strings}"))
-    return str(LLMatcher.grammar_from_json_schema(spec.schema_text, overrides=JSON_STYLE))  # type: ignore[arg-type]
+    return str(LLMatcher.grammar_from_json_schema(spec.schema_text, overrides=_style(spec)))  # type: ignore[arg-type]
+
+
+def _style(spec: GrammarSpec) -> dict[str, Any]:
+    """How JSON is laid out."""
+    if spec.whitespace_pattern is None:
+        return JSON_STYLE
+    if not spec.whitespace_pattern:
+        return {"whitespace_flexible": False, "item_separator": ",", "key_separator": ":"}
+    style = {"whitespace_flexible": True, "whitespace_pattern": spec.whitespace_pattern}
+    return {**style, "item_separator": ",", "key_separator": ":"}
 
 
 def _reworded(message: str) -> str:

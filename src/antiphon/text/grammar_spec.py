@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import Any, NoReturn
 
 from antiphon.errors import InvalidRequestError
+from antiphon.text.gbnf import lark_from_gbnf
 
 MAX_SCHEMA_BYTES = 65_536
 MAX_SCHEMA_DEPTH = 64
@@ -17,6 +18,8 @@ MAX_SCHEMA_OBJECTS = 2_048
 MAX_MULTIPLES = 100_000
 MAX_REGEX_BYTES = 8_192
 MAX_GRAMMAR_BYTES = 16_384
+MAX_GBNF_BYTES = 65_536
+MAX_WHITESPACE_BYTES = 256
 MAX_CHOICES = 4_096
 MAX_CHOICE_BYTES = 65_536
 
@@ -35,6 +38,9 @@ class GrammarSpec:
     - `regex`: a regular expression (without look-around and back-references) that the whole answer matches.
     - `choice`: one of these strings.
     - `grammar`: a context-free grammar in Lark's notation, beginning at its rule `start`.
+    - `gbnf`: a context-free grammar in llama.cpp's notation, beginning at its rule `root`.
+
+    `whitespace_pattern`, with JSON, is a regular expression for the blanks between its parts; "" allows none.
     """
 
     json_schema: Mapping[str, Any] | str | None = None
@@ -42,6 +48,8 @@ class GrammarSpec:
     regex: str | None = None
     choice: tuple[str, ...] | None = None
     grammar: str | None = None
+    gbnf: str | None = None
+    whitespace_pattern: str | None = None
 
     def __post_init__(self) -> None:
         given = {
@@ -50,6 +58,7 @@ class GrammarSpec:
             "regex": self.regex is not None,
             "choice": self.choice is not None,
             "grammar": self.grammar is not None,
+            "gbnf": self.gbnf is not None,
         }
         names = [name for name, is_given in given.items() if is_given]
         if len(names) != 1:
@@ -61,8 +70,15 @@ class GrammarSpec:
             _check_text("regex", self.regex, MAX_REGEX_BYTES)
         elif self.grammar is not None:
             _check_text("grammar", self.grammar, MAX_GRAMMAR_BYTES)
+        elif self.gbnf is not None:
+            _check_text("grammar", self.gbnf, MAX_GBNF_BYTES)
+            lark_from_gbnf(self.gbnf)
         elif self.choice is not None:
             _check_choice(self.choice)
+        if self.whitespace_pattern is not None:
+            if self.json_schema is None and not self.json_object:
+                raise InvalidRequestError("whitespace_pattern goes with a JSON schema or object")
+            _check_text("whitespace_pattern", self.whitespace_pattern, MAX_WHITESPACE_BYTES)
 
     @property
     def schema_text(self) -> str:

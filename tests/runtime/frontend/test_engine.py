@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +140,16 @@ def test_logprobs_equal_a_direct_forward(engine: Engine, tiny_loaded: LoadedMode
     assert answer.logprobs == pytest.approx(own[len(prompt) - 1 :], abs=1e-4)
     assert answer.top_logprobs is not None and len(answer.top_logprobs) == 5
     assert answer.top_logprobs[0][0][1] == pytest.approx(expected[len(prompt) - 1].max().item(), abs=1e-4)
+    assert answer.prompt_top_logprobs is not None and [len(top) for top in answer.prompt_top_logprobs] == [2] * 7
+    # The prompt may have another number of likeliest tokens than the answer.
+    (wider,) = engine.generate([prompt], replace(params, logprobs=None, prompt_top_logprobs=4))
+    best = expected[: len(prompt) - 1].topk(4)
+    assert wider.prompt_top_logprobs is not None and wider.logprobs is None
+    assert [[token for token, _ in top] for top in wider.prompt_top_logprobs] == best.indices.tolist()
+    for top, values in zip(wider.prompt_top_logprobs, best.values.tolist(), strict=True):
+        assert [value for _, value in top] == pytest.approx(values, abs=1e-4)
+    with pytest.raises(InvalidRequestError, match="prompt_top_logprobs is 21"):
+        SamplingParams(prompt_top_logprobs=21)
 
 
 # -- ends ---------------------------------------------------------------------------------------------------------

@@ -25,6 +25,8 @@ from antiphon.runtime.transcription.options import TranscriptionOptions
 from antiphon.runtime.transcription.transcriber import SoundChunks
 from antiphon.runtime.transcription.voice_activity import SpeechWindow
 from antiphon.runtime.transcription.window_decoding import Attempt
+from antiphon.runtime.transcription.window_segments import stretches
+from antiphon.text.tokenization.whisper_vocab import WhisperTokenizer
 from support.tiny_whisper import MULTILINGUAL, tiny_whisper
 
 RATE = 16_000
@@ -265,3 +267,26 @@ def test_text_that_repeats_itself_is_doubted_only_if_nobody_could_have_said_it()
     assert replace(said, seconds=10.0).is_doubtful(options)  # nine tokens a second
     assert replace(said, avg_logprob=-1.2).is_doubtful(options)
     assert not replace(said, is_complete=False, compression_ratio=2.3).is_doubtful(options)
+
+
+def test_segments_have_the_log_probabilities_of_their_tokens(loaded: LoadedModel) -> None:
+    assert isinstance(loaded.tokenizer, WhisperTokenizer)
+    whisper = loaded.tokenizer.whisper
+    stamp = whisper.first_timestamp
+    said = (stamp, 1, 2, stamp + 50, stamp + 50, 3, stamp + 100, stamp + 110, 4, 5)
+    logprobs = tuple(-float(place) for place in range(len(said)))
+    attempt = Attempt(said, "", 0.0, -0.05, 1.0, 0.0, "en", 1.0, True, 28.0, logprobs)
+    found = stretches(attempt, whisper, 28.0)
+    assert [stretch.tokens for stretch in found] == [said[:4], said[4:7], said[7:]]
+    assert [stretch.logprobs for stretch in found] == [logprobs[:4], logprobs[4:7], logprobs[7:]]
+    assert [(stretch.start, stretch.end) for stretch in found] == [(0.0, 1.0), (1.0, 2.0), (2.2, 28.0)]
+
+
+def test_drawn_log_probabilities_reach_the_transcript(loaded: LoadedModel) -> None:
+    with Engine(loaded, kv_bytes=64 << 20) as engine:
+        for beams in (1, 3):
+            transcript = engine.transcribe(sounds(6)[0], **ONCE, beams=beams)
+            for segment in transcript.segments:
+                assert len(segment.logprobs) == len(segment.tokens) > 0
+                assert all(logprob <= 0 for logprob in segment.logprobs)
+                assert segment.logprobs != (0.0,) * len(segment.tokens)

@@ -111,6 +111,31 @@ def test_streamed_transcription_of_a_long_recording(client: openai.OpenAI) -> No
     assert word_error_rate(" ".join([JFK_TEXT] * 3), done.text) < 0.1
 
 
+def test_log_probabilities_of_a_transcript(client: openai.OpenAI) -> None:
+    create = client.audio.transcriptions.create
+    details: dict[str, Any] = dict(model="whisper-1", file=jfk(), include=["logprobs"])
+    answer = create(**details, response_format="json")
+    assert answer.logprobs is not None
+    assert "".join(entry.token or "" for entry in answer.logprobs).strip() == answer.text
+    for entry in answer.logprobs:
+        assert entry.bytes is not None and bytes(map(int, entry.bytes)).decode() == entry.token
+        assert entry.logprob is not None and entry.logprob <= 0
+    # The mean that verbose_json reports includes timestamps and the end.
+    verbose = create(model="whisper-1", file=jfk(), response_format="verbose_json")
+    mean = sum(entry.logprob or 0.0 for entry in answer.logprobs) / len(answer.logprobs)
+    assert verbose.segments is not None and mean == pytest.approx(verbose.segments[0].avg_logprob, abs=0.2)
+    *deltas, done = create(**details, stream=True)
+    streamed = [entry for event in deltas for entry in event.logprobs or ()]  # type: ignore[union-attr]
+    assert [entry.logprob for entry in streamed] == [entry.logprob for entry in answer.logprobs]
+    assert done.type == "transcript.text.done" and done.logprobs is not None
+    assert [entry.token for entry in done.logprobs] == [entry.token for entry in answer.logprobs]
+    assert create(model="whisper-1", file=jfk()).logprobs is None
+    with pytest.raises(openai.BadRequestError, match="logprobs go with response_format json, which is text"):
+        create(**details, response_format="text")
+    with pytest.raises(openai.BadRequestError, match="include"):
+        create(model="whisper-1", file=jfk(), extra_body={"include[]": ["other"]})
+
+
 def test_silence_has_no_text(client: openai.OpenAI) -> None:
     file = ("a.wav", wav_bytes(silence(3)))
     assert client.audio.transcriptions.create(model="whisper-1", file=file).text == ""

@@ -129,7 +129,11 @@ class Sampler:
         logprobs = logits[: len(predicted)].float().log_softmax(-1)
         picked = logprobs.gather(-1, torch.tensor(predicted, dtype=torch.int64)[:, None])
         result.prompt_logprobs[entry] = picked[:, 0].tolist()
-        if request.params.logprobs:
-            values, ids = logprobs.topk(min(request.params.logprobs, logprobs.shape[1]))
+        params = request.params
+        if params.prompt_top_logprobs is not None:
+            result.prompt_ranks[entry] = (logprobs >= picked).sum(-1).tolist()
+        count = params.logprobs if params.prompt_top_logprobs is None else params.prompt_top_logprobs
+        if count:
+            values, ids = logprobs.topk(min(count, logprobs.shape[1]))
             pairs = zip(ids.tolist(), values.tolist(), strict=True)
             result.prompt_top_logprobs[entry] = [list(zip(*pair, strict=True)) for pair in pairs]

@@ -49,6 +49,8 @@ class Ended:
     preemptions: int = 0
     prompt_logprobs: list[float] = field(default_factory=list)
     prompt_top_logprobs: list[list[tuple[int, float]]] = field(default_factory=list)
+    #: Of the prompt's tokens, 1 for the likeliest; with `SamplingParams.prompt_top_logprobs`.
+    prompt_ranks: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,8 @@ class Segment:
     #: Where in the recording the segment's window begins.
     seek: float = 0.0
     words: tuple[Word, ...] = ()
+    #: Log-probabilities of `tokens`, as they were drawn.
+    logprobs: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from antiphon.errors import CheckpointError
 from antiphon.runtime.loading.sampling_defaults import SamplingDefaults, sampling_defaults
 from antiphon.text.chat_template import ChatTemplate
+from antiphon.text.fill_in_middle import FillInMiddle, fill_in_middle
 from antiphon.text.tokenization.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ class ModelText:
     eos_ids: frozenset[int]
     max_tokens: int
     sampling: SamplingDefaults = field(default_factory=SamplingDefaults)
+    fill_in_middle: FillInMiddle | None = None
 
     @classmethod
     def load(cls, reference: str, offline: bool = False) -> ModelText:
@@ -44,7 +46,9 @@ class ModelText:
         template = load_chat_template(resolved, checkpoint, tokenizer)
         sampling = sampling_defaults(resolved, checkpoint)
         ends, context = end_ids(resolved, tokenizer), context_length(checkpoint)
-        return cls(resolved.name, tokenizer, template, ends, context, sampling)
+        metadata = checkpoint.metadata if checkpoint.format == "gguf" else {}
+        middle = fill_in_middle(tokenizer, metadata)
+        return cls(resolved.name, tokenizer, template, ends, context, sampling, middle)
 
 
 def context_length(checkpoint: Checkpoint) -> int:

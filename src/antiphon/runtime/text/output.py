@@ -44,6 +44,7 @@ class Completion:
     logprobs: list[float] | None = None
     top_logprobs: list[list[tuple[int, float]]] | None = None
     prompt_logprobs: list[float] | None = None
+    prompt_top_logprobs: list[list[tuple[int, float]]] | None = None
 
 
 class SampleOutput:
@@ -54,7 +55,9 @@ class SampleOutput:
 
     def __init__(self, tokenizer: Tokenizer, request: Request, mark: Callable[[SampleOutput], None]) -> None:
         self.request = request
-        self._detokenizer = IncrementalDetokenizer(tokenizer, prompt_ids=request.prompt)
+        self._detokenizer = IncrementalDetokenizer(
+            tokenizer, skip_special_tokens=request.params.skip_special_tokens, prompt_ids=request.prompt
+        )
         self._stops = StopStrings(request.params.stop) if request.params.stop else None
         self._pending: deque[tuple[str, int]] = deque()
         self._text: list[str] = []
@@ -71,19 +74,34 @@ class SampleOutput:
     def _push(self, token: int) -> bool:
         text = self._detokenizer.push(token)
         if self._stops is not None:
-            text, self._is_stopped = self._stops.push(text)
+            text, self._is_stopped = self._pushed(self._stops, text)
         self._add(text, token)
         return self._is_stopped
 
     def _finish(self, request: Request) -> None:
         rest = ""
         if not self._is_stopped and request.error is None:
-            rest = self._detokenizer.flush()
+            rest = self._stop_token_text() + self._detokenizer.flush()
             if self._stops is not None:
-                rest, stopped = self._stops.push(rest)
+                rest, stopped = self._pushed(self._stops, rest)
                 rest = rest if stopped else rest + self._stops.flush()
         self.is_done = True
         self._add(rest, -1)
+
+    def _pushed(self, stops: StopStrings, text: str) -> tuple[str, bool]:
+        """What may be shown after this text, with the stop string if it is asked for, and whether it ends here."""
+        text, is_stopped = stops.push(text)
+        if is_stopped and self.request.params.include_stop_str_in_output:
+            text += stops.stopped or ""
+        return text, is_stopped
+
+    def _stop_token_text(self) -> str:
+        """The text of the token that ended the request, if it is asked for."""
+        request = self.request
+        if not request.params.include_stop_str_in_output or request.finish_reason is not FinishReason.STOP:
+            return ""
+        last = request.tokens[-1]
+        return self._detokenizer.push(last) if last in request.stop_ids else ""
 
     def _add(self, text: str, token: int) -> None:
         self._pending.append((text, token))
@@ -134,6 +152,7 @@ class SampleOutput:
             preemptions=marks.preemptions,
             prompt_logprobs=self._prompt_source().prompt_logprobs if wants_prompt else [],
             prompt_top_logprobs=self._prompt_source().prompt_top_logprobs if wants_prompt else [],
+            prompt_ranks=self._prompt_source().prompt_ranks if wants_prompt else [],
         )
 
     def _prompt_source(self) -> Request:
@@ -158,6 +177,7 @@ class SampleOutput:
             logprobs=request.logprobs if params.logprobs is not None else None,
             top_logprobs=request.top_logprobs if params.logprobs is not None else None,
             prompt_logprobs=ended.prompt_logprobs if params.prompt_logprobs else None,
+            prompt_top_logprobs=ended.prompt_top_logprobs if params.prompt_logprobs else None,
         )
 
 

@@ -81,6 +81,7 @@ class Attempt:
     language_probability: float
     is_complete: bool  # the model ended it, not the limit of its length
     seconds: float  # of the window
+    logprobs: tuple[float, ...] = ()  # of the tokens; those that were given count as certain
 
     def is_silence(self, options: TranscriptionOptions) -> bool:
         return self.no_speech_prob > options.no_speech_limit and self.avg_logprob < options.logprob_limit
@@ -279,8 +280,10 @@ class WindowJob:
         language, probability = self.language or "en", 1.0
         if rules.opening and tokens.is_multilingual and len(rules.opening[0]) > 1 and output:
             language, probability = tokens.language_code(output[0]), float(np.exp(request.drawn_logprobs[0]))
-        spoken = list(self.given) + [token for token in output[len(rules.opening) :] if token != tokens.end]
         drawn = request.drawn_logprobs[len(rules.opening) :]
+        pairs = list(zip(output[len(rules.opening) :], drawn, strict=False))
+        spoken = list(self.given) + [token for token, _ in pairs if token != tokens.end]
+        logprobs = [0.0] * len(self.given) + [logprob for token, logprob in pairs if token != tokens.end]
         text = self.recogniser.tokenizer.decode(token for token in spoken if token < tokens.end)
         return Attempt(
             tuple(spoken),
@@ -293,6 +296,7 @@ class WindowJob:
             probability,
             request.finish_reason is FinishReason.STOP,
             self.seconds,
+            tuple(logprobs),
         )
 
     def _align(self, request: Request) -> None:

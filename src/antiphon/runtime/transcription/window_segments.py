@@ -23,6 +23,7 @@ class Stretch:
     end: float
     tokens: tuple[int, ...]
     is_closed: bool
+    logprobs: tuple[float, ...] = ()
 
     def text_tokens(self, tokens: WhisperTokens) -> list[int]:
         return [token for token in self.tokens if token < tokens.end]
@@ -31,20 +32,23 @@ class Stretch:
 def stretches(attempt: Attempt, tokens: WhisperTokens, seconds: float) -> list[Stretch]:
     """The attempt cut at its timestamps; without any, one stretch over the whole window."""
     found: list[Stretch] = []
-    start, held = 0.0, []
-    for token in attempt.tokens:
+    start, first = 0.0, 0  # of the stretch that is open: its second, and the place of its first token
+
+    def stretch(end: float, last: int, is_closed: bool) -> Stretch:
+        return Stretch(start, end, attempt.tokens[first:last], is_closed, attempt.logprobs[first:last])
+
+    for place, token in enumerate(attempt.tokens):
         if not tokens.is_timestamp(token):
-            held.append(token)
             continue
         moment = min(tokens.seconds(token), seconds)
-        if any(other < tokens.end for other in held):
-            found.append(Stretch(start, max(moment, start), (*held, token), True))
-            held = []
+        if any(other < tokens.end for other in attempt.tokens[first:place]):
+            found.append(stretch(max(moment, start), place + 1, True))
+            first = place + 1
         else:
-            held = [token]
+            first = place
         start = moment
-    if any(token < tokens.end for token in held):
-        found.append(Stretch(start, seconds, tuple(held), False))
+    if any(token < tokens.end for token in attempt.tokens[first:]):
+        found.append(stretch(seconds, len(attempt.tokens), False))
     return found
 
 
@@ -76,6 +80,7 @@ def segments_of(
                 no_speech_prob=attempt.no_speech_prob,
                 seek=seek,
                 words=words,
+                logprobs=stretch.logprobs,
             )
         )
     return segments

@@ -8,22 +8,25 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Any
 
-from antiphon.runtime.calls.events import TextDelta
+from antiphon.runtime.calls.events import Ended, TextDelta
 from antiphon.runtime.process.messages import Generate
+from antiphon.server.chat.functions import with_tools
 from antiphon.server.chat.request_schemas import ChatBody
 from antiphon.server.chat.tool_use import ToolUse, tool_use
 from antiphon.server.http.errors import invalid
 from antiphon.server.serving.fingerprint import fingerprint
 from antiphon.server.serving.models import ReadyModel
 from antiphon.server.serving.serving import Serving
-from antiphon.server.text.chat_prompts import chat_prompt
+from antiphon.server.text.chat_prompts import chat_prompt, plain_message
 from antiphon.server.text.generation import make_call
 from antiphon.server.text.grammar import grammar_of
-from antiphon.server.text.logprobs import chat_logprobs
+from antiphon.server.text.logprobs import chat_logprobs, prompt_logprobs
+from antiphon.server.text.messages import AssistantMessage
+from antiphon.server.text.parameter_aliases import resolved
 from antiphon.server.text.prompts import check_prompt
 from antiphon.server.text.reasoning_effort import template_options
 from antiphon.server.text.sampling import output_tokens, sampling_params
-from antiphon.server.tool_calls.output_parser import THINK, OutputParser
+from antiphon.server.tool_calls.output_parser import END_THINK, THINK, OutputParser
 from antiphon.text.grammar_spec import GrammarSpec
 
 #: There is one; a request that names another gets it all the same.
@@ -70,7 +73,18 @@ class ChatCall:
         kept = [place for place, token in enumerate(delta.token_ids) if token not in ends]
         ids, values = [delta.token_ids[place] for place in kept], [delta.logprobs[place] for place in kept]
         tops = [delta.top_logprobs[place] for place in kept if place < len(delta.top_logprobs)]
-        return chat_logprobs(self.model.text.tokenizer, ids, values, tops)
+        as_ids = bool(self.body.return_tokens_as_token_ids)
+        return chat_logprobs(self.model.text.tokenizer, ids, values, tops, as_ids)
+
+    def prompt_details(self, ended: Ended | None) -> dict[str, Any]:
+        """What vLLM adds to the answer about its prompt if it is asked to."""
+        details: dict[str, Any] = {}
+        count = self.body.prompt_logprobs
+        if count is not None and ended is not None:
+            details["prompt_logprobs"] = prompt_logprobs(self.model.text.tokenizer, self.call.prompt, ended, count)
+        if self.body.return_token_ids:
+            details["prompt_token_ids"] = self.call.prompt
+        return details
 
     def base(self, kind: str) -> dict[str, Any]:
         base = {"id": self.id, "object": kind, "created": self.created, "model": self.model.name}
@@ -81,12 +95,14 @@ class ChatCall:
 async def prepare_chat(serving: Serving, body: ChatBody) -> ChatCall:
     """Check everything that can be rejected before the engine receives the request, and prepare its call."""
     limits = serving.config.limits
+    body = with_tools(resolved(body, limits.output_tokens))
     model = await serving.models.ready(body.model, "generate")
     _check_choices(body, limits.choices)
     use = tool_use(body, model, limits)
     grammar = _form(body, use)
+    generates, continues = body.add_generation_prompt is not False, bool(body.continue_final_message)
     options = template_options(body.chat_template_kwargs, body.reasoning_effort, model)
-    prompt = await asyncio.to_thread(chat_prompt, model, body.messages, use.tools, True, options)
+    prompt = await asyncio.to_thread(chat_prompt, model, body.messages, use.tools, generates, options, continues)
     asked = body.max_completion_tokens if body.max_completion_tokens is not None else body.max_tokens
     ids = check_prompt(prompt.ids, model, limits, "messages", body.truncate_prompt_tokens, asked)
     if asked == 0:
@@ -96,15 +112,22 @@ async def prepare_chat(serving: Serving, body: ChatBody) -> ChatCall:
         model,
         limits,
         max_tokens=output_tokens(asked, len(ids), model, limits, None),
-        logprobs=(body.top_logprobs or 0) if body.logprobs else None,
+        # With log-probabilities the engine reports the end token too.
+        logprobs=(body.top_logprobs or 0) if body.logprobs else 0 if body.return_token_ids else None,
         grammar=grammar,
         more_stops=[use.form.end] if use.is_single and use.tools and use.grammar is None and use.form.end else (),
     )
     template = model.text.chat_template
     # An answer held to a grammar begins with what the grammar allows, so it has no reasoning.
     thinks = grammar is None and template is not None and THINK in template.source
-    is_in_reasoning = thinks and prompt.text.rstrip().endswith(THINK)
+    is_in_reasoning = thinks and (prompt.text.rstrip().endswith(THINK) or (continues and _is_reasoning(body)))
     return ChatCall(model, body, make_call(serving, body, model, ids, params, grammar), use, thinks, is_in_reasoning)
+
+
+def _is_reasoning(body: ChatBody) -> bool:
+    """Whether the last message ends inside its reasoning."""
+    text = str(plain_message(body.messages[-1])["content"])
+    return text.rfind(THINK) > text.rfind(END_THINK)
 
 
 def _check_choices(body: ChatBody, limit: int) -> None:
@@ -112,8 +135,23 @@ def _check_choices(body: ChatBody, limit: int) -> None:
         raise invalid(f"n is {body.n}; this server allows at most {limit}", "n")
     if body.top_logprobs is not None and not body.logprobs:
         raise invalid("top_logprobs requires logprobs: true", "top_logprobs")
-    if None not in (body.max_tokens, body.max_completion_tokens) and body.max_tokens != body.max_completion_tokens:
-        raise invalid("max_tokens and max_completion_tokens differ; give one", "max_tokens")
+    if body.prompt_logprobs is not None and body.stream:
+        raise invalid("prompt_logprobs cannot be streamed: they are known at the end", "prompt_logprobs")
+    if body.continue_final_message:
+        _check_last(body)
+
+
+def _check_last(body: ChatBody) -> None:
+    """The last message can be continued."""
+    if body.add_generation_prompt:
+        message = "continue_final_message and add_generation_prompt cannot both be true"
+        raise invalid(message, "continue_final_message")
+    last = body.messages[-1]
+    if not isinstance(last, AssistantMessage):
+        message = f"continue_final_message requires a last message of the assistant; its role is {last.role}"
+        raise invalid(message, "continue_final_message")
+    if last.tool_calls or last.function_call is not None:
+        raise invalid("continue_final_message: the last message has calls", "continue_final_message")
 
 
 def _form(body: ChatBody, use: ToolUse) -> GrammarSpec | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from antiphon.runtime.calls.events import Ended
@@ -19,13 +19,17 @@ async def chat_chunks(
     streamed = StreamedUsage(chat.body.stream_options, [chat.call])
     base = chat.base("chat.completion.chunk")
 
-    def chunk(index: int, delta: dict[str, Any], logprobs: Any = None, reason: str | None = None) -> dict[str, Any]:
-        choice = {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": reason}
+    def chunk(
+        index: int, delta: dict[str, Any], logprobs: Any = None, reason: str | None = None, ids: Sequence[int] = ()
+    ) -> dict[str, Any]:
+        choice: dict[str, Any] = {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": reason}
+        if chat.body.return_token_ids:
+            choice["token_ids"] = list(ids)
         return {**base, "choices": [choice], **streamed.tail(index)}
 
     parsers = [chat.parser() for _ in range(chat.call.n)]
     for index in range(chat.call.n):
-        yield chunk(index, {"role": "assistant", "content": ""})
+        yield {**chunk(index, {"role": "assistant", "content": ""}), **({} if index else chat.prompt_details(None))}
     async for index, event in generations.events():
         parser = parsers[index]
         if isinstance(event, Ended):
@@ -37,11 +41,12 @@ async def chat_chunks(
         entries = chat.logprobs(event)
         logprobs = {"content": entries, "refusal": None} if entries else None
         changes = deltas(parser.feed(chat.text(event)))
-        if logprobs is not None and not changes:
+        ids: Sequence[int] = event.token_ids if chat.body.return_token_ids else ()
+        if (logprobs is not None or ids) and not changes:
             changes = [{"content": ""}]
         for delta in changes:
-            yield chunk(index, delta, logprobs)
-            logprobs = None
+            yield chunk(index, delta, logprobs, ids=ids)
+            logprobs, ids = None, ()
     usage = generations.usage(bool(chat.body.timings))
     log_usage(log_fields, usage)
     if streamed.is_asked:

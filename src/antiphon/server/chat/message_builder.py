@@ -19,10 +19,12 @@ class MessageBuilder:
         self._text = {"content": "", "reasoning_content": ""}
         self._calls: list[dict[str, Any]] = []
         self._logprobs: list[dict[str, Any]] = []
+        self._token_ids: list[int] = []
 
     def add(self, delta: TextDelta) -> None:
         self._take(self.parser.feed(self._chat.text(delta)))
         self._logprobs += self._chat.logprobs(delta) or []
+        self._token_ids += delta.token_ids
 
     @property
     def content(self) -> str:
@@ -54,7 +56,10 @@ class MessageBuilder:
             message["tool_calls"] = self._calls
         logprobs = {"content": self._logprobs, "refusal": None} if self._chat.body.logprobs else None
         reason = finish_reason(self.parser, ended)
-        return {"index": index, "message": message, "logprobs": logprobs, "finish_reason": reason}
+        choice = {"index": index, "message": message, "logprobs": logprobs, "finish_reason": reason}
+        if self._chat.body.return_token_ids:
+            choice["token_ids"] = self._token_ids
+        return choice
 
 
 def finish_reason(parser: OutputParser, ended: Ended) -> str:

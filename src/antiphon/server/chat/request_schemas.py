@@ -9,7 +9,7 @@ from pydantic import Field
 
 from antiphon.server.http.schemas import Body, Name, Unsupported
 from antiphon.server.sound.request_schemas import VoiceReference
-from antiphon.server.text.messages import Message, NamedTool, Tool
+from antiphon.server.text.messages import Function, FunctionReference, Message, NamedTool, Tool
 from antiphon.server.text.reasoning_effort import Effort
 from antiphon.server.text.request_schemas import MAX_LOGPROBS, GenerateBody
 from antiphon.server.text.unsupported_fields import CHAT
@@ -32,6 +32,13 @@ class ChatBody(GenerateBody):
     tools: list[Tool] | None = None
     tool_choice: Literal["none", "auto", "required"] | NamedTool | None = None
     parallel_tool_calls: bool | None = None
+    #: The deprecated form of tools.
+    functions: Annotated[list[Function], Field(min_length=1)] | None = None
+    function_call: Literal["none", "auto"] | FunctionReference | None = None
+    #: False leaves out what the template writes before an answer.
+    add_generation_prompt: bool | None = None
+    #: Continue the last message, which is the assistant's, instead of answering.
+    continue_final_message: bool | None = None
     chat_template_kwargs: dict[str, Any] | None = None
     modalities: list[Literal["text", "audio"]] | None = None
     audio: ReplyAudio | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from antiphon.server.http.schemas import Answer, Count
-from antiphon.server.text.response_schemas import TokenLogprob, Usage
+from antiphon.server.text.response_schemas import PromptLogprobs, TokenLogprob, Usage
 
 
 class ChatLogprobs(Answer):
@@ -37,6 +37,7 @@ class AnswerMessage(Answer):
     refusal: None = None
     reasoning_content: str | None = None
     tool_calls: list[AnswerToolCall] | None = None
+    function_call: AnswerFunction | None = None
     audio: AnswerAudio | None = None
 
 
@@ -44,7 +45,8 @@ class ChatChoice(Answer):
     index: Count
     message: AnswerMessage
     logprobs: ChatLogprobs | None
-    finish_reason: Literal["stop", "length", "tool_calls"]
+    finish_reason: Literal["stop", "length", "tool_calls", "function_call"]
+    token_ids: list[int] | None = None
 
 
 class ChatAnswer(Answer):
@@ -56,6 +58,8 @@ class ChatAnswer(Answer):
     service_tier: Literal["default"] | None = None
     choices: list[ChatChoice]
     usage: Usage
+    prompt_logprobs: PromptLogprobs | None = None
+    prompt_token_ids: list[int] | None = None
 
 
 class StoredChatAnswer(ChatAnswer):

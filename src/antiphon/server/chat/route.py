@@ -11,6 +11,7 @@ from antiphon.runtime.calls.events import Ended
 from antiphon.server.chat.audio_input import has_audio, transcribe_audio
 from antiphon.server.chat.chat_call import ChatCall, prepare_chat
 from antiphon.server.chat.chunks import chat_chunks
+from antiphon.server.chat.functions import as_function_call, function_chunks
 from antiphon.server.chat.message_builder import MessageBuilder
 from antiphon.server.chat.request_schemas import ChatBody
 from antiphon.server.chat.spoken_chunks import spoken_chunks
@@ -47,6 +48,7 @@ async def chat_completions(request: Request) -> Response:
         chunks = chat_chunks(chat, generations, log_fields)
         if keep is not None:
             chunks = kept_at_end(chunks, lambda: generations.usage(bool(body.timings)), keep)
+        chunks = chunks if body.functions is None else function_chunks(chunks)
         events = stream_events(generations, chunks if reply is None else spoken_chunks(chunks, reply), log_fields)
         return EventStream(events, generations.close)
     return await unless_disconnected(request, _whole(chat, generations, log_fields, reply, keep))
@@ -69,9 +71,11 @@ async def _whole(
         await generations.open()
         messages = [MessageBuilder(chat) for _ in range(chat.call.n)]
         choices: list[dict[str, Any]] = []
+        details: dict[str, Any] = {}
         async for index, event in generations.events():
             if isinstance(event, Ended):
                 choices.append(messages[index].choice(index, event))
+                details = chat.prompt_details(event) if not index else details
             else:
                 messages[index].add(event)
                 if reply is not None:
@@ -81,7 +85,9 @@ async def _whole(
     usage = generations.usage(bool(chat.body.timings))
     log_usage(log_fields, usage)
     choices.sort(key=lambda choice: int(choice["index"]))
-    answer = {**chat.base("chat.completion"), "choices": choices, "usage": usage}
+    if chat.body.functions is not None:
+        choices = [as_function_call(choice) for choice in choices]
+    answer = {**chat.base("chat.completion"), "choices": choices, "usage": usage, **details}
     if keep is not None:
         keep(answer)
     return json_response(answer)

@@ -98,4 +98,4 @@ def _path(location: tuple[Any, ...]) -> str:
     return path[:200] or "body"
 
 
-UNION_MEMBERS = {"str", "int", "system", "developer", "user", "assistant", "tool", "json_object", "text"}
+UNION_MEMBERS = {"str", "int", "system", "developer", "user", "assistant", "tool", "function", "json_object", "text"}

@@ -65,7 +65,7 @@ class TranscriptionForm(SoundForm):
     keywords: Annotated[list[Annotated[str, Field(max_length=1000)]], Field(alias="keywords[]", max_length=1000)] = []
     #: Of one language, that language; of several, the model tells which it is.
     languages: Annotated[list[Annotated[str, Field(max_length=64)]], Field(alias="languages[]", max_length=100)] = []
-    #: Accepted without effect.
+    #: `logprobs`: the log-probabilities of the text's tokens, with response_format json.
     include: Annotated[list[Literal["logprobs"]], Field(alias="include[]", max_length=8)] = []
     #: Accepted without effect: no response format tells speakers apart.
     known_speaker_names: Annotated[list[str], Field(alias="known_speaker_names[]", max_length=64)] = []

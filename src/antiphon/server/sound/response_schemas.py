@@ -23,9 +23,16 @@ class DurationUsage(Answer):
     timings: TranscriptTimings | None = None
 
 
+class TranscriptToken(Answer):
+    token: str
+    logprob: float
+    bytes: list[int]
+
+
 class TranscriptAnswer(Answer):
     text: str
     usage: DurationUsage
+    logprobs: list[TranscriptToken] | None = None
 
 
 class TranscriptSegment(Answer):

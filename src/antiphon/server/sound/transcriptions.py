@@ -18,8 +18,10 @@ from antiphon.server.http.errors import ApiError, invalid
 from antiphon.server.http.events import event
 from antiphon.server.http.uploads import read_form
 from antiphon.server.serving.serving import serving_of
+from antiphon.server.sound.logprobs import token_logprobs
 from antiphon.server.sound.request_schemas import SoundForm, TranscriptionForm, TranslationForm
 from antiphon.server.sound.upload_transcription import UploadTranscription
+from antiphon.text.tokenization.tokenizer import Tokenizer
 
 router = APIRouter()
 CONTENT_TYPES = {"text": "text/plain", "srt": "application/x-subrip", "vtt": "text/vtt"}
@@ -55,6 +57,9 @@ def _check(form: TranscriptionForm, context: RequestContext) -> None:
     shape = form.response_format or "json"
     if form.stream and shape not in ("json", "text"):
         raise invalid(f"response_format {shape} cannot be streamed; json and text can", "stream", "unsupported_value")
+    if form.include and shape != "json":
+        message = f"include: logprobs go with response_format json, which is {shape}"
+        raise invalid(message, "include", "unsupported_value")
     if "timestamp_granularities" in form.model_fields_set and shape != "verbose_json":
         message = f"timestamp_granularities go with response_format verbose_json, which is {shape}"
         if context.is_strict:
@@ -86,7 +91,8 @@ async def _answer(request: Request, form: SoundForm, options: TranscriptionOptio
     if isinstance(form, TranscriptionForm) and form.stream:
         events = call.events()
         first = await unless_disconnected(request, _first(events))
-        return EventStream(_events(first, events, log_fields, bool(form.timings)), call.close)
+        tokenizer = model.text.tokenizer if form.include else None
+        return EventStream(_events(first, events, log_fields, bool(form.timings), tokenizer), call.close)
     transcript = await unless_disconnected(request, call.wait())
     log_transcription(log_fields, transcript.stats)
     shape = form.response_format or "json"
@@ -95,7 +101,9 @@ async def _answer(request: Request, form: SoundForm, options: TranscriptionOptio
     usage = {"type": "duration", "seconds": round(transcript.duration, 3)}
     usage |= timings(transcript.stats) if form.timings else {}
     if shape == "json":
-        return json_response({"text": transcript.text, "usage": usage})
+        wants_logprobs = isinstance(form, TranscriptionForm) and bool(form.include)
+        more = token_logprobs(transcript.segments, model.text.tokenizer if wants_logprobs else None)
+        return json_response({"text": transcript.text, "usage": usage, **more})
     content = verbose(transcript)
     if isinstance(form, TranscriptionForm) and "segment" not in form.timestamp_granularities:
         del content["segments"]
@@ -114,17 +122,20 @@ async def _events(
     rest: AsyncIterator[TranscriptProgress | Transcript],
     log_fields: dict[str, Any],
     with_timings: bool,
+    tokenizer: Tokenizer | None,
 ) -> AsyncIterator[bytes]:
-    """Text as it becomes final; an error is the last event."""
+    """Text as it becomes final, with log-probabilities if there is a tokenizer; an error is the last event."""
     update: TranscriptProgress | Transcript | None = first
     try:
         while update is not None:
             if isinstance(update, Transcript):
                 log_transcription(log_fields, update.stats)
                 usage = _tokens(update.stats) | (timings(update.stats) if with_timings else {})
-                yield event({"type": "transcript.text.done", "text": update.text, "usage": usage})
+                more = token_logprobs(update.segments, tokenizer)
+                yield event({"type": "transcript.text.done", "text": update.text, "usage": usage, **more})
             elif update.text:
-                yield event({"type": "transcript.text.delta", "delta": update.text})
+                more = token_logprobs(update.segments, tokenizer)
+                yield event({"type": "transcript.text.delta", "delta": update.text, **more})
             update = await anext(rest, None)
     except ApiError as error:
         log_fields["code"] = error.code

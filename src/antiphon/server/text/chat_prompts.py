@@ -10,6 +10,7 @@ from antiphon.server.http.errors import invalid
 from antiphon.server.serving.models import ReadyModel
 from antiphon.server.text.messages import (
     AssistantMessage,
+    FunctionMessage,
     InputAudioPart,
     Message,
     TextContent,
@@ -20,6 +21,7 @@ from antiphon.server.text.messages import (
 from antiphon.server.tool_calls.forms import takes_one_call
 from antiphon.text.chat_template import ChatPrompt, ChatTemplate
 
+ROLES = {"developer": "system", "function": "tool"}
 RESERVED = {"messages", "tools", "add_generation_prompt"}
 
 
@@ -40,10 +42,17 @@ def chat_prompt(
     tools: Sequence[Tool] = (),
     add_generation_prompt: bool = True,
     options: dict[str, Any] | None = None,
+    continue_final_message: bool = False,
 ) -> ChatPrompt:
-    """The conversation as text and as token ids; nothing in a message becomes a control token. Blocking."""
+    """The conversation as text and as token ids; nothing in a message becomes a control token. Blocking.
+
+    `continue_final_message` leaves the last message open, so that the answer continues it.
+    """
     plain, listed = _chat(model, messages, tools, options)
-    return _template(model).prompt(model.text.tokenizer, plain, listed, add_generation_prompt, **(options or {}))
+    template, tokenizer, more = _template(model), model.text.tokenizer, options or {}
+    if continue_final_message:
+        return template.open_prompt(tokenizer, plain, listed, **more)
+    return template.prompt(tokenizer, plain, listed, add_generation_prompt, **more)
 
 
 def _template(model: ReadyModel) -> ChatTemplate:
@@ -91,7 +100,7 @@ def one_call_each(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def plain_message(message: Message) -> dict[str, Any]:
     """A message as templates expect it: text joined, `developer` as `system`, arguments of calls as objects."""
-    role = "system" if message.role == "developer" else message.role
+    role = ROLES.get(message.role, message.role)
     plain: dict[str, Any] = {"role": role, "content": _text(message.content)}
     if isinstance(message, AssistantMessage) and message.refusal and not plain["content"]:
         plain["content"] = message.refusal
@@ -101,19 +110,29 @@ def plain_message(message: Message) -> dict[str, Any]:
         plain["name"] = message.name
     if isinstance(message, ToolMessage):
         plain["tool_call_id"] = message.tool_call_id
+    if isinstance(message, FunctionMessage):
+        plain["tool_call_id"] = _function_call_id(message.name)
     if isinstance(message, AssistantMessage):
         if message.reasoning_content is not None:
             plain["reasoning_content"] = message.reasoning_content
-        if message.tool_calls:
+        calls = [(call.id, call.function) for call in message.tool_calls or ()]
+        if message.function_call is not None:
+            calls.append((_function_call_id(message.function_call.name), message.function_call))
+        if calls:
             plain["tool_calls"] = [
                 {
-                    "id": call.id,
+                    "id": call_id,
                     "type": "function",
-                    "function": {"name": call.function.name, "arguments": _arguments(call.function.arguments)},
+                    "function": {"name": function.name, "arguments": _arguments(function.arguments)},
                 }
-                for call in message.tool_calls
+                for call_id, function in calls
             ]
     return plain
+
+
+def _function_call_id(name: str) -> str:
+    """The deprecated form has no ids; a result belongs to the call of the same name before it."""
+    return f"call_{name}"
 
 
 def _text(content: TextContent | Sequence[TextPart | InputAudioPart] | None) -> str:

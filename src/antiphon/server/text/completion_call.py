@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from antiphon.runtime.process.messages import Generate
@@ -16,9 +16,11 @@ from antiphon.server.serving.serving import Serving
 from antiphon.server.setup.config import Limits
 from antiphon.server.text.generation import make_call
 from antiphon.server.text.grammar import grammar_of
-from antiphon.server.text.prompts import check_ids, check_prompt, encode, several
-from antiphon.server.text.request_schemas import CompletionBody
+from antiphon.server.text.parameter_aliases import resolved
+from antiphon.server.text.prompts import check_ids, check_prompt, encode_mixed, several_mixed
+from antiphon.server.text.request_schemas import CompletionBody, MixedPrompt
 from antiphon.server.text.sampling import output_tokens, sampling_params
+from antiphon.text.tokenization.tokenizer import Tokenizer
 
 DEFAULT_TOKENS = 16
 
@@ -39,6 +41,15 @@ class CompletionCall:
         return self.body.n or 1
 
     @property
+    def num_samples(self) -> int:
+        """Samples of each prompt, of which the `n` best are choices."""
+        return self.body.best_of or self.n
+
+    def prompt(self, number: int) -> list[int]:
+        """The prompt of a sample."""
+        return self.calls[number // self.num_samples].prompt
+
+    @property
     def wants_no_output(self) -> bool:
         """The engine always generates a token; for `max_tokens: 0` the server omits it."""
         return self.body.max_tokens == 0
@@ -48,22 +59,28 @@ class CompletionCall:
         return {**base, "system_fingerprint": fingerprint(self.model.loaded)}
 
     def echo(self, number: int) -> str:
-        return self.echoes[number // self.n] if self.echoes else ""
+        """The text of a sample's prompt, if it is to be repeated."""
+        return self.echoes[number // self.num_samples] if self.echoes else ""
 
 
 async def prepare_completion(serving: Serving, body: CompletionBody) -> CompletionCall:
     limits = serving.config.limits
+    body = resolved(body, limits.output_tokens)
     model = await serving.models.ready(body.model, "generate")
-    prompts = several(body.prompt)
+    prompts = several_mixed(body.prompt)
     _check(body, len(prompts), limits)
     grammar = grammar_of(body)
     wants_prompt_logprobs = bool(body.echo) and body.logprobs is not None
+    # With log-probabilities the engine reports the end token too.
+    needs_logprobs = bool(body.return_token_ids) or (body.best_of or 1) > (body.n or 1)
     calls, echoes = [], []
     for prompt in prompts:
-        if isinstance(prompt, str):
-            ids = await asyncio.to_thread(encode, model, prompt, True)
+        parts: MixedPrompt = [prompt] if isinstance(prompt, str) else prompt
+        check_ids(model, [part for part in parts if isinstance(part, int)], "prompt")
+        if body.suffix:
+            ids = await asyncio.to_thread(_fill_in_middle, model, parts, body.suffix)
         else:
-            ids = check_ids(model, prompt, "prompt")
+            ids = await asyncio.to_thread(encode_mixed, model, parts)
         kept = check_prompt(ids, model, limits, "prompt", body.truncate_prompt_tokens, body.max_tokens)
         if body.echo:
             whole = isinstance(prompt, str) and len(kept) == len(ids)
@@ -73,27 +90,53 @@ async def prepare_completion(serving: Serving, body: CompletionBody) -> Completi
             model,
             limits,
             max_tokens=max(1, output_tokens(body.max_tokens, len(kept), model, limits, DEFAULT_TOKENS)),
-            logprobs=body.logprobs,
+            logprobs=0 if body.logprobs is None and needs_logprobs else body.logprobs,
             grammar=grammar,
             prompt_logprobs=wants_prompt_logprobs,
         )
-        calls.append(make_call(serving, body, model, kept, params, grammar))
+        if body.suffix and model.text.fill_in_middle is not None:
+            params = replace(params, stop_tokens=params.stop_tokens | model.text.fill_in_middle.ends)
+        calls.append(make_call(serving, body, model, kept, params, grammar, body.best_of))
     return CompletionCall(model, body, calls, echoes)
+
+
+def _fill_in_middle(model: ReadyModel, parts: MixedPrompt, suffix: str) -> list[int]:
+    """The prompt for what stands between the parts and the suffix, neither of which is read as control tokens."""
+    middle, tokenizer = model.text.fill_in_middle, model.text.tokenizer
+    if middle is None:
+        message = f"model {model.name!r} has no tokens for filling in the middle, so it takes no suffix"
+        raise invalid(message, "suffix", "unsupported_value")
+    before: list[int] = []
+    for part in parts:
+        before += [part] if isinstance(part, int) else plain_ids(tokenizer, part)
+    return middle.prompt(before, plain_ids(tokenizer, suffix), tokenizer.bos_id if tokenizer.add_bos else None)
+
+
+def plain_ids(tokenizer: Tokenizer, text: str) -> list[int]:
+    return tokenizer.encode(text, add_special_tokens=False, parse_special=False)
 
 
 def _check(body: CompletionBody, num_prompts: int, limits: Limits) -> None:
     n = body.n or 1
     if not num_prompts:
         raise invalid("prompt is empty", "prompt")
-    if num_prompts * n > limits.choices:
+    samples = body.best_of or n
+    if samples < n:
+        raise invalid(f"best_of is {samples} and n is {n}; it must be n or more", "best_of")
+    if samples > n and body.stream:
+        raise invalid(f"best_of is {samples} and n is {n}; the best are known at the end: omit stream", "best_of")
+    if num_prompts * samples > limits.choices:
         message = (
-            f"{num_prompts} prompts with {n} choices each are {num_prompts * n}; at most {limits.choices} are allowed"
+            f"{num_prompts} prompts with {samples} choices each are {num_prompts * samples}; "
+            f"at most {limits.choices} are allowed"
         )
-        raise invalid(message, "n")
-    if body.best_of is not None and body.best_of != n:
-        raise invalid(
-            f"best_of is {body.best_of} and n is {n}; choosing among more samples is not supported", "best_of"
-        )
+        raise invalid(message, "n" if body.best_of is None else "best_of")
+    if body.prompt_logprobs is not None and body.stream:
+        raise invalid("prompt_logprobs cannot be streamed: they are known at the end", "prompt_logprobs")
+    if body.suffix and body.echo:
+        raise invalid("echo cannot be combined with suffix", "echo")
+    if body.suffix and body.truncate_prompt_tokens is not None:
+        raise invalid("truncate_prompt_tokens cannot be combined with suffix", "truncate_prompt_tokens")
     if body.max_tokens == 0 and not body.echo:
         raise invalid("max_tokens is 0; without echo it must be 1 or more", "max_tokens")
     if body.stream and body.echo and body.logprobs is not None:

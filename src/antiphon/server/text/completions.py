@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
@@ -14,7 +14,7 @@ from antiphon.server.http.context import context_of
 from antiphon.server.serving.serving import serving_of
 from antiphon.server.text.completion_call import CompletionCall, prepare_completion
 from antiphon.server.text.generation import Generations, Sample
-from antiphon.server.text.logprobs import completion_logprobs, num_characters
+from antiphon.server.text.logprobs import completion_logprobs, num_characters, prompt_logprobs
 from antiphon.server.text.request_schemas import CompletionBody
 from antiphon.server.text.streaming import StreamedUsage, closing, log_usage, stream_events
 
@@ -48,14 +48,36 @@ def _columns(completion: CompletionCall, number: int, sample: Sample) -> dict[st
     values: list[float | None] = []
     tops: list[Any] = []
     if completion.body.echo:
-        ids = list(completion.calls[number // completion.n].prompt)
+        ids = list(completion.prompt(number))
         values = [None, *sample.end.prompt_logprobs]
-        tops = [None, *sample.end.prompt_top_logprobs]
+        tops = [None, *(top[:count] for top in sample.end.prompt_top_logprobs)]
     if not completion.wants_no_output:
         ids += sample.token_ids
         values += sample.logprobs
         tops += sample.top_logprobs
-    return completion_logprobs(completion.model.text.tokenizer, ids, values, tops if count else None)
+    as_ids = bool(completion.body.return_tokens_as_token_ids)
+    return completion_logprobs(completion.model.text.tokenizer, ids, values, tops if count else None, as_ids=as_ids)
+
+
+def _details(completion: CompletionCall, number: int, sample: Sample) -> dict[str, Any]:
+    """What vLLM adds to a choice if it is asked to."""
+    details: dict[str, Any] = {}
+    prompt, count = completion.prompt(number), completion.body.prompt_logprobs
+    if count is not None:
+        details["prompt_logprobs"] = prompt_logprobs(completion.model.text.tokenizer, prompt, sample.end, count)
+    if completion.body.return_token_ids:
+        details["prompt_token_ids"] = prompt
+        details["token_ids"] = [] if completion.wants_no_output else sample.token_ids
+    return details
+
+
+def _best(completion: CompletionCall, samples: list[Sample]) -> list[int]:
+    """The numbers of the samples that are choices: of each prompt the `n` with the highest mean log-probability."""
+    size, n = completion.num_samples, completion.n
+    if size == n:
+        return list(range(len(samples)))
+    groups = [range(first, first + size) for first in range(0, len(samples), size)]
+    return [number for group in groups for number in sorted(group, key=lambda place: -samples[place].mean_logprob)[:n]]
 
 
 async def _whole(completion: CompletionCall, generations: Generations, log_fields: dict[str, Any]) -> Response:
@@ -63,11 +85,13 @@ async def _whole(completion: CompletionCall, generations: Generations, log_field
         await generations.open()
         samples = await generations.collect()
     choices = []
-    for number, sample in enumerate(samples):
+    for index, number in enumerate(_best(completion, samples)):
+        sample = samples[number]
         text = completion.echo(number) + ("" if completion.wants_no_output else "".join(sample.text))
         reason = "length" if completion.wants_no_output else sample.end.finish_reason
         columns = _columns(completion, number, sample)
-        choices.append({"index": number, "text": text, "logprobs": columns, "finish_reason": reason})
+        choice = {"index": index, "text": text, "logprobs": columns, "finish_reason": reason}
+        choices.append({**choice, **_details(completion, number, sample)})
     uncounted = sum(sample.end.completion_tokens for sample in samples) if completion.wants_no_output else 0
     usage = generations.usage(bool(completion.body.timings), uncounted)
     log_usage(log_fields, usage)
@@ -80,8 +104,17 @@ async def _chunks(
     streamed = StreamedUsage(completion.body.stream_options, completion.calls)
     base = completion.base()
 
-    def chunk(number: int, text: str, columns: Any = None, reason: str | None = None) -> dict[str, Any]:
-        choice = {"index": number, "text": text, "logprobs": columns, "finish_reason": reason}
+    with_ids = bool(completion.body.return_token_ids)
+    untold = set(range(len(completion.calls) * completion.n))  # choices whose prompt's ids have not been sent
+
+    def chunk(
+        number: int, text: str, columns: Any = None, reason: str | None = None, ids: Sequence[int] = ()
+    ) -> dict[str, Any]:
+        choice: dict[str, Any] = {"index": number, "text": text, "logprobs": columns, "finish_reason": reason}
+        if with_ids:
+            choice["prompt_token_ids"] = completion.prompt(number) if number in untold else None
+            choice["token_ids"] = list(ids)
+            untold.discard(number)
         return {**base, "choices": [choice], **streamed.tail(number)}
 
     offsets = [0] * (len(completion.calls) * completion.n)
@@ -98,9 +131,10 @@ async def _chunks(
         if completion.body.logprobs is not None:
             ids, tops = event.token_ids, event.top_logprobs if completion.body.logprobs else None
             tokenizer = completion.model.text.tokenizer
-            columns = completion_logprobs(tokenizer, ids, event.logprobs, tops, offsets[number])
+            as_ids = bool(completion.body.return_tokens_as_token_ids)
+            columns = completion_logprobs(tokenizer, ids, event.logprobs, tops, offsets[number], as_ids)
             offsets[number] += sum(num_characters(tokenizer, token) for token in ids)
-        yield chunk(number, event.text, columns)
+        yield chunk(number, event.text, columns, ids=event.token_ids)
     usage = generations.usage(bool(completion.body.timings))
     log_usage(log_fields, usage)
     if streamed.is_asked:

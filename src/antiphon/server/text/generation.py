@@ -32,17 +32,20 @@ def make_call(
     prompt: list[int],
     params: SamplingParams,
     grammar: GrammarSpec | None,
+    num_samples: int | None = None,
 ) -> Generate:
+    """`num_samples` of the prompt, by default as many as there are choices."""
     return Generate(
         id=uuid.uuid4().hex,
         model=model.name,
         prompt=prompt,
         params=params,
-        n=body.n or 1,
+        n=num_samples or body.n or 1,
         priority=priority_of(body.priority),
         timeout=serving.config.limits.request_seconds,
         grammar=grammar,
-        cache_salt=body.cache_salt or "",
+        # Nothing is cached under a salt of its own.
+        cache_salt=(body.cache_salt or "") + (uuid.uuid4().hex if body.cache_prompt is False else ""),
     )
 
 
@@ -61,6 +64,10 @@ class Sample:
         self.token_ids += delta.token_ids
         self.logprobs += delta.logprobs
         self.top_logprobs += delta.top_logprobs
+
+    @property
+    def mean_logprob(self) -> float:
+        return sum(self.logprobs) / len(self.logprobs) if self.logprobs else float("-inf")
 
     @property
     def end(self) -> Ended:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from antiphon.runtime.calls.events import Ended
 from antiphon.text.tokenization.tokenizer import Tokenizer
 
 #: In place of log-probabilities that JSON cannot represent.
@@ -13,19 +14,20 @@ Top = Sequence[tuple[int, float]]
 
 
 def chat_logprobs(
-    tokenizer: Tokenizer, ids: Sequence[int], logprobs: Sequence[float], tops: Sequence[Top]
+    tokenizer: Tokenizer, ids: Sequence[int], logprobs: Sequence[float], tops: Sequence[Top], as_ids: bool = False
 ) -> list[dict[str, Any]]:
-    """One entry per token."""
+    """One entry per token, which is spelled by its text, or by its id as `token_id:7`."""
     entries = []
     for place, (token, logprob) in enumerate(zip(ids, logprobs, strict=True)):
         top = tops[place] if place < len(tops) else ()
-        entries.append({**_entry(tokenizer, token, logprob), "top_logprobs": [_entry(tokenizer, *one) for one in top]})
+        others = [token_entry(tokenizer, *one, as_ids) for one in top]
+        entries.append({**token_entry(tokenizer, token, logprob, as_ids), "top_logprobs": others})
     return entries
 
 
-def _entry(tokenizer: Tokenizer, token: int, logprob: float) -> dict[str, Any]:
+def token_entry(tokenizer: Tokenizer, token: int, logprob: float, as_id: bool = False) -> dict[str, Any]:
     data = tokenizer.token_bytes(token)
-    text = data.decode("utf-8", errors="replace")
+    text = f"token_id:{token}" if as_id else data.decode("utf-8", errors="replace")
     return {"token": text, "logprob": max(logprob, LOWEST), "bytes": list(data)}
 
 
@@ -35,21 +37,45 @@ def completion_logprobs(
     logprobs: Sequence[float | None],
     tops: Sequence[Top | None] | None,
     offset: int = 0,
+    as_ids: bool = False,
 ) -> dict[str, Any]:
     """Columns over the tokens; a token that is part of a character is written as `bytes:\\x..`."""
+
+    def spelling(token: int) -> str:
+        return f"token_id:{token}" if as_ids else spelled(tokenizer, token)
+
     tokens, offsets = [], []
     for token in ids:
-        tokens.append(spelled(tokenizer, token))
+        tokens.append(spelling(token))
         offsets.append(offset)
         offset += num_characters(tokenizer, token)
     columns: list[dict[str, float] | None] | None = None
     if tops is not None:
         columns = [
-            None if top is None else {spelled(tokenizer, token): max(value, LOWEST) for token, value in top}
-            for top in tops
+            None if top is None else {spelling(token): max(value, LOWEST) for token, value in top} for top in tops
         ]
     finite = [None if value is None else max(value, LOWEST) for value in logprobs]
     return {"tokens": tokens, "token_logprobs": finite, "top_logprobs": columns, "text_offset": offsets}
+
+
+def prompt_logprobs(tokenizer: Tokenizer, prompt: Sequence[int], ended: Ended, count: int) -> list[Any]:
+    """vLLM's form: for every token of the prompt but the first its candidates by id, its own first."""
+    entries: list[Any] = [None]
+    for place, token in enumerate(prompt[1:]):
+        top = ended.prompt_top_logprobs[place][:count] if count else []
+        ranked = {token: (ended.prompt_logprobs[place], ended.prompt_ranks[place])}
+        ranked |= {other: (value, rank) for rank, (other, value) in enumerate(top, 1) if other != token}
+        entries.append(
+            {
+                str(candidate): {
+                    "logprob": max(value, LOWEST),
+                    "rank": rank,
+                    "decoded_token": tokenizer.token_bytes(candidate).decode("utf-8", errors="replace"),
+                }
+                for candidate, (value, rank) in ranked.items()
+            }
+        )
+    return entries
 
 
 def num_characters(tokenizer: Tokenizer, token: int) -> int:

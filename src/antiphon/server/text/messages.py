@@ -79,7 +79,8 @@ class AssistantMessage(Body):
     #: Read in place of `content`, where there is none.
     refusal: str | None = None
     audio: AudioReference | None = None
-    function_call: None = None
+    #: The deprecated form of a tool call.
+    function_call: FunctionCall | None = None
     annotations: list[Any] | None = None
 
 
@@ -90,7 +91,17 @@ class ToolMessage(Body):
     name: str | None = None
 
 
-Message = Annotated[SystemMessage | UserMessage | AssistantMessage | ToolMessage, Field(discriminator="role")]
+class FunctionMessage(Body):
+    """The result of a `function_call`: the deprecated form of a `ToolMessage`."""
+
+    role: Literal["function"]
+    content: TextContent | None
+    name: FunctionName
+
+
+Message = Annotated[
+    SystemMessage | UserMessage | AssistantMessage | ToolMessage | FunctionMessage, Field(discriminator="role")
+]
 
 
 class Function(Body):

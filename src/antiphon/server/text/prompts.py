@@ -7,6 +7,7 @@ from antiphon.server.http.errors import invalid
 from antiphon.server.serving.models import ReadyModel
 from antiphon.server.setup.config import Limits
 from antiphon.server.text.context_length import context_length_error
+from antiphon.server.text.request_schemas import MixedPrompt, Prompts
 
 
 def encode(model: ReadyModel, text: str, add_special_tokens: bool) -> list[int]:
@@ -28,6 +29,21 @@ def several(prompt: str | list[str] | list[int] | list[list[int]]) -> list[str |
     if isinstance(prompt, str) or (prompt and isinstance(prompt[0], int)):
         return [prompt]
     return list(prompt)  # type: ignore[arg-type]
+
+
+def several_mixed(prompt: Prompts) -> list[str | MixedPrompt]:
+    """One prompt or many: strings, or lists of token ids and strings. A list of strings alone is many."""
+    if isinstance(prompt, str) or any(isinstance(part, int) for part in prompt):
+        return [prompt]  # type: ignore[list-item]
+    return list(prompt)  # type: ignore[arg-type]
+
+
+def encode_mixed(model: ReadyModel, parts: MixedPrompt) -> list[int]:
+    """Token ids of text and token ids in one prompt; only text at its beginning gets special tokens. Blocking."""
+    ids: list[int] = []
+    for place, part in enumerate(parts):
+        ids += [part] if isinstance(part, int) else encode(model, part, not place)
+    return ids
 
 
 def check_prompt(

@@ -9,9 +9,9 @@ from pydantic import Field
 
 from antiphon.server.http.schemas import Body, ModelBody, Name, Priority, Unsupported
 from antiphon.server.text.messages import Message, Tool
+from antiphon.server.text.peer_parameters import MAX_LOGPROBS, LogitBias, PeerParameters, Schema
 from antiphon.server.text.unsupported_fields import COMPLETION, GENERATION
 
-MAX_LOGPROBS = 20
 TokenId = Annotated[int, Field(ge=0, lt=2**31)]
 
 
@@ -21,6 +21,8 @@ class TextFormat(Body):
 
 class JsonObjectFormat(Body):
     type: Literal["json_object"]
+    #: As llama.cpp has it.
+    schema_: Schema | None = Field(None, alias="schema")
 
 
 class NamedSchema(Body):
@@ -57,20 +59,20 @@ class SamplingBody(ModelBody):
     min_tokens: Annotated[int, Field(ge=0, lt=2**31)] | None = None
     temperature: Annotated[float, Field(ge=0, le=100)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
-    top_k: Annotated[int, Field(ge=0, lt=2**31)] | None = None
+    top_k: Annotated[int, Field(ge=-1, lt=2**31)] | None = None
     min_p: Annotated[float, Field(ge=0, le=1)] | None = None
     typical_p: Annotated[float, Field(gt=0, le=1)] | None = None
     repetition_penalty: Annotated[float, Field(ge=0.01, le=100)] | None = None
     presence_penalty: Annotated[float, Field(ge=-100, le=100)] | None = None
     frequency_penalty: Annotated[float, Field(ge=-100, le=100)] | None = None
-    logit_bias: dict[str, Annotated[float, Field(ge=-100, le=100)]] | None = None
+    logit_bias: LogitBias | None = None
     allowed_token_ids: Annotated[list[TokenId], Field(min_length=1)] | None = None
     banned_token_ids: list[TokenId] | None = None
     seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None
     stop: str | list[str] | None = None
     stop_token_ids: list[TokenId] | None = None
     ignore_eos: bool | None = None
-    guided_json: dict[str, Any] | None = None
+    guided_json: Schema | None = None
     guided_regex: str | None = None
     guided_choice: Annotated[list[str], Field(min_length=1)] | None = None
     guided_grammar: str | None = None
@@ -91,19 +93,27 @@ class SamplingBody(ModelBody):
     prompt_cache_options: dict[str, Any] | None = None
 
 
-class GenerateBody(SamplingBody):
+class GenerateBody(SamplingBody, PeerParameters):
     """What a generation can be asked."""
 
     stream_options: StreamOptions | None = None
     n: Annotated[int, Field(ge=1, le=128)] | None = None
-    max_tokens: Annotated[int, Field(ge=0, lt=2**31)] | None = None
+    #: -1 means as long as the context allows.
+    max_tokens: Annotated[int, Field(ge=-1, lt=2**31)] | None = None
     response_format: ResponseFormat | None = None
+
+
+#: Text and token ids may be mixed: in one prompt, and in a list of prompts.
+MixedPrompt = list[str | TokenId]
+Prompts = str | list[str] | list[TokenId] | list[list[TokenId]] | MixedPrompt | list[str | MixedPrompt]
 
 
 class CompletionBody(GenerateBody):
     unsupported: ClassVar[Mapping[str, Unsupported]] = COMPLETION
 
-    prompt: str | list[str] | list[TokenId] | list[list[TokenId]]
+    prompt: Prompts
+    #: What follows the text to fill in, for models that are trained for it.
+    suffix: str | None = None
     logprobs: Annotated[int, Field(ge=0, le=MAX_LOGPROBS)] | None = None
     echo: bool | None = None
     best_of: Annotated[int, Field(ge=1, le=128)] | None = None

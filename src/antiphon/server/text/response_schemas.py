@@ -45,11 +45,24 @@ class CompletionLogprobs(Answer):
     text_offset: list[int]
 
 
+class PromptLogprob(Answer):
+    logprob: float
+    rank: int
+    decoded_token: str
+
+
+#: By token id, the prompt's own token first; None for the first token.
+PromptLogprobs = list[dict[str, PromptLogprob] | None]
+
+
 class CompletionChoice(Answer):
     index: Count
     text: str
     logprobs: CompletionLogprobs | None
     finish_reason: Literal["stop", "length"]
+    prompt_logprobs: PromptLogprobs | None = None
+    prompt_token_ids: list[int] | None = None
+    token_ids: list[int] | None = None
 
 
 class CompletionAnswer(Answer):

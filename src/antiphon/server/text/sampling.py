@@ -11,6 +11,7 @@ from antiphon.errors import InvalidRequestError
 from antiphon.server.http.errors import invalid
 from antiphon.server.serving.models import ReadyModel
 from antiphon.server.setup.config import Limits
+from antiphon.server.text.logit_bias import logit_bias
 from antiphon.server.text.request_schemas import GenerateBody
 from antiphon.text.grammar_spec import GrammarSpec
 
@@ -43,18 +44,21 @@ def sampling_params(
     _check_choice_of_tokens(body, model, grammar)
     given = {name: getattr(body, name) for name in SIMPLE if getattr(body, name) is not None}
     values: dict[str, Any] = {**model.text.sampling.settings, **given}
-    values["logit_bias"] = _logit_bias(body, model, limits)
+    values["logit_bias"], never = logit_bias(body.logit_bias, model, limits)
     if body.allowed_token_ids is not None:
         values["allowed_tokens"] = _token_ids(body.allowed_token_ids, "allowed_token_ids", model)
     try:
         return SamplingParams(
-            banned_tokens=_token_ids(body.banned_token_ids, "banned_token_ids", model),
+            banned_tokens=_token_ids(body.banned_token_ids, "banned_token_ids", model) | never,
             seed=secrets.randbits(62) if body.seed is None else body.seed,
             max_tokens=max_tokens,
             stop=(*_stop(body, limits), *more_stops),
             stop_tokens=_token_ids(body.stop_token_ids, "stop_token_ids", model),
             logprobs=logprobs,
-            prompt_logprobs=prompt_logprobs,
+            prompt_logprobs=prompt_logprobs or body.prompt_logprobs is not None,
+            prompt_top_logprobs=_prompt_top(body, logprobs if prompt_logprobs else None),
+            skip_special_tokens=body.skip_special_tokens is not False,
+            include_stop_str_in_output=bool(body.include_stop_str_in_output),
             **values,
         )
     except InvalidRequestError as error:
@@ -91,17 +95,9 @@ def _token_ids(ids: Iterable[int] | None, name: str, model: ReadyModel) -> froze
     return frozenset(ids or ())
 
 
-def _logit_bias(body: GenerateBody, model: ReadyModel, limits: Limits) -> dict[int, float]:
-    given = body.logit_bias or {}
-    if len(given) > limits.logit_bias:
-        raise invalid(f"logit_bias has {len(given)} tokens; at most {limits.logit_bias} are allowed", "logit_bias")
-    bias = {}
-    for key, value in given.items():
-        if not (key.isascii() and key.isdecimal() and len(key) < 10):
-            raise invalid(f"logit_bias: {key[:40]!r} is not a token id", "logit_bias")
-        bias[int(key)] = float(value)
-    _token_ids(bias, "logit_bias", model)
-    return bias
+def _prompt_top(body: GenerateBody, echoed: int | None) -> int | None:
+    """How many of the likeliest tokens to report beside those of the prompt."""
+    return None if body.prompt_logprobs is None else max(body.prompt_logprobs, echoed or 0)
 
 
 def output_tokens(asked: int | None, prompt_tokens: int, model: ReadyModel, limits: Limits, default: int | None) -> int:

@@ -29,15 +29,10 @@ GENERATION: dict[str, Unsupported] = {
     "samplers": Unsupported("the order of samplers is fixed; set their values by name"),
 }
 
-COMPLETION: dict[str, Unsupported] = {
-    **GENERATION,
-    "suffix": Unsupported("text is only continued, not filled in"),
-}
+COMPLETION: dict[str, Unsupported] = GENERATION
 
 CHAT: dict[str, Unsupported] = {
     **GENERATION,
-    "functions": Unsupported("use tools"),
-    "function_call": Unsupported("use tool_choice"),
     "web_search_options": Unsupported("the server does not search the web; give the model a tool that does"),
 }
 
