@@ -169,12 +169,13 @@ private:
     std::size_t bytes_ = 0;
 };
 
-using UpTuple = std::tuple<std::uintptr_t, std::int64_t, std::int64_t, double>;
+using UpTuple = std::tuple<std::uintptr_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t>;
 
 void set_adapter(AdapterTable &table, std::size_t slot, std::int64_t rows, std::uintptr_t down, const std::vector<UpTuple> &ups) {
     AdapterSlot entry{at<const Matrix>(down), {}};
     for (const UpTuple &up : ups) {
-        entry.ups.push_back({at<const Matrix>(std::get<0>(up)), std::get<1>(up), std::get<2>(up), float(std::get<3>(up))});
+        entry.ups.push_back({at<const float>(std::get<0>(up)), std::get<1>(up), std::get<2>(up), std::get<3>(up),
+                             std::get<4>(up)});
     }
     table.set(slot, std::move(entry), rows);
 }
@@ -205,8 +206,8 @@ void bind_product(nb::module_ &module) {
     nb::class_<AdapterTable>(module, "AdapterTable", "The low-rank adapters of one linear layer, by slot.")
         .def(nb::init<>())
         .def("set", &set_adapter,
-             "slot, rows of the layer, address of the down matrix, ups (address, first row, offset, scale). The matrices "
-             "must outlive the slot.")
+             "slot, rows of the layer, address of the down matrix, ups (address of fp32 [rank, width], rank, width, first "
+             "row, offset). Their memory must outlive the slot.")
         .def("clear", &AdapterTable::clear, "slot");
     module.def("supports", &supports, "Whether there are kernels for a GGUF type id.");
     module.def("packs", &packs, "Whether rows of a GGUF type id and so many columns have a packed form.");

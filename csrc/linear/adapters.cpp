@@ -23,11 +23,10 @@ void multiply(const LinearCall &call, const Matrix &matrix, const float *x, std:
                 call.variant});
 }
 
-// The deltas of the tokens of one adapter, to rows of `deltas`.
-void add_adapter(const LinearCall &call, const AdapterSlot &slot, const std::int64_t *tokens, std::int64_t count,
-                 float *deltas) {
-    thread_local Scratch inputs, ranks;
-    const std::int64_t columns = call.matrix->columns, rows = call.matrix->rows, rank = slot.down->rows;
+// down · x for the tokens of one adapter.
+void reduce(const LinearCall &call, const Matrix &down, const std::int64_t *tokens, std::int64_t count, float *out) {
+    thread_local Scratch inputs;
+    const std::int64_t columns = call.matrix->columns;
     const float *x = call.x + tokens[0] * call.x_stride;
     std::int64_t x_stride = call.x_stride;
     if (tokens[count - 1] - tokens[0] != count - 1) {  // not one after the other
@@ -38,24 +37,15 @@ void add_adapter(const LinearCall &call, const AdapterSlot &slot, const std::int
         x = gathered;
         x_stride = columns;
     }
-    float *const reduced = floats(ranks, count * rank);
-    multiply(call, *slot.down, x, x_stride, count, reduced, rank);
-    std::memset(deltas, 0, std::size_t(count * rows) * sizeof(float));
-    for (const AdapterUp &up : slot.ups) {
-        for (std::int64_t i = 0; i < count; ++i) {
-            float *const row = reduced + i * rank + up.offset;
-            for (std::int64_t j = 0; j < up.up->columns; ++j) row[j] *= up.scale;
-        }
-        multiply(call, *up.up, reduced + up.offset, rank, count, deltas + up.first, rows);
-    }
+    multiply(call, down, x, x_stride, count, out, down.rows);
 }
 
 }  // namespace
 
 void AdapterTable::set(std::size_t slot, AdapterSlot entry, std::int64_t rows) {
     for (const AdapterUp &up : entry.ups) {
-        if (up.first < 0 || up.first + up.up->rows > rows || up.offset < 0 || up.offset + up.up->columns > entry.down->rows) {
-            throw std::invalid_argument("an adapter of " + std::to_string(up.up->rows) + " rows from row " +
+        if (up.first < 0 || up.first + up.width > rows || up.offset < 0 || up.offset + up.rank > entry.down->rows) {
+            throw std::invalid_argument("an adapter of " + std::to_string(up.width) + " rows from row " +
                                         std::to_string(up.first) + " does not fit a layer of " + std::to_string(rows));
         }
     }
@@ -69,7 +59,8 @@ void AdapterTable::clear(std::size_t slot) {
 
 void run_adapted_linear(LinearCall call, const AdapterTable &table, const std::int32_t *slots) {
     thread_local Scratch scratch;
-    thread_local std::vector<std::int64_t> order, rows;
+    thread_local std::vector<std::int64_t> order;
+    thread_local std::vector<LinearDelta> deltas;
     const auto adapter = [&](std::int64_t t) {
         const bool known = slots[t] >= 0 && std::size_t(slots[t]) < table.slots.size();
         return known && table.slots[slots[t]].down ? &table.slots[slots[t]] : nullptr;
@@ -80,17 +71,24 @@ void run_adapted_linear(LinearCall call, const AdapterTable &table, const std::i
     }
     if (order.empty()) return run_linear(call);
     std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) { return slots[a] < slots[b]; });
-    const std::int64_t adapted = std::int64_t(order.size()), width = call.matrix->rows;
-    float *const deltas = floats(scratch, adapted * width);
-    rows.assign(call.tokens, -1);
-    for (std::int64_t i = 0; i < adapted; ++i) rows[order[i]] = i;
+    const std::int64_t adapted = std::int64_t(order.size());
+    std::int64_t rank = 0;
+    for (const std::int64_t t : order) rank = std::max(rank, adapter(t)->down->rows);
+    float *const reduced = floats(scratch, adapted * rank);
+    deltas.clear();
     for (std::int64_t begin = 0, end; begin < adapted; begin = end) {
         end = begin + 1;
         while (end < adapted && slots[order[end]] == slots[order[begin]]) ++end;
-        add_adapter(call, *adapter(order[begin]), order.data() + begin, end - begin, deltas + begin * width);
+        const AdapterSlot &slot = *adapter(order[begin]);
+        const std::int64_t *const tokens = order.data() + begin;
+        float *const own = reduced + begin * rank;
+        reduce(call, *slot.down, tokens, end - begin, own);
+        for (const AdapterUp &up : slot.ups) {
+            deltas.push_back({own + up.offset, slot.down->rows, up.rows, up.rank, up.width, up.first, tokens, end - begin});
+        }
     }
-    const RowDeltas found{deltas, rows.data()};
-    call.deltas = &found;
+    call.deltas = deltas.data();
+    call.num_deltas = deltas.size();
     run_linear(call);
 }
 

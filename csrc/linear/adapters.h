@@ -10,11 +10,11 @@
 
 namespace antiphon {
 
-// What an adapter adds to rows of the layer's product: scale · up · (rows of the layer's `down` from `offset` on).
+// What an adapter adds to rows [first, first + width) of the layer's product: the `rank` numbers of down · x from `offset`
+// on, each times one of `rows`.
 struct AdapterUp {
-    const Matrix *up;            // [rows, rank]
-    std::int64_t first, offset;  // first row of the product; first column of down · x
-    float scale;
+    const float *rows;  // [rank, width], scaled
+    std::int64_t rank, width, first, offset;
 };
 
 struct AdapterSlot {

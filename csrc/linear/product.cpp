@@ -54,13 +54,12 @@ struct Work {
     std::size_t product_bytes, thread_bytes;
 
     // Tokens without a delta keep every bit of their product.
-    void add_deltas(std::int64_t begin, std::int64_t end, float *y, std::int64_t stride) const {
-        for (std::int64_t t = 0; t < call->tokens; ++t) {
-            if (call->deltas->rows[t] < 0) continue;
-            const float *const delta = call->deltas->data + call->deltas->rows[t] * call->matrix->rows + begin;
-            float *const row = y + t * stride;
-            for (std::int64_t i = 0; i < end - begin; ++i) row[i] += delta[i];
-        }
+    void add_delta(const LinearDelta &delta, std::int64_t begin, std::int64_t end, float *y, std::int64_t stride) const {
+        const std::int64_t low = std::max(begin, delta.first), high = std::min(end, delta.first + delta.width);
+        if (low >= high) return;
+        const WeightedRows sum{delta.weights, delta.weight_stride, delta.rows, delta.width, delta.rank, delta.tokens,
+                               delta.num_tokens, y - begin + delta.first, stride};
+        call->variant->rows->add_weighted(sum, low - delta.first, high - delta.first);
     }
 
     // Rows [begin, end) of all parts end to end, to y[token * stride + row - begin].
@@ -82,7 +81,7 @@ struct Work {
             p.y_stride = stride;
             find_kernels(part.type, *call->variant).multiply(p, low - part.first, high - part.first, thread_scratch);
         }
-        if (call->deltas) add_deltas(begin, end, y, stride);
+        for (std::size_t d = 0; d < call->num_deltas; ++d) add_delta(call->deltas[d], begin, end, y, stride);
     }
 
     static void run(void *context, std::uint32_t index, int thread) {

@@ -11,10 +11,15 @@
 
 namespace antiphon {
 
-// What adapters add to the product of some tokens, before bias and activation.
-struct RowDeltas {
-    const float *data;         // [tokens with a delta, rows of the matrix]
-    const std::int64_t *rows;  // by token: its row of `data`, or negative for none
+// What an adapter adds to rows [first, first + width) of the product of some tokens, before bias and activation: for the
+// i-th of `tokens`, the sum of weights[i][j] · rows[j].
+struct LinearDelta {
+    const float *weights;
+    std::int64_t weight_stride;
+    const float *rows;  // [rank, width]
+    std::int64_t rank, width, first;
+    const std::int64_t *tokens;
+    std::int64_t num_tokens;
 };
 
 // out = activation(x · Wᵀ + deltas + bias) [· gated values] + residual. A row of `out` depends on its row of x alone, not on the
@@ -32,7 +37,8 @@ struct LinearCall {
     std::int64_t out_stride;
     int threads;
     const Variant *variant;
-    const RowDeltas *deltas = nullptr;  // null: there are none
+    const LinearDelta *deltas = nullptr;
+    std::size_t num_deltas = 0;
 };
 
 // Uses the calling thread's `workspace`.

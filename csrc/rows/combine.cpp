@@ -46,5 +46,49 @@ void unit_rows(const UnitRows &rows, std::int64_t begin, std::int64_t end) {
     }
 }
 
+// `kTokens` tokens and two vectors of columns at a time; `Part` says how much of the second vector there is.
+template <int kTokens, class First, class Second>
+ANTIPHON_INLINE void add_weighted_block(const WeightedRows &w, std::int64_t token, std::int64_t column, First first,
+                                        Second second) {
+    Floats left[kTokens], right[kTokens];
+    const float *weights[kTokens];
+    for (int t = 0; t < kTokens; ++t) {
+        left[t] = right[t] = zeros();
+        weights[t] = w.weights + (token + t) * w.weight_stride;
+    }
+    for (std::int64_t j = 0; j < w.count; ++j) {
+        const float *const row = w.rows + j * w.row_stride + column;
+        const Floats low = first.load(row), high = second.load(row + kLanes);
+        for (int t = 0; t < kTokens; ++t) {
+            const Floats weight = splat(weights[t][j]);
+            left[t] = multiply_add(weight, low, left[t]);
+            right[t] = multiply_add(weight, high, right[t]);
+        }
+    }
+    for (int t = 0; t < kTokens; ++t) {
+        float *const y = w.y + w.tokens[token + t] * w.y_stride + column;
+        first.store(y, first.load(y) + left[t]);
+        second.store(y + kLanes, second.load(y + kLanes) + right[t]);
+    }
+}
+
+template <class First, class Second>
+ANTIPHON_INLINE void add_weighted_columns(const WeightedRows &w, std::int64_t column, First first, Second second) {
+    std::int64_t token = 0;
+    for (; token + 4 <= w.num_tokens; token += 4) add_weighted_block<4>(w, token, column, first, second);
+    for (; token < w.num_tokens; ++token) add_weighted_block<1>(w, token, column, first, second);
+}
+
+void add_weighted(const WeightedRows &w, std::int64_t begin, std::int64_t end) {
+    std::int64_t column = begin;
+    for (; column + 2 * kLanes <= end; column += 2 * kLanes) add_weighted_columns(w, column, Whole{}, Whole{});
+    const int rest = int(end - column);
+    if (rest >= kLanes) {
+        add_weighted_columns(w, column, Whole{}, Rest{rest - kLanes});
+    } else if (rest) {
+        add_weighted_columns(w, column, Rest{rest}, Rest{0});
+    }
+}
+
 }  // namespace ANTIPHON_VARIANT
 }  // namespace antiphon

@@ -56,6 +56,18 @@ struct UnitRows {
     float *out;  // contiguous
 };
 
+// y[tokens[i]] += the sum of weights[i][j] · rows[j], in ascending order of j.
+struct WeightedRows {
+    const float *weights;  // [num_tokens, count]
+    std::int64_t weight_stride;
+    const float *rows;  // [count, row_stride]
+    std::int64_t row_stride, count;
+    const std::int64_t *tokens;
+    std::int64_t num_tokens;
+    float *y;
+    std::int64_t y_stride;
+};
+
 enum class Activation : int { none, relu, gelu, gelu_tanh, silu };
 
 // activation(y + bias) [· (value + value_bias)] + residual, for the columns [begin, end) of `out`.
@@ -78,6 +90,8 @@ struct RowKernels {
     // Segments [begin, end).
     void (*segment_means)(const SegmentMeans &, std::int64_t begin, std::int64_t end);
     void (*unit_rows)(const UnitRows &, std::int64_t begin, std::int64_t end);
+    // Columns [begin, end).
+    void (*add_weighted)(const WeightedRows &, std::int64_t begin, std::int64_t end);
     // `y` and `value`, `stride` apart by token, hold the columns from `begin` on; `y` may be `out` itself.
     void (*finish)(const Epilogue &, std::int64_t tokens, std::int64_t begin, std::int64_t end, const float *y,
                    const float *value, std::int64_t stride);

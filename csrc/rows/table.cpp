@@ -11,10 +11,11 @@ void rotate(const Rotation &, std::int64_t, std::int64_t);
 void add(const RowSum &, std::int64_t, std::int64_t);
 void segment_means(const SegmentMeans &, std::int64_t, std::int64_t);
 void unit_rows(const UnitRows &, std::int64_t, std::int64_t);
+void add_weighted(const WeightedRows &, std::int64_t, std::int64_t);
 void finish(const Epilogue &, std::int64_t, std::int64_t, std::int64_t, const float *, const float *, std::int64_t);
 
 extern const RowKernels rows;
-const RowKernels rows = {rms_norm, layer_norm, rotate, add, segment_means, unit_rows, finish};
+const RowKernels rows = {rms_norm, layer_norm, rotate, add, segment_means, unit_rows, add_weighted, finish};
 
 }  // namespace ANTIPHON_VARIANT
 }  // namespace antiphon

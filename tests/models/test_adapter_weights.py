@@ -16,7 +16,7 @@ from antiphon.models.base.model import CausalLM
 from antiphon.models.registry import build_model
 from antiphon.weights.adapters.open import open_adapter
 from antiphon.weights.formats.open import open_checkpoint
-from models.test_adapters import adapted_logits
+from models.test_model_adapters import adapted_logits
 from support.adapters import linear_layers, merged, random_pairs, write_gguf_adapter, write_peft
 
 pytestmark = pytest.mark.weights

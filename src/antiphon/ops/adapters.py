@@ -5,17 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from torch import Tensor
+
 from antiphon.weights.weight import Weight
 
 
 @dataclass(frozen=True)
 class AdapterUp:
-    """What an adapter adds to some rows of a layer's product: scale · up · (down · x)[offset : offset + rank]."""
+    """What an adapter adds to rows `first` to `first` + width of a layer's product: (down · x)[offset:][:rank] · rows.
 
-    up: Weight  # [rows, rank]
-    first: int  # of the product's rows
+    `rows` is the transposed up matrix with the adapter's scale in it: one token needs it as sums of whole rows.
+    """
+
+    rows: Tensor  # fp32 [rank, width], contiguous
+    first: int
     offset: int
-    scale: float
 
 
 @dataclass(frozen=True)
@@ -30,7 +34,7 @@ class LayerAdapter:
 
     @property
     def nbytes(self) -> int:
-        return self.down.nbytes + sum(up.up.nbytes for up in self.ups)
+        return self.down.nbytes + sum(up.rows.nbytes for up in self.ups)
 
 
 class AdapterView(Protocol):

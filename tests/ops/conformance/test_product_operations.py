@@ -95,7 +95,7 @@ def adapter_table(columns: int, rank: int, seed: int) -> tuple[ops.AdapterTable,
         for place, (first, last) in enumerate(spans):
             down, up = matrix(rank, columns, dtype), matrix(last - first, rank, dtype)
             downs.append(Weight.from_tensor(down))
-            ups.append(ops.AdapterUp(Weight.from_tensor(up), first, place * rank, 0.75))
+            ups.append(ops.AdapterUp((0.75 * up.float()).T.contiguous(), first, place * rank))
             delta[first:last] = 0.75 * (up.double() @ down.double())
         table.set(slot, ops.LayerAdapter(Weight.concatenate(downs), tuple(ups)))
         deltas[slot] = delta

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
+import torch
+
+from antiphon import ops
 from antiphon.errors import CheckpointError, UnsupportedError
 from antiphon.layers.linear import Linear
 from antiphon.models.base.model import Model
@@ -80,7 +83,7 @@ def fit_adapter(model: Model, model_name: str, file: AdapterFile) -> ModelAdapte
             raise CheckpointError(f"{file.path}: {twice!r} has two pairs of matrices")
         made.append((entries[0][0].linear, _layer_adapter(entries, model, file.format == "gguf")))
     rank = max(layer.rank for layer in file.layers.values())
-    return ModelAdapter(tuple(made), file.nbytes, file.digest(), rank)
+    return ModelAdapter(tuple(made), sum(layer.nbytes for _, layer in made), file.digest(), rank)
 
 
 def _find(name: str, targets: Mapping[str, Target]) -> Target | None:
@@ -112,6 +115,7 @@ def _layer_adapter(entries: list[tuple[Target, LowRank]], model: Model, is_gguf:
     for target, layer in entries:
         order = model.gguf_row_order(f"{target.name}.weight") if is_gguf else None
         up = layer.up if order is None else layer.up.take_rows(order)
-        ups.append(AdapterUp(up, target.first, offset, layer.scale))
+        values = ops.embed(torch.arange(up.rows), up, layer.scale)  # decoded, [rows, rank]
+        ups.append(AdapterUp(values.T.contiguous(), target.first, offset))
         offset += layer.rank
     return LayerAdapter(Weight.concatenate(layer.down for _, layer in entries), tuple(ups))

@@ -33,7 +33,7 @@ class NativeTable:
             self.table.clear(slot)
             self._kept.pop(slot, None)
             return
-        ups = [(_address(up.up), up.first, up.offset, up.scale) for up in layer.ups]
+        ups = [(up.rows.data_ptr(), *up.rows.shape, up.first, up.offset) for up in layer.ups]
         self.table.set(slot, self._rows, _address(layer.down), ups)
         self._kept[slot] = layer
 

@@ -72,7 +72,7 @@ def adapted_linear(
         reduced = x[rows].float() @ dense(layer.down).float().T
         delta = torch.zeros(len(rows), weight.rows, device=x.device)
         for up in layer.ups:
-            part = reduced[:, up.offset : up.offset + up.up.columns] * up.scale
-            delta[:, up.first : up.first + up.up.rows] = part @ dense(up.up).float().T
+            rank, width = up.rows.shape
+            delta[:, up.first : up.first + width] = reduced[:, up.offset : up.offset + rank] @ up.rows
         y[rows] = y[rows] + delta.to(y.dtype)
     return finish_linear(y, bias, activation, residual)
