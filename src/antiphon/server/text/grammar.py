@@ -7,7 +7,8 @@ from typing import Any
 
 from antiphon.errors import InvalidRequestError
 from antiphon.server.http.errors import ApiError, invalid
-from antiphon.server.text.request_schemas import GenerateBody, JsonObjectFormat, JsonSchemaFormat
+from antiphon.server.text.request_schemas import GenerateBody, JsonObjectFormat, JsonSchemaFormat, NamedSchema
+from antiphon.server.text.strict_schema import closed
 from antiphon.text.grammar_spec import GrammarSpec
 
 
@@ -18,7 +19,7 @@ def grammar_of(body: GenerateBody) -> GrammarSpec | None:
     if isinstance(form, JsonObjectFormat):
         asked["response_format"] = dict(json_object=True)
     elif isinstance(form, JsonSchemaFormat):
-        asked["response_format"] = dict(json_schema=json.dumps(form.json_schema.schema_))
+        asked["response_format"] = dict(json_schema=_schema(form.json_schema))
     if body.guided_json is not None:
         asked["guided_json"] = dict(json_schema=json.dumps(body.guided_json))
     if body.guided_regex is not None:
@@ -32,6 +33,15 @@ def grammar_of(body: GenerateBody) -> GrammarSpec | None:
     for param, fields in asked.items():
         return checked_grammar(param, **fields)
     return None
+
+
+def _schema(named: NamedSchema) -> str:
+    """Closed if it is strict. It is checked as it was given, so that errors are about what the caller wrote."""
+    text = json.dumps(named.schema_)
+    if not named.strict:
+        return text
+    checked_grammar("response_format", json_schema=text)
+    return json.dumps(closed(named.schema_))
 
 
 def checked_grammar(param: str, **fields: Any) -> GrammarSpec:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from antiphon.server.http.schemas import Body, ModelBody, Name, Priority, Unsupported
-from antiphon.server.text.messages import Message, Tool
+from antiphon.server.text.messages import AnyTool, Message
 from antiphon.server.text.unsupported_fields import COMPLETION, GENERATION
 
 MAX_LOGPROBS = 20
@@ -119,7 +119,7 @@ class EmbeddingBody(ModelBody):
 
 class TemplateBody(ModelBody):
     messages: Annotated[list[Message], Field(min_length=1)]
-    tools: list[Tool] | None = None
+    tools: list[AnyTool] | None = None
     add_generation_prompt: bool | None = None
     chat_template_kwargs: dict[str, Any] | None = None
 
@@ -129,7 +129,7 @@ class TokenizeBody(ModelBody):
 
     prompt: str | None = None
     messages: Annotated[list[Message], Field(min_length=1)] | None = None
-    tools: list[Tool] | None = None
+    tools: list[AnyTool] | None = None
     add_generation_prompt: bool | None = None
     chat_template_kwargs: dict[str, Any] | None = None
     add_special_tokens: bool | None = None
