@@ -44,14 +44,22 @@ def thinker_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def plain_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model whose template knows no tools."""
+    source = "{% for message in messages %}<|{{ message.role }}|>{{ message.content }}\n{% endfor %}<|assistant|>"
+    return write_folder(tmp_path_factory.mktemp("served") / "tiny-plain", chat_template=source)
+
+
+@pytest.fixture(scope="session")
 def server(
     chat_folder: Path,
     encoder_folder: Path,
     llama_folder: Path,
     thinker_folder: Path,
+    plain_folder: Path,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[RunningServer]:
-    folders = (chat_folder, encoder_folder, llama_folder, thinker_folder)
+    folders = (chat_folder, encoder_folder, llama_folder, thinker_folder, plain_folder)
     specs = tuple(ModelSpec.of(str(folder)) for folder in folders)
     limits = Limits(body_bytes=1 << 20, choices=16)
     files_dir = tmp_path_factory.mktemp("stored") / "files"

@@ -20,6 +20,7 @@ from antiphon.text.grammar_constraint import (
     error_summary,
 )
 from antiphon.text.grammar_spec import GrammarSpec
+from antiphon.text.lark_rules import json_style
 from antiphon.text.tokenization.tokenizer import Tokenizer
 
 COMPILE_SECONDS = 10.0
@@ -122,17 +123,7 @@ def _source(spec: GrammarSpec) -> str:
     if spec.choice is not None:
         strings = " | ".join(json.dumps(text).replace("\x7f", "\\u007f") for text in dict.fromkeys(spec.choice))
         return str(LLMatcher.grammar_from_lark(f"start: CHOICE\nCHOICE: {strings}"))
-    return str(LLMatcher.grammar_from_json_schema(spec.schema_text, overrides=_style(spec)))  # type: ignore[arg-type]
-
-
-def _style(spec: GrammarSpec) -> dict[str, Any]:
-    """How JSON is laid out."""
-    if spec.whitespace_pattern is None:
-        return JSON_STYLE
-    if not spec.whitespace_pattern:
-        return {"whitespace_flexible": False, "item_separator": ",", "key_separator": ":"}
-    style = {"whitespace_flexible": True, "whitespace_pattern": spec.whitespace_pattern}
-    return {**style, "item_separator": ",", "key_separator": ":"}
+    return str(LLMatcher.grammar_from_json_schema(spec.schema_text, overrides=json_style(spec, JSON_STYLE)))  # type: ignore[arg-type]
 
 
 def _reworded(message: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
@@ -22,6 +23,9 @@ MAX_GBNF_BYTES = 65_536
 MAX_WHITESPACE_BYTES = 256
 MAX_CHOICES = 4_096
 MAX_CHOICE_BYTES = 65_536
+
+#: JSON schemas in the lines of a grammar.
+SCHEMAS = re.compile(r"%json \{.*\}")
 
 #: Where a schema would set the grammar compiler's own options, such as unbounded whitespace.
 OPTIONS_KEY = "x-guidance"
@@ -69,7 +73,7 @@ class GrammarSpec:
         elif self.regex is not None:
             _check_text("regex", self.regex, MAX_REGEX_BYTES)
         elif self.grammar is not None:
-            _check_text("grammar", self.grammar, MAX_GRAMMAR_BYTES)
+            _check_grammar(self.grammar)
         elif self.gbnf is not None:
             _check_text("grammar", self.gbnf, MAX_GBNF_BYTES)
             lark_from_gbnf(self.gbnf)
@@ -111,6 +115,13 @@ def _check_text(name: str, text: object, limit: int) -> None:
         raise InvalidRequestError(f"{name} has a lone surrogate at character {error.start}") from None
     if size > limit:
         raise InvalidRequestError(f"{name} has {size:,} bytes; at most {limit:,} are taken")
+
+
+def _check_grammar(text: object) -> None:
+    """JSON schemas inside a grammar, each on one line, have the limit of a schema together."""
+    rules = SCHEMAS.sub("", text) if isinstance(text, str) else text
+    _check_text("grammar", rules, MAX_GRAMMAR_BYTES)
+    _check_text("grammar", text, MAX_GRAMMAR_BYTES + MAX_SCHEMA_BYTES)
 
 
 def _check_choice(choice: object) -> None:

@@ -32,6 +32,16 @@ CLOCK = {"type": "function", "function": {"name": "clock"}}
 TOOLS: list[Any] = [ADD, CLOCK]
 
 
+NAMED_SUB = {"type": "function", "function": {"name": "sub"}}
+ALLOWED_SUB = {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [NAMED_SUB]}}
+RUN: Any = {"type": "custom", "custom": {"name": "run", "description": "Runs code."}}
+BAD_REGEX = {"type": "grammar", "grammar": {"syntax": "regex", "definition": "x" * 20_000}}
+HUGE = {"type": "object", "properties": {f"p{number}": {"type": "string"} for number in range(5_000)}}
+DEEP: dict[str, Any] = {"type": "string"}
+for _ in range(80):
+    DEEP = {"type": "object", "properties": {"a": DEEP}}
+
+
 def check(name: str, arguments: str) -> None:
     values = json.loads(arguments)
     if name == "clock":
@@ -40,7 +50,7 @@ def check(name: str, arguments: str) -> None:
         assert name == "add" and 0 <= values["a"] <= 9 and values["b"] in ("x", "y") and len(values) == 2
 
 
-MODELS = ["tiny-chat", "tiny-llama3"]
+MODELS = ["tiny-chat", "tiny-llama3", "tiny-plain"]
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -172,14 +182,99 @@ def test_auto_and_none(client: openai.OpenAI) -> None:
     ("change", "message"),
     [
         ({"tools": [ADD, ADD]}, "two tools are called 'add'"),
-        ({"tool_choice": {"type": "function", "function": {"name": "sub"}}}, "no tool here"),
-        ({"response_format": {"type": "json_object"}}, "cannot call tools"),
+        ({"tool_choice": {"type": "function", "function": {"name": "sub"}}}, "no function tool here"),
+        ({"tool_choice": ALLOWED_SUB}, "no function"),
+        ({"tool_choice": {"type": "custom", "custom": {"name": "add"}}}, "no custom tool here"),
+        ({"tools": [{"type": "custom", "custom": {"name": "run", "format": BAD_REGEX}}]}, "regex has 20,000 bytes"),
+        ({"tools": [{"type": "function", "function": {"name": "deep", "parameters": DEEP}}]}, "nested more than"),
+        ({"tools": [{"type": "function", "function": {"name": "huge", "parameters": HUGE}}]}, "at most"),
         ({"tools": [{"type": "function", "function": {"name": "a b"}}]}, "pattern"),
         ({"tools": [{"type": "web_search"}]}, "tools"),
     ],
-    ids=["twice", "unknown", "form", "name", "kind"],
+    ids=["twice", "unknown", "allowed", "custom", "regex", "deep", "huge", "name", "kind"],
 )
 def test_refusals(client: openai.OpenAI, change: dict[str, Any], message: str) -> None:
     details: dict[str, Any] = {"model": "tiny-chat", "messages": MESSAGES, "tools": TOOLS, **change}
     with pytest.raises(openai.BadRequestError, match=message):
         client.chat.completions.create(**details)
+
+
+def test_a_call_or_a_response_of_the_schema(client: openai.OpenAI) -> None:
+    """Either of them, in every model: calls have valid arguments, and the content is a document of the schema."""
+    schema = {"type": "object", "properties": {"x": {"enum": [1, 2]}}, "required": ["x"], "additionalProperties": False}
+    form: Any = {"type": "json_schema", "json_schema": {"name": "point", "schema": schema, "strict": True}}
+    for model in MODELS:
+        for seed in range(3):
+            choice = client.chat.completions.create(
+                model=model, messages=MESSAGES, tools=TOOLS, response_format=form, seed=seed, max_tokens=200,
+                parallel_tool_calls=False,
+            ).choices[0]  # fmt: skip
+            assert choice.finish_reason in ("stop", "tool_calls")
+            for call in choice.message.tool_calls or []:
+                check(call.function.name, call.function.arguments)  # type: ignore[union-attr]
+            if not choice.message.tool_calls:
+                assert json.loads(choice.message.content or "")["x"] in (1, 2)
+
+
+def test_a_model_without_tools_is_told_of_them(client: openai.OpenAI) -> None:
+    """The system message has the tools; calls and results are messages that the template knows."""
+    call = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1, "b": "x"}'}}
+    result = {"role": "tool", "tool_call_id": "c1", "content": "3"}
+    messages = [*MESSAGES, {"role": "assistant", "content": None, "tool_calls": [call]}, result]
+    body = {"model": "tiny-plain", "messages": messages, "tools": TOOLS}
+    prompt = client.post("/../apply-template", body=body, cast_to=object)["prompt"]  # type: ignore[index]
+    expected = ["<|system|>", '"name": "add"', "<|user|>hello", '<|assistant|>{"name": "add", "arguments": {"a": 1',
+                "<|user|>Result of add: 3"]  # fmt: skip
+    places = [prompt.index(text) for text in expected]
+    assert places == sorted(places) and "tool|>" not in prompt
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_custom_tool(client: openai.OpenAI, model: str) -> None:
+    pattern = {"type": "grammar", "grammar": {"syntax": "regex", "definition": "[a-c]{3}"}}
+    tool: Any = {"type": "custom", "custom": {"name": "run", "format": pattern}}
+    choice: Any = {"type": "custom", "custom": {"name": "run"}}
+    details: dict[str, Any] = dict(model=model, messages=MESSAGES, tools=[tool], tool_choice=choice, max_tokens=100)
+    whole = client.chat.completions.create(**details, seed=1).choices[0]
+    assert whole.finish_reason == "tool_calls"
+    (call,) = whole.message.tool_calls or []
+    assert call.type == "custom" and call.custom.name == "run" and set(call.custom.input) <= set("abc")
+    assert len(call.custom.input) == 3
+    name, text = "", ""
+    for chunk in client.chat.completions.create(**details, seed=1, stream=True):
+        for part in chunk.choices[0].delta.tool_calls or []:
+            given = part.model_dump()["custom"]
+            name, text = name + (given.get("name") or ""), text + given["input"]
+    assert (name, text) == ("run", call.custom.input)
+    messages = [*MESSAGES, whole.message.model_dump(exclude_none=True)]
+    messages.append({"role": "tool", "tool_call_id": call.id, "content": "done"})
+    again = client.chat.completions.create(**{**details, "messages": messages, "tool_choice": "none"}, seed=1)
+    assert again.usage is not None
+
+
+def test_a_cut_call_is_never_content(client: openai.OpenAI) -> None:
+    """Whole or streamed, at every limit: no content, and the arguments so far once the tool is known."""
+    choice: Any = {"type": "function", "function": {"name": "add"}}
+    for model in MODELS:
+        for limit in (1, 3, 8, 14):
+            details: dict[str, Any] = dict(
+                model=model, messages=MESSAGES, tools=TOOLS, tool_choice=choice, max_tokens=limit, seed=3
+            )
+            whole = client.chat.completions.create(**details).choices[0]
+            assert whole.finish_reason == "length" and not whole.message.content
+            chunks = [chunk.choices[0] for chunk in client.chat.completions.create(**details, stream=True)]
+            assert not "".join(chunk.delta.content or "" for chunk in chunks)
+            calls = [call for chunk in chunks for call in chunk.delta.tool_calls or []]
+            arguments = "".join(call.function.arguments or "" for call in calls if call.function is not None)
+            made = whole.message.tool_calls or []
+            assert arguments == "".join(call.function.arguments for call in made)  # type: ignore[union-attr]
+
+
+def test_only_allowed_tools_are_called(client: openai.OpenAI) -> None:
+    clock = {"type": "function", "function": {"name": "clock"}}
+    choice: Any = {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [clock]}}
+    for model in MODELS:
+        answer = client.chat.completions.create(
+            model=model, messages=MESSAGES, tools=TOOLS, tool_choice=choice, max_tokens=60, parallel_tool_calls=False
+        )
+        assert [call.function.name for call in answer.choices[0].message.tool_calls or []] == ["clock"]  # type: ignore[union-attr]

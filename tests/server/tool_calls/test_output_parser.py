@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antiphon.server.tool_calls.forms import LLAMA
+from antiphon.server.tool_calls.forms import GENERIC, HERMES, LLAMA, ToolForm
 from antiphon.server.tool_calls.output_parser import CallArguments, CallStart, Content, OutputParser, Piece, Reasoning
 
 TOOLS = frozenset({"weather", "add"})
@@ -36,10 +36,10 @@ def whole(pieces: list[Piece]) -> tuple[str, str, list[tuple[str, str]]]:
     return content, reasoning, calls
 
 
-def parse(parts: list[str], **options: Any) -> tuple[str, str, list[tuple[str, str]]]:
+def parse(parts: list[str], is_cut: bool = False, **options: Any) -> tuple[str, str, list[tuple[str, str]]]:
     parser = OutputParser(TOOLS, **options)
     pieces = [piece for part in parts for piece in parser.feed(part)]
-    return whole(pieces + parser.finish())
+    return whole(pieces + parser.finish(is_cut))
 
 
 WEATHER = ("weather", '{"city": "Zürich", "days": [1, 2]}')
@@ -63,10 +63,11 @@ CASES = [
     ('\n{"name": "add", "arguments": {}}\n{"name": "weather", "arguments": {"a": 2}} so', {},
      ("so", "", [("add", "{}"), ("weather", '{"a": 2}')])),
     ('{"name": "add"} is no call', {}, None),
-    ('{"arguments": {}, "name": "add"}', {}, None),
+    ('{"arguments": {}, "name": "add"}', {}, ("", "", [("add", "{}")])),
     ('{"name": "nobody", "arguments": {}}', {}, None),
     ('{"answer": [1, 2], "name": "add", "arguments": {}}', {}, None),
-    ('see {"name": "add", "arguments": {}}', {}, None),
+    ('see {"name": "add", "arguments": {}}', {}, ("see", "", [("add", "{}")])),
+    ('see `{"name": "add", "arguments": {}}`', {}, None),
     ('<tool_call>{"name": "add"}</tool_call>', {}, ("", "", [("add", "{}")])),
     ('x <tool_call>\n{"na', {}, None),
     ("x <tool_call>", {}, None),
@@ -97,13 +98,115 @@ LLAMA_CASES = [
     (f"{TAG}print(1", None),
     (f"{TAG}  ", None),
     ('{"name": "nobody", "parameters": {}}', None),
-    ('{"name": "add", "arguments": {}}', None),
-    ('see {"name": "add", "parameters": {}}', None),
+    ('{"name": "add", "arguments": {}}', ("", "", [("add", "{}")])),
+    ('see {"name": "add", "parameters": {}}', ("see", "", [("add", "{}")])),
+    (f"{TAG}```json\n{BARE}\n```", ("", "", [WEATHER])),
     (BARE + " Done; really.", ("Done; really.", "", [WEATHER])),
     ('{"name": "add", "parameters": {"a": 1', ("", "", [("add", '{"a": 1')])),
     ('{"name": "add", "parameters": "{\\"a\\": 1}"}', ("", "", [("add", '{"a": 1}')])),
 ]
 CASES += [(text, {"form": LLAMA}, wanted) for text, wanted in LLAMA_CASES]
+
+#: Without the tags: in fences, alone, wrapped. These are read alike in every form.
+CALL = '{"name": "add", "arguments": {"a": 1}}'
+A_CALL = ("add", '{"a": 1}')
+UNTAGGED = [
+    (f"```json\n{CALL}\n```", ("", "", [A_CALL])),
+    (f"```tool_call\n{CALL}\n```\nDone.", ("Done.", "", [A_CALL])),
+    (f"```{CALL}```", ("", "", [A_CALL])),
+    (f"I will add.\n\n```json\n{CALL}\n```\n\n", ("I will add.", "", [A_CALL])),
+    (f"```json\n{CALL}\n{CALL}\n```", ("", "", [A_CALL] * 2)),
+    (f"```json\n{CALL}\n```\n```json\n{CALL}\n```", ("", "", [A_CALL] * 2)),
+    (f"```json\n[{CALL}, {CALL}]\n```", ("", "", [A_CALL] * 2)),
+    (f"First:\n{CALL}\nThen:\n{CALL}", ("First:Then:", "", [A_CALL] * 2)),
+    ('```json\n{\n  "name": "add",\n  "parameters": {\n    "a": 1\n  }\n}\n```',
+     ("", "", [("add", '{\n    "a": 1\n  }')])),
+    (f"[{CALL}]", ("", "", [A_CALL])),
+    (f" [ {CALL} ,{CALL}] so", ("so", "", [A_CALL] * 2)),
+    (f'{{"tool_calls": [{CALL}]}}', ("", "", [A_CALL])),
+    (f'{{"tool_call": {CALL}}}', ("", "", [A_CALL])),
+    (f'{{"function": {CALL}}}', ("", "", [A_CALL])),
+    (f'{{"type": "function", "function": {CALL}}}', ("", "", [A_CALL])),
+    ('{"tool_calls": [{"id": "x", "type": "function", "function": {"name": "add", "arguments": "{\\"a\\": 1}"}}]}',
+     ("", "", [A_CALL])),
+    ('{"function": "add", "arguments": {"a": 1}}', ("", "", [A_CALL])),
+    ('{"name": "add", "arguments": "{\\"a\\": 1}"}', ("", "", [A_CALL])),
+    (f"{CALL}}}", ("", "", [A_CALL])),
+    ('```json\n{"name": "nobody", "arguments": {}}\n```', None),
+    (f'```json\n{{"plan": [{CALL}]}}\n```', None),
+    (f'{{"plan": [{CALL}]}} and\n\nmore', None),
+    (f'[1, 2, {CALL}]', None),
+    (f'[{CALL}, {{"name": "nobody", "arguments": {{}}}}]', None),
+    (f"```python\nprint({CALL})\n```\nas code", None),
+    (f"```python\nprint(1)\n```\n{CALL}", ("```python\nprint(1)\n```", "", [A_CALL])),
+    ("```json\n{}\n```", None),
+    ("```", None),
+    ("```json\n", None),
+    ("a { b [ c ``` d `", None),
+    ('{"name": "add", "arguments": [1]}', None),
+    ('{"name": "add", "arguments": "Paris"}', None),
+    ('```json\n{"name": "add", "arguments": {"a": <number>}}\n```', None),
+    ('```json\n{"name": "add", "arguments": {"a": 1', None),
+    ('{"type": "object", "properties": {"name": {"type": "string"}}}', None),
+    ('{"function": {"name": "add"}}', None),
+    ('{"name": "add", "name": "weather", "arguments": {}}', None),
+    ("{'name': 'add', 'arguments': {}}", None),
+    ("\n\n  [ ] { } \n", None),
+]  # fmt: skip
+CASES += [(text, {"form": HERMES}, wanted) for text, wanted in UNTAGGED]
+#: Where calls usually stand alone, the arguments of the first are streamed before they can be checked.
+STREAMED = ('{"name": "add", "arguments": [1]}', '{"name": "add", "arguments": "Paris"}', '{"name": "add", "name"')
+CASES += [
+    (text, {"form": form}, wanted)
+    for text, wanted in UNTAGGED
+    for form in (LLAMA, GENERIC)
+    if not text.startswith(STREAMED)
+]
+CASES += [
+    (f"<tool_call>\n```json\n{CALL}\n```\n</tool_call>", {}, ("", "", [A_CALL])),
+    (f"```xml\n<tool_call>{CALL}</tool_call>\n```", {}, ("", "", [A_CALL])),
+    (f"<tool_call>[{CALL}, {CALL}]</tool_call>", {}, ("", "", [A_CALL] * 2)),
+    (f"<tool_call>{CALL}\n<tool_call>{CALL}", {}, ("", "", [A_CALL] * 2)),
+    (f"<tool_call>{CALL}}}</tool_call>", {}, ("", "", [A_CALL])),
+    (f'{{"x": "<tool_call>"}} <tool_call>{CALL}</tool_call>', {}, ('{"x": "<tool_call>"}', "", [A_CALL])),
+    (f"```json\n{CALL}\n{CALL}\n``` more", {"is_single": True}, ("", "", [A_CALL])),
+    (f"[{CALL}, {CALL}]", {"is_single": True}, ("", "", [A_CALL])),
+]
+
+#: Ends of answers that reached the limit of tokens.
+CUT = [
+    ('I will. <tool_call>\n{"na', "I will.", []),
+    ("I will. <tool_call>", "I will.", []),
+    ("I will. <tool_ca", "I will.", []),
+    ('<tool_call>{"name": "add", "arguments": {"a": 1', "", [("add", '{"a": 1')]),
+    ('```json\n{"name": "add", "arguments": {"a": 1', "", [("add", '{"a": 1')]),
+    ('```json\n{"name": "add", "argu', "", [("add", "")]),
+    ('```json\n{"name": "ad', "", []),
+    ('{"name": "ad', "", []),
+    ('{"tool_calls": [{"name": "add", "arguments": {"a": 1}}', "", []),
+    ('[{"name": "add", "arguments": {"a": 1}}', "", []),
+    ('```json\n{"name": "nobody", "arg', '```json\n{"name": "nobody", "arg', []),
+    ('{"answer": [1, 2', '{"answer": [1, 2', []),
+    ("a < b", "a < b", []),
+    ("a <", "a <", []),
+    ("sets such as {", "sets such as {", []),
+    ("```json\n", "```json\n", []),
+    ("```python\nprint(", "```python\nprint(", []),
+]
+
+
+@pytest.mark.parametrize(("text", "content", "calls"), CUT, ids=range(len(CUT)))
+def test_a_cut_call_is_no_content(text: str, content: str, calls: list[tuple[str, str]]) -> None:
+    for cut in range(len(text) + 1):
+        parser = OutputParser(TOOLS)
+        pieces = [*parser.feed(text[:cut]), *parser.feed(text[cut:]), *parser.finish(is_cut=True)]
+        assert whole(pieces) == (content, "", calls), cut
+
+
+def test_the_input_of_a_custom_tool_may_be_any_text() -> None:
+    text = '{"name": "add", "arguments": "1 + 1"}'
+    assert parse([text], custom=frozenset({"add"})) == ("", "", [("add", "1 + 1")])
+    assert parse([text]) == (text, "", [])
 
 
 @pytest.mark.parametrize(("text", "options", "wanted"), CASES, ids=range(len(CASES)))
@@ -149,6 +252,33 @@ def test_llama_soup_is_read_alike_however_it_is_cut(parts: list[str], data: st.D
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=6)))
     pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
     assert parse(pieces, form=LLAMA) == parse([text], form=LLAMA)
+
+
+SOUP = ["```", "```json\n", "```python\n", CALL, "{", "}", "[", "]", ",", "\n", "\n\n", '{"name": "add"',
+        ', "arguments": ', '{"a": 1}', '"', "\\", "text", "`", " ", "<tool_call>", "</tool_call>", "<tool", TAG,
+        '{"tool_calls": ',
+        '{"function": ', '"nobody"', "null"]  # fmt: skip
+
+
+@given(
+    st.lists(st.sampled_from(SOUP), max_size=14),
+    st.sampled_from([HERMES, LLAMA, GENERIC]),
+    st.booleans(),
+    st.booleans(),
+    st.data(),
+)
+def test_untagged_soup_is_read_alike_however_it_is_cut(
+    parts: list[str], form: ToolForm, is_single: bool, is_cut: bool, data: st.DataObject
+) -> None:
+    text = "".join(parts)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=6)))
+    pieces = [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+    made = [parse(given, form=form, is_single=is_single, is_cut=is_cut) for given in (pieces, [text], list(text))]
+    assert made[0] == made[1] == made[2]
+    content, _, calls = made[0]
+    if not calls and not is_cut:
+        assert content == text
+    assert len(calls) <= 1 or not is_single
 
 
 JSON_VALUES = st.recursive(

@@ -19,15 +19,14 @@ from antiphon.server.serving.models import ReadyModel
 from antiphon.server.serving.serving import Serving
 from antiphon.server.text.chat_prompts import chat_prompt, plain_message
 from antiphon.server.text.generation import make_call
-from antiphon.server.text.grammar import grammar_of
 from antiphon.server.text.logprobs import chat_logprobs, prompt_logprobs
 from antiphon.server.text.messages import AssistantMessage
 from antiphon.server.text.parameter_aliases import resolved
 from antiphon.server.text.prompts import check_prompt
 from antiphon.server.text.reasoning_effort import template_options
 from antiphon.server.text.sampling import output_tokens, sampling_params
-from antiphon.server.tool_calls.output_parser import END_THINK, THINK, OutputParser
-from antiphon.text.grammar_spec import GrammarSpec
+from antiphon.server.tool_calls.forms import THINK
+from antiphon.server.tool_calls.output_parser import END_THINK, OutputParser
 
 #: There is one; a request that names another gets it all the same.
 SERVICE_TIER = "default"
@@ -48,12 +47,15 @@ class ChatCall:
 
     def parser(self) -> OutputParser:
         use = self.use
-        return OutputParser(use.names, self.looks_for_reasoning, self.is_in_reasoning, use.form, use.is_single)
+        thinks, is_in_reasoning = self.looks_for_reasoning, self.is_in_reasoning
+        return OutputParser(
+            use.names, thinks, is_in_reasoning, use.form, use.is_single, use.custom, is_required=use.is_required
+        )
 
     def text(self, delta: TextDelta) -> str:
         """The delta's text. A tag of tool calls that is a control token, which the text omits, is put back."""
         tag = self.use.form.tag
-        token = self.model.text.tokenizer.id_of(tag) if self.use.tools else None
+        token = self.model.text.tokenizer.id_of(tag) if self.use.tools and tag else None
         if token not in self.model.text.tokenizer.special_ids or token not in delta.token_ids:
             return delta.text
         text = delta.text
@@ -99,7 +101,7 @@ async def prepare_chat(serving: Serving, body: ChatBody) -> ChatCall:
     model = await serving.models.ready(body.model, "generate")
     _check_choices(body, limits.choices)
     use = tool_use(body, model, limits)
-    grammar = _form(body, use)
+    grammar = use.grammar
     generates, continues = body.add_generation_prompt is not False, bool(body.continue_final_message)
     options = template_options(body.chat_template_kwargs, body.reasoning_effort, model)
     prompt = await asyncio.to_thread(chat_prompt, model, body.messages, use.tools, generates, options, continues)
@@ -115,11 +117,11 @@ async def prepare_chat(serving: Serving, body: ChatBody) -> ChatCall:
         # With log-probabilities the engine reports the end token too.
         logprobs=(body.top_logprobs or 0) if body.logprobs else 0 if body.return_token_ids else None,
         grammar=grammar,
-        more_stops=[use.form.end] if use.is_single and use.tools and use.grammar is None and use.form.end else (),
+        more_stops=[use.form.end] if use.is_single and use.tools and grammar is None and use.form.end else (),
     )
     template = model.text.chat_template
     # An answer held to a grammar begins with what the grammar allows, so it has no reasoning.
-    thinks = grammar is None and template is not None and THINK in template.source
+    thinks = use.is_free and template is not None and THINK in template.source
     is_in_reasoning = thinks and (prompt.text.rstrip().endswith(THINK) or (continues and _is_reasoning(body)))
     return ChatCall(model, body, make_call(serving, body, model, ids, params, grammar), use, thinks, is_in_reasoning)
 
@@ -152,11 +154,3 @@ def _check_last(body: ChatBody) -> None:
         raise invalid(message, "continue_final_message")
     if last.tool_calls or last.function_call is not None:
         raise invalid("continue_final_message: the last message has calls", "continue_final_message")
-
-
-def _form(body: ChatBody, use: ToolUse) -> GrammarSpec | None:
-    grammar = grammar_of(body)
-    if grammar is not None and use.tools:
-        message = "an answer with a response format or grammar cannot call tools: omit one, or set tool_choice to none"
-        raise invalid(message, "response_format", "unsupported_value")
-    return grammar or use.grammar

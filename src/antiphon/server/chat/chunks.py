@@ -7,7 +7,7 @@ from typing import Any
 
 from antiphon.runtime.calls.events import Ended
 from antiphon.server.chat.chat_call import ChatCall
-from antiphon.server.chat.message_builder import deltas, finish_reason
+from antiphon.server.chat.message_builder import deltas, finish_reason, is_cut
 from antiphon.server.text.generation import Generations
 from antiphon.server.text.streaming import StreamedUsage, log_usage
 
@@ -33,7 +33,7 @@ async def chat_chunks(
     async for index, event in generations.events():
         parser = parsers[index]
         if isinstance(event, Ended):
-            for delta in deltas(parser.finish()):
+            for delta in deltas(parser.finish(is_cut(event))):
                 yield chunk(index, delta)
             yield chunk(index, {}, reason=finish_reason(parser, event))
             continue

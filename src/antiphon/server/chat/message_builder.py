@@ -7,7 +7,7 @@ from typing import Any
 
 from antiphon.runtime.calls.events import Ended, TextDelta
 from antiphon.server.chat.chat_call import ChatCall
-from antiphon.server.tool_calls.output_parser import CallArguments, CallStart, Content, OutputParser, Piece
+from antiphon.server.tool_calls.output_parser import CallArguments, CallStart, Content, OutputParser, Piece, Reasoning
 
 
 class MessageBuilder:
@@ -40,13 +40,14 @@ class MessageBuilder:
                     self._add_call(call)
 
     def _add_call(self, call: dict[str, Any]) -> None:
+        kind, field = ("custom", "input") if "custom" in call else ("function", "arguments")
         if "id" in call:
-            self._calls.append({"id": call["id"], "type": "function", "function": dict(call["function"])})
+            self._calls.append({"id": call["id"], "type": kind, kind: dict(call[kind])})
         else:
-            self._calls[call["index"]]["function"]["arguments"] += call["function"]["arguments"]
+            self._calls[call["index"]][kind][field] += call[kind][field]
 
     def choice(self, index: int, ended: Ended) -> dict[str, Any]:
-        self._take(self.parser.finish())
+        self._take(self.parser.finish(is_cut(ended)))
         content = self._text["content"]
         message: dict[str, Any] = {"role": "assistant", "content": content or (None if self._calls else "")}
         message["refusal"] = None
@@ -62,8 +63,15 @@ class MessageBuilder:
         return choice
 
 
+def is_cut(ended: Ended) -> bool:
+    """Whether the output ended at the limit of tokens."""
+    return ended.finish_reason == "length"
+
+
 def finish_reason(parser: OutputParser, ended: Ended) -> str:
-    return "tool_calls" if parser.num_calls and ended.finish_reason == "stop" else ended.finish_reason
+    """`tool_calls` if the answer ends with calls, also if what follows the only one was discarded."""
+    has_ended = ended.finish_reason == "stop" or (parser.is_ended and is_cut(ended))
+    return "tool_calls" if parser.num_calls and has_ended else ended.finish_reason
 
 
 def deltas(pieces: list[Piece]) -> list[dict[str, Any]]:
@@ -72,12 +80,16 @@ def deltas(pieces: list[Piece]) -> list[dict[str, Any]]:
     for piece in pieces:
         if isinstance(piece, Content):
             changes.append({"content": piece.text})
-        elif isinstance(piece, CallStart):
-            function = {"name": piece.name, "arguments": ""}
-            call = {"index": piece.index, "id": f"call_{uuid.uuid4().hex}", "type": "function", "function": function}
-            changes.append({"tool_calls": [call]})
-        elif isinstance(piece, CallArguments):
-            changes.append({"tool_calls": [{"index": piece.index, "function": {"arguments": piece.text}}]})
-        else:
+        elif isinstance(piece, Reasoning):
             changes.append({"reasoning_content": piece.text})
+        else:
+            changes.append({"tool_calls": [_call_delta(piece)]})
     return changes
+
+
+def _call_delta(piece: CallStart | CallArguments) -> dict[str, Any]:
+    kind, field = ("custom", "input") if piece.is_custom else ("function", "arguments")
+    if isinstance(piece, CallArguments):
+        return {"index": piece.index, kind: {field: piece.text}}
+    call = {"name": piece.name, field: ""}
+    return {"index": piece.index, "id": f"call_{uuid.uuid4().hex}", "type": kind, kind: call}

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from antiphon.server.http.schemas import Body, Name, Unsupported
 from antiphon.server.sound.request_schemas import VoiceReference
-from antiphon.server.text.messages import Function, FunctionReference, Message, NamedTool, Tool
+from antiphon.server.text.messages import AnyTool, Function, FunctionReference, Message, ToolChoice
 from antiphon.server.text.reasoning_effort import Effort
 from antiphon.server.text.request_schemas import MAX_LOGPROBS, GenerateBody
 from antiphon.server.text.unsupported_fields import CHAT
@@ -29,8 +29,8 @@ class ChatBody(GenerateBody):
     max_completion_tokens: Annotated[int, Field(ge=1, lt=2**31)] | None = None
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=MAX_LOGPROBS)] | None = None
-    tools: list[Tool] | None = None
-    tool_choice: Literal["none", "auto", "required"] | NamedTool | None = None
+    tools: list[AnyTool] | None = None
+    tool_choice: ToolChoice | None = None
     parallel_tool_calls: bool | None = None
     #: The deprecated form of tools.
     functions: Annotated[list[Function], Field(min_length=1)] | None = None

@@ -24,6 +24,17 @@ class AnswerToolCall(Answer):
     function: AnswerFunction
 
 
+class AnswerCustom(Answer):
+    name: str
+    input: str
+
+
+class AnswerCustomToolCall(Answer):
+    id: str
+    type: Literal["custom"]
+    custom: AnswerCustom
+
+
 class AnswerAudio(Answer):
     id: str
     data: str
@@ -36,7 +47,7 @@ class AnswerMessage(Answer):
     content: str | None
     refusal: None = None
     reasoning_content: str | None = None
-    tool_calls: list[AnswerToolCall] | None = None
+    tool_calls: list[AnswerToolCall | AnswerCustomToolCall] | None = None
     function_call: AnswerFunction | None = None
     audio: AnswerAudio | None = None
 

@@ -2,95 +2,105 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from antiphon.server.chat.request_schemas import ChatBody
-from antiphon.server.http.errors import ApiError, invalid
+from antiphon.server.chat.tool_grammar import ToolGrammar
+from antiphon.server.http.errors import invalid
 from antiphon.server.serving.models import ReadyModel
 from antiphon.server.setup.config import Limits
-from antiphon.server.text.grammar import checked_grammar
-from antiphon.server.text.messages import NamedTool, Tool
-from antiphon.server.text.tools import check_tools
-from antiphon.server.tool_calls.forms import HERMES, LLAMA, ToolForm, takes_one_call, tool_form
+from antiphon.server.text.grammar import grammar_of
+from antiphon.server.text.messages import AllowedToolsChoice, CustomTool, NamedCustomTool, NamedTool, Tool
+from antiphon.server.text.tools import check_tools, input_grammar, tool_name
+from antiphon.server.tool_calls.forms import HERMES, ToolForm, takes_one_call, tool_form
 from antiphon.text.grammar_spec import GrammarSpec
 
-NO_PARAMETERS = {"type": "object", "properties": {}, "additionalProperties": False}
-
-#: JSON on one line, as models write it: unbounded whitespace could go on for ever.
-STYLE = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+#: Fields that no grammar can be combined with.
+UNCONSTRAINED = ("allowed_token_ids", "banned_token_ids", "min_tokens")
 
 
 @dataclass(frozen=True)
 class ToolUse:
-    """`grammar` is set if the form of the calls is enforced."""
+    """`grammar` is what the answer is held to, a response format included. If text `is_free`, reasoning is possible.
 
-    tools: tuple[Tool, ...] = ()
+    With `is_single` the answer ends after its first call.
+    """
+
+    tools: tuple[Tool | CustomTool, ...] = ()
     grammar: GrammarSpec | None = None
     is_single: bool = False
     form: ToolForm = HERMES
+    is_free: bool = True
+    is_required: bool = False
 
     @property
     def names(self) -> frozenset[str]:
-        return frozenset(tool.function.name for tool in self.tools)
+        return frozenset(tool_name(tool) for tool in self.tools)
+
+    @property
+    def custom(self) -> frozenset[str]:
+        return frozenset(tool_name(tool) for tool in self.tools if isinstance(tool, CustomTool))
 
 
 def tool_use(body: ChatBody, model: ReadyModel, limits: Limits) -> ToolUse:
     """Validated against the model and the limits; with `tool_choice: none` the prompt has no tools."""
     tools, choice = body.tools or [], body.tool_choice
+    answer = grammar_of(body)
     if not tools:
         if choice is not None and choice not in ("none", "auto"):
             raise invalid("tool_choice asks for a call, and there are no tools", "tool_choice")
-        return ToolUse()
+        return ToolUse(grammar=answer, is_free=answer is None)
     check_tools(tools, limits)
     if choice == "none":
-        return ToolUse()
+        return ToolUse(grammar=answer, is_free=answer is None)
     template = model.text.chat_template
     form = tool_form(template)
-    if form is None:
-        known = f"{HERMES.tag}…{HERMES.end} or " + f'{{"name": …, "{LLAMA.arguments_key}": …}}'
-        message = f"the chat template of model {model.name!r} does not know tools in the form {known}"
-        raise ApiError(400, message, code="unsupported_value", param="tools")
-    called = tools
-    if isinstance(choice, NamedTool):
-        called = [tool for tool in tools if tool.function.name == choice.function.name]
-        if not called:
-            raise invalid(f"tool_choice names {choice.function.name!r}, which is no tool here", "tool_choice")
-    is_single = body.parallel_tool_calls is False
-    grammar = None
-    if isinstance(choice, NamedTool):
-        grammar = _grammar(form, called, "start: call")
-    elif choice == "required":
-        several = f"start: call ({json.dumps(form.separator)} call)*"
-        grammar = _grammar(form, called, "start: call" if is_single or takes_one_call(template) else several)
-    elif any(tool.function.strict for tool in tools):
-        grammar = _optional_grammar(form, called)
-    return ToolUse(tuple(tools), grammar, is_single, form)
+    shown, called, is_required = _choice(body, tools)
+    is_named = isinstance(choice, NamedTool | NamedCustomTool)
+    is_single = body.parallel_tool_calls is False or is_named
+    # A small model that is told of tools by a prompt tends to repeat its call.
+    is_usually_one = form.is_generic and body.parallel_tool_calls is None
+    ends_after_one = is_single or is_usually_one or takes_one_call(template)
+    grammar, is_free = None, False
+    if is_required:
+        grammar = ToolGrammar(form, called).required(ends_after_one)
+    elif answer is not None:
+        grammar = ToolGrammar(form, called, may_be_json=True).or_answer(answer, ends_after_one)
+    elif form.text_key and not any(getattr(body, name) for name in UNCONSTRAINED):
+        grammar = ToolGrammar(form, called).or_wrapped_text(ends_after_one)
+    else:
+        is_free = True
+        if any(_is_strict(tool) for tool in called):
+            grammar = ToolGrammar(form, called, all_strict=False).or_text(ends_after_one)
+    return ToolUse(tuple(shown), grammar, is_single, form, is_free, is_required)
 
 
-def _optional_grammar(form: ToolForm, tools: list[Tool]) -> GrammarSpec:
-    """Text is free; a call, once begun, must match the schemas of strict tools."""
-    if form is LLAMA:  # a call begins with the first character of the answer or not at all
-        start = "start: call | TEXT\nTEXT: /([^{](.|\\n)*)?/"
-        return _grammar(form, tools, start, all_strict=False)
-    start = (
-        "start: (begin rest)* TEXT\nTEXT: /(.|\\n)*/\n" + f'begin[lazy]: TEXT "{form.tag}"\nrest: "\\n" function end'
-    )
-    return _grammar(form, tools, start, all_strict=False)
+AnyTools = Sequence[Tool | CustomTool]
 
 
-def _grammar(form: ToolForm, tools: list[Tool], start: str, all_strict: bool = True) -> GrammarSpec:
-    """A Lark grammar with one rule per tool, which has the schema of its arguments."""
-    before = f"{json.dumps(form.before)} " if form.before else ""
-    end = json.dumps(form.after) if form.after else '""'
-    lines = [start, f"call: {before}function end", f"end: {end}"]
-    lines.append("function: " + " | ".join(f"function_{index}" for index in range(len(tools))))
-    for index, tool in enumerate(tools):
-        function = tool.function
-        schema = function.parameters or NO_PARAMETERS
-        if not (all_strict or function.strict):
-            schema = {"type": "object"}
-        begin = f'{{"name": {json.dumps(function.name)}, "{form.arguments_key}": '
-        styled = {**schema, "x-guidance": STYLE}
-        lines.append(f'function_{index}: {json.dumps(begin)} %json {json.dumps(styled)} "}}"')
-    return checked_grammar("tools", grammar="\n".join(lines))
+def _choice(body: ChatBody, tools: AnyTools) -> tuple[AnyTools, AnyTools, bool]:
+    """The tools of the prompt, those that may be called, and whether one must be."""
+    choice = body.tool_choice
+    if isinstance(choice, NamedTool | NamedCustomTool):
+        return tools, _named([choice], tools), True
+    if isinstance(choice, AllowedToolsChoice):
+        allowed = _named(choice.allowed_tools.tools, tools)
+        return allowed, allowed, choice.allowed_tools.mode == "required"
+    return tools, tools, choice == "required"
+
+
+def _named(references: Sequence[NamedTool | NamedCustomTool], tools: AnyTools) -> AnyTools:
+    wanted = {
+        (reference.type, reference.custom.name if isinstance(reference, NamedCustomTool) else reference.function.name)
+        for reference in references
+    }
+    found = [tool for tool in tools if (tool.type, tool_name(tool)) in wanted]
+    missing = sorted(wanted - {(tool.type, tool_name(tool)) for tool in found})
+    if missing:
+        raise invalid(f"tool_choice names {missing[0][1]!r}, which is no {missing[0][0]} tool here", "tool_choice")
+    return found
+
+
+def _is_strict(tool: Tool | CustomTool) -> bool:
+    return input_grammar(tool) is not None if isinstance(tool, CustomTool) else bool(tool.function.strict)

@@ -82,7 +82,8 @@ class ResponseRun:
 
     def _finish(self, status: str) -> Iterator[Event]:
         self.status, self._ended_at = status, int(time.time())
-        yield from self._output.take(self._allowed(self._parser.finish()), self._logprobs)
+        pieces = self._parser.finish(status == "incomplete")
+        yield from self._output.take(self._allowed(pieces), self._logprobs)
         yield from self._output.finish(status == "completed")
 
     def stored(self) -> StoredResponse:

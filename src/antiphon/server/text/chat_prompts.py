@@ -8,17 +8,22 @@ from typing import Any
 
 from antiphon.server.http.errors import invalid
 from antiphon.server.serving.models import ReadyModel
+from antiphon.server.text.generic_tools import generic_messages
 from antiphon.server.text.messages import (
     AssistantMessage,
+    CustomTool,
+    CustomToolCall,
     FunctionMessage,
     InputAudioPart,
     Message,
     TextContent,
     TextPart,
     Tool,
+    ToolCall,
     ToolMessage,
 )
-from antiphon.server.tool_calls.forms import takes_one_call
+from antiphon.server.text.tools import INPUT, as_function
+from antiphon.server.tool_calls.forms import takes_one_call, tool_form
 from antiphon.text.chat_template import ChatPrompt, ChatTemplate
 
 ROLES = {"developer": "system", "function": "tool"}
@@ -28,7 +33,7 @@ RESERVED = {"messages", "tools", "add_generation_prompt"}
 def render(
     model: ReadyModel,
     messages: Sequence[Message],
-    tools: Sequence[Tool] = (),
+    tools: Sequence[Tool | CustomTool] = (),
     add_generation_prompt: bool = True,
     options: dict[str, Any] | None = None,
 ) -> str:
@@ -39,7 +44,7 @@ def render(
 def chat_prompt(
     model: ReadyModel,
     messages: Sequence[Message],
-    tools: Sequence[Tool] = (),
+    tools: Sequence[Tool | CustomTool] = (),
     add_generation_prompt: bool = True,
     options: dict[str, Any] | None = None,
     continue_final_message: bool = False,
@@ -63,16 +68,24 @@ def _template(model: ReadyModel) -> ChatTemplate:
 
 
 def _chat(
-    model: ReadyModel, messages: Sequence[Message], tools: Sequence[Tool], options: dict[str, Any] | None
+    model: ReadyModel,
+    messages: Sequence[Message],
+    tools: Sequence[Tool | CustomTool],
+    options: dict[str, Any] | None,
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]] | None]:
     """Messages and tools as templates expect them."""
     taken = sorted(RESERVED & (options or {}).keys())
     if taken:
         raise invalid(f"chat_template_kwargs cannot set {taken[0]}", "chat_template_kwargs")
+    template = _template(model)
     plain = [plain_message(message) for message in messages]
-    if takes_one_call(model.text.chat_template):
+    listed = [_plain_tool(as_function(tool)) for tool in tools]
+    form = tool_form(template)
+    if form.is_generic:
+        return generic_messages(plain, listed, template, form), None
+    if takes_one_call(template):
         plain = one_call_each(plain)
-    return plain, [_plain_tool(tool) for tool in tools] or None
+    return plain, listed or None
 
 
 def one_call_each(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -115,24 +128,30 @@ def plain_message(message: Message) -> dict[str, Any]:
     if isinstance(message, AssistantMessage):
         if message.reasoning_content is not None:
             plain["reasoning_content"] = message.reasoning_content
-        calls = [(call.id, call.function) for call in message.tool_calls or ()]
+        calls = [_plain_call(call) for call in message.tool_calls or ()]
         if message.function_call is not None:
-            calls.append((_function_call_id(message.function_call.name), message.function_call))
+            function = message.function_call
+            call_id = _function_call_id(function.name)
+            calls.append(_plain_function(call_id, function.name, _arguments(function.arguments)))
         if calls:
-            plain["tool_calls"] = [
-                {
-                    "id": call_id,
-                    "type": "function",
-                    "function": {"name": function.name, "arguments": _arguments(function.arguments)},
-                }
-                for call_id, function in calls
-            ]
+            plain["tool_calls"] = calls
     return plain
 
 
 def _function_call_id(name: str) -> str:
     """The deprecated form has no ids; a result belongs to the call of the same name before it."""
     return f"call_{name}"
+
+
+def _plain_call(call: ToolCall | CustomToolCall) -> dict[str, Any]:
+    """The call of a custom tool is one of a function."""
+    if isinstance(call, CustomToolCall):
+        return _plain_function(call.id, call.custom.name, {INPUT: call.custom.input})
+    return _plain_function(call.id, call.function.name, _arguments(call.function.arguments))
+
+
+def _plain_function(call_id: str, name: str, arguments: Any) -> dict[str, Any]:
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
 def _text(content: TextContent | Sequence[TextPart | InputAudioPart] | None) -> str:

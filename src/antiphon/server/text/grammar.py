@@ -9,7 +9,8 @@ from typing import Any
 from antiphon.errors import InvalidRequestError
 from antiphon.server.http.errors import ApiError, invalid
 from antiphon.server.text.peer_parameters import Schema, StructuredOutputs
-from antiphon.server.text.request_schemas import GenerateBody, JsonObjectFormat, JsonSchemaFormat
+from antiphon.server.text.request_schemas import GenerateBody, JsonObjectFormat, JsonSchemaFormat, NamedSchema
+from antiphon.server.text.strict_schema import closed, without_extras
 from antiphon.text.gbnf import is_gbnf
 from antiphon.text.grammar_spec import GrammarSpec
 
@@ -34,7 +35,7 @@ def _asked(body: GenerateBody) -> Iterator[tuple[str, Fields]]:
     if isinstance(form, JsonObjectFormat):
         yield "response_format", dict(json_object=True) if form.schema_ is None else _schema(form.schema_)
     elif isinstance(form, JsonSchemaFormat):
-        yield "response_format", _schema(form.json_schema.schema_)
+        yield "response_format", dict(json_schema=_named_schema(form.json_schema))
     blanks = body.guided_whitespace_pattern
     if body.guided_json is not None:
         yield "guided_json", _schema(body.guided_json) | ({} if blanks is None else dict(whitespace_pattern=blanks))
@@ -93,21 +94,19 @@ def _grammar(text: str) -> Fields:
 
 def _closed_text(text: str) -> str:
     try:
-        return json.dumps(_closed(json.loads(text)))
+        schema = json.loads(text)
+        return json.dumps(without_extras(schema)) if isinstance(schema, dict) else text
     except (ValueError, RecursionError):
         return text  # the check of the schema says what is wrong
 
 
-def _closed(schema: Any) -> Any:
-    """The schema with every object closed that has properties and does not say otherwise."""
-    if isinstance(schema, list):
-        return [_closed(item) for item in schema]
-    if not isinstance(schema, dict):
-        return schema
-    closed = {key: _closed(value) for key, value in schema.items()}
-    if "properties" in schema and not {"additionalProperties", "patternProperties"} & schema.keys():
-        closed["additionalProperties"] = False
-    return closed
+def _named_schema(named: NamedSchema) -> str:
+    """Closed if it is strict. It is checked as it was given, so that errors are about what the caller wrote."""
+    text = json.dumps(named.schema_)
+    if not named.strict:
+        return text
+    checked_grammar("response_format", json_schema=text)
+    return json.dumps(closed(named.schema_))
 
 
 def checked_grammar(param: str, **fields: Any) -> GrammarSpec:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Discriminator, Field, Tag
 
 from antiphon.server.http.schemas import Body, Unsupported
 
@@ -58,6 +58,28 @@ class ToolCall(Body):
     index: int | None = None
 
 
+class CustomCall(Body):
+    name: FunctionName
+    input: str
+
+
+class CustomToolCall(Body):
+    id: str
+    type: Literal["custom"]
+    custom: CustomCall
+    index: int | None = None
+
+
+def _call_type(value: Any) -> Any:
+    """A call without a type is a function's."""
+    return value.get("type", "function") if isinstance(value, dict) else getattr(value, "type", None)
+
+
+AnyToolCall = Annotated[
+    Annotated[ToolCall, Tag("function")] | Annotated[CustomToolCall, Tag("custom")], Discriminator(_call_type)
+]
+
+
 class AudioReference(Body):
     id: Annotated[str, Field(max_length=512)]
     #: As the server sent it; only the id is used.
@@ -74,7 +96,7 @@ class AssistantMessage(Body):
     role: Literal["assistant"]
     content: TextContent | None = None
     reasoning_content: str | None = None
-    tool_calls: list[ToolCall] | None = None
+    tool_calls: list[AnyToolCall] | None = None
     name: str | None = None
     #: Read in place of `content`, where there is none.
     refusal: str | None = None
@@ -116,6 +138,36 @@ class Tool(Body):
     function: Function
 
 
+class AnyText(Body):
+    type: Literal["text"]
+
+
+class InputGrammar(Body):
+    syntax: Literal["lark", "regex"]
+    definition: str
+
+
+class GrammarText(Body):
+    type: Literal["grammar"]
+    grammar: InputGrammar
+
+
+class Custom(Body):
+    name: FunctionName
+    description: str | None = None
+    format: Annotated[AnyText | GrammarText, Field(discriminator="type")] | None = None
+
+
+class CustomTool(Body):
+    """A tool whose input is text, which may have to match a grammar."""
+
+    type: Literal["custom"]
+    custom: Custom
+
+
+AnyTool = Annotated[Tool | CustomTool, Field(discriminator="type")]
+
+
 class FunctionReference(Body):
     name: FunctionName
 
@@ -123,3 +175,28 @@ class FunctionReference(Body):
 class NamedTool(Body):
     type: Literal["function"]
     function: FunctionReference
+
+
+class NamedCustomTool(Body):
+    type: Literal["custom"]
+    custom: FunctionReference
+
+
+class AllowedTools(Body):
+    mode: Literal["auto", "required"]
+    tools: Annotated[
+        list[Annotated[NamedTool | NamedCustomTool, Field(discriminator="type")]], Field(min_length=1, max_length=1024)
+    ]
+
+
+class AllowedToolsChoice(Body):
+    """Only these of the tools may be called."""
+
+    type: Literal["allowed_tools"]
+    allowed_tools: AllowedTools
+
+
+ToolChoice = (
+    Literal["none", "auto", "required"]
+    | Annotated[NamedTool | NamedCustomTool | AllowedToolsChoice, Field(discriminator="type")]
+)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from antiphon.server.http.schemas import Body, ModelBody, Name, Priority, Unsupported
-from antiphon.server.text.messages import Message, Tool
+from antiphon.server.text.messages import AnyTool, Message
 from antiphon.server.text.peer_parameters import MAX_LOGPROBS, LogitBias, PeerParameters, Schema
 from antiphon.server.text.unsupported_fields import COMPLETION, GENERATION
 
@@ -129,7 +129,7 @@ class EmbeddingBody(ModelBody):
 
 class TemplateBody(ModelBody):
     messages: Annotated[list[Message], Field(min_length=1)]
-    tools: list[Tool] | None = None
+    tools: list[AnyTool] | None = None
     add_generation_prompt: bool | None = None
     chat_template_kwargs: dict[str, Any] | None = None
 
@@ -139,7 +139,7 @@ class TokenizeBody(ModelBody):
 
     prompt: str | None = None
     messages: Annotated[list[Message], Field(min_length=1)] | None = None
-    tools: list[Tool] | None = None
+    tools: list[AnyTool] | None = None
     add_generation_prompt: bool | None = None
     chat_template_kwargs: dict[str, Any] | None = None
     add_special_tokens: bool | None = None

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 
+from antiphon.server.tool_calls.written_calls import ARGUMENTS_KEYS
+
 BLANKS = " \t\r\n"
 
 
 class CallBody:
     """Finds the call's `name`, and its arguments as the text they were written in, before the object is complete.
 
-    The arguments are the value of `arguments_key`, unwrapped if they are written as a JSON string. `is_broken` is set
-    when the text can no longer become such an object.
+    The arguments are the value of `arguments` or `parameters`, unwrapped if they are written as a JSON string.
+    `is_broken` is set when the text can no longer become such an object.
     """
 
-    def __init__(self, arguments_key: str = "arguments") -> None:
-        self._arguments_key = arguments_key
+    def __init__(self) -> None:
         self.name: str | None = None
         self.is_done = False
         self.is_broken = False
@@ -37,7 +38,7 @@ class CallBody:
 
     @property
     def has_arguments(self) -> bool:
-        return self._arguments_key in self._seen
+        return not self._seen.isdisjoint(ARGUMENTS_KEYS)
 
     def take_arguments(self) -> str:
         """The part of the arguments read since the last call of this method."""
@@ -96,7 +97,7 @@ class CallBody:
 
     @property
     def _is_arguments(self) -> bool:
-        return self._key == self._arguments_key
+        return self._key in ARGUMENTS_KEYS
 
     def _in_container(self, character: str) -> None:
         if self._is_arguments:
@@ -137,7 +138,8 @@ class CallBody:
             self._end_value(text, is_string=True)
             return
         self._key, self._phase = text, "colon"
-        self.is_broken = text in self._seen and text in ("name", self._arguments_key)
+        is_second = self.has_arguments if text in ARGUMENTS_KEYS else text in self._seen
+        self.is_broken = is_second and text in ("name", *ARGUMENTS_KEYS)
         self._seen.add(text)
         self.first_key = text if self.first_key is None else self.first_key
 

@@ -1,53 +1,36 @@
 """Splits the output of a model into reasoning, content and tool calls while it streams.
 
-Tool calls are in one of the forms of `tool_forms`. Small models often leave the tags out, so an answer that begins with
-the object of a call, for a known tool, is a call as well.
+Tool calls are in one of the forms of `forms`. Small models often leave the tags out or write a code fence in their
+place, so a JSON value that is a call of a known tool is a call wherever it stands, except in code and in other JSON.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 
-from antiphon.server.tool_calls.call_body import CallBody
-from antiphon.server.tool_calls.forms import HERMES, LLAMA, ToolForm
+from antiphon.server.tool_calls.call_body import BLANKS
+from antiphon.server.tool_calls.candidate import CallableTools, Candidate
+from antiphon.server.tool_calls.custom_input import CustomInput
+from antiphon.server.tool_calls.forms import HERMES, LLAMA, THINK, ToolForm
+from antiphon.server.tool_calls.json_span import JsonSpan
+from antiphon.server.tool_calls.json_text import JsonText
+from antiphon.server.tool_calls.openers import FENCE, block_name, read_opener
+from antiphon.server.tool_calls.pieces import CallArguments, CallStart, Content, Piece, Reasoning
 from antiphon.server.tool_calls.python_call import python_call
 
-THINK, END_THINK = "<think>", "</think>"
+__all__ = ["THINK", "CallArguments", "CallStart", "Content", "OutputParser", "Piece", "Reasoning"]
 
-
-@dataclass(frozen=True)
-class Content:
-    text: str
-
-
-@dataclass(frozen=True)
-class Reasoning:
-    text: str
-
-
-@dataclass(frozen=True)
-class CallStart:
-    """The `index`-th call of the answer begins."""
-
-    index: int
-    name: str
-
-
-@dataclass(frozen=True)
-class CallArguments:
-    index: int
-    text: str
-
-
-Piece = Content | Reasoning | CallStart | CallArguments
+END_THINK = "</think>"
+#: Between and after calls: separators, and brackets that are one too many.
+AFTER_CALL = ",;}]" + BLANKS
 
 
 class OutputParser:
-    """The result does not depend on how the text is divided into deltas. A call of an unknown tool stays content.
+    """The result does not depend on how the text is divided into deltas. What is no call of a known tool stays content.
 
-    `tools` are the names that may be called; without any, calls are not looked for. `reasoning` looks for a leading
-    `<think>`; `in_reasoning` says that the prompt has already opened it. With `is_single`, the first call is the last
-    piece.
+    `tools` are the names that may be called; without any, calls are not looked for. The arguments of those in `custom`
+    may be any text. `reasoning` looks for a leading `<think>`; `in_reasoning` says that the prompt has already opened
+    it. With `is_single`, the first call is the last piece. If a call `is_required`, no part of it becomes content.
     """
 
     def __init__(
@@ -57,46 +40,88 @@ class OutputParser:
         in_reasoning: bool = False,
         form: ToolForm = HERMES,
         is_single: bool = False,
+        custom: frozenset[str] = frozenset(),
+        is_required: bool = False,
     ) -> None:
-        self._tools = tools
+        self._tools = CallableTools(tools, custom)
         self._form = form
         self._is_single = is_single
+        self._is_required = is_required
         self._mode = "reasoning" if in_reasoning else "start" if reasoning else "content"
         self._buffer = ""
         self._skip_space = in_reasoning
         self._space = ""  # blanks before a call, content only if it turns out not to be one
-        self._tag = ""  # what the current call began with: the tag, or nothing
-        self._may_be_bare = True  # only calls so far
-        self._body = CallBody(form.arguments_key)
-        self._is_started = False
+        self._opener = ""  # what stands before the current value: tag and fence, or nothing
+        self._candidate = Candidate(self._tools, False, False)
+        self._span: JsonSpan | None = None  # a JSON value that is content
+        self._in_code = False  # between the fences of code that is content
+        self._in_fence = False  # of calls
+        self._is_first = True  # nothing but calls so far
+        self._wrapped = JsonText()
+        self._is_custom = False  # the last call
+        self._input: CustomInput | None = None
+        self._last = ""  # the last character of content
         self.num_calls = 0
 
+    @property
+    def is_ended(self) -> bool:
+        """Whether what follows is discarded, because the only call is complete."""
+        return self._mode == "ended"
+
     def feed(self, text: str) -> list[Piece]:
-        """The pieces that the text completes; up to a tag's length of it may be held back."""
+        """The pieces that the text completes. What may become a call is held back until that is decided."""
         self._buffer += text
         pieces: list[Piece] = []
         while self._step(pieces):
             pass
         return pieces
 
-    def finish(self) -> list[Piece]:
-        """The remaining pieces, at the end of the text."""
+    def finish(self, is_cut: bool = False) -> list[Piece]:
+        """The remaining pieces, at the end of the text.
+
+        If the text `is_cut` at the limit of tokens, an incomplete call is no content: it is given with the arguments so
+        far if its tool is known, and left out otherwise.
+        """
         pieces: list[Piece] = []
         rest, self._buffer = self._buffer, ""
-        if self._mode == "call" and not self._is_started:
-            pieces.append(Content(self._space + self._tag + self._body.raw + rest))
+        if self._mode == "call":
+            pieces += self._rest_of_call(is_cut)
         elif self._mode == "reasoning":
             rest = rest.rstrip()
             pieces += [Reasoning(rest)] if rest else []
-        elif self._mode == "tag":
-            pieces.append(Content(self._space + self._tag + rest))
+        elif self._mode == "opener":
+            is_tag = bool(self._form.tag) and self._form.tag in rest
+            pieces += [] if is_cut and is_tag else self._text(self._space + rest)
         elif self._mode == "code":
             pieces += self._code(rest)
+        elif self._mode == "block":
+            pieces += self._arguments(rest)
         elif self._mode in ("start", "content"):
             rest = rest.lstrip() if self._skip_space else rest
-            pieces += [Content(rest)] if rest else []
-        self._mode = "ended"
+            pieces += self._text(self._without_cut_tag(rest) if is_cut else rest)
+        self._mode = "finished"
         return pieces
+
+    def _rest_of_call(self, is_cut: bool) -> list[Piece]:
+        candidate = self._candidate
+        if candidate.is_started:
+            return []
+        call = candidate.cut_call() if is_cut else None
+        if call is not None:
+            return self._whole_call(*call)
+        if is_cut and (self._opener or candidate.has_begun or self._is_required):
+            return []
+        return self._text(self._space + self._opener + candidate.raw)
+
+    def _without_cut_tag(self, text: str) -> str:
+        """Text without the first half of a tag, or more, at its end; less if nothing but a call is possible."""
+        tag, opener = self._form.tag, self._form.text_opener
+        if self._is_first and text and opener.startswith(text):
+            return ""
+        for size in range(len(tag) - 1, 0 if self._is_required else len(tag) // 2, -1):
+            if text.endswith(tag[:size]):
+                return text[:-size].rstrip()
+        return text
 
     def _step(self, pieces: list[Piece]) -> bool:
         """Consume a part of the buffer; False when more text is needed."""
@@ -109,11 +134,16 @@ class OutputParser:
             return self._reasoning(pieces)
         if self._mode == "content":
             return self._content(pieces)
-        if self._mode == "tag":
-            return self._after_tag()
+        if self._mode == "opener":
+            return self._open(pieces)
         if self._mode == "call":
             return self._call(pieces)
-        return self._end_of_call() if self._mode == "end of call" else False
+        if self._mode == "wrapped text":
+            pieces += self._text(self._wrapped.feed(self._take(len(self._buffer))))
+            return False
+        if self._mode == "block":
+            return self._block(pieces)
+        return self._after_call() if self._mode == "after call" else False
 
     def _start(self) -> bool:
         text = self._buffer.lstrip()
@@ -126,7 +156,12 @@ class OutputParser:
         return True
 
     def _reasoning(self, pieces: list[Piece]) -> bool:
-        text, found = self._until(END_THINK)
+        at = self._buffer.find(END_THINK)
+        found = at >= 0
+        if not found:
+            at = len(self._buffer) - _overlap(self._buffer, END_THINK)
+        text = self._buffer[:at].rstrip()
+        self._buffer = self._buffer[len(text) :]
         if text:
             pieces.append(Reasoning(text))
         if found:
@@ -135,102 +170,160 @@ class OutputParser:
         return found
 
     def _content(self, pieces: list[Piece]) -> bool:
-        if not self._tools:
-            if self._buffer:
-                pieces.append(Content(self._buffer))
-                self._buffer = ""
+        """Content up to where a call may begin."""
+        if not self._tools.names:
+            pieces += self._text(self._take(len(self._buffer)))
             return False
-        if self._may_be_bare and self._buffer.lstrip().startswith("{"):
-            self._begin_call("", self._buffer.index("{"))
-            return True
+        if self._span is not None:
+            return self._json_content(self._span, pieces)
+        opener = self._form.text_opener
+        if opener and self._is_first and not self.num_calls and opener.startswith(self._buffer[: len(opener)]):
+            if len(self._buffer) >= len(opener):
+                self._take(len(opener))
+                self._mode = "wrapped text"
+            return self._mode == "wrapped text"
         tag = self._form.tag
-        text, found = self._until(tag)
-        if text:
-            pieces.append(Content(text))
-            self._may_be_bare = False
-        if found:
-            self._begin_call(tag, self._buffer.index(tag))
-        return found
-
-    def _begin_call(self, tag: str, at: int) -> None:
-        self._space, self._buffer = self._buffer[:at], self._buffer[at + len(tag) :]
-        self._tag, self._body, self._is_started = tag, CallBody(self._form.arguments_key), False
-        self._mode = "tag" if tag and self._form is LLAMA else "call"
-
-    def _after_tag(self) -> bool:
-        """After Llama's tag comes an object, or code that runs to the end of the answer."""
-        if not self._buffer.strip():
+        starters = [*([tag] if tag else []), FENCE, *(() if self._in_code else ("{", "["))]
+        at, starter = _first(self._buffer, starters)
+        text = self._take(len(self._buffer[:at].rstrip()))
+        pieces += self._text(text)
+        if not starter:
             return False
-        self._mode = "call" if self._buffer.lstrip().startswith("{") else "code"
+        at -= len(text)
+        if starter == FENCE and self._in_code:
+            pieces += self._text(self._take(at + len(FENCE)))
+            self._in_code = False
+        elif starter in ("{", "[") and (self._buffer[:at] or self._last)[-1:] == "`":
+            pieces += self._text(self._take(at))
+            self._span = JsonSpan()
+        else:
+            self._space, self._mode = self._take(at), "opener"
         return True
 
-    def _code(self, text: str) -> list[Piece]:
-        """Code is a call if it has the form `name.call(key=value, ...)`; that is known only at the end."""
-        found = python_call(text, self._tools)
-        if found is None:
-            return [Content(self._space + self._tag + text)]
-        index = self.num_calls
-        self.num_calls += 1
-        return [CallStart(index, found[0]), CallArguments(index, found[1])]
-
-    def _until(self, tag: str) -> tuple[str, bool]:
-        """The text before the tag, without blanks at its end, and whether the tag is there. Both stay in the buffer."""
-        at = self._buffer.find(tag)
-        found = at >= 0
-        if not found:
-            at = len(self._buffer)
-            for size in range(min(len(tag) - 1, at), 0, -1):
-                if self._buffer.endswith(tag[:size]):
-                    at -= size
-                    break
-        text = self._buffer[:at].rstrip()
-        self._buffer = self._buffer[len(text) :]
-        return text, found
-
-    def _call(self, pieces: list[Piece]) -> bool:
-        body = self._body
-        text, self._buffer = self._buffer, ""
-        rest = body.feed(text)
-        is_known = body.name in self._tools
-        if not self._is_started and is_known and (self._tag or (body.has_arguments and not self._is_other_object())):
-            self._is_started = True
-            pieces.append(CallStart(self.num_calls, str(body.name)))
-            self.num_calls += 1
-        if self._is_started:
-            arguments = body.take_arguments()
-            if arguments:
-                pieces.append(CallArguments(self.num_calls - 1, arguments))
-        elif body.is_broken or body.is_done or (body.name is not None and not is_known) or self._is_other_object():
-            before = self._space + self._tag
-            pieces += [Content(before)] if before else []
-            self._mode, self._buffer, self._may_be_bare = "content", body.raw + rest, False
-            return True
-        if body.is_done or body.is_broken:
-            self._mode, self._buffer = "end of call" if self._tag or self._form is LLAMA else "content", rest
-            self._skip_space = True
-            if self._is_single:
-                self._mode = "ended"
+    def _json_content(self, span: JsonSpan, pieces: list[Piece]) -> bool:
+        """No calls are looked for in other JSON. It ends with its last bracket, or is given up as none."""
+        tag = self._form.tag
+        at, starter = _first(self._buffer, [*([tag] if tag else []), FENCE, "\n\n"])
+        text = self._buffer[: len(self._buffer[:at].rstrip())]
+        pieces += self._text(self._take(span.feed(text)))
+        if span.is_over or starter:
+            self._span = None
             return True
         return False
 
-    def _is_other_object(self) -> bool:
-        """Whether an object without the tag cannot be a call, by its first key, so that it need not be held back."""
-        return not self._tag and self._body.first_key not in (None, *self._form.first_keys)
-
-    def _end_of_call(self) -> bool:
-        end = self._form.end
-        if not end:
-            return self._semicolon()
-        at = self._buffer.find(end)
-        if at < 0:
+    def _open(self, pieces: list[Piece]) -> bool:
+        """At a tag, a fence or a bracket."""
+        tag = self._form.tag
+        opener = read_opener(self._buffer, tag)
+        if opener.is_open:
             return False
-        self._mode, self._buffer, self._skip_space = "content", self._buffer[at + len(end) :], True
+        name = block_name(self._buffer)
+        if name in self._tools.custom:
+            self._take(len(FENCE) + len(name) + 1)
+            pieces += self._begin(name)
+            self._input = None  # it is not JSON
+            self._mode = "block"
+        elif not opener.is_none:
+            self._opener = self._take(opener.size)
+            self._in_fence = self._in_fence or opener.has_fence
+            is_streamed = self._form.is_bare and self._is_first and not self._opener
+            self._candidate = Candidate(self._tools, opener.has_tag, is_streamed)
+            self._mode = "call"
+        elif opener.has_tag and not opener.has_fence and self._form is LLAMA:
+            self._mode = "code"
+        else:
+            is_tag = bool(tag) and self._buffer.startswith(tag)
+            pieces += self._text(self._space + self._take(len(tag) if is_tag else len(FENCE)))
+            self._in_code = self._in_code or not is_tag
+            self._mode = "content"
         return True
 
-    def _semicolon(self) -> bool:
-        """Between two calls of Llama's form."""
-        text = self._buffer.lstrip()
+    def _call(self, pieces: list[Piece]) -> bool:
+        candidate = self._candidate
+        was_started = candidate.is_started
+        self._buffer = candidate.feed(self._take(len(self._buffer)))
+        if candidate.is_rejected:
+            pieces += self._text(self._space + self._opener)
+            self._buffer = candidate.raw + self._buffer
+            self._in_code, self._in_fence = self._in_code or self._in_fence, False
+            self._span = None if self._in_code else JsonSpan()
+            self._mode = "content"
+            return True
+        if candidate.is_started:
+            pieces += [] if was_started else self._begin(candidate.name)
+            pieces += self._arguments(candidate.take_arguments(), is_last=candidate.is_done)
+        for name, arguments in candidate.calls[: 1 if self._is_single else None]:
+            pieces += self._whole_call(name, arguments)
+        if candidate.is_done:
+            self._mode = "ended" if self._is_single else "after call"
+        return candidate.is_done
+
+    def _block(self, pieces: list[Piece]) -> bool:
+        """The input of a custom tool, up to the closing fence."""
+        at, closer = _first(self._buffer, ["\n" + FENCE])
+        pieces += self._arguments(self._take(at))
+        if closer:
+            self._take(len(closer))
+            self._mode = "ended" if self._is_single else "after call"
+        return bool(closer)
+
+    def _whole_call(self, name: str, arguments: str) -> list[Piece]:
+        return [*self._begin(name), *self._arguments(arguments, is_last=True)]
+
+    def _begin(self, name: str) -> list[Piece]:
+        self._is_custom = name in self._tools.custom
+        self._input = CustomInput() if self._is_custom else None
+        self.num_calls += 1
+        return [CallStart(self.num_calls - 1, name, self._is_custom)]
+
+    def _arguments(self, text: str, is_last: bool = False) -> list[Piece]:
+        """More arguments of the last call."""
+        if self._input is not None:
+            text = self._input.feed(text) + (self._input.finish() if is_last else "")
+        return [CallArguments(self.num_calls - 1, text, self._is_custom)] if text else []
+
+    def _after_call(self) -> bool:
+        """Skip what closes or separates calls."""
+        self._buffer = self._buffer.lstrip(AFTER_CALL)
+        closers = [closer for closer in (self._form.end, FENCE if self._in_fence else "") if closer]
+        if not self._buffer:
+            return False
+        for closer in closers:
+            if self._buffer.startswith(closer):
+                self._take(len(closer))
+                self._in_fence = self._in_fence and closer != FENCE
+                return True
+        if any(closer.startswith(self._buffer) for closer in closers):
+            return False
+        if self._in_fence and self._buffer[0] in "{[":
+            self._mode, self._space = "opener", ""
+            return True
+        self._in_code, self._in_fence = self._in_code or self._in_fence, False
+        self._mode, self._skip_space = "content", True
+        return True
+
+    def _code(self, text: str) -> list[Piece]:
+        """Code after Llama's tag is a call if it has the form `name.call(key=value, ...)`, known only at the end."""
+        found = python_call(text.lstrip().removeprefix(self._form.tag), self._tools.names)
+        return self._text(self._space + text) if found is None else self._whole_call(*found)
+
+    def _take(self, size: int) -> str:
+        text, self._buffer = self._buffer[:size], self._buffer[size:]
+        return text
+
+    def _text(self, text: str) -> list[Piece]:
         if not text:
-            return False
-        self._mode, self._buffer, self._skip_space = "content", text.removeprefix(";"), True
-        return True
+            return []
+        self._last, self._is_first = text[-1], self._is_first and not text.strip()
+        return [Content(text)]
+
+
+def _first(text: str, marks: Sequence[str]) -> tuple[int, str]:
+    """Where the first of the marks is, and which; or where a part of one begins at the end, and nothing."""
+    found = [(at, mark) for mark in marks if (at := text.find(mark)) >= 0]
+    return min(found) if found else (len(text) - max(_overlap(text, mark) for mark in marks), "")
+
+
+def _overlap(text: str, mark: str) -> int:
+    """The length of the text's end that is a beginning of the mark."""
+    return next((size for size in range(min(len(mark) - 1, len(text)), 0, -1) if text.endswith(mark[:size])), 0)

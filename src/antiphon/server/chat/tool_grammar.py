@@ -1,0 +1,127 @@
+"""The Lark grammars that hold an answer to calls of its tools, in the form of the model's template."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from antiphon.server.text.grammar import checked_grammar
+from antiphon.server.text.messages import CustomTool, Tool
+from antiphon.server.text.strict_schema import closed, without_annotations, without_extras
+from antiphon.server.text.tools import INPUT, input_grammar
+from antiphon.server.tool_calls.forms import LLAMA, ToolForm
+from antiphon.text.grammar_spec import GrammarSpec
+from antiphon.text.lark_rules import json_rule, rule_body
+
+NO_PARAMETERS = {"type": "object", "properties": {}, "additionalProperties": False}
+
+#: JSON on one line, as models write it: unbounded whitespace could go on for ever.
+STYLE = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+#: Of an answer in a response format: a space after commas and colons is free.
+ANSWER_STYLE = {"whitespace_flexible": False, "item_separator": ",[ ]?", "key_separator": ":[ ]?"}
+
+
+class ToolGrammar:
+    """One rule `call` for all tools. With `all_strict` their schemas hold for all, else only for those marked strict.
+
+    If an answer `may_be_json`, a call without a tag is written as a JSON schema too: the lexer reads a literal such as
+    `{"name": ` as one lexeme, and could not go back to read another object.
+    """
+
+    def __init__(
+        self, form: ToolForm, tools: Sequence[Tool | CustomTool], all_strict: bool = True, may_be_json: bool = False
+    ) -> None:
+        self._form = form
+        self._is_schema = may_be_json and not form.before
+        self._functions: list[str] = []
+        self._blocks: list[tuple[str, str]] = []  # the opening fence, and the rule that follows it
+        self._lines: list[str] = []
+        for index, tool in enumerate(tools):
+            if isinstance(tool, CustomTool):
+                self._add_custom(tool, index)
+            else:
+                self._add_function(tool, index, all_strict)
+
+    def required(self, is_single: bool) -> GrammarSpec:
+        """One call, or one and more."""
+        return self._made(f"start: {self._calls(is_single)}")
+
+    def or_answer(self, answer: GrammarSpec, is_single: bool) -> GrammarSpec:
+        """Calls, or an answer of that grammar."""
+        return self._made(f"start: {self._calls(is_single)} | answer", f"answer: {rule_body(answer, ANSWER_STYLE)}")
+
+    def or_wrapped_text(self, is_single: bool) -> GrammarSpec:
+        """Calls, or an object that holds the text of an answer."""
+        opener = self._form.text_opener[:-1]
+        text = f'text: {json.dumps(opener)} {json_rule({"type": "string"}, STYLE)} "}}"'
+        return self._made(f"start: {self._calls(is_single)} | text", text)
+
+    def or_text(self, is_single: bool) -> GrammarSpec:
+        """Text is free; a call, once begun, must match. Without a tag, it begins the answer."""
+        form = self._form
+        if form is LLAMA or not form.tag:
+            fences = [f"~/{_escaped(fence)}(.|\\n)*/" for fence, _ in self._blocks]
+            text = " & ".join([r"/([^{](.|\n)*)?/", *fences])
+            return self._made(f"start: {self._calls(is_single)} | TEXT", f"TEXT: {text}")
+        begins = [f'begin[lazy]: TEXT "{form.tag}"', 'rest: "\\n" function end'] if self._functions else []
+        turns = ["begin rest"] if self._functions else []
+        for index, (fence, rule) in enumerate(self._blocks):
+            begins.append(f"begin_{index}[lazy]: TEXT {json.dumps(fence)}\nrest_{index}: {rule}")
+            turns.append(f"begin_{index} rest_{index}")
+        repeat = "?" if is_single else "*"
+        # After the only call, nothing may follow.
+        start = f"start: ({' | '.join(turns)}){repeat} TEXT" if not is_single else f"start: {' | '.join(turns)} | TEXT"
+        return self._made(start, "TEXT: /(.|\\n)*/", *begins)
+
+    def _calls(self, is_single: bool) -> str:
+        return "call" if is_single else f"call ({json.dumps(self._form.separator)} call)*"
+
+    def _made(self, start: str, *lines: str) -> GrammarSpec:
+        form = self._form
+        before = f"{json.dumps(form.before)} " if form.before else ""
+        end = json.dumps(form.after) if form.after else '""'
+        calls = [f"{before}function end"] if self._functions else []
+        calls += [f"{json.dumps(fence)} {rule}" for fence, rule in self._blocks]
+        functions = [f"function: {' | '.join(self._functions)}"] if self._functions else []
+        every = [start, *lines, f"call: {' | '.join(calls)}", f"end: {end}", *functions, *self._lines]
+        return checked_grammar("tools", grammar="\n".join(every))
+
+    def _add_function(self, tool: Tool, index: int, all_strict: bool) -> None:
+        function = tool.function
+        schema: dict[str, Any] = function.parameters or NO_PARAMETERS
+        if function.strict:
+            schema = closed(schema)
+        elif not all_strict:
+            schema = {"type": "object"}
+        self._add(function.name, index, without_annotations(without_extras(schema)))
+
+    def _add_custom(self, tool: CustomTool, index: int) -> None:
+        """Text and regular expressions fit into a JSON string; an input in a grammar of its own is a code block."""
+        grammar, name = input_grammar(tool), tool.custom.name
+        if grammar is not None and grammar.syntax == "lark":
+            self._lines.append(f"input_{index}: {rule_body(GrammarSpec(grammar=grammar.definition), STYLE)}")
+            self._blocks.append((f"```{name}\n", f'input_{index} "\\n```"'))
+            return
+        text: dict[str, Any] = {"type": "string"}
+        if grammar is not None:
+            text["pattern"] = f"^(?:{grammar.definition})$"
+        schema = {"type": "object", "properties": {INPUT: text}, "required": [INPUT], "additionalProperties": False}
+        self._add(name, index, schema)
+
+    def _add(self, name: str, index: int, schema: dict[str, Any]) -> None:
+        if self._is_schema:
+            properties = {"name": {"const": name}, self._form.arguments_key: schema}
+            call = {"type": "object", "properties": properties, "required": list(properties)}
+            shared = {key: schema[key] for key in ("$defs", "definitions") if key in schema}
+            self._functions.append(f"function_{index}")
+            rule = json_rule({**call, "additionalProperties": False, **shared}, STYLE)
+            self._lines.append(f"function_{index}: {rule}")
+            return
+        begin = f'{{"name": {json.dumps(name)}, "{self._form.arguments_key}": '
+        self._functions.append(f"function_{index}")
+        self._lines.append(f'function_{index}: {json.dumps(begin)} {json_rule(schema, STYLE)} "}}"')
+
+
+def _escaped(fence: str) -> str:
+    return fence.replace(".", r"\.").replace("\n", r"\n")

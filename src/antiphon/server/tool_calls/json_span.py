@@ -1,0 +1,59 @@
+"""`JsonSpan`: where a JSON object or list ends, found while it streams."""
+
+from __future__ import annotations
+
+import re
+
+MARKS = re.compile(r'["\\{}\[\]]')
+QUOTED = re.compile(r'["\\]')
+CLOSERS = {"{": "}", "[": "]"}
+MAX_DEPTH = 200
+
+
+class JsonSpan:
+    """Reads from the opening bracket on. `is_broken` is set by a bracket that does not match, or too many of them."""
+
+    def __init__(self) -> None:
+        self.is_done = False
+        self.is_broken = False
+        self._closers: list[str] = []
+        self._in_string = False
+        self._is_escaped = False
+
+    @property
+    def is_over(self) -> bool:
+        return self.is_done or self.is_broken
+
+    @property
+    def is_in_string(self) -> bool:
+        return self._in_string
+
+    def feed(self, text: str) -> int:
+        """The number of characters that belong to the value; the bracket that breaks it does not."""
+        place = 0
+        while place < len(text) and not self.is_over:
+            if self._is_escaped:
+                self._is_escaped = False
+                place += 1
+                continue
+            found = (QUOTED if self._in_string else MARKS).search(text, place)
+            if found is None:
+                return len(text)
+            place = found.start()
+            self._take(found.group())
+            place += not self.is_broken
+        return place
+
+    def _take(self, mark: str) -> None:
+        if self._in_string:
+            self._is_escaped = mark == "\\"
+            self._in_string = self._is_escaped
+        elif mark == '"':
+            self._in_string = True
+        elif mark in CLOSERS and len(self._closers) < MAX_DEPTH:
+            self._closers.append(CLOSERS[mark])
+        elif self._closers and mark == self._closers[-1]:
+            self._closers.pop()
+            self.is_done = not self._closers
+        else:
+            self.is_broken = True

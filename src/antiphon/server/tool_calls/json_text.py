@@ -1,0 +1,42 @@
+"""`JsonText`: a JSON string, decoded while it streams."""
+
+from __future__ import annotations
+
+import json
+import re
+
+#: A run of plain characters, a pair of surrogates, an escape, or a backslash that begins none.
+UNIT = re.compile(
+    r'[^"\\]+|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[0-9a-fA-F]{4}|\\["\\/bfnrt]|\\'
+)
+#: The beginning of an escape, or of a pair, at the end of the text.
+OPEN = re.compile(r"\\(u[0-9a-fA-F]{0,3})?$|\\u[dD][89abAB][0-9a-fA-F]{2}(\\(u([dD]([c-fC-F][0-9a-fA-F]?)?)?)?)?$")
+
+
+class JsonText:
+    """Fed with what follows the opening quote."""
+
+    def __init__(self) -> None:
+        self._held = ""
+        self.is_done = False
+
+    def feed(self, text: str) -> str:
+        """The characters that became known. What follows the closing quote is dropped."""
+        held, place, made = self._held + text, 0, []
+        while place < len(held) and not self.is_done and not OPEN.match(held, place):
+            found = UNIT.match(held, place)
+            if found is None:
+                self.is_done = True
+                break
+            made.append(_decoded(found.group()))
+            place = found.end()
+        self._held = held[place:]
+        return "".join(made)
+
+
+def _decoded(unit: str) -> str:
+    """Half of a pair becomes the replacement character; a backslash that escapes nothing stays."""
+    if unit[0] != "\\" or unit == "\\":
+        return unit
+    text = str(json.loads(f'"{unit}"'))
+    return "\N{REPLACEMENT CHARACTER}" if "\ud800" <= text <= "\udfff" else text

@@ -1,0 +1,49 @@
+"""What stands before the JSON of a tool call: a tag, a code fence, both or nothing."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+FENCE = "```"
+INFO = re.compile(r"[\w.-]*")
+
+
+@dataclass(frozen=True)
+class Opener:
+    """The first `size` characters of a text. `is_open`: more text is needed. `is_none`: there is no JSON."""
+
+    size: int
+    has_tag: bool = False
+    has_fence: bool = False
+    is_open: bool = False
+    is_none: bool = False
+
+
+def read_opener(text: str, tag: str) -> Opener:
+    """The text begins with the tag, a fence or a bracket. A tag or a fence counts once."""
+    place, has_tag, has_fence = 0, False, False
+    while True:
+        place += len(text[place:]) - len(text[place:].lstrip())
+        rest = text[place:]
+        begun = [mark for mark, is_read in ((tag, has_tag), (FENCE, has_fence)) if not is_read and mark != rest]
+        if not rest or any(mark.startswith(rest) for mark in begun):
+            return Opener(place, has_tag, has_fence, is_open=True)
+        if rest[0] in "{[":
+            return Opener(place, has_tag, has_fence)
+        if tag and not has_tag and rest.startswith(tag):
+            place, has_tag = place + len(tag), True
+        elif not has_fence and rest.startswith(FENCE):
+            info = INFO.match(rest, len(FENCE))
+            end = len(FENCE) if info is None else info.end()
+            if end == len(rest):
+                return Opener(place, has_tag, True, is_open=True)
+            place, has_fence = place + end, True
+        else:
+            return Opener(place, has_tag, has_fence, is_none=True)
+
+
+def block_name(text: str) -> str:
+    """The word after a fence, if a line break follows it."""
+    found = INFO.match(text, len(FENCE)) if text.startswith(FENCE) else None
+    return found.group() if found is not None and text[found.end() : found.end() + 1] == "\n" else ""
