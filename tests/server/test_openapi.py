@@ -34,6 +34,8 @@ OPERATIONS = [
     ("post", "/v1/chat/completions"),
     ("post", "/v1/completions"),
     ("post", "/v1/responses"),
+    ("post", "/v1/messages"),
+    ("post", "/v1/messages/count_tokens"),
     ("post", "/v1/embeddings"),
     ("post", "/v1/audio/transcriptions"),
     ("post", "/v1/audio/translations"),

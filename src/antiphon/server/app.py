@@ -21,6 +21,7 @@ from antiphon.server import openapi
 from antiphon.server.admin import models as admin_models
 from antiphon.server.admin import requests as admin_requests
 from antiphon.server.admin import state
+from antiphon.server.anthropic import messages
 from antiphon.server.chat import route as chat
 from antiphon.server.chat.spoken_reply_store import SpokenReplyStore
 from antiphon.server.http.admin_access import AdminAccess
@@ -45,6 +46,7 @@ ROUTES = (
     completions,
     responses,
     stored_responses,
+    messages,
     embeddings,
     transcriptions,
     speech,

@@ -11,10 +11,12 @@ from pydantic.json_schema import models_json_schema
 
 from antiphon import __version__
 from antiphon.audio.encode import CONTENT_TYPES
-from antiphon.server.admin.response_schemas import HealthAnswer, ModelCard, ModelsAnswer
+from antiphon.server.admin.response_schemas import AnyModelCard, AnyModelsAnswer, HealthAnswer
+from antiphon.server.anthropic.request_schemas import CountTokensBody, MessagesBody
+from antiphon.server.anthropic.response_schemas import MessageAnswer, TokenCountAnswer
 from antiphon.server.chat.request_schemas import ChatBody
 from antiphon.server.chat.response_schemas import ChatAnswer
-from antiphon.server.http.schemas import ErrorAnswer
+from antiphon.server.http.schemas import AnthropicErrorAnswer, ErrorAnswer
 from antiphon.server.responses.request_schemas import ResponseBody
 from antiphon.server.responses.response_schemas import DeletedAnswer, InputItemsAnswer, ResponseAnswer
 from antiphon.server.sound.request_schemas import SpeechBody, SpeechFormat, TranscriptionForm, TranslationForm
@@ -31,13 +33,14 @@ from antiphon.server.text.response_schemas import CompletionAnswer, EmbeddingAns
 
 
 class Operation(NamedTuple):
-    """A route's request body and answer, whether it can answer with an event stream, and its other content types."""
+    """A route's request body, answer and error, whether it can answer with events, and its other content types."""
 
     body: type[BaseModel] | None
     answer: type[BaseModel] | None
     can_stream: bool = False
     body_type: str = "application/json"
     other_types: tuple[str, ...] = ()
+    failure: type[BaseModel] = ErrorAnswer
 
 
 FORM = "multipart/form-data"
@@ -48,6 +51,8 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ("post", "/v1/chat/completions"): Operation(ChatBody, ChatAnswer, True),
     ("post", "/v1/completions"): Operation(CompletionBody, CompletionAnswer, True),
     ("post", "/v1/responses"): Operation(ResponseBody, ResponseAnswer, True),
+    ("post", "/v1/messages"): Operation(MessagesBody, MessageAnswer, True, failure=AnthropicErrorAnswer),
+    ("post", "/v1/messages/count_tokens"): Operation(CountTokensBody, TokenCountAnswer, failure=AnthropicErrorAnswer),
     ("get", RESPONSE): Operation(None, ResponseAnswer),
     ("delete", RESPONSE): Operation(None, DeletedAnswer),
     ("post", RESPONSE + "/cancel"): Operation(None, ResponseAnswer),
@@ -60,8 +65,8 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ("post", "/tokenize"): Operation(TokenizeBody, TokensAnswer),
     ("post", "/detokenize"): Operation(DetokenizeBody, PromptAnswer),
     ("post", "/apply-template"): Operation(TemplateBody, PromptAnswer),
-    ("get", "/v1/models"): Operation(None, ModelsAnswer),
-    ("get", "/v1/models/{name}"): Operation(None, ModelCard),
+    ("get", "/v1/models"): Operation(None, AnyModelsAnswer),
+    ("get", "/v1/models/{name}"): Operation(None, AnyModelCard),
     ("get", "/livez"): Operation(None, HealthAnswer),
     ("get", "/readyz"): Operation(None, HealthAnswer),
 }
@@ -70,7 +75,8 @@ TEMPLATE = "#/components/schemas/{model}"
 
 def document(app: FastAPI) -> dict[str, Any]:
     bodies = [(operation.body, "validation") for operation in OPERATIONS.values() if operation.body is not None]
-    given = [operation.answer for operation in OPERATIONS.values() if operation.answer] + [ErrorAnswer]
+    given = [operation.answer for operation in OPERATIONS.values() if operation.answer]
+    given += [ErrorAnswer, *(operation.failure for operation in OPERATIONS.values())]
     wanted = bodies + [(answer, "serialization") for answer in dict.fromkeys(given)]
     references, definitions = models_json_schema(wanted, ref_template=TEMPLATE)  # type: ignore[arg-type]
     pages = get_openapi(title="Antiphon", version=__version__, routes=app.routes)
@@ -78,14 +84,14 @@ def document(app: FastAPI) -> dict[str, Any]:
     if app.state.serving.config.keys is not None:
         pages["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
         pages["security"] = [{"key": []}]
-    failure = _json(references[ErrorAnswer, "serialization"])
     for path, methods in pages["paths"].items():
         for method, page in methods.items():
+            operation = OPERATIONS.get((method, path), Operation(None, None))
+            failure = _json(references[operation.failure, "serialization"])
             responses: dict[str, Any] = {"4XX": {"description": "The request's fault.", "content": failure}}
             responses["5XX"] = {"description": "The server's.", "content": failure}
             good: dict[str, Any] = {"text/plain": {"schema": {"type": "string"}}}
-            operation = OPERATIONS.get((method, path))
-            if operation is not None:
+            if (method, path) in OPERATIONS:
                 good = {kind: {} for kind in operation.other_types}
                 if operation.answer is not None:
                     good |= _json(references[operation.answer, "serialization"])

@@ -49,6 +49,8 @@ class Ended:
     preemptions: int = 0
     prompt_logprobs: list[float] = field(default_factory=list)
     prompt_top_logprobs: list[list[tuple[int, float]]] = field(default_factory=list)
+    #: The stop string that ended it.
+    stop_string: str | None = None
 
 
 @dataclass(frozen=True)

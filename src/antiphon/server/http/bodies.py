@@ -97,4 +97,16 @@ def _path(location: tuple[Any, ...]) -> str:
     return path[:200] or "body"
 
 
-UNION_MEMBERS = {"str", "int", "system", "developer", "user", "assistant", "tool", "json_object", "text"}
+UNION_MEMBERS = {
+    "str",
+    "int",
+    "system",
+    "developer",
+    "user",
+    "assistant",
+    "tool",
+    "json_object",
+    "text",
+    "tool_use",
+    "tool_result",
+}

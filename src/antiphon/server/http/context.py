@@ -11,6 +11,7 @@ from typing import Any
 
 from fastapi import Request
 
+from antiphon.server.http.error_formats import OPENAI, ErrorFormat
 from antiphon.server.http.errors import ApiError
 
 #: The status logged when a client disconnects before it is answered.
@@ -30,6 +31,8 @@ class RequestContext:
     #: The number of the API key that was sent; None if the server has no keys.
     key: int | None = None
     logs_text: bool = False
+    #: Of the API that the request's route belongs to.
+    error_format: ErrorFormat = OPENAI
     started: float = field(default_factory=time.perf_counter)
     status: int = CLIENT_CLOSED_REQUEST
     has_begun: bool = False

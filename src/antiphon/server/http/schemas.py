@@ -5,7 +5,7 @@ Class names and docstrings are part of the OpenAPI document.
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -46,3 +46,18 @@ class ErrorDetail(Answer):
 
 class ErrorAnswer(Answer):
     error: ErrorDetail
+
+
+class AnthropicErrorDetail(Answer):
+    type: str
+    message: str
+
+
+class AnthropicErrorAnswer(Answer):
+    type: Literal["error"]
+    error: AnthropicErrorDetail
+    request_id: str
+
+
+class OllamaErrorAnswer(Answer):
+    error: str
