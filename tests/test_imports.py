@@ -28,7 +28,7 @@ ORDER: dict[str, list[tuple[str, ...]]] = {
     "models": [("kokoro", "."), ("base",)],
     "server": [
         (".",),
-        ("anthropic",),
+        ("anthropic", "ollama"),
         ("responses",),
         ("chat",),
         ("text",),

@@ -36,6 +36,15 @@ OPERATIONS = [
     ("post", "/v1/responses"),
     ("post", "/v1/messages"),
     ("post", "/v1/messages/count_tokens"),
+    ("post", "/api/chat"),
+    ("post", "/api/generate"),
+    ("post", "/api/embed"),
+    ("post", "/api/embeddings"),
+    ("post", "/api/show"),
+    ("post", "/api/pull"),
+    ("get", "/api/tags"),
+    ("get", "/api/ps"),
+    ("get", "/api/version"),
     ("post", "/v1/embeddings"),
     ("post", "/v1/audio/transcriptions"),
     ("post", "/v1/audio/translations"),
@@ -56,7 +65,7 @@ CASES = [
     (method, path, mode)
     for method, path in OPERATIONS
     for mode in GenerationMode
-    if mode.is_positive or ("{" not in path and path != "/v1/models")
+    if mode.is_positive or ("{" not in path and path not in ("/v1/models", "/api/tags", "/api/ps", "/api/version"))
 ]
 
 
@@ -109,7 +118,7 @@ def test_random_requests_break_nothing(
         if isinstance(model, str) and 1 <= len(model) <= 512:
             used["models"] += 1
             if used["models"] % 4:
-                case.body["model"] = "bert" if path == "/v1/embeddings" else "tiny-chat"
+                case.body["model"] = "bert" if "/embed" in path else "tiny-chat"
         if "{name}" in path:
             used["models"] += 1
             if used["models"] % 4:

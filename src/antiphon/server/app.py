@@ -28,6 +28,11 @@ from antiphon.server.http.admin_access import AdminAccess
 from antiphon.server.http.errors import invalid
 from antiphon.server.http.gate import Gate, Rules
 from antiphon.server.http.tracing_middleware import TracedRequests
+from antiphon.server.ollama import chat as ollama_chat
+from antiphon.server.ollama import embed as ollama_embed
+from antiphon.server.ollama import generate as ollama_generate
+from antiphon.server.ollama import models as ollama_models
+from antiphon.server.ollama import pull as ollama_pull
 from antiphon.server.responses import create as responses
 from antiphon.server.responses import stored as stored_responses
 from antiphon.server.responses.store import ResponseStore
@@ -47,6 +52,11 @@ ROUTES = (
     responses,
     stored_responses,
     messages,
+    ollama_chat,
+    ollama_generate,
+    ollama_embed,
+    ollama_models,
+    ollama_pull,
     embeddings,
     transcriptions,
     speech,

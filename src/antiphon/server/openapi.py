@@ -16,7 +16,9 @@ from antiphon.server.anthropic.request_schemas import CountTokensBody, MessagesB
 from antiphon.server.anthropic.response_schemas import MessageAnswer, TokenCountAnswer
 from antiphon.server.chat.request_schemas import ChatBody
 from antiphon.server.chat.response_schemas import ChatAnswer
-from antiphon.server.http.schemas import AnthropicErrorAnswer, ErrorAnswer
+from antiphon.server.http.schemas import AnthropicErrorAnswer, ErrorAnswer, OllamaErrorAnswer
+from antiphon.server.ollama import request_schemas as ollama
+from antiphon.server.ollama import response_schemas as ollama_answers
 from antiphon.server.responses.request_schemas import ResponseBody
 from antiphon.server.responses.response_schemas import DeletedAnswer, InputItemsAnswer, ResponseAnswer
 from antiphon.server.sound.request_schemas import SpeechBody, SpeechFormat, TranscriptionForm, TranslationForm
@@ -43,6 +45,11 @@ class Operation(NamedTuple):
     failure: type[BaseModel] = ErrorAnswer
 
 
+def _ollama(body: type[BaseModel] | None, answer: type[BaseModel], can_stream: bool = False) -> Operation:
+    lines = ("application/x-ndjson",) if can_stream else ()
+    return Operation(body, answer, other_types=lines, failure=OllamaErrorAnswer)
+
+
 FORM = "multipart/form-data"
 TEXTS = tuple(f"{kind}; charset=utf-8" for kind in TRANSCRIPT_TYPES.values())
 SOUNDS = tuple(CONTENT_TYPES[format] for format in get_args(SpeechFormat))
@@ -53,6 +60,15 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ("post", "/v1/responses"): Operation(ResponseBody, ResponseAnswer, True),
     ("post", "/v1/messages"): Operation(MessagesBody, MessageAnswer, True, failure=AnthropicErrorAnswer),
     ("post", "/v1/messages/count_tokens"): Operation(CountTokensBody, TokenCountAnswer, failure=AnthropicErrorAnswer),
+    ("post", "/api/chat"): _ollama(ollama.OllamaChatBody, ollama_answers.OllamaChatAnswer, True),
+    ("post", "/api/generate"): _ollama(ollama.OllamaGenerateBody, ollama_answers.OllamaGenerateAnswer, True),
+    ("post", "/api/embed"): _ollama(ollama.OllamaEmbedBody, ollama_answers.OllamaEmbedAnswer),
+    ("post", "/api/embeddings"): _ollama(ollama.OllamaEmbeddingsBody, ollama_answers.OllamaEmbeddingsAnswer),
+    ("post", "/api/show"): _ollama(ollama.OllamaShowBody, ollama_answers.OllamaShowAnswer),
+    ("post", "/api/pull"): _ollama(ollama.OllamaPullBody, ollama_answers.OllamaPullAnswer, True),
+    ("get", "/api/tags"): _ollama(None, ollama_answers.OllamaTagsAnswer),
+    ("get", "/api/ps"): _ollama(None, ollama_answers.OllamaProcessesAnswer),
+    ("get", "/api/version"): _ollama(None, ollama_answers.OllamaVersionAnswer),
     ("get", RESPONSE): Operation(None, ResponseAnswer),
     ("delete", RESPONSE): Operation(None, DeletedAnswer),
     ("post", RESPONSE + "/cancel"): Operation(None, ResponseAnswer),

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from antiphon.errors import CheckpointError
+from antiphon.runtime.loading.model_facts import ModelFacts
 from antiphon.runtime.loading.sampling_defaults import SamplingDefaults, sampling_defaults
 from antiphon.text.chat_template import ChatTemplate
 from antiphon.text.tokenization.tokenizer import Tokenizer
@@ -27,6 +28,7 @@ class ModelText:
     eos_ids: frozenset[int]
     max_tokens: int
     sampling: SamplingDefaults = field(default_factory=SamplingDefaults)
+    facts: ModelFacts = field(default_factory=ModelFacts)
 
     @classmethod
     def load(cls, reference: str, offline: bool = False) -> ModelText:
@@ -44,7 +46,7 @@ class ModelText:
         template = load_chat_template(resolved, checkpoint, tokenizer)
         sampling = sampling_defaults(resolved, checkpoint)
         ends, context = end_ids(resolved, tokenizer), context_length(checkpoint)
-        return cls(resolved.name, tokenizer, template, ends, context, sampling)
+        return cls(resolved.name, tokenizer, template, ends, context, sampling, ModelFacts.of(checkpoint))
 
 
 def context_length(checkpoint: Checkpoint) -> int:

@@ -6,8 +6,7 @@ import uuid
 from collections.abc import Iterator
 from typing import Any
 
-from pydantic_core import from_json
-
+from antiphon.server.tool_calls.arguments import arguments_object
 from antiphon.server.tool_calls.output_parser import CallArguments, CallStart, Content, Piece, Reasoning
 
 Event = dict[str, Any]
@@ -45,7 +44,7 @@ class MessageOutput:
             return
         block, self._is_open = self.blocks[-1], False
         if block["type"] == "tool_use":
-            block["input"] = _input(self._arguments)
+            block["input"] = arguments_object(self._arguments)
             self._arguments = ""
         yield {"type": "content_block_stop", "index": len(self.blocks) - 1}
 
@@ -66,12 +65,3 @@ class MessageOutput:
     def _delta(self, kind: str, **fields: str) -> Event:
         delta = {"type": kind, **fields}
         return {"type": "content_block_delta", "index": len(self.blocks) - 1, "delta": delta}
-
-
-def _input(arguments: str) -> dict[str, Any]:
-    """Arguments that `max_tokens` cut are completed to an object of what is there."""
-    try:
-        value = from_json(arguments or "{}", allow_partial=True)
-    except ValueError:
-        return {}
-    return value if isinstance(value, dict) else {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -71,15 +72,18 @@ class ChatCall:
         return {"id": self.id, "object": kind, "created": self.created, "model": self.model.name}
 
 
-async def prepare_chat(serving: Serving, body: ChatBody) -> ChatCall:
-    """Check everything that can be rejected before the engine receives the request, and prepare its call."""
+async def prepare_chat(serving: Serving, body: ChatBody, earlier: Sequence[int] = ()) -> ChatCall:
+    """Check everything that can be rejected before the engine receives the request, and prepare its call.
+
+    `earlier` are tokens that come before the prompt.
+    """
     limits = serving.config.limits
     model = await serving.models.ready(body.model, "generate")
     _check_choices(body, limits.choices)
     use = tool_use(body, model, limits)
     grammar = _form(body, use)
     prompt = await asyncio.to_thread(chat_prompt, model, body.messages, use.tools, True, body.chat_template_kwargs)
-    ids = check_prompt(prompt.ids, model, limits, "messages", body.truncate_prompt_tokens)
+    ids = check_prompt([*earlier, *prompt.ids], model, limits, "messages", body.truncate_prompt_tokens)
     asked = body.max_completion_tokens if body.max_completion_tokens is not None else body.max_tokens
     if asked == 0:
         raise invalid("max_tokens is 0; it must be 1 or more", "max_tokens")

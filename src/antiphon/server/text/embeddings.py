@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import uuid
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,20 +29,35 @@ router = APIRouter()
 PART = 128
 
 
+@dataclass(frozen=True)
+class TextVectors:
+    """A vector [width] for each input, and the tokens of all."""
+
+    model: ReadyModel
+    vectors: np.ndarray[Any, Any]
+    num_tokens: int
+
+
 @router.post("/v1/embeddings")
 async def embeddings(request: Request) -> Response:
-    serving = serving_of(request)
-    body = await read_body(request, EmbeddingBody, serving.config.limits.body_bytes)
+    body = await read_body(request, EmbeddingBody, serving_of(request).config.limits.body_bytes)
+    found = await text_vectors(request, body)
+    rows = [_row(index, vector, body.encoding_format) for index, vector in enumerate(found.vectors)]
+    usage = {"prompt_tokens": found.num_tokens, "total_tokens": found.num_tokens}
+    return json_response({"object": "list", "model": found.model.name, "data": rows, "usage": usage})
+
+
+async def text_vectors(request: Request, body: EmbeddingBody) -> TextVectors:
+    """Embed the inputs of a request, and note them in its log line and the metrics."""
+    serving, context = serving_of(request), context_of(request)
     model = await serving.models.ready(body.model, "embed")
-    context_of(request).log_fields["model"] = model.name
+    context.log_fields["model"] = model.name
     inputs = await asyncio.to_thread(_inputs, body, model, serving.config.limits.embedding_inputs)
     vectors, tokens = await unless_disconnected(request, _embed(serving, model, body, inputs))
     vectors = await asyncio.to_thread(_shortened, vectors, body.dimensions)
     serving.metrics.inputs(model.name, tokens)
-    context_of(request).log_fields |= {"prompt_tokens": tokens, "inputs": len(inputs)}
-    rows = [_row(index, vector, body.encoding_format) for index, vector in enumerate(vectors)]
-    usage = {"prompt_tokens": tokens, "total_tokens": tokens}
-    return json_response({"object": "list", "model": model.name, "data": rows, "usage": usage})
+    context.log_fields |= {"prompt_tokens": tokens, "inputs": len(inputs)}
+    return TextVectors(model, vectors, tokens)
 
 
 def _inputs(body: EmbeddingBody, model: ReadyModel, limit: int) -> list[list[int]]:
