@@ -28,7 +28,7 @@ ORDER: dict[str, list[tuple[str, ...]]] = {
     "models": [("kokoro", "."), ("base",)],
     "server": [
         (".",),
-        ("anthropic", "ollama"),
+        ("anthropic", "ollama", "ranking"),
         ("responses",),
         ("chat",),
         ("text",),

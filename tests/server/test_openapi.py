@@ -46,6 +46,8 @@ OPERATIONS = [
     ("get", "/api/ps"),
     ("get", "/api/version"),
     ("post", "/v1/embeddings"),
+    ("post", "/v1/rerank"),
+    ("post", "/v1/score"),
     ("post", "/v1/audio/transcriptions"),
     ("post", "/v1/audio/translations"),
     ("post", "/v1/audio/speech"),
@@ -60,6 +62,7 @@ OPERATIONS = [
     ("delete", "/v1/responses/{response_id}"),
     ("post", "/v1/responses/{response_id}/cancel"),
 ]
+EMBEDDING = ("/v1/embeddings", "/v1/rerank", "/v1/score", "/api/embed")
 #: What has no body and no parameter that could be wrong cannot be asked wrongly.
 CASES = [
     (method, path, mode)
@@ -118,7 +121,7 @@ def test_random_requests_break_nothing(
         if isinstance(model, str) and 1 <= len(model) <= 512:
             used["models"] += 1
             if used["models"] % 4:
-                case.body["model"] = "bert" if "/embed" in path else "tiny-chat"
+                case.body["model"] = "bert" if path.startswith(EMBEDDING) else "tiny-chat"
         if "{name}" in path:
             used["models"] += 1
             if used["models"] % 4:

@@ -33,6 +33,7 @@ from antiphon.server.ollama import embed as ollama_embed
 from antiphon.server.ollama import generate as ollama_generate
 from antiphon.server.ollama import models as ollama_models
 from antiphon.server.ollama import pull as ollama_pull
+from antiphon.server.ranking import routes as ranking
 from antiphon.server.responses import create as responses
 from antiphon.server.responses import stored as stored_responses
 from antiphon.server.responses.store import ResponseStore
@@ -58,6 +59,7 @@ ROUTES = (
     ollama_models,
     ollama_pull,
     embeddings,
+    ranking,
     transcriptions,
     speech,
     voices,

@@ -19,6 +19,8 @@ from antiphon.server.chat.response_schemas import ChatAnswer
 from antiphon.server.http.schemas import AnthropicErrorAnswer, ErrorAnswer, OllamaErrorAnswer
 from antiphon.server.ollama import request_schemas as ollama
 from antiphon.server.ollama import response_schemas as ollama_answers
+from antiphon.server.ranking.request_schemas import RerankBody, ScoreBody
+from antiphon.server.ranking.response_schemas import RerankAnswer, ScoreAnswer
 from antiphon.server.responses.request_schemas import ResponseBody
 from antiphon.server.responses.response_schemas import DeletedAnswer, InputItemsAnswer, ResponseAnswer
 from antiphon.server.sound.request_schemas import SpeechBody, SpeechFormat, TranscriptionForm, TranslationForm
@@ -74,6 +76,8 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ("post", RESPONSE + "/cancel"): Operation(None, ResponseAnswer),
     ("get", RESPONSE + "/input_items"): Operation(None, InputItemsAnswer),
     ("post", "/v1/embeddings"): Operation(EmbeddingBody, EmbeddingAnswer),
+    ("post", "/v1/rerank"): Operation(RerankBody, RerankAnswer),
+    ("post", "/v1/score"): Operation(ScoreBody, ScoreAnswer),
     ("post", "/v1/audio/transcriptions"): Operation(TranscriptionForm, AnyTranscriptAnswer, True, FORM, TEXTS),
     ("post", "/v1/audio/translations"): Operation(TranslationForm, AnyTranscriptAnswer, False, FORM, TEXTS),
     ("post", "/v1/audio/speech"): Operation(SpeechBody, None, True, other_types=SOUNDS),

@@ -53,7 +53,7 @@ async def text_vectors(request: Request, body: EmbeddingBody) -> TextVectors:
     model = await serving.models.ready(body.model, "embed")
     context.log_fields["model"] = model.name
     inputs = await asyncio.to_thread(_inputs, body, model, serving.config.limits.embedding_inputs)
-    vectors, tokens = await unless_disconnected(request, _embed(serving, model, body, inputs))
+    vectors, tokens = await unless_disconnected(request, embed_ids(serving, model, inputs, body.priority))
     vectors = await asyncio.to_thread(_shortened, vectors, body.dimensions)
     serving.metrics.inputs(model.name, tokens)
     context.log_fields |= {"prompt_tokens": tokens, "inputs": len(inputs)}
@@ -72,7 +72,7 @@ def _inputs(body: EmbeddingBody, model: ReadyModel, limit: int) -> list[list[int
             raise invalid(f"{name} is empty", "input")
         ids = encode(model, item, True) if isinstance(item, str) else check_ids(model, item, "input")
         if body.truncate_prompt_tokens is not None:
-            ids = _cut(ids, body.truncate_prompt_tokens, model, isinstance(item, str))
+            ids = cut_ids(ids, body.truncate_prompt_tokens, model, isinstance(item, str))
         if not ids:
             raise invalid(f"{name} has no tokens", "input")
         if len(ids) > model.max_tokens:
@@ -82,19 +82,30 @@ def _inputs(body: EmbeddingBody, model: ReadyModel, limit: int) -> list[list[int
     return inputs
 
 
-def _cut(ids: list[int], size: int, model: ReadyModel, is_text: bool) -> list[int]:
+def cut_ids(ids: list[int], size: int, model: ReadyModel, is_text: bool) -> list[int]:
     """The first tokens, and the end token that the model expects after every text."""
     ends = len(ids) - 1 if is_text and len(ids) > size > 1 and ids[-1] in model.text.tokenizer.special_ids else len(ids)
     return [*ids[: size - len(ids[ends:])], *ids[ends:]]
 
 
-async def _embed(
-    serving: Serving, model: ReadyModel, body: EmbeddingBody, inputs: list[list[int]]
+async def embed_ids(
+    serving: Serving,
+    model: ReadyModel,
+    inputs: list[list[int]],
+    priority: int | None,
+    second_starts: list[int] | None = None,
 ) -> tuple[np.ndarray[Any, Any], int]:
+    """Vectors [inputs, width], and the tokens of all inputs. With `second_starts`: scores of pairs, of width 1."""
     parts, tokens = [], 0
-    priority = 2 if body.priority is None else body.priority
     for start in range(0, len(inputs), PART):
-        call = Embed(uuid.uuid4().hex, model.name, inputs[start : start + PART], priority)
+        part = slice(start, start + PART)
+        call = Embed(
+            id=uuid.uuid4().hex,
+            model=model.name,
+            inputs=inputs[part],
+            priority=2 if priority is None else priority,
+            second_starts=None if second_starts is None else second_starts[part],
+        )
         try:
             answer = await serving.client.embed(call)
         except EngineError as error:
