@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor
 
@@ -94,7 +94,7 @@ class Bert(Model):
     """Sentences laid end to end in, one vector each out."""
 
     task = Task.EMBED
-    ignores = ("*pooler.*", "cls.*", "*position_ids")
+    ignores: ClassVar[tuple[str, ...]] = ("*pooler.*", "cls.*", "*position_ids")
 
     def __init__(self, config: BertConfig, source: Source) -> None:
         self.config = config

@@ -26,7 +26,7 @@ def _one_of(kinds: str) -> Discriminator:
 
 def _check_text(value: Any) -> Any:
     if _type(value) != "text":
-        raise PydanticCustomError("unsupported_block", UNSUPPORTED.format("text"))  # type: ignore[arg-type]
+        raise PydanticCustomError("unsupported_block", UNSUPPORTED.format("text"))
     return value
 
 

@@ -61,6 +61,7 @@ async def _whole(generations: Generations, lines: AnswerLines, context: RequestC
         async for _, event in generations.events():
             for _ in lines.end(event) if isinstance(event, Ended) else lines.take(event):
                 pass
+    assert isinstance(event, Ended)
     log_usage(context.log_fields, generations.usage(False))
     return json_response(lines.whole(event))
 
