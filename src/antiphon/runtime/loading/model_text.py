@@ -46,7 +46,8 @@ class ModelText:
         template = load_chat_template(resolved, checkpoint, tokenizer)
         sampling = sampling_defaults(resolved, checkpoint)
         ends, context = end_ids(resolved, tokenizer), context_length(checkpoint)
-        return cls(resolved.name, tokenizer, template, ends, context, sampling, ModelFacts.of(checkpoint))
+        facts = ModelFacts.of(checkpoint)
+        return cls(resolved.name, tokenizer, template, ends, context, sampling, facts=facts)
 
 
 def context_length(checkpoint: Checkpoint) -> int:
