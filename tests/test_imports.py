@@ -29,8 +29,11 @@ ORDER: dict[str, list[tuple[str, ...]]] = {
     "server": [
         (".",),
         ("anthropic", "ollama", "ranking"),
-        ("responses",),
+        ("batches",),
+        ("files",),
+        ("responses", "conversations"),
         ("chat",),
+        ("stored_chats",),
         ("text",),
         ("sound",),
         ("admin",),
@@ -51,7 +54,7 @@ ORDER: dict[str, list[tuple[str, ...]]] = {
         (".",),
     ],
     "text": [(".",), ("tokenization",)],
-    "weights": [("catalog",), ("formats",), (".", "dequantize")],
+    "weights": [("catalog", "adapters"), ("formats",), (".", "dequantize")],
 }
 
 

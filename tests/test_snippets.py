@@ -84,9 +84,10 @@ def folder(doc_files: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def server() -> Iterator[str]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a server with the default models; answers are kept short."""
-    command = ServeCommand("--port", "0", "--max-output-tokens", "256")
+    files = tmp_path_factory.mktemp("served-files")  # only one server at a time can use the default folder
+    command = ServeCommand("--port", "0", "--max-output-tokens", "256", "--files-dir", str(files))
     try:
         command.wait_until_ready()
         yield command.url()

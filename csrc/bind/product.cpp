@@ -3,15 +3,19 @@
 #include <sys/mman.h>
 
 #include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
 
 #include <memory>
 #include <new>
 #include <stdexcept>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "base/thread_pool.h"
 #include "bind/bind.h"
+#include "linear/adapters.h"
 #include "linear/kernels.h"
 #include "linear/product.h"
 #include "linear/quantize.h"
@@ -141,6 +145,16 @@ public:
                     at<const float>(residual), residual_stride, at<float>(out), out_stride, threads, &variant_at(variant)});
     }
 
+    void multiply_adapted(const AdapterTable &adapters, std::uintptr_t slots, std::uintptr_t x, std::int64_t x_stride,
+                          std::int64_t tokens, std::uintptr_t bias, int activation, bool gated, std::uintptr_t residual,
+                          std::int64_t residual_stride, std::uintptr_t out, std::int64_t out_stride, int threads,
+                          std::size_t variant) const {
+        run_adapted_linear({&matrix_, at<const float>(x), x_stride, tokens, at<const float>(bias), Activation(activation),
+                            gated, at<const float>(residual), residual_stride, at<float>(out), out_stride, threads,
+                            &variant_at(variant)},
+                           adapters, at<const std::int32_t>(slots));
+    }
+
     void take_rows(std::uintptr_t ids, std::int64_t count, std::uintptr_t out, std::size_t variant) const {
         antiphon::take_rows(matrix_, at<const std::int64_t>(ids), count, at<float>(out), variant_at(variant));
     }
@@ -154,6 +168,16 @@ private:
     std::shared_ptr<Store> store_;
     std::size_t bytes_ = 0;
 };
+
+using UpTuple = std::tuple<std::uintptr_t, std::int64_t, std::int64_t, double>;
+
+void set_adapter(AdapterTable &table, std::size_t slot, std::int64_t rows, std::uintptr_t down, const std::vector<UpTuple> &ups) {
+    AdapterSlot entry{at<const Matrix>(down), {}};
+    for (const UpTuple &up : ups) {
+        entry.ups.push_back({at<const Matrix>(std::get<0>(up)), std::get<1>(up), std::get<2>(up), float(std::get<3>(up))});
+    }
+    table.set(slot, std::move(entry), rows);
+}
 
 bool supports(int type) { return variants().front().find(type) != nullptr; }
 bool packs(int type, std::int64_t columns) { return packed_form(type) && columns % kPackedGroup == 0; }
@@ -172,10 +196,18 @@ void bind_product(nb::module_ &module) {
         .def("quantize", &BoundMatrix::quantize, Unlocked(),
              "More rows, of floats, quantised: type, type to become, address, bytes of a row, rows, store, threads.")
         .def("multiply", &BoundMatrix::multiply, Unlocked(), "out = activation(x · Wᵀ + bias) + residual, in fp32.")
+        .def("multiply_adapted", &BoundMatrix::multiply_adapted, Unlocked(),
+             "The same with adapters: their table, address of int32 slots by token, then as `multiply`.")
         .def("take_rows", &BoundMatrix::take_rows, Unlocked(), "out[count, columns] = the rows named by int64 ids, decoded.")
         .def_prop_ro("nbytes", &BoundMatrix::bytes, "Bytes of all rows in their form.")
         .def_prop_ro("is_packed", &BoundMatrix::is_packed, "Whether products with some rows are of int8.")
         .def_prop_ro("address", &BoundMatrix::address, "Of the `Matrix`, for recorded programs.");
+    nb::class_<AdapterTable>(module, "AdapterTable", "The low-rank adapters of one linear layer, by slot.")
+        .def(nb::init<>())
+        .def("set", &set_adapter,
+             "slot, rows of the layer, address of the down matrix, ups (address, first row, offset, scale). The matrices "
+             "must outlive the slot.")
+        .def("clear", &AdapterTable::clear, "slot");
     module.def("supports", &supports, "Whether there are kernels for a GGUF type id.");
     module.def("packs", &packs, "Whether rows of a GGUF type id and so many columns have a packed form.");
     module.def("packed_bytes", &packed_bytes, "Bytes that packing takes: type, rows, columns.");

@@ -54,21 +54,38 @@ void embed(Program &program, std::uintptr_t matrix, PlaceTuple ids, bool wide, d
     });
 }
 
+void fill_linear(LinearInstruction &i, std::uintptr_t matrix, PlaceTuple x, std::int64_t x_stride, PlaceTuple bias,
+                 int activation, bool gated, PlaceTuple residual, std::int64_t residual_stride, PlaceTuple out,
+                 std::int64_t out_stride, ExtentTuple tokens) {
+    i.matrix = at<const Matrix>(matrix);
+    i.x = place(x);
+    i.x_stride = x_stride;
+    i.bias = place(bias);
+    i.activation = Activation(activation);
+    i.gated = gated;
+    i.residual = place(residual);
+    i.residual_stride = residual_stride;
+    i.out = place(out);
+    i.out_stride = out_stride;
+    i.tokens = extent(tokens);
+}
+
 void linear(Program &program, std::uintptr_t matrix, PlaceTuple x, std::int64_t x_stride, PlaceTuple bias, int activation,
             bool gated, PlaceTuple residual, std::int64_t residual_stride, PlaceTuple out, std::int64_t out_stride,
             ExtentTuple tokens) {
     append<LinearInstruction>(program, [&](LinearInstruction &i) {
-        i.matrix = at<const Matrix>(matrix);
-        i.x = place(x);
-        i.x_stride = x_stride;
-        i.bias = place(bias);
-        i.activation = Activation(activation);
-        i.gated = gated;
-        i.residual = place(residual);
-        i.residual_stride = residual_stride;
-        i.out = place(out);
-        i.out_stride = out_stride;
-        i.tokens = extent(tokens);
+        fill_linear(i, matrix, x, x_stride, bias, activation, gated, residual, residual_stride, out, out_stride, tokens);
+    });
+}
+
+void adapted_linear(Program &program, const AdapterTable &adapters, PlaceTuple slots, std::uintptr_t matrix, PlaceTuple x,
+                    std::int64_t x_stride, PlaceTuple bias, int activation, bool gated, PlaceTuple residual,
+                    std::int64_t residual_stride, PlaceTuple out, std::int64_t out_stride, ExtentTuple tokens) {
+    append<AdaptedLinearInstruction>(program, [&](AdaptedLinearInstruction &i) {
+        i.adapters = &adapters;
+        i.slots = place(slots);
+        fill_linear(i.linear, matrix, x, x_stride, bias, activation, gated, residual, residual_stride, out, out_stride,
+                    tokens);
     });
 }
 
@@ -276,12 +293,13 @@ using TablesTuple = std::tuple<std::uintptr_t, std::int64_t, std::int64_t, bool>
 
 void make_decode_step(DecodeStep *self, Program &program, std::int64_t num_symbols, std::int64_t logit_width,
                       const std::vector<std::uintptr_t> &columns, const std::vector<TablesTuple> &groups) {
-    if (columns.size() != 8) throw std::invalid_argument("a step needs 8 arrays over rows");
+    if (columns.size() != 9) throw std::invalid_argument("a step needs 9 arrays over rows");
     RowArrays rows{at<std::int32_t>(columns[0]),
                    at<const std::int32_t>(columns[1]),
                    {at<const float>(columns[2]), at<const std::int32_t>(columns[3]), at<const float>(columns[4]),
                     at<const float>(columns[5]), at<const std::int64_t>(columns[6]), at<const std::int64_t>(columns[7])},
                    at<std::int64_t>(columns[7]),
+                   at<const std::int32_t>(columns[8]),
                    {}};
     for (const TablesTuple &g : groups) {
         rows.groups.push_back({at<const std::int32_t>(std::get<0>(g)), std::get<1>(g), std::get<2>(g), std::get<3>(g)});
@@ -325,6 +343,7 @@ void bind_program(nb::module_ &module) {
         .def("__init__", &make, "addresses of a run, areas (symbol, symbol, bytes), buffers (area, offset), constants.")
         .def("embed", &embed)
         .def("linear", &linear)
+        .def("adapted_linear", &adapted_linear, Keeps(), "A linear layer in which each token may have an adapter.")
         .def("norm", &norm)
         .def("rotary", &rotary)
         .def("store_kv", &store_kv, Keeps())
@@ -346,7 +365,7 @@ void bind_program(nb::module_ &module) {
     nb::class_<DecodeStep>(module, "DecodeStep", "A step of one token for every request, from rows to tokens.")
         .def("__init__", &make_decode_step, Keeps(),
              "program, its symbols, width of the logits, addresses of the arrays over rows (last token, cross tokens, "
-             "temperature, top k, top p, min p, seed, output index), tables (address, stride, block's tokens, cross).")
+             "temperature, top k, top p, min p, seed, output index, adapter or 0), tables (address, stride, block's tokens, cross).")
         .def("run", &run_decode, Unlocked(),
              "rows, positions, address of the logits, vocabulary, threads, variant: tokens, and the nanoseconds of the "
              "program and of drawing them.");

@@ -53,6 +53,16 @@ struct Work {
     char *scratch;
     std::size_t product_bytes, thread_bytes;
 
+    // Tokens without a delta keep every bit of their product.
+    void add_deltas(std::int64_t begin, std::int64_t end, float *y, std::int64_t stride) const {
+        for (std::int64_t t = 0; t < call->tokens; ++t) {
+            if (call->deltas->rows[t] < 0) continue;
+            const float *const delta = call->deltas->data + call->deltas->rows[t] * call->matrix->rows + begin;
+            float *const row = y + t * stride;
+            for (std::int64_t i = 0; i < end - begin; ++i) row[i] += delta[i];
+        }
+    }
+
     // Rows [begin, end) of all parts end to end, to y[token * stride + row - begin].
     void multiply(std::int64_t begin, std::int64_t end, float *y, std::int64_t stride, char *thread_scratch) const {
         for (const MatrixPart &part : call->matrix->parts) {
@@ -72,6 +82,7 @@ struct Work {
             p.y_stride = stride;
             find_kernels(part.type, *call->variant).multiply(p, low - part.first, high - part.first, thread_scratch);
         }
+        if (call->deltas) add_deltas(begin, end, y, stride);
     }
 
     static void run(void *context, std::uint32_t index, int thread) {

@@ -11,7 +11,13 @@
 
 namespace antiphon {
 
-// out = activation(x · Wᵀ + bias) [· gated values] + residual. A row of `out` depends on its row of x alone, not on the
+// What adapters add to the product of some tokens, before bias and activation.
+struct RowDeltas {
+    const float *data;         // [tokens with a delta, rows of the matrix]
+    const std::int64_t *rows;  // by token: its row of `data`, or negative for none
+};
+
+// out = activation(x · Wᵀ + deltas + bias) [· gated values] + residual. A row of `out` depends on its row of x alone, not on the
 // number of tokens or threads.
 struct LinearCall {
     const Matrix *matrix;
@@ -26,6 +32,7 @@ struct LinearCall {
     std::int64_t out_stride;
     int threads;
     const Variant *variant;
+    const RowDeltas *deltas = nullptr;  // null: there are none
 };
 
 // Uses the calling thread's `workspace`.

@@ -26,6 +26,10 @@ void DecodeStep::gather(const std::vector<std::int64_t> &rows, const std::vector
         query_start_[i + 1] = std::int32_t(i + 1);
         logit_rows_[i] = i;
     }
+    if (rows_.adapter) {
+        adapters_.resize(count);
+        for (std::int64_t i = 0; i < count; ++i) adapters_[i] = rows_.adapter[rows[i]];
+    }
     groups_.resize(rows_.groups.size());
     tables_.clear();
     for (std::size_t g = 0; g < groups_.size(); ++g) {
@@ -60,7 +64,9 @@ DecodeStep::Result DecodeStep::run(const std::vector<std::int64_t> &rows, const 
                                    float *logits, std::int64_t vocabulary, int threads, const Variant &variant) {
     gather(rows, positions);
     addresses_.assign({address(token_ids_.data()), address(positions_.data()), address(query_start_.data()),
-                       address(logit_rows_.data()), address(logits)});
+                       address(logit_rows_.data())});
+    if (rows_.adapter) addresses_.push_back(address(adapters_.data()));
+    addresses_.push_back(address(logits));
     Result result{std::vector<std::int64_t>(rows.size()), program_.run(symbols_, addresses_, tables_, threads, variant), 0};
     const auto ran = std::chrono::steady_clock::now();
     sample_rows(logits, logit_width_, std::int64_t(rows.size()), vocabulary, rows_.sampling, rows.data(),

@@ -24,12 +24,14 @@ struct RowArrays {
     const std::int32_t *cross_tokens;
     SamplingColumns sampling;
     std::int64_t *output_index;  // the sampling columns' own
+    const std::int32_t *adapter;  // slots, negative for none; null for a program without adapters
     std::vector<RowTables> groups;
 };
 
 class DecodeStep {
 public:
-    // The program's addresses are token ids, positions, query starts, logit rows and logits of `logit_width`.
+    // The program's addresses are token ids, positions, query starts, logit rows, adapters where it has them, and logits
+    // of `logit_width`.
     DecodeStep(Program &program, RowArrays rows, std::int64_t num_symbols, std::int64_t logit_width)
         : program_(program), rows_(std::move(rows)), num_symbols_(num_symbols), logit_width_(logit_width) {}
 
@@ -50,7 +52,7 @@ private:
     Program &program_;
     RowArrays rows_;
     std::int64_t num_symbols_, logit_width_;
-    std::vector<std::int32_t> token_ids_, positions_, query_start_;
+    std::vector<std::int32_t> token_ids_, positions_, query_start_, adapters_;
     std::vector<std::int64_t> logit_rows_, symbols_;
     std::vector<std::uintptr_t> addresses_;
     struct Group {

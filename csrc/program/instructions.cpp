@@ -8,6 +8,7 @@
 #include "attention/heads.h"
 #include "base/scratch.h"
 #include "encoder_attention/rounded.h"
+#include "linear/adapters.h"
 #include "linear/product.h"
 #include "rows/tasks.h"
 #include "sound/convolution.h"
@@ -62,10 +63,16 @@ void EmbedInstruction::run(const Frame &frame) const {
     }
 }
 
-void LinearInstruction::run(const Frame &frame) const {
-    run_linear({matrix, frame.at<const float>(x), x_stride, tokens.at(frame.symbols), frame.at<const float>(bias),
-                activation, gated, frame.at<const float>(residual), residual_stride, frame.at<float>(out), out_stride,
-                frame.threads, frame.variant});
+LinearCall LinearInstruction::call(const Frame &frame) const {
+    return {matrix, frame.at<const float>(x), x_stride, tokens.at(frame.symbols), frame.at<const float>(bias),
+            activation, gated, frame.at<const float>(residual), residual_stride, frame.at<float>(out), out_stride,
+            frame.threads, frame.variant};
+}
+
+void LinearInstruction::run(const Frame &frame) const { run_linear(call(frame)); }
+
+void AdaptedLinearInstruction::run(const Frame &frame) const {
+    run_adapted_linear(linear.call(frame), *adapters, frame.at<const std::int32_t>(slots));
 }
 
 void NormInstruction::run(const Frame &frame) const {

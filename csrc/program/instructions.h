@@ -4,7 +4,9 @@
 
 #include <memory>
 
+#include "linear/adapters.h"
 #include "linear/matrix.h"
+#include "linear/product.h"
 #include "program/program.h"
 #include "rows/kernels.h"
 
@@ -35,8 +37,17 @@ struct LinearInstruction final : Instruction {
     Activation activation;
     bool gated;
     Extent tokens;
+    LinearCall call(const Frame &frame) const;
     void run(const Frame &) const override;
     Effort effort(const Frame &frame) const override { return {tokens.at(frame.symbols)}; }
+};
+
+struct AdaptedLinearInstruction final : Instruction {
+    LinearInstruction linear;
+    const AdapterTable *adapters;
+    Place slots;  // int32, one for each token
+    void run(const Frame &) const override;
+    Effort effort(const Frame &frame) const override { return linear.effort(frame); }
 };
 
 struct NormInstruction final : Instruction {

@@ -1,6 +1,7 @@
 """Every environment variable that Antiphon reads. An argument given in code or on the command line comes first.
 
-- `ANTIPHON_HOME`: the folder for models and the history of `antiphon chat`; the platform's cache folder when unset.
+- `ANTIPHON_HOME`: the folder for models, the history of `antiphon chat`, and the files and batches of a server; the
+  platform's cache folder when unset.
 - `ANTIPHON_OFFLINE`: when set to anything but `0`, `false`, `no` or `off`, nothing is downloaded.
 - `ANTIPHON_CONFIG`: the configuration file of a server.
 - `ANTIPHON_` and the name of an option of `antiphon serve` in capitals, as in ANTIPHON_PORT: that option's value.
@@ -8,6 +9,7 @@
 - `ANTIPHON_API_KEY`, `ANTIPHON_ADMIN_KEY`: the keys that commands send to that server.
 - `HF_ENDPOINT`, `HF_HUB_CACHE` (or `HF_HOME`), `HF_HUB_OFFLINE`: the model hub's own variables for its address, its
   cache and whether it may be asked. `huggingface_hub` itself reads `HF_TOKEN` and the proxy variables.
+- `NOTIFY_SOCKET`: set by systemd, where a server reports that it listens and still responds.
 """
 
 from __future__ import annotations
@@ -51,6 +53,11 @@ def config_file() -> Path | None:
 def option(variable: str) -> str | None:
     """The value of a server's option; one that is set to nothing is not set."""
     return os.environ.get(variable) or None
+
+
+def notify_socket() -> str | None:
+    """The address at which systemd takes messages about this service."""
+    return os.environ.get("NOTIFY_SOCKET") or None
 
 
 def base_url() -> str | None:

@@ -9,6 +9,7 @@ import openai
 import pytest
 from tokenizers import Tokenizer
 
+from antiphon.server.http.keys import KeyRing
 from antiphon.server.setup.config import Limits, ModelSpec, ServerConfig
 from support.http_server import TOOL_TEMPLATE, RunningServer, running_server, write_random_bert
 from support.tiny_model import write_folder
@@ -44,11 +45,17 @@ def thinker_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def server(
-    chat_folder: Path, encoder_folder: Path, llama_folder: Path, thinker_folder: Path
+    chat_folder: Path,
+    encoder_folder: Path,
+    llama_folder: Path,
+    thinker_folder: Path,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[RunningServer]:
     folders = (chat_folder, encoder_folder, llama_folder, thinker_folder)
     specs = tuple(ModelSpec.of(str(folder)) for folder in folders)
-    config = ServerConfig(models=specs, limits=Limits(body_bytes=1 << 20, choices=16), offline=True)
+    limits = Limits(body_bytes=1 << 20, choices=16)
+    files_dir = tmp_path_factory.mktemp("stored") / "files"
+    config = ServerConfig(models=specs, limits=limits, offline=True, files_dir=files_dir)
     with running_server(config, {"kv_bytes": 16 << 20, "max_waiting": 32, "max_running": 8}) as running:
         yield running
 
@@ -57,3 +64,37 @@ def server(
 def client(server: RunningServer) -> Iterator[openai.OpenAI]:
     with server.openai() as made:
         yield made
+
+
+STORE_KEYS = ("first-store-key", "second-store-key")
+
+
+@pytest.fixture(scope="session")
+def shared(chat_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    """With two keys, and little room for what it stores."""
+    limits = Limits(
+        body_bytes=1 << 16,
+        stored_responses=8,
+        stored_bytes=100_000,
+        files=4,
+        files_bytes=60_000,
+        file_bytes=20_000,
+        batch_requests=50,
+        batch_concurrency=4,
+    )
+    config = ServerConfig(
+        models=(ModelSpec.of(str(chat_folder)),),
+        keys=KeyRing(list(STORE_KEYS)),
+        limits=limits,
+        files_dir=tmp_path_factory.mktemp("shared") / "files",
+        offline=True,
+    )
+    with running_server(config, {"kv_bytes": 16 << 20}) as running:
+        yield running
+
+
+@pytest.fixture
+def owners(shared: RunningServer) -> Iterator[tuple[openai.OpenAI, openai.OpenAI]]:
+    """Clients with the two keys."""
+    with shared.openai(STORE_KEYS[0]) as first, shared.openai(STORE_KEYS[1]) as second:
+        yield first, second

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -61,8 +64,35 @@ OPERATIONS = [
     ("get", "/v1/responses/{response_id}/input_items"),
     ("delete", "/v1/responses/{response_id}"),
     ("post", "/v1/responses/{response_id}/cancel"),
+    ("post", "/v1/responses/input_tokens"),
+    ("post", "/v1/responses/compact"),
+    ("get", "/v1/chat/completions"),
+    ("get", "/v1/chat/completions/{completion_id}"),
+    ("post", "/v1/chat/completions/{completion_id}"),
+    ("delete", "/v1/chat/completions/{completion_id}"),
+    ("get", "/v1/chat/completions/{completion_id}/messages"),
+    ("post", "/v1/conversations"),
+    ("get", "/v1/conversations/{conversation_id}"),
+    ("post", "/v1/conversations/{conversation_id}"),
+    ("delete", "/v1/conversations/{conversation_id}"),
+    ("get", "/v1/conversations/{conversation_id}/items"),
+    ("post", "/v1/conversations/{conversation_id}/items"),
+    ("get", "/v1/conversations/{conversation_id}/items/{item_id}"),
+    ("delete", "/v1/conversations/{conversation_id}/items/{item_id}"),
+    ("post", "/v1/files"),
+    ("get", "/v1/files"),
+    ("get", "/v1/files/{file_id}"),
+    ("get", "/v1/files/{file_id}/content"),
+    ("delete", "/v1/files/{file_id}"),
+    ("post", "/v1/batches"),
+    ("get", "/v1/batches"),
+    ("get", "/v1/batches/{batch_id}"),
+    ("post", "/v1/batches/{batch_id}/cancel"),
 ]
 EMBEDDING = ("/v1/embeddings", "/v1/rerank", "/v1/score", "/api/embed")
+STATE = ("/livez", "/readyz", "/health", "/ping", "/version", "/metrics")
+#: Few requests suffice for what has few fields.
+SMALL = ("/v1/audio/", "/v1/files", "/v1/batches", "/v1/conversations", "/v1/responses/")
 #: What has no body and no parameter that could be wrong cannot be asked wrongly.
 CASES = [
     (method, path, mode)
@@ -73,10 +103,10 @@ CASES = [
 
 
 @pytest.fixture(scope="module")
-def small(chat_folder: Path, encoder_folder: Path) -> Iterator[RunningServer]:
+def small(chat_folder: Path, encoder_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     """With a context so short that the longest answer is soon there."""
     specs = tuple(ModelSpec.of(str(folder)) for folder in (chat_folder, encoder_folder))
-    config = ServerConfig(models=specs, offline=True)
+    config = ServerConfig(models=specs, offline=True, files_dir=tmp_path_factory.mktemp("small") / "files")
     with running_server(config, {"kv_bytes": 16 << 20, "max_model_tokens": 128}) as running:
         yield running
 
@@ -84,15 +114,42 @@ def small(chat_folder: Path, encoder_folder: Path) -> Iterator[RunningServer]:
 def test_document_names_every_route(server: RunningServer) -> None:
     pages = httpx.get(server.url + "/openapi.json").json()
     paths = {path for path in pages["paths"] if not path.startswith("/admin")}
-    assert paths == {*(path for _, path in OPERATIONS), "/livez", "/readyz", "/metrics"}
+    assert paths == {*(path for _, path in OPERATIONS), *STATE}
     chat = pages["paths"]["/v1/chat/completions"]["post"]
     assert chat["requestBody"]["content"]["application/json"]["schema"] == {"$ref": "#/components/schemas/ChatBody"}
     assert "text/event-stream" in chat["responses"]["200"]["content"]
 
 
-def make_response(server: RunningServer) -> str:
-    body = {"model": "tiny-chat", "input": "hello", "max_output_tokens": 1}
-    return str(httpx.post(server.url + "/v1/responses", json=body).json()["id"])
+#: An item of every conversation that is made here.
+KNOWN_ITEM = "msg_known"
+
+
+def make(server: RunningServer, parameter: str) -> str:
+    """The id of a new object for a parameter of a path."""
+    chat = {"model": "tiny-chat", "messages": [{"role": "user", "content": "hello"}], "max_tokens": 1, "store": True}
+    message = {"role": "user", "content": "hello", "id": KNOWN_ITEM}
+    made: dict[str, tuple[str, dict[str, Any]]] = {
+        "response_id": ("/v1/responses", {"model": "tiny-chat", "input": "hello", "max_output_tokens": 1}),
+        "completion_id": ("/v1/chat/completions", chat),
+        "conversation_id": ("/v1/conversations", {"items": [message]}),
+    }
+    if parameter in ("name", "item_id"):
+        return {"name": "tiny-chat", "item_id": KNOWN_ITEM}[parameter]
+    if parameter == "file_id":
+        line = {"custom_id": "a", "method": "POST", "url": "/v1/chat/completions", "body": chat}
+        upload = {"file": json.dumps(line).encode()}
+        answer = httpx.post(server.url + "/v1/files", data={"purpose": "batch"}, files=upload)
+    elif parameter == "batch_id":
+        body = {
+            "endpoint": "/v1/chat/completions",
+            "completion_window": "24h",
+            "input_file_id": make(server, "file_id"),
+        }
+        answer = httpx.post(server.url + "/v1/batches", json=body)
+    else:
+        path, body = made[parameter]
+        answer = httpx.post(server.url + path, json=body)
+    return str(answer.json()["id"])
 
 
 @pytest.mark.slow
@@ -105,7 +162,7 @@ def test_random_requests_break_nothing(
     found = [result.ok() for result in schema.get_all_operations()]
     (operation,) = (one for one in found if (one.method, one.path) == (method, path))
     used = {"models": 0, "good": 0}
-    is_small = "{" in path or path.startswith("/v1/audio/")
+    is_small = "{" in path or method == "get" or path.startswith(SMALL)
 
     @settings(
         max_examples=(100 if is_small else 600) if soak else (10 if is_small else 30),
@@ -117,19 +174,17 @@ def test_random_requests_break_nothing(
     )
     @given(case=operation.as_strategy(generation_mode=mode))
     def run(case: schemathesis.Case) -> None:
-        model = case.body.get("model") if isinstance(case.body, dict) else None
-        if isinstance(model, str) and 1 <= len(model) <= 512:
+        model = case.body.get("model") if isinstance(case.body, dict) else 0
+        if model is None or (isinstance(model, str) and 1 <= len(model) <= 512):
             used["models"] += 1
             if used["models"] % 4:
                 case.body["model"] = "bert" if path.startswith(EMBEDDING) else "tiny-chat"
-        if "{name}" in path:
-            used["models"] += 1
-            if used["models"] % 4:
-                case.path_parameters["name"] = "tiny-chat"
-        if "{response_id}" in path:
-            used["models"] += 1
-            if used["models"] % 4:
-                case.path_parameters["response_id"] = make_response(small)
+        used["models"] += "{" in path or path == "/v1/batches"
+        if "{" in path and used["models"] % 4:
+            for parameter in re.findall(r"{(\w+)}", path):
+                case.path_parameters[parameter] = make(small, parameter)
+        if path == "/v1/batches" and isinstance(case.body, dict) and used["models"] % 4 and mode.is_positive:
+            case.body["input_file_id"] = make(small, "file_id")
         answer = case.call_and_validate(checks=CHECKS, timeout=60)
         used["good"] += answer.status_code == 200
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
+import socket
 import ssl
 import subprocess
 import sys
@@ -15,6 +17,7 @@ import httpx
 import openai
 import pytest
 
+from antiphon.bench.process import ServerProcess
 from support.serve_command import ServeCommand
 from support.terminal import Terminal
 
@@ -159,6 +162,39 @@ def test_models_found_too_large_while_they_load_end_the_server() -> None:
     last = command.lines[-1]
     assert last.startswith("antiphon: model 'smollm2-135m' needs") and "the memory budget is 52,428,800 bytes" in last
     assert "Traceback" not in command.text()
+
+
+def test_an_engine_that_cannot_start_ends_the_server(chat_folder: Path) -> None:
+    command = ServeCommand(str(chat_folder), "--port", "0", before="import sys; sys.executable = '/nowhere/python'")
+    assert command.wait_for_end() == 1
+    last = command.lines[-1]
+    assert last.startswith("antiphon: the engine process cannot be started:") and "/nowhere/python" in last
+    assert "Traceback" not in command.text()
+
+
+def test_an_engine_that_cannot_start_again_ends_the_server(
+    chat_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that a supervisor such as systemd acts, which gets its messages. The time in which it is tried is short."""
+    systemd = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    systemd.bind(str(tmp_path / "notify"))
+    monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\n[ -e {tmp_path}/gone ] && exit 3\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    before = (
+        f"import sys, functools; sys.executable = {str(python)!r}; import antiphon.runtime.process.client as client; "
+        "client.RestartPolicy = functools.partial(client.RestartPolicy, first_delay=0.01, give_up_seconds=0.1)"
+    )
+    command = ServeCommand(str(chat_folder), "--port", "0", "--kv-memory", "16", before=before)
+    command.wait_until_ready()
+    messages = [systemd.recv(100) for _ in range(3)]
+    systemd.close()
+    assert sorted(messages) == [b"READY=1", b"WATCHDOG=1", b"WATCHDOG=1"]
+    (tmp_path / "gone").touch()
+    os.kill(ServerProcess(command.url(), command.process.pid).engine_pid(), signal.SIGKILL)
+    assert command.wait_for_end() == 1
+    assert re.match(r"antiphon: .*cannot be started: exit status 3 \(\d+ times in a row\)", command.lines[-1])
 
 
 def test_log_lines_are_for_people_on_a_terminal(chat_folder: Path) -> None:

@@ -27,6 +27,8 @@ OPTIONS: dict[str, Any] = dict(kv_bytes=8 << 20, key_type="fp32", value_type="fp
 #: there is a file of that other name in its folder.
 RAISE, HANG, EXIT, HANG_HARD = 201, 202, 203, 204
 SLOW, GO = "slow", "go"
+#: A model with a file of this name in its folder ends the process that loads it.
+DEADLY = "deadly"
 
 FAULTS = f"""
 import ctypes, os, pathlib, sys, time
@@ -52,6 +54,8 @@ def faulty_step(self):
     return step(self)
 
 def slow_load(reference, **options):
+    if pathlib.Path(reference, {DEADLY!r}).exists():
+        os._exit(9)
     go = pathlib.Path(reference, {GO!r})
     while {SLOW!r} in reference and not go.exists():
         time.sleep(0.01)

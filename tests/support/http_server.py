@@ -20,6 +20,7 @@ from safetensors.torch import load_file, save_file
 
 from antiphon.runtime.process.client import EngineClient
 from antiphon.server.app import create_app
+from antiphon.server.draining_server import server_settings
 from antiphon.server.http.listener import address, bind
 from antiphon.server.serving.serving import Serving
 from antiphon.server.setup.config import ServerConfig
@@ -77,7 +78,7 @@ def running_server(config: ServerConfig, options: dict[str, Any]) -> Iterator[Ru
         app = create_app(config, EngineClient(options, offline=True))
         made["serving"] = app.state.serving
         made["serving"].loop = asyncio.get_running_loop()
-        server = uvicorn.Server(uvicorn.Config(app, log_config=None, ws="none", timeout_graceful_shutdown=2))
+        server = uvicorn.Server(server_settings(app, config.connections, 2))
         server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign,assignment]
         made["server"] = server
         await server.serve([listener])

@@ -28,8 +28,11 @@ class _Batch(ctypes.Structure):
     ]
 
 
-def llama_cpp_logits(path: Path, tokens: list[int], vocab_size: int) -> np.ndarray:
-    """Logits [tokens, vocab] of a prompt of at most 512 tokens, with llama.cpp's default settings."""
+def llama_cpp_logits(path: Path, tokens: list[int], vocab_size: int, adapter: Path | None = None) -> np.ndarray:
+    """Logits [tokens, vocab] of a prompt of at most 512 tokens, with llama.cpp's default settings.
+
+    `adapter` is a LoRA adapter in a GGUF file.
+    """
     import xllamacpp
 
     library = ctypes.CDLL(str(next(Path(xllamacpp.__file__).parent.glob("*.so"))))
@@ -53,6 +56,8 @@ def llama_cpp_logits(path: Path, tokens: list[int], vocab_size: int) -> np.ndarr
     threads = len(os.sched_getaffinity(0))
     library.llama_set_n_threads.argtypes = [ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32]
     library.llama_set_n_threads(context, threads, threads)  # its default of four spins on a smaller machine
+    if adapter is not None:
+        _set_adapter(library, model, context, adapter)
     batch = library.llama_batch_init(len(tokens), 0, 1)
     batch.n_tokens = len(tokens)
     for i, token in enumerate(tokens):
@@ -64,3 +69,13 @@ def llama_cpp_logits(path: Path, tokens: list[int], vocab_size: int) -> np.ndarr
         getattr(library, free).argtypes = [ctypes.c_void_p]
         getattr(library, free)(handle)
     return logits
+
+
+def _set_adapter(library: ctypes.CDLL, model: int, context: int, path: Path) -> None:
+    library.llama_adapter_lora_init.restype = ctypes.c_void_p
+    library.llama_adapter_lora_init.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
+    adapter = library.llama_adapter_lora_init(model, str(path).encode())  # freed with the model
+    assert adapter, f"llama.cpp could not load {path}"
+    adapters, scales = (ctypes.c_void_p * 1)(adapter), (ctypes.c_float * 1)(1.0)
+    library.llama_set_adapters_lora.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]
+    assert library.llama_set_adapters_lora(context, adapters, 1, scales) == 0

@@ -41,6 +41,10 @@ def num_open_files(pid: int) -> int:
     return len(list(_proc(pid, "fd").iterdir()))
 
 
+def num_threads(pid: int) -> int:
+    return len(list(_proc(pid, "task").iterdir()))
+
+
 def children(pid: int) -> list[int]:
     """Direct ones, of any of its threads."""
     found: list[int] = []
@@ -94,10 +98,10 @@ def started_server(
 
 
 @contextmanager
-def antiphon_server(model: str, *options: str) -> Iterator[ServerProcess]:
-    """`antiphon serve` of this installation on a free port."""
+def antiphon_server(*arguments: str) -> Iterator[ServerProcess]:
+    """`antiphon serve` of this installation on a free port, with models and options."""
     program = [sys.executable, "-c", "from antiphon.cli.app import main; main()"]
-    command = [*program, "serve", model, "--port", "0", "--no-log-requests", *options]
+    command = [*program, "serve", *arguments, "--port", "0", "--no-log-requests"]
     with started_server(command, None, "/readyz") as server:
         yield server
 

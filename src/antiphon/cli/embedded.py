@@ -19,8 +19,8 @@ DEFAULT_TOKENS = 1024
 class EmbeddedModel:
     """A `ChatModel` on an engine. A model that does not generate, or has no chat template, is rejected."""
 
-    def __init__(self, engine: Engine, loaded: LoadedModel) -> None:
-        self.name = loaded.name
+    def __init__(self, engine: Engine, loaded: LoadedModel, name: str | None = None) -> None:
+        self.name = name or loaded.name
         self._engine = engine
         self._loaded = loaded
 

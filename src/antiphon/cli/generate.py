@@ -43,6 +43,7 @@ def run(
     kv_type: options.KVType = options.PageType.FP16,
     no_repack: options.NoRepack = False,
     quantize: options.Quantize = None,
+    adapter: options.Adapter = None,
     trace: options.Trace = None,
     profile: options.Profile = False,
     no_record: options.NoRecord = False,
@@ -72,14 +73,16 @@ def run(
         run_remotely(context, server, text, settings)
         return
     grammar = options.grammar_of(json_schema, regex, choice)
-    from antiphon.cli.session import engine_for, load, print_stream, report_line
+    from antiphon.cli.session import adapted_name, engine_for, load, print_stream, report_line
 
     loaded = load(model, offline, no_repack, quantize, task="generate")
     prompt_ids = _prompt_ids(loaded, text, system, raw)
     with engine_for(loaded, kv_memory, kv_type, record=not no_record, record_requests=trace is not None) as engine:
+        name = adapted_name(engine, loaded, adapter)
         if profile:
             engine.start_profile()
-        streams = engine.stream_samples(prompt_ids, loaded.sampling.params(**settings), n=n, grammar=grammar)
+        params = loaded.sampling.params(**settings)
+        streams = engine.stream_samples(prompt_ids, params, n=n, grammar=grammar, model=name)
         for stream in streams:
             print_stream(stream)
             print(f"{report_line(loaded, stream)}; {loaded.sampling.describe(settings)}", file=sys.stderr)
@@ -107,6 +110,7 @@ def chat(
     kv_type: options.KVType = options.PageType.FP16,
     no_repack: options.NoRepack = False,
     quantize: options.Quantize = None,
+    adapter: options.Adapter = None,
     no_record: options.NoRecord = False,
     offline: options.Offline = False,
     base_url: options.BaseURL = None,
@@ -135,7 +139,7 @@ def chat(
         print(f"{remote.name} at {server.url}", file=sys.stderr)
         converse(remote, state)
         return
-    from antiphon.cli.session import engine_for, load
+    from antiphon.cli.session import adapted_name, engine_for, load
 
     loaded = load(model, offline, no_repack, quantize, task="generate")
     from antiphon.cli.embedded import EmbeddedModel
@@ -143,7 +147,7 @@ def chat(
     EmbeddedModel.check(loaded)
     print(f"{loaded.name}: {loaded.sampling.describe(settings)}", file=sys.stderr)
     with engine_for(loaded, kv_memory, kv_type, record=not no_record) as engine:
-        converse(EmbeddedModel(engine, loaded), state)
+        converse(EmbeddedModel(engine, loaded, adapted_name(engine, loaded, adapter)), state)
 
 
 def _prompt_text(prompt: str | None) -> str:

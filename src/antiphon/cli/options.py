@@ -165,6 +165,15 @@ SpeechPrecision = Annotated[
     Precision,
     typer.Option("--precision", help="fast: 16-bit floats where the processor has them; fp32: always 32-bit."),
 ]
+Adapter = Annotated[
+    Path | None,
+    typer.Option(
+        "--adapter",
+        metavar="PATH",
+        help="LoRA adapter for the model: a folder as PEFT saves it, or a GGUF file.",
+        show_default=False,
+    ),
+]
 BaseURL = Annotated[
     str | None,
     typer.Option(

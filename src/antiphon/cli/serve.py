@@ -59,7 +59,8 @@ class StartTable:
         self._plan = plan
         self._started = started
         self._url = ""
-        self._num_left = sum(spec.is_preloaded for spec in plan.config.models)
+        preloaded = {spec.name for spec in plan.config.models if spec.is_preloaded}
+        self._num_left = len(preloaded) + sum(adapter.base in preloaded for adapter in plan.config.adapters)
         self._rows = [("", "STEP", "SECONDS", "MB")]
         self._failures: list[str] = []
         self._weight_bytes = 0

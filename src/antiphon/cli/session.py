@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from antiphon.weights.catalog.model_tasks import check_catalog_task
@@ -50,6 +51,15 @@ def engine_for(loaded: LoadedModel, kv_megabytes: int, kv_type: str, **options: 
 
     with Engine(loaded, kv_bytes=kv_megabytes << 20, key_type=kv_type, value_type=kv_type, **options) as engine:
         yield engine
+
+
+def adapted_name(engine: Engine, loaded: LoadedModel, adapter: Path | None) -> str:
+    """The name of the model in the engine, with the adapter loaded where one is given."""
+    if adapter is None:
+        return loaded.name
+    found = engine.load_adapter(adapter, model=loaded.name)
+    print(f"{found.name}: rank {found.fitted.rank}, {found.nbytes / 1e6:.1f} MB", file=sys.stderr)
+    return found.name
 
 
 def print_stream(stream: Stream) -> str:

@@ -14,7 +14,7 @@ from antiphon.engine.telemetry import StepRecord, Telemetry
 from antiphon.errors import ModelNotFoundError
 
 #: A model's share of time when several have work, by its most urgent request. Critical requests always go first.
-SHARES = {Priority.CRITICAL: 16.0, Priority.HIGH: 4.0, Priority.NORMAL: 1.0}
+SHARES = {Priority.CRITICAL: 16.0, Priority.HIGH: 4.0, Priority.NORMAL: 1.0, Priority.LOW: 0.25}
 
 #: A model that has had less than its share may run this long in a row before one with shorter steps gets a step.
 TURN_SECONDS = 0.06
@@ -101,6 +101,8 @@ class ModelSlot:
     in_flight: deque[_InFlight] = field(default_factory=deque)
     #: Seconds of a step: a moving average in which each new step has a weight of a tenth.
     usual_step: float = 0.0
+    #: The slots of adapters that requests may use, with the `content` that their requests have.
+    adapters: dict[int, bytes] = field(default_factory=dict)
 
     @property
     def place(self) -> int:
@@ -134,6 +136,20 @@ class EngineCore:
         slot.executor.close()
         del self.slots[name]
 
+    def add_adapter(self, model: str, slot: int, content: bytes) -> None:
+        """Accept requests of a model that use the adapter in this slot."""
+        self.slots[model].adapters[slot] = content
+
+    def remove_adapter(self, model: str, slot: int) -> None:
+        """End the requests that use an adapter; no step uses it afterwards."""
+        own = self.slots.get(model)
+        if own is None or own.adapters.pop(slot, None) is None:
+            return
+        self._drain(own)
+        for request in own.scheduler.requests():
+            if request.adapter == slot and not request.is_ended:
+                self.abort(request.id)
+
     # -- requests -----------------------------------------------------------------------------------------------
 
     def add(self, request: Request) -> None:
@@ -142,6 +158,8 @@ class EngineCore:
         if slot is None:
             known = ", ".join(self.slots) or "none"
             raise ModelNotFoundError(f"model {request.model!r} is not loaded; loaded: {known}")
+        if request.adapter >= 0 and slot.adapters.get(request.adapter) != request.content:
+            raise ModelNotFoundError(f"the adapter of model {request.model!r} was unloaded")
         if request.id in self._owner:
             raise ValueError(f"request id {request.id!r} is in use")
         was_idle = not slot.scheduler.has_work

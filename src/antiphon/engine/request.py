@@ -18,6 +18,8 @@ class Priority(IntEnum):
     CRITICAL = 0
     HIGH = 1
     NORMAL = 2
+    #: Work that nobody waits for.
+    LOW = 3
 
 
 class RequestState(StrEnum):
@@ -117,6 +119,8 @@ class Request:
     inputs: Any = None
     #: A digest of what keys and values depend on besides the tokens; with cross blocks, nothing is shared without it.
     content: bytes = b""
+    #: The slot of the adapter that the request's tokens are computed with, or -1; `content` names the adapter.
+    adapter: int = -1
     rules: TranscriptRules | None = None
     #: The search that the request is a hypothesis of.
     beam: BeamGroup[Request] | None = None

@@ -23,6 +23,7 @@ class RowStore:
         self.seed = np.zeros(max_rows, dtype=np.int64)
         self.output_index = np.zeros(max_rows, dtype=np.int64)
         self.cross_tokens = np.zeros(max_rows, dtype=np.int32)
+        self.adapter = np.full(max_rows, -1, dtype=np.int32)
 
     def apply(self, plan: StepPlan) -> None:
         """Apply the plan's changes of tables and rows."""
@@ -46,3 +47,4 @@ class RowStore:
         self.seed[row] = params.seed
         self.output_index[row] = request.num_output_tokens
         self.cross_tokens[row] = request.cross_tokens
+        self.adapter[row] = request.adapter

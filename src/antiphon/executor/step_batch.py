@@ -24,6 +24,11 @@ class StepBatch:
     probe_rows: dict[int, int]  # entry → the row of the logits that its probe reads
 
 
+def has_adapters(plan: StepPlan) -> bool:
+    """Whether some request of the plan uses an adapter."""
+    return any(request.adapter >= 0 for request in plan.requests)
+
+
 def build_step(plan: StepPlan, store: RowStore) -> StepBatch:
     count = len(plan.requests)
     rows = np.fromiter((request.row for request in plan.requests), dtype=np.int64, count=count)
@@ -70,6 +75,7 @@ def build_step(plan: StepPlan, store: RowStore) -> StepBatch:
         query_start=start_tensor,
         logit_rows=torch.from_numpy(logit_rows),
         token_ids=torch.from_numpy(token_ids),
+        adapters=torch.from_numpy(store.adapter[token_rows]) if has_adapters(plan) else None,
         groups=groups,
     )
     return StepBatch(batch, rows, entries, sample_rows, prompt_rows, probe_rows)

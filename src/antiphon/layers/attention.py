@@ -79,7 +79,7 @@ class SelfAttention(Module):
         rotary: RotaryTable | None,
         residual: Tensor | None = None,
     ) -> Tensor:
-        q, k, v = split_heads(self.qkv(x), self.counts, self.head_dim)
+        q, k, v = split_heads(self.qkv(x, adapters=batch.adapters), self.counts, self.head_dim)
         if self.norms is not None:
             q, k = self.norms[0](q), self.norms[1](k)
         if rotary is not None:
@@ -87,7 +87,7 @@ class SelfAttention(Module):
         group = batch.groups[cache.group]
         ops.store_kv(k, v, cache, group)
         y = ops.paged_attention(q, cache, group, self.scale, window=cache.window, sink_tokens=cache.sink_tokens)
-        return self.out(y.flatten(1), residual)
+        return self.out(y.flatten(1), residual, batch.adapters)
 
 
 class CrossAttention(Module):

@@ -55,4 +55,4 @@ class DecoderLayer(Module):
 
     def __call__(self, x: Tensor, batch: Batch, cache: LayerCache, rotary: RotaryTable) -> Tensor:
         x = self.attention(self.input_norm(x), batch, cache, rotary, residual=x)
-        return self.mlp(self.post_norm(x), residual=x)
+        return self.mlp(self.post_norm(x), residual=x, adapters=batch.adapters)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from antiphon import ops
 from antiphon.layers.module import Module
-from antiphon.ops import Activation, Batch
+from antiphon.ops import Activation, AdapterTable, Batch
 from antiphon.weights.source import Source
 from antiphon.weights.weight import Weight
 
@@ -32,14 +32,21 @@ class Linear(Module):
         self.weight = Weight.concatenate(source.weight(f"{name}.weight", (size, inputs)) for name, size in pairs)
         self.bias = torch.cat([self._bias(source, name, size) for name, size in pairs]) if bias else None
         self.activation: Activation = activation
+        #: The model's own names of the fused layers, with the number of rows of each, in order.
+        self.fused = tuple((source.full_name(name), size) for name, size in pairs)
+        #: The adapters of this layer, by slot.
+        self.adapters = AdapterTable(self.weight.rows)
 
     @staticmethod
     def _bias(source: Source, name: str, size: int) -> Tensor:
         """A layer's bias; zeros where one of several fused layers has none (Whisper's keys)."""
         return source.tensor(f"{name}.bias", (size,)) if source.has(f"{name}.bias") else torch.zeros(size)
 
-    def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
-        return ops.linear(x, self.weight, self.bias, self.activation, residual)
+    def __call__(self, x: Tensor, residual: Tensor | None = None, adapters: Tensor | None = None) -> Tensor:
+        """`adapters` are the slots of the tokens' adapters, as in `Batch`."""
+        if adapters is None:
+            return ops.linear(x, self.weight, self.bias, self.activation, residual)
+        return ops.adapted_linear(x, self.weight, self.adapters, adapters, self.bias, self.activation, residual)
 
 
 class Embedding(Module):

@@ -18,8 +18,8 @@ class GatedMLP(Module):
         self.gate_up = Linear(source, ("gate_proj", "up_proj"), hidden, sizes, activation=activation)
         self.down = Linear(source, "down_proj", intermediate, hidden)
 
-    def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
-        return self.down(self.gate_up(x), residual)
+    def __call__(self, x: Tensor, residual: Tensor | None = None, adapters: Tensor | None = None) -> Tensor:
+        return self.down(self.gate_up(x, adapters=adapters), residual, adapters)
 
 
 class MLP(Module):

@@ -142,7 +142,7 @@ class Gemma3Layer(Module):
     def __call__(self, x: Tensor, batch: Batch, cache: LayerCache, rotary: RotaryTable) -> Tensor:
         y = self.attention(self.input_norm(x), batch, cache, rotary)
         y, x = self.pre_mlp_norm.after(self.post_attention_norm(y), x)
-        return ops.add(self.post_mlp_norm(self.mlp(y)), x)
+        return ops.add(self.post_mlp_norm(self.mlp(y, adapters=batch.adapters)), x)
 
 
 class Gemma3(CausalLM):
@@ -175,6 +175,9 @@ class Gemma3(CausalLM):
         if checkpoint.format == "gguf":
             return cls(config_from_gguf(checkpoint), Source(checkpoint, TensorNames(GEMMA_GGUF_NAMES)))
         return cls(config_from_hf(checkpoint.metadata), Source(checkpoint))
+
+    def gguf_name(self, name: str) -> str:
+        return TensorNames(GEMMA_GGUF_NAMES)(name)
 
     def cache_groups(self) -> list[CacheGroup]:
         heads, head_dim = self.config.num_kv_heads, self.config.head_dim

@@ -79,14 +79,15 @@ class GPT2Layer(Module):
         self.head_dim = hidden // config.num_heads
 
     def __call__(self, x: Tensor, batch: Batch, cache: LayerCache) -> Tensor:
-        q, k, v = split_heads(self.qkv(self.attention_norm(x)), (self.num_heads,) * 3, self.head_dim)
+        qkv = self.qkv(self.attention_norm(x), adapters=batch.adapters)
+        q, k, v = split_heads(qkv, (self.num_heads,) * 3, self.head_dim)
         group = batch.groups[cache.group]
         ops.store_kv(k, v, cache, group)
         y = ops.paged_attention(
             q, cache, group, self.head_dim**-0.5, window=cache.window, sink_tokens=cache.sink_tokens
         )
-        x = self.out(y.flatten(1), residual=x)
-        return self.down(self.up(self.mlp_norm(x)), residual=x)
+        x = self.out(y.flatten(1), x, batch.adapters)
+        return self.down(self.up(self.mlp_norm(x), adapters=batch.adapters), x, batch.adapters)
 
 
 class GPT2(CausalLM):
@@ -140,6 +141,9 @@ class GPT2(CausalLM):
         return cls(
             config, TransposedSource(checkpoint, lambda name: name if name == "lm_head.weight" else prefix + name)
         )
+
+    def gguf_name(self, name: str) -> str:
+        return TensorNames(GGUF_NAMES)(name)
 
     def cache_groups(self) -> list[CacheGroup]:
         config = self.config

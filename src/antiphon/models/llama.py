@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from torch import Tensor
@@ -30,12 +31,21 @@ class Llama(DecoderModel):
     def source(cls, checkpoint: Checkpoint, config: DecoderConfig) -> Source:
         if checkpoint.format == "hf":
             return super().source(checkpoint, config)
-        orders = {
-            "q_proj": half_split_order(config.num_heads, config.head_dim),
-            "k_proj": half_split_order(config.num_kv_heads, config.head_dim),
-        }
+        names = TensorNames(GGUF_NAMES) if checkpoint.format == "gguf" else None
+        return Source(checkpoint, names, interleaved_row_order(config))
 
-        def row_order(name: str) -> Tensor | None:
-            return orders.get(name.split(".")[-2]) if "self_attn" in name else None
+    def gguf_row_order(self, name: str) -> Tensor | None:
+        return interleaved_row_order(self.config)(name)
 
-        return Source(checkpoint, TensorNames(GGUF_NAMES) if checkpoint.format == "gguf" else None, row_order)
+
+def interleaved_row_order(config: DecoderConfig) -> Callable[[str], Tensor | None]:
+    """By tensor name, the order of rows of a file that stores rotary pairs interleaved."""
+    orders = {
+        "q_proj": half_split_order(config.num_heads, config.head_dim),
+        "k_proj": half_split_order(config.num_kv_heads, config.head_dim),
+    }
+
+    def row_order(name: str) -> Tensor | None:
+        return orders.get(name.split(".")[-2]) if "self_attn" in name else None
+
+    return row_order

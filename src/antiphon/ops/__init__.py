@@ -8,6 +8,7 @@ Letters in shapes: T tokens of all requests end to end, R requests, H hidden siz
 from __future__ import annotations
 
 from antiphon.ops import reference
+from antiphon.ops.adapters import AdapterTable, AdapterUp, LayerAdapter
 from antiphon.ops.batch import Batch, GroupBatch
 from antiphon.ops.cache import CacheGroup, CacheKind, CacheLayout, KVCache, LayerCache, allocate_arena
 from antiphon.ops.operation import declared_in, operation
@@ -33,14 +34,15 @@ from antiphon.ops.types import (
 
 #: What is imported from here beside the operations.
 __all__ = [
-    "Activation", "Batch", "CacheGroup", "CacheKind", "CacheLayout", "CountScale", "Function", "GroupBatch",
-    "KVCache", "LSTMWeights", "LayerCache", "RotaryTable", "SamplingRows", "WeightForm", "active_backend",
-    "allocate_arena", "available_backends", "get_backend", "half_type", "prepare_weights", "rounds_inputs",
-    "use_backend",
+    "Activation", "AdapterTable", "AdapterUp", "Batch", "CacheGroup", "CacheKind", "CacheLayout", "CountScale",
+    "Function", "GroupBatch", "KVCache", "LSTMWeights", "LayerAdapter", "LayerCache", "RotaryTable", "SamplingRows",
+    "WeightForm", "active_backend", "allocate_arena", "available_backends", "get_backend", "half_type",
+    "prepare_weights", "rounds_inputs", "use_backend",
 ]  # fmt: skip
 
 embed = operation(reference.product.embed)
 linear = operation(reference.product.linear)
+adapted_linear = operation(reference.product.adapted_linear)
 rms_norm = operation(reference.rows.rms_norm)
 layer_norm = operation(reference.rows.layer_norm)
 rotary = operation(reference.rows.rotary)

@@ -35,4 +35,5 @@ class Batch:
     token_ids: Tensor | None = None  # int32 [T]
     embeds: Tensor | None = None  # [T, hidden]
     state_rows: Tensor | None = None  # int32 [R]
+    adapters: Tensor | None = None  # int32 [T], the slot of each token's adapter, -1 for none; None: no token has one
     groups: dict[str, GroupBatch] = field(default_factory=dict)

@@ -17,16 +17,25 @@ from starlette.middleware.cors import CORSMiddleware
 from antiphon import __version__
 from antiphon.errors import AntiphonError
 from antiphon.runtime.residency.resident import Resident
-from antiphon.server import openapi
+from antiphon.server import docs_page, openapi
+from antiphon.server.admin import model_deletion, state
 from antiphon.server.admin import models as admin_models
 from antiphon.server.admin import requests as admin_requests
-from antiphon.server.admin import state
 from antiphon.server.anthropic import messages
+from antiphon.server.batches import route as batches
+from antiphon.server.batches.storage import open_storage
 from antiphon.server.chat import route as chat
 from antiphon.server.chat.spoken_reply_store import SpokenReplyStore
+from antiphon.server.conversations import route as conversations
+from antiphon.server.conversations.store import ConversationStore
+from antiphon.server.files import route as files
 from antiphon.server.http.admin_access import AdminAccess
+from antiphon.server.http.canonical_requests import CanonicalRequests
 from antiphon.server.http.errors import invalid
 from antiphon.server.http.gate import Gate, Rules
+from antiphon.server.http.hosts import AllowedHosts
+from antiphon.server.http.ignored_fields import HEADER as IGNORED_HEADER
+from antiphon.server.http.route_table import RouteTable
 from antiphon.server.http.tracing_middleware import TracedRequests
 from antiphon.server.ollama import chat as ollama_chat
 from antiphon.server.ollama import embed as ollama_embed
@@ -34,6 +43,7 @@ from antiphon.server.ollama import generate as ollama_generate
 from antiphon.server.ollama import models as ollama_models
 from antiphon.server.ollama import pull as ollama_pull
 from antiphon.server.ranking import routes as ranking
+from antiphon.server.responses import compact, input_tokens
 from antiphon.server.responses import create as responses
 from antiphon.server.responses import stored as stored_responses
 from antiphon.server.responses.store import ResponseStore
@@ -41,6 +51,8 @@ from antiphon.server.serving.serving import Serving
 from antiphon.server.setup.config import ServerConfig
 from antiphon.server.sound import speech, transcriptions, voices
 from antiphon.server.sound.unreadable import UNREADABLE_HEADERS
+from antiphon.server.stored_chats import route as stored_chats
+from antiphon.server.stored_chats.store import ChatStore
 from antiphon.server.telemetry.logs import log
 from antiphon.server.text import completions, embeddings, tokenization
 
@@ -50,7 +62,10 @@ if TYPE_CHECKING:
 ROUTES = (
     chat,
     completions,
+    stored_chats,
     responses,
+    input_tokens,
+    compact,
     stored_responses,
     messages,
     ollama_chat,
@@ -58,13 +73,18 @@ ROUTES = (
     ollama_embed,
     ollama_models,
     ollama_pull,
+    conversations,
     embeddings,
     ranking,
     transcriptions,
     speech,
     voices,
     tokenization,
+    files,
+    batches,
     state,
+    model_deletion,
+    docs_page,
     admin_models,
     admin_requests,
 )
@@ -81,7 +101,8 @@ def create_app(config: ServerConfig, client: EngineClient, report: Callable[[Res
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         starting = asyncio.create_task(_start(serving, report))
         try:
-            yield
+            async with open_storage(app, serving):
+                yield
         finally:
             starting.cancel()
             with suppress(asyncio.CancelledError):
@@ -93,7 +114,11 @@ def create_app(config: ServerConfig, client: EngineClient, report: Callable[[Res
     app = FastAPI(title="Antiphon", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
     app.state.serving = serving
     app.state.spoken_replies = SpokenReplyStore()
-    app.state.responses = ResponseStore(config.limits.stored_responses, config.limits.stored_bytes)
+    bounds = (config.limits.stored_responses, config.limits.stored_bytes)
+    app.state.responses = ResponseStore(*bounds)
+    app.state.conversations = ConversationStore(*bounds)
+    app.state.stored_chats = ChatStore(*bounds)
+    app.state.routes = RouteTable([*app.routes, *(route for module in ROUTES for route in module.router.routes)])
     for module in ROUTES:
         app.include_router(module.router)
     _add_middleware(app, serving)
@@ -105,8 +130,11 @@ def create_app(config: ServerConfig, client: EngineClient, report: Callable[[Res
 
 def _add_middleware(app: FastAPI, serving: Serving) -> None:
     config, limits = serving.config, serving.config.limits
-    admin = AdminAccess(config.admin_keys, config.host, config.admin_hosts)
-    rules = Rules(admin, config.keys, limits.requests_per_key, limits.request_seconds, config.logs_text)
+    hosts = AllowedHosts(config.host, config.allowed_hosts)
+    admin = AdminAccess(config.admin_keys, hosts)
+    rules = Rules(
+        admin, hosts, config.keys, limits.requests_per_key, limits.request_seconds, config.logs_text, config.is_strict
+    )
     app.add_middleware(
         Gate,
         rules=rules,
@@ -116,18 +144,26 @@ def _add_middleware(app: FastAPI, serving: Serving) -> None:
     )
     if serving.tracing is not None:
         app.add_middleware(TracedRequests, tracing=serving.tracing)
+    app.add_middleware(CanonicalRequests, routes=app.state.routes)
     if config.cors_origins:  # outside the gate: a browser sends its preflight request without a key
         app.add_middleware(
             CORSMiddleware,
             allow_origins=list(config.cors_origins),
             allow_methods=["GET", "POST", "DELETE"],
-            allow_headers=["authorization", "content-type", "x-request-id"],
-            expose_headers=["x-request-id", "retry-after", *UNREADABLE_HEADERS],
+            allow_headers=["authorization", "content-type", "x-api-key", "x-request-id"],
+            expose_headers=["x-request-id", "retry-after", IGNORED_HEADER, *UNREADABLE_HEADERS],
         )
 
 
-def _raise(_: Request, error: Exception) -> Response:
+def _raise(request: Request, error: Exception) -> Response:
     """Leave it to the gate, which writes all error responses."""
+    assert isinstance(error, HTTPException)
+    routes: RouteTable = request.app.state.routes
+    method, path = request.method, request.scope["path"]
+    if error.status_code == 404:
+        raise routes.not_found(method, path)
+    if error.status_code == 405:
+        raise routes.not_allowed(method, path)
     raise error
 
 
@@ -146,3 +182,4 @@ async def _start(serving: Serving, report: Callable[[Resident], None] | None) ->
         log("engine did not start", logging.ERROR, cause=str(error))
         return
     await serving.models.load_all(report)
+    await serving.models.keep_loaded()

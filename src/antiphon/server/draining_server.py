@@ -6,16 +6,37 @@ import asyncio
 import contextlib
 import signal
 from collections.abc import Iterator
+from functools import partial
+from typing import Any
 
 import uvicorn
+from fastapi import FastAPI
 
+from antiphon.server.http.connection_limits import ConnectionLimits, Connections
 from antiphon.server.http.errors import unavailable
+from antiphon.server.http.protocol import BoundedProtocol
 from antiphon.server.serving.serving import Serving
+from antiphon.server.setup import systemd
 from antiphon.server.telemetry.logs import log
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 #: Time for cancelled requests to send their error.
 LAST_WORDS_SECONDS = 1.0
+
+
+def server_settings(app: FastAPI, limits: ConnectionLimits, flush_seconds: int, **more: Any) -> uvicorn.Config:
+    """Settings of an HTTP server with these limits; after the last response, clients have time to read it."""
+    protocol: Any = partial(BoundedProtocol, limits=limits, open_connections=Connections(limits.connections))
+    return uvicorn.Config(
+        app,
+        http=protocol,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        ws="none",
+        timeout_graceful_shutdown=flush_seconds,
+        **more,
+    )
 
 
 class DrainingServer(uvicorn.Server):
@@ -34,6 +55,7 @@ class DrainingServer(uvicorn.Server):
     async def main_loop(self) -> None:
         """Wakes at the end, and once a second for the Date header; the base class polls ten times a second."""
         while not await self.on_tick(0):
+            systemd.notify(systemd.ALIVE)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(1.0):
                     await self._ending.wait()
@@ -60,6 +82,7 @@ class DrainingServer(uvicorn.Server):
             self.end()
             return
         self._serving.is_draining = True
+        systemd.notify(systemd.STOPPING)
         log(
             "shutting down: waiting for running requests",
             running=len(self._serving.requests),

@@ -13,15 +13,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-import uvicorn
-
 from antiphon.errors import AntiphonError
 from antiphon.runtime.residency.resident import Resident
 from antiphon.server.app import create_app
-from antiphon.server.draining_server import DrainingServer
+from antiphon.server.draining_server import DrainingServer, server_settings
 from antiphon.server.http.hosts import is_loopback
 from antiphon.server.http.keys import KeyRing
-from antiphon.server.http.listener import address
+from antiphon.server.http.listener import address, raise_file_limit
+from antiphon.server.setup import systemd
 from antiphon.server.setup.config import ServerConfig
 from antiphon.server.setup.run_file import LocalServer, RunFileError, new_admin_token, published
 from antiphon.server.setup.tls import TLSFiles
@@ -45,12 +44,14 @@ def run_server(
     """Serve until a signal; then running requests have `grace_seconds` to finish.
 
     On a loopback address the server is listed for the commands of the same user, with an admin token of its own unless
-    it has admin keys already. Raises `MemoryBudgetError` if none of the models to be loaded at start can ever fit.
+    it has admin keys already. Raises `MemoryBudgetError` if none of the models to be loaded at start can ever fit, and
+    `EngineError` if the engine's process cannot be started, so that a supervisor of this process can act.
     """
     is_local = is_loopback(listener.getsockname()[0])
     token = new_admin_token() if is_local and config.admin_keys is None else None
     if token is not None:
         config = replace(config, admin_keys=KeyRing([token]))
+    raise_file_limit(config.connections.connections)
     files = contextlib.ExitStack()
 
     async def serve() -> None:
@@ -66,20 +67,23 @@ def run_server(
             if failure is not None:
                 server.end()
 
+        async def end_if_engine_fails() -> None:
+            nonlocal failure
+            failure = await client.wait_for_failure()
+            server.end()
+
         client = EngineClient(engine_options, offline=config.offline, watchdog_seconds=watchdog_seconds)
         app = create_app(config, client, report)
-        settings = uvicorn.Config(
+        settings = server_settings(
             app,
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            ws="none",
-            timeout_graceful_shutdown=FLUSH_SECONDS,
+            config.connections,
+            FLUSH_SECONDS,
             ssl_certfile=None if tls is None else tls.certificate,
             ssl_keyfile=None if tls is None else tls.key,
         )
         server = DrainingServer(settings, app.state.serving, grace_seconds)
         serving = asyncio.create_task(server.serve([listener]))
+        watching = asyncio.create_task(end_if_engine_fails())
         while not server.started and not serving.done():
             await asyncio.sleep(0.005)
         if server.started:
@@ -93,7 +97,9 @@ def run_server(
                 except RunFileError as error:
                     log("not listed for `antiphon ps`", logging.WARNING, cause=str(error))
             on_listening(url)
+            systemd.notify(systemd.READY)
         await serving
+        watching.cancel()
         if failure is not None:
             raise failure
 

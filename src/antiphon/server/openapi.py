@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple, get_args
 
 from fastapi import FastAPI
@@ -11,21 +12,43 @@ from pydantic.json_schema import models_json_schema
 
 from antiphon import __version__
 from antiphon.audio.encode import CONTENT_TYPES
-from antiphon.server.admin.response_schemas import AnyModelCard, AnyModelsAnswer, HealthAnswer
+from antiphon.server.admin.response_schemas import (
+    AnyModelCard,
+    AnyModelsAnswer,
+    DeletedModel,
+    HealthAnswer,
+    VersionAnswer,
+)
 from antiphon.server.anthropic.request_schemas import CountTokensBody, MessagesBody
 from antiphon.server.anthropic.response_schemas import MessageAnswer, TokenCountAnswer
+from antiphon.server.batches.schemas import BatchAnswer, BatchBody, BatchesAnswer
 from antiphon.server.chat.request_schemas import ChatBody
-from antiphon.server.chat.response_schemas import ChatAnswer
-from antiphon.server.http.schemas import AnthropicErrorAnswer, ErrorAnswer, OllamaErrorAnswer
+from antiphon.server.chat.response_schemas import ChatAnswer, StoredChatAnswer, StoredChatsAnswer
+from antiphon.server.conversations.schemas import (
+    ConversationAnswer,
+    ConversationBody,
+    ConversationDeletedAnswer,
+    ConversationItemsBody,
+)
+from antiphon.server.files.schemas import FileAnswer, FileDeletedAnswer, FileForm, FilesAnswer
+from antiphon.server.http.schemas import Answer, AnthropicErrorAnswer, ErrorAnswer, MetadataBody, OllamaErrorAnswer
 from antiphon.server.ollama import request_schemas as ollama
 from antiphon.server.ollama import response_schemas as ollama_answers
 from antiphon.server.ranking.request_schemas import RerankBody, ScoreBody
 from antiphon.server.ranking.response_schemas import RerankAnswer, ScoreAnswer
-from antiphon.server.responses.request_schemas import ResponseBody
-from antiphon.server.responses.response_schemas import DeletedAnswer, InputItemsAnswer, ResponseAnswer
+from antiphon.server.responses.request_schemas import CompactBody, InputTokensBody, ResponseBody
+from antiphon.server.responses.response_schemas import (
+    CompactedAnswer,
+    CountedTokensAnswer,
+    DeletedAnswer,
+    InputItemsAnswer,
+    ItemAnswer,
+    ResponseAnswer,
+)
 from antiphon.server.sound.request_schemas import SpeechBody, SpeechFormat, TranscriptionForm, TranslationForm
 from antiphon.server.sound.response_schemas import AnyTranscriptAnswer, VoicesAnswer
 from antiphon.server.sound.transcriptions import CONTENT_TYPES as TRANSCRIPT_TYPES
+from antiphon.server.stored_chats.schemas import ChatDeletedAnswer, StoredMessagesAnswer
 from antiphon.server.text.request_schemas import (
     CompletionBody,
     DetokenizeBody,
@@ -56,8 +79,16 @@ FORM = "multipart/form-data"
 TEXTS = tuple(f"{kind}; charset=utf-8" for kind in TRANSCRIPT_TYPES.values())
 SOUNDS = tuple(CONTENT_TYPES[format] for format in get_args(SpeechFormat))
 RESPONSE = "/v1/responses/{response_id}"
+CHAT = "/v1/chat/completions/{completion_id}"
+CONVERSATION = "/v1/conversations/{conversation_id}"
+FILE = "/v1/files/{file_id}"
 OPERATIONS: dict[tuple[str, str], Operation] = {
     ("post", "/v1/chat/completions"): Operation(ChatBody, ChatAnswer, True),
+    ("get", "/v1/chat/completions"): Operation(None, StoredChatsAnswer),
+    ("get", CHAT): Operation(None, StoredChatAnswer),
+    ("post", CHAT): Operation(MetadataBody, StoredChatAnswer),
+    ("delete", CHAT): Operation(None, ChatDeletedAnswer),
+    ("get", CHAT + "/messages"): Operation(None, StoredMessagesAnswer),
     ("post", "/v1/completions"): Operation(CompletionBody, CompletionAnswer, True),
     ("post", "/v1/responses"): Operation(ResponseBody, ResponseAnswer, True),
     ("post", "/v1/messages"): Operation(MessagesBody, MessageAnswer, True, failure=AnthropicErrorAnswer),
@@ -71,7 +102,9 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ("get", "/api/tags"): _ollama(None, ollama_answers.OllamaTagsAnswer),
     ("get", "/api/ps"): _ollama(None, ollama_answers.OllamaProcessesAnswer),
     ("get", "/api/version"): _ollama(None, ollama_answers.OllamaVersionAnswer),
-    ("get", RESPONSE): Operation(None, ResponseAnswer),
+    ("post", "/v1/responses/input_tokens"): Operation(InputTokensBody, CountedTokensAnswer),
+    ("post", "/v1/responses/compact"): Operation(CompactBody, CompactedAnswer),
+    ("get", RESPONSE): Operation(None, ResponseAnswer, True),
     ("delete", RESPONSE): Operation(None, DeletedAnswer),
     ("post", RESPONSE + "/cancel"): Operation(None, ResponseAnswer),
     ("get", RESPONSE + "/input_items"): Operation(None, InputItemsAnswer),
@@ -82,14 +115,37 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ("post", "/v1/audio/translations"): Operation(TranslationForm, AnyTranscriptAnswer, False, FORM, TEXTS),
     ("post", "/v1/audio/speech"): Operation(SpeechBody, None, True, other_types=SOUNDS),
     ("get", "/v1/audio/voices"): Operation(None, VoicesAnswer),
+    ("post", "/v1/conversations"): Operation(ConversationBody, ConversationAnswer),
+    ("get", CONVERSATION): Operation(None, ConversationAnswer),
+    ("post", CONVERSATION): Operation(MetadataBody, ConversationAnswer),
+    ("delete", CONVERSATION): Operation(None, ConversationDeletedAnswer),
+    ("post", CONVERSATION + "/items"): Operation(ConversationItemsBody, InputItemsAnswer),
+    ("get", CONVERSATION + "/items"): Operation(None, InputItemsAnswer),
+    ("get", CONVERSATION + "/items/{item_id}"): Operation(None, ItemAnswer),
+    ("delete", CONVERSATION + "/items/{item_id}"): Operation(None, ConversationAnswer),
+    ("post", "/v1/files"): Operation(FileForm, FileAnswer, False, FORM),
+    ("get", "/v1/files"): Operation(None, FilesAnswer),
+    ("get", FILE): Operation(None, FileAnswer),
+    ("delete", FILE): Operation(None, FileDeletedAnswer),
+    ("get", FILE + "/content"): Operation(None, None, other_types=("application/octet-stream",)),
+    ("post", "/v1/batches"): Operation(BatchBody, BatchAnswer),
+    ("get", "/v1/batches"): Operation(None, BatchesAnswer),
+    ("get", "/v1/batches/{batch_id}"): Operation(None, BatchAnswer),
+    ("post", "/v1/batches/{batch_id}/cancel"): Operation(None, BatchAnswer),
     ("post", "/tokenize"): Operation(TokenizeBody, TokensAnswer),
     ("post", "/detokenize"): Operation(DetokenizeBody, PromptAnswer),
     ("post", "/apply-template"): Operation(TemplateBody, PromptAnswer),
     ("get", "/v1/models"): Operation(None, AnyModelsAnswer),
     ("get", "/v1/models/{name}"): Operation(None, AnyModelCard),
+    ("delete", "/v1/models/{name}"): Operation(None, DeletedModel),
+    ("get", "/version"): Operation(None, VersionAnswer),
     ("get", "/livez"): Operation(None, HealthAnswer),
+    ("get", "/health"): Operation(None, HealthAnswer),
+    ("get", "/ping"): Operation(None, HealthAnswer),
+    ("post", "/ping"): Operation(None, HealthAnswer),
     ("get", "/readyz"): Operation(None, HealthAnswer),
 }
+READINESS = ("/readyz", "/health", "/ping")
 TEMPLATE = "#/components/schemas/{model}"
 
 
@@ -100,7 +156,10 @@ def document(app: FastAPI) -> dict[str, Any]:
     wanted = bodies + [(answer, "serialization") for answer in dict.fromkeys(given)]
     references, definitions = models_json_schema(wanted, ref_template=TEMPLATE)  # type: ignore[arg-type]
     pages = get_openapi(title="Antiphon", version=__version__, routes=app.routes)
-    pages["components"] = {"schemas": definitions["$defs"]}
+    schemas = definitions["$defs"]
+    if not app.state.serving.config.is_strict:
+        _open(schemas)
+    pages["components"] = {"schemas": schemas}
     if app.state.serving.config.keys is not None:
         pages["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
         pages["security"] = [{"key": []}]
@@ -121,9 +180,23 @@ def document(app: FastAPI) -> dict[str, Any]:
                 if operation.can_stream:
                     good["text/event-stream"] = {}
             page["responses"] = {"200": {"description": "The answer.", "content": good}, **responses}
-            if path == "/readyz":
+            if path in READINESS:
                 page["responses"]["503"] = {"description": "Not ready, and why.", "content": good}
     return pages
+
+
+def _open(schemas: dict[str, Any]) -> None:
+    """Unknown fields of requests are ignored, so their schemas allow them; an answer has no others than it names."""
+    answers = {answer.__name__ for answer in _subclasses(Answer)}
+    for name, schema in schemas.items():
+        if name not in answers and schema.get("additionalProperties") is False:
+            del schema["additionalProperties"]
+
+
+def _subclasses(base: type[BaseModel]) -> Iterator[type[BaseModel]]:
+    for found in base.__subclasses__():
+        yield found
+        yield from _subclasses(found)
 
 
 def _json(schema: Any) -> dict[str, Any]:

@@ -35,6 +35,10 @@ class Source:
         prefix = self._prefix + "".join(f"{name}." for name in names)
         return type(self)(self.checkpoint, self._rename, self._row_order, prefix)
 
+    def full_name(self, name: str) -> str:
+        """The model's own name, prefix included."""
+        return self._prefix + name
+
     def has(self, name: str) -> bool:
         return self.checkpoint.has(self._rename(self._prefix + name))
 

@@ -80,3 +80,55 @@ def test_linear(activation: str, tokens: int, generator: torch.Generator) -> Non
 def test_linear_of_no_rows() -> None:
     weight, _ = mixed_weight(96, 2)
     assert ops.linear(torch.empty(0, 96), weight).shape == (0, 28)
+
+
+def adapter_table(columns: int, rank: int, seed: int) -> tuple[ops.AdapterTable, dict[int, Tensor]]:
+    """Adapters of a product of 28 rows in slots 1 and 3, with the float64 matrix that each comes to."""
+    rng = np.random.default_rng(seed)
+
+    def matrix(rows: int, width: int, dtype: torch.dtype) -> Tensor:
+        return torch.from_numpy(rng.standard_normal((rows, width)).astype(np.float32)).to(dtype)
+
+    table, deltas = ops.AdapterTable(28), {}
+    for slot, dtype, spans in ((1, torch.float32, [(0, 28)]), (3, torch.bfloat16, [(2, 9), (14, 28)])):
+        downs, ups, delta = [], [], torch.zeros(28, columns, dtype=torch.float64)
+        for place, (first, last) in enumerate(spans):
+            down, up = matrix(rank, columns, dtype), matrix(last - first, rank, dtype)
+            downs.append(Weight.from_tensor(down))
+            ups.append(ops.AdapterUp(Weight.from_tensor(up), first, place * rank, 0.75))
+            delta[first:last] = 0.75 * (up.double() @ down.double())
+        table.set(slot, ops.LayerAdapter(Weight.concatenate(downs), tuple(ups)))
+        deltas[slot] = delta
+    return table, deltas
+
+
+@checks("adapted_linear")
+@pytest.mark.parametrize("rank", [1, 8, 40])
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_adapted_linear(activation: str, rank: int, generator: torch.Generator) -> None:
+    weight, dense = mixed_weight(96, 2)
+    table, deltas = adapter_table(96, rank, 3)
+    slots = torch.tensor([-1, 3, 1, 1, -1, 2, 3, 99], dtype=torch.int32)  # there is no adapter in 2 and 99
+    x = torch.randn(len(slots), 96, generator=generator)
+    bias = torch.randn(28, generator=generator)
+    products = [x[t].double() @ (dense + deltas.get(int(slot), 0)).T for t, slot in enumerate(slots)]
+    expected = ACTIVATIONS[activation](torch.stack(products) + bias.double())
+    residual = torch.randn(expected.shape, generator=generator)
+    got = ops.adapted_linear(x, weight, table, slots, bias, activation, residual)
+    assert relative(got, expected + residual.double()) < TOLERANCE
+    plain = ops.linear(x, weight, bias, activation, residual)
+    alone = torch.isin(slots, torch.tensor([1, 3]), invert=True)
+    assert torch.equal(got[alone], plain[alone])
+
+
+@checks("adapted_linear")
+def test_adapters_change_between_calls(generator: torch.Generator) -> None:
+    weight, dense = mixed_weight(96, 2)
+    table, deltas = adapter_table(96, 4, 5)
+    x, slots = torch.randn(3, 96, generator=generator), torch.tensor([1, -1, 3], dtype=torch.int32)
+    ops.adapted_linear(x, weight, table, slots)
+    table.clear(1)
+    table.set(3, adapter_table(96, 4, 5)[0].layers[1])
+    got = ops.adapted_linear(x, weight, table, slots)
+    assert relative(got[2:], x[2:].double() @ (dense + deltas[1]).T) < TOLERANCE
+    assert torch.equal(got[:2], ops.linear(x, weight)[:2])

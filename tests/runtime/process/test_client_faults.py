@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,7 +17,9 @@ import pytest
 from antiphon.errors import EngineError
 from antiphon.runtime.process.client import EngineClient, EngineState
 from antiphon.runtime.process.messages import Embed
+from antiphon.runtime.process.restart_policy import RestartPolicy
 from support.engine_client import (
+    DEADLY,
     EXIT,
     GO,
     HANG,
@@ -55,7 +58,7 @@ def test_kill_under_many_streams(tiny_llama: Path) -> None:
         waits = [asyncio.create_task(told(stream)) for stream in streams]
         killed = time.monotonic()
         os.kill(pid, signal.SIGKILL)
-        assert max(await asyncio.gather(*waits)) - killed < 2.0
+        assert max(await asyncio.gather(*waits)) - killed < 0.5
         assert client.state is EngineState.RESTARTING and client.cause == "killed by SIGKILL"
         with pytest.raises(EngineError, match="restarting: killed by SIGKILL"):
             client.generate(call([1]))
@@ -77,23 +80,53 @@ def test_kill_under_many_streams(tiny_llama: Path) -> None:
     asyncio.run(main())
 
 
-def test_after_too_many_deaths_it_has_failed(tiny_llama: Path) -> None:
+def test_starts_that_fail_for_too_long_are_given_up(tiny_llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first restart succeeds, however often; an executable that is gone is tried for a while."""
+
     async def main() -> None:
-        client = EngineClient(OPTIONS, max_restarts=1)
+        policy = RestartPolicy(first_delay=0.01, give_up_seconds=0.05, min_failed_starts=4)
+        client = EngineClient(OPTIONS, restarts=policy)
         await client.start()
         await client.load("tiny", str(tiny_llama))
-        for state in (EngineState.RESTARTING, EngineState.FAILED):
-            assert client.pid is not None
-            os.kill(client.pid, signal.SIGKILL)
-            await until_state(client, state)
-            if state is EngineState.RESTARTING:
-                await until_state(client, EngineState.READY)
-        assert client.cause == "killed by SIGKILL (2 times in a row)" and client.pid is None
+        monkeypatch.setattr(sys, "executable", "/nowhere/python")
+        assert client.pid is not None
+        os.kill(client.pid, signal.SIGKILL)
+        failure = await asyncio.wait_for(client.wait_for_failure(), 60)
+        assert re.search(r"cannot be started: .*/nowhere/python.* \(\d+ times in a row\)", str(failure))
+        assert client.state is EngineState.FAILED and client.pid is None and client.restarts >= 4
         assert not client.models
-        with pytest.raises(EngineError, match="failed: killed by SIGKILL"):
+        with pytest.raises(EngineError, match="failed: it cannot be started"):
             client.generate(call([1]))
-        with pytest.raises(EngineError, match="failed: killed by SIGKILL"):
+        with pytest.raises(EngineError, match="failed: it cannot be started"):
             await client.load("tiny", str(tiny_llama))
+        await client.close()
+
+    asyncio.run(main())
+
+
+@pytest.mark.slow
+def test_a_model_that_kills_each_process_is_given_up_and_others_come_back(
+    tiny_llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inject_faults(monkeypatch, tmp_path)
+    deadly = write_folder(tmp_path / "other")
+
+    async def main() -> None:
+        client = EngineClient(OPTIONS, restarts=RestartPolicy(first_delay=0.01))
+        lost: list[str] = []
+        client.on_lost = lambda name, error: lost.append(f"{name}: {error}")
+        await client.start()
+        await client.load("deadly", str(deadly))
+        await client.load("tiny", str(tiny_llama))
+        (deadly / DEADLY).touch()
+        assert client.pid is not None
+        os.kill(client.pid, signal.SIGKILL)
+        await until_state(client, EngineState.RESTARTING)
+        await until_state(client, EngineState.READY)
+        assert set(client.models) == {"tiny"} and client.restarts == 4
+        assert lost == ["deadly: the engine process died each time it loaded it"]
+        [answer] = await answers(client, call([4, 2], max_tokens=10, ignore_eos=True))
+        assert len(answer.token_ids) == 10
         await client.close()
 
     asyncio.run(main())
@@ -133,7 +166,7 @@ def test_the_cause_of_every_death_arrives(tiny_llama: Path, tmp_path: Path, monk
     }
 
     async def main() -> None:
-        client = EngineClient(OPTIONS, watchdog_seconds=1.5, max_restarts=10)
+        client = EngineClient(OPTIONS, watchdog_seconds=1.5, restarts=RestartPolicy(first_delay=0.01))
         await client.start()
         await client.load("tiny", str(tiny_llama))
         [wanted] = await answers(client, call([4, 2], max_tokens=10))

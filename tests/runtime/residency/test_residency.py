@@ -11,65 +11,25 @@ import pytest
 
 from antiphon.errors import (
     CheckpointError,
+    EngineError,
     InvalidRequestError,
     MemoryBudgetError,
     MemoryBusyError,
     ModelInUseError,
-    ModelNotFoundError,
 )
 from antiphon.runtime.loading.memory_budget import cgroup_limits, default_budget, machine_bytes
-from antiphon.runtime.loading.model_text import ModelText
 from antiphon.runtime.process.client import EngineState
-from antiphon.runtime.process.messages import Loaded
 from antiphon.runtime.residency import residency as residency_module
 from antiphon.runtime.residency.keep_alive import FOREVER, keep_alive_text, parse_keep_alive
 from antiphon.runtime.residency.residency import Residency
 from antiphon.runtime.residency.resident import ModelState, Resident
 from antiphon.weights.catalog.resolve import ResolvedModel
-
-
-class Books:
-    """An engine client that holds nothing but names. `real` is what weights turn out to be, where files mislead."""
-
-    kv_bytes = 1000
-    state = EngineState.READY
-
-    def __init__(self) -> None:
-        self.models: dict[str, Loaded] = {}
-        self.sizes: dict[str, int] = {}
-        self.history: list[str] = []
-        self.delay = 0.0
-        self.error: Exception | None = None
-
-    async def load(self, name: str, reference: str) -> Loaded:
-        await asyncio.sleep(self.delay)
-        if self.error is not None:
-            raise self.error
-        assert name not in self.models
-        self.models[name] = Loaded(name, "generate", 64, self.sizes[name], {})
-        self.history.append(f"+{name}")
-        return self.models[name]
-
-    async def unload(self, name: str) -> None:
-        if name not in self.models:
-            raise ModelNotFoundError(name)
-        await asyncio.sleep(self.delay)
-        del self.models[name]
-        self.history.append(f"-{name}")
+from support.books import Books, empty_books
 
 
 @pytest.fixture
 def books(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Books:
-    """Models called NAME:SIZE have a weight file of that size."""
-
-    async def fetch(reference: str, offline: bool, report: Callable[..., None]) -> ResolvedModel:
-        path = tmp_path / f"{reference}.gguf"
-        path.write_bytes(bytes(int(reference.partition(":")[2])))
-        return ResolvedModel(reference, "gguf", path, {path.name: path}, None)
-
-    monkeypatch.setattr(residency_module, "fetch_model", fetch)
-    monkeypatch.setattr(ModelText, "load", classmethod(lambda cls, reference, offline=False: object()))
-    return Books()
+    return empty_books(monkeypatch, tmp_path)
 
 
 def model(books: Books, name: str, size: int, **details: Any) -> Resident:
@@ -245,6 +205,46 @@ def test_a_model_that_the_engine_lost_is_loaded_again(books: Books) -> None:
         books.models.clear()
         await residency.acquire(a)
         assert books.history == ["+a", "+a"] and residency.weight_bytes == 1100
+
+    run(main())
+
+
+def test_a_model_is_ready_only_while_the_engine_has_it(books: Books) -> None:
+    async def main() -> None:
+        residency = Residency(books, 4000)  # type: ignore[arg-type]
+        a, b = residency.add(model(books, "a", 1000)), residency.add(model(books, "b", 1000))
+        await residency.load(a)
+        await residency.load(b)
+        assert residency.state_of(a) is ModelState.READY
+        books.state = EngineState.RESTARTING
+        assert residency.state_of(a) is ModelState.LOADING
+        del books.models["a"]  # it does not come back
+        assert books.on_lost is not None
+        books.on_lost("a", CheckpointError("the file is gone"))
+        books.state = EngineState.READY
+        assert (residency.state_of(a), residency.state_of(b)) == (ModelState.FAILED, ModelState.READY)
+        assert a.error == "it was lost when the engine restarted: the file is gone"
+        assert residency.weight_bytes == 1000 and a.loaded is None
+        await residency.load(a)
+        assert residency.state_of(a) is ModelState.READY and residency.weight_bytes == 2000
+        books.state = EngineState.FAILED
+        assert residency.state_of(a) is ModelState.UNLOADED
+
+    run(main())
+
+
+def test_a_load_under_which_the_engine_dies_is_not_repeated_and_at_the_second_death_has_failed(books: Books) -> None:
+    async def main() -> None:
+        residency = Residency(books, 4000)  # type: ignore[arg-type]
+        a = residency.add(model(books, "a", 1000))
+        for state in (ModelState.UNLOADED, ModelState.FAILED):
+            books.error, books.state = EngineError("the engine process died"), EngineState.RESTARTING
+            with pytest.raises(EngineError, match="died"):
+                await residency.acquire(a)
+            assert a.state is state and a.uses == 0 and books.history == []
+        books.error, books.state = None, EngineState.READY
+        await residency.acquire(a)
+        assert a.state is ModelState.READY and a.num_deaths == 0
 
     run(main())
 

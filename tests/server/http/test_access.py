@@ -46,11 +46,17 @@ def test_keys_open_and_others_do_not(guarded: RunningServer) -> None:
     for key in ("first-secret-ke", "first-secret-key2", "x"):
         with pytest.raises(openai.AuthenticationError) as refused:
             guarded.openai(key).models.list()
-        assert refused.value.code == "invalid_api_key"
+        assert (refused.value.code, refused.value.type) == ("invalid_api_key", "authentication_error")
+        bare = httpx.get(guarded.url + "/v1/models", headers={"x-api-key": key})
+        assert bare.status_code == 401
     for path in ("/v1/models", "/metrics", "/openapi.json", "/nothing"):
         assert httpx.get(guarded.url + path).status_code == 401
+    for headers in ({"x-api-key": KEYS[1]}, {"x-api-key": KEYS[1], "authorization": "Bearer unused"}):
+        assert httpx.get(guarded.url + "/v1/models", headers=headers).status_code == 200
     basic = httpx.get(guarded.url + "/v1/models", headers={"authorization": f"Basic {KEYS[0]}"})
     assert basic.status_code == 401 and basic.headers["www-authenticate"] == "Bearer"
+    headers = {"authorization": f"Bearer {KEYS[0]}", "host": "antiphon.example"}  # with a key, any name will do
+    assert httpx.get(guarded.url + "/v1/models", headers=headers).status_code == 200
     assert httpx.get(guarded.url + "/livez").status_code == 200
     assert httpx.get(guarded.url + "/readyz").status_code == 503
 
@@ -146,7 +152,7 @@ def test_a_request_that_takes_too_long_and_a_log_with_text(
             list(client.completions.create(**details, stream=True))
     assert any("secret words" in JsonLines().format(record) for record in caplog.records)
     with socket.create_connection(open_to_pages.url.removeprefix("http://").split(":"), timeout=20) as connection:
-        lines = ["POST /tokenize HTTP/1.1", "Host: a", f"Authorization: Bearer {KEYS[0]}"]
+        lines = ["POST /tokenize HTTP/1.1", "Host: localhost", f"Authorization: Bearer {KEYS[0]}"]
         lines += ["Content-Type: application/json", "Content-Length: 100", "", "{"]
         connection.sendall("\r\n".join(lines).encode())
         assert b"504" in connection.recv(4096)  # a body that never comes to its end
@@ -179,7 +185,8 @@ def test_a_killed_engine_is_told_and_replaced(guarded: RunningServer) -> None:
                 pass
         assert time.monotonic() - killed < 2
         ready = httpx.get(guarded.url + "/readyz")
-        assert ready.status_code == 503
+        assert ready.status_code == 503 and ready.json()["models"]["tiny-chat"] == "loading"
+        assert client.models.retrieve("tiny-chat").to_dict()["state"] == "loading"
         with pytest.raises(openai.InternalServerError) as refused:
             client.completions.create(**details)
         assert refused.value.status_code == 503 and refused.value.code == "engine_restarting"

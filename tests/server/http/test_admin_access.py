@@ -14,6 +14,7 @@ from antiphon.server.http.active_requests import ActiveRequests
 from antiphon.server.http.admin_access import AdminAccess
 from antiphon.server.http.errors import ApiError
 from antiphon.server.http.gate import Gate, Rules
+from antiphon.server.http.hosts import AllowedHosts
 from antiphon.server.http.keys import KeyRing
 from antiphon.server.telemetry.metrics import Metrics
 
@@ -38,8 +39,8 @@ def verdict(access: AdminAccess, method: str = "POST", **changed: str | None) ->
     return 200, None
 
 
-LOCAL = AdminAccess(KeyRing([TOKEN]), "127.0.0.1")
-OPEN = AdminAccess(KeyRing([TOKEN]), "0.0.0.0", ["Antiphon.Example"])
+LOCAL = AdminAccess(KeyRing([TOKEN]), AllowedHosts("127.0.0.1"))
+OPEN = AdminAccess(KeyRing([TOKEN]), AllowedHosts("0.0.0.0", ["Antiphon.Example"]))
 
 
 @pytest.mark.parametrize(
@@ -104,7 +105,7 @@ def test_names_of_a_server_on_every_address(host: str, status: int) -> None:
 
 
 def test_without_keys_it_is_off() -> None:
-    assert verdict(AdminAccess(None, "0.0.0.0")) == (403, "admin_disabled")
+    assert verdict(AdminAccess(None, AllowedHosts("0.0.0.0"))) == (403, "admin_disabled")
 
 
 def test_a_header_that_is_given_twice_is_not_believed() -> None:
@@ -130,7 +131,7 @@ def test_every_admin_path_passes_the_check() -> None:
 
 
 async def _try_paths(app: FastAPI) -> None:
-    gate = Gate(app, Rules(LOCAL), ActiveRequests(), Metrics(), lambda: False)
+    gate = Gate(app, Rules(LOCAL, AllowedHosts("127.0.0.1")), ActiveRequests(), Metrics(), lambda: False)
     transport = httpx.ASGITransport(gate)
     async with httpx.AsyncClient(transport=transport, base_url=f"http://{HOST}") as client:
         for path in (

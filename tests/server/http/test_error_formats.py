@@ -13,6 +13,7 @@ from antiphon.server.http.active_requests import ActiveRequests
 from antiphon.server.http.admin_access import AdminAccess
 from antiphon.server.http.errors import ApiError
 from antiphon.server.http.gate import Gate, Rules
+from antiphon.server.http.hosts import AllowedHosts
 from antiphon.server.http.keys import KeyRing
 from antiphon.server.telemetry.metrics import Metrics
 
@@ -28,7 +29,8 @@ async def failing(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 def get(path: str, **headers: str) -> httpx.Response:
-    rules = Rules(AdminAccess(None, "127.0.0.1", ()), KeyRing([KEY]))
+    hosts = AllowedHosts("127.0.0.1")
+    rules = Rules(AdminAccess(None, hosts), hosts, KeyRing([KEY]))
     gate = Gate(failing, rules, ActiveRequests(), Metrics(), lambda: False)
 
     async def ask() -> httpx.Response:

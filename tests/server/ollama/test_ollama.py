@@ -189,7 +189,7 @@ def test_requests_without_a_prompt_load(server: RunningServer) -> None:
         ("/api/show", {}, 400, "model is missing"),
         ("/api/pull", {"model": "no/such"}, 404, "no/such"),
         ("/api/create", {"model": "x"}, 501, "not implemented"),
-        ("/api/nothing", {}, 404, "Not Found"),
+        ("/api/nothing", {}, 404, "there is no route POST /api/nothing"),
     ],
 )
 def test_errors_are_one_text(server: RunningServer, path: str, body: dict[str, Any], status: int, words: str) -> None:

@@ -151,7 +151,9 @@ def test_a_setup_has_what_the_settings_say() -> None:
         "max_per_key": 3,
     }
     flags["voice_aliases"] = ["narrator=bm_george"]
-    setup = LaunchPlan.of(Settings.gather(flags))
+    assert not LaunchPlan.of(Settings.gather(flags)).config.is_strict
+    setup = LaunchPlan.of(Settings.gather({**flags, "strict": True}))
+    assert setup.config.is_strict
     assert setup.engine["quantize"] == "auto" and setup.config.voice_aliases == {"narrator": "bm_george"}
     assert (setup.memory_bytes, setup.kv_bytes) == (2000 << 20, 500 << 20) and setup.engine["kv_bytes"] == 500 << 20
     chat, encoder = setup.config.models

@@ -228,6 +228,8 @@ def test_voices_and_refusals(sound: RunningServer, client: openai.OpenAI) -> Non
         with pytest.raises(openai.BadRequestError, match=message):
             client.audio.speech.create(**{**SPEECH, **wrong})
     assert len(client.audio.speech.create(**{**SPEECH, "voice": {"id": "heart"}}).content) > 1000
+    told = client.audio.speech.with_raw_response.create(**SPEECH, instructions="Whisper.")
+    assert told.headers["x-antiphon-ignored"] == "instructions"
     text = httpx.get(sound.url + "/metrics").text
     assert 'antiphon:speech_audio_seconds_total{model_name="hibari-6m"}' in text
 

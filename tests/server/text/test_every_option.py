@@ -109,7 +109,7 @@ def test_priorities_are_taken(client: openai.OpenAI, priority: int) -> None:
 
 def test_embeddings_cut_short_keep_their_end(server: RunningServer, client: openai.OpenAI) -> None:
     long = "hello the cat " * 8
-    with pytest.raises(openai.BadRequestError, match=r"input\[0\] has \d+ tokens; model 'bert' takes 32"):
+    with pytest.raises(openai.BadRequestError, match=r"is 32 tokens\. However, .* in the input\[0\]"):
         client.embeddings.create(model="bert", input=long)
     cut = client.embeddings.create(model="bert", input=long, extra_body={"truncate_prompt_tokens": 32})
     tokens = httpx.post(server.url + "/tokenize", json={"model": "bert", "prompt": long}).json()["tokens"]
@@ -130,9 +130,6 @@ def test_more_errors_as_the_client_knows_them(server: RunningServer, client: ope
             cast_to=object,
         )  # fmt: skip
     assert template.value.code == "invalid_template"
-    with pytest.raises(openai.BadRequestError, match="'frobnicate' is not a field") as unknown:
-        client.completions.create(model="tiny-chat", prompt="a", extra_body={"frobnicate": 1})
-    assert (unknown.value.code, unknown.value.param) == ("unknown_parameter", "frobnicate")
     with pytest.raises(openai.BadRequestError) as schema:
         client.completions.create(model="tiny-chat", prompt="a", extra_body={"guided_json": {"type": 3}})
     assert schema.value.code == "invalid_schema"

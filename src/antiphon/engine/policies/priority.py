@@ -1,4 +1,4 @@
-"""Critical before high before normal, with ageing so that no request starves."""
+"""Critical before high before normal before low, with ageing so that no request starves."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from antiphon.engine.request import Priority, Request
 
 
 class PriorityPolicy(Policy):
-    """A request that has waited `ageing_seconds` counts as one level higher; a critical one may displace a normal one.
+    """A request that has waited `ageing_seconds` counts as one level higher.
 
+    A critical request may displace a normal or low one.
     Within a level the request whose result is `due` first goes first; without a `due` time, that is its arrival. A
     request does not age before its result is due.
     `ageing_seconds` of None turns ageing off.
@@ -34,7 +35,7 @@ class PriorityPolicy(Policy):
         return min(waiting, key=lambda request: (self._level(request, now), _due(request), request.sequence))
 
     def may_displace(self, waiting: Request, running: Request, now: float) -> bool:
-        return waiting.priority is Priority.CRITICAL and running.priority is Priority.NORMAL
+        return waiting.priority is Priority.CRITICAL and running.priority >= Priority.NORMAL
 
 
 def _due(request: Request) -> float:

@@ -18,7 +18,9 @@ class DecodeStep:
     The tokens are the same as those of a batch built in Python and the Python sampler.
     """
 
-    def __init__(self, program: Program, forward: Forward, store: RowStore, vocab_size: int) -> None:
+    def __init__(
+        self, program: Program, forward: Forward, store: RowStore, vocab_size: int, adapted: bool = False
+    ) -> None:
         self._program = program
         self._forward = forward
         self._store = store  # whose arrays are read and written by address
@@ -33,7 +35,7 @@ class DecodeStep:
         ]
         self._native = extension().DecodeStep(
             program.native, len(program.recording.symbols), forward.logit_width,
-            [column.ctypes.data for column in columns], tables,
+            [*(column.ctypes.data for column in columns), store.adapter.ctypes.data if adapted else 0], tables,
         )  # fmt: skip
 
     def run(self, plan: StepPlan, begun: float) -> StepResult:

@@ -13,7 +13,7 @@ from antiphon.executor.decoder.forward import Forward
 from antiphon.executor.handle import DoneHandle
 from antiphon.executor.rows import RowStore
 from antiphon.executor.sampling.sampler import Sampler
-from antiphon.executor.step_batch import build_step
+from antiphon.executor.step_batch import build_step, has_adapters
 from antiphon.models.base.parts import TokenDecoder
 from antiphon.ops import KVCache
 from antiphon.ops.cache import OFFSET_UNIT
@@ -41,7 +41,7 @@ class DecoderExecutor:
         lengths = [max_cross_tokens if layout.group.kind == "cross" else max_tokens for layout in layouts]
         self._rows = RowStore(max_rows, layouts, lengths)
         self._sampler = Sampler(self._rows, vocab_size)
-        self._decode_step: DecodeStep | None = None
+        self._decode_steps: dict[bool, DecodeStep] = {}  # without and with adapters
         self._swapped: dict[str, list[Tensor]] = {}
 
     def submit(self, plan: StepPlan) -> DoneHandle:
@@ -54,7 +54,7 @@ class DecoderExecutor:
         if not plan:
             return DoneHandle(StepResult([]))
         if plan.num_decodes == len(plan.requests) and self._sampler.is_plain(plan):
-            decode = self._recorded_decode()
+            decode = self._recorded_decode(has_adapters(plan))
             if decode is not None:
                 return DoneHandle(decode.run(plan, begun))
         step = build_step(plan, self._rows)
@@ -68,14 +68,15 @@ class DecoderExecutor:
         result.native_seconds = self._forward.native_seconds
         return DoneHandle(result)
 
-    def _recorded_decode(self) -> DecodeStep | None:
+    def _recorded_decode(self, adapted: bool) -> DecodeStep | None:
         """Runs steps of one token per request; None where the forward is not recorded."""
-        program = self._forward.recorded.program()
+        program = (self._forward.adapted if adapted else self._forward.recorded).program()
         if program is None:
             return None
-        if self._decode_step is None:
-            self._decode_step = DecodeStep(program, self._forward, self._rows, self._sampler.vocab_size)
-        return self._decode_step
+        if adapted not in self._decode_steps:
+            vocab_size = self._sampler.vocab_size
+            self._decode_steps[adapted] = DecodeStep(program, self._forward, self._rows, vocab_size, adapted)
+        return self._decode_steps[adapted]
 
     def _span(self, entry: int, num_bytes: int) -> Tensor:
         return self._cache.arena[entry * OFFSET_UNIT : entry * OFFSET_UNIT + num_bytes]

@@ -22,6 +22,8 @@ class Forward:
         self._cache = cache
         self.logit_width = decoder.vocab_size
         self.recorded = Recorded(decoder.step(cache), wanted)
+        #: For steps in which some token has an adapter; the others do not pay for it.
+        self.adapted = Recorded(decoder.step(cache, adapted=True), wanted)
         self._logits = torch.empty(0)
         #: Seconds that the last step spent in its program; 0 where there is none.
         self.native_seconds = 0.0
@@ -33,13 +35,14 @@ class Forward:
         return self._logits
 
     def __call__(self, batch: Batch) -> Tensor:
-        program = self.recorded.program() if batch.embeds is None else None
+        recorded = self.recorded if batch.adapters is None else self.adapted
+        program = recorded.program() if batch.embeds is None else None
         if program is None:
             self.native_seconds = 0.0
             return self._decoder.forward(batch, self._cache)
         inputs = {
             "token_ids": batch.token_ids, "positions": batch.positions, "query_start": batch.query_start,
-            "logit_rows": batch.logit_rows,
+            "logit_rows": batch.logit_rows, "adapters": batch.adapters,
         }  # fmt: skip
         logits = program.run(inputs, batch.groups, self.logits(len(batch.logit_rows)))  # type: ignore[arg-type]
         self.native_seconds = program.native_seconds

@@ -123,6 +123,9 @@ class DecoderModel(CausalLM):
         """What this architecture adds to the shared fields."""
         return config
 
+    def gguf_name(self, name: str) -> str:
+        return TensorNames(GGUF_NAMES)(name)
+
     @classmethod
     def source(cls, checkpoint: Checkpoint, config: DecoderConfig) -> Source:
         """The checkpoint under Hugging Face's names."""

@@ -61,6 +61,14 @@ class Model(Module, ABC):
         """What the engine runs of this model."""
         return ()
 
+    def gguf_name(self, name: str) -> str:
+        """The name that GGUF files have for one of the model's own tensor names."""
+        return name
+
+    def gguf_row_order(self, name: str) -> Tensor | None:
+        """The order in which rows of a GGUF file's tensor must be taken; None: as they are."""
+        return None
+
     def part(self, kind: type[P]) -> P | None:
         """The part of that kind, if the model has one."""
         return next((part for part in self.parts() if isinstance(part, kind)), None)

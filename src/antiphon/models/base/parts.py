@@ -26,6 +26,7 @@ TOKENS = InputSpec("token_ids", torch.int32, ("T",))
 POSITIONS = InputSpec("positions", torch.int32, ("T",))
 QUERY_START = InputSpec("query_start", torch.int32, (("R", 1),))
 LOGIT_ROWS = InputSpec("logit_rows", torch.int64, ("L",))
+ADAPTERS = InputSpec("adapters", torch.int32, ("T",))
 SEQ_START = InputSpec("seq_start", torch.int32, (("R", 1),))
 TOKEN_TYPES = InputSpec("token_types", torch.int32, ("T",))
 
@@ -97,12 +98,12 @@ class TokenDecoder(Part):
     key_balance: Callable[[str, int], Tensor | None]
     cross: CrossStates | None = None
 
-    def step(self, cache: KVCache) -> Recordable:
-        """One step: T tokens of R requests in, logits of L rows out."""
+    def step(self, cache: KVCache, adapted: bool = False) -> Recordable:
+        """One step: T tokens of R requests in, logits of L rows out. `adapted`: tokens may have adapters."""
         return Recordable(
             self.owner,
-            "forward",
-            (TOKENS, POSITIONS, QUERY_START, LOGIT_ROWS),
+            "adapted_forward" if adapted else "forward",
+            (TOKENS, POSITIONS, QUERY_START, LOGIT_ROWS, *((ADAPTERS,) if adapted else ())),
             lambda inputs, groups: self.forward(Batch(groups=groups, **inputs), cache),
             tuple(cache.layouts),
         )

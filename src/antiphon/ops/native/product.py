@@ -51,7 +51,7 @@ def matmul(
     """
     matrix = matrix_of(weight)
     assert matrix is not None
-    x = _checked(x, weight)
+    x = plain_rows(x, weight)
     tokens = x.shape[0]
     if out is None:
         out = torch.empty(tokens, weight.rows)
@@ -103,9 +103,9 @@ def linear(
         return reference.linear(x, weight, bias, activation, residual)
     number, gated = ACTIVATIONS[activation]
     shape = (x.shape[0], weight.rows // 2 if gated else weight.rows)
-    if x.dtype is not torch.float32 or not _is_plain(bias, (weight.rows,)) or not _is_plain(residual, shape):
+    if x.dtype is not torch.float32 or not is_plain(bias, (weight.rows,)) or not is_plain(residual, shape):
         return reference.finish_linear(matmul(x, weight).to(x.dtype), bias, activation, residual)
-    x = _checked(x, weight)
+    x = plain_rows(x, weight)
     out = torch.empty(*shape)
     matrix.multiply(
         x.data_ptr(), x.stride(0), shape[0], 0 if bias is None else bias.data_ptr(), number, gated,
@@ -125,15 +125,15 @@ def _row_scaled_linear(
     threads: int | None,
     variant: int,
 ) -> Tensor:
-    dtype, x = x.dtype, _checked(x, weight)
-    plain = dtype is torch.float32 and _is_plain(bias, (weight.rows,)) and not ACTIVATIONS[activation][1]
-    if plain and _is_plain(residual, (x.shape[0], weight.rows)):
+    dtype, x = x.dtype, plain_rows(x, weight)
+    plain = dtype is torch.float32 and is_plain(bias, (weight.rows,)) and not ACTIVATIONS[activation][1]
+    if plain and is_plain(residual, (x.shape[0], weight.rows)):
         return row_scaled.multiply(x, rows, bias, activation, residual, threads, variant)
     y = row_scaled.multiply(x, rows, threads=threads, variant=variant)
     return reference.finish_linear(y.to(dtype), bias, activation, residual)
 
 
-def _checked(x: Tensor, weight: Weight) -> Tensor:
+def plain_rows(x: Tensor, weight: Weight) -> Tensor:
     """x as fp32 with contiguous rows."""
     if x.dim() != 2 or x.shape[1] != weight.columns or not x.is_cpu:
         raise ValueError(f"x is {tuple(x.shape)} on {x.device}; the weight needs [T, {weight.columns}] on the CPU")
@@ -142,7 +142,7 @@ def _checked(x: Tensor, weight: Weight) -> Tensor:
     return x if x.stride(1) == 1 else x.contiguous()
 
 
-def _is_plain(x: Tensor | None, shape: tuple[int, ...]) -> bool:
+def is_plain(x: Tensor | None, shape: tuple[int, ...]) -> bool:
     """Whether the extension can read it unchanged: None, or fp32 of this shape with contiguous rows."""
     return x is None or (x.dtype is torch.float32 and x.shape == shape and x.stride(-1) == 1)
 

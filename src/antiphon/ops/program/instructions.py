@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import ClassVar
 
+from antiphon.ops.adapters import AdapterTable
 from antiphon.ops.cache import LayerCache
 from antiphon.ops.program.dimension import Size, product
 from antiphon.ops.program.traced import Traced, Value
@@ -106,6 +107,15 @@ class Linear(Instruction):
 
     def macs_per_row(self) -> int:
         return self.matrix.rows * self.matrix.columns
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class AdaptedLinear(Linear):
+    """A linear layer in which each token may have an adapter; what adapters cost is not counted."""
+
+    kind: ClassVar = "adapted_linear"
+    adapters: AdapterTable
+    slots: Traced
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from antiphon.errors import UnrecordableError
+from antiphon.ops.adapters import AdapterTable
 from antiphon.ops.batch import GroupBatch
 from antiphon.ops.cache import LayerCache
 from antiphon.ops.program import instructions
@@ -112,6 +114,35 @@ class Recorder:
         activation: Activation = "none",
         residual: Traced | None = None,
     ) -> Traced:
+        return self._linear(instructions.Linear, x, weight, bias, activation, residual)
+
+    def adapted_linear(
+        self,
+        x: Traced,
+        weight: Weight,
+        adapters: AdapterTable,
+        slots: Traced,
+        bias: Tensor | None = None,
+        activation: Activation = "none",
+        residual: Traced | None = None,
+    ) -> Traced:
+        _require(
+            isinstance(slots, Traced) and slots.dtype is torch.int32 and slots.dim() == 1 and slots.is_contiguous(),
+            "slots of adapters must be int32 in one row",
+        )
+        _require(same(slots.shape[0], x.shape[0]), f"{slots.text} slots of adapters for x {x.text}")
+        kind = partial(instructions.AdaptedLinear, adapters=adapters, slots=slots)
+        return self._linear(kind, x, weight, bias, activation, residual)
+
+    def _linear(
+        self,
+        kind: Callable[..., instructions.Linear],
+        x: Traced,
+        weight: Weight,
+        bias: Tensor | None,
+        activation: Activation,
+        residual: Traced | None,
+    ) -> Traced:
         x = self._rows(x, "the input of a linear layer")
         _require(x.dim() == 2 and same(x.shape[1], weight.columns), f"x is {x.text}, the weight {weight.shape}")
         gated = activation.endswith("_gate")
@@ -120,16 +151,7 @@ class Recorder:
             residual = self._rows(residual, "a residual")
             _require(same_shape(residual.shape, out.shape), f"the residual is {residual.text}, not {out.text}")
         own_bias = self._vector(bias, weight.rows, "a bias")
-        self._append(
-            instructions.Linear(
-                x=x,
-                matrix=weight,
-                bias=own_bias,
-                activation=activation,
-                residual=residual,
-                out=out,
-            )
-        )
+        self._append(kind(x=x, matrix=weight, bias=own_bias, activation=activation, residual=residual, out=out))
         return out
 
     def _norm(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from antiphon.ops.adapters import AdapterTable
 from antiphon.ops.reference.activation import activate
 from antiphon.ops.reference.weights import BF16_PACK, dense
 from antiphon.ops.types import Activation
@@ -45,4 +46,33 @@ def linear(
     """activation(x [T, K] · weightᵀ + bias) + residual → [T, N], or [T, N / 2] for a gated activation."""
     matrix = dense(weight)
     y = (x.to(matrix.dtype) @ matrix.T).to(x.dtype)
+    return finish_linear(y, bias, activation, residual)
+
+
+def adapted_linear(
+    x: Tensor,
+    weight: Weight,
+    adapters: AdapterTable,
+    slots: Tensor,
+    bias: Tensor | None = None,
+    activation: Activation = "none",
+    residual: Tensor | None = None,
+) -> Tensor:
+    """`linear` with low-rank adapters: token t has the one in slot `slots[t]` (int32 [T]), if that is not negative.
+
+    A token without an adapter has exactly the result of `linear`.
+    """
+    matrix = dense(weight)
+    y = (x.to(matrix.dtype) @ matrix.T).to(x.dtype)
+    for slot in slots.unique().tolist():
+        layer = adapters.layers.get(slot)
+        if layer is None:
+            continue
+        rows = (slots == slot).nonzero().flatten()
+        reduced = x[rows].float() @ dense(layer.down).float().T
+        delta = torch.zeros(len(rows), weight.rows, device=x.device)
+        for up in layer.ups:
+            part = reduced[:, up.offset : up.offset + up.up.columns] * up.scale
+            delta[:, up.first : up.first + up.up.rows] = part @ dense(up.up).float().T
+        y[rows] = y[rows] + delta.to(y.dtype)
     return finish_linear(y, bias, activation, residual)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from torch import Tensor
@@ -52,10 +53,11 @@ class AsyncEngine(FrontEnd):
         *models: str | LoadedModel,
         config: EngineConfig | None = None,
         offline: bool = False,
+        adapters: Mapping[str, str | Path] | None = None,
         **options: Any,
     ) -> None:
         sink = AsyncioSink(asyncio.get_running_loop())
-        super().__init__(sink, *models, config=config, offline=offline, **options)
+        super().__init__(sink, *models, config=config, offline=offline, adapters=adapters, **options)
 
     def abort(self, request_id: str, reason: FinishReason = FinishReason.CANCELLED) -> None:
         """Cancel a request by its id, as `AsyncStream.id` has it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 from torch import Tensor
@@ -41,7 +42,8 @@ class Engine(FrontEnd):
 
     `Engine("smollm2-135m", "whisper-base.en", kv_bytes=1 << 30)` loads models by catalog name, path or hub reference.
     Keyword arguments are the fields of `EngineConfig`, or pass `config`. With `offline` nothing is downloaded.
-    Requests of all threads are computed together. Use it as a context manager, or call `close`.
+    `adapters` are LoRA adapters of the models, by name (`model:name` where several models could have it); see
+    `load_adapter`. Requests of all threads are computed together. Use it as a context manager, or call `close`.
 
     A prompt is a text, a list of chat messages (`{"role": ..., "content": ...}`) or a list of token ids. `model` is
     needed only where several loaded models fit the call.
@@ -54,9 +56,10 @@ class Engine(FrontEnd):
         *models: str | LoadedModel,
         config: EngineConfig | None = None,
         offline: bool = False,
+        adapters: Mapping[str, str | Path] | None = None,
         **options: Any,
     ) -> None:
-        super().__init__(ThreadSink(), *models, config=config, offline=offline, **options)
+        super().__init__(ThreadSink(), *models, config=config, offline=offline, adapters=adapters, **options)
 
     # -- text ---------------------------------------------------------------------------------------------------
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import weakref
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,9 +20,12 @@ from antiphon.runtime.calls.control import new_id
 from antiphon.runtime.calls.events import Event
 from antiphon.runtime.calls.port import EnginePort
 from antiphon.runtime.calls.sinks import Sink
+from antiphon.runtime.frontend.adapters import AdapterSlots
 from antiphon.runtime.frontend.lane import DetectorLane
 from antiphon.runtime.frontend.loop import EngineLoop, slot_figures
 from antiphon.runtime.frontend.profile import Profile
+from antiphon.runtime.loading.adapter_names import SEPARATOR
+from antiphon.runtime.loading.adapters import LoadedAdapter
 from antiphon.runtime.loading.config import EngineConfig
 from antiphon.runtime.loading.loading import LoadedModel, load_model
 from antiphon.runtime.slots.arena import Arena
@@ -58,6 +63,7 @@ class FrontEnd:
         *models: str | LoadedModel,
         config: EngineConfig | None = None,
         offline: bool = False,
+        adapters: Mapping[str, str | Path] | None = None,
         **options: Any,
     ) -> None:
         if config is not None and options:
@@ -76,12 +82,16 @@ class FrontEnd:
         self._loop = EngineLoop(self._core, self._flush)
         #: The detectors that calls use, such as voice activity.
         self.detectors = DetectorLane(self._load_files, self._make_slots)
+        self._adapters = AdapterSlots(self._loop, self._core)
         self._port = EnginePort(self._loop, self._core.clock, self._record, self.detectors, self.config.batch_invariant)
         self._offline = offline
         self._profile: Profile | None = None
         try:
             for model in models:
                 self.load(model)
+            for name, path in (adapters or {}).items():
+                base, _, own = name.rpartition(SEPARATOR)
+                self.load_adapter(path, own, model=base or None)
         except BaseException:
             self.close()
             raise
@@ -117,13 +127,32 @@ class FrontEnd:
     def _make_slots(self, loaded: LoadedModel) -> list[ModelSlot]:
         return make_slots(loaded, self._arena, self.config)
 
+    def load_adapter(self, path: str | Path, name: str | None = None, *, model: str | None = None) -> LoadedAdapter:
+        """Load a LoRA adapter for a loaded model: a folder as PEFT saves it, or a GGUF file.
+
+        Its requests name `model:name`; `name` is that of the file unless given. Several adapters and the model itself
+        are computed in one batch. `unload` unloads it by that name; unloading the model unloads its adapters.
+        """
+        factory = self._factory(model, Task.GENERATE)
+        if factory.adapter >= 0:
+            raise InvalidRequestError(f"{model!r} is an adapter; name the model that it belongs to")
+        adapter, slot = self._adapters.load(factory.loaded, Path(path), name)
+        self._factories[adapter.name] = replace(factory, adapter=slot, content=adapter.fitted.digest)
+        return adapter
+
     def unload(self, name: str) -> None:
-        """Cancel the model's requests and free the memory of its weights and its cache."""
+        """Cancel the requests of a model or an adapter and free the memory of its weights, and of a model's cache."""
+        if name in self._adapters.loaded:
+            del self._factories[name]
+            self._adapters.unload(name)
+            return
         if name in self.detectors:
             self.detectors.remove(name)
             self._factories.pop(name, None)
             return
         slots = slot_names(name, self._factory(name).loaded.model)
+        for adapter in self._adapters.forget(name):
+            del self._factories[adapter]
 
         def remove() -> None:
             for slot in slots:
@@ -136,19 +165,21 @@ class FrontEnd:
 
     @property
     def models(self) -> list[str]:
-        """The names of the loaded models, in the order in which they were loaded."""
+        """The names of the loaded models and adapters, in the order in which they were loaded."""
         return list(self._factories)
 
     def _factory(self, name: str | None, task: Task | None = None) -> RequestFactory:
         """The model of that name, which must be for the task; without a name, the only loaded one that is."""
         if name is not None:
             if name not in self._factories:
+                near = difflib.get_close_matches(name, self._factories, n=1)
+                hint = f"; did you mean {near[0]}?" if near else ""
                 raise ModelNotFoundError(
-                    f"model {name!r} is not loaded; loaded: {', '.join(self._factories) or 'none'}"
+                    f"model {name!r} is not loaded; loaded: {', '.join(self._factories) or 'none'}{hint}"
                 )
             candidates = [self._factories[name]]
         else:
-            candidates = list(self._factories.values())
+            candidates = [factory for factory in self._factories.values() if factory.adapter < 0]
         if not candidates:
             raise ModelNotFoundError("no model is loaded")
         fitting = [factory for factory in candidates if task is None or factory.loaded.model.task is task]

@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 import itertools
 import logging
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -19,6 +20,7 @@ from antiphon.runtime.process.channel import error_of, event_of
 from antiphon.runtime.process.engine_process import EngineProcess
 from antiphon.runtime.process.questions import Questions
 from antiphon.runtime.process.remote_call import RemoteCall
+from antiphon.runtime.process.restart_policy import RestartPolicy
 from antiphon.runtime.process.supervisor import EngineState, Supervisor
 from antiphon.runtime.speech.stream import AsyncSynthesis
 from antiphon.runtime.text.stream import GenerateStream
@@ -31,6 +33,8 @@ Reader = TypeVar("Reader", bound=AsyncReader[Any])
 logger = logging.getLogger("antiphon.engine")
 
 DEFAULT_KV_BYTES = 1 << 30  # as in `EngineConfig`, which needs torch
+#: A model is given up when this many processes have died while they loaded it again.
+MAX_RELOAD_DEATHS = 2
 
 
 class EngineClient(Supervisor):
@@ -44,14 +48,19 @@ class EngineClient(Supervisor):
         self,
         options: Mapping[str, Any],
         *,
-        max_restarts: int = 5,
+        restarts: RestartPolicy | None = None,
         watchdog_seconds: float = 120.0,
         offline: bool = False,
     ) -> None:
-        super().__init__(options, max_restarts=max_restarts, watchdog_seconds=watchdog_seconds)
+        super().__init__(options, restarts=restarts or RestartPolicy(), watchdog_seconds=watchdog_seconds)
+        #: Called with the name of a model that was there before a restart and is not after it, and the cause.
+        self.on_lost: Callable[[str, AntiphonError], None] | None = None
         self._offline = offline
+        self._is_reloading = False  # stays so if the process dies meanwhile
+        self._reload_deaths: Counter[str] = Counter()
         self._models: dict[str, messages.Loaded] = {}
         self._references: dict[str, str] = {}
+        self._bases: dict[str, str] = {}  # of adapters
         self._loads: dict[str, tuple[str, asyncio.Task[messages.Loaded]]] = {}
         self._questions = Questions()
         self._sink = ThreadSink()
@@ -103,12 +112,14 @@ class EngineClient(Supervisor):
     def _gave_up(self) -> None:
         self._models.clear()
         self._references.clear()
+        self._bases.clear()
 
     # -- models -------------------------------------------------------------------------------------------------
 
-    async def load(self, name: str, reference: str) -> messages.Loaded:
+    async def load(self, name: str, reference: str, base: str = "") -> messages.Loaded:
         """Make a model resident under `name`; returns at once if it is. Concurrent loads of one name share the work.
 
+        With `base`, it is an adapter of that model, at the path `reference`; unloading the model unloads it too.
         Raises the `AntiphonError` of the failure. Waits while the process is starting or restarting.
         """
         if name in self._models and name not in self._loads:
@@ -119,7 +130,7 @@ class EngineClient(Supervisor):
             under_way, task = self._loads[name]
             self._check_reference(name, under_way, reference)
         else:
-            task = asyncio.create_task(self._load(name, reference))
+            task = asyncio.create_task(self._load(name, reference, base))
             self._loads[name] = (reference, task)
             task.add_done_callback(lambda done: self._loaded(name, done))
         return await asyncio.shield(task)
@@ -133,34 +144,72 @@ class EngineClient(Supervisor):
         if not done.cancelled():
             done.exception()  # raised to those who wait for it, if any
 
-    async def _load(self, name: str, reference: str) -> messages.Loaded:
+    async def _load(self, name: str, reference: str, base: str) -> messages.Loaded:
         process = await self._until_ready()
         while (going := self._questions.pending(("unload", name))) is not None:
             await asyncio.wait([going])
             await asyncio.sleep(0)
         if name in self._models:  # it came back with the restart that was waited for
             return self._models[name]
-        loaded = await self._load_into(process, name, reference)
+        loaded = await self._load_into(process, name, reference, base)
         self._models[name] = loaded
         self._references[name] = reference
+        if base:
+            self._bases[name] = base
         return loaded
 
     async def _prepare(self, process: EngineProcess) -> None:
-        """Load the models that were there before the last death."""
-        names = list(self._references)
-        results = await asyncio.gather(
-            *(self._load_into(process, name, self._references[name]) for name in names), return_exceptions=True
-        )
-        for name, result in zip(names, results, strict=True):
-            if isinstance(result, BaseException):
-                logger.error("model %r failed to load after the restart: %s", name, result)
-                self._models.pop(name, None)
-                self._references.pop(name, None)
-            else:
-                self._models[name] = result
+        """Load the models that were there before the last death, then their adapters.
 
-    async def _load_into(self, process: EngineProcess, name: str, reference: str) -> messages.Loaded:
-        command = messages.Load(name, reference, self._offline)
+        All at once, unless the last process died meanwhile: then one by one, so that the one to blame is known.
+        """
+        adapters = list(self._bases)
+        models = [name for name in self._references if name not in self._bases]
+        if not self._is_reloading:
+            self._is_reloading = True
+            for names in (models, adapters):
+                await asyncio.gather(*(self._reload(process, name) for name in names if name in self._references))
+        else:
+            for name in (*sorted(models, key=self._reload_deaths.__getitem__), *adapters):
+                if name in self._references:  # an adapter is lost with its model
+                    await self._reload_alone(process, name)
+        self._is_reloading = False
+        self._reload_deaths.clear()
+
+    async def _reload_alone(self, process: EngineProcess, name: str) -> None:
+        self._reload_deaths[name] += 1  # taken back if the process survives it
+        if self._reload_deaths[name] > MAX_RELOAD_DEATHS:
+            self._lose(name, EngineError("the engine process died each time it loaded it"))
+            return
+        await self._reload(process, name)
+        self._reload_deaths[name] -= 1
+
+    async def _reload(self, process: EngineProcess, name: str) -> None:
+        reference, base = self._references[name], self._bases.get(name, "")
+        try:
+            self._models[name] = await self._load_into(process, name, reference, base)
+        except AntiphonError as error:
+            if process.exited.done():  # the next process loads it
+                raise
+            self._lose(name, error)
+
+    def _lose(self, name: str, error: AntiphonError) -> None:
+        logger.error("model %r failed to load after the restart: %s", name, error)
+        lost = [name, *(adapter for adapter, base in self._bases.items() if base == name)]
+        self._drop_name(name)
+        if self.on_lost is not None:
+            for model in lost:
+                self.on_lost(model, error)
+
+    def _drop_name(self, name: str) -> None:
+        """A model that is resident no more; its adapters are not either."""
+        for adapter in [adapter for adapter, base in self._bases.items() if base == name]:
+            self._drop_name(adapter)
+        for names in (self._models, self._references, self._bases):
+            names.pop(name, None)  # type: ignore[attr-defined]
+
+    async def _load_into(self, process: EngineProcess, name: str, reference: str, base: str) -> messages.Loaded:
+        command = messages.Load(name, reference, self._offline, base)
         answer: messages.Loaded = await self._questions.ask(process, ("load", name), command)
         return answer
 
@@ -169,7 +218,7 @@ class EngineClient(Supervisor):
         process = await self._until_ready()
         if name not in self._models:
             raise ModelNotFoundError(f"model {name!r} is not loaded; loaded: {', '.join(self._models) or 'none'}")
-        del self._models[name], self._references[name]
+        self._drop_name(name)
         asked = asyncio.ensure_future(self._questions.ask(process, ("unload", name), messages.Unload(name)))
         with contextlib.suppress(EngineError):  # the process died: the memory is free
             await asyncio.shield(asked)

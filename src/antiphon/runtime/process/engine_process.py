@@ -30,7 +30,7 @@ TAIL_LINES = 50
 #: Messages read before others on the event loop get their turn.
 BURST = 64
 #: How long the last lines of standard error are waited for when the process has ended.
-LAST_WORDS_SECONDS = 2.0
+LAST_WORDS_SECONDS = 0.25
 #: A path of a Unix socket may not be longer, by a little.
 MAX_SOCKET_PATH = 100
 

@@ -20,11 +20,15 @@ from antiphon.text.grammar_spec import GrammarSpec
 
 
 class Load(msgspec.Struct, frozen=True, tag=True):
-    """Make a model resident under a name. Answered by `Loaded` or `LoadFailed`."""
+    """Make a model resident under a name. Answered by `Loaded` or `LoadFailed`.
+
+    With `base`, it is an adapter of that resident model, at the path `reference`, and its name is `base:adapter`.
+    """
 
     name: str
     reference: str
     offline: bool = False
+    base: str = ""
 
 
 class Unload(msgspec.Struct, frozen=True, tag=True):

@@ -18,6 +18,7 @@ from antiphon.errors import AntiphonError, InvalidRequestError
 from antiphon.models.base.parts import TokenDecoder
 from antiphon.runtime.calls.events import Accepted
 from antiphon.runtime.frontend.front_end import FrontEnd
+from antiphon.runtime.loading.adapter_names import SEPARATOR
 from antiphon.runtime.loading.loading import LoadedModel
 from antiphon.runtime.loading.process_memory import read_pages, resident_bytes, return_memory
 from antiphon.runtime.process import messages
@@ -133,12 +134,23 @@ class ServedEngine(FrontEnd):
                 raise InvalidRequestError(f"model {name!r} is resident already, or being loaded")
             self._loading.add(name)
             try:
-                loaded = self.load(self.detectors.loaded(name) or self._load_weights(command))
+                if command.base:
+                    answer = self._load_adapter(command)
+                else:
+                    loaded = self.load(self.detectors.loaded(name) or self._load_weights(command))
+                    answer = self._description(loaded)
             finally:
                 self._loading.discard(name)
-            self._send(self._description(loaded))
+            self._send(answer)
         except BaseException as error:
             self._send(messages.LoadFailed(name, *kind_and_message(error)))
+
+    def _load_adapter(self, command: messages.Load) -> messages.Loaded:
+        own_name = command.name.removeprefix(f"{command.base}{SEPARATOR}")
+        adapter = self.load_adapter(command.reference, own_name, model=command.base)
+        base = self._description(self._factory(command.base).loaded)
+        seconds = {"weights": adapter.seconds}
+        return messages.Loaded(adapter.name, base.task, base.max_tokens, adapter.nbytes, seconds)
 
     def _load_weights(self, command: messages.Load) -> LoadedModel:
         loaded = replace(self._load_files(command.reference), name=command.name)

@@ -14,14 +14,11 @@ from typing import Any
 from antiphon.errors import AntiphonError, EngineError, InvalidRequestError
 from antiphon.runtime.process.engine_process import EngineProcess
 from antiphon.runtime.process.messages import FromEngine, Shutdown
+from antiphon.runtime.process.restart_policy import RestartPolicy
 
 logger = logging.getLogger("antiphon.engine")
 
 START_SECONDS = 120.0
-#: After this long without a death, earlier ones are forgotten.
-STABLE_SECONDS = 60.0
-FIRST_BACK_OFF = 0.25
-LONGEST_BACK_OFF = 15.0
 
 
 class EngineState(StrEnum):
@@ -37,22 +34,23 @@ class EngineState(StrEnum):
 class Supervisor(ABC):
     """Used from one event loop. `options` are the fields of `EngineConfig`.
 
-    After each death the process is started again, after a growing delay. After `max_restarts` deaths in a row the
-    state is FAILED.
+    After each death the process is started again, after a delay given by the policy. The state is FAILED if the first
+    start fails, or if the policy gives up. No call is repeated: what was open when the process died has failed.
     """
 
-    def __init__(self, options: Mapping[str, Any], *, max_restarts: int, watchdog_seconds: float) -> None:
+    def __init__(self, options: Mapping[str, Any], *, restarts: RestartPolicy, watchdog_seconds: float) -> None:
         self.state = EngineState.STARTING
         self.cause: str | None = "the engine process is starting"
         #: How often the process was started again, ever.
         self.restarts = 0
         self._options = dict(options)
-        self._max_restarts = max_restarts
+        self._policy = restarts
         self._watchdog_seconds = watchdog_seconds
         self._changed = asyncio.Event()
         self._process: EngineProcess | None = None
         self._supervisor: asyncio.Task[None] | None = None
         self._start_error: AntiphonError | None = None
+        self._ready_since: float | None = None
 
     @property
     def pid(self) -> int | None:
@@ -96,6 +94,12 @@ class Supervisor(ABC):
         """Return when `state` is next set."""
         await self._changed.wait()
 
+    async def wait_for_failure(self) -> EngineError:
+        """Return the cause once the process will not be started again; never, if it is closed before."""
+        while self.state is not EngineState.FAILED:
+            await self._changed.wait()
+        return EngineError(f"the engine process cannot be started: {self.cause}")
+
     def _set(self, state: EngineState, cause: str | None) -> None:
         if self.state is EngineState.CLOSED:
             return
@@ -118,24 +122,23 @@ class Supervisor(ABC):
         return self._process
 
     async def _supervise(self) -> None:
-        deaths = 0
         while True:
-            began = time.monotonic()
             cause = await self._live()
             if self.state is EngineState.CLOSED:
                 return
-            was_starting = self.state is EngineState.STARTING
-            deaths = deaths + 1 if time.monotonic() - began < STABLE_SECONDS else 1
-            gave_up = was_starting or self._start_error is not None or deaths > self._max_restarts
-            many = f" ({deaths} times in a row)" if deaths > 1 else ""
+            now, ready_since = time.monotonic(), self._ready_since
+            self._ready_since = None
+            delay = self._policy.next_delay(now, None if ready_since is None else now - ready_since)
+            gave_up = self.state is EngineState.STARTING or self._start_error is not None or delay is None
+            many = f" ({self._policy.num_deaths} times in a row)" if self._policy.num_deaths > 1 else ""
             self._set(EngineState.FAILED if gave_up else EngineState.RESTARTING, f"{cause}{many}")
             self._fail_calls(f"the engine process died: {cause}")
-            logger.error("the engine process died: %s%s", cause, "" if gave_up else "; restarting it")
-            if gave_up:
+            if delay is None or gave_up:
+                logger.error("the engine process died: %s%s; giving up", cause, many)
                 self._gave_up()
                 return
-            if deaths > 1:
-                await asyncio.sleep(min(FIRST_BACK_OFF * 2 ** (deaths - 2), LONGEST_BACK_OFF))
+            logger.error("the engine process died: %s%s; restarting it in %.1f s", cause, many, delay)
+            await asyncio.sleep(delay)
             self.restarts += 1
 
     async def _live(self) -> str:
@@ -157,7 +160,13 @@ class Supervisor(ABC):
 
     async def _begin(self, process: EngineProcess) -> None:
         await process.started
-        await self._prepare(process)
+        try:
+            await self._prepare(process)
+        except Exception as error:
+            logger.exception("the engine process could not be prepared")
+            process.kill(f"it could not be prepared: {type(error).__name__}: {error}")
+            return
+        self._ready_since = time.monotonic()
         self._set(EngineState.READY, None)
 
     async def _watch(self, process: EngineProcess) -> None:

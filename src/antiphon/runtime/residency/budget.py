@@ -33,7 +33,9 @@ class MemoryBudget:
         """Models that may be unloaded for this one, least recently used first; an error if that cannot be enough."""
         self.check_fits(model, size)
         others = [other for other in models if other is not model]
-        idle = sorted((other for other in others if evict and other.is_idle), key=lambda other: other.turn)
+        needed = {id(other.base) for other in others if other.is_pinned and other.charged_bytes}  # with their adapters
+        may_go = (other for other in others if evict and other.is_idle and id(other) not in needed)
+        idle = sorted(may_go, key=lambda other: other.turn)
         staying = charged_bytes(models) - charged_bytes(idle)
         if staying + size > self.room:
             names = [other.name for other in others if other.charged_bytes and other not in idle]

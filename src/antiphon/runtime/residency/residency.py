@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from antiphon.counted import counted
@@ -23,12 +24,12 @@ from antiphon.runtime.residency.keep_alive import FOREVER
 from antiphon.runtime.residency.resident import ModelState, Resident
 
 if TYPE_CHECKING:
-    from antiphon.runtime.process.messages import Loaded
+    from antiphon.runtime.loading.model_text import ModelText
 
 logger = logging.getLogger("antiphon.models")
 
-#: How often a load is tried when the engine's process dies under it.
-ATTEMPTS = 2
+#: A model that was being loaded when the engine's process died so often has failed; before, it may be tried at once.
+MAX_DEATHS = 2
 
 
 class Residency:
@@ -43,6 +44,7 @@ class Residency:
         self.budget_bytes = budget_bytes
         self._budget = MemoryBudget(budget_bytes, client.kv_bytes)
         self._client = client
+        client.on_lost = self._lost
         self._offline = offline
         self._lock = asyncio.Lock()
         self._turns = 0
@@ -60,10 +62,25 @@ class Residency:
     def add(self, model: Resident) -> Resident:
         return self.models.setdefault(model.name, model)
 
+    def state_of(self, model: Resident) -> ModelState:
+        """The model's state as the engine's process has it: while that restarts, its models are being loaded."""
+        if model.loading is not None:
+            return ModelState.LOADING
+        if model.state is not ModelState.READY:
+            return model.state
+        if self._client.state is EngineState.READY and model.name in self._client.models:
+            return ModelState.READY
+        return ModelState.LOADING if self._client.state is EngineState.RESTARTING else ModelState.UNLOADED
+
     # -- use ----------------------------------------------------------------------------------------------------
 
     async def acquire(self, model: Resident) -> None:
-        """Return when the model is resident; it stays so until `release`. Raises why it cannot be."""
+        """Return when the model is resident; it stays so until `release`. Raises why it cannot be.
+
+        The model of an adapter is acquired with it.
+        """
+        if model.base is not None:
+            await self.acquire(model.base)
         model.uses += 1
         self._stop_timer(model)
         try:
@@ -79,6 +96,8 @@ class Residency:
         if not model.uses:
             self._start_timer(model, model.keep_alive if keep_alive is None else keep_alive)
             self._forget(model)
+        if model.base is not None:
+            self.release(model.base, keep_alive)
 
     def _touch(self, model: Resident) -> None:
         self._turns += 1
@@ -134,6 +153,9 @@ class Residency:
 
     async def _load(self, model: Resident, evict: bool) -> None:
         try:
+            if model.base is not None:
+                await self._load_adapter(model, model.base, evict)
+                return
             size = await self._fetch(model)
             async with self._lock:
                 await self._load_now(model, size, evict)
@@ -141,12 +163,44 @@ class Residency:
             model.state = ModelState.UNLOADED
             raise
         except AntiphonError as error:
-            self._failed(model, error)
+            if not self._may_be_innocent(model, error):
+                self._failed(model, error)
             raise
         except Exception as error:
             logger.exception("model %r could not be loaded", model.name)
             self._failed(model, EngineError(f"an internal error occurred ({type(error).__name__})"))
             raise model.failure from error  # type: ignore[misc]
+
+    async def _load_adapter(self, model: Resident, base: Resident, evict: bool) -> None:
+        """After its model, which stays for as long as it takes."""
+        from antiphon.runtime.loading.adapter_names import adapter_file_bytes
+
+        base.uses += 1
+        self._stop_timer(base)
+        try:
+            await self.load(base, evict=evict)
+            size = await asyncio.to_thread(adapter_file_bytes, Path(model.reference))
+            async with self._lock:
+                await self._load_now(model, size, evict)
+        finally:
+            self.release(base)
+
+    def _may_be_innocent(self, model: Resident, error: AntiphonError) -> bool:
+        """Whether the load failed only because the engine's process died, and for the first time."""
+        if not isinstance(error, EngineError) or self._client.state is EngineState.READY:
+            return False
+        model.num_deaths += 1
+        return model.num_deaths < MAX_DEATHS
+
+    def _lost(self, name: str, error: AntiphonError) -> None:
+        """A model did not come back with the engine's process."""
+        model = self.models.get(name)
+        if model is None or model.state is not ModelState.READY:
+            return
+        self._stop_timer(model)
+        model.text, model.loaded, model.charged_bytes = None, None, 0
+        self._failed(model, EngineError(f"it was lost when the engine restarted: {error}"))
+        self._forget(model)
 
     def _failed(self, model: Resident, error: AntiphonError) -> None:
         model.state, model.failure, model.failed_at = ModelState.FAILED, error, time.monotonic()
@@ -164,14 +218,14 @@ class Residency:
 
     async def _load_now(self, model: Resident, size: int, evict: bool) -> None:
         """The weights in the engine's process and the text side in this one, at the same time."""
-        from antiphon.runtime.loading.model_text import ModelText
-
         model.charged_bytes = 0
         await self._make_room(model, size, evict)
         model.state, model.failure, model.charged_bytes = ModelState.LOADING, None, size
         try:
-            reading = asyncio.to_thread(ModelText.load, model.reference, self._offline)
-            text, loaded = await asyncio.gather(reading, self._load_weights(model), return_exceptions=True)
+            base = () if model.base is None else (model.base.name,)
+            reading = self._read_text(model)
+            loading = self._client.load(model.name, model.reference, *base)
+            text, loaded = await asyncio.gather(reading, loading, return_exceptions=True)
             if isinstance(text, BaseException):
                 await self._drop(model)
                 raise text
@@ -184,17 +238,17 @@ class Residency:
             model.charged_bytes = 0
             model.state = ModelState.UNLOADED
             raise
-        model.text, model.loaded, model.state = text, loaded, ModelState.READY
+        model.text, model.loaded, model.state, model.num_deaths = text, loaded, ModelState.READY, 0
         self._touch(model)
 
-    async def _load_weights(self, model: Resident) -> Loaded:
-        for attempt in range(1, ATTEMPTS + 1):
-            try:
-                return await self._client.load(model.name, model.reference)
-            except EngineError:
-                if attempt == ATTEMPTS or self._client.state is not EngineState.RESTARTING:
-                    raise
-        raise AssertionError
+    async def _read_text(self, model: Resident) -> ModelText:
+        from antiphon.runtime.loading.model_text import ModelText
+
+        if model.base is None:
+            return await asyncio.to_thread(ModelText.load, model.reference, self._offline)
+        if model.base.text is None:
+            raise EngineError(f"model {model.base.name!r} was unloaded meanwhile")
+        return model.base.text
 
     async def _check_real_size(self, model: Resident, size: int, evict: bool) -> None:
         """Weights that became larger than their files may have no place after all."""
@@ -232,6 +286,9 @@ class Residency:
                 await self._unload(model)
 
     async def _unload(self, model: Resident) -> None:
+        for adapter in [other for other in self.models.values() if other.base is model]:
+            if adapter.state is ModelState.READY:
+                await self._unload(adapter)
         model.state, model.text, model.loaded = ModelState.UNLOADING, None, None
         self._stop_timer(model)
         try:

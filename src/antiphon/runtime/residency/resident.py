@@ -39,6 +39,8 @@ class Resident:
     reference: str
     keep_alive: float = FOREVER
     is_pinned: bool = False
+    #: The model that this is an adapter of; `reference` is then a path, and `name` is `base:adapter`.
+    base: Resident | None = None
     #: Named in the configuration; another is forgotten when it is unloaded.
     is_configured: bool = True
     #: A detector that calls to other models use. No request can name it.
@@ -49,6 +51,8 @@ class Resident:
     loaded: Loaded | None = None
     failure: AntiphonError | None = None
     failed_at: float = 0.0
+    #: How often in a row the engine's process died while it was being loaded.
+    num_deaths: int = 0
     fetching: FetchProgress | None = None
     #: Requests that use it or wait for it.
     uses: int = 0

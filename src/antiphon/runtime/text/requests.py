@@ -59,6 +59,9 @@ class RequestFactory:
     """Makes the requests of one model. The grammar compiler is made when the first constraint is asked for."""
 
     loaded: LoadedModel
+    #: The slot of the adapter that they are computed with, or -1, and the adapter's digest.
+    adapter: int = -1
+    content: bytes = b""
     _compiler: GrammarCompiler | None = None
 
     def make(
@@ -96,6 +99,8 @@ class RequestFactory:
                 priority=urgency,
                 deadline=deadline,
                 cache_salt=cache_salt,
+                adapter=self.adapter,
+                content=self.content,
                 constraint=constraint if constraint is None or not index else constraint.clone(),
                 fork_of=requests[0] if requests else None,
                 stop_ids=stop_ids,

@@ -8,7 +8,8 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from antiphon.errors import AntiphonError
+from antiphon.errors import AntiphonError, CheckpointError
+from antiphon.runtime.loading.adapter_names import SEPARATOR
 from antiphon.runtime.process.client import EngineState
 from antiphon.runtime.residency.fetching import fetch_model
 from antiphon.runtime.residency.keep_alive import keep_alive_text, parse_keep_alive
@@ -16,7 +17,7 @@ from antiphon.runtime.residency.resident import Resident
 from antiphon.server.admin.request_schemas import AdminLoadBody, AdminPullBody, AdminUnloadBody
 from antiphon.server.http.bodies import read_body
 from antiphon.server.http.connection import EventStream, json_response, unless_disconnected
-from antiphon.server.http.errors import ApiError, api_error
+from antiphon.server.http.errors import ApiError, api_error, invalid
 from antiphon.server.http.events import DONE, event
 from antiphon.server.serving.failures import engine_unavailable, load_failure
 from antiphon.server.serving.model_card import model_card
@@ -47,7 +48,7 @@ async def load(request: Request) -> Response:
     body = await read_body(request, AdminLoadBody, serving.config.limits.body_bytes)
     if serving.client.state is not EngineState.READY:
         raise engine_unavailable(serving.client)
-    model = serving.models.known(body.model, LoadOnUse.HUB)
+    model = _adapter(serving, body.model, body.adapter) if body.adapter else _model(serving, body.model)
     if body.keep_alive is not None:
         model.keep_alive = parse_keep_alive(body.keep_alive)
     if body.pinned is not None:
@@ -56,9 +57,27 @@ async def load(request: Request) -> Response:
     try:
         await unless_disconnected(request, residency.acquire(model))
     except AntiphonError as error:
+        if body.adapter:
+            serving.models.forget_adapter(model)
+            # The path is the caller's, and so is what is wrong with the file.
+            wrong = isinstance(error, CheckpointError)
+            raise (invalid(str(error), "adapter", "invalid_adapter") if wrong else api_error(error)) from error
         raise load_failure(model, error) from error
     residency.release(model)
     return json_response(admin_card(serving, model))
+
+
+def _model(serving: Serving, name: str) -> Resident:
+    return serving.models.known(name, LoadOnUse.HUB)
+
+
+def _adapter(serving: Serving, name: str, path: str) -> Resident:
+    base, _, own = name.rpartition(SEPARATOR)
+    if not base:
+        raise ApiError(
+            400, f"an adapter is named model:name; {name!r} names no model", code="invalid_value", param="model"
+        )
+    return serving.models.add_adapter(base, own, path)
 
 
 @router.post("/models/unload")
@@ -67,6 +86,7 @@ async def unload(request: Request) -> Response:
     body = await read_body(request, AdminUnloadBody, serving.config.limits.body_bytes)
     model = serving.models.companion(body.model) or serving.models.find(body.model)
     await serving.models.residency.unload(model, force=bool(body.force))
+    serving.models.forget_adapter(model)
     return json_response(admin_card(serving, model))
 
 
@@ -125,7 +145,7 @@ def _pulled(resolved: ResolvedModel) -> dict[str, Any]:
 
 
 def admin_card(serving: Serving, model: Resident) -> dict[str, Any]:
-    card = model_card(model, model.name)
+    card = model_card(model, model.name, serving.models.residency.state_of(model))
     fetching = model.fetching
     return {
         "name": model.name,

@@ -10,7 +10,10 @@ from antiphon.server.http.schemas import Body, KeepAlive, Name
 
 
 class AdminLoadBody(Body):
+    #: For an adapter, `model:name`.
     model: Name
+    #: The path of a LoRA adapter on the server's machine.
+    adapter: Annotated[str, Field(min_length=1, max_length=4096)] | None = None
     keep_alive: KeepAlive | None = None
     #: Never unloaded to make room.
     pinned: bool | None = None

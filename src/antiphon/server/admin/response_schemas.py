@@ -10,13 +10,14 @@ from antiphon.server.http.schemas import Answer
 
 
 class ModelCard(Answer):
-    """A model under one of its names; `root` is the name it was loaded under."""
+    """A model under one of its names; `root` is the name it was loaded under, `parent` the model of an adapter."""
 
     id: str
     object: Literal["model"]
     created: int
     owned_by: str
     root: str
+    parent: str | None
     state: Literal["unloaded", "loading", "ready", "unloading", "failed"]
     task: str | None
     max_model_len: int | None
@@ -52,6 +53,16 @@ class AnyModelsAnswer(RootModel[ModelsAnswer | AnthropicModelsAnswer]):
 
 class AnyModelCard(RootModel[ModelCard | AnthropicModelCard]):
     """Anthropic's form for requests with the header `anthropic-version`."""
+
+
+class DeletedModel(Answer):
+    id: str
+    object: Literal["model"]
+    deleted: Literal[True]
+
+
+class VersionAnswer(Answer):
+    version: str
 
 
 class HealthAnswer(Answer):

@@ -1,4 +1,4 @@
-"""`GET /v1/models`, `/livez`, `/readyz` and `/metrics`: the models that can be named, health and metrics."""
+"""`GET /v1/models`, `/livez`, `/readyz`, `/health`, `/version` and `/metrics`: models, health and metrics."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
+from antiphon import __version__
 from antiphon.errors import AntiphonError
 from antiphon.runtime.process.client import EngineState
 from antiphon.server.http.connection import json_response
@@ -29,9 +30,11 @@ async def list_models(
     before_id: str | None = None,
 ) -> Response:
     """With the header `anthropic-version` in pages, as Anthropic's API lists models; else all, as OpenAI's does."""
-    names = serving_of(request).models.names()
+    models = serving_of(request).models
+    names = models.names()
     if context_of(request).error_format is not ANTHROPIC:
-        return json_response({"object": "list", "data": [model_card(model, name) for name, model in names.items()]})
+        listed = [model_card(model, name, models.residency.state_of(model)) for name, model in names.items()]
+        return json_response({"object": "list", "data": listed})
     cards = [anthropic_card(model, name) for name, model in names.items() if task_of(model) in (None, "generate")]
     ids = [card["id"] for card in cards]
     for given in (after_id, before_id):
@@ -49,8 +52,11 @@ async def list_models(
 
 @router.get("/v1/models/{name:path}")
 async def get_model(request: Request, name: str) -> Response:
-    card = anthropic_card if context_of(request).error_format is ANTHROPIC else model_card
-    return json_response(card(serving_of(request).models.find(name), name))
+    models = serving_of(request).models
+    model = models.find(name)
+    if context_of(request).error_format is ANTHROPIC:
+        return json_response(anthropic_card(model, name))
+    return json_response(model_card(model, name, models.residency.state_of(model)))
 
 
 @router.get("/livez")
@@ -59,6 +65,9 @@ async def livez() -> Response:
     return json_response({"status": "alive"})
 
 
+@router.post("/ping")
+@router.get("/ping")
+@router.get("/health")
 @router.get("/readyz")
 async def readyz(request: Request) -> Response:
     """200 when the engine is up and every model to be loaded at start is there; otherwise 503 with the cause."""
@@ -75,6 +84,11 @@ async def readyz(request: Request) -> Response:
         status, cause = serving.models.status, serving.models.cause
         return json_response({"status": status, "cause": cause, "models": models}, 503)
     return json_response({"status": "ready", "cause": None, "models": models})
+
+
+@router.get("/version")
+async def version() -> Response:
+    return json_response({"version": __version__})
 
 
 @router.get("/metrics")

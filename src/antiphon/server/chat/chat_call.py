@@ -14,6 +14,7 @@ from antiphon.runtime.process.messages import Generate
 from antiphon.server.chat.request_schemas import ChatBody
 from antiphon.server.chat.tool_use import ToolUse, tool_use
 from antiphon.server.http.errors import invalid
+from antiphon.server.serving.fingerprint import fingerprint
 from antiphon.server.serving.models import ReadyModel
 from antiphon.server.serving.serving import Serving
 from antiphon.server.text.chat_prompts import chat_prompt
@@ -21,9 +22,13 @@ from antiphon.server.text.generation import make_call
 from antiphon.server.text.grammar import grammar_of
 from antiphon.server.text.logprobs import chat_logprobs
 from antiphon.server.text.prompts import check_prompt
+from antiphon.server.text.reasoning_effort import template_options
 from antiphon.server.text.sampling import output_tokens, sampling_params
 from antiphon.server.tool_calls.output_parser import THINK, OutputParser
 from antiphon.text.grammar_spec import GrammarSpec
+
+#: There is one; a request that names another gets it all the same.
+SERVICE_TIER = "default"
 
 
 @dataclass(frozen=True)
@@ -69,7 +74,9 @@ class ChatCall:
         return chat_logprobs(self.model.text.tokenizer, ids, values, tops)
 
     def base(self, kind: str) -> dict[str, Any]:
-        return {"id": self.id, "object": kind, "created": self.created, "model": self.model.name}
+        base = {"id": self.id, "object": kind, "created": self.created, "model": self.model.name}
+        tier = {} if self.body.service_tier is None else {"service_tier": SERVICE_TIER}
+        return {**base, "system_fingerprint": fingerprint(self.model.loaded), **tier}
 
 
 async def prepare_chat(serving: Serving, body: ChatBody, earlier: Sequence[int] = ()) -> ChatCall:
@@ -82,9 +89,10 @@ async def prepare_chat(serving: Serving, body: ChatBody, earlier: Sequence[int] 
     _check_choices(body, limits.choices)
     use = tool_use(body, model, limits)
     grammar = _form(body, use)
-    prompt = await asyncio.to_thread(chat_prompt, model, body.messages, use.tools, True, body.chat_template_kwargs)
-    ids = check_prompt([*earlier, *prompt.ids], model, limits, "messages", body.truncate_prompt_tokens)
+    options = template_options(body.chat_template_kwargs, body.reasoning_effort, model)
+    prompt = await asyncio.to_thread(chat_prompt, model, body.messages, use.tools, True, options)
     asked = body.max_completion_tokens if body.max_completion_tokens is not None else body.max_tokens
+    ids = check_prompt([*earlier, *prompt.ids], model, limits, "messages", body.truncate_prompt_tokens, asked)
     if asked == 0:
         raise invalid("max_tokens is 0; it must be 1 or more", "max_tokens")
     params = sampling_params(
@@ -108,8 +116,6 @@ def _check_choices(body: ChatBody, limit: int) -> None:
         raise invalid(f"n is {body.n}; this server allows at most {limit}", "n")
     if body.top_logprobs is not None and not body.logprobs:
         raise invalid("top_logprobs requires logprobs: true", "top_logprobs")
-    if body.stream_options is not None and not body.stream:
-        raise invalid("stream_options requires stream: true", "stream_options")
     if None not in (body.max_tokens, body.max_completion_tokens) and body.max_tokens != body.max_completion_tokens:
         raise invalid("max_tokens and max_completion_tokens differ; give one", "max_tokens")
 

@@ -9,20 +9,19 @@ from antiphon.runtime.calls.events import Ended
 from antiphon.server.chat.chat_call import ChatCall
 from antiphon.server.chat.message_builder import deltas, finish_reason
 from antiphon.server.text.generation import Generations
-from antiphon.server.text.streaming import log_usage
+from antiphon.server.text.streaming import StreamedUsage, log_usage
 
 
 async def chat_chunks(
     chat: ChatCall, generations: Generations, log_fields: dict[str, Any]
 ) -> AsyncIterator[dict[str, Any]]:
     """`log_fields` gets the usage at the end."""
-    wants_usage = chat.body.stream_options is not None and bool(chat.body.stream_options.include_usage)
+    streamed = StreamedUsage(chat.body.stream_options, [chat.call])
     base = chat.base("chat.completion.chunk")
-    tail: dict[str, Any] = {"usage": None} if wants_usage else {}
 
     def chunk(index: int, delta: dict[str, Any], logprobs: Any = None, reason: str | None = None) -> dict[str, Any]:
         choice = {"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": reason}
-        return {**base, "choices": [choice], **tail}
+        return {**base, "choices": [choice], **streamed.tail(index)}
 
     parsers = [chat.parser() for _ in range(chat.call.n)]
     for index in range(chat.call.n):
@@ -34,6 +33,7 @@ async def chat_chunks(
                 yield chunk(index, delta)
             yield chunk(index, {}, reason=finish_reason(parser, event))
             continue
+        streamed.count(index, event)
         entries = chat.logprobs(event)
         logprobs = {"content": entries, "refusal": None} if entries else None
         changes = deltas(parser.feed(chat.text(event)))
@@ -44,5 +44,5 @@ async def chat_chunks(
             logprobs = None
     usage = generations.usage(bool(chat.body.timings))
     log_usage(log_fields, usage)
-    if wants_usage:
+    if streamed.is_asked:
         yield {**base, "choices": [], "usage": usage}

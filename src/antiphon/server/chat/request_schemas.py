@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from antiphon.server.http.schemas import Body, Name
+from antiphon.server.http.schemas import Body, Name, Unsupported
 from antiphon.server.sound.request_schemas import VoiceReference
 from antiphon.server.text.messages import Message, NamedTool, Tool
+from antiphon.server.text.reasoning_effort import Effort
 from antiphon.server.text.request_schemas import MAX_LOGPROBS, GenerateBody
+from antiphon.server.text.unsupported_fields import CHAT
 
 
 class ReplyAudio(Body):
@@ -20,6 +23,8 @@ class ReplyAudio(Body):
 
 
 class ChatBody(GenerateBody):
+    unsupported: ClassVar[Mapping[str, Unsupported]] = CHAT
+
     messages: Annotated[list[Message], Field(min_length=1)]
     max_completion_tokens: Annotated[int, Field(ge=1, lt=2**31)] | None = None
     logprobs: bool | None = None
@@ -30,3 +35,8 @@ class ChatBody(GenerateBody):
     chat_template_kwargs: dict[str, Any] | None = None
     modalities: list[Literal["text", "audio"]] | None = None
     audio: ReplyAudio | None = None
+    #: Passed to templates that know it.
+    reasoning_effort: Effort | None = None
+    #: Accepted without effect.
+    verbosity: Literal["low", "medium", "high"] | None = None
+    prediction: dict[str, Any] | None = None

@@ -52,5 +52,19 @@ class ChatAnswer(Answer):
     object: Literal["chat.completion"]
     created: int
     model: str
+    system_fingerprint: str
+    service_tier: Literal["default"] | None = None
     choices: list[ChatChoice]
     usage: Usage
+
+
+class StoredChatAnswer(ChatAnswer):
+    metadata: dict[str, str]
+
+
+class StoredChatsAnswer(Answer):
+    object: Literal["list"]
+    data: list[StoredChatAnswer]
+    first_id: str
+    last_id: str
+    has_more: bool

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
@@ -19,6 +20,8 @@ from antiphon.server.http.bodies import read_body
 from antiphon.server.http.connection import EventStream, json_response, unless_disconnected
 from antiphon.server.http.context import context_of
 from antiphon.server.serving.serving import serving_of
+from antiphon.server.stored_chats.store import stored_chats_of
+from antiphon.server.stored_chats.whole_answer import kept_at_end
 from antiphon.server.text.generation import Generations
 from antiphon.server.text.streaming import closing, log_usage, stream_events
 
@@ -36,18 +39,31 @@ async def chat_completions(request: Request) -> Response:
     log_fields = context.log_fields
     log_fields["model"] = chat.model.name
     generations = Generations(serving, [chat.call])
+    keep = _keeping(request, body) if body.store else None
     if reply is not None:
         context.at_end += [reply.close, lambda: store.put(reply.id, context.key, reply.transcript)]
     if body.stream:
         await unless_disconnected(request, generations.open())
         chunks = chat_chunks(chat, generations, log_fields)
+        if keep is not None:
+            chunks = kept_at_end(chunks, lambda: generations.usage(bool(body.timings)), keep)
         events = stream_events(generations, chunks if reply is None else spoken_chunks(chunks, reply), log_fields)
         return EventStream(events, generations.close)
-    return await unless_disconnected(request, _whole(chat, generations, log_fields, reply))
+    return await unless_disconnected(request, _whole(chat, generations, log_fields, reply, keep))
+
+
+def _keeping(request: Request, body: ChatBody) -> Callable[[dict[str, Any]], None]:
+    """A function that stores the answer."""
+    store, owner = stored_chats_of(request), context_of(request).key
+    return lambda answer: store.keep(answer, body.messages, body.metadata, owner)
 
 
 async def _whole(
-    chat: ChatCall, generations: Generations, log_fields: dict[str, Any], reply: SpokenReply | None
+    chat: ChatCall,
+    generations: Generations,
+    log_fields: dict[str, Any],
+    reply: SpokenReply | None,
+    keep: Callable[[dict[str, Any]], None] | None,
 ) -> Response:
     async with closing(generations):
         await generations.open()
@@ -65,4 +81,7 @@ async def _whole(
     usage = generations.usage(bool(chat.body.timings))
     log_usage(log_fields, usage)
     choices.sort(key=lambda choice: int(choice["index"]))
-    return json_response({**chat.base("chat.completion"), "choices": choices, "usage": usage})
+    answer = {**chat.base("chat.completion"), "choices": choices, "usage": usage}
+    if keep is not None:
+        keep(answer)
+    return json_response(answer)

@@ -24,6 +24,14 @@ class ActiveRequests:
     def __len__(self) -> int:
         return len(self._running)
 
+    @property
+    def num_of_clients(self) -> int:
+        """How many requests are in flight that are not of low priority."""
+        return sum(not context.is_low_priority for context in self._running)
+
+    async def until_one_ends(self) -> None:
+        await self._left.wait()
+
     def count_of_key(self, key: int | None) -> int:
         return self._per_key[key]
 
@@ -35,13 +43,17 @@ class ActiveRequests:
         if context in self._running:
             self._running.discard(context)
             self._per_key[context.key] -= 1
-            self._left.set()
+            self.wake()
+
+    def wake(self) -> None:
+        """Have all that wait look again."""
+        self._left.set()
+        self._left.clear()
 
     async def until_idle(self, seconds: float) -> bool:
         """Wait until no request is in flight; False if that takes longer than `seconds`."""
         deadline = time.monotonic() + seconds
         while self._running:
-            self._left.clear()
             left = deadline - time.monotonic()
             if left <= 0:
                 return False

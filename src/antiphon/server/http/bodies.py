@@ -12,6 +12,7 @@ from starlette.requests import ClientDisconnect
 from antiphon.runtime.residency.keep_alive import parse_keep_alive
 from antiphon.server.http.context import context_of
 from antiphon.server.http.errors import ApiError, ClientDisconnectedError, invalid
+from antiphon.server.http.unknown_fields import validate_known
 
 Model = TypeVar("Model", bound=BaseModel)
 MAX_MESSAGE_CHARACTERS = 300
@@ -33,7 +34,7 @@ async def read_body(request: Request, model: type[Model], limit: int, takes_any_
     except orjson.JSONDecodeError as error:
         raise invalid(f"the body is not JSON: {error}", code="invalid_json") from None
     try:
-        body = model.model_validate(parsed)
+        body = validate_known(model, parsed, context_of(request))
         record_body(request, body, parsed)
         return body
     except ValidationError as error:

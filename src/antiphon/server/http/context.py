@@ -13,7 +13,10 @@ from fastapi import Request
 
 from antiphon.server.http.error_formats import OPENAI, ErrorFormat
 from antiphon.server.http.errors import ApiError
+from antiphon.server.http.ignored_fields import IgnoredFields
 
+#: As the engine counts them.
+NORMAL_PRIORITY, LOW_PRIORITY = 2, 3
 #: The status logged when a client disconnects before it is answered.
 CLIENT_CLOSED_REQUEST = 499
 
@@ -33,6 +36,11 @@ class RequestContext:
     logs_text: bool = False
     #: Of the API that the request's route belongs to.
     error_format: ErrorFormat = OPENAI
+    #: Whether a field that is not known is an error.
+    is_strict: bool = False
+    ignored: IgnoredFields = field(default_factory=IgnoredFields)
+    #: A request of a batch: those of clients go first.
+    is_low_priority: bool = False
     started: float = field(default_factory=time.perf_counter)
     status: int = CLIENT_CLOSED_REQUEST
     has_begun: bool = False
@@ -69,3 +77,11 @@ current_context: ContextVar[RequestContext | None] = ContextVar("current_context
 def context_of(request: Request) -> RequestContext:
     context: RequestContext = request.scope["context"]
     return context
+
+
+def priority_of(given: int | None) -> int:
+    """The priority of the current request's calls; that of a batch is low whatever its body says."""
+    context = current_context.get()
+    if context is not None and context.is_low_priority:
+        return LOW_PRIORITY
+    return NORMAL_PRIORITY if given is None else given

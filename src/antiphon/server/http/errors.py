@@ -27,6 +27,8 @@ from antiphon.errors import (
 
 INVALID = "invalid_request_error"
 SERVER = "server_error"
+#: At the end of messages about the context: LangChain looks for it in the text, where OpenAI's client shows no code.
+TOO_LONG = "(context_length_exceeded: prompt is too long)"
 
 
 class ApiError(Exception):
@@ -57,6 +59,11 @@ class ApiError(Exception):
 
 def invalid(message: str, param: str | None = None, code: str = "invalid_value") -> ApiError:
     return ApiError(400, message, code=code, param=param)
+
+
+def unauthorized(message: str) -> ApiError:
+    headers = {"www-authenticate": "Bearer"}
+    return ApiError(401, message, code="invalid_api_key", kind="authentication_error", headers=headers)
 
 
 def unavailable(message: str, code: str, retry_after: int = 2) -> ApiError:
@@ -94,6 +101,8 @@ def api_error(error: AntiphonError) -> ApiError:
     message = str(error)
     if status == 400 and code == "invalid_value" and message.startswith(GRAMMAR_SUBJECTS):
         code = "invalid_schema"
+    if isinstance(error, ContextLengthError):
+        message = f"This model's maximum context length is exceeded: {message} {TOO_LONG}"
     headers = {"retry-after": "1"} if status in (429, 503) else {}
     return ApiError(status, message, code=code, kind=name, headers=headers)
 

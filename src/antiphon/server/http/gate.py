@@ -15,33 +15,49 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from antiphon.counted import counted
 from antiphon.errors import AntiphonError
 from antiphon.server.http.active_requests import ActiveRequests
-from antiphon.server.http.admin_access import NEEDS_BEARER, AdminAccess
+from antiphon.server.http.admin_access import AdminAccess, header
 from antiphon.server.http.context import RequestContext, current_context
 from antiphon.server.http.error_formats import error_format
-from antiphon.server.http.errors import SERVER, ApiError, ClientDisconnectedError, api_error, unavailable
+from antiphon.server.http.errors import (
+    SERVER,
+    ApiError,
+    ClientDisconnectedError,
+    api_error,
+    unauthorized,
+    unavailable,
+)
+from antiphon.server.http.hosts import AllowedHosts
+from antiphon.server.http.ignored_fields import HEADER as IGNORED_HEADER
+from antiphon.server.http.internal_call import CALLER, Caller
 from antiphon.server.http.keys import KeyRing
 from antiphon.server.telemetry.logs import log, log_failure
 from antiphon.server.telemetry.metrics import Metrics
 
 REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
-OPEN_ROUTES = {"/livez", "/readyz"}
+OPEN_ROUTES = {"/livez", "/readyz", "/health", "/ping", "/docs"}
 UNLOGGED_ROUTES = {*OPEN_ROUTES, "/metrics"}  # polled every few seconds
 ADMIN = "/admin"
 #: Content types of streams that can end with an error.
 EVENT_STREAMS = (b"text/event-stream", b"application/x-ndjson")
+MODELS = "/v1/models/"
 #: Added to the limit, so that a generation reaches its own deadline first: its error says how far it came.
 SLACK_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
 class Rules:
-    """Which requests are admitted, and for how long. `per_key` bounds the requests in flight of one key."""
+    """Which requests are admitted, and for how long. `per_key` bounds the requests in flight of one key.
+
+    `Host` is checked if there are no keys: with keys, a page that reaches this server by DNS rebinding lacks one.
+    """
 
     admin: AdminAccess
+    hosts: AllowedHosts
     keys: KeyRing | None = None
     per_key: int | None = None
     request_seconds: float = 600.0
     logs_text: bool = False
+    is_strict: bool = False
 
 
 class Gate:
@@ -61,6 +77,7 @@ class Gate:
             await self._app(scope, receive, send)
             return
         context = RequestContext(_request_id(scope), scope["method"], scope["path"], logs_text=self._rules.logs_text)
+        context.is_strict = self._rules.is_strict or _is_admin(context)
         context.error_format = error_format(context.path, dict(scope["headers"]))
         scope["context"] = context
 
@@ -72,6 +89,8 @@ class Gate:
                 names = ("x-request-id", context.error_format.id_header)
                 ids = [(name.encode(), context.request_id.encode()) for name in names if name is not None]
                 message["headers"] = [*headers, *ids]
+                if context.ignored:
+                    message["headers"].append((IGNORED_HEADER.encode(), context.ignored.header().encode()))
             await send(message)
 
         token = current_context.set(context)
@@ -107,7 +126,7 @@ class Gate:
             self._requests.remove(context)
 
     def _set_timeout(self, context: RequestContext) -> asyncio.TimerHandle | None:
-        if _is_admin(context.path):
+        if _is_admin(context):
             return None
         limit = self._rules.request_seconds
         error = ApiError(504, f"the request took longer than {limit:g} s", code="timeout", kind=SERVER)
@@ -116,18 +135,25 @@ class Gate:
     def _check(self, scope: Scope, context: RequestContext) -> None:
         if context.path in OPEN_ROUTES:
             return
-        if _is_admin(context.path):
+        if _is_admin(context):
             self._rules.admin.check(scope)
             return
-        authorization = _header(scope, b"authorization")
         rules = self._rules
-        if rules.keys is not None:
-            context.key = rules.keys.find(authorization)
+        caller: Caller | None = scope.get(CALLER)
+        if caller is not None:
+            context.key, context.is_low_priority = caller.key, caller.is_low_priority
+        elif rules.keys is not None:
+            context.key = rules.keys.find(_header(scope, b"authorization"))
             if context.key is None:
-                message = "the API key is missing or wrong"
-                raise ApiError(401, message, code="invalid_api_key", headers=NEEDS_BEARER)
+                context.key = rules.keys.find_bare(_header(scope, b"x-api-key"))
+            if context.key is None:
+                raise unauthorized("the API key is missing or wrong")
+        else:
+            rules.hosts.check(header(scope, b"host"))
         if self._is_draining():
             raise unavailable("the server is shutting down", "shutting_down")
+        if context.is_low_priority:  # how many run at once is limited for all batches together
+            return
         running = self._requests.count_of_key(context.key)
         if rules.keys is not None and rules.per_key is not None and running >= rules.per_key:
             message = f"this key has {counted(running, 'request')} in flight; at most {rules.per_key} are allowed"
@@ -167,8 +193,10 @@ class Gate:
         )
 
 
-def _is_admin(path: str) -> bool:
-    return path == ADMIN or path.startswith(ADMIN + "/")
+def _is_admin(context: RequestContext) -> bool:
+    """Whether it needs an admin key: `/admin`, and deleting a model, which unloads it."""
+    path = context.path
+    return path == ADMIN or path.startswith(ADMIN + "/") or (context.method == "DELETE" and path.startswith(MODELS))
 
 
 def _error_response(error: Exception) -> ApiError:

@@ -39,9 +39,22 @@ class KeyRing:
     def find(self, authorization: bytes | None) -> int | None:
         """The number of the key in an `Authorization` header, if it is one of these, in constant time."""
         scheme, _, key = (authorization or b"").partition(b" ")
-        given = _hash(key.strip())
+        found = self.find_bare(key)
+        return found if scheme.lower() == b"bearer" else None
+
+    def find_bare(self, key: bytes | None) -> int | None:
+        """The number of a key that is sent by itself, as in an `X-Api-Key` header, in constant time."""
+        given = _hash((key or b"").strip())
         matches = [hmac.compare_digest(given, known) for known in self._hashes]
-        return matches.index(True) if scheme.lower() == b"bearer" and any(matches) else None
+        return matches.index(True) if any(matches) else None
+
+    def owner(self, number: int) -> str:
+        """A name for the key of that number, from which the key cannot be found, the same after a restart."""
+        return hashlib.sha256(b"antiphon owner" + self._hashes[number]).hexdigest()[:32]
+
+    def number(self, owner: str) -> int | None:
+        """The number of the key with that owner name; None if there is no such key."""
+        return next((number for number in range(len(self)) if self.owner(number) == owner), None)
 
     def shares_a_key_with(self, other: KeyRing) -> bool:
         return not set(self._hashes).isdisjoint(other._hashes)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import resource
 import socket
 
 from antiphon.errors import InvalidRequestError
+
+#: Files that a server has open besides its connections.
+OTHER_FILES = 512
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -18,6 +23,17 @@ def bind(host: str, port: int) -> socket.socket:
         listener.close()
         raise InvalidRequestError(f"cannot listen on {host} port {port}: {error.strerror or error}") from error
     return listener
+
+
+def raise_file_limit(num_connections: int) -> None:
+    """Let this process open a file for each connection, and as many as it needs itself, if its hard limit allows it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = num_connections + OTHER_FILES
+    if hard != resource.RLIM_INFINITY:
+        wanted = min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def address(listener: socket.socket, scheme: str = "http") -> str:

@@ -5,7 +5,8 @@ Class names and docstrings are part of the OpenAPI document.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -13,10 +14,26 @@ from antiphon.runtime.residency.keep_alive import PATTERN as KEEP_ALIVE_PATTERN
 
 Count = Annotated[int, Field(ge=0)]
 Name = Annotated[str, Field(min_length=1, max_length=512)]
-#: 0 is critical, 1 high, 2 normal.
-Priority = Annotated[int, Field(ge=0, le=2)]
+#: 0 is critical, 1 high, 2 normal, 3 low.
+Priority = Annotated[int, Field(ge=0, le=3)]
 #: Seconds, or a duration such as `5m`; -1 means for ever.
 KeepAlive = Annotated[float, Field(ge=-1, le=1e9)] | Annotated[str, Field(pattern=KEEP_ALIVE_PATTERN)]
+
+
+#: As OpenAI limits it.
+Metadata = Annotated[
+    dict[Annotated[str, Field(max_length=64)], Annotated[str, Field(max_length=512)]], Field(max_length=16)
+]
+
+
+class Unsupported(NamedTuple):
+    """Why a field of another server is rejected, and further values with which it asks for nothing."""
+
+    reason: str
+    neutral: tuple[Any, ...] = ()
+
+    def asks_for_something(self, value: Any) -> bool:
+        return bool(value) and value not in self.neutral
 
 
 class Body(BaseModel):
@@ -24,9 +41,19 @@ class Body(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
+    #: Fields that are not ignored like other unknown ones, since without them the answer would mean something else.
+    unsupported: ClassVar[Mapping[str, Unsupported]] = {}
+
+
+class MetadataBody(Body):
+    """Replaces the metadata of an object."""
+
+    metadata: Metadata | None
+
 
 class ModelBody(Body):
-    model: Name
+    #: May be omitted where one model fits.
+    model: Name | None = None
     #: How long the model stays resident after this request.
     keep_alive: KeepAlive | None = None
     #: Accepted without effect.

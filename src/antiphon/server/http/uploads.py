@@ -12,7 +12,9 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect
 
 from antiphon.server.http.bodies import record_body, too_large, validation_error
+from antiphon.server.http.context import context_of
 from antiphon.server.http.errors import ApiError, ClientDisconnectedError, invalid
+from antiphon.server.http.unknown_fields import validate_known
 
 Form = TypeVar("Form", bound=BaseModel)
 MAX_FIELDS = 64
@@ -21,6 +23,11 @@ MAX_FIELD_BYTES = 1 << 20
 
 async def read_form(request: Request, model: type[Form], limit: int) -> Form:
     """The form as an object of that schema, with its `file` open; an invalid form raises an `ApiError`."""
+    return (await read_file_form(request, model, limit))[0]
+
+
+async def read_file_form(request: Request, model: type[Form], limit: int) -> tuple[Form, str]:
+    """The same, and the name of the file as the client gave it, in printable characters."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "multipart/form-data":
         message = f"the content type is {kind[:80] or 'missing'!r}; it must be multipart/form-data"
@@ -43,15 +50,19 @@ async def read_form(request: Request, model: type[Form], limit: int) -> Form:
             raise invalid("file is missing, or is not a file", "file", "missing_required_parameter")
         fields["file"] = upload.file
         try:
-            body = model.model_validate(fields)
+            body = validate_known(model, fields, context_of(request))
         except ValidationError as error:
             raise validation_error(error) from None
         shown = {name: value for name, value in fields.items() if name != "file"}
         record_body(request, body, shown)
-        return body
+        return body, _printable(upload.filename or "")
     except BaseException:
         close_files(form)
         raise
+
+
+def _printable(name: str) -> str:
+    return "".join(character for character in name if character.isprintable())
 
 
 def close_files(form: FormData) -> None:
@@ -73,16 +84,23 @@ async def _counted(request: Request, limit: int) -> AsyncGenerator[bytes, None]:
 
 
 def _fields(form: FormData, model: type[BaseModel]) -> dict[str, Any]:
-    """Values by name. Names of lists end in brackets, which may be omitted; empty values count as absent."""
+    """Values by name; empty values count as absent.
+
+    Items of a list are called `name[]`, `name[0]` or `name`, and values of an object `name[key]`.
+    """
     lists = {field.alias.removesuffix("[]"): field.alias for field in model.model_fields.values() if field.alias}
     fields: dict[str, Any] = {}
     for name, value in form.multi_items():
         if value == "":
             continue
-        listed = lists.get(name.removesuffix("[]"))
-        if listed is not None:
+        owner, bracket, key = name.removesuffix("]").partition("[")
+        listed = lists.get(owner) if not key or key.isdecimal() else None
+        is_in_object = bracket and key and owner in model.model_fields
+        if is_in_object and not listed and isinstance(fields.setdefault(owner, {}), dict):
+            fields[owner][key] = value
+        elif listed is not None:
             fields.setdefault(listed, []).append(value)
-        elif name in fields:
+        elif name in fields and name in model.model_fields:
             raise invalid(f"{name[:100]} is given twice", name[:100])
         else:
             fields[name] = value

@@ -33,7 +33,6 @@ async def version() -> Response:
 
 
 @router.get("/", include_in_schema=False)
-@router.head("/", include_in_schema=False)
 async def root() -> Response:
     return Response("Antiphon is running", media_type="text/plain")
 

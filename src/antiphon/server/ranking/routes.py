@@ -20,7 +20,6 @@ COHERE = "/v2/rerank"
 
 
 @router.post("/v1/rerank")
-@router.post("/rerank", include_in_schema=False)
 @router.post(COHERE, include_in_schema=False)
 async def rerank(request: Request) -> Response:
     """The documents in the order of their relevance to the query."""
@@ -39,7 +38,6 @@ async def rerank(request: Request) -> Response:
 
 
 @router.post("/v1/score")
-@router.post("/score", include_in_schema=False)
 async def score(request: Request) -> Response:
     """How well texts fit together, pair by pair."""
     body = await read_body(request, ScoreBody, serving_of(request).config.limits.body_bytes)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from antiphon.server.chat.request_schemas import ChatBody
-from antiphon.server.http.errors import invalid
 from antiphon.server.responses.items import messages
 from antiphon.server.responses.request_schemas import ChosenTool, Item, ResponseBody, ResponseTool, SchemaFormat
-from antiphon.server.serving.models import ReadyModel
 from antiphon.server.text.messages import Function, FunctionReference, NamedTool, Tool
 from antiphon.server.text.request_schemas import (
     JsonObjectFormat,
@@ -18,10 +16,9 @@ from antiphon.server.text.request_schemas import (
     SamplingBody,
     TextFormat,
 )
-from antiphon.server.tool_calls.output_parser import THINK
 
 
-def chat_body(body: ResponseBody, items: Sequence[Item], model: ReadyModel) -> ChatBody:
+def chat_body(body: ResponseBody, items: Sequence[Item]) -> ChatBody:
     """The same request as a chat."""
     shared = {name: getattr(body, name) for name in SamplingBody.model_fields}
     wants_logprobs = body.top_logprobs is not None or "message.output_text.logprobs" in (body.include or ())
@@ -31,11 +28,12 @@ def chat_body(body: ResponseBody, items: Sequence[Item], model: ReadyModel) -> C
         max_completion_tokens=body.max_output_tokens,
         tools=None if body.tools is None else [_tool(tool) for tool in body.tools],
         tool_choice=_choice(body),
-        parallel_tool_calls=body.parallel_tool_calls,
+        parallel_tool_calls=False if body.max_tool_calls == 1 else body.parallel_tool_calls,
         response_format=_form(body),
         logprobs=wants_logprobs,
         top_logprobs=body.top_logprobs,
-        chat_template_kwargs=_template_options(body, model),
+        chat_template_kwargs=body.chat_template_kwargs,
+        reasoning_effort=body.reasoning.effort if body.reasoning is not None else None,
     )
 
 
@@ -57,20 +55,3 @@ def _form(body: ResponseBody) -> TextFormat | JsonObjectFormat | JsonSchemaForma
 def _tool(tool: ResponseTool) -> Tool:
     function = Function(name=tool.name, description=tool.description, parameters=tool.parameters, strict=tool.strict)
     return Tool(type="function", function=function)
-
-
-def _template_options(body: ResponseBody, model: ReadyModel) -> dict[str, Any] | None:
-    """The template controls reasoning; an effort that the template does not support is rejected."""
-    effort = body.reasoning.effort if body.reasoning is not None else None
-    options = dict(body.chat_template_kwargs or {})
-    source = model.text.chat_template.source if model.text.chat_template is not None else ""
-    if effort is None:
-        pass
-    elif "reasoning_effort" in source:
-        options.setdefault("reasoning_effort", effort)
-    elif "enable_thinking" in source and effort in ("none", "medium"):
-        options.setdefault("enable_thinking", effort != "none")
-    elif (effort == "none") == (THINK in source):
-        message = f"the chat template of model {model.name!r} does not know a reasoning effort of {effort}"
-        raise invalid(message, "reasoning.effort", "unsupported_value")
-    return options or None

@@ -9,22 +9,26 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from antiphon.runtime.calls.events import Ended
-from antiphon.server.chat.chat_call import prepare_chat
+from antiphon.server.conversations.store import ConversationStore, conversations_of
 from antiphon.server.http.bodies import read_body
 from antiphon.server.http.connection import EventStream, json_response, unless_disconnected
 from antiphon.server.http.context import context_of
-from antiphon.server.http.errors import ApiError
+from antiphon.server.http.errors import SERVER, ApiError
 from antiphon.server.http.events import named_event
-from antiphon.server.responses.chat_body import chat_body
-from antiphon.server.responses.items import given_items, listed
+from antiphon.server.http.internal_call import CALLER, Caller
+from antiphon.server.responses.background import start_in_background
+from antiphon.server.responses.history import history
 from antiphon.server.responses.request_schemas import ResponseBody
-from antiphon.server.responses.run import ResponseRun
+from antiphon.server.responses.run import IN_PROGRESS, ResponseRun
 from antiphon.server.responses.store import CANCELLED, ResponseStore, RunningResponse, store_of
+from antiphon.server.responses.truncation import prepare_fitting
 from antiphon.server.serving.serving import Serving, serving_of
 from antiphon.server.text.generation import Generations
 from antiphon.server.text.streaming import closing, log_usage
 
 router = APIRouter()
+
+Stores = tuple[ResponseStore, ConversationStore]
 
 #: From the names of a chat's fields to those of this route.
 PARAMS = {"messages": "input", "max_tokens": "max_output_tokens", "response_format": "text.format"}
@@ -32,40 +36,40 @@ PARAMS = {"messages": "input", "max_tokens": "max_output_tokens", "response_form
 
 @router.post("/v1/responses")
 async def create_response(request: Request) -> Response:
-    serving, context, store = serving_of(request), context_of(request), store_of(request)
+    serving, context = serving_of(request), context_of(request)
     body = await read_body(request, ResponseBody, serving.config.limits.body_bytes)
-    run = await _prepare(serving, store, body, context.key)
+    caller: Caller | None = request.scope.get(CALLER)
+    response_id = None if caller is None else caller.response_id
+    if body.background and response_id is None:
+        return await start_in_background(request, body)
+    stores = (store_of(request), conversations_of(request))
+    run = await _prepare(serving, stores, body, context.key, response_id)
     context.log_fields["model"] = run.chat.model.name
     generations = Generations(serving, [run.chat.call])
     if body.stream:
         await unless_disconnected(request, generations.open())
-        return EventStream(_stream(store, run, generations, context.log_fields), generations.close)
-    return await unless_disconnected(request, _whole(store, run, generations, context.log_fields))
+        return EventStream(_stream(stores, run, generations, context.log_fields), generations.close)
+    return await unless_disconnected(request, _whole(stores, run, generations, context.log_fields))
 
 
-async def _prepare(serving: Serving, store: ResponseStore, body: ResponseBody, owner: int | None) -> ResponseRun:
+async def _prepare(
+    serving: Serving, stores: Stores, body: ResponseBody, owner: int | None, response_id: str | None
+) -> ResponseRun:
     """Check everything that can be rejected before the engine receives the request."""
-    items, inputs = list(given_items(body)), []
-    if body.previous_response_id is not None:
-        previous = store.find(body.previous_response_id, owner, "previous_response_id")
-        items = [*previous.items, *items]
-        inputs = [*previous.inputs, *previous.body["output"]]
-    inputs += [listed(item) for item in given_items(body)]
-    model = await serving.models.ready(body.model, "generate")
+    found = history(body.input, body.previous_response_id, body.conversation, stores, owner)
     try:
-        chat = await prepare_chat(serving, chat_body(body, items, model))
+        chat = await prepare_fitting(serving, body, found.items)
     except ApiError as error:
         error.param = PARAMS.get(error.param or "", error.param)
         raise
-    return ResponseRun(body, chat, items, inputs, owner)
+    log = None if response_id is None else stores[0].expected.get(response_id)
+    return ResponseRun(body, chat, found, owner, response_id, log)
 
 
-async def _whole(
-    store: ResponseStore, run: ResponseRun, generations: Generations, log_fields: dict[str, Any]
-) -> Response:
+async def _whole(stores: Stores, run: ResponseRun, generations: Generations, log_fields: dict[str, Any]) -> Response:
     async with closing(generations):
         await generations.open()
-        async with aclosing(_events(store, run, generations, log_fields)) as events:
+        async with aclosing(_events(stores, run, generations, log_fields)) as events:
             async for _ in events:
                 pass
     if run.error is not None:
@@ -74,28 +78,45 @@ async def _whole(
 
 
 async def _stream(
-    store: ResponseStore, run: ResponseRun, generations: Generations, log_fields: dict[str, Any]
+    stores: Stores, run: ResponseRun, generations: Generations, log_fields: dict[str, Any]
 ) -> AsyncGenerator[bytes, None]:
     try:
-        number = 0
-        async with aclosing(_events(store, run, generations, log_fields)) as events:
+        async with aclosing(_events(stores, run, generations, log_fields)) as events:
             async for content in events:
-                yield named_event(content["type"], {**content, "sequence_number": number})
-                number += 1
-        if run.error is not None:
-            failure = run.error.body()
-            content = {**failure["error"], "type": "error", "sequence_number": number, **failure}
-            yield named_event("error", content)
+                yield named_event(content["type"], content)
     finally:
         generations.close()
 
 
 async def _events(
-    store: ResponseStore, run: ResponseRun, generations: Generations, log_fields: dict[str, Any]
+    stores: Stores, run: ResponseRun, generations: Generations, log_fields: dict[str, Any]
+) -> AsyncGenerator[dict[str, Any], None]:
+    """The response's events with their numbers; the last one of a response that failed is the error."""
+    number = 0
+    log = run.log
+    try:
+        async with aclosing(_unnumbered(stores, run, generations, log_fields)) as events:
+            async for event in events:
+                numbered = {**event, "sequence_number": number}
+                if log is not None:
+                    log.append(numbered)
+                yield numbered
+                number += 1
+        if run.error is not None:
+            failure = run.error.body()
+            yield {**failure["error"], "type": "error", "sequence_number": number, **failure}
+    finally:
+        if log is not None:
+            log.end()
+
+
+async def _unnumbered(
+    stores: Stores, run: ResponseRun, generations: Generations, log_fields: dict[str, Any]
 ) -> AsyncGenerator[dict[str, Any], None]:
     """The response's events; it is stored before the last one, which has its final status. A failure is `run.error`."""
+    store, conversations = stores
     running = store.running
-    running[run.id] = RunningResponse(run.body, generations.cancel, run.owner)
+    running[run.id] = RunningResponse(run.body, generations.cancel, run.owner, run.log)
     try:
         yield {"type": "response.created", "response": run.body()}
         yield {"type": "response.in_progress", "response": run.body()}
@@ -112,7 +133,11 @@ async def _events(
             log_usage(log_fields, run.usage)
         if run.is_kept:
             store.add(run.stored())
+        run.extend_conversation(conversations)
         kind = "incomplete" if run.status == CANCELLED else run.status
         yield {"type": f"response.{kind}", "response": run.body()}
     finally:
         running.pop(run.id, None)
+        if run.log is not None and run.status == IN_PROGRESS:  # ended by a deadline or the end of the server
+            list(run.break_off(ApiError(503, "the response was ended by the server", code="ended", kind=SERVER)))
+            store.add(run.stored())

@@ -6,16 +6,17 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
-from antiphon.server.http.errors import invalid
+from antiphon.server.responses.compaction import Summary, expanded, unpacked
 from antiphon.server.responses.request_schemas import (
+    CompactionItem,
     FunctionCallItem,
     FunctionCallOutputItem,
     InputText,
     Item,
     MessageItem,
     OutputText,
+    PlainItem,
     ReasoningItem,
-    ResponseBody,
 )
 from antiphon.server.text.messages import (
     AssistantMessage,
@@ -27,7 +28,13 @@ from antiphon.server.text.messages import (
     UserMessage,
 )
 
-PREFIXES = {"message": "msg", "function_call": "fc", "function_call_output": "fco", "reasoning": "rs"}
+PREFIXES = {
+    "message": "msg",
+    "function_call": "fc",
+    "function_call_output": "fco",
+    "reasoning": "rs",
+    "compaction": "cmp",
+}
 INPUT_TYPES = {"user": "input_text", "system": "input_text", "developer": "input_text", "assistant": "output_text"}
 
 
@@ -35,16 +42,21 @@ def new_id(kind: str) -> str:
     return f"{PREFIXES[kind]}_{uuid.uuid4().hex}"
 
 
-def given_items(body: ResponseBody) -> list[Item]:
-    """The new input items; plain text is a user message."""
-    return [MessageItem(role="user", content=body.input)] if isinstance(body.input, str) else body.input
-
-
 def messages(instructions: str | None, items: Sequence[Item]) -> list[Message]:
-    """The items as chat messages. Reasoning, text and calls of one assistant turn become one message."""
+    """The items as chat messages. Reasoning, text and calls of one assistant turn become one message.
+
+    A summary is put before the next message of the user. Without any item there is an empty message.
+    """
     made: list[Message] = [] if instructions is None else [SystemMessage(role="system", content=instructions)]
     thought: str | None = None
-    for item in items:
+    summary: Summary | None = None
+    for item in expanded(items):
+        if isinstance(item, Summary):
+            summary = item if summary is None else Summary(f"{summary.text}\n{item.text}")
+            continue
+        if summary is not None and not _is_users(item):
+            made.append(UserMessage(role="user", content=_after(summary, "")))
+            summary = None
         last = made[-1] if made else None
         if isinstance(item, ReasoningItem):
             thought = "".join(part.text for part in item.content or ()) or None
@@ -64,16 +76,38 @@ def messages(instructions: str | None, items: Sequence[Item]) -> list[Message]:
         elif item.role == "assistant":
             made.append(AssistantMessage(role="assistant", content=_text(item.content), reasoning_content=thought))
         elif item.role == "user":
-            made.append(UserMessage(role="user", content=_text(item.content)))
+            made.append(UserMessage(role="user", content=_after(summary, _text(item.content))))
+            summary = None
         else:
             made.append(SystemMessage(role=item.role, content=_text(item.content)))
         thought = None
-    if not made:
-        raise invalid("input has no message", "input")
+    if summary is not None or not made:
+        made.append(UserMessage(role="user", content=_after(summary, "")))
     return made
 
 
-def _is_assistants(item: Item) -> bool:
+def _after(summary: Summary | None, text: str) -> str:
+    return text if summary is None else f"Summary of our conversation so far:\n{summary.text}\n\n{text}".strip()
+
+
+def transcript(items: Sequence[PlainItem]) -> str:
+    """A conversation as plain text. Reasoning is left out."""
+    lines = []
+    for item in items:
+        if isinstance(item, MessageItem):
+            lines.append(f"{item.role}: {_text(item.content)}")
+        elif isinstance(item, FunctionCallItem):
+            lines.append(f"assistant called {item.name}({item.arguments})")
+        elif isinstance(item, FunctionCallOutputItem):
+            lines.append(f"result of the call: {_text(item.output)}")
+    return "\n\n".join(lines)
+
+
+def _is_users(item: PlainItem) -> bool:
+    return isinstance(item, MessageItem) and item.role == "user"
+
+
+def _is_assistants(item: PlainItem) -> bool:
     return isinstance(item, FunctionCallItem) or (isinstance(item, MessageItem) and item.role == "assistant")
 
 
@@ -82,7 +116,9 @@ def _text(content: str | list[InputText] | list[InputText | OutputText]) -> str:
 
 
 def listed(item: Item) -> dict[str, Any]:
-    """An input item as the API lists it: with an id, and text as parts."""
+    """An input item as the API lists it: with an id, and text as parts. Rejects a compaction item that is not ours."""
+    if isinstance(item, CompactionItem):
+        unpacked(item)
     plain: dict[str, Any] = {**item.model_dump(exclude_none=True), "id": item.id or new_id(item.type)}
     if isinstance(item, MessageItem):
         kind = INPUT_TYPES[item.role]
@@ -90,5 +126,6 @@ def listed(item: Item) -> dict[str, Any]:
         plain["content"] = [part | {"annotations": []} if kind == "output_text" else part]
     if isinstance(item, ReasoningItem):
         plain.setdefault("summary", [])
-    plain.setdefault("status", "completed")
+    if not isinstance(item, CompactionItem):
+        plain.setdefault("status", "completed")
     return plain

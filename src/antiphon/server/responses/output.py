@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from antiphon.server.responses.items import new_id
 from antiphon.server.tool_calls.output_parser import CallArguments, CallStart, Content, Piece, Reasoning
 
 Event = dict[str, Any]
+#: For each output item, the number of characters and of log-probabilities of each of its deltas.
+Cuts = list[list[tuple[int, int]]]
 
 
 class ResponseOutput:
-    """Built from the parser's pieces. The last of `items` is open until the next one begins."""
+    """Built from the parser's pieces. The last of `items` is open until the next one begins.
 
-    def __init__(self) -> None:
+    A response that is replayed gives its items, whose ids are used again.
+    """
+
+    def __init__(self, replayed: Sequence[dict[str, Any]] = ()) -> None:
         self.items: list[dict[str, Any]] = []
+        self.cuts: Cuts = []
+        self._replayed = replayed
         self._is_open = False
 
     @property
@@ -37,6 +44,7 @@ class ResponseOutput:
             elif isinstance(piece, CallArguments):
                 item = self.items[-1]
                 item["arguments"] += piece.text
+                self.cuts[-1].append((len(piece.text), 0))
                 yield self._event("response.function_call_arguments.delta", delta=piece.text)
 
     def finish(self, is_complete: bool) -> Iterator[Event]:
@@ -58,6 +66,7 @@ class ResponseOutput:
             yield from self._begin_text(kind)
         part = self.items[-1]["content"][0]
         part["text"] += text
+        self.cuts[-1].append((len(text), len(logprobs)))
         if kind == "message":
             part["logprobs"] += logprobs
             yield self._event("response.output_text.delta", content_index=0, delta=text, logprobs=logprobs)
@@ -65,25 +74,37 @@ class ResponseOutput:
             yield self._event("response.reasoning_text.delta", content_index=0, delta=text)
 
     def _begin_text(self, kind: str) -> Iterator[Event]:
-        item: dict[str, Any] = {"id": new_id(kind), "type": kind, "status": "in_progress", "content": []}
+        item: dict[str, Any] = {"id": self._id(kind), "type": kind, "status": "in_progress", "content": []}
         part: dict[str, Any] = {"type": "reasoning_text", "text": ""}
         if kind == "message":
             item["role"] = "assistant"
             part = {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
         else:
             item["summary"] = []
-        self.items.append(item)
-        self._is_open = True
+        self._add(item)
         yield self._item_event("response.output_item.added")
         item["content"] = [part]
         yield self._event("response.content_part.added", content_index=0, part=_copy(part))
 
     def _begin_call(self, name: str) -> Iterator[Event]:
         yield from self._close("completed")
-        item = {"id": new_id("function_call"), "type": "function_call", "status": "in_progress", "name": name}
-        self.items.append({**item, "call_id": f"call_{uuid.uuid4().hex}", "arguments": ""})
-        self._is_open = True
+        call_id = self._earlier("call_id") or f"call_{uuid.uuid4().hex}"
+        item = {"id": self._id("function_call"), "type": "function_call", "status": "in_progress", "name": name}
+        self._add({**item, "call_id": call_id, "arguments": ""})
         yield self._item_event("response.output_item.added")
+
+    def _add(self, item: dict[str, Any]) -> None:
+        self.items.append(item)
+        self.cuts.append([])
+        self._is_open = True
+
+    def _id(self, kind: str) -> str:
+        return self._earlier("id") or new_id(kind)
+
+    def _earlier(self, name: str) -> str | None:
+        """A field of the next item, if it is replayed."""
+        place = len(self.items)
+        return self._replayed[place][name] if place < len(self._replayed) else None
 
     def _close(self, status: str) -> Iterator[Event]:
         if not self._is_open:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import BeforeValidator, Discriminator, Field, Tag, TypeAdapter
 
-from antiphon.server.http.schemas import Body, Name
+from antiphon.server.http.schemas import Body, ModelBody, Name, Unsupported
 from antiphon.server.text.messages import FunctionName
+from antiphon.server.text.reasoning_effort import Effort
 from antiphon.server.text.request_schemas import MAX_LOGPROBS, JsonObjectFormat, SamplingBody, TextFormat
+from antiphon.server.text.unsupported_fields import RESPONSES
 
 Status = Literal["in_progress", "completed", "incomplete"]
 ItemId = Annotated[str, Field(max_length=256)]
@@ -24,7 +27,7 @@ class OutputText(Body):
 
     type: Literal["output_text"]
     text: str
-    annotations: Annotated[list[Any], Field(max_length=0)] | None = None
+    annotations: list[Any] | None = None
     logprobs: list[Any] | None = None
 
 
@@ -32,7 +35,7 @@ ContentPart = Annotated[InputText | OutputText, Field(discriminator="type")]
 
 
 class MessageItem(Body):
-    type: Literal["message"] = "message"
+    type: Annotated[Literal["message"], BeforeValidator(lambda given: given or "message")] = "message"
     role: Literal["system", "developer", "user", "assistant"]
     content: str | list[ContentPart]
     id: ItemId | None = None
@@ -64,25 +67,54 @@ class ReasoningText(Body):
 
 class ReasoningItem(Body):
     type: Literal["reasoning"]
-    summary: Annotated[list[Any], Field(max_length=0)] | None = None
+    #: Accepted without effect: only `content` is shown to the model.
+    summary: list[Any] | None = None
+    encrypted_content: str | None = None
     content: list[ReasoningText] | None = None
-    encrypted_content: None = None
     id: ItemId | None = None
     status: Status | None = None
 
 
+class CompactionItem(Body):
+    """What `POST /v1/responses/compact` made of a conversation."""
+
+    type: Literal["compaction"]
+    encrypted_content: str
+    id: ItemId | None = None
+    created_by: str | None = None
+
+
 def _kind(value: Any) -> Any:
     """An item without a type is a message."""
-    return value.get("type", "message") if isinstance(value, dict) else getattr(value, "type", None)
+    return (value.get("type") or "message") if isinstance(value, dict) else getattr(value, "type", None)
 
 
-Item = Annotated[
+#: An item that stands for itself alone.
+PlainItem = Annotated[
     Annotated[MessageItem, Tag("message")]
     | Annotated[FunctionCallItem, Tag("function_call")]
     | Annotated[FunctionCallOutputItem, Tag("function_call_output")]
     | Annotated[ReasoningItem, Tag("reasoning")],
     Discriminator(_kind),
 ]
+Item = Annotated[
+    Annotated[MessageItem, Tag("message")]
+    | Annotated[FunctionCallItem, Tag("function_call")]
+    | Annotated[FunctionCallOutputItem, Tag("function_call_output")]
+    | Annotated[ReasoningItem, Tag("reasoning")]
+    | Annotated[CompactionItem, Tag("compaction")],
+    Discriminator(_kind),
+]
+PLAIN_ITEMS: TypeAdapter[list[PlainItem]] = TypeAdapter(list[PlainItem])
+ITEMS: TypeAdapter[list[Item]] = TypeAdapter(list[Item])
+
+
+class ConversationReference(Body):
+    id: Annotated[str, Field(max_length=512)]
+
+
+#: Omitted, an empty message.
+Input = Annotated[str, Field(min_length=1)] | Annotated[list[Item], Field(min_length=1)]
 
 
 class ResponseTool(Body):
@@ -108,14 +140,18 @@ class SchemaFormat(Body):
 
 class TextOptions(Body):
     format: Annotated[TextFormat | JsonObjectFormat | SchemaFormat, Field(discriminator="type")] | None = None
-    #: How long an answer is, is the model's own affair.
-    verbosity: Literal["medium"] | None = None
+    #: Accepted without effect.
+    verbosity: Literal["low", "medium", "high"] | None = None
 
 
 class ReasoningOptions(Body):
-    effort: Literal["none", "minimal", "low", "medium", "high"] | None = None
-    #: Reasoning is given whole; it is not summed up.
-    summary: None = None
+    #: Passed to templates that know it.
+    effort: Effort | None = None
+    #: Accepted without effect: reasoning is given whole.
+    summary: Literal["auto", "concise", "detailed"] | None = None
+    generate_summary: Literal["auto", "concise", "detailed"] | None = None
+    context: Literal["auto", "current_turn", "all_turns"] | None = None
+    mode: str | None = None
 
 
 class ResponseStreamOptions(Body):
@@ -123,10 +159,27 @@ class ResponseStreamOptions(Body):
     include_obfuscation: bool | None = None
 
 
+#: Of these, only log-probabilities add something to an answer: the others belong to tools that are not here.
+Includable = Literal[
+    "message.output_text.logprobs",
+    "reasoning.encrypted_content",
+    "file_search_call.results",
+    "web_search_call.results",
+    "web_search_call.action.sources",
+    "message.input_image.image_url",
+    "computer_call_output.output.image_url",
+    "code_interpreter_call.outputs",
+]
+
+
 class ResponseBody(SamplingBody):
     """`store` (true by default) keeps the response for `previous_response_id` and `GET /v1/responses/{id}`."""
 
-    input: Annotated[str, Field(min_length=1)] | Annotated[list[Item], Field(min_length=1)]
+    unsupported: ClassVar[Mapping[str, Unsupported]] = RESPONSES
+
+    input: Input | None = None
+    #: Its items come before the input; input and output are added to it.
+    conversation: Annotated[str, Field(max_length=512)] | ConversationReference | None = None
     instructions: str | None = None
     previous_response_id: str | None = None
     max_output_tokens: Annotated[int, Field(ge=1, lt=2**31)] | None = None
@@ -137,9 +190,36 @@ class ResponseBody(SamplingBody):
     text: TextOptions | None = None
     reasoning: ReasoningOptions | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=MAX_LOGPROBS)] | None = None
-    include: list[Literal["message.output_text.logprobs", "reasoning.encrypted_content"]] | None = None
+    include: list[Includable] | None = None
     chat_template_kwargs: dict[str, Any] | None = None
-    truncation: Literal["disabled"] | None = None
-    background: Literal[False] | None = None
+    #: `auto` drops the oldest items of a conversation that is too long.
+    truncation: Literal["auto", "disabled"] | None = None
+    #: Calls beyond this number are not given.
+    max_tool_calls: Annotated[int, Field(ge=1, lt=2**31)] | None = None
+    #: The answer comes at once; the response is read by its id.
+    background: bool | None = None
     #: Accepted without effect.
-    prompt_cache_retention: Literal["in_memory", "24h"] | None = None
+    access_programs: dict[str, Any] | None = None
+    image: dict[str, Any] | None = None
+
+
+class InputTokensBody(ResponseBody):
+    """The fields of a response that make its prompt."""
+
+    #: Accepted without effect.
+    personality: Annotated[str, Field(max_length=64)] | None = None
+
+
+class CompactBody(ModelBody):
+    """The conversation that is to be made shorter."""
+
+    input: Input | None = None
+    previous_response_id: str | None = None
+    #: Told to the model that writes the summary.
+    instructions: str | None = None
+    #: Accepted without effect.
+    service_tier: str | None = None
+    prompt_cache_key: str | None = None
+    prompt_cache_options: dict[str, Any] | None = None
+    prompt_cache_retention: str | None = None
+    image: dict[str, Any] | None = None

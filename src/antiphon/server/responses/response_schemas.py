@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from pydantic import RootModel
+
 from antiphon.server.http.schemas import Answer, Count
 from antiphon.server.text.response_schemas import Timings, TokenLogprob
 
@@ -70,6 +72,15 @@ class AnswerFunctionCallOutput(Answer):
     output: str | list[AnswerInputText]
 
 
+class AnswerCompaction(Answer):
+    """Opaque; it is sent back as it is."""
+
+    id: str
+    type: Literal["compaction"]
+    encrypted_content: str
+    created_by: str | None = None
+
+
 class InputTokensDetails(Answer):
     cached_tokens: Count
     cache_write_tokens: Count
@@ -102,6 +113,10 @@ class AnswerReasoningOptions(Answer):
     summary: None
 
 
+class AnswerConversation(Answer):
+    id: str
+
+
 class ResponseAnswer(Answer):
     id: str
     object: Literal["response"]
@@ -109,16 +124,22 @@ class ResponseAnswer(Answer):
     completed_at: int | None
     status: Literal["in_progress", "completed", "incomplete", "failed", "cancelled"]
     background: bool
+    conversation: AnswerConversation | None
     error: ResponseFailure | None
     incomplete_details: IncompleteDetails | None
     instructions: str | None
     max_output_tokens: int | None
+    max_tool_calls: int | None
     metadata: dict[str, str]
     model: str
     output: list[AnswerOutputMessage | AnswerFunctionCall | AnswerReasoning]
     parallel_tool_calls: bool
     previous_response_id: str | None
+    prompt_cache_key: str | None
+    prompt_cache_retention: str | None
     reasoning: AnswerReasoningOptions
+    safety_identifier: str | None
+    service_tier: Literal["default"]
     store: bool
     temperature: float
     text: dict[str, Any]
@@ -126,14 +147,21 @@ class ResponseAnswer(Answer):
     tools: list[dict[str, Any]]
     top_logprobs: Count
     top_p: float
-    truncation: Literal["disabled"]
+    truncation: Literal["auto", "disabled"]
     usage: ResponseUsage | None
     user: str | None
 
 
+AnyItem = AnswerInputMessage | AnswerFunctionCall | AnswerFunctionCallOutput | AnswerReasoning | AnswerCompaction
+
+
+class ItemAnswer(RootModel[AnyItem]):
+    """An item of a conversation."""
+
+
 class InputItemsAnswer(Answer):
     object: Literal["list"]
-    data: list[AnswerInputMessage | AnswerFunctionCall | AnswerFunctionCallOutput | AnswerReasoning]
+    data: list[AnyItem]
     first_id: str
     last_id: str
     has_more: bool
@@ -143,3 +171,16 @@ class DeletedAnswer(Answer):
     id: str
     object: Literal["response"]
     deleted: bool
+
+
+class CompactedAnswer(Answer):
+    id: str
+    object: Literal["response.compaction"]
+    created_at: int
+    output: list[AnswerCompaction]
+    usage: ResponseUsage
+
+
+class CountedTokensAnswer(Answer):
+    object: Literal["response.input_tokens"]
+    input_tokens: Count

@@ -2,38 +2,50 @@
 
 from __future__ import annotations
 
+import logging
 import time
 import uuid
 from collections.abc import Iterator
 from typing import Any
 
-from pydantic import TypeAdapter
-
 from antiphon.runtime.calls.events import Ended, TextDelta
-from antiphon.server.chat.chat_call import ChatCall
+from antiphon.server.chat.chat_call import SERVICE_TIER, ChatCall
+from antiphon.server.conversations.store import ConversationStore
 from antiphon.server.http.errors import ApiError
+from antiphon.server.responses.event_log import EventLog
+from antiphon.server.responses.history import History
 from antiphon.server.responses.output import Event, ResponseOutput
-from antiphon.server.responses.request_schemas import Item, ResponseBody
+from antiphon.server.responses.request_schemas import ITEMS, ResponseBody
 from antiphon.server.responses.store import StoredResponse
+from antiphon.server.responses.usage import response_usage
+from antiphon.server.telemetry.logs import log
+from antiphon.server.tool_calls.output_parser import CallArguments, CallStart, Piece
 
-ITEMS: TypeAdapter[list[Item]] = TypeAdapter(list[Item])
+IN_PROGRESS = "in_progress"
 
 
 class ResponseRun:
     """Turns the engine's deltas into events; `body` is the response in its present state."""
 
     def __init__(
-        self, request: ResponseBody, chat: ChatCall, items: list[Item], inputs: list[dict[str, Any]], owner: int | None
+        self,
+        request: ResponseBody,
+        chat: ChatCall,
+        history: History,
+        owner: int | None,
+        response_id: str | None = None,
+        log: EventLog | None = None,
     ) -> None:
+        """A response in the background has its id already, and a log for its events."""
         self.request = request
         self.chat = chat
         self.owner = owner
-        self.id = f"resp_{uuid.uuid4().hex}"
-        self.status = "in_progress"
+        self.id = response_id or f"resp_{uuid.uuid4().hex}"
+        self.status = IN_PROGRESS
         self.usage: dict[str, Any] | None = None
         self.error: ApiError | None = None
-        self._items = items
-        self._inputs = inputs
+        self.log = log
+        self._history = history
         self._output = ResponseOutput()
         self._parser = chat.parser()
         self._logprobs: list[dict[str, Any]] = []
@@ -41,15 +53,22 @@ class ResponseRun:
 
     @property
     def is_kept(self) -> bool:
-        return self.request.store is not False and self.status != "failed"
+        return self.request.store is not False and (self.status != "failed" or self.log is not None)
 
     def take(self, delta: TextDelta) -> Iterator[Event]:
         self._logprobs += self.chat.logprobs(delta) or []
-        pieces = self._parser.feed(self.chat.text(delta))
+        pieces = self._allowed(self._parser.feed(self.chat.text(delta)))
         if not pieces:  # held back until more is known
             return
         logprobs, self._logprobs = self._logprobs, []
         yield from self._output.take(pieces, logprobs)
+
+    def _allowed(self, pieces: list[Piece]) -> list[Piece]:
+        """Without the calls beyond `max_tool_calls`."""
+        most = self.request.max_tool_calls
+        if most is None:
+            return pieces
+        return [piece for piece in pieces if not isinstance(piece, CallStart | CallArguments) or piece.index < most]
 
     def end(self, ended: Ended) -> Iterator[Event]:
         is_complete = ended.finish_reason == "stop"
@@ -63,44 +82,63 @@ class ResponseRun:
 
     def _finish(self, status: str) -> Iterator[Event]:
         self.status, self._ended_at = status, int(time.time())
-        yield from self._output.take(self._parser.finish(), self._logprobs)
+        yield from self._output.take(self._allowed(self._parser.finish()), self._logprobs)
         yield from self._output.finish(status == "completed")
 
     def stored(self) -> StoredResponse:
-        output = [{**item, "status": "completed"} for item in self._output.items]
-        return StoredResponse(self.body(), self._inputs, [*self._items, *ITEMS.validate_python(output)], self.owner)
+        history, items = self._history, [*self._history.items, *ITEMS.validate_python(self._completed())]
+        return StoredResponse(self.body(), history.inputs, items, self.owner, self._output.cuts)
+
+    def extend_conversation(self, store: ConversationStore) -> None:
+        """Add input and output to the conversation, unless the response failed or the conversation is gone."""
+        conversation = self._history.conversation
+        if conversation is None or self.status == "failed":
+            return
+        try:
+            found = store.find(conversation.id, self.owner)
+            store.extend(found, [*self._history.given, *self._completed()])
+        except ApiError as error:
+            log("a response was not added to its conversation", logging.WARNING, cause=error.code)
+
+    def _completed(self) -> list[dict[str, Any]]:
+        return [{**item, "status": "completed"} for item in self._output.items]
 
     def body(self) -> dict[str, Any]:
         request, params = self.request, self.chat.call.params
         choice = request.tool_choice or "auto"
         failure = None if self.error is None else {"code": "server_error", "message": self.error.message}
         reason = {"reason": "max_output_tokens"} if self.status == "incomplete" else None
-        form = request.text.format if request.text is not None else None
         return {
             "id": self.id,
             "object": "response",
             "created_at": self.chat.created,
             "completed_at": self._ended_at if self.status == "completed" else None,
             "status": self.status,
-            "background": False,
+            "background": self.log is not None,
+            "conversation": self._conversation(),
             "error": failure,
             "incomplete_details": reason,
             "instructions": request.instructions,
             "max_output_tokens": request.max_output_tokens,
+            "max_tool_calls": request.max_tool_calls,
             "metadata": request.metadata or {},
             "model": self.chat.model.name,
             "output": [dict(item) for item in self._output.items],
             "parallel_tool_calls": request.parallel_tool_calls is not False,
             "previous_response_id": request.previous_response_id,
+            "prompt_cache_key": request.prompt_cache_key,
+            "prompt_cache_retention": request.prompt_cache_retention,
             "reasoning": {"effort": request.reasoning.effort if request.reasoning else None, "summary": None},
+            "safety_identifier": request.safety_identifier,
+            "service_tier": SERVICE_TIER,
             "store": request.store is not False,
             "temperature": params.temperature,
-            "text": {"format": {"type": "text"} if form is None else form.model_dump(by_alias=True, exclude_none=True)},
+            "text": _text(request),
             "tool_choice": choice if isinstance(choice, str) else choice.model_dump(),
             "tools": [tool.model_dump() for tool in request.tools or ()],
             "top_logprobs": request.top_logprobs or 0,
             "top_p": params.top_p,
-            "truncation": "disabled",
+            "truncation": request.truncation or "disabled",
             "usage": self._usage(),
             "user": request.user,
         }
@@ -111,11 +149,19 @@ class ResponseRun:
         thought = self._output.reasoning
         tokenizer = self.chat.model.text.tokenizer
         num_thought = len(tokenizer.encode(thought, add_special_tokens=False, parse_special=False)) if thought else 0
-        usage = {
-            "input_tokens": self.usage["prompt_tokens"],
-            "input_tokens_details": {**self.usage["prompt_tokens_details"], "cache_write_tokens": 0},
-            "output_tokens": self.usage["completion_tokens"],
-            "output_tokens_details": {"reasoning_tokens": min(num_thought, self.usage["completion_tokens"])},
-            "total_tokens": self.usage["total_tokens"],
-        }
-        return usage | ({"timings": self.usage["timings"]} if "timings" in self.usage else {})
+        return response_usage(self.usage, num_thought)
+
+    def _conversation(self) -> dict[str, str] | None:
+        conversation = self._history.conversation
+        return None if conversation is None else {"id": conversation.id}
+
+
+def _text(request: ResponseBody) -> dict[str, Any]:
+    options = request.text
+    form = options.format if options is not None else None
+    shown: dict[str, Any] = {"format": {"type": "text"}}
+    if form is not None:
+        shown["format"] = form.model_dump(by_alias=True, exclude_none=True)
+    if options is not None and options.verbosity is not None:
+        shown["verbosity"] = options.verbosity
+    return shown

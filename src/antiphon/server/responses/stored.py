@@ -2,25 +2,51 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import AsyncGenerator
+from itertools import islice
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
-from antiphon.server.http.connection import json_response
+from antiphon.server.http.connection import EventStream, json_response
 from antiphon.server.http.context import context_of
-from antiphon.server.http.errors import ApiError, invalid
-from antiphon.server.responses.store import CANCELLED, store_of
+from antiphon.server.http.errors import ApiError
+from antiphon.server.http.events import named_event
+from antiphon.server.http.paging import After, Limit, Order, page
+from antiphon.server.responses.replay import replay
+from antiphon.server.responses.store import CANCELLED, StoredResponse, store_of
 
 router = APIRouter()
 
 
 @router.get("/v1/responses/{response_id}")
-async def get_response(request: Request, response_id: str, stream: bool = False) -> Response:
-    if stream:
-        raise invalid("a stored response cannot be streamed", "stream", "unsupported_value")
+async def get_response(
+    request: Request,
+    response_id: str,
+    stream: bool = False,
+    starting_after: Annotated[int | None, Query(ge=0, lt=2**31)] = None,
+    include_obfuscation: bool | None = None,
+) -> Response:
+    """With `stream`, its events after `starting_after`, as they were sent. `include_obfuscation` is without effect."""
     store, owner = store_of(request), context_of(request).key
     running = store.find_running(response_id, owner)
-    return json_response(running.snapshot() if running else store.find(response_id, owner).body)
+    first = 0 if starting_after is None or not stream else starting_after + 1
+    if running is not None:
+        if not stream:
+            return json_response(running.snapshot())
+        if running.log is None:
+            message = "the response is being sent to the request that made it; its stream can be read when it has ended"
+            raise ApiError(409, message, code="response_in_progress", param="stream")
+        return EventStream(running.log.follow(first), lambda: None)
+    stored = store.find(response_id, owner)
+    if not stream:
+        return json_response(stored.body)
+    return EventStream(_replayed(stored, first), lambda: None)
+
+
+async def _replayed(stored: StoredResponse, first: int) -> AsyncGenerator[bytes, None]:
+    for event in islice(replay(stored.body, stored.cuts), first, None):
+        yield named_event(event["type"], event)
 
 
 @router.delete("/v1/responses/{response_id}")
@@ -46,20 +72,8 @@ async def cancel_response(request: Request, response_id: str) -> Response:
 
 @router.get("/v1/responses/{response_id}/input_items")
 async def input_items(
-    request: Request,
-    response_id: str,
-    after: str | None = None,
-    limit: Annotated[int, Query(ge=1, le=100)] = 20,
-    order: Literal["asc", "desc"] = "desc",
+    request: Request, response_id: str, after: After = None, limit: Limit = 20, order: Order = "desc"
 ) -> Response:
     """All that the response answers, earlier turns included."""
     stored = store_of(request).find(response_id, context_of(request).key)
-    items = stored.inputs if order == "asc" else stored.inputs[::-1]
-    if after is not None:
-        ids = [item["id"] for item in items]
-        if after not in ids:
-            raise invalid(f"no input item has the id {after[:100]!r}", "after")
-        items = items[ids.index(after) + 1 :]
-    page = items[:limit]
-    ends = {"first_id": page[0]["id"], "last_id": page[-1]["id"]} if page else {"first_id": "", "last_id": ""}
-    return json_response({"object": "list", "data": page, **ends, "has_more": len(items) > limit})
+    return json_response(page(stored.inputs, after, limit, order))

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import difflib
 import logging
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from antiphon.errors import AntiphonError, EngineError, MemoryBudgetError, MemoryBusyError
+from antiphon.errors import (
+    AntiphonError,
+    EngineError,
+    FetchError,
+    InvalidRequestError,
+    MemoryBudgetError,
+    MemoryBusyError,
+)
+from antiphon.runtime.loading.adapter_names import SEPARATOR, adapter_model_name
 from antiphon.runtime.loading.memory_budget import default_budget
 from antiphon.runtime.process.client import EngineState
 from antiphon.runtime.residency.residency import Residency
@@ -27,6 +37,11 @@ if TYPE_CHECKING:
     from antiphon.runtime.loading.model_text import ModelText
     from antiphon.runtime.process.client import EngineClient
     from antiphon.runtime.process.messages import Loaded
+
+
+#: Failures to load that may pass by themselves.
+TRANSIENT = (EngineError, FetchError)
+RETRY_POLL_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -58,6 +73,11 @@ class ServedModels:
             self.residency.add(Resident(name, name, config.keep_alive))
         #: Loaded on use, for tasks without a configured model.
         self._defaults = {name: self._on_use(name) for name in DEFAULT_SOUND_MODELS.values()}
+        for adapter in config.adapters:
+            model = self.add_adapter(adapter.base, adapter.name, adapter.path)
+            if model.base in self._preloaded:
+                model.state = ModelState.LOADING
+                self._preloaded.append(model)
 
     def __iter__(self) -> Iterator[Resident]:
         return iter(list(self.residency.models.values()))
@@ -65,15 +85,32 @@ class ServedModels:
     async def load_all(self, report: Callable[[Resident], None] | None = None) -> None:
         """Load the models to be loaded at start, in order. A model that fails does not stop the others."""
         for model in self._preloaded:
-            try:
-                await self.residency.load(model, evict=False)
-            except MemoryBusyError as error:
-                log("no memory left for a model; it is loaded on first use", model=model.name, cause=str(error))
-            except AntiphonError as error:
-                log("model failed to load", logging.ERROR, model=model.name, cause=str(error))
+            while await self._died_under(model):
+                pass
             self._was_ready.add(model.name)
             if report is not None:
                 report(model)
+
+    async def keep_loaded(self) -> None:
+        """Load models again that were to be loaded at start and failed for a cause that may pass. Never returns."""
+        while True:
+            for model in self._failed:
+                if isinstance(model.failure, TRANSIENT) and model.may_be_tried_again:
+                    await self._died_under(model)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(RETRY_POLL_SECONDS):
+                    await self._client.wait_for_change()
+
+    async def _died_under(self, model: Resident) -> bool:
+        """Load a model; True if the engine's process died meanwhile and the model may be tried again at once."""
+        try:
+            await self.residency.load(model, evict=False)
+        except MemoryBusyError as error:
+            log("no memory left for a model; it is loaded on first use", model=model.name, cause=str(error))
+        except AntiphonError as error:
+            log("model failed to load", logging.ERROR, model=model.name, cause=str(error))
+            return isinstance(error, EngineError) and model.state is ModelState.UNLOADED
+        return False
 
     @property
     def is_ready(self) -> bool:
@@ -110,7 +147,7 @@ class ServedModels:
             return f"failed: {model.error}"
         if model.fetching is not None:
             return f"{model.fetching.activity} ({model.fetching.done / 1e6:.0f} of {model.fetching.total / 1e6:.0f} MB)"
-        return "loading" if model.loading is not None else str(model.state)
+        return str(self.residency.state_of(model))
 
     # -- names --------------------------------------------------------------------------------------------------
 
@@ -129,7 +166,7 @@ class ServedModels:
     def _first_of(self, task: str) -> Resident | None:
         """The first configured model of a task; else the default one if it may be loaded; else any that is loaded."""
         models = self.residency.models
-        of_task = [model for model in models.values() if task_of(model) == task]
+        of_task = [model for model in models.values() if model.base is None and task_of(model) == task]
         configured = next((model for model in of_task if model.is_configured), None)
         if configured is not None:
             return configured
@@ -149,11 +186,45 @@ class ServedModels:
         model = self.residency.models.get(name)
         return model if model is not None and model.is_companion else None
 
+    def add_adapter(self, base_name: str, name: str, path: str) -> Resident:
+        """Make an adapter known, to be loaded on use. One that is loaded from elsewhere must be unloaded first."""
+        base = self.known(base_name)
+        if base.base is not None:
+            raise invalid(f"model {base.name!r} is an adapter itself", "model", "invalid_value")
+        try:
+            full = adapter_model_name(base.name, name)
+        except InvalidRequestError as error:
+            raise invalid(str(error), "model", "invalid_value") from error
+        known = self.residency.models.get(full)
+        if known is not None and known.reference != path:
+            if known.state is ModelState.READY or known.uses or known.loading is not None:
+                message = f"adapter {full!r} is loaded from another path; unload it first"
+                raise ApiError(409, message, code="model_in_use", param="adapter")
+            del self.residency.models[full]
+        base.is_configured = True  # its adapters name it
+        return self.residency.add(Resident(full, path, base.keep_alive, base=base))
+
+    def forget_adapter(self, model: Resident) -> None:
+        """An adapter that an administrator unloaded is known no more, unless the configuration names it."""
+        own = {adapter_model_name(adapter.base, adapter.name) for adapter in self._config.adapters}
+        gone = model.state in (ModelState.UNLOADED, ModelState.FAILED)
+        if model.base is not None and model.name not in own and not model.uses and gone:
+            self.residency.models.pop(model.name, None)
+
+    @staticmethod
+    def _named(name: str, names: dict[str, Resident]) -> Resident | None:
+        """The model of that name; an adapter may be named with an alias of its model too."""
+        base, separator, adapter = name.rpartition(SEPARATOR)
+        if name not in names and separator and base in names:
+            name = f"{names[base].name}{separator}{adapter}"
+        return names.get(name)
+
     def find(self, name: str) -> Resident:
         """The model of that name; an unknown name is an error that lists the closest ones."""
         names = self.names()
-        if name in names:
-            return names[name]
+        found = self._named(name, names)
+        if found is not None:
+            return found
         if name.lower() in self.catalog_names():
             raise ApiError(404, f"model {name!r} is not loaded", code="model_not_found", param="model")
         known = [*names, *(self.catalog_names() if self._config.load_on_use is not LoadOnUse.CONFIGURED else ())]
@@ -169,9 +240,9 @@ class ServedModels:
     def known(self, name: str, allowed: LoadOnUse | None = None) -> Resident:
         """Like `find`, but also finds models that may be loaded on use. A path is never accepted."""
         allowed = self._config.load_on_use if allowed is None else allowed
-        names = self.names()
-        if name in names:
-            return self.residency.add(names[name])
+        found = self._named(name, self.names())
+        if found is not None:
+            return self.residency.add(found)
         lower = name.lower()
         if allowed is not LoadOnUse.CONFIGURED and lower in self.catalog_names():
             name = lower
@@ -179,11 +250,29 @@ class ServedModels:
             return self.find(name)
         return self.residency.add(self._defaults.get(name) or self._on_use(name))
 
+    def _only_one_for(self, task: str | None) -> Resident:
+        """The model that a request without a name means: the one that is configured for the task, or its default."""
+        configured = [model for model in self if model.is_configured and not model.is_companion]
+        fitting = [model for model in configured if task is None or task_of(model) in (task, None)]
+        if len(fitting) > 1 and task is not None:  # those whose task is not known before loading count last
+            fitting = [model for model in fitting if task_of(model) == task] or fitting
+        default = None if fitting or task is None else self._first_of(task)
+        if default is not None:
+            return self.residency.add(default)
+        if len(fitting) == 1:
+            return fitting[0]
+        names = ", ".join(model.name for model in fitting)
+        found = f"several fit ({names}); name one" if names else "no model of this server fits; name one"
+        raise invalid(f"model is missing, and {found}", "model", "missing_required_parameter")
+
     # -- use ----------------------------------------------------------------------------------------------------
 
-    async def ready(self, name: str, task: str | None = None) -> ReadyModel:
-        """The model, loaded if necessary and kept until the current request ends; an `ApiError` if it cannot."""
-        model = self.known(name)
+    async def ready(self, name: str | None, task: str | None = None) -> ReadyModel:
+        """The model, loaded if necessary and kept until the current request ends; an `ApiError` if it cannot.
+
+        Without a name, the one model that fits the task.
+        """
+        model = self._only_one_for(task) if name is None else self.known(name)
         if model.failure is not None and not model.may_be_tried_again:
             raise load_failure(model, model.failure)
         if self._client.state is not EngineState.READY:

@@ -10,6 +10,8 @@ from enum import StrEnum
 from pathlib import Path
 
 from antiphon.errors import InvalidRequestError
+from antiphon.runtime.loading.adapter_names import adapter_model_name
+from antiphon.server.http.connection_limits import ConnectionLimits
 from antiphon.server.http.keys import KeyRing
 from antiphon.weights.catalog.catalog import catalog
 
@@ -62,6 +64,13 @@ class Limits:
     audio_bytes: int = 512 << 20
     audio_seconds: float = 4 * 3600.0
     speech_characters: int = 200_000
+    #: Files of one API key, their bytes, and the bytes of one.
+    files: int = 1000
+    files_bytes: int = 2 << 30
+    file_bytes: int = 200 << 20
+    #: Requests of one batch, and those of all batches that run at once.
+    batch_requests: int = 50_000
+    batch_concurrency: int = 8
     #: In flight with one API key.
     requests_per_key: int | None = None
 
@@ -86,6 +95,15 @@ class ModelSpec:
         return cls(name_of(reference), reference)
 
 
+@dataclass(frozen=True)
+class AdapterSpec:
+    """A LoRA adapter that the server is configured with; clients name it `base:name`."""
+
+    base: str
+    name: str
+    path: str
+
+
 def name_of(reference: str) -> str:
     if reference.startswith("hub:") or "/" not in reference:
         path = Path(reference)
@@ -104,23 +122,30 @@ class ServerConfig:
 
     models: tuple[ModelSpec, ...] = tuple(ModelSpec.of(name) for name in DEFAULT_MODELS)
     aliases: Mapping[str, str] = field(default_factory=dict)
+    #: Of the models above.
+    adapters: tuple[AdapterSpec, ...] = ()
     voice_aliases: Mapping[str, str] = field(default_factory=dict)
     keys: KeyRing | None = None
     admin_keys: KeyRing | None = None
     #: The address that the server listens on.
     host: str = "127.0.0.1"
-    #: Other host names that administrators may use for it.
-    admin_hosts: tuple[str, ...] = ()
+    #: Other host names that clients may use for it; `*` for any.
+    allowed_hosts: tuple[str, ...] = ()
     load_on_use: LoadOnUse = LoadOnUse.CATALOG
     #: Of models that a request loads.
     keep_alive: float = math.inf
     memory_bytes: int | None = None
     offline: bool = False
     logs_text: bool = False
+    #: Reject unknown fields of requests instead of ignoring them.
+    is_strict: bool = False
     cors_origins: tuple[str, ...] = ()
     #: Collector of traces.
     otlp_endpoint: str | None = None
+    #: Folder for files and batches; without one they are not offered.
+    files_dir: Path | None = None
     limits: Limits = field(default_factory=Limits)
+    connections: ConnectionLimits = field(default_factory=ConnectionLimits)
 
     def __post_init__(self) -> None:
         names = [spec.name for spec in self.models]
@@ -134,5 +159,11 @@ class ServerConfig:
                 near = difflib.get_close_matches(name, [*names, *catalog()], n=3, cutoff=0.4)
                 hint = f": did you mean {' or '.join(near)}?" if near else ""
                 raise InvalidRequestError(f"the alias {alias!r} leads to {name!r}, which is not a known model{hint}")
+        for adapter in self.adapters:
+            if adapter.base not in names:
+                raise InvalidRequestError(
+                    f"the adapter {adapter.name!r} is for {adapter.base!r}; the models are {', '.join(names)}"
+                )
+            adapter_model_name(adapter.base, adapter.name)
         if self.keys is not None and self.admin_keys is not None and self.keys.shares_a_key_with(self.admin_keys):
             raise InvalidRequestError("an admin key is also an API key: administration needs keys of its own")

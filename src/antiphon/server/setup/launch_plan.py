@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from antiphon import environment
 from antiphon.errors import InvalidRequestError
+from antiphon.runtime.loading.adapter_names import SEPARATOR, adapter_file_bytes
 from antiphon.runtime.loading.memory_budget import default_budget
 from antiphon.runtime.residency.keep_alive import parse_keep_alive
+from antiphon.server.http.connection_limits import ConnectionLimits
 from antiphon.server.http.keys import KeyRing
-from antiphon.server.setup.config import Limits, LoadOnUse, ModelSpec, ServerConfig, name_of
+from antiphon.server.setup.config import AdapterSpec, Limits, LoadOnUse, ModelSpec, ServerConfig, name_of
 from antiphon.server.setup.model_checks import DEFAULT_KV_BYTES, check_models_fit, check_references
 from antiphon.server.setup.settings import Settings
 from antiphon.server.setup.tls import TLSFiles
+from antiphon.weights.catalog.catalog import catalog
+from antiphon.weights.catalog.model_tasks import CATALOG_TASKS
 
 
 @dataclass(frozen=True)
@@ -59,21 +65,25 @@ class LaunchPlan:
 
 
 def _config(settings: Settings, memory_bytes: int) -> ServerConfig:
+    specs = _specs(settings)
     return ServerConfig(
-        models=_specs(settings),
+        models=specs,
         aliases=settings["aliases"],
+        adapters=tuple(_adapter(name, path, specs) for name, path in settings["adapters"].items()),
         voice_aliases=settings["voice_aliases"],
         keys=_keys(settings["api_key_file"]),
         admin_keys=_keys(settings["admin_key_file"]),
         host=settings["host"],
-        admin_hosts=tuple(settings["admin_hosts"]),
+        allowed_hosts=tuple(settings["allowed_hosts"]),
         load_on_use=LoadOnUse(settings["load_on_use"]),
         keep_alive=parse_keep_alive(settings["keep_alive"]),
         memory_bytes=memory_bytes,
         offline=settings["offline"],
         logs_text=settings["log_text"],
+        is_strict=settings["strict"],
         cors_origins=tuple(settings["cors_origins"]),
         otlp_endpoint=settings["otlp_endpoint"],
+        files_dir=_files_dir(settings["files_dir"]),
         limits=Limits(
             body_bytes=settings["max_body"] << 20,
             prompt_tokens=settings["max_prompt_tokens"],
@@ -89,6 +99,18 @@ def _config(settings: Settings, memory_bytes: int) -> ServerConfig:
             requests_per_key=settings["max_per_key"],
             stored_responses=settings["max_responses"],
             stored_bytes=settings["responses_memory"] << 20,
+            files=settings["max_files"],
+            files_bytes=settings["files_space"] << 20,
+            file_bytes=settings["max_file"] << 20,
+            batch_requests=settings["max_batch_requests"],
+            batch_concurrency=settings["batch_concurrency"],
+        ),
+        connections=ConnectionLimits(
+            connections=settings["max_connections"],
+            header_bytes=settings["max_header"] << 10,
+            header_seconds=settings["header_timeout"],
+            idle_seconds=settings["idle_timeout"],
+            body_rate=settings["min_body_rate"],
         ),
     )
 
@@ -113,8 +135,29 @@ def _specs(settings: Settings) -> tuple[ModelSpec, ...]:
     )
 
 
+def _adapter(name: str, path: str, models: Sequence[ModelSpec]) -> AdapterSpec:
+    """An adapter named `model:name`, or `name` where only one of the models generates text, as far as is known."""
+    adapter_file_bytes(Path(path))  # raises where there is none
+    base, _, own = name.rpartition(SEPARATOR)
+    if not base:
+        entries = {spec.name: catalog().get(spec.reference.lower()) for spec in models}
+        fitting = [
+            model for model, entry in entries.items() if entry is None or CATALOG_TASKS.get(entry.task) == "generate"
+        ]
+        if len(fitting) != 1:
+            raise InvalidRequestError(
+                f"adapter {name!r} could be for {' or '.join(fitting) or 'no model'}: name it MODEL:{name}"
+            )
+        base = fitting[0]
+    return AdapterSpec(base, own, str(Path(path).expanduser().resolve()))
+
+
 def _keys(path: str | None) -> KeyRing | None:
     return None if path is None else KeyRing.read(Path(path).expanduser())
+
+
+def _files_dir(path: str | None) -> Path:
+    return environment.home() / "files" if path is None else Path(path).expanduser().absolute()
 
 
 def _tls(settings: Settings) -> TLSFiles | None:

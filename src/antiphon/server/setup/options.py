@@ -49,6 +49,13 @@ OPTIONS: tuple[Option, ...] = (
         metavar="NAME=MODEL",
     ),
     _table(
+        "models.adapters",
+        "A LoRA adapter of a model (a PEFT folder or a GGUF file), as in stories=./lora; requests name it MODEL:NAME. "
+        "With several models: MODEL:NAME=PATH. May be repeated.",
+        flag="adapter",
+        metavar="NAME=PATH",
+    ),
+    _table(
         "models.voice_aliases",
         "Another name for a voice, as in alloy=af_bella. May be repeated. OpenAI's names work by default.",
         flag="voice-alias",
@@ -85,9 +92,10 @@ OPTIONS: tuple[Option, ...] = (
         metavar="FILE",
     ),
     _list(
-        "server.admin_hosts",
-        "Host name under which /admin may be reached, besides the server's own; may be repeated.",
-        flag="admin-host",
+        "server.allowed_hosts",
+        "Host name by which clients may reach the server, besides its own, or * for any. May be repeated. Checked for "
+        "/admin, and for every route if there are no API keys.",
+        flag="allowed-host",
         metavar="NAME",
     ),
     _text("server.tls_cert", None, "TLS certificate and chain (PEM); enables HTTPS.", metavar="FILE"),
@@ -97,6 +105,14 @@ OPTIONS: tuple[Option, ...] = (
         "Origin whose pages may use the server from a browser, or * for any. May be repeated.",
         flag="cors-origin",
         metavar="ORIGIN",
+    ),
+    _switch("server.strict", False, "Reject requests with unknown fields instead of ignoring those fields."),
+    _text(
+        "server.files_dir",
+        None,
+        "Folder for uploaded files and batches.",
+        metavar="FOLDER",
+        shown="files in ANTIPHON_HOME",
     ),
     _number("server.grace", 30.0, "Seconds that running requests get to finish on SIGTERM."),
     _switch("server.log_requests", True, "Log every request."),
@@ -151,8 +167,18 @@ OPTIONS: tuple[Option, ...] = (
     _whole("limits.max_stop_strings", 16, "Most stop strings of one request.", 0),
     _whole("limits.max_tools", 128, "Most tools of one request.", 0),
     _whole("limits.max_per_key", 256, "Most requests of one API key at the same time; further ones get 429."),
-    _whole("limits.max_responses", 1024, "Stored responses available for previous_response_id.", 0),
-    _whole("limits.responses_memory", 64, "Megabytes for stored responses.", 0),
+    _whole("limits.max_responses", 1024, "Most stored responses; also most conversations, and most stored chats.", 0),
+    _whole("limits.responses_memory", 64, "Megabytes for stored responses; the same for conversations and chats.", 0),
+    _whole("limits.max_file", 200, "Largest uploaded file, in megabytes."),
+    _whole("limits.max_files", 1000, "Most stored files of one API key."),
+    _whole("limits.files_space", 2048, "Megabytes for the stored files of one API key, results of batches included."),
+    _whole("limits.max_batch_requests", 50_000, "Most requests of one batch."),
+    _whole("limits.batch_concurrency", 8, "Most requests of batches that run at once."),
+    _whole("limits.max_connections", 1024, "Most open connections; at the limit, idle ones are closed for new ones."),
+    _whole("limits.max_header", 64, "Largest headers of a request, in kilobytes; larger ones get 431."),
+    _number("limits.header_timeout", 10.0, "Seconds in which the headers of a request must arrive.", minimum=0.1),
+    _whole("limits.idle_timeout", 60, "Seconds after which a connection without a request is closed."),
+    _number("limits.min_body_rate", 100.0, "Slowest arrival of a request body, in bytes per second; 0 for any."),
     _number("limits.timeout", 600.0, "Longest time for one request, in seconds.", minimum=1),
 )
 

@@ -21,7 +21,8 @@ class SoundForm(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     file: Upload
-    model: Name
+    #: May be omitted where one model fits.
+    model: Name | None = None
     prompt: Annotated[str, Field(max_length=100_000)] | None = None
     response_format: TranscriptFormat | None = None
     #: 0 is raised automatically where a transcript is repetitive or improbable.
@@ -39,6 +40,17 @@ class SoundForm(BaseModel):
     user: str | None = None
 
 
+class VoiceActivityOptions(BaseModel):
+    """Where a recording would be cut."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    type: Literal["server_vad"]
+    prefix_padding_ms: int | None = None
+    silence_duration_ms: int | None = None
+    threshold: float | None = None
+
+
 class TranslationForm(SoundForm):
     pass
 
@@ -49,8 +61,17 @@ class TranscriptionForm(SoundForm):
     timestamp_granularities: Annotated[
         list[Granularity], Field(alias="timestamp_granularities[]", min_length=1, max_length=8)
     ] = ["segment"]
-    #: Silences are always where a recording is cut.
-    chunking_strategy: Literal["auto"] | None = None
+    #: Words that the recording may have; they are added to the prompt.
+    keywords: Annotated[list[Annotated[str, Field(max_length=1000)]], Field(alias="keywords[]", max_length=1000)] = []
+    #: Of one language, that language; of several, the model tells which it is.
+    languages: Annotated[list[Annotated[str, Field(max_length=64)]], Field(alias="languages[]", max_length=100)] = []
+    #: Accepted without effect.
+    include: Annotated[list[Literal["logprobs"]], Field(alias="include[]", max_length=8)] = []
+    #: Accepted without effect: no response format tells speakers apart.
+    known_speaker_names: Annotated[list[str], Field(alias="known_speaker_names[]", max_length=64)] = []
+    known_speaker_references: Annotated[list[str], Field(alias="known_speaker_references[]", max_length=64)] = []
+    #: Accepted without effect: silences are always where a recording is cut.
+    chunking_strategy: Literal["auto"] | VoiceActivityOptions | None = None
 
 
 class VoiceReference(Body):
@@ -64,7 +85,7 @@ class SpeechBody(ModelBody):
     response_format: SpeechFormat | None = None
     speed: Annotated[float, Field(ge=MIN_SPEED, le=MAX_SPEED)] | None = None
     stream_format: Literal["audio", "sse"] | None = None
-    #: Not supported by any model: rejected unless empty.
+    #: Ignored, since no model follows them.
     instructions: str | None = None
     #: Of the text; the voice's own if omitted.
     language: Annotated[str, Field(max_length=64)] | None = None

@@ -34,9 +34,12 @@ DEFAULT_FORMAT: AudioFormat = "mp3"
 async def speech(request: Request) -> Response:
     serving = serving_of(request)
     body = await read_body(request, SpeechBody, serving.config.limits.body_bytes)
-    _check(body, serving.config.limits.speech_characters)
+    context = context_of(request)
+    _check(body, serving.config.limits.speech_characters, context.is_strict)
+    if body.instructions:
+        context.ignored.add("instructions")
     model = await serving.models.ready(body.model, "synthesize")
-    log_fields = context_of(request).log_fields
+    log_fields = context.log_fields
     log_fields["model"] = model.name
     options = _options(body, resolve_voice(serving, model, body.voice, "voice"))
     headers = await asyncio.to_thread(unreadable_headers, model, body.input, options)
@@ -61,8 +64,8 @@ async def speech(request: Request) -> Response:
     return EventStream(_raw(first, chunks, call, log_fields), call.close, CONTENT_TYPES[format], headers)
 
 
-def _check(body: SpeechBody, limit: int) -> None:
-    if body.instructions:
+def _check(body: SpeechBody, limit: int, is_strict: bool) -> None:
+    if body.instructions and is_strict:
         message = "instructions are not supported by any model here; choose a voice and a speed instead"
         raise invalid(message, "instructions", "unsupported_value")
     if not body.input.strip():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
@@ -12,7 +13,7 @@ from antiphon.runtime.calls.transcript import Transcript, TranscriptionStats, Tr
 from antiphon.runtime.transcription.captions import render, verbose
 from antiphon.runtime.transcription.options import DEFAULT_TEMPERATURES, TranscriptionOptions
 from antiphon.server.http.connection import EventStream, json_response, unless_disconnected
-from antiphon.server.http.context import context_of
+from antiphon.server.http.context import RequestContext, context_of
 from antiphon.server.http.errors import ApiError, invalid
 from antiphon.server.http.events import event
 from antiphon.server.http.uploads import read_form
@@ -31,12 +32,15 @@ async def transcriptions(request: Request) -> Response:
     serving = serving_of(request)
     form = await read_form(request, TranscriptionForm, serving.config.limits.audio_bytes)
     try:
-        _check(form)
+        _check(form, context_of(request))
     except BaseException:
         form.file.close()
         raise
     words = "word" in form.timestamp_granularities and form.response_format == "verbose_json"
-    options = _options(form, language=form.language, words=words)
+    language = form.languages[0] if form.language is None and len(form.languages) == 1 else form.language
+    options = _options(form, language=language, words=words)
+    if form.keywords:
+        options = replace(options, prompt=" ".join([*filter(None, [form.prompt]), ", ".join(form.keywords)]))
     return await _answer(request, form, options)
 
 
@@ -47,13 +51,15 @@ async def translations(request: Request) -> Response:
     return await _answer(request, form, _options(form, translate=True))
 
 
-def _check(form: TranscriptionForm) -> None:
+def _check(form: TranscriptionForm, context: RequestContext) -> None:
     shape = form.response_format or "json"
     if form.stream and shape not in ("json", "text"):
         raise invalid(f"response_format {shape} cannot be streamed; json and text can", "stream", "unsupported_value")
     if "timestamp_granularities" in form.model_fields_set and shape != "verbose_json":
         message = f"timestamp_granularities go with response_format verbose_json, which is {shape}"
-        raise invalid(message, "timestamp_granularities")
+        if context.is_strict:
+            raise invalid(message, "timestamp_granularities")
+        context.ignored.add("timestamp_granularities")
 
 
 def _options(form: SoundForm, **more: Any) -> TranscriptionOptions:

@@ -93,6 +93,8 @@ def plain_message(message: Message) -> dict[str, Any]:
     """A message as templates expect it: text joined, `developer` as `system`, arguments of calls as objects."""
     role = "system" if message.role == "developer" else message.role
     plain: dict[str, Any] = {"role": role, "content": _text(message.content)}
+    if isinstance(message, AssistantMessage) and message.refusal and not plain["content"]:
+        plain["content"] = message.refusal
     if isinstance(message, AssistantMessage) and message.audio is not None and not plain["content"]:
         raise invalid("audio of a message is looked up by /v1/chat/completions only", "messages", "unsupported_value")
     if message.name is not None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from antiphon.runtime.process.messages import Generate
 from antiphon.server.http.errors import invalid
+from antiphon.server.serving.fingerprint import fingerprint
 from antiphon.server.serving.models import ReadyModel
 from antiphon.server.serving.serving import Serving
 from antiphon.server.setup.config import Limits
@@ -43,7 +44,8 @@ class CompletionCall:
         return self.body.max_tokens == 0
 
     def base(self) -> dict[str, Any]:
-        return {"id": self.id, "object": "text_completion", "created": self.created, "model": self.model.name}
+        base = {"id": self.id, "object": "text_completion", "created": self.created, "model": self.model.name}
+        return {**base, "system_fingerprint": fingerprint(self.model.loaded)}
 
     def echo(self, number: int) -> str:
         return self.echoes[number // self.n] if self.echoes else ""
@@ -62,7 +64,7 @@ async def prepare_completion(serving: Serving, body: CompletionBody) -> Completi
             ids = await asyncio.to_thread(encode, model, prompt, True)
         else:
             ids = check_ids(model, prompt, "prompt")
-        kept = check_prompt(ids, model, limits, "prompt", body.truncate_prompt_tokens)
+        kept = check_prompt(ids, model, limits, "prompt", body.truncate_prompt_tokens, body.max_tokens)
         if body.echo:
             whole = isinstance(prompt, str) and len(kept) == len(ids)
             echoes.append(str(prompt) if whole else model.text.tokenizer.decode(kept))
@@ -92,8 +94,6 @@ def _check(body: CompletionBody, num_prompts: int, limits: Limits) -> None:
         raise invalid(
             f"best_of is {body.best_of} and n is {n}; choosing among more samples is not supported", "best_of"
         )
-    if body.stream_options is not None and not body.stream:
-        raise invalid("stream_options requires stream: true", "stream_options")
     if body.max_tokens == 0 and not body.echo:
         raise invalid("max_tokens is 0; without echo it must be 1 or more", "max_tokens")
     if body.stream and body.echo and body.logprobs is not None:

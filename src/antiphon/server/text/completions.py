@@ -16,7 +16,7 @@ from antiphon.server.text.completion_call import CompletionCall, prepare_complet
 from antiphon.server.text.generation import Generations, Sample
 from antiphon.server.text.logprobs import completion_logprobs, num_characters
 from antiphon.server.text.request_schemas import CompletionBody
-from antiphon.server.text.streaming import closing, log_usage, stream_events
+from antiphon.server.text.streaming import StreamedUsage, closing, log_usage, stream_events
 
 router = APIRouter()
 
@@ -77,13 +77,12 @@ async def _whole(completion: CompletionCall, generations: Generations, log_field
 async def _chunks(
     completion: CompletionCall, generations: Generations, log_fields: dict[str, Any]
 ) -> AsyncIterator[dict[str, Any]]:
-    wants_usage = completion.body.stream_options is not None and bool(completion.body.stream_options.include_usage)
-    tail: dict[str, Any] = {"usage": None} if wants_usage else {}
+    streamed = StreamedUsage(completion.body.stream_options, completion.calls)
     base = completion.base()
 
     def chunk(number: int, text: str, columns: Any = None, reason: str | None = None) -> dict[str, Any]:
         choice = {"index": number, "text": text, "logprobs": columns, "finish_reason": reason}
-        return {**base, "choices": [choice], **tail}
+        return {**base, "choices": [choice], **streamed.tail(number)}
 
     offsets = [0] * (len(completion.calls) * completion.n)
     if completion.body.echo:
@@ -94,6 +93,7 @@ async def _chunks(
         if isinstance(event, Ended):
             yield chunk(number, "", reason=event.finish_reason)
             continue
+        streamed.count(number, event)
         columns = None
         if completion.body.logprobs is not None:
             ids, tops = event.token_ids, event.top_logprobs if completion.body.logprobs else None
@@ -103,5 +103,5 @@ async def _chunks(
         yield chunk(number, event.text, columns)
     usage = generations.usage(bool(completion.body.timings))
     log_usage(log_fields, usage)
-    if wants_usage:
+    if streamed.is_asked:
         yield {**base, "choices": [], "usage": usage}

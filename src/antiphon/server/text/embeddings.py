@@ -15,11 +15,12 @@ from antiphon.errors import EngineError
 from antiphon.runtime.process.messages import Embed
 from antiphon.server.http.bodies import read_body
 from antiphon.server.http.connection import json_response, unless_disconnected
-from antiphon.server.http.context import context_of
+from antiphon.server.http.context import context_of, priority_of
 from antiphon.server.http.errors import invalid
 from antiphon.server.serving.failures import engine_failure
 from antiphon.server.serving.models import ReadyModel
 from antiphon.server.serving.serving import Serving, serving_of
+from antiphon.server.text.context_length import context_length_error
 from antiphon.server.text.prompts import check_ids, encode, several
 from antiphon.server.text.request_schemas import EmbeddingBody
 
@@ -76,8 +77,7 @@ def _inputs(body: EmbeddingBody, model: ReadyModel, limit: int) -> list[list[int
         if not ids:
             raise invalid(f"{name} has no tokens", "input")
         if len(ids) > model.max_tokens:
-            message = f"{name} has {len(ids)} tokens; model {model.name!r} takes {model.max_tokens}"
-            raise invalid(message, "input", "context_length_exceeded")
+            raise context_length_error(model.max_tokens, len(ids), 0, name)
         inputs.append(ids)
     return inputs
 
@@ -103,7 +103,7 @@ async def embed_ids(
             id=uuid.uuid4().hex,
             model=model.name,
             inputs=inputs[part],
-            priority=2 if priority is None else priority,
+            priority=priority_of(priority),
             second_starts=None if second_starts is None else second_starts[part],
         )
         try:

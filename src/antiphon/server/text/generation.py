@@ -13,6 +13,7 @@ from antiphon.errors import AntiphonError, EngineError
 from antiphon.runtime.calls.events import Ended, TextDelta
 from antiphon.runtime.process.messages import Generate
 from antiphon.runtime.text.stream import GenerateStream
+from antiphon.server.http.context import priority_of
 from antiphon.server.http.errors import SERVER, ApiError, api_error
 from antiphon.server.serving.failures import engine_failure, engine_unavailable
 from antiphon.server.serving.models import ReadyModel
@@ -38,7 +39,7 @@ def make_call(
         prompt=prompt,
         params=params,
         n=body.n or 1,
-        priority=2 if body.priority is None else body.priority,
+        priority=priority_of(body.priority),
         timeout=serving.config.limits.request_seconds,
         grammar=grammar,
         cache_salt=body.cache_salt or "",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from antiphon.server.http.schemas import Body
+from antiphon.server.http.schemas import Body, Unsupported
 
 FunctionName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
 
@@ -38,6 +39,8 @@ class SystemMessage(Body):
 
 
 class UserMessage(Body):
+    unsupported: ClassVar[Mapping[str, Unsupported]] = {"images": Unsupported("no model here reads images")}
+
     role: Literal["user"]
     content: str | list[Annotated[TextPart | InputAudioPart, Field(discriminator="type")]]
     name: str | None = None
@@ -50,7 +53,7 @@ class FunctionCall(Body):
 
 class ToolCall(Body):
     id: str
-    type: Literal["function"] = "function"
+    type: Literal["function"] | None = "function"
     function: FunctionCall
     index: int | None = None
 
@@ -66,15 +69,18 @@ class AudioReference(Body):
 class AssistantMessage(Body):
     """As the server gave it: fields that clients send back empty are taken."""
 
+    unsupported: ClassVar[Mapping[str, Unsupported]] = {"prefix": Unsupported("use continue_final_message")}
+
     role: Literal["assistant"]
     content: TextContent | None = None
     reasoning_content: str | None = None
     tool_calls: list[ToolCall] | None = None
     name: str | None = None
-    refusal: None = None
+    #: Read in place of `content`, where there is none.
+    refusal: str | None = None
     audio: AudioReference | None = None
     function_call: None = None
-    annotations: Annotated[list[Any], Field(max_length=0)] | None = None
+    annotations: list[Any] | None = None
 
 
 class ToolMessage(Body):

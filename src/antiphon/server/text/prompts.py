@@ -6,6 +6,7 @@ from antiphon.errors import TokenizerError
 from antiphon.server.http.errors import invalid
 from antiphon.server.serving.models import ReadyModel
 from antiphon.server.setup.config import Limits
+from antiphon.server.text.context_length import context_length_error
 
 
 def encode(model: ReadyModel, text: str, add_special_tokens: bool) -> list[int]:
@@ -29,16 +30,25 @@ def several(prompt: str | list[str] | list[int] | list[list[int]]) -> list[str |
     return list(prompt)  # type: ignore[arg-type]
 
 
-def check_prompt(ids: list[int], model: ReadyModel, limits: Limits, param: str, truncate: int | None) -> list[int]:
-    """The prompt, cut to its last `truncate` tokens if that is given. A prompt that is too long is rejected."""
+def check_prompt(
+    ids: list[int],
+    model: ReadyModel,
+    limits: Limits,
+    param: str,
+    truncate: int | None,
+    output_tokens: int | None = None,
+) -> list[int]:
+    """The prompt, cut to its last `truncate` tokens if that is given. A prompt that is too long is rejected.
+
+    An answer of `output_tokens` is shortened to what the context leaves; the error only names them.
+    """
     if truncate is not None:
         ids = ids[-truncate:]
     if not ids:
         raise invalid(f"{param} has no tokens", param)
     if limits.prompt_tokens is not None and len(ids) > limits.prompt_tokens:
-        message = f"{param} has {len(ids)} tokens; this server takes {limits.prompt_tokens}"
-        raise invalid(message, param, "context_length_exceeded")
+        more = f"This server takes prompts of {limits.prompt_tokens} tokens."
+        raise context_length_error(limits.prompt_tokens, len(ids), 0, param, more)
     if len(ids) >= model.max_tokens:
-        message = f"{param} has {len(ids)} tokens; model {model.name!r} takes {model.max_tokens}, the answer included"
-        raise invalid(message, param, "context_length_exceeded")
+        raise context_length_error(model.max_tokens, len(ids), output_tokens or 1, param)
     return ids

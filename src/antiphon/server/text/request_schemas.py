@@ -1,13 +1,15 @@
-"""The bodies of requests. An unknown field is rejected, never ignored."""
+"""The bodies of requests about text."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from antiphon.server.http.schemas import Body, ModelBody, Name, Priority
+from antiphon.server.http.schemas import Body, ModelBody, Name, Priority, Unsupported
 from antiphon.server.text.messages import Message, Tool
+from antiphon.server.text.unsupported_fields import COMPLETION, GENERATION
 
 MAX_LOGPROBS = 20
 TokenId = Annotated[int, Field(ge=0, lt=2**31)]
@@ -37,11 +39,19 @@ ResponseFormat = Annotated[TextFormat | JsonObjectFormat | JsonSchemaFormat, Fie
 
 
 class StreamOptions(Body):
+    """Without effect on an answer that is not streamed."""
+
     include_usage: bool | None = None
+    #: With `include_usage`: the usage so far in every chunk.
+    continuous_usage_stats: bool | None = None
+    #: Accepted without effect: events are not padded.
+    include_obfuscation: bool | None = None
 
 
 class SamplingBody(ModelBody):
     """How an answer is drawn, ended and scheduled. Fields that are None take the server's defaults."""
+
+    unsupported: ClassVar[Mapping[str, Unsupported]] = GENERATION
 
     stream: bool | None = None
     min_tokens: Annotated[int, Field(ge=0, lt=2**31)] | None = None
@@ -77,6 +87,8 @@ class SamplingBody(ModelBody):
     service_tier: str | None = None
     safety_identifier: str | None = None
     prompt_cache_key: str | None = None
+    prompt_cache_retention: str | None = None
+    prompt_cache_options: dict[str, Any] | None = None
 
 
 class GenerateBody(SamplingBody):
@@ -89,6 +101,8 @@ class GenerateBody(SamplingBody):
 
 
 class CompletionBody(GenerateBody):
+    unsupported: ClassVar[Mapping[str, Unsupported]] = COMPLETION
+
     prompt: str | list[str] | list[TokenId] | list[list[TokenId]]
     logprobs: Annotated[int, Field(ge=0, le=MAX_LOGPROBS)] | None = None
     echo: bool | None = None

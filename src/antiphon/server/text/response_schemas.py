@@ -57,6 +57,7 @@ class CompletionAnswer(Answer):
     object: Literal["text_completion"]
     created: int
     model: str
+    system_fingerprint: str
     choices: list[CompletionChoice]
     usage: Usage
 

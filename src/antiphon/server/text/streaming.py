@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+from antiphon.runtime.calls.events import TextDelta
+from antiphon.runtime.process.messages import Generate
 from antiphon.server.http.errors import ApiError
 from antiphon.server.http.events import DONE, event
 from antiphon.server.text.generation import Generations
+from antiphon.server.text.request_schemas import StreamOptions
 
 
 async def stream_events(
@@ -25,6 +28,26 @@ async def stream_events(
     finally:
         generations.close()
         await chunks.aclose()  # type: ignore[attr-defined]
+
+
+class StreamedUsage:
+    """The `usage` field of chunks: null before the last one, or with `continuous_usage_stats` the tokens so far."""
+
+    def __init__(self, options: StreamOptions | None, calls: Sequence[Generate]) -> None:
+        self.is_asked = options is not None and bool(options.include_usage)
+        self._is_continuous = self.is_asked and options is not None and bool(options.continuous_usage_stats)
+        self._prompt_tokens = [len(call.prompt) for call in calls for _ in range(call.n)]
+        self._output_tokens = [0] * len(self._prompt_tokens)
+
+    def count(self, number: int, event: TextDelta) -> None:
+        self._output_tokens[number] += len(event.token_ids)
+
+    def tail(self, number: int) -> dict[str, Any]:
+        """What a chunk of that choice has besides the choice."""
+        if not self._is_continuous:
+            return {"usage": None} if self.is_asked else {}
+        prompt, output = self._prompt_tokens[number], self._output_tokens[number]
+        return {"usage": {"prompt_tokens": prompt, "completion_tokens": output, "total_tokens": prompt + output}}
 
 
 @asynccontextmanager

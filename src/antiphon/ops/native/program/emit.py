@@ -8,6 +8,7 @@ from typing import Any
 
 from antiphon.errors import UnrecordableError
 from antiphon.ops.native import convolution, direct_convolution
+from antiphon.ops.native.adapters import table_of
 from antiphon.ops.native.attention import can_round, pages_of
 from antiphon.ops.native.extension import available
 from antiphon.ops.native.product import matrix_of
@@ -95,6 +96,10 @@ def _linear(i: program.Linear, layout: Layout) -> Call:
         *ACTIVATIONS[i.activation], layout.place(i.residual), 0 if i.residual is None else i.residual.strides[0],
         layout.place(i.out), i.out.strides[0], layout.extent(i.out.shape[0]),
     )  # fmt: skip
+
+
+def _adapted_linear(i: program.AdaptedLinear, layout: Layout) -> Call:
+    return "adapted_linear", (table_of(i.adapters), layout.place(i.slots), *_linear(i, layout)[1])
 
 
 def _norm(i: program.Norm, layout: Layout) -> Call:
@@ -195,6 +200,7 @@ def _conv1d(i: program.Conv1d, layout: Layout) -> Call:
 EMITTERS: dict[type[Instruction], Callable[[Any, Layout], Call]] = {
     program.Embed: _embed,
     program.Linear: _linear,
+    program.AdaptedLinear: _adapted_linear,
     program.Norm: _norm,
     program.Rotary: _rotary,
     program.StoreKV: _store_kv,

@@ -1,0 +1,117 @@
+"""From an adapter's file to the layers of a model."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from antiphon.errors import CheckpointError, UnsupportedError
+from antiphon.layers.linear import Linear
+from antiphon.models.base.model import Model
+from antiphon.ops import AdapterUp, LayerAdapter
+from antiphon.weights.adapters.adapter_file import AdapterFile, LowRank
+from antiphon.weights.weight import Weight
+
+
+@dataclass(frozen=True)
+class Target:
+    """The rows of a linear layer that the model's tensors have a name for: one of several that are fused."""
+
+    name: str
+    linear: Linear
+    first: int
+    rows: int
+
+
+@dataclass(frozen=True)
+class ModelAdapter:
+    """An adapter that fits a model: its part in each of the model's linear layers."""
+
+    layers: tuple[tuple[Linear, LayerAdapter], ...]
+    nbytes: int
+    digest: bytes
+    rank: int  # the largest
+
+    def attach(self, slot: int) -> None:
+        """Have the tokens of a slot computed with it; between steps only. All layers have it, or none."""
+        try:
+            for linear, layer in self.layers:
+                linear.adapters.set(slot, layer)
+        except BaseException:
+            self.detach(slot)
+            raise
+
+    def detach(self, slot: int) -> None:
+        for linear, _ in self.layers:
+            linear.adapters.clear(slot)
+
+
+def adapter_targets(model: Model) -> dict[str, Target]:
+    """What an adapter of the model can change, by the model's own names."""
+    targets = {}
+    for node in model.modules():
+        if isinstance(node, Linear):
+            first = 0
+            for name, rows in node.fused:
+                targets[name] = Target(name, node, first, rows)
+                first += rows
+    return targets
+
+
+def fit_adapter(model: Model, model_name: str, file: AdapterFile) -> ModelAdapter:
+    """The adapter for a model. One that is made for another is an error that names the tensor and both shapes."""
+    targets = adapter_targets(model)
+    names = {model.gguf_name(f"{name}.weight"): name for name in targets} if file.format == "gguf" else {}
+    parts: dict[int, list[tuple[Target, LowRank]]] = {}
+    for name, layer in file.layers.items():
+        target = targets.get(names[name]) if name in names else _find(name, targets)
+        if target is None:
+            raise UnsupportedError(_unknown(name, file.path, model_name, names or targets))
+        _check_shapes(layer, target, file.path, model_name)
+        parts.setdefault(id(target.linear), []).append((target, layer))
+    made = []
+    for entries in parts.values():
+        entries.sort(key=lambda entry: entry[0].first)
+        twice = next((a[0].name for a, b in pairwise(entries) if a[0] is b[0]), None)
+        if twice is not None:
+            raise CheckpointError(f"{file.path}: {twice!r} has two pairs of matrices")
+        made.append((entries[0][0].linear, _layer_adapter(entries, model, file.format == "gguf")))
+    rank = max(layer.rank for layer in file.layers.values())
+    return ModelAdapter(tuple(made), file.nbytes, file.digest(), rank)
+
+
+def _find(name: str, targets: Mapping[str, Target]) -> Target | None:
+    """By the whole name, or by the longest common end: the base of an adapter may have been wrapped otherwise."""
+    if name in targets:
+        return targets[name]
+    fitting = [target for own, target in targets.items() if name.endswith(f".{own}") or own.endswith(f".{name}")]
+    return fitting[0] if len(fitting) == 1 else None
+
+
+def _unknown(name: str, path: Path, model_name: str, known: Mapping[str, object]) -> str:
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
+    hint = f"; the nearest is {near[0]!r}" if near else ""
+    return f"{path}: the adapter changes {name!r}, which model {model_name!r} does not have{hint}"
+
+
+def _check_shapes(layer: LowRank, target: Target, path: Path, model_name: str) -> None:
+    expected = ((layer.rank, target.linear.weight.columns), (target.rows, layer.rank))
+    for tensor, weight, shape in zip((layer.down_name, layer.up_name), (layer.down, layer.up), expected, strict=True):
+        if weight.shape != shape:
+            raise CheckpointError(
+                f"{path}: tensor {tensor!r} has shape {list(weight.shape)}; model {model_name!r} needs {list(shape)}: "
+                "the adapter is for another model"
+            )
+
+
+def _layer_adapter(entries: list[tuple[Target, LowRank]], model: Model, is_gguf: bool) -> LayerAdapter:
+    ups, offset = [], 0
+    for target, layer in entries:
+        order = model.gguf_row_order(f"{target.name}.weight") if is_gguf else None
+        up = layer.up if order is None else layer.up.take_rows(order)
+        ups.append(AdapterUp(up, target.first, offset, layer.scale))
+        offset += layer.rank
+    return LayerAdapter(Weight.concatenate(layer.down for _, layer in entries), tuple(ups))

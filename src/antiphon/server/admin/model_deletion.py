@@ -1,0 +1,19 @@
+"""`DELETE /v1/models/{name}`: unload a model. Like `/admin`, it needs an admin key."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request, Response
+
+from antiphon.server.http.connection import json_response
+from antiphon.server.serving.serving import serving_of
+
+router = APIRouter()
+
+
+@router.delete("/v1/models/{name:path}")
+async def delete_model(request: Request, name: str, force: bool = False) -> Response:
+    """Free the model's memory; its files stay. A configured model is loaded again on its next use."""
+    models = serving_of(request).models
+    model = models.companion(name) or models.find(name)
+    await models.residency.unload(model, force=force)
+    return json_response({"id": name, "object": "model", "deleted": True})

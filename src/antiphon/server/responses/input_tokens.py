@@ -1,0 +1,38 @@
+"""`POST /v1/responses/input_tokens`: how many tokens the prompt of a response would have."""
+
+from __future__ import annotations
+
+import asyncio
+
+from fastapi import APIRouter, Request, Response
+
+from antiphon.server.chat.tool_use import tool_use
+from antiphon.server.conversations.store import conversations_of
+from antiphon.server.http.bodies import read_body
+from antiphon.server.http.connection import json_response
+from antiphon.server.http.context import context_of
+from antiphon.server.responses.chat_body import chat_body
+from antiphon.server.responses.history import history
+from antiphon.server.responses.request_schemas import InputTokensBody
+from antiphon.server.responses.store import store_of
+from antiphon.server.serving.serving import serving_of
+from antiphon.server.text.chat_prompts import chat_prompt
+from antiphon.server.text.reasoning_effort import template_options
+
+router = APIRouter()
+
+
+@router.post("/v1/responses/input_tokens")
+async def count_input_tokens(request: Request) -> Response:
+    """A prompt that is longer than the model's context is counted too."""
+    serving, context = serving_of(request), context_of(request)
+    body = await read_body(request, InputTokensBody, serving.config.limits.body_bytes)
+    stores = (store_of(request), conversations_of(request))
+    found = history(body.input, body.previous_response_id, body.conversation, stores, context.key)
+    model = await serving.models.ready(body.model, "generate")
+    context.log_fields["model"] = model.name
+    chat = chat_body(body, found.items)
+    tools = tool_use(chat, model, serving.config.limits).tools
+    options = template_options(chat.chat_template_kwargs, chat.reasoning_effort, model)
+    prompt = await asyncio.to_thread(chat_prompt, model, chat.messages, tools, True, options)
+    return json_response({"object": "response.input_tokens", "input_tokens": len(prompt.ids)})

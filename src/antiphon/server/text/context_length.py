@@ -1,0 +1,18 @@
+"""The error of a prompt that is too long, in OpenAI's words: clients and agents recognise it by them."""
+
+from __future__ import annotations
+
+from antiphon.server.http.errors import TOO_LONG, ApiError, invalid
+
+
+def context_length_error(limit: int, prompt_tokens: int, output_tokens: int, param: str, more: str = "") -> ApiError:
+    """`param` is the field with the prompt, `more` another sentence."""
+    total = prompt_tokens + output_tokens
+    message = (
+        f"This model's maximum context length is {limit} tokens. However, you requested {total} tokens "
+        f"({prompt_tokens} in the {param}, {output_tokens} in the completion). "
+        f"Please reduce the length of the {param} or completion."
+    )
+    return invalid(
+        " ".join(filter(None, [message, more, TOO_LONG])), param.partition("[")[0], "context_length_exceeded"
+    )

@@ -1,0 +1,92 @@
+"""`AdapterFile`: the low-rank matrices of a LoRA adapter, whatever file they came in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+
+from antiphon.errors import CheckpointError, UnsupportedError
+from antiphon.weights.checkpoint import StoredTensor
+from antiphon.weights.dequantize.dequantize import dequantize
+from antiphon.weights.types import TensorType
+from antiphon.weights.weight import Weight, WeightPart
+
+#: The largest rank that is taken; those in use are 4 to 256.
+MAX_RANK = 4096
+
+#: Types of tensors that hold no weights.
+WHOLE_NUMBERS = frozenset({TensorType.I8, TensorType.I16, TensorType.I32, TensorType.I64})
+
+
+@dataclass(frozen=True)
+class LowRank:
+    """What an adapter adds to one linear layer: scale · up · down. The names are those of the file's tensors."""
+
+    down: Weight  # [rank, inputs]
+    up: Weight  # [outputs, rank]
+    scale: float
+    down_name: str
+    up_name: str
+
+    @property
+    def rank(self) -> int:
+        return self.down.rows
+
+
+@dataclass(frozen=True)
+class AdapterFile:
+    """An adapter's matrices by the name of the linear layer, in the names of the file's format."""
+
+    path: Path
+    format: str  # "peft" or "gguf"
+    layers: Mapping[str, LowRank]
+    #: GGUF's `general.architecture`; PEFT states none.
+    architecture: str | None = None
+
+    @property
+    def nbytes(self) -> int:
+        return sum(layer.down.nbytes + layer.up.nbytes for layer in self.layers.values())
+
+    def digest(self) -> bytes:
+        """Equal for adapters that compute the same."""
+        digest = blake2b(digest_size=16)
+        for name, layer in sorted(self.layers.items()):
+            digest.update(f"{name}\0{layer.rank}\0{layer.scale!r}\0".encode())
+            for weight in (layer.down, layer.up):
+                for part in weight.parts:
+                    digest.update(part.type.name.encode())
+                    digest.update(part.data.numpy())
+        return digest.digest()
+
+
+def matrix(tensor: StoredTensor, path: Path) -> Weight:
+    """A tensor of an adapter as a weight with memory of its own: the file may be changed while it is in use."""
+    if len(tensor.shape) != 2 or 0 in tensor.shape:
+        raise CheckpointError(f"{path}: tensor {tensor.name!r} has shape {list(tensor.shape)}, not that of a matrix")
+    if tensor.type in WHOLE_NUMBERS:
+        raise UnsupportedError(f"{path}: tensor {tensor.name!r} has the type {tensor.type.name}, not one of weights")
+    rows, columns = tensor.shape
+    if tensor.type is TensorType.F64:
+        return Weight.from_tensor(dequantize(tensor.data, tensor.type).view(rows, columns).float().clone())
+    data = tensor.data.clone().view(rows, tensor.type.row_bytes(columns))
+    return Weight((WeightPart(tensor.type, rows, data),), columns)
+
+
+def check_ranks(down: Weight, up: Weight, down_name: str, up_name: str, path: Path) -> None:
+    if down.rows != up.columns:
+        raise CheckpointError(
+            f"{path}: {down_name!r} has shape {list(down.shape)} and {up_name!r} {list(up.shape)}: "
+            f"their ranks are {down.rows} and {up.columns}"
+        )
+    if down.rows > MAX_RANK:
+        raise UnsupportedError(f"{path}: {down_name!r} has rank {down.rows}; at most {MAX_RANK} is supported")
+
+
+def check_complete(found: Iterable[str], other: Iterable[str], kinds: tuple[str, str], path: Path) -> None:
+    """Every layer needs both of its matrices."""
+    for has, lacks, kind in ((set(found), set(other), kinds[1]), (set(other), set(found), kinds[0])):
+        missing = sorted(has - lacks)
+        if missing:
+            raise CheckpointError(f"{path}: {missing[0]!r} has no {kind}")

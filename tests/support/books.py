@@ -1,0 +1,64 @@
+"""`Books`: an engine client that holds nothing but names, for tests of which models are loaded."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from antiphon.errors import AntiphonError, ModelNotFoundError
+from antiphon.runtime.loading.model_text import ModelText
+from antiphon.runtime.process.client import EngineState
+from antiphon.runtime.process.messages import Loaded
+from antiphon.runtime.residency import residency as residency_module
+from antiphon.weights.catalog.resolve import ResolvedModel
+
+
+class Books:
+    """An engine client that holds nothing but names. `real` is what weights turn out to be, where files mislead."""
+
+    kv_bytes = 1000
+
+    def __init__(self) -> None:
+        self.state = EngineState.READY
+        self.on_lost: Callable[[str, AntiphonError], None] | None = None
+        self.models: dict[str, Loaded] = {}
+        self.sizes: dict[str, int] = {}
+        self.history: list[str] = []
+        self.delay = 0.0
+        self.error: Exception | None = None
+
+    async def load(self, name: str, reference: str) -> Loaded:
+        await asyncio.sleep(self.delay)
+        if self.error is not None:
+            raise self.error
+        assert name not in self.models
+        self.sizes.setdefault(name, int(reference.partition(":")[2]))
+        self.models[name] = Loaded(name, "generate", 64, self.sizes[name], {})
+        self.history.append(f"+{name}")
+        return self.models[name]
+
+    async def wait_for_change(self) -> None:
+        await asyncio.sleep(0)
+
+    async def unload(self, name: str) -> None:
+        if name not in self.models:
+            raise ModelNotFoundError(name)
+        await asyncio.sleep(self.delay)
+        del self.models[name]
+        self.history.append(f"-{name}")
+
+
+def empty_books(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Books:
+    """Models called NAME:SIZE have a weight file of that size."""
+
+    async def fetch(reference: str, offline: bool, report: Callable[..., None]) -> ResolvedModel:
+        path = folder / f"{reference}.gguf"
+        path.write_bytes(bytes(int(reference.partition(":")[2])))
+        return ResolvedModel(reference, "gguf", path, {path.name: path}, None)
+
+    monkeypatch.setattr(residency_module, "fetch_model", fetch)
+    monkeypatch.setattr(ModelText, "load", classmethod(lambda cls, reference, offline=False: object()))
+    return Books()

@@ -1,0 +1,93 @@
+"""`Crowd`: clients of every kind for one server, at once. A kind is a function with the decorator `kind`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import socket
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from support.soak.messages import Response, close, parsed
+
+
+@dataclass
+class Crowd:
+    """`expected` are the answers that each request gets alone, by what the kinds of clients call it."""
+
+    host: str
+    port: int
+    key: str
+    expected: dict[object, object] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
+    wrong: list[str] = field(default_factory=list)
+
+    async def connect(self, receive_bytes: int | None = None) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        if receive_bytes is None:
+            return await asyncio.open_connection(self.host, self.port)
+        connection = socket.socket()
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+        connection.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(connection, (self.host, self.port))
+        return await asyncio.open_connection(sock=connection, limit=receive_bytes)
+
+    async def ask(self, data: bytes) -> Response:
+        """Send a whole request and read the whole response."""
+        reader, writer = await self.connect()
+        received = b""
+        with contextlib.suppress(ConnectionError):
+            writer.write(data)
+            received = await reader.read(-1)
+        await close(writer)
+        return parsed(received)
+
+    def check(self, subject: str, holds: bool, found: object) -> None:
+        if not holds:
+            self.wrong.append(f"{subject}: {str(found)[:500]}")
+
+    def same_as_alone(self, request: object, answer: object) -> None:
+        """The first answer to a request is the one that it gets alone."""
+        wanted = self.expected.setdefault(request, answer)
+        self.check(f"{request}", answer == wanted, f"{answer!r} instead of {wanted!r}")
+
+    async def one_of_each(self) -> None:
+        """Every kind alone, one after the other."""
+        for name, (act, _) in KINDS.items():
+            await self._act(name, act, random.Random(name))
+
+    async def run(self, num_clients: int, seconds: float, seed: int) -> None:
+        deadline = time.monotonic() + seconds
+        async with asyncio.TaskGroup() as group:
+            for number in range(num_clients):
+                group.create_task(self._client(random.Random(f"{seed} {number}"), deadline))
+
+    async def _client(self, source: random.Random, deadline: float) -> None:
+        names, shares = list(KINDS), [share for _, share in KINDS.values()]
+        while time.monotonic() < deadline:
+            [name] = source.choices(names, shares)
+            await self._act(name, KINDS[name][0], source)
+
+    async def _act(self, name: str, act: Act, source: random.Random) -> None:
+        try:
+            await act(self, source)
+        except (AssertionError, ValueError, LookupError, OSError) as error:
+            self.wrong.append(f"{name}: {type(error).__name__}: {error}"[:500])
+        self.counts[name] += 1
+
+
+Act = Callable[[Crowd, random.Random], Awaitable[None]]
+#: By name: what the client does once, and its share of all clients.
+KINDS: dict[str, tuple[Act, int]] = {}
+
+
+def kind(share: int) -> Callable[[Act], Act]:
+    """Add a kind of client, named by its function."""
+
+    def add(act: Act) -> Act:
+        KINDS[act.__name__] = (act, share)  # type: ignore[attr-defined]
+        return act
+
+    return add

@@ -1,0 +1,50 @@
+"""`python livez.py URL`: poll `/livez` until standard input ends; then print the seconds that each answer took."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from urllib.parse import urlsplit
+
+POLL_SECONDS = 0.1
+
+
+def poll(url: str) -> list[float]:
+    """A new connection for each; what is not a 200 counts as for ever."""
+    address = urlsplit(url)
+    seconds = []
+    while not select.select([sys.stdin], [], [], POLL_SECONDS)[0]:
+        began = time.monotonic()
+        connection = http.client.HTTPConnection(str(address.hostname), address.port, timeout=60)
+        try:
+            connection.request("GET", "/livez")
+            is_alive = connection.getresponse().status == 200
+        except OSError:
+            is_alive = False
+        connection.close()
+        seconds.append(time.monotonic() - began if is_alive else float("inf"))
+    return seconds
+
+
+@contextmanager
+def polled(url: str) -> Iterator[list[float]]:
+    """Poll from a process of its own while the block runs; the list is filled at its end."""
+    seconds: list[float] = []
+    process = subprocess.Popen([sys.executable, __file__, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        yield seconds
+        seconds += json.loads(process.communicate(timeout=120)[0])
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+
+
+if __name__ == "__main__":
+    print(json.dumps(poll(sys.argv[1])))
