@@ -63,5 +63,6 @@ def test_a_stream_ends_with_an_error_in_its_format() -> None:
     assert anthropic.startswith(
         'event: error\ndata: {"type":"error","error":{"type":"overloaded_error","message":"gone"}'
     )
+    assert get("/v1/messages", **{"x-api-key": KEY}).text.startswith("event: error\n")
     assert get("/api/chat", **key).text == '{"error":"gone"}\n'
     assert get("/v1/chat/completions", **key).text.startswith('data: {"error":{"message":"gone"')
