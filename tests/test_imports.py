@@ -28,6 +28,7 @@ ORDER: dict[str, list[tuple[str, ...]]] = {
     "models": [("kokoro", "."), ("base",)],
     "server": [
         (".",),
+        ("anthropic", "ollama", "ranking"),
         ("batches",),
         ("files",),
         ("responses", "conversations"),

@@ -11,7 +11,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from antiphon import ops
-from models.test_bert import flatten, tiny_bert
+from models.test_bert import flatten, tiny_bert, tiny_cross_encoder
 from models.test_causal_lm import CONFIGS, pair
 from models.test_whisper import tiny_whisper
 from support.paged import PagedRunner
@@ -74,6 +74,13 @@ def test_bert(monkeypatch: pytest.MonkeyPatch) -> None:
     batch = flatten([[1, 2, 3], [4, 5]])
     with only_ops_and_views(monkeypatch):
         model.embed(*batch)
+
+
+def test_cross_encoder(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, model = tiny_cross_encoder()
+    batch = (*flatten([[1, 2, 3], [4, 5]]), torch.tensor([0, 1, 1, 0, 1], dtype=torch.int32))
+    with only_ops_and_views(monkeypatch):
+        model.score(*batch)
 
 
 def test_whisper(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,10 +1,13 @@
-"""BERT as an encoder of sentences: post-norm blocks, pooling as the checkpoint says. arXiv:1810.04805, 1908.10084."""
+"""BERT as an encoder of sentences: post-norm blocks, pooling as the checkpoint says. arXiv:1810.04805, 1908.10084.
+
+With a classifier of one label it is a cross-encoder, which scores pairs of texts. arXiv:1901.04085.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any, ClassVar
 
 from torch import Tensor
 
@@ -21,6 +24,7 @@ from antiphon.models.base.parts import TextEmbedding
 from antiphon.ops import Activation
 from antiphon.weights.checkpoint import Checkpoint
 from antiphon.weights.source import Source, TensorNames
+from antiphon.weights.weight import Weight
 
 _ATTENTION = ("self.query", "self.key", "self.value", "output.dense")
 
@@ -90,7 +94,7 @@ class Bert(Model):
     """Sentences laid end to end in, one vector each out."""
 
     task = Task.EMBED
-    ignores = ("*pooler.*", "cls.*", "*position_ids")
+    ignores: ClassVar[tuple[str, ...]] = ("*pooler.*", "cls.*", "*position_ids")
 
     def __init__(self, config: BertConfig, source: Source) -> None:
         self.config = config
@@ -105,7 +109,7 @@ class Bert(Model):
         self.layers = [BertLayer(source.at("encoder", "layer", index), config) for index in range(config.num_layers)]
 
     @classmethod
-    def from_checkpoint(cls, checkpoint: Checkpoint) -> Self:
+    def from_checkpoint(cls, checkpoint: Checkpoint) -> Bert:
         if checkpoint.format == "gguf":
             return cls(_config_from_gguf(checkpoint), Source(checkpoint, TensorNames(GGUF_NAMES)))
         config = checkpoint.metadata
@@ -130,15 +134,21 @@ class Bert(Model):
             pooling=pooling,
             normalize=normalize,
         )
-        return cls(ours, Source(checkpoint, lambda name: prefix + name))
+        source = Source(checkpoint, lambda name: prefix + name)
+        if checkpoint.has("classifier.weight"):
+            return BertCrossEncoder(ours, source, PairHead(checkpoint, source, ours.hidden_size))
+        return cls(ours, source)
 
     def parts(self) -> tuple[TextEmbedding, ...]:
         return (TextEmbedding(owner="Bert", max_positions=self.max_positions, embed=self.embed),)
 
     def forward(self, token_ids: Tensor, positions: Tensor, seq_start: Tensor) -> Tensor:
         """Last hidden states [T, hidden] of sequences seq_start [R + 1] laid end to end."""
-        x = ops.add(ops.add(self.words(token_ids), self.positions(positions)), self.token_type)
-        x = self.norm(x)
+        return self.encode(token_ids, positions, seq_start, self.token_type)
+
+    def encode(self, token_ids: Tensor, positions: Tensor, seq_start: Tensor, types: Tensor) -> Tensor:
+        """Hidden states, where `types` [hidden] or [T, hidden] are the embeddings of the tokens' types."""
+        x = self.norm(ops.add(ops.add(self.words(token_ids), self.positions(positions)), types))
         for layer in self.layers:
             x = layer(x, seq_start)
         return x
@@ -149,6 +159,67 @@ class Bert(Model):
         mean = self.config.pooling is Pooling.MEAN
         pooled = ops.segment_mean(x, seq_start) if mean else ops.gather_rows(x, seq_start[:-1])
         return ops.l2_normalize(pooled) if self.config.normalize else pooled
+
+
+class PairHead(Module):
+    """classifier(tanh(pooler(x))), with a sigmoid after it unless the checkpoint says otherwise.
+
+    tanh(x) is 2 sigmoid(2x) - 1, and the constants are in the weights.
+    """
+
+    def __init__(self, checkpoint: Checkpoint, source: Source, hidden: int) -> None:
+        num_labels = checkpoint.stored("classifier.weight").shape[0]
+        if num_labels != 1:
+            raise UnsupportedError(f"bert with a classifier of {num_labels} labels is not supported; only with one")
+        pooler, classifier = source.at("pooler"), Source(checkpoint).at("classifier")
+        self.pooler = Weight.from_tensor(2 * pooler.tensor("dense.weight", (hidden, hidden)))
+        self.pooler_bias = 2 * pooler.tensor("dense.bias", (hidden,))
+        weight = classifier.tensor("weight", (1, hidden))
+        self.classifier = Weight.from_tensor(2 * weight)
+        self.classifier_bias = classifier.tensor("bias", (1,)) - weight.sum()
+        self.has_sigmoid = _has_sigmoid(checkpoint.metadata)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        x = ops.activate(ops.linear(x, self.pooler, self.pooler_bias), "sigmoid")
+        scores = ops.linear(x, self.classifier, self.classifier_bias)
+        return ops.activate(scores, "sigmoid") if self.has_sigmoid else scores
+
+
+class BertCrossEncoder(Bert):
+    """Pairs of texts laid end to end in, one score each out."""
+
+    task = Task.SCORE
+    ignores = ("cls.*", "*position_ids")
+
+    def __init__(self, config: BertConfig, source: Source, head: PairHead) -> None:
+        super().__init__(config, source)
+        self.types = Embedding(
+            source.at("embeddings"), "token_type_embeddings", config.type_vocab_size, config.hidden_size
+        )
+        self.head = head
+
+    def parts(self) -> tuple[TextEmbedding, ...]:
+        owner = type(self).__name__
+        return (TextEmbedding(owner, self.max_positions, self.first_states, takes_pairs=True, head=self.head),)
+
+    def first_states(self, token_ids: Tensor, positions: Tensor, seq_start: Tensor, token_types: Tensor) -> Tensor:
+        """The last hidden state [R, hidden] of every pair's first token, which the head reads."""
+        x = self.encode(token_ids, positions, seq_start, self.types(token_types))
+        return ops.gather_rows(x, seq_start[:-1])
+
+    def score(self, token_ids: Tensor, positions: Tensor, seq_start: Tensor, token_types: Tensor) -> Tensor:
+        """One score [R, 1] per pair."""
+        return self.head(self.first_states(token_ids, positions, seq_start, token_types))
+
+
+def _has_sigmoid(config: Any) -> bool:
+    """As sentence-transformers reads it: the name of a class, or nothing for a sigmoid."""
+    own = config.get("sentence_transformers")
+    name = own.get("activation_fn") if isinstance(own, dict) else config.get("sbert_ce_default_activation_function")
+    kind = str(name or "Sigmoid").rpartition(".")[2]
+    if kind not in ("Sigmoid", "Identity"):
+        raise UnsupportedError(f"bert with the score function {str(name)[:100]!r} is not supported")
+    return kind == "Sigmoid"
 
 
 def _sentence_head(config: Any) -> tuple[Pooling, bool]:

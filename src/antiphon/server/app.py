@@ -21,6 +21,7 @@ from antiphon.server import docs_page, openapi
 from antiphon.server.admin import model_deletion, state
 from antiphon.server.admin import models as admin_models
 from antiphon.server.admin import requests as admin_requests
+from antiphon.server.anthropic import messages
 from antiphon.server.batches import route as batches
 from antiphon.server.batches.storage import open_storage
 from antiphon.server.chat import route as chat
@@ -36,6 +37,12 @@ from antiphon.server.http.hosts import AllowedHosts
 from antiphon.server.http.ignored_fields import HEADER as IGNORED_HEADER
 from antiphon.server.http.route_table import RouteTable
 from antiphon.server.http.tracing_middleware import TracedRequests
+from antiphon.server.ollama import chat as ollama_chat
+from antiphon.server.ollama import embed as ollama_embed
+from antiphon.server.ollama import generate as ollama_generate
+from antiphon.server.ollama import models as ollama_models
+from antiphon.server.ollama import pull as ollama_pull
+from antiphon.server.ranking import routes as ranking
 from antiphon.server.responses import compact, input_tokens
 from antiphon.server.responses import create as responses
 from antiphon.server.responses import stored as stored_responses
@@ -60,8 +67,15 @@ ROUTES = (
     input_tokens,
     compact,
     stored_responses,
+    messages,
+    ollama_chat,
+    ollama_generate,
+    ollama_embed,
+    ollama_models,
+    ollama_pull,
     conversations,
     embeddings,
+    ranking,
     transcriptions,
     speech,
     voices,

@@ -13,12 +13,14 @@ from pydantic.json_schema import models_json_schema
 from antiphon import __version__
 from antiphon.audio.encode import CONTENT_TYPES
 from antiphon.server.admin.response_schemas import (
+    AnyModelCard,
+    AnyModelsAnswer,
     DeletedModel,
     HealthAnswer,
-    ModelCard,
-    ModelsAnswer,
     VersionAnswer,
 )
+from antiphon.server.anthropic.request_schemas import CountTokensBody, MessagesBody
+from antiphon.server.anthropic.response_schemas import MessageAnswer, TokenCountAnswer
 from antiphon.server.batches.schemas import BatchAnswer, BatchBody, BatchesAnswer
 from antiphon.server.chat.request_schemas import ChatBody
 from antiphon.server.chat.response_schemas import ChatAnswer, StoredChatAnswer, StoredChatsAnswer
@@ -29,7 +31,11 @@ from antiphon.server.conversations.schemas import (
     ConversationItemsBody,
 )
 from antiphon.server.files.schemas import FileAnswer, FileDeletedAnswer, FileForm, FilesAnswer
-from antiphon.server.http.schemas import Answer, ErrorAnswer, MetadataBody
+from antiphon.server.http.schemas import Answer, AnthropicErrorAnswer, ErrorAnswer, MetadataBody, OllamaErrorAnswer
+from antiphon.server.ollama import request_schemas as ollama
+from antiphon.server.ollama import response_schemas as ollama_answers
+from antiphon.server.ranking.request_schemas import RerankBody, ScoreBody
+from antiphon.server.ranking.response_schemas import RerankAnswer, ScoreAnswer
 from antiphon.server.responses.request_schemas import CompactBody, InputTokensBody, ResponseBody
 from antiphon.server.responses.response_schemas import (
     CompactedAnswer,
@@ -54,13 +60,19 @@ from antiphon.server.text.response_schemas import CompletionAnswer, EmbeddingAns
 
 
 class Operation(NamedTuple):
-    """A route's request body and answer, whether it can answer with an event stream, and its other content types."""
+    """A route's request body, answer and error, whether it can answer with events, and its other content types."""
 
     body: type[BaseModel] | None
     answer: type[BaseModel] | None
     can_stream: bool = False
     body_type: str = "application/json"
     other_types: tuple[str, ...] = ()
+    failure: type[BaseModel] = ErrorAnswer
+
+
+def _ollama(body: type[BaseModel] | None, answer: type[BaseModel], can_stream: bool = False) -> Operation:
+    lines = ("application/x-ndjson",) if can_stream else ()
+    return Operation(body, answer, other_types=lines, failure=OllamaErrorAnswer)
 
 
 FORM = "multipart/form-data"
@@ -79,6 +91,17 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ("get", CHAT + "/messages"): Operation(None, StoredMessagesAnswer),
     ("post", "/v1/completions"): Operation(CompletionBody, CompletionAnswer, True),
     ("post", "/v1/responses"): Operation(ResponseBody, ResponseAnswer, True),
+    ("post", "/v1/messages"): Operation(MessagesBody, MessageAnswer, True, failure=AnthropicErrorAnswer),
+    ("post", "/v1/messages/count_tokens"): Operation(CountTokensBody, TokenCountAnswer, failure=AnthropicErrorAnswer),
+    ("post", "/api/chat"): _ollama(ollama.OllamaChatBody, ollama_answers.OllamaChatAnswer, True),
+    ("post", "/api/generate"): _ollama(ollama.OllamaGenerateBody, ollama_answers.OllamaGenerateAnswer, True),
+    ("post", "/api/embed"): _ollama(ollama.OllamaEmbedBody, ollama_answers.OllamaEmbedAnswer),
+    ("post", "/api/embeddings"): _ollama(ollama.OllamaEmbeddingsBody, ollama_answers.OllamaEmbeddingsAnswer),
+    ("post", "/api/show"): _ollama(ollama.OllamaShowBody, ollama_answers.OllamaShowAnswer),
+    ("post", "/api/pull"): _ollama(ollama.OllamaPullBody, ollama_answers.OllamaPullAnswer, True),
+    ("get", "/api/tags"): _ollama(None, ollama_answers.OllamaTagsAnswer),
+    ("get", "/api/ps"): _ollama(None, ollama_answers.OllamaProcessesAnswer),
+    ("get", "/api/version"): _ollama(None, ollama_answers.OllamaVersionAnswer),
     ("post", "/v1/responses/input_tokens"): Operation(InputTokensBody, CountedTokensAnswer),
     ("post", "/v1/responses/compact"): Operation(CompactBody, CompactedAnswer),
     ("get", RESPONSE): Operation(None, ResponseAnswer, True),
@@ -86,6 +109,8 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ("post", RESPONSE + "/cancel"): Operation(None, ResponseAnswer),
     ("get", RESPONSE + "/input_items"): Operation(None, InputItemsAnswer),
     ("post", "/v1/embeddings"): Operation(EmbeddingBody, EmbeddingAnswer),
+    ("post", "/v1/rerank"): Operation(RerankBody, RerankAnswer),
+    ("post", "/v1/score"): Operation(ScoreBody, ScoreAnswer),
     ("post", "/v1/audio/transcriptions"): Operation(TranscriptionForm, AnyTranscriptAnswer, True, FORM, TEXTS),
     ("post", "/v1/audio/translations"): Operation(TranslationForm, AnyTranscriptAnswer, False, FORM, TEXTS),
     ("post", "/v1/audio/speech"): Operation(SpeechBody, None, True, other_types=SOUNDS),
@@ -110,8 +135,8 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ("post", "/tokenize"): Operation(TokenizeBody, TokensAnswer),
     ("post", "/detokenize"): Operation(DetokenizeBody, PromptAnswer),
     ("post", "/apply-template"): Operation(TemplateBody, PromptAnswer),
-    ("get", "/v1/models"): Operation(None, ModelsAnswer),
-    ("get", "/v1/models/{name}"): Operation(None, ModelCard),
+    ("get", "/v1/models"): Operation(None, AnyModelsAnswer),
+    ("get", "/v1/models/{name}"): Operation(None, AnyModelCard),
     ("delete", "/v1/models/{name}"): Operation(None, DeletedModel),
     ("get", "/version"): Operation(None, VersionAnswer),
     ("get", "/livez"): Operation(None, HealthAnswer),
@@ -126,7 +151,8 @@ TEMPLATE = "#/components/schemas/{model}"
 
 def document(app: FastAPI) -> dict[str, Any]:
     bodies = [(operation.body, "validation") for operation in OPERATIONS.values() if operation.body is not None]
-    given = [operation.answer for operation in OPERATIONS.values() if operation.answer] + [ErrorAnswer]
+    given = [operation.answer for operation in OPERATIONS.values() if operation.answer]
+    given += [ErrorAnswer, *(operation.failure for operation in OPERATIONS.values())]
     wanted = bodies + [(answer, "serialization") for answer in dict.fromkeys(given)]
     references, definitions = models_json_schema(wanted, ref_template=TEMPLATE)  # type: ignore[arg-type]
     pages = get_openapi(title="Antiphon", version=__version__, routes=app.routes)
@@ -137,14 +163,14 @@ def document(app: FastAPI) -> dict[str, Any]:
     if app.state.serving.config.keys is not None:
         pages["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
         pages["security"] = [{"key": []}]
-    failure = _json(references[ErrorAnswer, "serialization"])
     for path, methods in pages["paths"].items():
         for method, page in methods.items():
+            operation = OPERATIONS.get((method, path), Operation(None, None))
+            failure = _json(references[operation.failure, "serialization"])
             responses: dict[str, Any] = {"4XX": {"description": "The request's fault.", "content": failure}}
             responses["5XX"] = {"description": "The server's.", "content": failure}
             good: dict[str, Any] = {"text/plain": {"schema": {"type": "string"}}}
-            operation = OPERATIONS.get((method, path))
-            if operation is not None:
+            if (method, path) in OPERATIONS:
                 good = {kind: {} for kind in operation.other_types}
                 if operation.answer is not None:
                     good |= _json(references[operation.answer, "serialization"])

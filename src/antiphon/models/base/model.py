@@ -21,6 +21,7 @@ P = TypeVar("P", bound=Part)
 class Task(StrEnum):
     GENERATE = "generate"  # token by token
     EMBED = "embed"  # one vector per text
+    SCORE = "score"  # one number per pair of texts
     TRANSCRIBE = "transcribe"  # sound to tokens
     SYNTHESIZE = "synthesize"  # phonemes to sound
     PHONEMIZE = "phonemize"  # letters to phonemes

@@ -28,6 +28,7 @@ QUERY_START = InputSpec("query_start", torch.int32, (("R", 1),))
 LOGIT_ROWS = InputSpec("logit_rows", torch.int64, ("L",))
 ADAPTERS = InputSpec("adapters", torch.int32, ("T",))
 SEQ_START = InputSpec("seq_start", torch.int32, (("R", 1),))
+TOKEN_TYPES = InputSpec("token_types", torch.int32, ("T",))
 
 
 class Vocabulary(StrEnum):
@@ -145,17 +146,21 @@ class Encoder(Part):
 
 @dataclass(frozen=True)
 class TextEmbedding(Part):
-    """One vector per text, computed in one pass."""
+    """One vector per text, or per pair of texts, computed in one pass."""
 
     role = "embedding"
 
     max_positions: int
-    #: (token_ids [T], positions [T], seq_start [R + 1]) → vectors [R, hidden].
-    embed: Callable[[Tensor, Tensor, Tensor], Tensor]
+    #: (token_ids [T], positions [T], seq_start [R + 1]) → vectors [R, hidden]; for pairs also token_types [T].
+    embed: Callable[..., Tensor]
+    #: Whether tokens have a type: 0 in the first text of a pair, 1 in the second.
+    takes_pairs: bool = False
+    #: From the vectors to what the caller gets. It is not recorded.
+    head: Callable[[Tensor], Tensor] | None = None
 
     def forward(self) -> Recordable:
         """Vectors of R texts of T tokens together."""
-        inputs = (TOKENS, POSITIONS, SEQ_START)
+        inputs = (TOKENS, POSITIONS, SEQ_START, *([TOKEN_TYPES] if self.takes_pairs else []))
         return Recordable(self.owner, "embed", inputs, lambda x, _: self.embed(*(x[spec.name] for spec in inputs)))
 
     def recordables(self, cache: KVCache) -> tuple[Recordable, ...]:

@@ -51,6 +51,8 @@ class Ended:
     prompt_top_logprobs: list[list[tuple[int, float]]] = field(default_factory=list)
     #: Of the prompt's tokens, 1 for the likeliest; with `SamplingParams.prompt_top_logprobs`.
     prompt_ranks: list[int] = field(default_factory=list)
+    #: The stop string that ended it.
+    stop_string: str | None = None
 
 
 @dataclass(frozen=True)

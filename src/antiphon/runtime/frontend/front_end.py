@@ -271,8 +271,11 @@ class FrontEnd:
         texts: Sequence[str | Sequence[int]],
         model: str | None,
         priority: int = Priority.NORMAL,
+        second_starts: Sequence[int] | None = None,
     ) -> None:
-        call.attach(self._factory(model, Task.EMBED).make_embeddings(texts, priority, call.id))
+        """With `second_starts` the texts are pairs, for a cross-encoder."""
+        factory = self._factory(model, Task.EMBED if second_starts is None else Task.SCORE)
+        call.attach(factory.make_embeddings(texts, priority, call.id, second_starts))
 
     def _mark(self, output: SampleOutput) -> None:
         self._outputs.append(output)

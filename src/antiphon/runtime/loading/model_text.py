@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from antiphon.errors import CheckpointError
+from antiphon.runtime.loading.model_facts import ModelFacts
 from antiphon.runtime.loading.sampling_defaults import SamplingDefaults, sampling_defaults
 from antiphon.text.chat_template import ChatTemplate
 from antiphon.text.fill_in_middle import FillInMiddle, fill_in_middle
@@ -29,6 +30,7 @@ class ModelText:
     max_tokens: int
     sampling: SamplingDefaults = field(default_factory=SamplingDefaults)
     fill_in_middle: FillInMiddle | None = None
+    facts: ModelFacts = field(default_factory=ModelFacts)
 
     @classmethod
     def load(cls, reference: str, offline: bool = False) -> ModelText:
@@ -48,7 +50,7 @@ class ModelText:
         ends, context = end_ids(resolved, tokenizer), context_length(checkpoint)
         metadata = checkpoint.metadata if checkpoint.format == "gguf" else {}
         middle = fill_in_middle(tokenizer, metadata)
-        return cls(resolved.name, tokenizer, template, ends, context, sampling, middle)
+        return cls(resolved.name, tokenizer, template, ends, context, sampling, middle, ModelFacts.of(checkpoint))
 
 
 def context_length(checkpoint: Checkpoint) -> int:

@@ -52,12 +52,17 @@ class Generate(msgspec.Struct, frozen=True, tag=True, omit_defaults=True):
 
 
 class Embed(msgspec.Struct, frozen=True, tag=True):
-    """One vector per input of token ids. An `EmbeddingCall`, answered by `Embedded` or `Rejected`."""
+    """One vector per input of token ids. An `EmbeddingCall`, answered by `Embedded` or `Rejected`.
+
+    With `second_starts` the inputs are pairs of texts, and these are where the second ones begin. A cross-encoder gives
+    vectors of width 1, which are the scores.
+    """
 
     id: str
     model: str
     inputs: list[list[int]]
     priority: int = 2
+    second_starts: list[int] | None = None
 
 
 class Transcribe(msgspec.Struct, frozen=True, tag=True):

@@ -238,7 +238,7 @@ class ServedEngine(FrontEnd):
     def _embed(self, call: EmbeddingCall, command: messages.Embed) -> None:
         if not command.inputs:
             raise InvalidRequestError("there are no inputs to embed")
-        self._prepare_embedding(call, command.inputs, command.model, command.priority)
+        self._prepare_embedding(call, command.inputs, command.model, command.priority, command.second_starts)
         call.submit(lambda done: self._submitted(call, done))
 
     def _submitted(self, call: GenerationCall | EmbeddingCall, done: Future[None]) -> None:

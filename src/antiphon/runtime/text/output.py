@@ -153,6 +153,7 @@ class SampleOutput:
             prompt_logprobs=self._prompt_source().prompt_logprobs if wants_prompt else [],
             prompt_top_logprobs=self._prompt_source().prompt_top_logprobs if wants_prompt else [],
             prompt_ranks=self._prompt_source().prompt_ranks if wants_prompt else [],
+            stop_string=self._stops.stopped if self._stops is not None and self._is_stopped else None,
         )
 
     def _prompt_source(self) -> Request:

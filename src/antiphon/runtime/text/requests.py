@@ -116,10 +116,15 @@ class RequestFactory:
         return self._compiler
 
     def make_embeddings(
-        self, texts: Sequence[str | Sequence[int]], priority: int = Priority.NORMAL, call_id: str | None = None
+        self,
+        texts: Sequence[str | Sequence[int]],
+        priority: int = Priority.NORMAL,
+        call_id: str | None = None,
+        second_starts: Sequence[int] | None = None,
     ) -> list[Request]:
-        """A request for each text, or for its token ids; ids as in `make`."""
+        """A request for each text, or for its token ids; ids as in `make`. `second_starts`: as in `Embed`."""
         urgency = known_priority(priority)
+        starts = [None] * len(texts) if second_starts is None else second_starts
         return [
             Request(
                 id=new_id() if call_id is None else f"{call_id}/{index}",
@@ -128,8 +133,9 @@ class RequestFactory:
                 params=SamplingParams(),
                 task="embed",
                 priority=urgency,
+                inputs=start,
             )
-            for index, text in enumerate(texts)
+            for index, (text, start) in enumerate(zip(texts, starts, strict=True))
         ]
 
 

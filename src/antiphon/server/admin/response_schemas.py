@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from pydantic import RootModel
+
 from antiphon.server.http.schemas import Answer
 
 
@@ -26,6 +28,31 @@ class ModelCard(Answer):
 class ModelsAnswer(Answer):
     object: Literal["list"]
     data: list[ModelCard]
+
+
+class AnthropicModelCard(Answer):
+    type: Literal["model"]
+    id: str
+    display_name: str
+    created_at: str
+    lifecycle: Literal["active"]
+    max_input_tokens: int | None
+    max_tokens: int | None
+
+
+class AnthropicModelsAnswer(Answer):
+    data: list[AnthropicModelCard]
+    has_more: bool
+    first_id: str | None
+    last_id: str | None
+
+
+class AnyModelsAnswer(RootModel[ModelsAnswer | AnthropicModelsAnswer]):
+    """Anthropic's form for requests with the header `anthropic-version`."""
+
+
+class AnyModelCard(RootModel[ModelCard | AnthropicModelCard]):
+    """Anthropic's form for requests with the header `anthropic-version`."""
 
 
 class DeletedModel(Answer):

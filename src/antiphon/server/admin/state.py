@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from antiphon import __version__
 from antiphon.errors import AntiphonError
 from antiphon.runtime.process.client import EngineState
 from antiphon.server.http.connection import json_response
-from antiphon.server.serving.model_card import model_card
+from antiphon.server.http.context import context_of
+from antiphon.server.http.error_formats import ANTHROPIC
+from antiphon.server.http.errors import ApiError
+from antiphon.server.serving.model_card import anthropic_card, model_card, task_of
 from antiphon.server.serving.serving import serving_of
 
 router = APIRouter()
@@ -20,16 +23,39 @@ FIGURES_SECONDS = 1.0
 
 
 @router.get("/v1/models")
-async def list_models(request: Request) -> Response:
+async def list_models(
+    request: Request,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 20,
+    after_id: str | None = None,
+    before_id: str | None = None,
+) -> Response:
+    """With the header `anthropic-version` in pages, as Anthropic's API lists models; else all, as OpenAI's does."""
     models = serving_of(request).models
-    cards = [model_card(model, name, models.residency.state_of(model)) for name, model in models.names().items()]
-    return json_response({"object": "list", "data": cards})
+    names = models.names()
+    if context_of(request).error_format is not ANTHROPIC:
+        listed = [model_card(model, name, models.residency.state_of(model)) for name, model in names.items()]
+        return json_response({"object": "list", "data": listed})
+    cards = [anthropic_card(model, name) for name, model in names.items() if task_of(model) in (None, "generate")]
+    ids = [card["id"] for card in cards]
+    for given in (after_id, before_id):
+        if given is not None and given not in ids:
+            raise ApiError(404, f"there is no model {given[:200]!r}", code="model_not_found")
+    if before_id is not None:
+        cards = cards[: ids.index(before_id)]
+        has_more, page = len(cards) > limit, cards[-limit:]
+    else:
+        cards = cards[0 if after_id is None else ids.index(after_id) + 1 :]
+        has_more, page = len(cards) > limit, cards[:limit]
+    first, last = (page[0]["id"], page[-1]["id"]) if page else (None, None)
+    return json_response({"data": page, "has_more": has_more, "first_id": first, "last_id": last})
 
 
 @router.get("/v1/models/{name:path}")
 async def get_model(request: Request, name: str) -> Response:
     models = serving_of(request).models
     model = models.find(name)
+    if context_of(request).error_format is ANTHROPIC:
+        return json_response(anthropic_card(model, name))
     return json_response(model_card(model, name, models.residency.state_of(model)))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -94,8 +95,11 @@ class ChatCall:
         return {**base, "system_fingerprint": fingerprint(self.model.loaded), **tier}
 
 
-async def prepare_chat(serving: Serving, body: ChatBody) -> ChatCall:
-    """Check everything that can be rejected before the engine receives the request, and prepare its call."""
+async def prepare_chat(serving: Serving, body: ChatBody, earlier: Sequence[int] = ()) -> ChatCall:
+    """Check everything that can be rejected before the engine receives the request, and prepare its call.
+
+    `earlier` are tokens that come before the prompt.
+    """
     limits = serving.config.limits
     body = with_tools(resolved(body, limits.output_tokens))
     model = await serving.models.ready(body.model, "generate")
@@ -106,7 +110,7 @@ async def prepare_chat(serving: Serving, body: ChatBody) -> ChatCall:
     options = template_options(body.chat_template_kwargs, body.reasoning_effort, model)
     prompt = await asyncio.to_thread(chat_prompt, model, body.messages, use.tools, generates, options, continues)
     asked = body.max_completion_tokens if body.max_completion_tokens is not None else body.max_tokens
-    ids = check_prompt(prompt.ids, model, limits, "messages", body.truncate_prompt_tokens, asked)
+    ids = check_prompt([*earlier, *prompt.ids], model, limits, "messages", body.truncate_prompt_tokens, asked)
     if asked == 0:
         raise invalid("max_tokens is 0; it must be 1 or more", "max_tokens")
     params = sampling_params(

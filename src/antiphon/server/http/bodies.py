@@ -18,10 +18,14 @@ Model = TypeVar("Model", bound=BaseModel)
 MAX_MESSAGE_CHARACTERS = 300
 
 
-async def read_body(request: Request, model: type[Model], limit: int) -> Model:
-    """The body as an object of that schema; an invalid body raises an `ApiError` with a 4xx status."""
+async def read_body(request: Request, model: type[Model], limit: int, takes_any_type: bool = False) -> Model:
+    """The body as an object of that schema; an invalid body raises an `ApiError` with a 4xx status.
+
+    `takes_any_type` is for routes whose clients do not name the content type. Pages in a browser still have to.
+    """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/json" and not kind.endswith("+json"):
+    is_json = kind == "application/json" or kind.endswith("+json")
+    if not is_json and (not takes_any_type or "origin" in request.headers):
         message = f"the content type is {kind[:80] or 'missing'!r}; it must be application/json"
         raise ApiError(415, message, code="unsupported_media_type")
     data = await _read(request, limit)
@@ -98,4 +102,19 @@ def _path(location: tuple[Any, ...]) -> str:
     return path[:200] or "body"
 
 
-UNION_MEMBERS = {"str", "int", "system", "developer", "user", "assistant", "tool", "function", "json_object", "text"}
+UNION_MEMBERS = frozenset(
+    [
+        "str",
+        "int",
+        "system",
+        "developer",
+        "user",
+        "assistant",
+        "tool",
+        "function",
+        "json_object",
+        "text",
+        "tool_use",
+        "tool_result",
+    ]
+)

@@ -11,6 +11,7 @@ from typing import Any
 
 from fastapi import Request
 
+from antiphon.server.http.error_formats import OPENAI, ErrorFormat
 from antiphon.server.http.errors import ApiError
 from antiphon.server.http.ignored_fields import IgnoredFields
 
@@ -33,6 +34,8 @@ class RequestContext:
     #: The number of the API key that was sent; None if the server has no keys.
     key: int | None = None
     logs_text: bool = False
+    #: Of the API that the request's route belongs to.
+    error_format: ErrorFormat = OPENAI
     #: Whether a field that is not known is an error.
     is_strict: bool = False
     ignored: IgnoredFields = field(default_factory=IgnoredFields)

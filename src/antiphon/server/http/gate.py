@@ -17,6 +17,7 @@ from antiphon.errors import AntiphonError
 from antiphon.server.http.active_requests import ActiveRequests
 from antiphon.server.http.admin_access import AdminAccess, header
 from antiphon.server.http.context import RequestContext, current_context
+from antiphon.server.http.error_formats import error_format
 from antiphon.server.http.errors import (
     SERVER,
     ApiError,
@@ -36,6 +37,8 @@ REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
 OPEN_ROUTES = {"/livez", "/readyz", "/health", "/ping", "/docs"}
 UNLOGGED_ROUTES = {*OPEN_ROUTES, "/metrics"}  # polled every few seconds
 ADMIN = "/admin"
+#: Content types of streams that can end with an error.
+EVENT_STREAMS = (b"text/event-stream", b"application/x-ndjson")
 MODELS = "/v1/models/"
 #: Added to the limit, so that a generation reaches its own deadline first: its error says how far it came.
 SLACK_SECONDS = 2.0
@@ -75,14 +78,17 @@ class Gate:
             return
         context = RequestContext(_request_id(scope), scope["method"], scope["path"], logs_text=self._rules.logs_text)
         context.is_strict = self._rules.is_strict or _is_admin(context)
+        context.error_format = error_format(context.path, dict(scope["headers"]))
         scope["context"] = context
 
         async def send_with_id(message: Message) -> None:
             if message["type"] == "http.response.start":
                 context.status, context.has_begun = message["status"], True
                 headers = message["headers"]
-                context.is_event_stream = any(value.startswith(b"text/event-stream") for _, value in headers)
-                message["headers"] = [*headers, (b"x-request-id", context.request_id.encode())]
+                context.is_event_stream = any(value.startswith(EVENT_STREAMS) for _, value in headers)
+                names = ("x-request-id", context.error_format.id_header)
+                ids = [(name.encode(), context.request_id.encode()) for name in names if name is not None]
+                message["headers"] = [*headers, *ids]
                 if context.ignored:
                     message["headers"].append((IGNORED_HEADER.encode(), context.ignored.header().encode()))
             await send(message)
@@ -159,11 +165,12 @@ class Gate:
         if response.status == 500 and not isinstance(error, ApiError | AntiphonError):
             log_failure(error, request_id=context.request_id)
         context.log_fields["code"] = response.code
-        body = orjson.dumps(response.body())
         if context.has_begun:
             if context.is_event_stream:  # anything else is cut off, so that it is not taken for complete
-                await send({"type": "http.response.body", "body": b"data: " + body + b"\n\n", "more_body": False})
+                last = context.error_format.event(response, context.request_id)
+                await send({"type": "http.response.body", "body": last, "more_body": False})
             return
+        body = orjson.dumps(context.error_format.body(response, context.request_id))
         headers = [(b"content-type", b"application/json")]
         headers += [(name.encode(), value.encode()) for name, value in response.headers.items()]
         headers.append((b"content-length", str(len(body)).encode()))

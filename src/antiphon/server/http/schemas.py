@@ -6,7 +6,7 @@ Class names and docstrings are part of the OpenAPI document.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -73,3 +73,18 @@ class ErrorDetail(Answer):
 
 class ErrorAnswer(Answer):
     error: ErrorDetail
+
+
+class AnthropicErrorDetail(Answer):
+    type: str
+    message: str
+
+
+class AnthropicErrorAnswer(Answer):
+    type: Literal["error"]
+    error: AnthropicErrorDetail
+    request_id: str
+
+
+class OllamaErrorAnswer(Answer):
+    error: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 from antiphon.runtime.residency.resident import ModelState, Resident
@@ -35,3 +36,22 @@ def model_card(model: Resident, name: str, state: ModelState) -> dict[str, Any]:
         "weight_bytes": None if loaded is None else loaded.weight_bytes,
         "error": model.error,
     }
+
+
+def anthropic_card(model: Resident, name: str) -> dict[str, Any]:
+    """A model as Anthropic's API lists it."""
+    max_tokens = None if model.loaded is None else model.loaded.max_tokens
+    return {
+        "type": "model",
+        "id": name,
+        "display_name": name,
+        "created_at": rfc3339(model.created),
+        "lifecycle": "active",
+        "max_input_tokens": max_tokens,
+        "max_tokens": max_tokens,
+    }
+
+
+def rfc3339(seconds: float) -> str:
+    """A time of the wall clock, in UTC."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import uuid
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -29,20 +30,35 @@ router = APIRouter()
 PART = 128
 
 
+@dataclass(frozen=True)
+class TextVectors:
+    """A vector [width] for each input, and the tokens of all."""
+
+    model: ReadyModel
+    vectors: np.ndarray[Any, Any]
+    num_tokens: int
+
+
 @router.post("/v1/embeddings")
 async def embeddings(request: Request) -> Response:
-    serving = serving_of(request)
-    body = await read_body(request, EmbeddingBody, serving.config.limits.body_bytes)
+    body = await read_body(request, EmbeddingBody, serving_of(request).config.limits.body_bytes)
+    found = await text_vectors(request, body)
+    rows = [_row(index, vector, body.encoding_format) for index, vector in enumerate(found.vectors)]
+    usage = {"prompt_tokens": found.num_tokens, "total_tokens": found.num_tokens}
+    return json_response({"object": "list", "model": found.model.name, "data": rows, "usage": usage})
+
+
+async def text_vectors(request: Request, body: EmbeddingBody) -> TextVectors:
+    """Embed the inputs of a request, and note them in its log line and the metrics."""
+    serving, context = serving_of(request), context_of(request)
     model = await serving.models.ready(body.model, "embed")
-    context_of(request).log_fields["model"] = model.name
+    context.log_fields["model"] = model.name
     inputs = await asyncio.to_thread(_inputs, body, model, serving.config.limits.embedding_inputs)
-    vectors, tokens = await unless_disconnected(request, _embed(serving, model, body, inputs))
+    vectors, tokens = await unless_disconnected(request, embed_ids(serving, model, inputs, body.priority))
     vectors = await asyncio.to_thread(_shortened, vectors, body.dimensions)
     serving.metrics.inputs(model.name, tokens)
-    context_of(request).log_fields |= {"prompt_tokens": tokens, "inputs": len(inputs)}
-    rows = [_row(index, vector, body.encoding_format) for index, vector in enumerate(vectors)]
-    usage = {"prompt_tokens": tokens, "total_tokens": tokens}
-    return json_response({"object": "list", "model": model.name, "data": rows, "usage": usage})
+    context.log_fields |= {"prompt_tokens": tokens, "inputs": len(inputs)}
+    return TextVectors(model, vectors, tokens)
 
 
 def _inputs(body: EmbeddingBody, model: ReadyModel, limit: int) -> list[list[int]]:
@@ -57,7 +73,7 @@ def _inputs(body: EmbeddingBody, model: ReadyModel, limit: int) -> list[list[int
             raise invalid(f"{name} is empty", "input")
         ids = encode(model, item, True) if isinstance(item, str) else check_ids(model, item, "input")
         if body.truncate_prompt_tokens is not None:
-            ids = _cut(ids, body.truncate_prompt_tokens, model, isinstance(item, str))
+            ids = cut_ids(ids, body.truncate_prompt_tokens, model, isinstance(item, str))
         if not ids:
             raise invalid(f"{name} has no tokens", "input")
         if len(ids) > model.max_tokens:
@@ -66,19 +82,30 @@ def _inputs(body: EmbeddingBody, model: ReadyModel, limit: int) -> list[list[int
     return inputs
 
 
-def _cut(ids: list[int], size: int, model: ReadyModel, is_text: bool) -> list[int]:
+def cut_ids(ids: list[int], size: int, model: ReadyModel, is_text: bool) -> list[int]:
     """The first tokens, and the end token that the model expects after every text."""
     ends = len(ids) - 1 if is_text and len(ids) > size > 1 and ids[-1] in model.text.tokenizer.special_ids else len(ids)
     return [*ids[: size - len(ids[ends:])], *ids[ends:]]
 
 
-async def _embed(
-    serving: Serving, model: ReadyModel, body: EmbeddingBody, inputs: list[list[int]]
+async def embed_ids(
+    serving: Serving,
+    model: ReadyModel,
+    inputs: list[list[int]],
+    priority: int | None,
+    second_starts: list[int] | None = None,
 ) -> tuple[np.ndarray[Any, Any], int]:
+    """Vectors [inputs, width], and the tokens of all inputs. With `second_starts`: scores of pairs, of width 1."""
     parts, tokens = [], 0
-    priority = priority_of(body.priority)
     for start in range(0, len(inputs), PART):
-        call = Embed(uuid.uuid4().hex, model.name, inputs[start : start + PART], priority)
+        part = slice(start, start + PART)
+        call = Embed(
+            id=uuid.uuid4().hex,
+            model=model.name,
+            inputs=inputs[part],
+            priority=priority_of(priority),
+            second_starts=None if second_starts is None else second_starts[part],
+        )
         try:
             answer = await serving.client.embed(call)
         except EngineError as error:

@@ -9,6 +9,7 @@ from antiphon.weights.catalog.catalog import catalog
 TASK_NAMES = {
     "generate": "text generation",
     "embed": "embeddings",
+    "score": "scores",
     "transcribe": "transcription",
     "synthesize": "speech",
 }
@@ -27,6 +28,7 @@ KINDS = {
     "generate": "a language model",
     "embedding": "an embedding model",
     "embed": "an embedding model",
+    "score": "a cross-encoder",
     "transcription": "a transcription model",
     "transcribe": "a transcription model",
     "speech": "a speech model",

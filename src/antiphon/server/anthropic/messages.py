@@ -1,0 +1,82 @@
+"""`POST /v1/messages` and `/v1/messages/count_tokens`: Anthropic's API over the chats of this server."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from fastapi import APIRouter, Request, Response
+
+from antiphon.runtime.calls.events import Ended
+from antiphon.server.anthropic.chat_body import chat_body
+from antiphon.server.anthropic.output import Event
+from antiphon.server.anthropic.request_schemas import CountTokensBody, MessagesBody
+from antiphon.server.anthropic.run import MessageRun
+from antiphon.server.chat.chat_call import ChatCall, prepare_chat
+from antiphon.server.http.bodies import read_body
+from antiphon.server.http.connection import EventStream, json_response, unless_disconnected
+from antiphon.server.http.context import RequestContext, context_of
+from antiphon.server.http.errors import ApiError
+from antiphon.server.http.events import named_event
+from antiphon.server.serving.serving import Serving, serving_of
+from antiphon.server.text.generation import Generations
+from antiphon.server.text.streaming import closing, log_usage
+
+router = APIRouter()
+
+
+@router.post("/v1/messages")
+async def create_message(request: Request) -> Response:
+    serving, context = serving_of(request), context_of(request)
+    body = await read_body(request, MessagesBody, serving.config.limits.body_bytes)
+    run = MessageRun(body, await _prepare(serving, body))
+    context.log_fields["model"] = run.chat.model.name
+    generations = Generations(serving, [run.chat.call])
+    if body.stream:
+        await unless_disconnected(request, generations.open())
+        return EventStream(_stream(run, generations, context), generations.close)
+    return await unless_disconnected(request, _whole(run, generations, context))
+
+
+@router.post("/v1/messages/count_tokens")
+async def count_tokens(request: Request) -> Response:
+    serving = serving_of(request)
+    body = await read_body(request, CountTokensBody, serving.config.limits.body_bytes)
+    chat = await unless_disconnected(request, _prepare(serving, body))
+    context_of(request).log_fields["model"] = chat.model.name
+    return json_response({"input_tokens": len(chat.call.prompt)})
+
+
+async def _prepare(serving: Serving, body: CountTokensBody) -> ChatCall:
+    model = await serving.models.ready(body.model, "generate")
+    return await prepare_chat(serving, chat_body(body, model))
+
+
+async def _whole(run: MessageRun, generations: Generations, context: RequestContext) -> Response:
+    async with closing(generations):
+        await generations.open()
+        async with aclosing(_events(run, generations, context)) as events:
+            async for _ in events:
+                pass
+    return json_response(run.message())
+
+
+async def _stream(run: MessageRun, generations: Generations, context: RequestContext) -> AsyncGenerator[bytes, None]:
+    try:
+        async with aclosing(_events(run, generations, context)) as events:
+            async for event in events:
+                yield named_event(event["type"], event)
+    except ApiError as error:
+        context.log_fields["code"] = error.code
+        yield context.error_format.event(error, context.request_id)
+    finally:
+        generations.close()
+
+
+async def _events(run: MessageRun, generations: Generations, context: RequestContext) -> AsyncGenerator[Event, None]:
+    for event in run.start():
+        yield event
+    async for _, update in generations.events():
+        for event in run.end(update) if isinstance(update, Ended) else run.take(update):
+            yield event
+    log_usage(context.log_fields, generations.usage(False))

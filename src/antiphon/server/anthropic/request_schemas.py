@@ -1,0 +1,185 @@
+"""The bodies of `POST /v1/messages` and `/v1/messages/count_tokens`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Discriminator, Field, Tag
+from pydantic_core import PydanticCustomError
+
+from antiphon.server.http.schemas import Body, KeepAlive, Name, Priority
+from antiphon.server.text.messages import FunctionName
+
+CacheControl = dict[str, Any]
+#: Of a block that is an image, a document, or of a tool that the API runs itself.
+UNSUPPORTED = "the models here read text; only blocks of type {} are supported in this place"
+
+
+def _type(value: Any) -> Any:
+    return value.get("type") if isinstance(value, dict) else getattr(value, "type", None)
+
+
+def _one_of(kinds: str) -> Discriminator:
+    message = UNSUPPORTED.format(kinds)
+    return Discriminator(_type, custom_error_type="unsupported_block", custom_error_message=message)
+
+
+def _check_text(value: Any) -> Any:
+    if _type(value) != "text":
+        raise PydanticCustomError("unsupported_block", UNSUPPORTED.format("text"))
+    return value
+
+
+class CachedBlock(Body):
+    #: Accepted without effect: prefixes are cached in any case.
+    cache_control: CacheControl | None = None
+
+
+class TextBlock(CachedBlock):
+    type: Literal["text"]
+    text: str
+    citations: list[Any] | None = None
+
+
+OnlyText = Annotated[TextBlock, BeforeValidator(_check_text)]
+
+
+class ThinkingBlock(Body):
+    """Earlier reasoning. The model's chat template decides whether the model reads it again."""
+
+    type: Literal["thinking"]
+    thinking: str
+    signature: str | None = None
+
+
+class RedactedThinkingBlock(Body):
+    """Dropped."""
+
+    type: Literal["redacted_thinking"]
+    data: str
+
+
+class ToolUseBlock(CachedBlock):
+    type: Literal["tool_use"]
+    id: str
+    name: FunctionName
+    input: dict[str, Any]
+    caller: dict[str, Any] | None = None
+
+
+class ToolResultBlock(CachedBlock):
+    type: Literal["tool_result"]
+    tool_use_id: str
+    content: str | list[OnlyText] | None = None
+    is_error: bool | None = None
+
+
+UserBlock = Annotated[
+    Annotated[TextBlock, Tag("text")] | Annotated[ToolResultBlock, Tag("tool_result")],
+    _one_of("text and tool_result"),
+]
+AssistantBlock = Annotated[
+    Annotated[TextBlock, Tag("text")]
+    | Annotated[ThinkingBlock, Tag("thinking")]
+    | Annotated[RedactedThinkingBlock, Tag("redacted_thinking")]
+    | Annotated[ToolUseBlock, Tag("tool_use")],
+    _one_of("text, thinking and tool_use"),
+]
+
+
+class UserTurn(Body):
+    role: Literal["user"]
+    content: str | list[UserBlock]
+
+
+class AssistantTurn(Body):
+    role: Literal["assistant"]
+    content: str | list[AssistantBlock]
+
+
+class SystemTurn(Body):
+    role: Literal["system"]
+    content: str | list[OnlyText]
+
+
+Turn = Annotated[UserTurn | AssistantTurn | SystemTurn, Field(discriminator="role")]
+
+
+class ClientTool(CachedBlock):
+    """A tool that the client runs. The API's own tools do not exist here."""
+
+    name: FunctionName
+    input_schema: dict[str, Any]
+    type: Literal["custom"] | None = None
+    description: str | None = None
+    strict: bool | None = None
+    #: Accepted without effect.
+    allowed_callers: list[str] | None = None
+    defer_loading: bool | None = None
+    eager_input_streaming: bool | None = None
+    input_examples: list[dict[str, Any]] | None = None
+
+
+class AutoChoice(Body):
+    """`any` demands a call, `none` forbids it."""
+
+    type: Literal["auto", "any", "none"]
+    disable_parallel_tool_use: bool | None = None
+
+
+class ToolChoice(Body):
+    type: Literal["tool"]
+    name: FunctionName
+    disable_parallel_tool_use: bool | None = None
+
+
+class Thinking(Body):
+    """On or off where the chat template can do either. A budget is accepted without effect."""
+
+    type: Literal["enabled", "adaptive", "between_tools", "disabled"]
+    budget_tokens: Annotated[int, Field(ge=1, lt=2**31)] | None = None
+    display: Literal["summarized", "omitted"] | None = None
+
+
+class OutputSchema(Body):
+    type: Literal["json_schema"]
+    schema_: dict[str, Any] = Field(alias="schema")
+
+
+class OutputConfig(Body):
+    format: OutputSchema | None = None
+    #: Honoured where the chat template knows `reasoning_effort`.
+    effort: Literal["low", "medium", "high", "xhigh", "max"] | None = None
+
+
+class Metadata(Body):
+    user_id: str | None = None
+
+
+class CountTokensBody(Body):
+    model: Name
+    messages: Annotated[list[Turn], Field(min_length=1)]
+    system: str | list[OnlyText] | None = None
+    tools: list[ClientTool] | None = None
+    tool_choice: Annotated[AutoChoice | ToolChoice, Field(discriminator="type")] | None = None
+    thinking: Thinking | None = None
+    output_config: OutputConfig | None = None
+    #: How long the model stays resident after this request.
+    keep_alive: KeepAlive | None = None
+    #: Accepted without effect.
+    cache_control: CacheControl | None = None
+
+
+class MessagesBody(CountTokensBody):
+    max_tokens: Annotated[int, Field(ge=1, lt=2**31)]
+    stream: bool | None = None
+    stop_sequences: list[str] | None = None
+    temperature: Annotated[float, Field(ge=0, le=100)] | None = None
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    top_k: Annotated[int, Field(ge=0, lt=2**31)] | None = None
+    priority: Priority | None = None
+    #: Accepted without effect.
+    metadata: Metadata | None = None
+    service_tier: str | None = None
+    speed: Literal["standard", "fast"] | None = None
+    inference_geo: str | None = None

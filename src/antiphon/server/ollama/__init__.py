@@ -1,0 +1,1 @@
+"""Ollama's API, over the chats, completions and embeddings of this server."""

@@ -1,0 +1,79 @@
+"""Bodies in and answers out, as all of Ollama's routes have them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator
+from typing import Any, TypeVar
+
+import orjson
+from fastapi import Request, Response
+from pydantic import BaseModel
+
+from antiphon.runtime.calls.events import Ended
+from antiphon.runtime.residency.keep_alive import parse_keep_alive
+from antiphon.runtime.residency.resident import ModelState
+from antiphon.server.http.bodies import read_body
+from antiphon.server.http.connection import EventStream, json_response, unless_disconnected
+from antiphon.server.http.context import RequestContext, context_of
+from antiphon.server.http.errors import ApiError
+from antiphon.server.ollama.lines import AnswerLines
+from antiphon.server.ollama.names import model_name
+from antiphon.server.ollama.request_schemas import OllamaTextBody
+from antiphon.server.serving.model_card import rfc3339
+from antiphon.server.serving.serving import serving_of
+from antiphon.server.text.generation import Generations
+from antiphon.server.text.streaming import closing, log_usage
+
+NDJSON = "application/x-ndjson"
+Body = TypeVar("Body", bound=BaseModel)
+
+
+async def read_ollama(request: Request, model: type[Body]) -> Body:
+    """`curl -d` names no JSON, and Ollama's documentation sends everything so."""
+    limit = serving_of(request).config.limits.body_bytes
+    return await read_body(request, model, limit, takes_any_type=True)
+
+
+async def load_or_unload(request: Request, body: OllamaTextBody, part: dict[str, Any]) -> Response:
+    """The answer to a request without a prompt: its model is loaded, or unloaded with `keep_alive: 0`."""
+    serving = serving_of(request)
+    name = model_name(serving, body.model)
+    is_over = body.keep_alive is not None and parse_keep_alive(body.keep_alive) == 0
+    if not is_over or serving.models.find(name).state is ModelState.READY:
+        await unless_disconnected(request, serving.models.ready(name, "generate"))
+    reason = "unload" if is_over else "load"
+    line = {"model": body.model, "created_at": rfc3339(time.time()), **part, "done": True, "done_reason": reason}
+    return json_response(line)
+
+
+async def answer(request: Request, generations: Generations, lines: AnswerLines, is_streamed: bool) -> Response:
+    context = context_of(request)
+    if not is_streamed:
+        return await unless_disconnected(request, _whole(generations, lines, context))
+    await unless_disconnected(request, generations.open())
+    return EventStream(_stream(generations, lines, context), generations.close, NDJSON)
+
+
+async def _whole(generations: Generations, lines: AnswerLines, context: RequestContext) -> Response:
+    async with closing(generations):
+        await generations.open()
+        async for _, event in generations.events():
+            for _ in lines.end(event) if isinstance(event, Ended) else lines.take(event):
+                pass
+    assert isinstance(event, Ended)
+    log_usage(context.log_fields, generations.usage(False))
+    return json_response(lines.whole(event))
+
+
+async def _stream(generations: Generations, lines: AnswerLines, context: RequestContext) -> AsyncGenerator[bytes, None]:
+    try:
+        async for _, event in generations.events():
+            for line in lines.end(event) if isinstance(event, Ended) else lines.take(event):
+                yield orjson.dumps(line, option=orjson.OPT_APPEND_NEWLINE)
+        log_usage(context.log_fields, generations.usage(False))
+    except ApiError as error:
+        context.log_fields["code"] = error.code
+        yield context.error_format.event(error, context.request_id)
+    finally:
+        generations.close()

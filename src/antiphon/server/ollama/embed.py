@@ -1,0 +1,56 @@
+"""`POST /api/embed` and its older form `/api/embeddings`."""
+
+from __future__ import annotations
+
+import time
+
+from fastapi import APIRouter, Request, Response
+
+from antiphon.server.http.connection import json_response
+from antiphon.server.http.context import context_of
+from antiphon.server.ollama.answers import read_ollama
+from antiphon.server.ollama.lines import nanoseconds
+from antiphon.server.ollama.names import model_name
+from antiphon.server.ollama.request_schemas import OllamaEmbedBody, OllamaEmbeddingsBody
+from antiphon.server.serving.serving import serving_of
+from antiphon.server.text.embeddings import text_vectors
+from antiphon.server.text.request_schemas import EmbeddingBody
+
+router = APIRouter()
+
+
+@router.post("/api/embed")
+async def embed(request: Request) -> Response:
+    """Without an input the model is loaded."""
+    serving, context = serving_of(request), context_of(request)
+    body = await read_ollama(request, OllamaEmbedBody)
+    model = await serving.models.ready(model_name(serving, body.model), "embed")
+    loaded, vectors, num_tokens = time.perf_counter(), [], 0
+    if body.input:
+        limit = None if body.truncate is False else model.max_tokens
+        asked = EmbeddingBody(
+            model=model.name, input=body.input, truncate_prompt_tokens=limit, dimensions=body.dimensions
+        )
+        found = await text_vectors(request, asked)
+        vectors, num_tokens = found.vectors.tolist(), found.num_tokens
+    return json_response(
+        {
+            "model": body.model,
+            "embeddings": vectors,
+            "total_duration": nanoseconds(context.seconds),
+            "load_duration": nanoseconds(loaded - context.started),
+            "prompt_eval_count": num_tokens,
+        }
+    )
+
+
+@router.post("/api/embeddings")
+async def embeddings(request: Request) -> Response:
+    """Without a prompt the model is loaded."""
+    serving = serving_of(request)
+    body = await read_ollama(request, OllamaEmbeddingsBody)
+    model = await serving.models.ready(model_name(serving, body.model), "embed")
+    if not body.prompt:
+        return json_response({"embedding": []})
+    asked = EmbeddingBody(model=model.name, input=body.prompt, truncate_prompt_tokens=model.max_tokens)
+    return json_response({"embedding": (await text_vectors(request, asked)).vectors[0].tolist()})

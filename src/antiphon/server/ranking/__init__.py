@@ -1,0 +1,1 @@
+"""Reranking and scoring of texts, by embeddings or by a cross-encoder."""

@@ -1,0 +1,155 @@
+"""Scores of pairs of texts: the cosine of their embeddings, or what a cross-encoder says of each pair."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from fastapi import Request
+
+from antiphon.server.http.connection import unless_disconnected
+from antiphon.server.http.context import context_of
+from antiphon.server.http.errors import ApiError, invalid
+from antiphon.server.ranking.request_schemas import RankingBody
+from antiphon.server.serving.model_card import task_of
+from antiphon.server.serving.models import ReadyModel
+from antiphon.server.serving.serving import Serving, serving_of
+from antiphon.server.text.embeddings import cut_ids, embed_ids
+from antiphon.server.text.prompts import encode
+
+
+class Pair(NamedTuple):
+    """Two texts. `name` is where the second one stands in the request, for errors."""
+
+    first: str
+    second: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Scores:
+    """A score for each pair, and the tokens of all that was computed."""
+
+    model: ReadyModel
+    values: list[float]
+    num_tokens: int
+
+    @property
+    def usage(self) -> dict[str, int]:
+        return {"prompt_tokens": self.num_tokens, "total_tokens": self.num_tokens}
+
+
+async def pair_scores(
+    request: Request, body: RankingBody, pairs: Sequence[Pair], max_second_tokens: int | None = None
+) -> Scores:
+    """Score the pairs of a request, and note them in its log line and the metrics."""
+    serving, context = serving_of(request), context_of(request)
+    limit = serving.config.limits.embedding_inputs
+    if len(pairs) > limit:
+        raise invalid(f"there are {len(pairs)} pairs of texts; at most {limit} are allowed", "documents")
+    model = await _model(serving, body.model)
+    context.log_fields["model"] = model.name
+    score = _by_cross_encoder if model.loaded.task == "score" else _by_embeddings
+    work = score(serving, model, body, pairs, max_second_tokens)
+    values, num_tokens = await unless_disconnected(request, work)
+    serving.metrics.inputs(model.name, num_tokens)
+    context.log_fields |= {"prompt_tokens": num_tokens, "inputs": len(pairs)}
+    return Scores(model, [float(value) for value in values], num_tokens)
+
+
+async def _model(serving: Serving, name: str) -> ReadyModel:
+    """A cross-encoder or an embedding model. The task of one that was never loaded may not be known before."""
+    own = task_of(serving.models.known(name))
+    model = await serving.models.ready(name, own if own in (None, "score") else "embed")
+    return model if model.loaded.task == "score" else await serving.models.ready(name, "embed")
+
+
+async def _by_embeddings(
+    serving: Serving, model: ReadyModel, body: RankingBody, pairs: Sequence[Pair], max_second: int | None
+) -> tuple[np.ndarray[Any, Any], int]:
+    limit = _limit(model, body)
+    shorter = limit if max_second is None else min(max_second, limit or max_second)
+
+    def tokens() -> tuple[list[list[int]], list[tuple[int, int]]]:
+        """Each text once, and the places of the two texts of every pair. Blocking."""
+        places: dict[tuple[str, int | None], int] = {}
+        inputs: list[list[int]] = []
+
+        def place(text: str, name: str, most: int | None) -> int:
+            if (text, most) not in places:
+                places[text, most] = len(inputs)
+                inputs.append(_ids(model, text, name, most))
+            return places[text, most]
+
+        found = [(place(pair.first, "query", limit), place(pair.second, pair.name, shorter)) for pair in pairs]
+        return inputs, found
+
+    inputs, found = await asyncio.to_thread(tokens)
+    vectors, num_tokens = await embed_ids(serving, model, inputs, body.priority)
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    vectors = vectors / np.where(lengths > 0, lengths, 1)
+    first, second = zip(*found, strict=True)
+    return np.einsum("pw,pw->p", vectors[list(first)], vectors[list(second)]), num_tokens
+
+
+async def _by_cross_encoder(
+    serving: Serving, model: ReadyModel, body: RankingBody, pairs: Sequence[Pair], max_second: int | None
+) -> tuple[np.ndarray[Any, Any], int]:
+    limit = _limit(model, body)
+
+    def tokens() -> tuple[list[list[int]], list[int]]:
+        """Both texts of every pair end to end, and where the second begins. Blocking."""
+        firsts = {pair.first: encode(model, pair.first, True) for pair in pairs}
+        inputs = [_pair_ids(model, firsts[pair.first], pair, limit, max_second) for pair in pairs]
+        return inputs, [len(firsts[pair.first]) for pair in pairs]
+
+    inputs, starts = await asyncio.to_thread(tokens)
+    scores, num_tokens = await embed_ids(serving, model, inputs, body.priority, starts)
+    return scores[:, 0], num_tokens
+
+
+def _limit(model: ReadyModel, body: RankingBody) -> int | None:
+    """Tokens that a text is cut to, if it is cut."""
+    asked = body.truncate_prompt_tokens
+    if asked == 0:
+        raise invalid("truncate_prompt_tokens is 0; it must be 1 or more, or -1", "truncate_prompt_tokens")
+    if asked is None and not body.truncate:
+        return None
+    return min(asked, model.max_tokens) if asked is not None and asked > 0 else model.max_tokens
+
+
+def _ids(model: ReadyModel, text: str, name: str, limit: int | None) -> list[int]:
+    ids = encode(model, text, True)
+    if limit is not None:
+        ids = cut_ids(ids, limit, model, True)
+    return _checked(model, ids, name)
+
+
+def _pair_ids(model: ReadyModel, first: list[int], pair: Pair, limit: int | None, max_second: int | None) -> list[int]:
+    """`[CLS] first [SEP] second [SEP]`, where the tokenizer has these tokens. The second text is cut, not the first."""
+    second = encode(model, pair.second, False)
+    if max_second is not None:
+        second = second[:max_second]
+    end = [first[-1]] if first and first[-1] in model.text.tokenizer.special_ids else []
+    if limit is not None:
+        room = limit - len(first) - len(end)
+        if room < 1:
+            raise _too_long(f"the first text has {len(first)} tokens; {limit} are left for both")
+        second = second[:room]
+    return _checked(model, [*first, *second, *end], pair.name)
+
+
+def _checked(model: ReadyModel, ids: list[int], name: str) -> list[int]:
+    if not ids:
+        raise invalid(f"{name} has no tokens", name)
+    if len(ids) > model.max_tokens:
+        cut = "set truncate_prompt_tokens to -1 to cut it"
+        raise _too_long(f"{name} has {len(ids)} tokens; model {model.name!r} takes {model.max_tokens}; {cut}")
+    return ids
+
+
+def _too_long(message: str) -> ApiError:
+    return invalid(message, "documents", "context_length_exceeded")
