@@ -51,6 +51,15 @@ class ContextLengthError(InvalidRequestError):
     """A request that can never fit the model's context or its memory."""
 
 
+class TooManyTokensError(ContextLengthError):
+    """A text with more tokens than its caller allows. `at_least` of them were counted before encoding ended."""
+
+    def __init__(self, at_least: int, limit: int) -> None:
+        super().__init__(f"the text has at least {at_least} tokens; {limit} are allowed")
+        self.at_least = at_least
+        self.limit = limit
+
+
 class OverloadedError(AntiphonError):
     """More work than the engine agreed to hold; the caller may try again later."""
 
