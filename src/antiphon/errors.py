@@ -52,12 +52,15 @@ class ContextLengthError(InvalidRequestError):
 
 
 class TooManyTokensError(ContextLengthError):
-    """A text with more tokens than its caller allows. `at_least` of them were counted before encoding ended."""
+    """A text with more tokens than its caller allows. Of a long text, a lower bound is counted."""
 
-    def __init__(self, at_least: int, limit: int) -> None:
-        super().__init__(f"the text has at least {at_least} tokens; {limit} are allowed")
-        self.at_least = at_least
+    def __init__(self, num_tokens: int, limit: int, is_exact: bool = False) -> None:
+        self.num_tokens = num_tokens
         self.limit = limit
+        #: For whoever reads the number.
+        self.note = "" if is_exact else "Not all tokens of the prompt were counted."
+        self.counted = str(num_tokens) if is_exact else f"at least {num_tokens}"
+        super().__init__(f"the text has {self.counted} tokens; {limit} are allowed")
 
 
 class OverloadedError(AntiphonError):

@@ -7,7 +7,7 @@ only the template's own markers become control tokens, and a text without such s
 
 from __future__ import annotations
 
-import re
+import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,9 +22,11 @@ from antiphon.text.tokenization.tokenizer import Tokenizer
 MAX_TEMPLATE_CHARACTERS = 1_000_000
 MAX_ERROR_CHARACTERS = 300
 TOOL_TEMPLATE = "tool_use"
-#: Private-use characters, of which one that no text holds is the guard of a rendering.
-GUARDS = range(0x10FFFD, 0x100000, -1)
-GUARD = re.compile("[\U00100001-\U0010fffd]")
+#: Characters without a meaning, of which one that no text holds is the guard of a rendering: those for private use,
+#: then those that Unicode has not assigned.
+GUARDS = (range(0xF0000, 0xFFFFE), range(0x100000, 0x10FFFE), range(0x40000, 0xE0000))
+#: Guesses before every character is looked at; a guess fails only if texts hold a good part of all guards.
+GUARD_GUESSES = 64
 
 
 @dataclass(frozen=True)
@@ -90,14 +92,18 @@ class ChatTemplate:
         messages: Sequence[Mapping[str, Any]],
         tools: Sequence[Mapping[str, Any]] | None = None,
         add_generation_prompt: bool = True,
+        max_tokens: int | None = None,
         **extra: Any,
     ) -> ChatPrompt:
-        """The conversation, rendered and encoded; control tokens come from the template alone."""
+        """The conversation, rendered and encoded; control tokens come from the template alone.
+
+        One of more than `max_tokens` is a `TooManyTokensError`, which is raised before all of it is encoded.
+        """
         given = _given(messages, tools, extra)
         guard = _find_guard(given, self.source)
         guarded = _mapped(given, lambda text: tokenizer.guarded(text, guard))
         text = self._render(guarded, add_generation_prompt, guard)
-        return ChatPrompt(text.replace(guard, ""), tokenizer.encode_guarded(text, guard))
+        return ChatPrompt(text.replace(guard, ""), tokenizer.encode_guarded(text, guard, max_tokens))
 
     def _render(self, given: dict[str, Any], add_generation_prompt: bool, guard: str = "") -> str:
         variables: dict[str, Any] = {**self._special_tokens, "documents": None, **given}
@@ -161,15 +167,29 @@ def _mapped(value: Any, change: Callable[[str], str]) -> Any:
 
 def _find_guard(given: dict[str, Any], source: str) -> str:
     """A character that neither the caller nor the template uses."""
-    used = set(GUARD.findall(source))
+    texts = [text for text in (*_strings(given), source) if not text.isascii()]
+    for _ in range(GUARD_GUESSES):
+        guess = chr(random.choice(random.choice(GUARDS)))
+        if not any(guess in text for text in texts):
+            return guess
+    used = set().union(*texts)
+    free = (chr(number) for guards in GUARDS for number in guards if chr(number) not in used)
+    guard = next(free, None)
+    if guard is None:
+        raise TemplateError("the messages use every character for private use and every unassigned one")
+    return guard
 
-    def note(text: str) -> str:
-        if not text.isascii():
-            used.update(GUARD.findall(text))
-        return text
 
-    _mapped(given, note)
-    return next(chr(number) for number in GUARDS if chr(number) not in used)
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _strings(key)
+            yield from _strings(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _strings(item)
 
 
 def _bounded(parts: Iterator[str]) -> Iterator[str]:

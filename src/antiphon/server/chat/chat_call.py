@@ -6,6 +6,7 @@ import asyncio
 import time
 import uuid
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from antiphon.runtime.calls.events import TextDelta
@@ -20,7 +21,7 @@ from antiphon.server.text.chat_prompts import chat_prompt
 from antiphon.server.text.generation import make_call
 from antiphon.server.text.grammar import grammar_of
 from antiphon.server.text.logprobs import chat_logprobs
-from antiphon.server.text.prompts import check_prompt
+from antiphon.server.text.prompts import check_prompt, counted_prompt, most_tokens
 from antiphon.server.text.reasoning_effort import template_options
 from antiphon.server.text.sampling import output_tokens, sampling_params
 from antiphon.server.tool_calls.output_parser import THINK, OutputParser
@@ -86,7 +87,9 @@ async def prepare_chat(serving: Serving, body: ChatBody) -> ChatCall:
     use = tool_use(body, model, limits)
     grammar = _form(body, use)
     options = template_options(body.chat_template_kwargs, body.reasoning_effort, model)
-    prompt = await asyncio.to_thread(chat_prompt, model, body.messages, use.tools, True, options)
+    most = most_tokens(model, limits, body.truncate_prompt_tokens)
+    render = partial(chat_prompt, model, body.messages, use.tools, True, options, most)
+    prompt = await asyncio.to_thread(counted_prompt, render, model, limits, "messages")
     asked = body.max_completion_tokens if body.max_completion_tokens is not None else body.max_tokens
     ids = check_prompt(prompt.ids, model, limits, "messages", body.truncate_prompt_tokens, asked)
     if asked == 0:

@@ -20,7 +20,7 @@ from antiphon.server.text.messages import (
 from antiphon.server.tool_calls.forms import takes_one_call
 from antiphon.text.chat_template import ChatPrompt, ChatTemplate
 
-RESERVED = {"messages", "tools", "add_generation_prompt"}
+RESERVED = {"messages", "tools", "add_generation_prompt", "max_tokens", "tokenizer", "self"}
 
 
 def render(
@@ -40,10 +40,15 @@ def chat_prompt(
     tools: Sequence[Tool] = (),
     add_generation_prompt: bool = True,
     options: dict[str, Any] | None = None,
+    max_tokens: int | None = None,
 ) -> ChatPrompt:
-    """The conversation as text and as token ids; nothing in a message becomes a control token. Blocking."""
+    """The conversation as text and as token ids; nothing in a message becomes a control token. Blocking.
+
+    One of more than `max_tokens` is a `TooManyTokensError`.
+    """
     plain, listed = _chat(model, messages, tools, options)
-    return _template(model).prompt(model.text.tokenizer, plain, listed, add_generation_prompt, **(options or {}))
+    template, tokenizer = _template(model), model.text.tokenizer
+    return template.prompt(tokenizer, plain, listed, add_generation_prompt, max_tokens, **(options or {}))
 
 
 def _template(model: ReadyModel) -> ChatTemplate:

@@ -6,6 +6,7 @@ import asyncio
 import time
 import uuid
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from antiphon.runtime.process.messages import Generate
@@ -16,7 +17,7 @@ from antiphon.server.serving.serving import Serving
 from antiphon.server.setup.config import Limits
 from antiphon.server.text.generation import make_call
 from antiphon.server.text.grammar import grammar_of
-from antiphon.server.text.prompts import check_ids, check_prompt, encode, several
+from antiphon.server.text.prompts import check_ids, check_prompt, counted_prompt, encode, most_tokens, several
 from antiphon.server.text.request_schemas import CompletionBody
 from antiphon.server.text.sampling import output_tokens, sampling_params
 
@@ -61,7 +62,10 @@ async def prepare_completion(serving: Serving, body: CompletionBody) -> Completi
     calls, echoes = [], []
     for prompt in prompts:
         if isinstance(prompt, str):
-            ids = await asyncio.to_thread(encode, model, prompt, True)
+            most = most_tokens(model, limits, body.truncate_prompt_tokens)
+            ids = await asyncio.to_thread(
+                counted_prompt, partial(encode, model, prompt, True, most), model, limits, "prompt"
+            )
         else:
             ids = check_ids(model, prompt, "prompt")
         kept = check_prompt(ids, model, limits, "prompt", body.truncate_prompt_tokens, body.max_tokens)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 
 from antiphon.server.http.errors import invalid
 from antiphon.server.setup.config import Limits
@@ -13,8 +14,8 @@ from antiphon.server.text.messages import Tool
 def check_tools(tools: list[Tool], limits: Limits) -> None:
     if len(tools) > limits.tools:
         raise invalid(f"there are {len(tools)} tools; at most {limits.tools} are allowed", "tools")
-    names = [tool.function.name for tool in tools]
-    twice = sorted({name for name in names if names.count(name) > 1})
+    names = Counter(tool.function.name for tool in tools)
+    twice = sorted(name for name, count in names.items() if count > 1)
     if twice:
         raise invalid(f"two tools are called {twice[0]!r}", "tools")
     for index, tool in enumerate(tools):

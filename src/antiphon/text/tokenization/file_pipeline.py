@@ -1,4 +1,4 @@
-"""What the steps of a `tokenizer.json` allow: cutting a long text, and a bound on its tokens. Unknown steps allow none."""
+"""What the steps of a `tokenizer.json` allow: cutting a long text, and a bound on its tokens."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ class FileTokenizer(Tokenizer):
         if len(text) <= SEGMENT_CHARACTERS or not self._can_cut:
             check_uncut(text)
             ids = self._encode(text, add_special_tokens, parse_special)
-            check_count(len(ids), max_tokens)
+            check_count(len(ids), max_tokens, is_exact=True)
             return ids
         before, after = self._around if add_special_tokens else ([], [])
         ids = list(before)

@@ -66,10 +66,10 @@ def _find(text: str, place: re.Pattern[str], start: int) -> int | None:
     return None
 
 
-def check_count(num_tokens: int, limit: int | None) -> None:
+def check_count(num_tokens: int, limit: int | None, is_exact: bool = False) -> None:
     """Raise `TooManyTokensError` if there are more tokens than the limit."""
     if limit is not None and num_tokens > limit:
-        raise TooManyTokensError(num_tokens, limit)
+        raise TooManyTokensError(num_tokens, limit, is_exact)
 
 
 class LengthBound:

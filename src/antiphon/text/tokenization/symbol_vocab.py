@@ -33,7 +33,7 @@ class SymbolTokenizer(Tokenizer):
         max_tokens: int | None = None,
     ) -> list[int]:
         ids = [self._ids[symbol] for symbol in text if symbol in self._ids]
-        check_count(len(ids), max_tokens)
+        check_count(len(ids), max_tokens, is_exact=True)
         return [self._pad, *ids, self._pad] if add_special_tokens else ids
 
     def token_bytes(self, token_id: int) -> bytes:

@@ -12,7 +12,7 @@ from itertools import accumulate
 from typing import overload
 
 from antiphon.errors import TokenizerError
-from antiphon.text.tokenization.long_text import LengthBound, check_count, segments
+from antiphon.text.tokenization.long_text import SEGMENT_CHARACTERS, LengthBound, check_count, segments
 from antiphon.text.tokenization.special_splitter import SpecialSplitter
 from antiphon.text.tokenization.tokenizer import SpecialTokens, Tokenizer
 
@@ -178,20 +178,23 @@ class VocabularyTokenizer(Tokenizer):
         self._encode_into(ids, text, splitter, "", max_tokens)
         if add_special_tokens:
             ids.extend(self.suffix_ids)
-            check_count(len(ids), max_tokens)
+        check_count(len(ids), max_tokens, is_exact=True)
         return ids
 
     def encode_guarded(self, text: str, guard: str, max_tokens: int | None = None) -> list[int]:
         check_encodable(text)
         ids: list[int] = []
         self._encode_into(ids, text, self._every_special, guard, max_tokens)
+        check_count(len(ids), max_tokens, is_exact=True)
         return ids
 
     def _encode_into(
         self, ids: list[int], text: str, splitter: SpecialSplitter, guard: str, max_tokens: int | None
     ) -> None:
-        """Append the ids of `text` without its guards."""
+        """Append the ids of `text` without its guards. Only a long text ends early."""
         respelled = self.respell(text)
+        if len(text) <= SEGMENT_CHARACTERS:
+            max_tokens = None
         if max_tokens is not None and self._length_bound is not None:
             self._length_bound.check(respelled.replace(guard, "") if guard else respelled, max_tokens - len(ids))
         after_token = True
