@@ -8,19 +8,23 @@ only the template's own markers become control tokens, and a text without such s
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jinja2.exceptions import TemplateError as JinjaError
-from jinja2.exceptions import TemplateSyntaxError
-
-from antiphon.errors import TemplateError
-from antiphon.text.template_sandbox import MAX_CHARACTERS, TemplateSandbox, start_rendering
+from antiphon.errors import OverloadedError, TemplateError
+from antiphon.text.known_templates import is_known
+from antiphon.text.template_process import template_processes
+from antiphon.text.template_sandbox import CompiledTemplate, check_template
 from antiphon.text.tokenization.tokenizer import Tokenizer
 
 MAX_TEMPLATE_CHARACTERS = 1_000_000
-MAX_ERROR_CHARACTERS = 300
+#: Renderings of one template that may be under way or wait for a process.
+MAX_RENDERINGS = 8
+#: Messages in all that a known template renders in this process; each string counts for some characters more.
+SMALL_CHARACTERS = 100_000
+STRING_CHARACTERS = 50
 TOOL_TEMPLATE = "tool_use"
 #: Characters without a meaning, of which one that no text holds is the guard of a rendering: those for private use,
 #: then those that Unicode has not assigned.
@@ -38,7 +42,10 @@ class ChatPrompt:
 
 
 class ChatTemplate:
-    """A compiled template. Rendering changes nothing, so one object serves every request of its model.
+    """A template. Rendering changes nothing, so one object serves every request of its model.
+
+    A template is a stranger's program: it runs in a process with limits of memory and time. Only a template that is
+    known to be harmless is rendered in this process, if the messages are short.
 
     `special_tokens` are spellings the template may name, such as `bos_token="<s>"`.
     """
@@ -50,12 +57,10 @@ class ChatTemplate:
             )
         self.source = source
         self._special_tokens = {name: text for name, text in special_tokens.items() if text is not None}
-        try:
-            self._template = TemplateSandbox().from_string(source)
-        except TemplateSyntaxError as error:
-            raise TemplateError(f"the chat template does not compile, line {error.lineno}: {_line(error)}") from error
-        except (JinjaError, RecursionError, ValueError, OverflowError, SyntaxError, MemoryError) as error:
-            raise TemplateError(f"the chat template does not compile: {_line(error)}") from error
+        self._compiled = CompiledTemplate(source) if is_known(source) else None
+        if self._compiled is None:
+            check_template(source)
+        self._turns = threading.Semaphore(MAX_RENDERINGS)
 
     @classmethod
     def for_tokenizer(cls, source: str, tokenizer: Tokenizer) -> ChatTemplate:
@@ -108,13 +113,14 @@ class ChatTemplate:
     def _render(self, given: dict[str, Any], add_generation_prompt: bool, guard: str = "") -> str:
         variables: dict[str, Any] = {**self._special_tokens, "documents": None, **given}
         variables["add_generation_prompt"] = add_generation_prompt
-        start_rendering(guard)
+        if self._compiled is not None and _is_small(given):
+            return self._compiled.render(variables, guard)
+        if not self._turns.acquire(blocking=False):
+            raise OverloadedError(f"{MAX_RENDERINGS} renderings of this chat template are waiting or under way")
         try:
-            return "".join(_bounded(self._template.generate(**variables)))
-        except TemplateError:
-            raise
-        except Exception as error:
-            raise TemplateError(f"the chat template refused the messages: {_line(error)}") from error
+            return template_processes().render(self.source, variables, guard)
+        finally:
+            self._turns.release()
 
 
 def find_chat_template(source: Mapping[str, Any], *, tools: bool = False) -> str | None:
@@ -192,13 +198,14 @@ def _strings(value: Any) -> Iterator[str]:
             yield from _strings(item)
 
 
-def _bounded(parts: Iterator[str]) -> Iterator[str]:
+def _is_small(given: dict[str, Any]) -> bool:
+    """Whether rendering takes no more than some milliseconds."""
     size = 0
-    for part in parts:
-        size += len(part)
-        if size > MAX_CHARACTERS:
-            raise TemplateError(f"the chat template writes more than {MAX_CHARACTERS} characters")
-        yield part
+    for text in _strings(given):
+        size += STRING_CHARACTERS + len(text)
+        if size > SMALL_CHARACTERS:
+            return False
+    return True
 
 
 def _plain(value: Any) -> Any:
@@ -216,10 +223,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     raise TemplateError(f"a message holds a {type(value).__name__}, which is not text, number, list or object")
-
-
-def _line(error: BaseException) -> str:
-    text = " ".join(str(error).split()) or type(error).__name__
-    if isinstance(error, RecursionError):
-        text = "it calls itself too deeply"
-    return text if len(text) <= MAX_ERROR_CHARACTERS else text[:MAX_ERROR_CHARACTERS] + "…"
