@@ -8,6 +8,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +17,8 @@ from antiphon.errors import OverloadedError, TemplateError
 from antiphon.text import chat_template
 from antiphon.text.chat_template import ChatTemplate
 from antiphon.text.known_templates import is_known
-from antiphon.text.template_process import TemplateProcesses
+from antiphon.text.limited_process import LimitedProcesses
+from antiphon.text.template_process import MODULE, render_in_process
 from antiphon.text.tokenization.gguf_vocab import tokenizer_from_gguf
 from support.vocabularies import small_bpe
 from support.waiting import wait_until
@@ -39,33 +42,33 @@ ATTACKS = {
 
 
 @pytest.fixture(scope="module")
-def processes() -> Iterator[TemplateProcesses]:
-    processes = TemplateProcesses(1)
+def processes() -> Iterator[LimitedProcesses]:
+    processes = LimitedProcesses(MODULE, 1)
     yield processes
     processes.close()
 
 
 @pytest.mark.parametrize("name", ATTACKS)
-def test_attacks_end_within_the_limits(processes: TemplateProcesses, name: str) -> None:
+def test_attacks_end_within_the_limits(processes: LimitedProcesses, name: str) -> None:
     started = time.monotonic()
     with pytest.raises(TemplateError) as caught:
-        processes.render(ATTACKS[name], {"messages": [{"content": "abc" * 100_000}]}, "", seconds=0.4)
+        variables = {"messages": [{"content": "abc" * 100_000}]}
+        render_in_process(ATTACKS[name], variables, seconds=0.4, processes=processes)
     assert "\n" not in str(caught.value)
     assert time.monotonic() - started < 20  # of which a new process may take seconds on a busy machine
-    assert processes.render("{{ x }} goes on", {"x": "it"}, "") == "it goes on"
+    assert render_in_process("{{ x }} goes on", {"x": "it"}, processes=processes) == "it goes on"
 
 
 def test_unknown_templates_have_a_process_and_known_ones_have_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     calls: list[str] = []
-    original = TemplateProcesses.render
 
-    def counted(self: TemplateProcesses, source: str, *rest: object) -> str:
+    def counted(source: str, variables: dict[str, Any], guard: str) -> str:
         calls.append(source)
-        return original(self, source, *rest)  # type: ignore[arg-type]
+        return render_in_process(source, variables, guard)
 
-    monkeypatch.setattr(TemplateProcesses, "render", counted)
+    monkeypatch.setattr(chat_template, "render_in_process", counted)
     source = "{% for message in messages %}{{ '<|im_start|>' + message['role'] }}{% endfor %}"
     messages = [{"role": "user", "content": "é" * 10}]
     assert not is_known(source)
@@ -85,28 +88,29 @@ def test_a_template_has_so_many_renderings(monkeypatch: pytest.MonkeyPatch) -> N
         ChatTemplate("{{ messages }} of a stranger").render([])
 
 
-def test_a_process_that_was_killed_is_replaced(processes: TemplateProcesses) -> None:
-    assert processes.render("{{ 1 }}", {}, "") == "1"
-    os.kill(processes._idle[0]._process.pid, signal.SIGKILL)
-    processes._idle[0]._process.wait()
-    assert processes.render("{{ 2 }}", {}, "") == "2"
+def test_a_process_that_was_killed_is_replaced(processes: LimitedProcesses) -> None:
+    assert render_in_process("{{ 1 }}", {}, processes=processes) == "1"
+    [process] = processes.idle
+    os.kill(process, signal.SIGKILL)
+    wait_until(lambda: has_ended(process))
+    assert render_in_process("{{ 2 }}", {}, processes=processes) == "2"
 
 
 def test_the_process_ends_with_its_parent() -> None:
     code = (
-        "from antiphon.text.template_process import TemplateProcesses as P; import os\n"
-        "p = P(); p.render('{{ 1 }}', {}, ''); print(p._idle[0]._process.pid, flush=True); os._exit(0)"
+        "from antiphon.text.template_process import *; import os; p = LimitedProcesses(MODULE, 1)\n"
+        "render_in_process('{{ 1 }}', {}, processes=p); print(p.idle[0], flush=True); os._exit(0)"
     )
     child = int(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
+    wait_until(lambda: has_ended(child))
 
-    def has_ended() -> bool:
-        try:
-            with open(f"/proc/{child}/stat", encoding="ascii") as file:
-                return file.read().rpartition(")")[2].split()[0] == "Z"
-        except OSError:
-            return True
 
-    wait_until(has_ended)
+def has_ended(process: int) -> bool:
+    try:
+        status = Path(f"/proc/{process}/stat").read_text(encoding="ascii")
+    except OSError:
+        return True
+    return status.rpartition(")")[2].split()[0] == "Z"
 
 
 def test_the_process_needs_no_tensor_library_and_sees_no_keys() -> None:
@@ -114,12 +118,13 @@ def test_the_process_needs_no_tensor_library_and_sees_no_keys() -> None:
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
 
 
-def test_every_character_of_every_plane_in_a_message() -> None:
+def test_every_character_of_a_plane_in_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
     tokenizer = tokenizer_from_gguf(small_bpe()[0])
     template = ChatTemplate("{{ messages[0].content }} and more")
-    private = "".join(map(chr, [*range(0xE000, 0xF900), *range(0xF0000, 0xFFFFE), *range(0x100000, 0x10FFFE)]))
-    for text in (private, "<|im_start|>" + private[-70_000:]):
-        assert template.prompt(tokenizer, [{"role": "user", "content": text}]).text == text + " and more"
-    every = "".join(map(chr, [*range(1, 0xD800), *range(0xE000, 0x110000)]))
+    plane = "<|im_start|>" + "".join(map(chr, range(0x100000, 0x10FFFE)))
+    assert template.prompt(tokenizer, [{"role": "user", "content": plane}]).text == plane + " and more"
+    monkeypatch.setattr(chat_template, "GUARDS", (range(0x100000, 0x10FFFE), range(0xF0000, 0xF0002)))
+    few = plane + chr(0xF0000)
+    assert template.prompt(tokenizer, [{"role": "user", "content": few}]).text == few + " and more"
     with pytest.raises(TemplateError, match="every character for private use"):
-        template.prompt(tokenizer, [{"role": "user", "content": every}])
+        template.prompt(tokenizer, [{"role": "user", "content": few + chr(0xF0001)}])

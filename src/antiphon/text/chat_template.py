@@ -15,7 +15,7 @@ from typing import Any
 
 from antiphon.errors import OverloadedError, TemplateError
 from antiphon.text.known_templates import is_known
-from antiphon.text.template_process import template_processes
+from antiphon.text.template_process import render_in_process
 from antiphon.text.template_sandbox import CompiledTemplate, check_template
 from antiphon.text.tokenization.tokenizer import Tokenizer
 
@@ -118,7 +118,7 @@ class ChatTemplate:
         if not self._turns.acquire(blocking=False):
             raise OverloadedError(f"{MAX_RENDERINGS} renderings of this chat template are waiting or under way")
         try:
-            return template_processes().render(self.source, variables, guard)
+            return render_in_process(self.source, variables, guard)
         finally:
             self._turns.release()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
@@ -18,6 +19,10 @@ MAX_MULTIPLES = 100_000
 MAX_REGEX_BYTES = 8_192
 MAX_GRAMMAR_BYTES = 16_384
 MAX_CHOICES = 4_096
+#: How often a regex or a grammar may say that something repeats: more than an answer has tokens.
+MAX_REPETITIONS = 100_000
+#: `{n}`, `{n,}`, `{n,m}` and Lark's `~n` and `~n..m`.
+REPETITION = re.compile(r"\{\s*([0-9]+)\s*(?:,\s*([0-9]*))?\s*\}|~\s*([0-9]+)(?:\s*\.\.\s*([0-9]+))?")
 MAX_CHOICE_BYTES = 65_536
 
 #: Where a schema would set the grammar compiler's own options, such as unbounded whitespace.
@@ -59,8 +64,10 @@ class GrammarSpec:
             _check_schema(self.schema_text)
         elif self.regex is not None:
             _check_text("regex", self.regex, MAX_REGEX_BYTES)
+            _check_repetitions("regex", self.regex)
         elif self.grammar is not None:
             _check_text("grammar", self.grammar, MAX_GRAMMAR_BYTES)
+            _check_repetitions("grammar", self.grammar)
         elif self.choice is not None:
             _check_choice(self.choice)
 
@@ -95,6 +102,13 @@ def _check_text(name: str, text: object, limit: int) -> None:
         raise InvalidRequestError(f"{name} has a lone surrogate at character {error.start}") from None
     if size > limit:
         raise InvalidRequestError(f"{name} has {size:,} bytes; at most {limit:,} are taken")
+
+
+def _check_repetitions(name: str, text: str) -> None:
+    """Reject counts that no answer reaches; products of nested counts are found when the grammar is tried out."""
+    most = max((int(digits[:18]) for found in REPETITION.findall(text) for digits in found if digits), default=0)
+    if most > MAX_REPETITIONS:
+        raise InvalidRequestError(f"{name} repeats something {most:,} times; at most {MAX_REPETITIONS:,} are taken")
 
 
 def _check_choice(choice: object) -> None:
