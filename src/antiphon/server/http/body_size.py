@@ -8,7 +8,7 @@ from __future__ import annotations
 from antiphon.server.http.errors import ApiError, invalid, unavailable
 
 #: Numbers, strings and names in one body: some 30 ms of parsing.
-MAX_VALUES = 400_000
+MAX_VALUES = 262_144
 #: Objects and lists in one body: some 50 ms of validating.
 MAX_CONTAINERS = 32_768
 #: Names of fields in one body; each unknown one is an error of its own.
