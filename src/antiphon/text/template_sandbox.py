@@ -127,8 +127,8 @@ def check_template(source: str) -> None:
         template = sandbox.parse(source)
         for node in template.find_all((nodes.Filter, nodes.Test)):
             known = sandbox.filters if isinstance(node, nodes.Filter) else sandbox.tests
-            if node.name not in known:  # type: ignore[attr-defined]
-                raise TemplateSyntaxError(f"no filter or test named {node.name!r}", node.lineno)  # type: ignore[attr-defined]
+            if node.name not in known:
+                raise TemplateSyntaxError(f"no filter or test named {node.name!r}", node.lineno)
 
 
 @contextmanager
