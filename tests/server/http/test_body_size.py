@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import orjson
 import pytest
@@ -12,9 +13,15 @@ from hypothesis import strategies as st
 from antiphon.server.chat.request_schemas import ChatBody
 from antiphon.server.http import body_size
 from antiphon.server.http.body_size import MAX_CONTAINERS, MAX_DEPTH, MAX_VALUES, BodyBudget, check_structure
+from antiphon.server.http.context import RequestContext
 from antiphon.server.http.errors import ApiError
-from antiphon.server.http.stepped_validation import STEP, validated
+from antiphon.server.http.stepped_validation import STEP, Model, validated
 from antiphon.server.text.request_schemas import CompletionBody
+
+
+async def validate(model: type[Model], parsed: Any) -> Model:
+    return await validated(model, parsed, RequestContext("id", is_strict=True))
+
 
 JSON = st.recursive(
     st.none() | st.integers(-9, 9) | st.text(alphabet='a,:[]{}"\\\u00e9', max_size=9),
@@ -69,17 +76,17 @@ def test_large_bodies_are_rejected_with_their_numbers(data: bytes, message: str)
 
 def test_long_lists_are_validated_in_steps_with_the_right_places() -> None:
     messages = [{"role": "user", "content": str(number)} for number in range(3 * STEP + 7)]
-    body = asyncio.run(validated(ChatBody, {"model": "m", "messages": messages}))
+    body = asyncio.run(validate(ChatBody, {"model": "m", "messages": messages}))
     assert [message.content for message in body.messages] == [message["content"] for message in messages]
     messages[2 * STEP + 3] = {"role": "user", "content": 5}  # type: ignore[dict-item]
     with pytest.raises(ApiError, match=rf"messages\[{2 * STEP + 3}\]\.content"):
-        asyncio.run(validated(ChatBody, {"model": "m", "messages": messages}))
+        asyncio.run(validate(ChatBody, {"model": "m", "messages": messages}))
 
 
 @pytest.mark.parametrize("wrong", [[1.5] * 100_000, [[1.5]] * 30_000, ["a", 5] * 50_000, [{}] * 30_000])
 def test_a_list_of_wrong_values_has_one_error(wrong: list[object]) -> None:
     with pytest.raises(ApiError, match="prompt"):
-        asyncio.run(validated(CompletionBody, {"model": "m", "prompt": wrong}))
+        asyncio.run(validate(CompletionBody, {"model": "m", "prompt": wrong}))
 
 
 def test_the_forms_of_prompts() -> None:
@@ -90,10 +97,10 @@ def test_the_forms_of_prompts() -> None:
 def test_objects_of_many_fields_are_rejected() -> None:
     for body in ({f"f{n}": 1 for n in range(5000)}, {"logit_bias": {str(n): "x" for n in range(5000)}}):
         with pytest.raises(ApiError, match=r"has 5,\d\d\d fields; at most 4,096"):
-            asyncio.run(validated(CompletionBody, {"model": "m", "prompt": "a", **body}))
+            asyncio.run(validate(CompletionBody, {"model": "m", "prompt": "a", **body}))
     wide = [{f"f{n}": 1 for n in range(100)}] * 1000
     with pytest.raises(ApiError, match="an object in messages has 100 fields"):
-        asyncio.run(validated(ChatBody, {"model": "m", "messages": wide}))
+        asyncio.run(validate(ChatBody, {"model": "m", "messages": wide}))
 
 
 def test_the_budget_of_all_bodies() -> None:
