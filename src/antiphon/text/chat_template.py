@@ -22,6 +22,8 @@ from antiphon.text.tokenization.tokenizer import Tokenizer
 MAX_TEMPLATE_CHARACTERS = 1_000_000
 #: Renderings of one template that may be under way or wait for a process.
 MAX_RENDERINGS = 8
+#: How long another one waits for its turn.
+TURN_SECONDS = 1.0
 #: Messages in all that a known template renders in this process; each string counts for some characters more.
 SMALL_CHARACTERS = 100_000
 STRING_CHARACTERS = 50
@@ -115,7 +117,7 @@ class ChatTemplate:
         variables["add_generation_prompt"] = add_generation_prompt
         if self._compiled is not None and _is_small(given):
             return self._compiled.render(variables, guard)
-        if not self._turns.acquire(blocking=False):
+        if not self._turns.acquire(timeout=TURN_SECONDS):
             raise OverloadedError(f"{MAX_RENDERINGS} renderings of this chat template are waiting or under way")
         try:
             return render_in_process(self.source, variables, guard)
