@@ -12,7 +12,6 @@ KNOWN_TEMPLATES = frozenset(
         "c3804cedeb1d20d25be5a5155c3373c945ebfb82eedb82f66245e329b765e463",  # ChatML
         "5e8c0ca7854e55bb199a0acbf09e2a2f08e4393b807e2640ff26ab5a257614e8",  # Llama 3
         "5eac030378bb93e4fb202a5c7357845a503a920d263ad62ca3dad76e9d78c1c8",  # Gemma
-        "9f4b35c597b10fabb4ddd92bf5ee5f62083be9a301107005fca966c2511438a7",  # Mistral
     }
 )
 
