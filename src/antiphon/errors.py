@@ -51,6 +51,18 @@ class ContextLengthError(InvalidRequestError):
     """A request that can never fit the model's context or its memory."""
 
 
+class TooManyTokensError(ContextLengthError):
+    """A text with more tokens than its caller allows. Of a long text, a lower bound is counted."""
+
+    def __init__(self, num_tokens: int, limit: int, is_exact: bool = False) -> None:
+        self.num_tokens = num_tokens
+        self.limit = limit
+        #: For whoever reads the number.
+        self.note = "" if is_exact else "Not all tokens of the prompt were counted."
+        self.counted = str(num_tokens) if is_exact else f"at least {num_tokens}"
+        super().__init__(f"the text has {self.counted} tokens; {limit} are allowed")
+
+
 class OverloadedError(AntiphonError):
     """More work than the engine agreed to hold; the caller may try again later."""
 

@@ -536,7 +536,7 @@ def test_hostile_grammars(name: str, tokenizer: Tokenizer, compiler: GrammarComp
 def test_compilation_has_a_time_limit(compiler: GrammarCompiler, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("antiphon.text.grammar.COMPILE_SECONDS", 0.05)
     told = threading.Event()
-    monkeypatch.setattr(GrammarCompiler, "_compile", lambda self, spec: told.wait(60))
+    monkeypatch.setattr(GrammarCompiler, "build", lambda self, spec: told.wait(60))
     with pytest.raises(InvalidRequestError, match="the regex took more than 0 s to compile"):
         compiler.compile(GrammarSpec(regex="a"))
     told.set()
@@ -552,7 +552,7 @@ def test_a_panic_of_the_library_is_an_error_of_the_request(
         raise Panic("index out of range")
 
     with monkeypatch.context() as patch:
-        patch.setattr(GrammarCompiler, "_compile", panic)
+        patch.setattr(GrammarCompiler, "build", panic)
         with pytest.raises(InvalidRequestError, match="could not be compiled: Panic: index out of range"):
             compiler.compile(GrammarSpec(regex="a"))
     assert compiler.compile(GrammarSpec(regex="a")).is_ready

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from antiphon.errors import UnsupportedError
 from antiphon.ops import RotaryTable
+from antiphon.weights.config_values import number, section
 
 
 @dataclass(frozen=True)
@@ -62,19 +63,19 @@ def rotary_table(inverse: Tensor, positions: int) -> RotaryTable:
 
 def rotary_from_hf(config: Mapping[str, Any], head_dim: int) -> RotaryConfig:
     """Translate `rope_theta` with `rope_scaling`, or the newer `rope_parameters`, of a Hugging Face config."""
-    parameters = config.get("rope_parameters") or config.get("rope_scaling") or {}
-    theta = float(parameters.get("rope_theta") or config.get("rope_theta") or 10000.0)
+    parameters = section(config, "rope_parameters", "rope_scaling")
+    theta = number(parameters, "rope_theta", number(config, "rope_theta", 10000.0))
     kind = parameters.get("rope_type") or parameters.get("type") or "default"
     if kind == "default":
         return RotaryConfig(head_dim, theta)
     if kind == "linear":
-        return RotaryConfig(head_dim, theta, linear_factor=float(parameters["factor"]))
+        return RotaryConfig(head_dim, theta, linear_factor=number(parameters, "factor"))
     if kind == "llama3":
         scaling = Llama3Scaling(
-            float(parameters["factor"]),
-            float(parameters["low_freq_factor"]),
-            float(parameters["high_freq_factor"]),
-            int(parameters["original_max_position_embeddings"]),
+            number(parameters, "factor"),
+            number(parameters, "low_freq_factor"),
+            number(parameters, "high_freq_factor"),
+            int(number(parameters, "original_max_position_embeddings")),
         )
         return RotaryConfig(head_dim, theta, llama3=scaling)
     raise UnsupportedError(f"rotary scaling {kind!r} is not supported; known: default, linear, llama3")
@@ -83,8 +84,8 @@ def rotary_from_hf(config: Mapping[str, Any], head_dim: int) -> RotaryConfig:
 def rotary_from_gguf(metadata: Mapping[str, Any], architecture: str, head_dim: int) -> RotaryConfig:
     """Translate the `rope.*` keys of a GGUF. Llama 3's factors come as a tensor instead (`rope_freqs.weight`)."""
     kind = metadata.get(f"{architecture}.rope.scaling.type", "none")
-    factor = float(metadata.get(f"{architecture}.rope.scaling.factor", 1.0))
+    factor = number(metadata, f"{architecture}.rope.scaling.factor", 1.0)
     if kind not in ("none", "linear"):
         raise UnsupportedError(f"rotary scaling {kind!r} is not supported in GGUF files; known: none, linear")
-    theta = float(metadata.get(f"{architecture}.rope.freq_base", 10000.0))
+    theta = number(metadata, f"{architecture}.rope.freq_base", 10000.0)
     return RotaryConfig(head_dim, theta, linear_factor=factor if kind == "linear" and factor else 1.0)

@@ -23,6 +23,7 @@ from antiphon.models.base.model import Model, Task
 from antiphon.models.base.parts import TextEmbedding
 from antiphon.ops import Activation
 from antiphon.weights.checkpoint import Checkpoint
+from antiphon.weights.config_values import number, section
 from antiphon.weights.source import Source, TensorNames
 from antiphon.weights.weight import Weight
 
@@ -113,7 +114,7 @@ class Bert(Model):
         if checkpoint.format == "gguf":
             return cls(_config_from_gguf(checkpoint), Source(checkpoint, TensorNames(GGUF_NAMES)))
         config = checkpoint.metadata
-        activation = _ACTIVATIONS.get(config.get("hidden_act", "gelu"))
+        activation = _ACTIVATIONS.get(str(config.get("hidden_act", "gelu")))
         if activation is None or config.get("position_embedding_type", "absolute") != "absolute":
             raise UnsupportedError(
                 f"bert with hidden_act {config.get('hidden_act')!r} and "
@@ -127,7 +128,7 @@ class Bert(Model):
             intermediate_size=require(config, "intermediate_size"),
             num_layers=require(config, "num_hidden_layers"),
             num_heads=require(config, "num_attention_heads"),
-            norm_eps=float(config.get("layer_norm_eps", 1e-12)),
+            norm_eps=number(config, "layer_norm_eps", 1e-12),
             max_positions=require(config, "max_position_embeddings"),
             type_vocab_size=require(config, "type_vocab_size"),
             activation=activation,
@@ -224,7 +225,7 @@ def _has_sigmoid(config: Any) -> bool:
 
 def _sentence_head(config: Any) -> tuple[Pooling, bool]:
     """Pooling and normalisation from sentence-transformers' files, which the loader merges under `sentence`."""
-    sentence = config.get("sentence") or {}
+    sentence = section(config, "sentence")
     pooling = Pooling.CLS if sentence.get("pooling_mode_cls_token") else Pooling.MEAN
     return pooling, bool(sentence.get("normalize", True))
 

@@ -10,7 +10,7 @@ from typing import Any, Self
 from torch import Tensor
 
 from antiphon import ops
-from antiphon.errors import UnsupportedError
+from antiphon.errors import CheckpointError, UnsupportedError
 from antiphon.layers.attention import SelfAttention
 from antiphon.layers.linear import Embedding, Head
 from antiphon.layers.mlp import GatedMLP
@@ -22,6 +22,7 @@ from antiphon.models.base.metadata import GGUFKeys, require
 from antiphon.models.base.model import CausalLM
 from antiphon.ops import Batch, CacheGroup, CacheKind, KVCache, LayerCache, RotaryTable
 from antiphon.weights.checkpoint import Checkpoint
+from antiphon.weights.config_values import number, section, shown, size
 from antiphon.weights.source import Source, TensorNames
 
 GEMMA_GGUF_NAMES = GGUF_NAMES | {
@@ -64,16 +65,18 @@ def config_from_hf(config: Mapping[str, Any]) -> Gemma3Config:
             raise UnsupportedError(f"gemma3 with {key} is not supported")
     num_layers, head_dim = require(config, "num_hidden_layers"), require(config, "head_dim")
     kinds = config.get("layer_types")
-    every = config.get("sliding_window_pattern") or GLOBAL_EVERY
-    rope = config.get("rope_parameters") or {}
-    full, local = rope.get("full_attention") or {}, rope.get("sliding_attention") or {}
-    scaling = config.get("rope_scaling") or full
+    if kinds is not None and not isinstance(kinds, list):
+        raise CheckpointError(f"config key 'layer_types' is {shown(kinds)}, not a list")
+    every = size(config, "sliding_window_pattern", GLOBAL_EVERY)
+    rope = section(config, "rope_parameters")
+    full, local = section(rope, "full_attention"), section(rope, "sliding_attention")
+    scaling = section(config, "rope_scaling") or full
     kind = scaling.get("rope_type", "default")
     if kind not in ("default", "linear"):
         raise UnsupportedError(f"gemma3 with rotary scaling {kind!r} is not supported")
-    theta = full.get("rope_theta") or config.get("rope_theta") or 1e6
-    local_theta = local.get("rope_theta") or config.get("rope_local_base_freq") or 1e4
-    factor = float(scaling["factor"]) if kind == "linear" else 1.0
+    theta = number(full, "rope_theta", number(config, "rope_theta", 1e6))
+    local_theta = number(local, "rope_theta", number(config, "rope_local_base_freq", 1e4))
+    factor = number(scaling, "factor") if kind == "linear" else 1.0
     return Gemma3Config(
         vocab_size=require(config, "vocab_size"),
         hidden_size=require(config, "hidden_size"),
@@ -81,13 +84,13 @@ def config_from_hf(config: Mapping[str, Any]) -> Gemma3Config:
         num_heads=require(config, "num_attention_heads"),
         num_kv_heads=require(config, "num_key_value_heads"),
         head_dim=head_dim,
-        norm_eps=float(config.get("rms_norm_eps", 1e-6)),
+        norm_eps=number(config, "rms_norm_eps", 1e-6),
         max_positions=require(config, "max_position_embeddings"),
         window=require(config, "sliding_window"),
-        query_scale=float(config.get("query_pre_attn_scalar") or head_dim) ** -0.5,
+        query_scale=number(config, "query_pre_attn_scalar", head_dim) ** -0.5,
         layer_is_global=tuple(k == "full_attention" for k in kinds) if kinds else _pattern(num_layers, every),
-        global_rotary=RotaryConfig(head_dim, float(theta), linear_factor=factor),
-        window_rotary=RotaryConfig(head_dim, float(local_theta)),
+        global_rotary=RotaryConfig(head_dim, theta, linear_factor=factor),
+        window_rotary=RotaryConfig(head_dim, local_theta),
         norm_offset=1.0,
     )
 

@@ -17,6 +17,7 @@ from antiphon.models.base.metadata import GGUFKeys, require
 from antiphon.models.base.model import CausalLM
 from antiphon.ops import Batch, CacheGroup, CacheKind, KVCache, LayerCache
 from antiphon.weights.checkpoint import Checkpoint
+from antiphon.weights.config_values import number, size
 from antiphon.weights.source import Source, TensorNames
 from antiphon.weights.weight import Weight
 
@@ -131,10 +132,10 @@ class GPT2(CausalLM):
         config = GPT2Config(
             vocab_size=require(metadata, "vocab_size"),
             hidden_size=hidden,
-            intermediate_size=metadata.get("n_inner") or 4 * hidden,
+            intermediate_size=size(metadata, "n_inner", 4 * hidden),
             num_layers=require(metadata, "n_layer"),
             num_heads=require(metadata, "n_head"),
-            norm_eps=float(metadata.get("layer_norm_epsilon", 1e-5)),
+            norm_eps=number(metadata, "layer_norm_epsilon", 1e-5),
             max_positions=require(metadata, "n_positions"),
         )
         prefix = "transformer." if checkpoint.has("transformer.wte.weight") else ""

@@ -11,6 +11,7 @@ from antiphon.layers.decoder import DecoderConfig
 from antiphon.models.base.decoder import GGUF_NAMES, DecoderModel, half_split_order
 from antiphon.models.base.metadata import GGUFKeys
 from antiphon.weights.checkpoint import Checkpoint
+from antiphon.weights.config_values import size
 from antiphon.weights.source import Source, TensorNames
 
 
@@ -25,7 +26,9 @@ class Llama(DecoderModel):
                 config, window=window or None, qkv_bias=bias, out_bias=checkpoint.has("blk.0.attn_output.bias")
             )
         bias = bool(checkpoint.metadata.get("attention_bias"))
-        return replace(config, window=checkpoint.metadata.get("sliding_window"), qkv_bias=bias, out_bias=bias)
+        return replace(
+            config, window=size(checkpoint.metadata, "sliding_window", 0) or None, qkv_bias=bias, out_bias=bias
+        )
 
     @classmethod
     def source(cls, checkpoint: Checkpoint, config: DecoderConfig) -> Source:

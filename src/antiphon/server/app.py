@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from functools import cache
 from typing import TYPE_CHECKING
@@ -30,6 +31,7 @@ from antiphon.server.conversations import route as conversations
 from antiphon.server.conversations.store import ConversationStore
 from antiphon.server.files import route as files
 from antiphon.server.http.admin_access import AdminAccess
+from antiphon.server.http.body_size import BodyBudget
 from antiphon.server.http.canonical_requests import CanonicalRequests
 from antiphon.server.http.errors import invalid
 from antiphon.server.http.gate import Gate, Rules
@@ -88,6 +90,8 @@ ROUTES = (
     admin_models,
     admin_requests,
 )
+#: For what blocks: rendering, tokenizing, decoding. Python's default is too few where one request waits in a thread.
+THREADS = 32
 
 
 def create_app(config: ServerConfig, client: EngineClient, report: Callable[[Resident], None] | None = None) -> FastAPI:
@@ -99,6 +103,8 @@ def create_app(config: ServerConfig, client: EngineClient, report: Callable[[Res
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        workers = ThreadPoolExecutor(THREADS, "server")
+        asyncio.get_running_loop().set_default_executor(workers)
         starting = asyncio.create_task(_start(serving, report))
         try:
             async with open_storage(app, serving):
@@ -113,6 +119,7 @@ def create_app(config: ServerConfig, client: EngineClient, report: Callable[[Res
 
     app = FastAPI(title="Antiphon", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
     app.state.serving = serving
+    app.state.body_budget = BodyBudget(config.limits.held_bytes)
     app.state.spoken_replies = SpokenReplyStore()
     bounds = (config.limits.stored_responses, config.limits.stored_bytes)
     app.state.responses = ResponseStore(*bounds)

@@ -7,24 +7,32 @@ only the template's own markers become control tokens, and a text without such s
 
 from __future__ import annotations
 
-import re
+import random
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jinja2.exceptions import TemplateError as JinjaError
-from jinja2.exceptions import TemplateSyntaxError
-
-from antiphon.errors import TemplateError
-from antiphon.text.template_sandbox import MAX_CHARACTERS, TemplateSandbox, start_rendering
+from antiphon.errors import OverloadedError, TemplateError
+from antiphon.text.known_templates import is_known
+from antiphon.text.template_process import render_in_process
+from antiphon.text.template_sandbox import CompiledTemplate, check_template
 from antiphon.text.tokenization.tokenizer import Tokenizer
 
 MAX_TEMPLATE_CHARACTERS = 1_000_000
-MAX_ERROR_CHARACTERS = 300
+#: Renderings of one template that may be under way or wait for a process.
+MAX_RENDERINGS = 8
+#: How long another one waits for its turn.
+TURN_SECONDS = 1.0
+#: Messages in all that a known template renders in this process; each string counts for some characters more.
+SMALL_CHARACTERS = 100_000
+STRING_CHARACTERS = 50
 TOOL_TEMPLATE = "tool_use"
-#: Private-use characters, of which one that no text holds is the guard of a rendering.
-GUARDS = range(0x10FFFD, 0x100000, -1)
-GUARD = re.compile("[\U00100001-\U0010fffd]")
+#: Characters without a meaning, of which one that no text holds is the guard of a rendering: those for private use,
+#: then those that Unicode has not assigned.
+GUARDS = (range(0xF0000, 0xFFFFE), range(0x100000, 0x10FFFE), range(0x40000, 0xE0000))
+#: Guesses before every character is looked at; a guess fails only if texts hold a good part of all guards.
+GUARD_GUESSES = 64
 
 
 @dataclass(frozen=True)
@@ -36,7 +44,10 @@ class ChatPrompt:
 
 
 class ChatTemplate:
-    """A compiled template. Rendering changes nothing, so one object serves every request of its model.
+    """A template. Rendering changes nothing, so one object serves every request of its model.
+
+    A template is a stranger's program: it runs in a process with limits of memory and time. Only a template that is
+    known to be harmless is rendered in this process, if the messages are short.
 
     `special_tokens` are spellings the template may name, such as `bos_token="<s>"`.
     """
@@ -48,12 +59,10 @@ class ChatTemplate:
             )
         self.source = source
         self._special_tokens = {name: text for name, text in special_tokens.items() if text is not None}
-        try:
-            self._template = TemplateSandbox().from_string(source)
-        except TemplateSyntaxError as error:
-            raise TemplateError(f"the chat template does not compile, line {error.lineno}: {_line(error)}") from error
-        except (JinjaError, RecursionError, ValueError, OverflowError, SyntaxError, MemoryError) as error:
-            raise TemplateError(f"the chat template does not compile: {_line(error)}") from error
+        self._compiled = CompiledTemplate(source) if is_known(source) else None
+        if self._compiled is None:
+            check_template(source)
+        self._turns = threading.Semaphore(MAX_RENDERINGS)
 
     @classmethod
     def for_tokenizer(cls, source: str, tokenizer: Tokenizer) -> ChatTemplate:
@@ -90,23 +99,28 @@ class ChatTemplate:
         messages: Sequence[Mapping[str, Any]],
         tools: Sequence[Mapping[str, Any]] | None = None,
         add_generation_prompt: bool = True,
+        max_tokens: int | None = None,
         **extra: Any,
     ) -> ChatPrompt:
-        """The conversation, rendered and encoded; control tokens come from the template alone."""
+        """The conversation, rendered and encoded; control tokens come from the template alone.
+
+        One of more than `max_tokens` is a `TooManyTokensError`, which is raised before all of it is encoded.
+        """
         given = _given(messages, tools, extra)
         guard, _ = _find_guards(given, self.source)
         guarded = _mapped(given, lambda text: tokenizer.guarded(text, guard))
         text = self._render(guarded, add_generation_prompt, guard)
-        return ChatPrompt(text.replace(guard, ""), tokenizer.encode_guarded(text, guard))
+        return ChatPrompt(text.replace(guard, ""), tokenizer.encode_guarded(text, guard, max_tokens))
 
     def open_prompt(
         self,
         tokenizer: Tokenizer,
         messages: Sequence[Mapping[str, Any]],
         tools: Sequence[Mapping[str, Any]] | None = None,
+        max_tokens: int | None = None,
         **extra: Any,
     ) -> ChatPrompt:
-        """The conversation up to the end of its last message, which is left open."""
+        """The conversation up to the end of its last message, which is left open. Its length is limited as above."""
         given = _given(messages, tools, extra)
         guard, mark = _find_guards(given, self.source)
         guarded = _mapped(given, lambda text: tokenizer.guarded(text, guard))
@@ -117,18 +131,19 @@ class ChatTemplate:
         if end < 0:
             raise TemplateError("the chat template does not write the last message, so it cannot be continued")
         text = text[:end] if text[end : end + 2] == mark + " " else text[:end].rstrip()
-        return ChatPrompt(text.replace(guard, ""), tokenizer.encode_guarded(text, guard))
+        return ChatPrompt(text.replace(guard, ""), tokenizer.encode_guarded(text, guard, max_tokens))
 
     def _render(self, given: dict[str, Any], add_generation_prompt: bool, guard: str = "") -> str:
         variables: dict[str, Any] = {**self._special_tokens, "documents": None, **given}
         variables["add_generation_prompt"] = add_generation_prompt
-        start_rendering(guard)
+        if self._compiled is not None and _is_small(given):
+            return self._compiled.render(variables, guard)
+        if not self._turns.acquire(timeout=TURN_SECONDS):
+            raise OverloadedError(f"{MAX_RENDERINGS} renderings of this chat template are waiting or under way")
         try:
-            return "".join(_bounded(self._template.generate(**variables)))
-        except TemplateError:
-            raise
-        except Exception as error:
-            raise TemplateError(f"the chat template refused the messages: {_line(error)}") from error
+            return render_in_process(self.source, variables, guard)
+        finally:
+            self._turns.release()
 
 
 def find_chat_template(source: Mapping[str, Any], *, tools: bool = False) -> str | None:
@@ -181,25 +196,42 @@ def _mapped(value: Any, change: Callable[[str], str]) -> Any:
 
 def _find_guards(given: dict[str, Any], source: str) -> tuple[str, str]:
     """Two characters that neither the caller nor the template uses."""
-    used = set(GUARD.findall(source))
+    texts = [text for text in (*_strings(given), source) if not text.isascii()]
+    found: list[str] = []
+    for _ in range(GUARD_GUESSES):
+        guess = chr(random.choice(random.choice(GUARDS)))
+        if guess not in found and not any(guess in text for text in texts):
+            found.append(guess)
+            if len(found) == 2:
+                return found[0], found[1]
+    used = set().union(*texts)
+    free = (chr(number) for guards in GUARDS for number in guards if chr(number) not in used)
+    first, second = next(free, None), next(free, None)
+    if first is None or second is None:
+        raise TemplateError("the messages use every character for private use and every unassigned one")
+    return first, second
 
-    def note(text: str) -> str:
-        if not text.isascii():
-            used.update(GUARD.findall(text))
-        return text
 
-    _mapped(given, note)
-    free = (chr(number) for number in GUARDS if chr(number) not in used)
-    return next(free), next(free)
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _strings(key)
+            yield from _strings(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _strings(item)
 
 
-def _bounded(parts: Iterator[str]) -> Iterator[str]:
+def _is_small(given: dict[str, Any]) -> bool:
+    """Whether rendering takes no more than some milliseconds."""
     size = 0
-    for part in parts:
-        size += len(part)
-        if size > MAX_CHARACTERS:
-            raise TemplateError(f"the chat template writes more than {MAX_CHARACTERS} characters")
-        yield part
+    for text in _strings(given):
+        size += STRING_CHARACTERS + len(text)
+        if size > SMALL_CHARACTERS:
+            return False
+    return True
 
 
 def _plain(value: Any) -> Any:
@@ -217,10 +249,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     raise TemplateError(f"a message holds a {type(value).__name__}, which is not text, number, list or object")
-
-
-def _line(error: BaseException) -> str:
-    text = " ".join(str(error).split()) or type(error).__name__
-    if isinstance(error, RecursionError):
-        text = "it calls itself too deeply"
-    return text if len(text) <= MAX_ERROR_CHARACTERS else text[:MAX_ERROR_CHARACTERS] + "…"

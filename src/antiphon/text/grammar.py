@@ -11,6 +11,7 @@ from typing import Any
 
 from antiphon.errors import InvalidRequestError, TokenizerError, UnsupportedError
 from antiphon.text.gbnf import lark_from_gbnf
+from antiphon.text.grammar_check import GrammarChecks
 from antiphon.text.grammar_constraint import (
     EndTokens,
     GrammarConstraint,
@@ -48,6 +49,7 @@ class GrammarCompiler:
         self._eos_ids = frozenset(token_id for token_id in eos_ids if 0 <= token_id < vocab_size)
         self._vocab_size = vocab_size
         self._lock = threading.Lock()
+        self._checks = GrammarChecks()
 
     def prepare(self) -> None:
         """Read the vocabulary and start the threads, if that has not been done."""
@@ -73,11 +75,13 @@ class GrammarCompiler:
         """The constraint of a new answer, with its first mask there.
 
         `InvalidRequestError` names what is wrong with the grammar: that it does not parse, asks for something
-        unsupported, cannot be satisfied, or is too complex. Not for the engine's thread: it takes milliseconds, and
-        for a hostile grammar seconds.
+        unsupported, cannot be satisfied, or is too complex. One that is not plain is tried out in another process
+        first, so that nothing here goes on compiling it. Not for the engine's thread: it takes milliseconds, and for a
+        hostile grammar seconds.
         """
         if not self._eos_ids:
             raise UnsupportedError("the model has no end token, so an answer of a given form could never end")
+        self._checks.check(spec)
         self.prepare()
         result: Future[GrammarConstraint] = Future()
         deep_thread("grammar-compile", self._compile_into, spec, result)
@@ -88,14 +92,16 @@ class GrammarCompiler:
 
     def _compile_into(self, spec: GrammarSpec, result: Future[GrammarConstraint]) -> None:
         try:
-            result.set_result(self._compile(spec))
+            result.set_result(self.build(spec))
         except InvalidRequestError as error:
             result.set_exception(error)
         except BaseException as error:  # a panic of the compiler is no `Exception`
             message = f"the {spec.kind} could not be compiled: {type(error).__name__}: {error}"
             result.set_exception(InvalidRequestError(message))
 
-    def _compile(self, spec: GrammarSpec) -> GrammarConstraint:
+    def build(self, spec: GrammarSpec) -> GrammarConstraint:
+        """As `compile`, on the caller's stack and without limits."""
+        self.prepare()
         from llguidance import LLMatcher, LLParserLimits
 
         limits = LLParserLimits(max_lexer_states=MAX_LEXER_STATES, verbose_errors=False)

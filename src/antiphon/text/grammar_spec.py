@@ -22,6 +22,10 @@ MAX_GRAMMAR_BYTES = 16_384
 MAX_GBNF_BYTES = 65_536
 MAX_WHITESPACE_BYTES = 256
 MAX_CHOICES = 4_096
+#: How often a regex or a grammar may say that something repeats: more than an answer has tokens.
+MAX_REPETITIONS = 100_000
+#: `{n}`, `{n,}`, `{n,m}` and Lark's `~n` and `~n..m`.
+REPETITION = re.compile(r"\{\s*([0-9]+)\s*(?:,\s*([0-9]*))?\s*\}|~\s*([0-9]+)(?:\s*\.\.\s*([0-9]+))?")
 MAX_CHOICE_BYTES = 65_536
 
 #: JSON schemas in the lines of a grammar.
@@ -72,10 +76,13 @@ class GrammarSpec:
             _check_schema(self.schema_text)
         elif self.regex is not None:
             _check_text("regex", self.regex, MAX_REGEX_BYTES)
+            _check_repetitions("regex", self.regex)
         elif self.grammar is not None:
             _check_grammar(self.grammar)
+            _check_repetitions("grammar", self.grammar)
         elif self.gbnf is not None:
             _check_text("grammar", self.gbnf, MAX_GBNF_BYTES)
+            _check_repetitions("grammar", self.gbnf)
             lark_from_gbnf(self.gbnf)
         elif self.choice is not None:
             _check_choice(self.choice)
@@ -122,6 +129,11 @@ def _check_grammar(text: object) -> None:
     rules = SCHEMAS.sub("", text) if isinstance(text, str) else text
     _check_text("grammar", rules, MAX_GRAMMAR_BYTES)
     _check_text("grammar", text, MAX_GRAMMAR_BYTES + MAX_SCHEMA_BYTES)
+def _check_repetitions(name: str, text: str) -> None:
+    """Reject counts that no answer reaches; products of nested counts are found when the grammar is tried out."""
+    most = max((int(digits[:18]) for found in REPETITION.findall(text) for digits in found if digits), default=0)
+    if most > MAX_REPETITIONS:
+        raise InvalidRequestError(f"{name} repeats something {most:,} times; at most {MAX_REPETITIONS:,} are taken")
 
 
 def _check_choice(choice: object) -> None:

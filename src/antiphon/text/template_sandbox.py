@@ -8,21 +8,26 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import datetime
 from string import Formatter
 from typing import Any, ClassVar
 
 from jinja2 import nodes
-from jinja2.exceptions import SecurityError, TemplateRuntimeError
+from jinja2.exceptions import SecurityError, TemplateRuntimeError, TemplateSyntaxError
+from jinja2.exceptions import TemplateError as JinjaError
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
 from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment, safe_range
 from jinja2.utils import Namespace
 
+from antiphon.errors import TemplateError
+
 MAX_STEPS = 200_000
+MAX_ERROR_CHARACTERS = 300
 MAX_CHARACTERS = 16_000_000
 MAX_NUMBER_BITS = 256
 TICK = "antiphon_tick"
@@ -70,6 +75,9 @@ def _bound(value: Any) -> Any:
 
 def _insert_limits(template: nodes.Template) -> None:
     """Count every turn of a loop and every call of a macro, and bound the result of every `~`."""
+    for name in template.find_all(nodes.Name):
+        if name.name in (TICK, BOUND):
+            raise TemplateSyntaxError(f"the name {name.name!r} is reserved", name.lineno)
     counted: list[nodes.For | nodes.Macro | nodes.CallBlock] = [
         *template.find_all(nodes.For),
         *template.find_all(nodes.Macro),
@@ -92,6 +100,61 @@ class TemplateNamespace(Namespace):
         if name.startswith("_"):
             raise SecurityError(f"the template sets {name!r} in a namespace")
         super().__setitem__(name, value)
+
+
+class CompiledTemplate:
+    """A template in a sandbox of its own. Every failure is a `TemplateError` in one line."""
+
+    def __init__(self, source: str) -> None:
+        with _compile_errors():
+            self._template = TemplateSandbox().from_string(source)
+
+    def render(self, variables: dict[str, Any], guard: str = "") -> str:
+        """The text; `guard` is a character that JSON must write as it is."""
+        start_rendering(guard)
+        try:
+            return "".join(_bounded(self._template.generate(**variables)))
+        except TemplateError:
+            raise
+        except Exception as error:
+            raise TemplateError(f"the chat template refused the messages: {_line(error)}") from error
+
+
+def check_template(source: str) -> None:
+    """Find errors that compiling would find, without running anything: constants are computed when it compiles."""
+    with _compile_errors():
+        sandbox = TemplateSandbox()
+        template = sandbox.parse(source)
+        for node in template.find_all((nodes.Filter, nodes.Test)):
+            known = sandbox.filters if isinstance(node, nodes.Filter) else sandbox.tests
+            if node.name not in known:
+                raise TemplateSyntaxError(f"no filter or test named {node.name!r}", node.lineno)
+
+
+@contextmanager
+def _compile_errors() -> Iterator[None]:
+    try:
+        yield
+    except TemplateSyntaxError as error:
+        raise TemplateError(f"the chat template does not compile, line {error.lineno}: {_line(error)}") from error
+    except (JinjaError, RecursionError, ValueError, OverflowError, SyntaxError, MemoryError) as error:
+        raise TemplateError(f"the chat template does not compile: {_line(error)}") from error
+
+
+def _bounded(parts: Iterator[str]) -> Iterator[str]:
+    size = 0
+    for part in parts:
+        size += len(part)
+        if size > MAX_CHARACTERS:
+            raise TemplateError(f"the chat template writes more than {MAX_CHARACTERS} characters")
+        yield part
+
+
+def _line(error: BaseException) -> str:
+    text = " ".join(str(error).split()) or type(error).__name__
+    if isinstance(error, RecursionError):
+        text = "it calls itself too deeply"
+    return text if len(text) <= MAX_ERROR_CHARACTERS else text[:MAX_ERROR_CHARACTERS] + "…"
 
 
 class GenerationTag(Extension):

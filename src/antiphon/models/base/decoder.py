@@ -18,6 +18,7 @@ from antiphon.models.base.metadata import GGUFKeys, require
 from antiphon.models.base.model import CausalLM
 from antiphon.ops import Batch, CacheGroup, CacheKind, KVCache
 from antiphon.weights.checkpoint import Checkpoint
+from antiphon.weights.config_values import number, size
 from antiphon.weights.source import Source, TensorNames
 
 GGUF_NAMES = {
@@ -55,16 +56,16 @@ def config_from_hf(config: Mapping[str, Any]) -> DecoderConfig:
     if config.get("mlp_bias"):
         raise UnsupportedError(f"{config.get('model_type')} with mlp_bias is not supported")
     hidden, heads = require(config, "hidden_size"), require(config, "num_attention_heads")
-    head_dim = config.get("head_dim") or hidden // heads
+    head_dim = size(config, "head_dim", max(1, hidden // heads))
     return DecoderConfig(
         vocab_size=require(config, "vocab_size"),
         hidden_size=hidden,
         intermediate_size=require(config, "intermediate_size"),
         num_layers=require(config, "num_hidden_layers"),
         num_heads=heads,
-        num_kv_heads=config.get("num_key_value_heads") or heads,
+        num_kv_heads=size(config, "num_key_value_heads", heads),
         head_dim=head_dim,
-        norm_eps=float(config.get("rms_norm_eps", 1e-6)),
+        norm_eps=number(config, "rms_norm_eps", 1e-6),
         max_positions=require(config, "max_position_embeddings"),
         rotary=rotary_from_hf(config, head_dim),
     )

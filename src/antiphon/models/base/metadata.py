@@ -7,22 +7,14 @@ from typing import Any
 
 from antiphon.errors import CheckpointError
 from antiphon.weights.checkpoint import Checkpoint
-
-#: No size in a real model's config is larger; a larger one is a corrupt or hostile file.
-MAX_SIZE = 1 << 28
-
-
-def _checked(key: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value <= MAX_SIZE:
-        raise CheckpointError(f"config key {key!r} is {value!r}, not a size between 1 and {MAX_SIZE}")
-    return value
+from antiphon.weights.config_values import checked_size
 
 
 def require(config: Mapping[str, Any], key: str) -> int:
     """A size that must be in a `config.json`."""
     if config.get(key) is None:
         raise CheckpointError(f"config.json of a {config.get('model_type', 'model')} has no {key!r}")
-    return _checked(key, config[key])
+    return checked_size(key, config[key])
 
 
 class GGUFKeys:
@@ -42,7 +34,7 @@ class GGUFKeys:
         return value
 
     def integer(self, key: str, default: int | None = None) -> int:
-        return _checked(self._prefix + key, self._present(key, default))
+        return checked_size(self._prefix + key, self._present(key, default))
 
     def number(self, key: str, default: float | None = None) -> float:
         value = self._present(key, default)

@@ -24,11 +24,14 @@ from antiphon.runtime.loading.loading import LoadedModel
 from antiphon.runtime.slots.resident import encoder_name
 from antiphon.runtime.transcription.options import TranscriptionOptions
 from antiphon.runtime.transcription.word_timestamps import STATES_PER_SECOND, AlignedWord, align_words
+from antiphon.text.tokenization.long_text import tail
 from antiphon.text.tokenization.whisper_tokens import WhisperTokens
 from antiphon.text.tokenization.whisper_vocab import WhisperTokenizer
 
 #: Nobody says more in a second. A transcript that repeats itself, but not faster than this, may be what was said.
 MAX_TOKENS_PER_SECOND = 6.0
+#: Half of a context of 448 tokens can hold the end of the caller's prompt.
+PROMPT_CHARACTERS = 16_384
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,7 @@ class Recogniser:
 
     def prompt_tokens(self, options: TranscriptionOptions) -> list[int]:
         """The caller's own context, as the tokens before a window."""
-        text = options.prompt.strip()
+        text = tail(options.prompt.strip(), PROMPT_CHARACTERS)
         return self.tokenizer.encode(" " + text, parse_special=False) if text else []
 
     @property

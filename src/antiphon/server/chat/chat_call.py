@@ -7,6 +7,7 @@ import time
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from antiphon.runtime.calls.events import Ended, TextDelta
@@ -23,7 +24,7 @@ from antiphon.server.text.generation import make_call
 from antiphon.server.text.logprobs import chat_logprobs, prompt_logprobs
 from antiphon.server.text.messages import AssistantMessage
 from antiphon.server.text.parameter_aliases import resolved
-from antiphon.server.text.prompts import check_prompt
+from antiphon.server.text.prompts import check_prompt, counted_prompt, most_tokens
 from antiphon.server.text.reasoning_effort import template_options
 from antiphon.server.text.sampling import output_tokens, sampling_params
 from antiphon.server.tool_calls.forms import THINK
@@ -108,7 +109,9 @@ async def prepare_chat(serving: Serving, body: ChatBody, earlier: Sequence[int] 
     grammar = use.grammar
     generates, continues = body.add_generation_prompt is not False, bool(body.continue_final_message)
     options = template_options(body.chat_template_kwargs, body.reasoning_effort, model)
-    prompt = await asyncio.to_thread(chat_prompt, model, body.messages, use.tools, generates, options, continues)
+    most = most_tokens(model, limits, body.truncate_prompt_tokens)
+    render = partial(chat_prompt, model, body.messages, use.tools, generates, options, most, continues)
+    prompt = await asyncio.to_thread(counted_prompt, render, model, limits, "messages")
     asked = body.max_completion_tokens if body.max_completion_tokens is not None else body.max_tokens
     ids = check_prompt([*earlier, *prompt.ids], model, limits, "messages", body.truncate_prompt_tokens, asked)
     if asked == 0:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, TypeVar
 
 import orjson
 from fastapi import Request
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 from starlette.requests import ClientDisconnect
 
 from antiphon.runtime.residency.keep_alive import parse_keep_alive
+from antiphon.server.http.body_size import SMALL_BYTES, BodyBudget, check_structure
 from antiphon.server.http.context import context_of
 from antiphon.server.http.errors import ApiError, ClientDisconnectedError, invalid
-from antiphon.server.http.unknown_fields import validate_known
+from antiphon.server.http.stepped_validation import validated
 
 Model = TypeVar("Model", bound=BaseModel)
-MAX_MESSAGE_CHARACTERS = 300
 
 
 async def read_body(request: Request, model: type[Model], limit: int, takes_any_type: bool = False) -> Model:
@@ -29,18 +30,17 @@ async def read_body(request: Request, model: type[Model], limit: int, takes_any_
         message = f"the content type is {kind[:80] or 'missing'!r}; it must be application/json"
         raise ApiError(415, message, code="unsupported_media_type")
     data = await _read(request, limit)
+    if len(data) > SMALL_BYTES:
+        await asyncio.to_thread(check_structure, data)
+    else:
+        check_structure(data)
     try:
         parsed = orjson.loads(data)
     except orjson.JSONDecodeError as error:
         raise invalid(f"the body is not JSON: {error}", code="invalid_json") from None
-    try:
-        body = validate_known(model, parsed, context_of(request))
-        record_body(request, body, parsed)
-        return body
-    except ValidationError as error:
-        raise validation_error(error) from None
-    except RecursionError:
-        raise invalid("the body is nested too deeply", code="invalid_json") from None
+    body = await validated(model, parsed, context_of(request))
+    record_body(request, body, parsed)
+    return body
 
 
 def record_body(request: Request, body: BaseModel, parsed: Any) -> None:
@@ -59,15 +59,31 @@ async def _read(request: Request, limit: int) -> bytes:
         raise too_large(int(declared), limit)
     pieces: list[bytes] = []
     size = 0
+    hold = _Hold(request)
     try:
         async for piece in request.stream():
             size += len(piece)
             if size > limit:
                 raise too_large(size, limit)
+            hold.grow(size)
             pieces.append(piece)
     except ClientDisconnect:
         raise ClientDisconnectedError from None
     return b"".join(pieces)
+
+
+class _Hold:
+    """What a body takes of the budget of all bodies, until its request ends."""
+
+    def __init__(self, request: Request) -> None:
+        self._budget: BodyBudget = request.app.state.body_budget
+        self._held = 0
+        context_of(request).at_end.append(lambda: self._budget.release(self._held))
+
+    def grow(self, size: int) -> None:
+        if size > SMALL_BYTES:
+            self._budget.reserve(size - self._held)
+            self._held = size
 
 
 def too_large(size: int, limit: int) -> ApiError:
@@ -75,46 +91,3 @@ def too_large(size: int, limit: int) -> ApiError:
     headers = {"connection": "close"}
     message = f"the body has {size:,} bytes or more; at most {limit:,} are allowed"
     return ApiError(413, message, code="body_too_large", headers=headers)
-
-
-def validation_error(error: ValidationError) -> ApiError:
-    """The first error. For a field with several forms, the error in the form that matched deepest."""
-    faults = error.errors(include_url=False, include_context=False, include_input=False)
-    unknown = [fault for fault in faults if fault["type"] == "extra_forbidden"]
-    fault = unknown[0] if unknown else max(faults, key=lambda fault: len(fault["loc"]))
-    param = _path(fault["loc"])
-    if fault["type"] == "extra_forbidden":
-        message = f"{param}: {str(fault['loc'][-1])[:100]!r} is not a field of this request"
-        return invalid(message, param, "unknown_parameter")
-    if fault["type"] == "missing":
-        return invalid(f"{param} is missing", param, "missing_required_parameter")
-    return invalid(f"{param}: {fault['msg'][:MAX_MESSAGE_CHARACTERS]}", param)
-
-
-def _path(location: tuple[Any, ...]) -> str:
-    """`messages[0].content`, without the names that pydantic gives to the members of a union."""
-    path = ""
-    for place, step in enumerate(location):
-        if isinstance(step, int):
-            path += f"[{step}]"
-        elif not place or (step.replace("_", "").isalnum() and step.islower() and step not in UNION_MEMBERS):
-            path += f".{step}" if path else step
-    return path[:200] or "body"
-
-
-UNION_MEMBERS = frozenset(
-    [
-        "str",
-        "int",
-        "system",
-        "developer",
-        "user",
-        "assistant",
-        "tool",
-        "function",
-        "json_object",
-        "text",
-        "tool_use",
-        "tool_result",
-    ]
-)

@@ -21,7 +21,7 @@ from antiphon.server.serving.serving import serving_of
 from antiphon.server.text.completion_call import prepare_completion
 from antiphon.server.text.generation import Generations
 from antiphon.server.text.logprobs import chat_logprobs
-from antiphon.server.text.prompts import check_ids, encode
+from antiphon.server.text.prompts import TOKENIZED_TOKENS, check_ids, encode
 from antiphon.server.tool_calls.output_parser import OutputParser
 
 router = APIRouter()
@@ -55,7 +55,7 @@ async def generate(request: Request) -> Response:
 async def _prompt(body: OllamaGenerateBody, model: ReadyModel, earlier: list[int]) -> str | list[int]:
     if not earlier:
         return body.prompt or ""
-    return [*earlier, *await asyncio.to_thread(encode, model, body.prompt or "", False)]
+    return [*earlier, *await asyncio.to_thread(encode, model, body.prompt or "", False, TOKENIZED_TOKENS)]
 
 
 def _text(delta: TextDelta) -> str:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from fastapi import Request
 
+from antiphon.errors import TooManyTokensError
 from antiphon.server.http.connection import unless_disconnected
 from antiphon.server.http.context import context_of
 from antiphon.server.http.errors import ApiError, invalid
@@ -17,8 +18,8 @@ from antiphon.server.ranking.request_schemas import RankingBody
 from antiphon.server.serving.model_card import task_of
 from antiphon.server.serving.models import ReadyModel
 from antiphon.server.serving.serving import Serving, serving_of
-from antiphon.server.text.embeddings import cut_ids, embed_ids
-from antiphon.server.text.prompts import encode
+from antiphon.server.text.embeddings import cut_ids, embed_ids, encoded_input
+from antiphon.server.text.prompts import TOKENIZED_TOKENS, encode
 
 
 class Pair(NamedTuple):
@@ -102,7 +103,7 @@ async def _by_cross_encoder(
 
     def tokens() -> tuple[list[list[int]], list[int]]:
         """Both texts of every pair end to end, and where the second begins. Blocking."""
-        firsts = {pair.first: encode(model, pair.first, True) for pair in pairs}
+        firsts = {pair.first: encoded_input(model, pair.first, "query", limit is not None) for pair in pairs}
         inputs = [_pair_ids(model, firsts[pair.first], pair, limit, max_second) for pair in pairs]
         return inputs, [len(firsts[pair.first]) for pair in pairs]
 
@@ -122,7 +123,7 @@ def _limit(model: ReadyModel, body: RankingBody) -> int | None:
 
 
 def _ids(model: ReadyModel, text: str, name: str, limit: int | None) -> list[int]:
-    ids = encode(model, text, True)
+    ids = encoded_input(model, text, name, limit is not None)
     if limit is not None:
         ids = cut_ids(ids, limit, model, True)
     return _checked(model, ids, name)
@@ -130,7 +131,11 @@ def _ids(model: ReadyModel, text: str, name: str, limit: int | None) -> list[int
 
 def _pair_ids(model: ReadyModel, first: list[int], pair: Pair, limit: int | None, max_second: int | None) -> list[int]:
     """`[CLS] first [SEP] second [SEP]`, where the tokenizer has these tokens. The second text is cut, not the first."""
-    second = encode(model, pair.second, False)
+    most = model.max_tokens if limit is None and max_second is None else TOKENIZED_TOKENS
+    try:
+        second = encode(model, pair.second, False, most)
+    except TooManyTokensError as error:
+        raise _too_long(f"{pair.name} has {error.counted} tokens; model {model.name!r} takes {error.limit}") from None
     if max_second is not None:
         second = second[:max_second]
     end = [first[-1]] if first and first[-1] in model.text.tokenizer.special_ids else []

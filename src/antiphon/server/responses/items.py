@@ -70,7 +70,9 @@ def messages(instructions: str | None, items: Sequence[Item]) -> list[Message]:
             function = FunctionCall(name=item.name, arguments=item.arguments)
             call = ToolCall(id=item.call_id, function=function)
             if isinstance(last, AssistantMessage) and thought is None:
-                made[-1] = last.model_copy(update={"tool_calls": [*(last.tool_calls or ()), call]})
+                if last.tool_calls is None:
+                    last.tool_calls = []
+                last.tool_calls.append(call)
             else:
                 made.append(AssistantMessage(role="assistant", tool_calls=[call], reasoning_content=thought))
         elif item.role == "assistant":

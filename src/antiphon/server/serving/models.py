@@ -60,7 +60,7 @@ class ServedModels:
     def __init__(self, config: ServerConfig, client: EngineClient) -> None:
         self._config = config
         self._client = client
-        budget = default_budget() if config.memory_bytes is None else config.memory_bytes
+        budget = default_budget() - config.limits.held_bytes if config.memory_bytes is None else config.memory_bytes
         self.residency = Residency(client, budget, offline=config.offline)
         self._preloaded: list[Resident] = []
         self._was_ready: set[str] = set()

@@ -47,6 +47,8 @@ class Limits:
     """Limits of one request. If a number of tokens is None, the model's own limit applies."""
 
     body_bytes: int = 8 << 20
+    #: Of large bodies, of all requests in flight together.
+    held_bytes: int = 64 << 20
     prompt_tokens: int | None = None
     output_tokens: int | None = None
     #: Prompts times `n` of one request.

@@ -27,7 +27,7 @@ from antiphon.server.tool_calls.forms import takes_one_call, tool_form
 from antiphon.text.chat_template import ChatPrompt, ChatTemplate
 
 ROLES = {"developer": "system", "function": "tool"}
-RESERVED = {"messages", "tools", "add_generation_prompt"}
+RESERVED = {"messages", "tools", "add_generation_prompt", "max_tokens", "tokenizer", "self"}
 
 
 def render(
@@ -47,17 +47,19 @@ def chat_prompt(
     tools: Sequence[Tool | CustomTool] = (),
     add_generation_prompt: bool = True,
     options: dict[str, Any] | None = None,
+    max_tokens: int | None = None,
     continue_final_message: bool = False,
 ) -> ChatPrompt:
     """The conversation as text and as token ids; nothing in a message becomes a control token. Blocking.
 
-    `continue_final_message` leaves the last message open, so that the answer continues it.
+    `continue_final_message` leaves the last message open, so that the answer continues it. A prompt of more than
+    `max_tokens` is a `TooManyTokensError`.
     """
     plain, listed = _chat(model, messages, tools, options)
     template, tokenizer, more = _template(model), model.text.tokenizer, options or {}
     if continue_final_message:
-        return template.open_prompt(tokenizer, plain, listed, **more)
-    return template.prompt(tokenizer, plain, listed, add_generation_prompt, **more)
+        return template.open_prompt(tokenizer, plain, listed, max_tokens, **more)
+    return template.prompt(tokenizer, plain, listed, add_generation_prompt, max_tokens, **more)
 
 
 def _template(model: ReadyModel) -> ChatTemplate:

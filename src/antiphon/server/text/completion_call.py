@@ -6,6 +6,7 @@ import asyncio
 import time
 import uuid
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from antiphon.runtime.process.messages import Generate
@@ -17,7 +18,14 @@ from antiphon.server.setup.config import Limits
 from antiphon.server.text.generation import make_call
 from antiphon.server.text.grammar import grammar_of
 from antiphon.server.text.parameter_aliases import resolved
-from antiphon.server.text.prompts import check_ids, check_prompt, encode_mixed, several_mixed
+from antiphon.server.text.prompts import (
+    check_ids,
+    check_prompt,
+    counted_prompt,
+    encode_mixed,
+    most_tokens,
+    several_mixed,
+)
 from antiphon.server.text.request_schemas import CompletionBody, MixedPrompt
 from antiphon.server.text.sampling import output_tokens, sampling_params
 from antiphon.text.tokenization.tokenizer import Tokenizer
@@ -77,10 +85,12 @@ async def prepare_completion(serving: Serving, body: CompletionBody) -> Completi
     for prompt in prompts:
         parts: MixedPrompt = [prompt] if isinstance(prompt, str) else prompt
         check_ids(model, [part for part in parts if isinstance(part, int)], "prompt")
+        most = most_tokens(model, limits, body.truncate_prompt_tokens)
         if body.suffix:
-            ids = await asyncio.to_thread(_fill_in_middle, model, parts, body.suffix)
+            encode = partial(_fill_in_middle, model, parts, body.suffix, most)
         else:
-            ids = await asyncio.to_thread(encode_mixed, model, parts)
+            encode = partial(encode_mixed, model, parts, most)
+        ids = await asyncio.to_thread(counted_prompt, encode, model, limits, "prompt")
         kept = check_prompt(ids, model, limits, "prompt", body.truncate_prompt_tokens, body.max_tokens)
         if body.echo:
             whole = isinstance(prompt, str) and len(kept) == len(ids)
@@ -100,7 +110,7 @@ async def prepare_completion(serving: Serving, body: CompletionBody) -> Completi
     return CompletionCall(model, body, calls, echoes)
 
 
-def _fill_in_middle(model: ReadyModel, parts: MixedPrompt, suffix: str) -> list[int]:
+def _fill_in_middle(model: ReadyModel, parts: MixedPrompt, suffix: str, max_tokens: int) -> list[int]:
     """The prompt for what stands between the parts and the suffix, neither of which is read as control tokens."""
     middle, tokenizer = model.text.fill_in_middle, model.text.tokenizer
     if middle is None:
@@ -108,12 +118,13 @@ def _fill_in_middle(model: ReadyModel, parts: MixedPrompt, suffix: str) -> list[
         raise invalid(message, "suffix", "unsupported_value")
     before: list[int] = []
     for part in parts:
-        before += [part] if isinstance(part, int) else plain_ids(tokenizer, part)
-    return middle.prompt(before, plain_ids(tokenizer, suffix), tokenizer.bos_id if tokenizer.add_bos else None)
+        before += [part] if isinstance(part, int) else plain_ids(tokenizer, part, max_tokens)
+    after = plain_ids(tokenizer, suffix, max_tokens)
+    return middle.prompt(before, after, tokenizer.bos_id if tokenizer.add_bos else None)
 
 
-def plain_ids(tokenizer: Tokenizer, text: str) -> list[int]:
-    return tokenizer.encode(text, add_special_tokens=False, parse_special=False)
+def plain_ids(tokenizer: Tokenizer, text: str, max_tokens: int) -> list[int]:
+    return tokenizer.encode(text, add_special_tokens=False, parse_special=False, max_tokens=max_tokens)
 
 
 def _check(body: CompletionBody, num_prompts: int, limits: Limits) -> None:

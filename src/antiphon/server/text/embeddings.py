@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from fastapi import APIRouter, Request, Response
 
-from antiphon.errors import EngineError
+from antiphon.errors import EngineError, TooManyTokensError
 from antiphon.runtime.process.messages import Embed
 from antiphon.server.http.bodies import read_body
 from antiphon.server.http.connection import json_response, unless_disconnected
@@ -21,7 +21,7 @@ from antiphon.server.serving.failures import engine_failure
 from antiphon.server.serving.models import ReadyModel
 from antiphon.server.serving.serving import Serving, serving_of
 from antiphon.server.text.context_length import context_length_error
-from antiphon.server.text.prompts import check_ids, encode, several
+from antiphon.server.text.prompts import TOKENIZED_TOKENS, check_ids, encode, several
 from antiphon.server.text.request_schemas import EmbeddingBody
 
 router = APIRouter()
@@ -71,7 +71,8 @@ def _inputs(body: EmbeddingBody, model: ReadyModel, limit: int) -> list[list[int
         name = f"input[{index}]"
         if not item:
             raise invalid(f"{name} is empty", "input")
-        ids = encode(model, item, True) if isinstance(item, str) else check_ids(model, item, "input")
+        is_cut = body.truncate_prompt_tokens is not None
+        ids = encoded_input(model, item, name, is_cut) if isinstance(item, str) else check_ids(model, item, "input")
         if body.truncate_prompt_tokens is not None:
             ids = cut_ids(ids, body.truncate_prompt_tokens, model, isinstance(item, str))
         if not ids:
@@ -80,6 +81,14 @@ def _inputs(body: EmbeddingBody, model: ReadyModel, limit: int) -> list[list[int
             raise context_length_error(model.max_tokens, len(ids), 0, name)
         inputs.append(ids)
     return inputs
+
+
+def encoded_input(model: ReadyModel, text: str, name: str, is_cut: bool) -> list[int]:
+    """The tokens of a text; one that is too long and not cut afterwards is rejected before it is all encoded."""
+    try:
+        return encode(model, text, True, TOKENIZED_TOKENS if is_cut else model.max_tokens)
+    except TooManyTokensError as error:
+        raise context_length_error(error.limit, error.num_tokens, 0, name, error.note) from None
 
 
 def cut_ids(ids: list[int], size: int, model: ReadyModel, is_text: bool) -> list[int]:

@@ -2,22 +2,47 @@
 
 from __future__ import annotations
 
-from antiphon.errors import TokenizerError
+from collections.abc import Callable
+from typing import TypeVar
+
+from antiphon.errors import TokenizerError, TooManyTokensError
 from antiphon.server.http.errors import invalid
 from antiphon.server.serving.models import ReadyModel
 from antiphon.server.setup.config import Limits
 from antiphon.server.text.context_length import context_length_error
 from antiphon.server.text.request_schemas import MixedPrompt, Prompts
 
+Result = TypeVar("Result")
+#: Tokens of a text that is only tokenized, or that is truncated afterwards.
+TOKENIZED_TOKENS = 262_144
 
-def encode(model: ReadyModel, text: str, add_special_tokens: bool) -> list[int]:
-    """Blocking."""
-    return model.text.tokenizer.encode(text, add_special_tokens=add_special_tokens)
+
+def encode(model: ReadyModel, text: str, add_special_tokens: bool, max_tokens: int) -> list[int]:
+    """Blocking, but other threads run meanwhile. A text of more tokens is not encoded to its end."""
+    return model.text.tokenizer.encode(text, add_special_tokens=add_special_tokens, max_tokens=max_tokens)
+
+
+def most_tokens(model: ReadyModel, limits: Limits, truncate: int | None) -> int:
+    """The longest prompt worth encoding: what `check_prompt` accepts, or what is truncated to it."""
+    if truncate is not None:
+        return max(TOKENIZED_TOKENS, model.max_tokens)
+    return min(model.max_tokens - 1, model.max_tokens if limits.prompt_tokens is None else limits.prompt_tokens)
+
+
+def counted_prompt(encode: Callable[[], Result], model: ReadyModel, limits: Limits, param: str) -> Result:
+    """What `encode` returns; a prompt that it finds too long is rejected as by `check_prompt`."""
+    try:
+        return encode()
+    except TooManyTokensError as error:
+        if error.limit < model.max_tokens:
+            check_length(error.num_tokens, model, limits, param, more=error.note)
+        message = f"{param} has {error.counted} tokens; {error.limit} are tokenized for one request"
+        raise invalid(message, param, "context_length_exceeded") from None
 
 
 def check_ids(model: ReadyModel, ids: list[int], param: str) -> list[int]:
     try:
-        for token in ids:
+        for token in (min(ids), max(ids)) if ids else ():
             model.text.tokenizer.check_id(token)
     except TokenizerError as error:
         raise invalid(str(error), param) from None
@@ -38,11 +63,11 @@ def several_mixed(prompt: Prompts) -> list[str | MixedPrompt]:
     return list(prompt)  # type: ignore[arg-type]
 
 
-def encode_mixed(model: ReadyModel, parts: MixedPrompt) -> list[int]:
+def encode_mixed(model: ReadyModel, parts: MixedPrompt, max_tokens: int) -> list[int]:
     """Token ids of text and token ids in one prompt; only text at its beginning gets special tokens. Blocking."""
     ids: list[int] = []
     for place, part in enumerate(parts):
-        ids += [part] if isinstance(part, int) else encode(model, part, not place)
+        ids += [part] if isinstance(part, int) else encode(model, part, not place, max_tokens)
     return ids
 
 
@@ -62,9 +87,16 @@ def check_prompt(
         ids = ids[-truncate:]
     if not ids:
         raise invalid(f"{param} has no tokens", param)
-    if limits.prompt_tokens is not None and len(ids) > limits.prompt_tokens:
-        more = f"This server takes prompts of {limits.prompt_tokens} tokens."
-        raise context_length_error(limits.prompt_tokens, len(ids), 0, param, more)
-    if len(ids) >= model.max_tokens:
-        raise context_length_error(model.max_tokens, len(ids), output_tokens or 1, param)
+    check_length(len(ids), model, limits, param, output_tokens or 1)
     return ids
+
+
+def check_length(
+    num_tokens: int, model: ReadyModel, limits: Limits, param: str, output_tokens: int = 1, more: str = ""
+) -> None:
+    """Reject a prompt that leaves no room for an answer; `more` is another sentence."""
+    if limits.prompt_tokens is not None and num_tokens > limits.prompt_tokens:
+        taken = f"This server takes prompts of {limits.prompt_tokens} tokens."
+        raise context_length_error(limits.prompt_tokens, num_tokens, 0, param, f"{taken} {more}".strip())
+    if num_tokens >= model.max_tokens:
+        raise context_length_error(model.max_tokens, num_tokens, output_tokens, param, more)

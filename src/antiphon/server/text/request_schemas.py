@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Discriminator, Field, Tag
 
 from antiphon.server.http.schemas import Body, ModelBody, Name, Priority, Unsupported
 from antiphon.server.text.messages import AnyTool, Message
@@ -13,6 +13,28 @@ from antiphon.server.text.peer_parameters import MAX_LOGPROBS, LogitBias, PeerPa
 from antiphon.server.text.unsupported_fields import COMPLETION, GENERATION
 
 TokenId = Annotated[int, Field(ge=0, lt=2**31)]
+#: A list of millions of wrong values has one error.
+TokenIds = Annotated[list[TokenId], Field(fail_fast=True)]
+
+
+def _form(value: Any) -> str:
+    """The form of prompts or inputs, told by the first: trying each form on a long list takes many times as long."""
+    if not isinstance(value, list) or not value:
+        return "text" if isinstance(value, str) else "texts"
+    first = value[0]
+    if isinstance(first, list):
+        return "token lists"
+    return "texts" if isinstance(first, str) else "tokens"
+
+
+#: One text or several, each as text or as token ids.
+Texts = Annotated[
+    Annotated[str, Tag("text")]
+    | Annotated[list[str], Field(fail_fast=True), Tag("texts")]
+    | Annotated[TokenIds, Tag("tokens")]
+    | Annotated[list[TokenIds], Field(fail_fast=True), Tag("token lists")],
+    Discriminator(_form),
+]
 
 
 class TextFormat(Body):
@@ -66,15 +88,15 @@ class SamplingBody(ModelBody):
     presence_penalty: Annotated[float, Field(ge=-100, le=100)] | None = None
     frequency_penalty: Annotated[float, Field(ge=-100, le=100)] | None = None
     logit_bias: LogitBias | None = None
-    allowed_token_ids: Annotated[list[TokenId], Field(min_length=1)] | None = None
-    banned_token_ids: list[TokenId] | None = None
+    allowed_token_ids: Annotated[TokenIds, Field(min_length=1)] | None = None
+    banned_token_ids: TokenIds | None = None
     seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None
-    stop: str | list[str] | None = None
-    stop_token_ids: list[TokenId] | None = None
+    stop: str | Annotated[list[str], Field(fail_fast=True)] | None = None
+    stop_token_ids: TokenIds | None = None
     ignore_eos: bool | None = None
     guided_json: Schema | None = None
     guided_regex: str | None = None
-    guided_choice: Annotated[list[str], Field(min_length=1)] | None = None
+    guided_choice: Annotated[list[str], Field(min_length=1, fail_fast=True)] | None = None
     guided_grammar: str | None = None
     priority: Priority | None = None
     #: Requests share cached prefixes only with requests of the same salt.
@@ -105,7 +127,30 @@ class GenerateBody(SamplingBody, PeerParameters):
 
 #: Text and token ids may be mixed: in one prompt, and in a list of prompts.
 MixedPrompt = list[str | TokenId]
-Prompts = str | list[str] | list[TokenId] | list[list[TokenId]] | MixedPrompt | list[str | MixedPrompt]
+
+
+def _prompt_form(value: Any) -> str:
+    """As `_form`, and whether text and token ids are mixed."""
+    if not isinstance(value, list):
+        return _form(value)
+    kinds = set(map(type, value))
+    if kinds == {list}:
+        inner = {kind for item in value for kind in set(map(type, item))}
+        return "mixed prompts" if str in inner else "token lists"
+    if list in kinds:
+        return "mixed prompts"
+    return "mixed" if {str, int} <= kinds else _form(value)
+
+
+Prompts = Annotated[
+    Annotated[str, Tag("text")]
+    | Annotated[list[str], Field(fail_fast=True), Tag("texts")]
+    | Annotated[TokenIds, Tag("tokens")]
+    | Annotated[list[TokenIds], Field(fail_fast=True), Tag("token lists")]
+    | Annotated[MixedPrompt, Field(fail_fast=True), Tag("mixed")]
+    | Annotated[list[str | Annotated[MixedPrompt, Field(fail_fast=True)]], Field(fail_fast=True), Tag("mixed prompts")],
+    Discriminator(_prompt_form),
+]
 
 
 class CompletionBody(GenerateBody):
@@ -120,7 +165,7 @@ class CompletionBody(GenerateBody):
 
 
 class EmbeddingBody(ModelBody):
-    input: str | list[str] | list[TokenId] | list[list[TokenId]]
+    input: Texts
     encoding_format: Literal["float", "base64"] | None = None
     dimensions: Annotated[int, Field(ge=1, lt=2**31)] | None = None
     truncate_prompt_tokens: Annotated[int, Field(ge=1, lt=2**31)] | None = None
@@ -146,4 +191,4 @@ class TokenizeBody(ModelBody):
 
 
 class DetokenizeBody(ModelBody):
-    tokens: list[TokenId]
+    tokens: TokenIds

@@ -89,9 +89,9 @@ def _stop(body: GenerateBody, limits: Limits) -> list[str]:
 
 def _token_ids(ids: Iterable[int] | None, name: str, model: ReadyModel) -> frozenset[int]:
     size = model.text.tokenizer.vocab_size
-    for token in ids or ():
-        if token >= size:
-            raise invalid(f"{name}: token id {token} is outside the vocabulary of {size} tokens", name)
+    token = max(ids or (), default=0)
+    if token >= size:
+        raise invalid(f"{name}: token id {token} is outside the vocabulary of {size} tokens", name)
     return frozenset(ids or ())
 
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
 
 from fastapi import APIRouter, Request, Response
 
+from antiphon.errors import TooManyTokensError
 from antiphon.server.http.bodies import read_body
 from antiphon.server.http.connection import json_response
 from antiphon.server.http.errors import invalid
+from antiphon.server.serving.models import ReadyModel
 from antiphon.server.serving.serving import serving_of
 from antiphon.server.text.chat_prompts import chat_prompt, render
 from antiphon.server.text.logprobs import spelled
-from antiphon.server.text.prompts import check_ids, encode
+from antiphon.server.text.prompts import TOKENIZED_TOKENS, check_ids, encode
 from antiphon.server.text.request_schemas import DetokenizeBody, TemplateBody, TokenizeBody
 from antiphon.server.text.tools import check_tools
 
@@ -35,10 +39,19 @@ async def tokenize(request: Request) -> Response:
         check_tools(body.tools or [], serving.config.limits)
         generates = body.add_generation_prompt is not False
         options = body.chat_template_kwargs
-        chat = await asyncio.to_thread(chat_prompt, model, body.messages, body.tools or [], generates, options)
-        ids = chat.ids
-    else:
-        ids = await asyncio.to_thread(encode, model, body.prompt or "", body.add_special_tokens is not False)
+        render = partial(chat_prompt, model, body.messages, body.tools or [], generates, options, TOKENIZED_TOKENS)
+        return await asyncio.to_thread(_tokens, model, lambda: render().ids, "messages")
+    text, adds = body.prompt or "", body.add_special_tokens is not False
+    return await asyncio.to_thread(_tokens, model, partial(encode, model, text, adds, TOKENIZED_TOKENS), "prompt")
+
+
+def _tokens(model: ReadyModel, encode: Callable[[], list[int]], param: str) -> Response:
+    """The response with the tokens that `encode` returns. Blocking."""
+    try:
+        ids = encode()
+    except TooManyTokensError as error:
+        message = f"{param} has {error.counted} tokens; {error.limit} are tokenized for one request"
+        raise invalid(message, param, "context_length_exceeded") from None
     strings = [spelled(model.text.tokenizer, token) for token in ids]
     return json_response({"tokens": ids, "token_strs": strings, "count": len(ids), "max_model_len": model.max_tokens})
 
@@ -48,6 +61,9 @@ async def detokenize(request: Request) -> Response:
     serving = serving_of(request)
     body = await read_body(request, DetokenizeBody, serving.config.limits.body_bytes)
     model = await serving.models.ready(body.model)
+    if len(body.tokens) > TOKENIZED_TOKENS:
+        message = f"tokens has {len(body.tokens)} tokens; at most {TOKENIZED_TOKENS} are allowed"
+        raise invalid(message, "tokens", "context_length_exceeded")
     ids = check_ids(model, body.tokens, "tokens")
     return json_response({"prompt": await asyncio.to_thread(model.text.tokenizer.decode, ids)})
 

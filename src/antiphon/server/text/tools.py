@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 
 from antiphon.server.http.errors import invalid
@@ -21,8 +22,8 @@ def tool_name(tool: Tool | CustomTool) -> str:
 def check_tools(tools: Sequence[Tool | CustomTool], limits: Limits) -> None:
     if len(tools) > limits.tools:
         raise invalid(f"there are {len(tools)} tools; at most {limits.tools} are allowed", "tools")
-    names = [tool_name(tool) for tool in tools]
-    twice = sorted({name for name in names if names.count(name) > 1})
+    names = Counter(tool_name(tool) for tool in tools)
+    twice = sorted(name for name, count in names.items() if count > 1)
     if twice:
         raise invalid(f"two tools are called {twice[0]!r}", "tools")
     for index, tool in enumerate(tools):

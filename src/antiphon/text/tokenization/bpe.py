@@ -10,6 +10,7 @@ from tokenizers.models import BPE
 
 from antiphon.errors import TokenizerError
 from antiphon.text.tokenization.byte_level import spelled_bytes
+from antiphon.text.tokenization.long_text import LengthBound
 from antiphon.text.tokenization.pre_tokenizers import PreTokenizer
 from antiphon.text.tokenization.tokenizer import SpecialTokens
 from antiphon.text.tokenization.vocabulary import TokenType, Vocabulary, VocabularyTokenizer
@@ -34,6 +35,7 @@ class ByteLevelBPETokenizer(VocabularyTokenizer):
         super().__init__(vocabulary, special, prefix_ids=prefix_ids, suffix_ids=suffix_ids)
         self._rust = RustTokenizer(_merging_model(vocabulary, merges, pre.whole_words))
         vocabulary.forget_ids()  # the library holds them as well
+        self._is_composed = pre.composed
         if pre.composed:
             self._rust.normalizer = normalizers.NFC()
         splits = [pre_tokenizers.Split(Regex(pattern), behavior="isolated") for pattern in pre.patterns]
@@ -44,7 +46,11 @@ class ByteLevelBPETokenizer(VocabularyTokenizer):
         return self._rust.token_to_id(token_text)
 
     def encode_run(self, text: str, after_token: bool) -> list[int]:
-        return self._rust.encode(text, add_special_tokens=False).ids
+        return encoded(self._rust, text)
+
+    def length_bound(self) -> LengthBound:
+        tokens = (self.token_bytes(token_id) for token_id in range(self.vocab_size))
+        return LengthBound(tokens, is_composed=self._is_composed)
 
     def token_bytes(self, token_id: int) -> bytes:
         self.check_id(token_id)
@@ -52,6 +58,11 @@ class ByteLevelBPETokenizer(VocabularyTokenizer):
         if self.vocabulary.types[token_id] in (TokenType.NORMAL, TokenType.BYTE):
             return spelled_bytes(text)
         return text.encode("utf-8")
+
+
+def encoded(rust: RustTokenizer, text: str, add_special_tokens: bool = False) -> list[int]:
+    """Ids of a text by the `tokenizers` library, which lets other threads run only in its calls for batches."""
+    return rust.encode_batch_fast([text], add_special_tokens=add_special_tokens)[0].ids
 
 
 def _merging_model(vocabulary: Vocabulary, merges: Sequence[str], whole_words: bool) -> BPE:

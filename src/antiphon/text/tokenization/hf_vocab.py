@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -11,7 +12,16 @@ from typing import Any
 from tokenizers import Tokenizer as RustTokenizer
 
 from antiphon.errors import TokenizerError, UnsupportedError
+from antiphon.text.tokenization.bpe import encoded
 from antiphon.text.tokenization.byte_level import spelled_bytes
+from antiphon.text.tokenization.file_pipeline import can_cut, length_bound
+from antiphon.text.tokenization.long_text import (
+    SEGMENT_CHARACTERS,
+    LengthBound,
+    check_count,
+    check_uncut,
+    segments,
+)
 from antiphon.text.tokenization.sentencepiece import BYTE_SPELLING, SPACE
 from antiphon.text.tokenization.tokenizer import SpecialTokens, Tokenizer
 from antiphon.text.tokenization.vocabulary import check_encodable, end_ids
@@ -76,11 +86,50 @@ class FileTokenizer(Tokenizer):
     def vocab_size(self) -> int:
         return self._vocab_size
 
-    def encode(self, text: str, *, add_special_tokens: bool = True, parse_special: bool = True) -> list[int]:
+    def encode(
+        self,
+        text: str,
+        *,
+        add_special_tokens: bool = True,
+        parse_special: bool = True,
+        max_tokens: int | None = None,
+    ) -> list[int]:
         check_encodable(text)
+        if max_tokens is not None and self._bound is not None:
+            self._bound.check(text, max_tokens)
+        if len(text) <= SEGMENT_CHARACTERS or not self._can_cut:
+            check_uncut(text)
+            ids = self._encode(text, add_special_tokens, parse_special)
+            check_count(len(ids), max_tokens, is_exact=True)
+            return ids
+        before, after = self._around if add_special_tokens else ([], [])
+        ids = list(before)
+        for segment in segments(text):
+            ids += self._encode(segment, False, parse_special)
+            check_count(len(ids) + len(after), max_tokens)
+        return ids + after
+
+    def _encode(self, text: str, add_special_tokens: bool, parse_special: bool) -> list[int]:
         with self._lock:
             self._rust.encode_special_tokens = not parse_special
-            return self._rust.encode(text, add_special_tokens=add_special_tokens).ids
+            return encoded(self._rust, text, add_special_tokens)
+
+    @cached_property
+    def _around(self) -> tuple[list[int], list[int]]:
+        """What the file's post-processor puts before and after a text."""
+        plain, whole = self._encode("a", False, False), self._encode("a", True, False)
+        size = len(plain)
+        starts = [start for start in range(len(whole)) if whole[start : start + size] == plain]
+        start = starts[0] if starts else 0
+        return whole[:start], whole[start + size :]
+
+    @cached_property
+    def _can_cut(self) -> bool:
+        return can_cut(self._rust)
+
+    @cached_property
+    def _bound(self) -> LengthBound | None:
+        return length_bound(self._rust, (self.token_bytes(token_id) for token_id in range(self.vocab_size)))
 
     def token_bytes(self, token_id: int) -> bytes:
         self.check_id(token_id)

@@ -6,12 +6,13 @@ Kudo and Richardson, "SentencePiece" (2018); the vocabularies of Llama 2, Mistra
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from heapq import heapify, heappop, heappush
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from antiphon.errors import TokenizerError
+from antiphon.text.tokenization.long_text import LengthBound, segments
 from antiphon.text.tokenization.tokenizer import SpecialTokens
 from antiphon.text.tokenization.vocabulary import TokenType, Vocabulary, VocabularyTokenizer
 
@@ -70,6 +71,16 @@ class SentencePieceTokenizer(VocabularyTokenizer):
                     words[word] = found
             ids.extend(found)
         return ids
+
+    def segments(self, run: str) -> Iterator[str]:
+        return segments(run, self._word_start)
+
+    def length_bound(self) -> LengthBound | None:
+        """Of the respelled text. Without all byte tokens one unknown token stands for any number of characters."""
+        if len(self._byte_ids) < 256:
+            return None
+        spelled = (text.encode("utf-8", "surrogatepass") for text in self.vocabulary.tokens)
+        return LengthBound(chain(spelled, (bytes([byte]) for byte in range(256))))
 
     def token_bytes(self, token_id: int) -> bytes:
         self.check_id(token_id)

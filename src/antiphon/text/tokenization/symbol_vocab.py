@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from antiphon.text.tokenization.long_text import check_count
 from antiphon.text.tokenization.tokenizer import SpecialTokens, Tokenizer
 
 
@@ -23,8 +24,16 @@ class SymbolTokenizer(Tokenizer):
     def vocab_size(self) -> int:
         return max(self._symbols, default=self._pad) + 1
 
-    def encode(self, text: str, *, add_special_tokens: bool = True, parse_special: bool = True) -> list[int]:
+    def encode(
+        self,
+        text: str,
+        *,
+        add_special_tokens: bool = True,
+        parse_special: bool = True,
+        max_tokens: int | None = None,
+    ) -> list[int]:
         ids = [self._ids[symbol] for symbol in text if symbol in self._ids]
+        check_count(len(ids), max_tokens, is_exact=True)
         return [self._pad, *ids, self._pad] if add_special_tokens else ids
 
     def token_bytes(self, token_id: int) -> bytes:

@@ -9,6 +9,7 @@ from functools import cached_property
 from itertools import pairwise
 
 from antiphon.errors import TokenizerError
+from antiphon.text.tokenization.long_text import check_count
 from antiphon.text.tokenization.special_splitter import SpecialSplitter
 
 
@@ -45,12 +46,21 @@ class Tokenizer(ABC):
         """One more than the largest id."""
 
     @abstractmethod
-    def encode(self, text: str, *, add_special_tokens: bool = True, parse_special: bool = True) -> list[int]:
+    def encode(
+        self,
+        text: str,
+        *,
+        add_special_tokens: bool = True,
+        parse_special: bool = True,
+        max_tokens: int | None = None,
+    ) -> list[int]:
         """Ids of `text`.
 
         `add_special_tokens` adds what the model expects around a text (such as a begin-of-text token).
         `parse_special` turns spellings of control tokens into those tokens; without it they are plain text, so text
         from a stranger cannot forge a turn. User-defined tokens are recognised in both cases.
+        A text of more than `max_tokens` is a `TooManyTokensError`, raised as soon as that is certain: such a text is
+        never encoded whole. Other threads run while a long text is encoded.
         """
 
     @abstractmethod
@@ -77,22 +87,23 @@ class Tokenizer(ABC):
         bounds = [0, *sorted(places), len(text)]
         return guard.join(text[left:right] for left, right in pairwise(bounds))
 
-    def encode_guarded(self, text: str, guard: str) -> list[int]:
+    def encode_guarded(self, text: str, guard: str, max_tokens: int | None = None) -> list[int]:
         """Ids of a text whose parts went through `guarded`: the guards are left out, what they broke is plain text.
 
         Control tokens that are spelled without a guard are those tokens. Without any guard it is
         `encode(text, add_special_tokens=False)`.
         """
         if guard not in text:
-            return self.encode(text, add_special_tokens=False)
+            return self.encode(text, add_special_tokens=False, max_tokens=max_tokens)
         ids: list[int] = []
         for part in self._control.split(text):
-            plain = [part] if isinstance(part, int) else self._encode_plain(part.replace(guard, ""))
+            plain = [part] if isinstance(part, int) else self._encode_plain(part.replace(guard, ""), max_tokens)
             ids += plain
+            check_count(len(ids), max_tokens)
         return ids
 
-    def _encode_plain(self, text: str) -> list[int]:
-        return self.encode(text, add_special_tokens=False, parse_special=False)
+    def _encode_plain(self, text: str, max_tokens: int | None) -> list[int]:
+        return self.encode(text, add_special_tokens=False, parse_special=False, max_tokens=max_tokens)
 
     @cached_property
     def _control(self) -> SpecialSplitter:

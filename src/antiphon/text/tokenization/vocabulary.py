@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
@@ -12,6 +12,7 @@ from itertools import accumulate
 from typing import overload
 
 from antiphon.errors import TokenizerError
+from antiphon.text.tokenization.long_text import SEGMENT_CHARACTERS, LengthBound, check_count, segments
 from antiphon.text.tokenization.special_splitter import SpecialSplitter
 from antiphon.text.tokenization.tokenizer import SpecialTokens, Tokenizer
 
@@ -155,34 +156,62 @@ class VocabularyTokenizer(Tokenizer):
     def id_of(self, token_text: str) -> int | None:
         return self.vocabulary.ids.get(token_text)
 
-    def encode(self, text: str, *, add_special_tokens: bool = True, parse_special: bool = True) -> list[int]:
+    def length_bound(self) -> LengthBound | None:
+        """What tells texts that are too long from their bytes, where the vocabulary allows that."""
+        return None
+
+    def segments(self, run: str) -> Iterator[str]:
+        """The run in parts that can be encoded one after the other."""
+        return segments(run)
+
+    def encode(
+        self,
+        text: str,
+        *,
+        add_special_tokens: bool = True,
+        parse_special: bool = True,
+        max_tokens: int | None = None,
+    ) -> list[int]:
         check_encodable(text)
-        ids: list[int] = list(self.prefix_ids) if add_special_tokens else []
         splitter = self._every_special if parse_special else self._user_defined
-        after_token = True
-        for part in splitter.split(self.respell(text)):
-            if isinstance(part, int):
-                ids.append(part)
-                after_token = True
-            else:
-                ids.extend(self.encode_run(part, after_token))
-                after_token = False
+        ids = list(self.prefix_ids) if add_special_tokens else []
+        self._encode_into(ids, text, splitter, "", max_tokens)
         if add_special_tokens:
             ids.extend(self.suffix_ids)
+        check_count(len(ids), max_tokens, is_exact=True)
         return ids
 
-    def encode_guarded(self, text: str, guard: str) -> list[int]:
+    def encode_guarded(self, text: str, guard: str, max_tokens: int | None = None) -> list[int]:
         check_encodable(text)
         ids: list[int] = []
+        self._encode_into(ids, text, self._every_special, guard, max_tokens)
+        check_count(len(ids), max_tokens, is_exact=True)
+        return ids
+
+    def _encode_into(
+        self, ids: list[int], text: str, splitter: SpecialSplitter, guard: str, max_tokens: int | None
+    ) -> None:
+        """Append the ids of `text` without its guards. Only a long text ends early."""
+        respelled = self.respell(text)
+        if len(text) <= SEGMENT_CHARACTERS:
+            max_tokens = None
+        if max_tokens is not None and self._length_bound is not None:
+            self._length_bound.check(respelled.replace(guard, "") if guard else respelled, max_tokens - len(ids))
         after_token = True
-        for part in self._every_special.split(self.respell(text)):
+        for part in splitter.split(respelled):
             if isinstance(part, int):
                 ids.append(part)
                 after_token = True
-            elif run := part.replace(guard, ""):
-                ids.extend(self.encode_run(run, after_token))
-                after_token = False
-        return ids
+            elif run := part.replace(guard, "") if guard else part:
+                for segment in self.segments(run):
+                    ids.extend(self.encode_run(segment, after_token))
+                    after_token = False
+                    check_count(len(ids), max_tokens)
+            check_count(len(ids), max_tokens)
+
+    @cached_property
+    def _length_bound(self) -> LengthBound | None:
+        return self.length_bound()
 
     @cached_property
     def _control(self) -> SpecialSplitter:

@@ -7,7 +7,7 @@ import binascii
 import json
 from collections.abc import Sequence
 from functools import lru_cache
-from itertools import pairwise
+from heapq import heapify, heappop, heappush
 from pathlib import Path
 
 from tokenizers import Regex, pre_tokenizers
@@ -79,15 +79,33 @@ class WhisperTokenizer(VocabularyTokenizer):
 
     def _merge(self, word: bytes) -> tuple[int, ...]:
         """Join neighbours, the pair of the lowest rank first, until no two make a token."""
-        ranks = self._ranks
-        parts = [bytes([byte]) for byte in word]
-        while len(parts) > 1:
-            pairs = [(ranks.get(left + right), index) for index, (left, right) in enumerate(pairwise(parts))]
-            best = min(((rank, index) for rank, index in pairs if rank is not None), default=None)
-            if best is None:
-                break
-            parts[best[1] : best[1] + 2] = [parts[best[1]] + parts[best[1] + 1]]
-        return tuple(ranks[part] for part in parts)
+        rank_of = self._ranks.get
+        length = len(word)
+        # A part is named by its first byte; `end` tells where it stops, 0 once it has been joined leftwards.
+        end = list(range(1, length + 1))
+        previous = list(range(-1, length - 1))
+        queue = [
+            (rank, left, left + 1, left + 2)
+            for left in range(length - 1)
+            if (rank := rank_of(word[left : left + 2])) is not None
+        ]
+        heapify(queue)
+        while queue:
+            _, left, right, stop = heappop(queue)
+            if end[left] != right or end[right] != stop:
+                continue
+            end[left], end[right] = stop, 0
+            if stop < length:
+                previous[stop] = left
+                if (rank := rank_of(word[left : end[stop]])) is not None:
+                    heappush(queue, (rank, left, stop, end[stop]))
+            if left > 0 and (rank := rank_of(word[previous[left] : stop])) is not None:
+                heappush(queue, (rank, previous[left], left, stop))
+        ids, start = [], 0
+        while start < length:
+            ids.append(self._ranks[word[start : end[start]]])
+            start = end[start]
+        return tuple(ids)
 
     def token_bytes(self, token_id: int) -> bytes:
         self.check_id(token_id)

@@ -10,6 +10,7 @@ from tokenizers import normalizers, pre_tokenizers
 from tokenizers.models import WordPiece
 
 from antiphon.errors import TokenizerError
+from antiphon.text.tokenization.bpe import encoded
 from antiphon.text.tokenization.tokenizer import SpecialTokens
 from antiphon.text.tokenization.vocabulary import TokenType, Vocabulary, VocabularyTokenizer
 
@@ -38,7 +39,7 @@ class WordPieceTokenizer(VocabularyTokenizer):
         self._rust.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
 
     def encode_run(self, text: str, after_token: bool) -> list[int]:
-        return self._rust.encode(text, add_special_tokens=False).ids
+        return encoded(self._rust, text)
 
     def token_bytes(self, token_id: int) -> bytes:
         self.check_id(token_id)

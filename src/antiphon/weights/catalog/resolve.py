@@ -22,7 +22,7 @@ from antiphon.weights.json_object import read_json_object
 
 HUB_PREFIX = "hub:"
 HUB_REFERENCE = re.compile(
-    r"hub:(?P<repository>[\w.-]+/[\w.-]+)(?:@(?P<revision>[\w./-]+))?(?::(?P<file>.+))?", re.ASCII
+    r"hub:(?P<repository>[\w.-]+/[\w.-]+)(?:@(?P<revision>[\w./-]+))?(?::(?P<file>[^\x00-\x1f]+))?", re.ASCII
 )
 HUB_FORM = "hub:owner/repository[@revision][:file]"
 SPLIT_NAME = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf")

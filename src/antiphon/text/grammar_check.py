@@ -1,0 +1,66 @@
+"""Trying a grammar out in a process that can be killed, before it is compiled where it cannot."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+
+from antiphon.errors import InvalidRequestError, OverloadedError
+from antiphon.text.grammar_spec import GrammarSpec
+from antiphon.text.limited_process import LimitedProcesses, LimitExceededError, limited_processes
+
+MODULE = "antiphon.text.grammar_worker"
+COMPILE_SECONDS = 5.0
+MAX_PROCESSES = 2
+#: Grammars that may be tried out or wait for that at the same time.
+MAX_CHECKS = 16
+#: Grammars that passed are remembered, by their text.
+MAX_REMEMBERED = 512
+#: JSON schemas up to this size, without patterns, compile in milliseconds.
+PLAIN_BYTES = 8_192
+PLAIN_CHOICES = 256
+
+
+class GrammarChecks:
+    """Tries out each grammar once. Safe to share between threads."""
+
+    def __init__(self, processes: LimitedProcesses | None = None, seconds: float = COMPILE_SECONDS) -> None:
+        self._processes = processes
+        self._seconds = seconds
+        self._passed: dict[GrammarSpec | bytes, None] = {}
+        self._lock = threading.Lock()
+        self._turns = threading.Semaphore(MAX_CHECKS)
+
+    def check(self, spec: GrammarSpec) -> None:
+        """Raise `InvalidRequestError` for a grammar that is wrong, or that takes too long or too much memory."""
+        if is_plain(spec):
+            return
+        request = pickle.dumps(spec)
+        with self._lock:
+            if request in self._passed:
+                return
+        if not self._turns.acquire(blocking=False):
+            raise OverloadedError(f"{MAX_CHECKS} grammars are being compiled; try again later")
+        try:
+            processes = self._processes or limited_processes(MODULE, MAX_PROCESSES)
+            fault = processes.ask(request, self._seconds).decode("utf-8", "replace")
+        except LimitExceededError as error:
+            raise InvalidRequestError(f"the {spec.kind} is too complex: compiling it {error}") from None
+        finally:
+            self._turns.release()
+        if fault:
+            raise InvalidRequestError(fault)
+        with self._lock:
+            while len(self._passed) >= MAX_REMEMBERED:
+                del self._passed[next(iter(self._passed))]
+            self._passed[request] = None
+
+
+def is_plain(spec: GrammarSpec) -> bool:
+    """Whether the form certainly compiles in milliseconds."""
+    if spec.choice is not None:
+        return len(spec.choice) <= PLAIN_CHOICES
+    if spec.json_object or spec.json_schema is not None:
+        text = spec.schema_text
+        return len(text) <= PLAIN_BYTES and "pattern" not in text and "allOf" not in text
+    return False

@@ -1,0 +1,142 @@
+"""`LimitedProcesses`: work for strangers in processes of their own, which have limits and can be killed."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from functools import cache
+
+from antiphon.errors import AntiphonError, OverloadedError
+from antiphon.text.limited_worker import ANSWER, OUT_OF_MEMORY, REQUEST
+
+#: For a process that has just been started, on a busy machine.
+START_SECONDS = 10.0
+#: How long work waits for a process, if other work has all of them.
+WAIT_SECONDS = 30.0
+#: What a process sees of the environment: no keys.
+ENVIRONMENT = ("PATH", "LD_LIBRARY_PATH", "TZ", "LANG", "LC_ALL", "SYSTEMROOT")
+
+
+class LimitExceededError(AntiphonError):
+    """Work that took too much time or memory, or that ended its process. The message says which."""
+
+
+class LimitedProcesses:
+    """A few processes that run one module. They are started when they are needed, and then kept. For all threads."""
+
+    def __init__(self, module: str, max_processes: int) -> None:
+        self._module = module
+        self._places = threading.Semaphore(max_processes)
+        self._lock = threading.Lock()
+        self._idle: list[LimitedProcess] = []
+
+    def ask(self, request: bytes, seconds: float) -> bytes:
+        """The answer to a request; `LimitExceededError` after `seconds` at the latest."""
+        if not self._places.acquire(timeout=WAIT_SECONDS):
+            raise OverloadedError(f"other requests have taken all of {self._module} for {WAIT_SECONDS:g} s")
+        try:
+            process = self._take()
+            try:
+                return process.ask(request, seconds)
+            finally:
+                if process.is_usable:
+                    with self._lock:
+                        self._idle.append(process)
+        finally:
+            self._places.release()
+
+    def _take(self) -> LimitedProcess:
+        with self._lock:
+            process = self._idle.pop() if self._idle else None
+        if process is not None and process.is_running:
+            return process
+        if process is not None:
+            process.close()
+        return LimitedProcess(self._module)
+
+    @property
+    def idle(self) -> list[int]:
+        """The ids of the processes that wait for work."""
+        with self._lock:
+            return [process.pid for process in self._idle]
+
+    def close(self) -> None:
+        """End the idle processes."""
+        with self._lock:
+            while self._idle:
+                self._idle.pop().close()
+
+
+class LimitedProcess:
+    """One process, for one request at a time."""
+
+    def __init__(self, module: str) -> None:
+        environment = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
+        environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+        command = [sys.executable, "-P", "-m", module]
+        pipe = subprocess.PIPE
+        try:
+            self._process = subprocess.Popen(
+                command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, env=environment
+            )
+        except OSError as error:
+            raise LimitExceededError(f"could not start a process: {error}") from error
+        self.is_usable = True
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        return self._process.poll() is None
+
+    def ask(self, request: bytes, seconds: float) -> bytes:
+        requests, answers = self._process.stdin, self._process.stdout
+        assert requests is not None and answers is not None
+        try:
+            requests.write(REQUEST.pack(len(request), seconds) + request)
+            requests.flush()
+            if not select.select([answers], [], [], seconds + START_SECONDS)[0]:  # its own timer did not end it
+                self._process.kill()
+            header = answers.read(ANSWER.size)
+            if len(header) == ANSWER.size:
+                return answers.read(ANSWER.unpack(header)[0])
+        except BrokenPipeError:
+            pass
+        except BaseException:
+            self.close()
+            raise
+        raise LimitExceededError(self._cause(seconds))
+
+    def _cause(self, seconds: float) -> str:
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(START_SECONDS)
+        status = self._process.returncode
+        self.close()
+        if status in (-signal.SIGALRM, None):
+            return f"took more than {seconds:g} s"
+        return "took too much memory" if status == OUT_OF_MEMORY else "ended its process"
+
+    def close(self) -> None:
+        self.is_usable = False
+        self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                with suppress(BrokenPipeError):
+                    pipe.close()
+
+
+@cache
+def limited_processes(module: str, max_processes: int) -> LimitedProcesses:
+    """The processes of this program for that module."""
+    processes = LimitedProcesses(module, max_processes)
+    atexit.register(processes.close)
+    return processes

@@ -1,0 +1,43 @@
+"""The process that renders chat templates from strangers: `python -m antiphon.text.template_worker`."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+from antiphon.errors import TemplateError
+from antiphon.text.limited_worker import serve
+from antiphon.text.template_sandbox import CompiledTemplate
+
+#: Address space, of which Python and Jinja take some 100 MB.
+MAX_BYTES = 1 << 30
+MAX_TEMPLATES = 16
+RENDERED, REJECTED = b"r", b"e"
+
+
+class Renderer:
+    """Renders templates and keeps those that it compiled."""
+
+    def __init__(self) -> None:
+        self._compiled: dict[str, CompiledTemplate] = {}
+
+    def answer(self, request: bytes) -> bytes:
+        """The rendered text or the cause of a failure, after a byte that tells which."""
+        source, variables, guard = pickle.loads(request)
+        try:
+            return RENDERED + self._render(source, variables, guard).encode("utf-8", "surrogatepass")
+        except TemplateError as error:
+            if isinstance(error.__cause__, MemoryError):
+                raise error.__cause__ from None
+            return REJECTED + str(error).encode("utf-8", "surrogatepass")
+
+    def _render(self, source: str, variables: dict[str, Any], guard: str) -> str:
+        if source not in self._compiled:
+            while len(self._compiled) >= MAX_TEMPLATES:
+                del self._compiled[next(iter(self._compiled))]
+            self._compiled[source] = CompiledTemplate(source)
+        return self._compiled[source].render(variables, guard)
+
+
+if __name__ == "__main__":
+    serve(Renderer().answer, MAX_BYTES)

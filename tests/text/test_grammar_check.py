@@ -1,0 +1,71 @@
+"""Grammars that would compile for ever end with their process, and are errors of their requests."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from antiphon.errors import InvalidRequestError
+from antiphon.text.grammar_check import MODULE, GrammarChecks, is_plain
+from antiphon.text.grammar_spec import GrammarSpec
+from antiphon.text.limited_process import LimitedProcesses
+
+#: An intersection of many expressions, whose states are subsets of all their states.
+INTERSECTION = "start: T\nT: " + " & ".join(f"/(.|\\n)*(a|b){{{n}}}(.|\\n)*/" for n in range(1, 60))
+BOMBS: dict[str, dict[str, Any]] = {
+    "intersection": {"grammar": INTERSECTION},
+    "repetition of a letter": {"grammar": "start: /a{1,1000000}/"},
+    "nested repetitions": {"grammar": "start: /((a{1000}){1000}){1000}/"},
+    "repetition of a rule": {"grammar": 'start: a{1,1000000}\na: "x"'},
+    "nested regex": {"regex": "((a{1000}){1000}){1000}"},
+    "nested pattern": {"json_schema": {"type": "string", "pattern": "^((a{1000}){1000}){1000}$"}},
+    "nested parentheses": {"grammar": "start: " + "(" * 5000 + '"x"' + ")" * 5000},
+    "product of allOf": {
+        "json_schema": {"allOf": [{"anyOf": [{"const": n + m} for n in range(20)]} for m in range(20)]}
+    },
+    "circle": {"json_schema": {"$ref": "#/$defs/a", "allOf": [], "$defs": {"a": {"$ref": "#/$defs/a"}}}},
+}
+GOOD: dict[str, dict[str, Any]] = {
+    "regex": {"regex": "[a-z]{1,20}@[a-z]{1,20}"},
+    "grammar": {"grammar": 'start: "a" b*\nb: /[0-9]+/'},
+    "pattern": {"json_schema": {"type": "string", "pattern": "^[a-z]+$"}},
+}
+
+
+@pytest.fixture(scope="module")
+def checks() -> Iterator[GrammarChecks]:
+    processes = LimitedProcesses(MODULE, 1)
+    yield GrammarChecks(processes, seconds=1.0)
+    processes.close()
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_bombs_are_errors_and_leave_nothing_running(checks: GrammarChecks, name: str) -> None:
+    threads = threading.active_count()
+    with pytest.raises(
+        InvalidRequestError, match=r"too complex|not usable|satisfied|repeats something 1,000,000 times"
+    ):
+        checks.check(GrammarSpec(**BOMBS[name]))
+    assert threading.active_count() == threads
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_ordinary_grammars_pass(checks: GrammarChecks, name: str) -> None:
+    spec = GrammarSpec(**GOOD[name])
+    assert not is_plain(spec)
+    checks.check(spec)
+    checks.check(spec)
+
+
+def test_plain_forms_need_no_process(checks: GrammarChecks) -> None:
+    assert is_plain(GrammarSpec(json_object=True))
+    assert is_plain(GrammarSpec(choice=("yes", "no")))
+    assert is_plain(GrammarSpec(json_schema={"type": "object", "properties": {"a": {"type": "string"}}}))
+
+
+def test_faults_are_named(checks: GrammarChecks) -> None:
+    with pytest.raises(InvalidRequestError, match="the grammar is not usable"):
+        checks.check(GrammarSpec(grammar="start: nosuchrule"))
