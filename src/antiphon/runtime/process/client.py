@@ -206,7 +206,7 @@ class EngineClient(Supervisor):
         for adapter in [adapter for adapter, base in self._bases.items() if base == name]:
             self._drop_name(adapter)
         for names in (self._models, self._references, self._bases):
-            names.pop(name, None)  # type: ignore[attr-defined]
+            names.pop(name, None)
 
     async def _load_into(self, process: EngineProcess, name: str, reference: str, base: str) -> messages.Loaded:
         command = messages.Load(name, reference, self._offline, base)

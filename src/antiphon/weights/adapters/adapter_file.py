@@ -57,7 +57,7 @@ class AdapterFile:
             for weight in (layer.down, layer.up):
                 for part in weight.parts:
                     digest.update(part.type.name.encode())
-                    digest.update(part.data.numpy())
+                    digest.update(part.data.numpy().tobytes())
         return digest.digest()
 
 
