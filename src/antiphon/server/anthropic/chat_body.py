@@ -23,6 +23,7 @@ from antiphon.server.chat.request_schemas import ChatBody
 from antiphon.server.serving.models import ReadyModel
 from antiphon.server.text.messages import (
     AssistantMessage,
+    CustomToolCall,
     Function,
     FunctionCall,
     FunctionReference,
@@ -47,10 +48,14 @@ def chat_body(body: CountTokensBody, model: ReadyModel) -> ChatBody:
     if isinstance(body, MessagesBody):
         names = ("max_tokens", "stream", "temperature", "top_p", "top_k", "priority")
         shared = {name: getattr(body, name) for name in names} | {"stop": body.stop_sequences}
+    messages = list(_messages(body))
+    last = messages[-1]
     return ChatBody(
         model=body.model,
         keep_alive=body.keep_alive,
-        messages=list(_messages(body)),
+        messages=messages,
+        # A last turn of the assistant is the beginning of the answer.
+        continue_final_message=isinstance(last, AssistantMessage) and bool(last.content) and not last.tool_calls,
         tools=None if body.tools is None else [_tool(tool) for tool in body.tools],
         tool_choice=_choice(body),
         parallel_tool_calls=False if only_one else None,
@@ -100,7 +105,7 @@ def _assistant_message(turn: AssistantTurn) -> AssistantMessage:
     if isinstance(turn.content, str):
         return AssistantMessage(role="assistant", content=turn.content)
     thoughts = [block.thinking for block in turn.content if isinstance(block, ThinkingBlock)]
-    calls = [
+    calls: list[ToolCall | CustomToolCall] = [
         ToolCall(id=block.id, function=FunctionCall(name=block.name, arguments=json.dumps(block.input)))
         for block in turn.content
         if isinstance(block, ToolUseBlock)

@@ -113,7 +113,7 @@ class ToolGrammar:
         if self._is_schema:
             properties = {"name": {"const": name}, self._form.arguments_key: schema}
             call = {"type": "object", "properties": properties, "required": list(properties)}
-            shared = {key: schema[key] for key in ("$defs", "definitions") if key in schema}
+            shared: dict[str, Any] = {key: schema[key] for key in ("$defs", "definitions") if key in schema}
             self._functions.append(f"function_{index}")
             rule = json_rule({**call, "additionalProperties": False, **shared}, STYLE)
             self._lines.append(f"function_{index}: {rule}")

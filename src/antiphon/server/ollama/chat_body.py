@@ -18,7 +18,9 @@ from antiphon.server.ollama.request_schemas import (
 )
 from antiphon.server.serving.models import ReadyModel
 from antiphon.server.text.messages import (
+    AnyTool,
     AssistantMessage,
+    CustomToolCall,
     Function,
     FunctionCall,
     Message,
@@ -62,7 +64,14 @@ def completion_body(body: OllamaGenerateBody, model: ReadyModel, prompt: str | l
         raise _unsupported("a raw prompt, or a model without a chat template, has no system message", "system")
     sampling = {"max_tokens": model.max_tokens, **_sampling(body.options)}
     logprobs = (body.top_logprobs or 0) if body.logprobs else None
-    return CompletionBody(model=model.name, prompt=prompt, response_format=_form(body), logprobs=logprobs, **sampling)
+    return CompletionBody(
+        model=model.name,
+        prompt=prompt,
+        suffix=body.suffix or None,
+        response_format=_form(body),
+        logprobs=logprobs,
+        **sampling,
+    )
 
 
 def check_unsupported(body: OllamaGenerateBody) -> None:
@@ -70,11 +79,9 @@ def check_unsupported(body: OllamaGenerateBody) -> None:
         raise _unsupported("template is not supported: the model's own is used, or none with raw: true", "template")
     if body.images:
         raise _unsupported("images are not supported: the models here read text", "images")
-    if body.suffix:
-        raise _unsupported("suffix is not supported", "suffix")
 
 
-def _chat(body: OllamaTextBody, model: ReadyModel, messages: list[Message], tools: list[Tool] | None) -> ChatBody:
+def _chat(body: OllamaTextBody, model: ReadyModel, messages: list[Message], tools: list[AnyTool] | None) -> ChatBody:
     return ChatBody(
         model=model.name,
         messages=messages,
@@ -106,7 +113,7 @@ def _form(body: OllamaTextBody) -> JsonObjectFormat | JsonSchemaFormat | None:
     if not body.format:
         return None
     if isinstance(body.format, str):
-        return JsonObjectFormat(type="json_object")
+        return JsonObjectFormat(type="json_object", schema=None)
     return JsonSchemaFormat(type="json_schema", json_schema=NamedSchema(name="format", schema=body.format))
 
 
@@ -137,7 +144,7 @@ def messages_of(given: Sequence[OllamaMessage]) -> Iterator[Message]:
         elif message.role == "user":
             yield UserMessage(role="user", content=content)
         elif message.role == "assistant":
-            calls = []
+            calls: list[ToolCall | CustomToolCall] = []
             for call in message.tool_calls or ():
                 function = FunctionCall(name=call.function.name, arguments=json.dumps(call.function.arguments))
                 calls.append(ToolCall(id=call.id or f"call_{num_calls}", function=function))
