@@ -82,8 +82,15 @@ def results(report: Path) -> dict[str, str | None]:
 def test_the_clients_own_tests(server: RunningServer, suite: Path, tmp_path: Path) -> None:
     report = tmp_path / "report.xml"
     files = [str(suite / "api_resources" / name) for name in FILES]
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", str(suite)]
-    command += [f"--junitxml={report}", "-o", "asyncio_default_fixture_loop_scope=session", *files]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull]
+    command += [
+        "--rootdir",
+        str(suite),
+        f"--junitxml={report}",
+        "-o",
+        "asyncio_default_fixture_loop_scope=session",
+        *files,
+    ]
     path = os.pathsep.join([str(suite), str(suite.parent)])
     environment = os.environ | {"TEST_API_BASE_URL": f"{server.url}/v1", "PYTHONPATH": path}
     ran = subprocess.run(command, cwd=suite.parent, env=environment, capture_output=True, text=True, timeout=900)

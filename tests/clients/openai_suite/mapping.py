@@ -76,9 +76,7 @@ class Mapping:
 
     def _batch(self) -> str:
         name: Any = "/v1/chat/completions"
-        return self._server.batches.create(
-            completion_window="24h", endpoint=name, input_file_id=self._batch_file()
-        ).id
+        return self._server.batches.create(completion_window="24h", endpoint=name, input_file_id=self._batch_file()).id
 
     # -- requests -------------------------------------------------------------------------------------------------
 

@@ -12,3 +12,9 @@ EMBEDDING = os.environ["CLIENT_EMBEDDING_MODEL"]
 QUESTION = "What is the weather in Paris?"
 #: More tokens than the chat model's context holds.
 LONG = "the cat sat on the mat " * 4000
+SCHEMA = {
+    "type": "object",
+    "properties": {"sky": {"enum": ["blue", "grey"]}},
+    "required": ["sky"],
+    "additionalProperties": False,
+}

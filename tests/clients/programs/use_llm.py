@@ -9,10 +9,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from common import BASE_URL, CHAT, KEY, QUESTION
+from common import BASE_URL, CHAT, KEY, QUESTION, SCHEMA
 
 with tempfile.TemporaryDirectory() as folder:
-    entry = {"model_id": "ours", "model_name": CHAT, "api_base": BASE_URL, "api_key_name": "ours", "supports_schema": True}
+    entry = {"model_id": "ours", "model_name": CHAT, "api_base": BASE_URL, "api_key_name": "ours"}
+    entry["supports_schema"] = True
     Path(folder, "extra-openai-models.yaml").write_text(json.dumps([entry]))
     Path(folder, "keys.json").write_text(json.dumps({"ours": KEY}))
     environment = os.environ | {"LLM_USER_PATH": folder}
@@ -25,5 +26,4 @@ with tempfile.TemporaryDirectory() as folder:
 
     options = ("-o", "temperature", "0")
     assert ask(*options) == ask("--no-stream", *options) != ""
-    schema = {"type": "object", "properties": {"sky": {"enum": ["blue", "grey"]}}, "required": ["sky"], "additionalProperties": False}
-    assert json.loads(ask("--schema", json.dumps(schema), *options))["sky"] in ("blue", "grey")
+    assert json.loads(ask("--schema", json.dumps(SCHEMA), *options))["sky"] in ("blue", "grey")

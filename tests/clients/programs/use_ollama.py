@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import ollama
-from common import CHAT, EMBEDDING, HOST, KEY, QUESTION
+from common import CHAT, EMBEDDING, HOST, KEY, QUESTION, SCHEMA
 
 client = ollama.Client(host=HOST, headers={"Authorization": f"Bearer {KEY}"})
 messages = [{"role": "user", "content": QUESTION}]
@@ -19,8 +19,7 @@ assert "".join(piece.message.content or "" for piece in pieces) == whole.message
 assert [piece.done for piece in pieces] == [False] * (len(pieces) - 1) + [True]
 assert client.generate(CHAT, "Once upon a time", options=options).response
 
-schema = {"type": "object", "properties": {"sky": {"enum": ["blue", "grey"]}}, "required": ["sky"], "additionalProperties": False}
-formed = client.chat(CHAT, messages, format=schema, options={"temperature": 0, "num_predict": 60})
+formed = client.chat(CHAT, messages, format=SCHEMA, options={"temperature": 0, "num_predict": 60})
 assert json.loads(formed.message.content)["sky"] in ("blue", "grey")
 
 embedded = client.embed(EMBEDDING, ["one", "two"]).embeddings
