@@ -1,0 +1,83 @@
+"""Packages that talk to such servers, each driven by a program against a real server on real weights.
+
+The short set runs in this environment. Under `--soak` all run, in environments with the locked versions of
+`environments/NAME.txt`: some packages conflict with each other. What cannot be installed is a failure.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from antiphon.server.http.keys import KeyRing
+from antiphon.server.setup.config import ModelSpec, ServerConfig
+from support.http_server import RunningServer, running_server
+
+pytestmark = [pytest.mark.slow, pytest.mark.weights]
+
+HERE = Path(__file__).parent
+BUILD = HERE.parents[1] / "build" / "clients"
+CHAT, EMBEDDING = "smollm2-135m", "all-minilm-l6-v2"
+KEY = "a-key-for-clients"
+
+#: In CI, with the packages of the `test` extra.
+SHORT_SET = ("use_anthropic", "use_ollama", "use_langchain")
+#: Programs by the environment that they run in under `--soak`.
+PROGRAMS = {
+    "use_anthropic": "current",
+    "use_ollama": "current",
+    "use_langchain": "current",
+    "use_pydantic_ai": "current",
+    "use_openai_agents": "current",
+    "use_llm": "current",
+    "use_litellm": "older_openai",
+    "use_instructor": "older_openai",
+}
+
+
+@pytest.fixture(scope="module")
+def server(model_path: Callable[[str], Path]) -> Iterator[RunningServer]:
+    for name in (CHAT, EMBEDDING):
+        model_path(name)
+    config = ServerConfig(models=(ModelSpec.of(CHAT), ModelSpec.of(EMBEDDING)), keys=KeyRing([KEY]), offline=True)
+    with running_server(config, {"kv_bytes": 64 << 20}) as running:
+        yield running
+
+
+def environment_python(name: str) -> Path:
+    """The interpreter of an environment with the locked versions, made on first use."""
+    lock = HERE / "environments" / f"{name}.txt"
+    folder = BUILD / f"{name}-{hashlib.sha256(lock.read_bytes()).hexdigest()[:12]}"
+    python = folder / "bin" / "python"
+    if not (folder / "complete").exists():
+        subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
+        install = [str(python), "-m", "pip", "install", "--quiet", "--no-deps", "--requirement", str(lock)]
+        subprocess.run(install, check=True)
+        (folder / "complete").touch()
+    return python
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "program" in metafunc.fixturenames:
+        metafunc.parametrize("program", PROGRAMS if metafunc.config.getoption("--soak") else SHORT_SET)
+
+
+def test_package(program: str, server: RunningServer, soak: bool) -> None:
+    variables = {
+        "CLIENT_HOST": server.url,
+        "CLIENT_KEY": KEY,
+        "CLIENT_CHAT_MODEL": CHAT,
+        "CLIENT_EMBEDDING_MODEL": EMBEDDING,
+        "PYTHONPATH": "",
+        "NO_PROXY": "127.0.0.1",
+    }
+    python = environment_python(PROGRAMS[program]) if soak else Path(sys.executable)
+    command = [str(python), str(HERE / "programs" / f"{program}.py")]
+    ran = subprocess.run(command, env=os.environ | variables, capture_output=True, text=True, timeout=500)
+    assert ran.returncode == 0, ran.stdout[-2000:] + ran.stderr[-4000:]
