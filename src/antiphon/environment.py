@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from antiphon.errors import HomeError
@@ -53,6 +54,11 @@ def config_file() -> Path | None:
 def option(variable: str) -> str | None:
     """The value of a server's option; one that is set to nothing is not set."""
     return os.environ.get(variable) or None
+
+
+def inherited(names: Iterable[str]) -> dict[str, str]:
+    """Those of the variables that are set, for a process that gets no others."""
+    return {name: os.environ[name] for name in names if name in os.environ}
 
 
 def notify_socket() -> str | None:

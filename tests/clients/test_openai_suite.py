@@ -64,8 +64,8 @@ def suite(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with tarfile.open(archive) as opened:
         opened.extractall(folder, filter="data")
     tests = folder / f"openai-{version}" / "tests"
-    for name in ("conftest.py", "mapping.py"):
-        shutil.copy(Path(__file__).parent / "openai_suite" / name, tests / name)
+    for source, name in (("suite_conftest.py", "conftest.py"), ("mapping.py", "mapping.py")):
+        shutil.copy(Path(__file__).parent / "openai_suite" / source, tests / name)
     return tests
 
 

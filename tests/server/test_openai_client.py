@@ -205,7 +205,7 @@ def test_a_full_batch_of_embeddings(client: openai.OpenAI) -> None:
 
 def test_models(client: openai.OpenAI) -> None:
     names = {model.id for model in client.models.list()}
-    assert names == {"tiny-chat", "bert", "tiny-llama3", "tiny-thinker", *DEFAULT_ALIASES}
+    assert names == {"tiny-chat", "bert", "tiny-llama3", "tiny-thinker", "tiny-plain", *DEFAULT_ALIASES}
     assert client.models.retrieve("default-chat").to_dict()["root"] == "tiny-chat"
     with pytest.raises(openai.NotFoundError, match="did you mean tiny-chat"):
         client.models.retrieve("tiny-cat")

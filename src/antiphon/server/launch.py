@@ -82,6 +82,7 @@ def run_server(
             ssl_keyfile=None if tls is None else tls.key,
         )
         server = DrainingServer(settings, app.state.serving, grace_seconds)
+        url = address(listener, "http" if tls is None else "https")
         serving = asyncio.create_task(server.serve([listener]))
         watching = asyncio.create_task(end_if_engine_fails())
         while not server.started and not serving.done():
@@ -90,7 +91,6 @@ def run_server(
             # Objects created so far are permanent; frozen, they are not scanned again by the garbage collector.
             gc.collect()
             gc.freeze()
-            url = address(listener, "http" if tls is None else "https")
             if is_local:
                 try:
                     files.enter_context(published(LocalServer(url, os.getpid(), token)))

@@ -11,6 +11,7 @@ import random
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from antiphon.errors import OverloadedError, TemplateError
@@ -107,7 +108,7 @@ class ChatTemplate:
         One of more than `max_tokens` is a `TooManyTokensError`, which is raised before all of it is encoded.
         """
         given = _given(messages, tools, extra)
-        guard, _ = _find_guards(given, self.source)
+        (guard,) = _find_guards(given, self.source, 1)
         guarded = _mapped(given, lambda text: tokenizer.guarded(text, guard))
         text = self._render(guarded, add_generation_prompt, guard)
         return ChatPrompt(text.replace(guard, ""), tokenizer.encode_guarded(text, guard, max_tokens))
@@ -122,7 +123,7 @@ class ChatTemplate:
     ) -> ChatPrompt:
         """The conversation up to the end of its last message, which is left open. Its length is limited as above."""
         given = _given(messages, tools, extra)
-        guard, mark = _find_guards(given, self.source)
+        guard, mark = _find_guards(given, self.source, 2)
         guarded = _mapped(given, lambda text: tokenizer.guarded(text, guard))
         # A template that strips messages takes the blank after the mark too.
         guarded["messages"][-1]["content"] += mark + " "
@@ -194,22 +195,18 @@ def _mapped(value: Any, change: Callable[[str], str]) -> Any:
     return [_mapped(item, change) for item in value] if isinstance(value, list) else value
 
 
-def _find_guards(given: dict[str, Any], source: str) -> tuple[str, str]:
-    """Two characters that neither the caller nor the template uses."""
+def _find_guards(given: dict[str, Any], source: str, count: int) -> list[str]:
+    """Characters that neither the caller nor the template uses."""
     texts = [text for text in (*_strings(given), source) if not text.isascii()]
-    found: list[str] = []
-    for _ in range(GUARD_GUESSES):
-        guess = chr(random.choice(random.choice(GUARDS)))
-        if guess not in found and not any(guess in text for text in texts):
-            found.append(guess)
-            if len(found) == 2:
-                return found[0], found[1]
-    used = set().union(*texts)
-    free = (chr(number) for guards in GUARDS for number in guards if chr(number) not in used)
-    first, second = next(free, None), next(free, None)
-    if first is None or second is None:
+    guesses = {chr(random.choice(random.choice(GUARDS))) for _ in range(GUARD_GUESSES)}
+    found = [guess for guess in guesses if not any(guess in text for text in texts)][:count]
+    if len(found) < count:
+        used = set().union(*texts)
+        free = (chr(number) for guards in GUARDS for number in guards if chr(number) not in used)
+        found = list(islice(free, count))
+    if len(found) < count:
         raise TemplateError("the messages use every character for private use and every unassigned one")
-    return first, second
+    return found
 
 
 def _strings(value: Any) -> Iterator[str]:

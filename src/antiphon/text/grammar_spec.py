@@ -82,7 +82,6 @@ class GrammarSpec:
             _check_repetitions("grammar", self.grammar)
         elif self.gbnf is not None:
             _check_text("grammar", self.gbnf, MAX_GBNF_BYTES)
-            _check_repetitions("grammar", self.gbnf)
             lark_from_gbnf(self.gbnf)
         elif self.choice is not None:
             _check_choice(self.choice)

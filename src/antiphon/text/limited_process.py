@@ -12,6 +12,7 @@ import threading
 from contextlib import suppress
 from functools import cache
 
+from antiphon.environment import inherited
 from antiphon.errors import AntiphonError, OverloadedError
 from antiphon.text.limited_worker import ANSWER, OUT_OF_MEMORY, REQUEST
 
@@ -77,7 +78,7 @@ class LimitedProcess:
     """One process, for one request at a time."""
 
     def __init__(self, module: str) -> None:
-        environment = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
+        environment = inherited(ENVIRONMENT)
         environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
         command = [sys.executable, "-P", "-m", module]
         pipe = subprocess.PIPE

@@ -23,6 +23,7 @@ def serve(answer: Callable[[bytes], bytes], max_bytes: int) -> None:
     """Answer requests from the standard input on the standard output until the input ends."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever prints must not mix with the answers
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C at a terminal is for the process that started this one
     _limit_resources(max_bytes)
     requests = sys.stdin.buffer
     while len(header := requests.read(REQUEST.size)) == REQUEST.size:

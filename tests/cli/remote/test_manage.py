@@ -151,9 +151,10 @@ def test_a_home_that_cannot_be_written_does_not_stop_a_server(tmp_path: Path, mo
     )
     assert process.stderr is not None
     try:
-        lines = [process.stderr.readline() for _ in range(2)]
+        lines = [process.stderr.readline() for _ in range(3)]
         url = re.search(r"http://[\d.]+:\d+", "".join(lines))
-        assert url is not None and "not listed for `antiphon ps`" in lines[0] and "/proc/nowhere" in lines[0]
+        assert url is not None and all("/proc/nowhere" in line for line in lines[:2])
+        assert "files and batches are off" in lines[0] and "not listed for `antiphon ps`" in lines[1]
         assert httpx.get(url[0] + "/livez").status_code == 200
         assert httpx.get(url[0] + "/admin/models").status_code == 401
     finally:

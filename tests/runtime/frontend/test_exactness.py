@@ -72,7 +72,7 @@ def check(loaded: LoadedModel, schedules: int, prompts_each: int, pool: int, lon
 def test_random_schedules_of_a_tiny_model(tiny_loaded: LoadedModel) -> None:
     total = check(tiny_loaded, schedules=30, prompts_each=6, pool=12, longest=40, max_tokens=12)
     assert total.finished > 100 and total.cancelled > 5
-    assert total.preemptions > 50 and total.swaps > 5 and total.cached_tokens > 200 and total.forks > 20
+    assert total.preemptions > 30 and total.swaps > 5 and total.cached_tokens > 200 and total.forks > 20
 
 
 @pytest.mark.slow

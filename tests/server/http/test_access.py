@@ -94,7 +94,7 @@ def test_logs_hold_no_text_and_no_keys(guarded: RunningServer, caplog: pytest.Lo
         list(client.chat.completions.create(**details, stream=True))
         wait_until(lambda: len(request_lines(caplog)) >= 2)  # a line is written when the answer has left
         with pytest.raises(openai.BadRequestError):
-            client.chat.completions.create(**details, logit_bias={"an-unmistakable-prompt": 1})
+            client.chat.completions.create(**details, logit_bias={"an-unmistakable-prompt": 101})
         wait_until(lambda: len(request_lines(caplog)) >= 3)
     lines = [JsonLines().format(record) for record in caplog.records]
     requests = request_lines(caplog)

@@ -111,7 +111,7 @@ def test_head_is_get_without_a_body(server: RunningServer) -> None:
         assert head.status_code == get.status_code == 200 and not head.content
         for name in ("content-type", "content-length"):
             assert head.headers[name] == get.headers[name], path
-    assert httpx.head(server.url + "/v1/chat/completions").status_code == 405
+    assert httpx.head(server.url + "/v1/completions").status_code == 405
     missing = httpx.head(server.url + "/v1/models/nobody")
     assert missing.status_code == 404 and not missing.content
 

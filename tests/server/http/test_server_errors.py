@@ -75,12 +75,12 @@ CASES: list[tuple[dict[str, Any], str, str]] = [
     ({"n": True}, "invalid_value", "n"),
     ({"stop": ["a"] * 17}, "invalid_value", "stop"),
     ({"stop": [""]}, "invalid_value", "stop"),
-    ({"logit_bias": {"x": 1}}, "invalid_value", "logit_bias"),
+    ({"logit_bias": {"x": 101}}, "invalid_value", "logit_bias"),
     ({"logit_bias": {"999999": 1}}, "invalid_value", "logit_bias"),
     ({"stop_token_ids": [99999]}, "invalid_value", "stop_token_ids"),
     ({"max_tokens": 0}, "invalid_value", "max_tokens"),
     ({"min_tokens": 9}, "invalid_value", "min_tokens"),
-    ({"max_completion_tokens": 3}, "invalid_value", "max_tokens"),
+    ({"max_completion_tokens": 3}, "invalid_value", "max_completion_tokens"),
     ({"top_logprobs": 2}, "invalid_value", "top_logprobs"),
     ({"messages": []}, "invalid_value", "messages"),
     ({"messages": [{"role": "robot", "content": "a"}]}, "invalid_value", "messages[0]"),
@@ -146,7 +146,7 @@ def test_content_type_and_routes(server: RunningServer) -> None:
     answer = post(server, content=json.dumps(GOOD), headers={"content-type": "text/plain"})
     assert answer.status_code == 415 and answer.json()["error"]["code"] == "unsupported_media_type"
     assert httpx.get(server.url + "/nothing").json()["error"]["code"] == "not_found"
-    answer = httpx.get(server.url + "/v1/chat/completions")
+    answer = httpx.get(server.url + "/v1/completions")
     assert answer.status_code == 405 and answer.json()["error"]["code"] == "method_not_allowed"
 
 

@@ -19,6 +19,7 @@ from antiphon.server.http.connection import json_response
 from antiphon.server.http.context import RequestContext
 from antiphon.server.http.errors import ApiError
 from antiphon.server.http.gate import Gate, Rules
+from antiphon.server.http.hosts import AllowedHosts
 from antiphon.server.http.ignored_fields import HEADER, MAX_HEADER_CHARACTERS, IgnoredFields
 from antiphon.server.http.keys import KeyRing
 from antiphon.server.http.unknown_fields import validate_known
@@ -156,7 +157,8 @@ def test_strict_and_not(is_strict: bool) -> None:
         body = await read_body(request, ChatBody, 1 << 20)
         return json_response({"messages": len(body.messages)})
 
-    rules = Rules(AdminAccess(KeyRing(["admin-key"]), "127.0.0.1"), is_strict=is_strict)
+    hosts = AllowedHosts("127.0.0.1", ())
+    rules = Rules(AdminAccess(KeyRing(["admin-key"]), hosts), hosts, is_strict=is_strict)
     app.add_middleware(Gate, rules=rules, requests=ActiveRequests(), metrics=Metrics(), is_draining=lambda: False)
 
     async def ask(path: str, body: dict[str, Any]) -> httpx.Response:

@@ -202,6 +202,6 @@ def test_a_missing_model_is_the_one_that_fits(server: RunningServer) -> None:
     answer = httpx.post(server.url + "/v1/completions", json={"prompt": "a"}, timeout=30)
     error = answer.json()["error"]
     assert (answer.status_code, error["code"], error["param"]) == (400, "missing_required_parameter", "model")
-    assert "several fit (tiny-chat, tiny-llama3, tiny-thinker)" in error["message"]
+    assert "several fit (tiny-chat, tiny-llama3, tiny-thinker, tiny-plain)" in error["message"]
     answer = httpx.post(server.url + "/v1/completions", json={"model": "nobody", "prompt": "a"}, timeout=30)
     assert (answer.status_code, answer.json()["error"]["code"]) == (404, "model_not_found")

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from fastapi import Request
 
-from antiphon.errors import TooManyTokensError
 from antiphon.server.http.connection import unless_disconnected
 from antiphon.server.http.context import context_of
 from antiphon.server.http.errors import ApiError, invalid
@@ -131,11 +130,7 @@ def _ids(model: ReadyModel, text: str, name: str, limit: int | None) -> list[int
 
 def _pair_ids(model: ReadyModel, first: list[int], pair: Pair, limit: int | None, max_second: int | None) -> list[int]:
     """`[CLS] first [SEP] second [SEP]`, where the tokenizer has these tokens. The second text is cut, not the first."""
-    most = model.max_tokens if limit is None and max_second is None else TOKENIZED_TOKENS
-    try:
-        second = encode(model, pair.second, False, most)
-    except TooManyTokensError as error:
-        raise _too_long(f"{pair.name} has {error.counted} tokens; model {model.name!r} takes {error.limit}") from None
+    second = encode(model, pair.second, False, TOKENIZED_TOKENS)
     if max_second is not None:
         second = second[:max_second]
     end = [first[-1]] if first and first[-1] in model.text.tokenizer.special_ids else []
