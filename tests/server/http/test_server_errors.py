@@ -75,7 +75,7 @@ CASES: list[tuple[dict[str, Any], str, str]] = [
     ({"n": True}, "invalid_value", "n"),
     ({"stop": ["a"] * 17}, "invalid_value", "stop"),
     ({"stop": [""]}, "invalid_value", "stop"),
-    ({"logit_bias": {"x": 101}}, "invalid_value", "logit_bias"),
+    ({"logit_bias": {"x": 101}}, "invalid_value", "logit_bias.x"),
     ({"logit_bias": {"999999": 1}}, "invalid_value", "logit_bias"),
     ({"stop_token_ids": [99999]}, "invalid_value", "stop_token_ids"),
     ({"max_tokens": 0}, "invalid_value", "max_tokens"),

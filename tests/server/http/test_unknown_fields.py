@@ -15,6 +15,7 @@ from antiphon.server.chat.request_schemas import ChatBody
 from antiphon.server.http.active_requests import ActiveRequests
 from antiphon.server.http.admin_access import AdminAccess
 from antiphon.server.http.bodies import read_body
+from antiphon.server.http.body_size import BodyBudget
 from antiphon.server.http.connection import json_response
 from antiphon.server.http.context import RequestContext
 from antiphon.server.http.errors import ApiError
@@ -150,6 +151,7 @@ def test_many_unknown_fields() -> None:
 @pytest.mark.parametrize("is_strict", [False, True])
 def test_strict_and_not(is_strict: bool) -> None:
     app = FastAPI()
+    app.state.body_budget = BodyBudget(1 << 20)
 
     @app.post("/chat")
     @app.post("/admin/chat")

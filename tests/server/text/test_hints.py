@@ -108,7 +108,7 @@ def test_usage_in_every_chunk(client: openai.OpenAI) -> None:
         usages = [chunk.usage for chunk in chunks]
         assert all(usages)
         counts = [usage.completion_tokens for usage in usages]
-        assert counts == sorted(counts) and counts[-1] == 9 and len(set(counts)) > 2
+        assert counts == sorted(counts) and counts[-1] == 9 and len(set(counts)) > 1
         assert {usage.prompt_tokens for usage in usages} == {usages[-1].prompt_tokens}
         assert all(usage.total_tokens == usage.prompt_tokens + usage.completion_tokens for usage in usages)
     stream["stream_options"] = {"include_usage": True}
