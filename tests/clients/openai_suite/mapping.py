@@ -18,7 +18,9 @@ MOCK_BODY = b'{"foo": "bar"}'
 #: Where a test asserts the mock's body: the server's answer is checked, and then that body is put in its place.
 MOCKED_ROUTES = re.compile(r"/audio/speech$")
 AUDIO_ROUTES = re.compile(r"/audio/(transcriptions|translations)$")
-ENGINE_LIMITS = ("max_tokens", "max_completion_tokens")
+#: Numbers of 0, with which a request would ask for nothing.
+COUNTS = {"max_tokens": 16, "max_completion_tokens": 16, "best_of": 1}
+ADMIN_KEY = "the-admin-key"
 
 
 def spoken() -> bytes:
@@ -53,11 +55,14 @@ class Mapping:
     # -- new objects ----------------------------------------------------------------------------------------------
 
     def _completion(self) -> str:
-        messages: Any = [{"role": "user", "content": "hello"}]
+        messages: Any = [{"role": "assistant", "content": "hello"}]  # the client's type of a stored one has no other role
         return self._server.chat.completions.create(model=MODEL, messages=messages, store=True, max_tokens=2).id
 
     def _response(self) -> str:
         return self._server.responses.create(model=MODEL, input="hello", max_output_tokens=16).id
+
+    def _running_response(self) -> str:
+        return self._server.responses.create(model=MODEL, input="hello", background=True).id
 
     def _conversation(self) -> str:
         return self._server.conversations.create().id
@@ -70,9 +75,11 @@ class Mapping:
         return self._server.files.create(file=("foo.json", MOCK_BODY), purpose="user_data").id
 
     def _batch_file(self) -> str:
-        body = {"model": MODEL, "messages": [{"role": "user", "content": "hello"}], "max_tokens": 1}
-        line = {"custom_id": "1", "method": "POST", "url": "/v1/chat/completions", "body": body}
-        return self._server.files.create(file=("batch.jsonl", json.dumps(line).encode()), purpose="batch").id
+        """Long enough that its batch runs when a test cancels it."""
+        body = {"model": MODEL, "messages": [{"role": "user", "content": "hello"}], "max_tokens": 32}
+        call = {"method": "POST", "url": "/v1/chat/completions", "body": body}
+        lines = "\n".join(json.dumps({"custom_id": str(number), **call}) for number in range(200))
+        return self._server.files.create(file=("batch.jsonl", lines.encode()), purpose="batch").id
 
     def _batch(self) -> str:
         name: Any = "/v1/chat/completions"
@@ -89,17 +96,21 @@ class Mapping:
         content, headers = request.content, dict(request.headers)
         if headers.get("content-type", "").startswith("multipart/"):
             data = spoken() if AUDIO_ROUTES.search(path) else MOCK_BODY
-            content = content.replace(EXAMPLE, data)
+            content = content.replace(EXAMPLE, data).replace(b"\r\nlanguage\r\n", b"\r\nen\r\n")
         elif content:
             content = json.dumps(self._body(path, json.loads(content))).encode()
         elif path.endswith("/responses") and request.method == "POST":
             content = json.dumps(self._body(path, {})).encode()
+        if request.method == "DELETE" and "/models/" in path:
+            headers["authorization"] = f"Bearer {ADMIN_KEY}"
         headers.pop("content-length", None)
         headers.pop("transfer-encoding", None)
         return httpx2.Request(request.method, url, headers=headers, content=content, extensions=request.extensions)
 
     def _path(self, path: str) -> str:
         parts = path.split("/")
+        if parts[-1] == "cancel" and "responses" in parts:
+            parts[-2] = self._running_response()
         for place, part in enumerate(parts):
             if part in self._made:
                 parts[place] = self._made[part]()
@@ -115,9 +126,9 @@ class Mapping:
             body.setdefault("model", MODEL)
             body.setdefault("input", "string")
             body.setdefault("max_output_tokens", 16)
-        for name in ENGINE_LIMITS:
+        for name, count in COUNTS.items():
             if body.get(name) == 0:
-                body[name] = 16
+                body[name] = count
         if not body.get("stream"):
             body.pop("stream_options", None)
         return body
@@ -141,4 +152,4 @@ class Mapping:
         if response.status_code != 200:
             return httpx2.Response(response.status_code, headers=response.headers, content=content)
         assert len(content) > 100, "the speech is empty"
-        return httpx2.Response(200, content=MOCK_BODY, headers={"content-type": "application/json"})
+        return httpx2.Response(200, stream=httpx2.ByteStream(MOCK_BODY), headers={"content-type": "application/json"})
