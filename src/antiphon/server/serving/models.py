@@ -252,7 +252,8 @@ class ServedModels:
 
     def _only_one_for(self, task: str | None) -> Resident:
         """The model that a request without a name means: the one that is configured for the task, or its default."""
-        configured = [model for model in self if model.is_configured and not model.is_companion]
+        bases = [model for model in self if model.base is None]  # adapters are meant only by their names
+        configured = [model for model in bases if model.is_configured and not model.is_companion]
         fitting = [model for model in configured if task is None or task_of(model) in (task, None)]
         if len(fitting) > 1 and task is not None:  # those whose task is not known before loading count last
             fitting = [model for model in fitting if task_of(model) == task] or fitting
