@@ -273,3 +273,29 @@ def test_error_inside_a_stream_is_an_event(server: RunningServer, claude: anthro
                 pass
     body: Any = caught.value.body
     assert body["type"] == "error" and "cancelled" in body["error"]["message"]
+
+
+@pytest.mark.parametrize("model", ["tiny-chat", "tiny-llama3"])
+def test_a_last_turn_of_the_assistant_is_continued(
+    server: RunningServer, claude: anthropic.Anthropic, model: str
+) -> None:
+    begun: list[Any] = [*HELLO, {"role": "assistant", "content": "I think"}]
+    with server.openai() as client:
+        chat = client.chat.completions.create(
+            model=model,
+            messages=begun,
+            max_tokens=8,
+            temperature=0,
+            extra_body={"continue_final_message": True, "add_generation_prompt": False},
+        )
+    assert chat.usage is not None
+    blocks: list[Any] = [*HELLO, {"role": "assistant", "content": [{"type": "text", "text": "I think"}]}]
+    for messages in (begun, blocks):
+        answer = claude.messages.create(model=model, max_tokens=8, messages=messages, extra_body=GREEDY)
+        (block,) = answer.content
+        assert block.type == "text" and block.text == chat.choices[0].message.content
+        counted = claude.messages.count_tokens(model=model, messages=messages).input_tokens
+        assert counted == chat.usage.prompt_tokens
+    found = events_of(server, {"model": model, "max_tokens": 8, "messages": begun, **GREEDY})
+    text = "".join(content["delta"]["text"] for name, content in found if name == "content_block_delta")
+    assert text == chat.choices[0].message.content
