@@ -55,7 +55,7 @@ def test_chat_equals_the_chat_it_stands_for(server: RunningServer, llama: ollama
 def test_stream_is_the_default_and_gives_lines(server: RunningServer, llama: ollama.Client) -> None:
     whole = llama.chat("tiny-chat", HELLO, options=GREEDY)
     lines = lines_of(server, "/api/chat", {"model": "tiny-chat", "messages": HELLO, "options": GREEDY})
-    assert [line["done"] for line in lines] == [False] * (len(lines) - 1) + [True] and len(lines) > 2
+    assert [line["done"] for line in lines] == [False] * (len(lines) - 1) + [True] and len(lines) > 1
     assert "".join(line["message"]["content"] for line in lines) == whole.message.content
     assert lines[-1]["done_reason"] == "length" and lines[-1]["eval_count"] == 8
     parts = list(llama.chat("tiny-chat", HELLO, options=GREEDY, stream=True))

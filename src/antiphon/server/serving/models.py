@@ -250,7 +250,7 @@ class ServedModels:
             return self.find(name)
         return self.residency.add(self._defaults.get(name) or self._on_use(name))
 
-    def _only_one_for(self, task: str | None) -> Resident:
+    def only_one_for(self, task: str | None) -> Resident:
         """The model that a request without a name means: the one that is configured for the task, or its default."""
         bases = [model for model in self if model.base is None]  # adapters are meant only by their names
         configured = [model for model in bases if model.is_configured and not model.is_companion]
@@ -273,7 +273,7 @@ class ServedModels:
 
         Without a name, the one model that fits the task.
         """
-        model = self._only_one_for(task) if name is None else self.known(name)
+        model = self.only_one_for(task) if name is None else self.known(name)
         if model.failure is not None and not model.may_be_tried_again:
             raise load_failure(model, model.failure)
         if self._client.state is not EngineState.READY:
