@@ -50,7 +50,7 @@ UNLIMITED = -1
 
 
 def chat_body(body: OllamaChatBody, model: ReadyModel) -> ChatBody:
-    tools = None if body.tools is None else [_tool(tool) for tool in body.tools]
+    tools: list[AnyTool] | None = None if body.tools is None else [_tool(tool) for tool in body.tools]
     return _chat(body, model, list(messages_of(body.messages or ())), tools)
 
 
