@@ -157,7 +157,7 @@ def _add_middleware(app: FastAPI, serving: Serving) -> None:
             CORSMiddleware,
             allow_origins=list(config.cors_origins),
             allow_methods=["GET", "POST", "DELETE"],
-            allow_headers=["authorization", "content-type", "x-api-key", "x-request-id"],
+            allow_headers=["*"],  # clients in browsers send many of their own, such as anthropic-version
             expose_headers=["x-request-id", "retry-after", IGNORED_HEADER, *UNREADABLE_HEADERS],
         )
 

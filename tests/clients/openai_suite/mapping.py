@@ -55,7 +55,8 @@ class Mapping:
     # -- new objects ----------------------------------------------------------------------------------------------
 
     def _completion(self) -> str:
-        messages: Any = [{"role": "assistant", "content": "hello"}]  # the client's type of a stored one has no other role
+        # The client's type of a stored message has no other role.
+        messages: Any = [{"role": "assistant", "content": "hello"}]
         return self._server.chat.completions.create(model=MODEL, messages=messages, store=True, max_tokens=2).id
 
     def _response(self) -> str:

@@ -195,3 +195,37 @@ def test_what_is_rejected(
     assert f"{base}:x" not in {model.id for model in client.models.list()}
     with pytest.raises(openai.NotFoundError, match=f"did you mean {base}:one"):
         text(client, f"{base}:onn")
+
+
+def test_a_request_without_a_model_means_the_base(adapted: RunningServer, client: openai.OpenAI) -> None:
+    body = {"prompt": "hello", "max_tokens": 12, "temperature": 0}
+    answer = httpx.post(adapted.url + "/v1/completions", json=body, timeout=60).json()
+    assert answer["model"] == "tiny-chat" and answer["choices"][0]["text"] == text(client, "tiny-chat")
+
+
+def test_a_deleted_adapter_is_forgotten_unless_configured(
+    adapted: RunningServer, ask: Ask, chat_folder: Path, folders: dict[str, Path]
+) -> None:
+    base = chat_folder.name
+    ask("POST", "/models/load", model=f"{base}:gone", adapter=str(folders["two"])).raise_for_status()
+    ask("POST", "/models/load", model=f"{base}:one").raise_for_status()
+    with adapted.openai(ADMIN) as admin:
+        assert admin.models.delete(f"{base}:gone").deleted and admin.models.delete(f"{base}:one").deleted
+        names = {model.id for model in admin.models.list()}
+    assert f"{base}:gone" not in names and f"{base}:one" in names
+
+
+def test_other_apis_without_a_model_mean_the_base_too(adapted: RunningServer) -> None:
+    messages = [{"role": "user", "content": "hello"}]
+    for path, body in (
+        ("/v1/messages", {"messages": messages, "max_tokens": 2}),
+        ("/api/chat", {"messages": messages, "stream": False, "options": {"num_predict": 2}}),
+        ("/api/generate", {"prompt": "hello", "stream": False, "options": {"num_predict": 2}}),
+        ("/api/generate", {"keep_alive": -1}),
+    ):
+        answer = httpx.post(adapted.url + path, json=body, timeout=60)
+        assert answer.status_code == 200 and answer.json()["model"] == "tiny-chat", answer.text
+    counted = httpx.post(adapted.url + "/v1/messages/count_tokens", json={"messages": messages}, timeout=60)
+    assert counted.json()["input_tokens"] > 0
+    refused = httpx.post(adapted.url + "/api/embed", json={"input": "hello"}, timeout=60)
+    assert refused.status_code == 400 and "model is missing" in refused.json()["error"]

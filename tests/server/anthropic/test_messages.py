@@ -273,3 +273,49 @@ def test_error_inside_a_stream_is_an_event(server: RunningServer, claude: anthro
                 pass
     body: Any = caught.value.body
     assert body["type"] == "error" and "cancelled" in body["error"]["message"]
+
+
+@pytest.mark.parametrize("model", ["tiny-chat", "tiny-llama3"])
+def test_a_last_turn_of_the_assistant_is_continued(
+    server: RunningServer, claude: anthropic.Anthropic, model: str
+) -> None:
+    begun: list[Any] = [*HELLO, {"role": "assistant", "content": "I think"}]
+    with server.openai() as client:
+        chat = client.chat.completions.create(
+            model=model,
+            messages=begun,
+            max_tokens=8,
+            temperature=0,
+            extra_body={"continue_final_message": True, "add_generation_prompt": False},
+        )
+    assert chat.usage is not None
+    blocks: list[Any] = [*HELLO, {"role": "assistant", "content": [{"type": "text", "text": "I think"}]}]
+    for messages in (begun, blocks):
+        answer = claude.messages.create(model=model, max_tokens=8, messages=messages, extra_body=GREEDY)
+        (block,) = answer.content
+        assert block.type == "text" and block.text == chat.choices[0].message.content
+        counted = claude.messages.count_tokens(model=model, messages=messages).input_tokens
+        assert counted == chat.usage.prompt_tokens
+    found = events_of(server, {"model": model, "max_tokens": 8, "messages": begun, **GREEDY})
+    text = "".join(content["delta"]["text"] for name, content in found if name == "content_block_delta")
+    assert text == chat.choices[0].message.content
+
+
+def test_a_prompt_over_the_context_is_counted(claude: anthropic.Anthropic) -> None:
+    long: list[Any] = [{"role": "user", "content": "hello " * 5000}]
+    counted = claude.messages.count_tokens(model="tiny-chat", messages=long).input_tokens
+    one = claude.messages.count_tokens(model="tiny-chat", messages=HELLO).input_tokens
+    assert counted > 4096 and counted > 5000 > one
+    with pytest.raises(anthropic.BadRequestError, match="maximum context length is 4096"):
+        claude.messages.create(model="tiny-chat", messages=long, max_tokens=1)
+
+
+def test_a_turn_is_not_continued_with_tools_that_the_template_does_not_know(claude: anthropic.Anthropic) -> None:
+    begun: list[Any] = [*HELLO, {"role": "assistant", "content": "I think"}]
+    asked: dict[str, Any] = {"model": "tiny-plain", "messages": begun, "tools": [ADD]}
+    with pytest.raises(anthropic.BadRequestError, match="cannot continue the last message of a chat with tools"):
+        claude.messages.create(**asked, max_tokens=4)
+    with pytest.raises(anthropic.BadRequestError, match="cannot continue"):
+        claude.messages.count_tokens(**asked)
+    for more in ({"tool_choice": {"type": "none"}}, {"model": "tiny-chat"}):
+        assert claude.messages.create(**{**asked, **more}, max_tokens=4).usage.output_tokens == 4

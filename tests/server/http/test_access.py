@@ -127,12 +127,13 @@ def test_pages_of_other_origins_are_not_helped(open_to_pages: RunningServer, ser
         headers = {
             "origin": origin,
             "access-control-request-method": "POST",
-            "access-control-request-headers": "authorization,content-type",
+            "access-control-request-headers": "anthropic-version,authorization,content-type,x-api-key",
         }
         return httpx.options(url + "/v1/chat/completions", headers=headers)
 
     allowed = preflight(open_to_pages.url, "https://page.example")
     assert allowed.status_code == 200 and allowed.headers["access-control-allow-origin"] == "https://page.example"
+    assert "anthropic-version" in allowed.headers["access-control-allow-headers"]
     headers = {"origin": "https://page.example"}
     assert httpx.get(open_to_pages.url + "/livez", headers=headers).headers["access-control-allow-origin"]
     for url, origin in ((open_to_pages.url, "https://other.example"), (server.url, "https://page.example")):

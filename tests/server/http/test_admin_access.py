@@ -149,3 +149,10 @@ async def _try_paths(app: FastAPI) -> None:
         assert (await client.get("/admin/secret", headers=headers)).json() == "secret"
         headers["origin"] = "https://evil.example"
         assert (await client.get("/admin/secret", headers=headers)).status_code == 403
+
+
+def test_the_error_of_another_origin_names_no_path() -> None:
+    """Deleting a model is administration too."""
+    pairs = [(b"host", HOST.encode()), (b"origin", b"https://evil.example")]
+    with pytest.raises(ApiError, match="administration accepts requests only from pages of this server"):
+        LOCAL.check({"type": "http", "method": "DELETE", "path": "/v1/models/x", "headers": pairs})

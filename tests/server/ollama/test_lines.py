@@ -69,3 +69,28 @@ def test_results_find_their_calls_by_name_and_order() -> None:
     ids = [made.id for made in asked.tool_calls]
     assert len(set(ids)) == 3
     assert [one.tool_call_id for one in results if isinstance(one, ToolMessage)] == [ids[1], ids[0], ids[2]]
+
+
+CALL = TEXT[TEXT.index("<tool_call>") : TEXT.index("\n</tool_call>")]
+
+
+def parsed(text: str, **options: Any) -> dict[str, Any]:
+    """The whole answer of an output that ended at the limit of tokens."""
+    parser = OutputParser(frozenset({"add", "clock"}), **options)
+    made = ChatLines("m", parser, lambda delta: delta.text, lambda _: None, 10.0, 11.0)
+    ended = Ended("x/0", "length", 5, 9, 0)
+    for _ in (*made.take(TextDelta("x/0", text, [1])), *made.end(ended)):
+        pass
+    return made.whole(ended)
+
+
+def test_no_part_of_a_call_that_the_limit_cut_becomes_content() -> None:
+    for size in range(len("<tool_call>"), len(CALL)):
+        whole = parsed("Let me see.\n" + CALL[:size])
+        assert whole["message"]["content"] == "Let me see." and whole["done_reason"] == "length", size
+
+
+def test_a_complete_only_call_ends_the_answer() -> None:
+    whole = parsed(CALL + "\n</tool_call> and more", is_single=True)
+    assert whole["done_reason"] == "stop" and whole["message"]["content"] == ""
+    assert whole["message"]["tool_calls"][0]["function"]["arguments"] == {"a": 1}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -54,7 +55,7 @@ def test_chat_equals_the_chat_it_stands_for(server: RunningServer, llama: ollama
 def test_stream_is_the_default_and_gives_lines(server: RunningServer, llama: ollama.Client) -> None:
     whole = llama.chat("tiny-chat", HELLO, options=GREEDY)
     lines = lines_of(server, "/api/chat", {"model": "tiny-chat", "messages": HELLO, "options": GREEDY})
-    assert [line["done"] for line in lines] == [False] * (len(lines) - 1) + [True] and len(lines) > 2
+    assert [line["done"] for line in lines] == [False] * (len(lines) - 1) + [True] and len(lines) > 1
     assert "".join(line["message"]["content"] for line in lines) == whole.message.content
     assert lines[-1]["done_reason"] == "length" and lines[-1]["eval_count"] == 8
     parts = list(llama.chat("tiny-chat", HELLO, options=GREEDY, stream=True))
@@ -202,3 +203,28 @@ def test_a_page_in_a_browser_must_name_json(server: RunningServer) -> None:
     body = json.dumps({"model": "tiny-chat", "messages": HELLO, "stream": False})
     headers = {"origin": "http://evil.example", "content-type": "text/plain"}
     assert httpx.post(server.url + "/api/chat", content=body, headers=headers).status_code == 415
+
+
+def test_without_a_length_an_answer_takes_what_the_server_allows(
+    server: RunningServer, llama: ollama.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = server.serving.config
+    monkeypatch.setattr(server.serving, "config", replace(config, limits=replace(config.limits, output_tokens=6)))
+    for more in ({"raw": True}, {"suffix": "b"}, {}):
+        answer = llama.generate("tiny-llama3", "hello", options={"temperature": 0}, **more)
+        assert answer.eval_count is not None and answer.eval_count <= 6
+    assert llama.generate("tiny-chat", "hello", raw=True, options={"temperature": 0}).eval_count == 6
+
+
+def test_suffix_equals_the_completion_it_stands_for(server: RunningServer, llama: ollama.Client) -> None:
+    made = llama.generate("tiny-llama3", "hello", suffix="world", options=GREEDY)
+    with server.openai() as client:
+        wanted, alone = (
+            client.completions.create(model="tiny-llama3", prompt="hello", suffix=suffix, max_tokens=8, temperature=0)
+            for suffix in ("world", None)
+        )
+    assert wanted.usage is not None and alone.usage is not None
+    assert made.response == wanted.choices[0].text and made.prompt_eval_count == wanted.usage.prompt_tokens
+    assert wanted.usage.prompt_tokens > alone.usage.prompt_tokens
+    with pytest.raises(ollama.ResponseError, match="suffix"):
+        llama.generate("tiny-chat", "hello", suffix="world", options=GREEDY)

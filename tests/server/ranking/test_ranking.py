@@ -148,3 +148,27 @@ def test_a_cross_encoder_does_not_embed(crossed: RunningServer) -> None:
     assert "is a cross-encoder; this request needs an embedding model" in refused["message"]
     (card,) = (one for one in httpx.get(crossed.url + "/v1/models").json()["data"] if one["id"] == "cross")
     assert card["task"] == "score"
+
+
+def test_without_a_model_the_one_that_fits_is_taken(server: RunningServer, crossed: RunningServer) -> None:
+    ask = {"query": QUERY, "documents": DOCUMENTS}
+    for running, name in ((server, "bert"), (crossed, "cross")):
+        assert post(running, "/v1/rerank", ask)["model"] == name
+        assert post(running, "/v1/score", {"text_1": QUERY, "text_2": DOCUMENTS})["model"] == name
+
+
+@pytest.mark.parametrize("name", ["bert", "cross"])
+def test_errors_name_the_field(server: RunningServer, crossed: RunningServer, name: str) -> None:
+    running = crossed if name == "cross" else server
+    long = "seven " * 50
+    for path, body, param in (
+        ("/v1/rerank", {"query": QUERY, "documents": ["a", long]}, "documents"),
+        ("/v1/rerank", {"query": long, "documents": ["a"]}, "query"),
+        ("/v1/score", {"text_1": QUERY, "text_2": ["a", long]}, "text_2"),
+        ("/v1/score", {"text_1": ["a", long], "text_2": ["a", "a"]}, "text_1"),
+    ):
+        error = post(running, path, {"model": name, **body}, 400)["error"]
+        assert (error["param"], error["code"]) == (param, "context_length_exceeded")
+        assert error["message"].startswith("This model's maximum context length is ")
+    many = post(running, "/v1/score", {"model": name, "text_1": "a", "text_2": ["a"] * 3000}, 400)["error"]
+    assert many["param"] == "text_2" and "3000 pairs" in many["message"]

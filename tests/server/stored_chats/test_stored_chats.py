@@ -27,6 +27,13 @@ TOOL: Any = {
         },
     },
 }
+RUN: Any = {
+    "type": "custom",
+    "custom": {
+        "name": "run",
+        "format": {"type": "grammar", "grammar": {"syntax": "regex", "definition": "[abc]{3}"}},
+    },
+}
 
 
 def test_kept_read_changed_and_deleted(client: openai.OpenAI) -> None:
@@ -85,6 +92,7 @@ def test_lists_are_filtered_and_cut(client: openai.OpenAI) -> None:
         {"n": 3, "logprobs": True, "top_logprobs": 2, "seed": 3},
         {"model": "tiny-thinker", "max_tokens": 9},
         {"tools": [TOOL], "tool_choice": "required", "seed": 1, "max_tokens": 60},
+        {"tools": [RUN], "tool_choice": "required", "seed": 1, "max_tokens": 60},
     ],
 )
 def test_a_stream_is_kept_as_the_whole_answer(client: openai.OpenAI, more: dict[str, Any]) -> None:

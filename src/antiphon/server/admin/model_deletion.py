@@ -12,8 +12,12 @@ router = APIRouter()
 
 @router.delete("/v1/models/{name:path}")
 async def delete_model(request: Request, name: str, force: bool = False) -> Response:
-    """Free the model's memory; its files stay. A configured model is loaded again on its next use."""
+    """Free the model's memory; its files stay. A configured model is loaded again on its next use.
+
+    An adapter that is not configured is forgotten.
+    """
     models = serving_of(request).models
     model = models.companion(name) or models.find(name)
     await models.residency.unload(model, force=force)
+    models.forget_adapter(model)
     return json_response({"id": name, "object": "model", "deleted": True})

@@ -51,7 +51,7 @@ def chat_body(body: CountTokensBody, model: ReadyModel) -> ChatBody:
     messages = list(_messages(body))
     last = messages[-1]
     return ChatBody(
-        model=body.model,
+        model=model.name,
         keep_alive=body.keep_alive,
         messages=messages,
         # A last turn of the assistant is the beginning of the answer.

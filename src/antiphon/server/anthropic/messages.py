@@ -12,7 +12,8 @@ from antiphon.server.anthropic.chat_body import chat_body
 from antiphon.server.anthropic.output import Event
 from antiphon.server.anthropic.request_schemas import CountTokensBody, MessagesBody
 from antiphon.server.anthropic.run import MessageRun
-from antiphon.server.chat.chat_call import ChatCall, prepare_chat
+from antiphon.server.chat.chat_call import count_prompt, prepare_chat
+from antiphon.server.chat.request_schemas import ChatBody
 from antiphon.server.http.bodies import read_body
 from antiphon.server.http.connection import EventStream, json_response, unless_disconnected
 from antiphon.server.http.context import RequestContext, context_of
@@ -29,7 +30,7 @@ router = APIRouter()
 async def create_message(request: Request) -> Response:
     serving, context = serving_of(request), context_of(request)
     body = await read_body(request, MessagesBody, serving.config.limits.body_bytes)
-    run = MessageRun(body, await _prepare(serving, body))
+    run = MessageRun(body, await prepare_chat(serving, await _chat(serving, body)))
     context.log_fields["model"] = run.chat.model.name
     generations = Generations(serving, [run.chat.call])
     if body.stream:
@@ -40,16 +41,16 @@ async def create_message(request: Request) -> Response:
 
 @router.post("/v1/messages/count_tokens")
 async def count_tokens(request: Request) -> Response:
+    """A prompt that is longer than the model's context is counted too."""
     serving = serving_of(request)
     body = await read_body(request, CountTokensBody, serving.config.limits.body_bytes)
-    chat = await unless_disconnected(request, _prepare(serving, body))
-    context_of(request).log_fields["model"] = chat.model.name
-    return json_response({"input_tokens": len(chat.call.prompt)})
+    chat = await _chat(serving, body)
+    context_of(request).log_fields["model"] = chat.model
+    return json_response({"input_tokens": await unless_disconnected(request, count_prompt(serving, chat))})
 
 
-async def _prepare(serving: Serving, body: CountTokensBody) -> ChatCall:
-    model = await serving.models.ready(body.model, "generate")
-    return await prepare_chat(serving, chat_body(body, model))
+async def _chat(serving: Serving, body: CountTokensBody) -> ChatBody:
+    return chat_body(body, await serving.models.ready(body.model, "generate"))
 
 
 async def _whole(run: MessageRun, generations: Generations, context: RequestContext) -> Response:

@@ -157,7 +157,8 @@ class Metadata(Body):
 
 
 class CountTokensBody(Body):
-    model: Name
+    #: May be omitted where one model fits.
+    model: Name | None = None
     messages: Annotated[list[Turn], Field(min_length=1)]
     system: str | list[OnlyText] | None = None
     tools: list[ClientTool] | None = None

@@ -10,6 +10,7 @@ from antiphon.runtime.calls.events import Ended, TextDelta
 from antiphon.server.anthropic.output import Event, MessageOutput
 from antiphon.server.anthropic.request_schemas import MessagesBody
 from antiphon.server.chat.chat_call import ChatCall
+from antiphon.server.chat.message_builder import finish_reason, is_cut
 
 
 class MessageRun:
@@ -33,9 +34,9 @@ class MessageRun:
         yield from self._output.take(self._parser.feed(self.chat.text(delta)))
 
     def end(self, ended: Ended) -> Iterator[Event]:
-        yield from self._output.take(self._parser.finish())
+        yield from self._output.take(self._parser.finish(is_cut(ended)))
         yield from self._output.finish()
-        if ended.finish_reason == "length":
+        if finish_reason(self._parser, ended) == "length":
             is_cut_by_request = self.chat.call.params.max_tokens >= self._body.max_tokens
             self._reason = "max_tokens" if is_cut_by_request else "model_context_window_exceeded"
         elif ended.stop_string is not None and ended.stop_string in (self._body.stop_sequences or ()):

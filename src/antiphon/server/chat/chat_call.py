@@ -24,11 +24,12 @@ from antiphon.server.text.generation import make_call
 from antiphon.server.text.logprobs import chat_logprobs, prompt_logprobs
 from antiphon.server.text.messages import AssistantMessage
 from antiphon.server.text.parameter_aliases import resolved
-from antiphon.server.text.prompts import check_prompt, counted_prompt, most_tokens
+from antiphon.server.text.prompts import TOKENIZED_TOKENS, check_prompt, counted_prompt, most_tokens
 from antiphon.server.text.reasoning_effort import template_options
 from antiphon.server.text.sampling import output_tokens, sampling_params
 from antiphon.server.tool_calls.forms import THINK
 from antiphon.server.tool_calls.output_parser import END_THINK, OutputParser
+from antiphon.text.chat_template import ChatPrompt
 
 #: There is one; a request that names another gets it all the same.
 SERVICE_TIER = "default"
@@ -107,11 +108,8 @@ async def prepare_chat(serving: Serving, body: ChatBody, earlier: Sequence[int] 
     _check_choices(body, limits.choices)
     use = tool_use(body, model, limits)
     grammar = use.grammar
-    generates, continues = body.add_generation_prompt is not False, bool(body.continue_final_message)
-    options = template_options(body.chat_template_kwargs, body.reasoning_effort, model)
-    most = most_tokens(model, limits, body.truncate_prompt_tokens)
-    render = partial(chat_prompt, model, body.messages, use.tools, generates, options, most, continues)
-    prompt = await asyncio.to_thread(counted_prompt, render, model, limits, "messages")
+    continues = bool(body.continue_final_message)
+    prompt = await _prompt(serving, body, model, use, most_tokens(model, limits, body.truncate_prompt_tokens))
     asked = body.max_completion_tokens if body.max_completion_tokens is not None else body.max_tokens
     ids = check_prompt([*earlier, *prompt.ids], model, limits, "messages", body.truncate_prompt_tokens, asked)
     if asked == 0:
@@ -131,6 +129,29 @@ async def prepare_chat(serving: Serving, body: ChatBody, earlier: Sequence[int] 
     thinks = use.is_free and template is not None and THINK in template.source
     is_in_reasoning = thinks and (prompt.text.rstrip().endswith(THINK) or (continues and _is_reasoning(body)))
     return ChatCall(model, body, make_call(serving, body, model, ids, params, grammar), use, thinks, is_in_reasoning)
+
+
+async def count_prompt(serving: Serving, body: ChatBody) -> int:
+    """How many tokens the prompt of a chat has, also if it is longer than the model's context."""
+    body = with_tools(body)
+    model = await serving.models.ready(body.model, "generate")
+    _check_choices(body, serving.config.limits.choices)
+    use = tool_use(body, model, serving.config.limits)
+    return len((await _prompt(serving, body, model, use, max(TOKENIZED_TOKENS, model.max_tokens))).ids)
+
+
+async def _prompt(serving: Serving, body: ChatBody, model: ReadyModel, use: ToolUse, most: int) -> ChatPrompt:
+    """The prompt of a chat; one of more than `most` tokens is rejected."""
+    generates, continues = body.add_generation_prompt is not False, bool(body.continue_final_message)
+    if continues and use.tools and use.form.is_generic and use.form.text_key:
+        message = (
+            f"model {model.name!r} cannot continue the last message of a chat with tools: its chat template knows "
+            "no tools, so its answers are JSON; omit tools or set tool_choice to none"
+        )
+        raise invalid(message, "continue_final_message", "unsupported_value")
+    options = template_options(body.chat_template_kwargs, body.reasoning_effort, model)
+    render = partial(chat_prompt, model, body.messages, use.tools, generates, options, most, continues)
+    return await asyncio.to_thread(counted_prompt, render, model, serving.config.limits, "messages")
 
 
 def _is_reasoning(body: ChatBody) -> bool:

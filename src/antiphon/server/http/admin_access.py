@@ -42,7 +42,7 @@ def _check_origin(origin: str, host: str) -> None:
     except ValueError:
         is_own = False
     if not is_own:
-        message = f"the Origin is {origin[:200]!r}; /admin accepts requests only from pages of this server"
+        message = f"the Origin is {origin[:200]!r}; administration accepts requests only from pages of this server"
         raise ApiError(403, message, code="invalid_origin")
 
 

@@ -38,13 +38,13 @@ async def read_ollama(request: Request, model: type[Body]) -> Body:
 async def load_or_unload(request: Request, body: OllamaTextBody, part: dict[str, Any]) -> Response:
     """The answer to a request without a prompt: its model is loaded, or unloaded with `keep_alive: 0`."""
     serving = serving_of(request)
-    name = model_name(serving, body.model)
+    name = model_name(serving, body.model, "generate")
     is_over = body.keep_alive is not None and parse_keep_alive(body.keep_alive) == 0
     if not is_over or serving.models.find(name).state is ModelState.READY:
         await unless_disconnected(request, serving.models.ready(name, "generate"))
     reason = "unload" if is_over else "load"
-    line = {"model": body.model, "created_at": rfc3339(time.time()), **part, "done": True, "done_reason": reason}
-    return json_response(line)
+    head = {"model": body.model or name, "created_at": rfc3339(time.time())}
+    return json_response({**head, **part, "done": True, "done_reason": reason})
 
 
 async def answer(request: Request, generations: Generations, lines: AnswerLines, is_streamed: bool) -> Response:

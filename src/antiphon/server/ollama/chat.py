@@ -25,9 +25,9 @@ async def chat(request: Request) -> Response:
     body = await read_ollama(request, OllamaChatBody)
     if not body.messages:
         return await load_or_unload(request, body, {"message": {"role": "assistant", "content": ""}})
-    model = await serving.models.ready(model_name(serving, body.model), "generate")
+    model = await serving.models.ready(model_name(serving, body.model, "generate"), "generate")
     context.log_fields["model"] = model.name
     loaded = time.perf_counter()
     call = await prepare_chat(serving, chat_body(body, model))
-    lines = ChatLines(body.model, call.parser(), call.text, call.logprobs, context.started, loaded)
+    lines = ChatLines(body.model or model.name, call.parser(), call.text, call.logprobs, context.started, loaded)
     return await answer(request, Generations(serving, [call.call]), lines, body.stream is not False)

@@ -45,10 +45,12 @@ SAME = {
 }
 #: A `top_p` of 0 leaves the likeliest token alone.
 LEAST_TOP_P = 1e-6
+#: As many tokens as the context and the server allow.
+UNLIMITED = -1
 
 
 def chat_body(body: OllamaChatBody, model: ReadyModel) -> ChatBody:
-    tools = None if body.tools is None else [_tool(tool) for tool in body.tools]
+    tools: list[AnyTool] | None = None if body.tools is None else [_tool(tool) for tool in body.tools]
     return _chat(body, model, list(messages_of(body.messages or ())), tools)
 
 
@@ -62,7 +64,7 @@ def completion_body(body: OllamaGenerateBody, model: ReadyModel, prompt: str | l
     """A prompt that is continued as it is."""
     if body.system:
         raise _unsupported("a raw prompt, or a model without a chat template, has no system message", "system")
-    sampling = {"max_tokens": model.max_tokens, **_sampling(body.options)}
+    sampling = {"max_tokens": UNLIMITED, **_sampling(body.options)}
     logprobs = (body.top_logprobs or 0) if body.logprobs else None
     return CompletionBody(
         model=model.name,

@@ -24,7 +24,7 @@ async def embed(request: Request) -> Response:
     """Without an input the model is loaded."""
     serving, context = serving_of(request), context_of(request)
     body = await read_ollama(request, OllamaEmbedBody)
-    model = await serving.models.ready(model_name(serving, body.model), "embed")
+    model = await serving.models.ready(model_name(serving, body.model, "embed"), "embed")
     loaded, vectors, num_tokens = time.perf_counter(), [], 0
     if body.input:
         limit = None if body.truncate is False else model.max_tokens
@@ -35,7 +35,7 @@ async def embed(request: Request) -> Response:
         vectors, num_tokens = found.vectors.tolist(), found.num_tokens
     return json_response(
         {
-            "model": body.model,
+            "model": body.model or model.name,
             "embeddings": vectors,
             "total_duration": nanoseconds(context.seconds),
             "load_duration": nanoseconds(loaded - context.started),
@@ -49,7 +49,7 @@ async def embeddings(request: Request) -> Response:
     """Without a prompt the model is loaded."""
     serving = serving_of(request)
     body = await read_ollama(request, OllamaEmbeddingsBody)
-    model = await serving.models.ready(model_name(serving, body.model), "embed")
+    model = await serving.models.ready(model_name(serving, body.model, "embed"), "embed")
     if not body.prompt:
         return json_response({"embedding": []})
     asked = EmbeddingBody(model=model.name, input=body.prompt, truncate_prompt_tokens=model.max_tokens)

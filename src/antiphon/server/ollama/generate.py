@@ -34,20 +34,21 @@ async def generate(request: Request) -> Response:
     check_unsupported(body)
     if not body.prompt:
         return await load_or_unload(request, body, {"response": ""})
-    model = await serving.models.ready(model_name(serving, body.model), "generate")
+    model = await serving.models.ready(model_name(serving, body.model, "generate"), "generate")
     context.log_fields["model"] = model.name
     begun, loaded = context.started, time.perf_counter()
+    name = body.model or model.name
     earlier = check_ids(model, body.context or [], "context")
     if body.raw or body.suffix or model.text.chat_template is None:
         completion = await prepare_completion(
             serving, completion_body(body, model, await _prompt(body, model, earlier))
         )
         call = completion.calls[0]
-        lines = GenerateLines(body.model, OutputParser(), _text, _logprobs(body, model), begun, loaded)
+        lines = GenerateLines(name, OutputParser(), _text, _logprobs(body, model), begun, loaded)
     else:
         chat = await prepare_chat(serving, prompt_chat_body(body, model), earlier)
         call = chat.call
-        lines = GenerateLines(body.model, chat.parser(), chat.text, chat.logprobs, begun, loaded)
+        lines = GenerateLines(name, chat.parser(), chat.text, chat.logprobs, begun, loaded)
     lines.prompt = None if body.raw else call.prompt
     return await answer(request, Generations(serving, [call]), lines, body.stream is not False)
 

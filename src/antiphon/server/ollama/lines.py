@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from antiphon.runtime.calls.events import Ended, TextDelta
+from antiphon.server.chat.message_builder import finish_reason, is_cut
 from antiphon.server.serving.model_card import rfc3339
 from antiphon.server.tool_calls.arguments import arguments_object
 from antiphon.server.tool_calls.output_parser import CallArguments, CallStart, Content, OutputParser, Piece, Reasoning
@@ -63,7 +64,7 @@ class AnswerLines(ABC):
             yield line if place or not entries else {**line, "logprobs": entries}
 
     def end(self, ended: Ended) -> Iterator[Line]:
-        yield from self._lines(self._parser.finish())
+        yield from self._lines(self._parser.finish(is_cut(ended)))
         yield from self._end_call()
         yield self.last(ended, self.shape(""))
 
@@ -73,9 +74,10 @@ class AnswerLines(ABC):
         return line | ({"logprobs": self.logprobs} if self.logprobs else {})
 
     def last(self, ended: Ended, part: Line) -> Line:
+        reason = finish_reason(self._parser, ended)
         return {
             **self._line(part, is_done=True),
-            "done_reason": ended.finish_reason,
+            "done_reason": "stop" if reason == "tool_calls" else reason,
             "total_duration": nanoseconds(time.perf_counter() - self._begun),
             "load_duration": nanoseconds(self._loaded - self._begun),
             "prompt_eval_count": ended.prompt_tokens,

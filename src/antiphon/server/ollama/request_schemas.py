@@ -35,7 +35,8 @@ class OllamaOptions(Body):
 
 
 class OllamaBody(Body):
-    model: Name
+    #: May be omitted where one model fits.
+    model: Name | None = None
     #: How long the model stays resident after this request; 0 unloads it.
     keep_alive: KeepAlive | None = None
     options: OllamaOptions | None = None

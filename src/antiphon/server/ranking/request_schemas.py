@@ -6,14 +6,13 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from antiphon.server.http.schemas import Body, ModelBody, Name, Priority
+from antiphon.server.http.schemas import Body, ModelBody, Priority
 
 Text = Annotated[str, Field(min_length=1)]
 Texts = Text | Annotated[list[Text], Field(min_length=1)]
 
 
 class RankingBody(ModelBody):
-    model: Name
     #: Cut what is longer: a text for an embedding model, a pair for a cross-encoder, where the second text is cut.
     #: -1 is the model's context. Without it, a text that is too long is an error.
     truncate_prompt_tokens: Annotated[int, Field(ge=-1, lt=2**31)] | None = None

@@ -25,7 +25,7 @@ async def rerank(request: Request) -> Response:
     """The documents in the order of their relevance to the query."""
     body = await read_body(request, RerankBody, serving_of(request).config.limits.body_bytes)
     texts = [given if isinstance(given, str) else given.text for given in body.documents]
-    pairs = [Pair(body.query, text, f"documents[{index}]") for index, text in enumerate(texts)]
+    pairs = [Pair(body.query, text, "query", f"documents[{index}]") for index, text in enumerate(texts)]
     scores = await pair_scores(request, body, pairs, body.max_tokens_per_doc)
     shows_texts = request.url.path != COHERE if body.return_documents is None else body.return_documents
     order = sorted(range(len(texts)), key=lambda index: -scores.values[index])
@@ -43,12 +43,13 @@ async def score(request: Request) -> Response:
     body = await read_body(request, ScoreBody, serving_of(request).config.limits.body_bytes)
     first = [body.text_1] if isinstance(body.text_1, str) else body.text_1
     second = [body.text_2] if isinstance(body.text_2, str) else body.text_2
-    if len(first) == 1:
-        first = first * len(second)
-    if len(first) != len(second):
+    if len(first) not in (1, len(second)):
         message = f"text_1 has {len(first)} texts and text_2 has {len(second)}; text_1 must have one, or as many"
         raise invalid(message, "text_1")
-    pairs = [Pair(one, other, f"text_2[{index}]") for index, (one, other) in enumerate(zip(first, second, strict=True))]
+    pairs = []
+    for index, text in enumerate(second):
+        place = 0 if len(first) == 1 else index
+        pairs.append(Pair(first[place], text, f"text_1[{place}]", f"text_2[{index}]"))
     scores = await pair_scores(request, body, pairs)
     rows = [{"object": "score", "index": index, "score": value} for index, value in enumerate(scores.values)]
     return json_response(

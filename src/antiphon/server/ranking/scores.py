@@ -10,23 +10,26 @@ from typing import Any, NamedTuple
 import numpy as np
 from fastapi import Request
 
+from antiphon.errors import TooManyTokensError
 from antiphon.server.http.connection import unless_disconnected
 from antiphon.server.http.context import context_of
-from antiphon.server.http.errors import ApiError, invalid
+from antiphon.server.http.errors import invalid
 from antiphon.server.ranking.request_schemas import RankingBody
 from antiphon.server.serving.model_card import task_of
 from antiphon.server.serving.models import ReadyModel
 from antiphon.server.serving.serving import Serving, serving_of
+from antiphon.server.text.context_length import context_length_error
 from antiphon.server.text.embeddings import cut_ids, embed_ids, encoded_input
 from antiphon.server.text.prompts import TOKENIZED_TOKENS, encode
 
 
 class Pair(NamedTuple):
-    """Two texts. `name` is where the second one stands in the request, for errors."""
+    """Two texts, and where each stands in the request, for errors."""
 
     first: str
     second: str
-    name: str
+    first_name: str
+    second_name: str
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,8 @@ async def pair_scores(
     serving, context = serving_of(request), context_of(request)
     limit = serving.config.limits.embedding_inputs
     if len(pairs) > limit:
-        raise invalid(f"there are {len(pairs)} pairs of texts; at most {limit} are allowed", "documents")
+        message = f"there are {len(pairs)} pairs of texts; at most {limit} are allowed"
+        raise invalid(message, _field(pairs[0].second_name))
     model = await _model(serving, body.model)
     context.log_fields["model"] = model.name
     score = _by_cross_encoder if model.loaded.task == "score" else _by_embeddings
@@ -60,8 +64,14 @@ async def pair_scores(
     return Scores(model, [float(value) for value in values], num_tokens)
 
 
-async def _model(serving: Serving, name: str) -> ReadyModel:
-    """A cross-encoder or an embedding model. The task of one that was never loaded may not be known before."""
+async def _model(serving: Serving, name: str | None) -> ReadyModel:
+    """A cross-encoder or an embedding model. The task of one that was never loaded may not be known before.
+
+    Without a name, the cross-encoder if one is configured, else the embedding model.
+    """
+    if name is None:
+        tasks = {task_of(model) for model in serving.models if model.is_configured}
+        name = serving.models.only_one_for("score" if "score" in tasks else "embed").name
     own = task_of(serving.models.known(name))
     model = await serving.models.ready(name, own if own in (None, "score") else "embed")
     return model if model.loaded.task == "score" else await serving.models.ready(name, "embed")
@@ -84,7 +94,9 @@ async def _by_embeddings(
                 inputs.append(_ids(model, text, name, most))
             return places[text, most]
 
-        found = [(place(pair.first, "query", limit), place(pair.second, pair.name, shorter)) for pair in pairs]
+        found = [
+            (place(pair.first, pair.first_name, limit), place(pair.second, pair.second_name, shorter)) for pair in pairs
+        ]
         return inputs, found
 
     inputs, found = await asyncio.to_thread(tokens)
@@ -102,7 +114,8 @@ async def _by_cross_encoder(
 
     def tokens() -> tuple[list[list[int]], list[int]]:
         """Both texts of every pair end to end, and where the second begins. Blocking."""
-        firsts = {pair.first: encoded_input(model, pair.first, "query", limit is not None) for pair in pairs}
+        names = {pair.first: pair.first_name for pair in reversed(pairs)}  # each text once
+        firsts = {text: encoded_input(model, text, name, limit is not None) for text, name in names.items()}
         inputs = [_pair_ids(model, firsts[pair.first], pair, limit, max_second) for pair in pairs]
         return inputs, [len(firsts[pair.first]) for pair in pairs]
 
@@ -130,26 +143,33 @@ def _ids(model: ReadyModel, text: str, name: str, limit: int | None) -> list[int
 
 def _pair_ids(model: ReadyModel, first: list[int], pair: Pair, limit: int | None, max_second: int | None) -> list[int]:
     """`[CLS] first [SEP] second [SEP]`, where the tokenizer has these tokens. The second text is cut, not the first."""
-    second = encode(model, pair.second, False, TOKENIZED_TOKENS)
+    end = [first[-1]] if first and first[-1] in model.text.tokenizer.special_ids else []
+    most = model.max_tokens if limit is None and max_second is None else TOKENIZED_TOKENS
+    try:
+        second = encode(model, pair.second, False, most)
+    except TooManyTokensError as error:
+        num_tokens = len(first) + error.num_tokens + len(end)
+        raise context_length_error(error.limit, num_tokens, 0, pair.second_name, error.note) from None
     if max_second is not None:
         second = second[:max_second]
-    end = [first[-1]] if first and first[-1] in model.text.tokenizer.special_ids else []
     if limit is not None:
         room = limit - len(first) - len(end)
         if room < 1:
-            raise _too_long(f"the first text has {len(first)} tokens; {limit} are left for both")
+            message = f"{pair.first_name} has {len(first)} tokens; both texts together are cut to {limit}"
+            raise invalid(message, _field(pair.first_name), "context_length_exceeded")
         second = second[:room]
-    return _checked(model, [*first, *second, *end], pair.name)
+    return _checked(model, [*first, *second, *end], pair.second_name)
 
 
 def _checked(model: ReadyModel, ids: list[int], name: str) -> list[int]:
     if not ids:
-        raise invalid(f"{name} has no tokens", name)
+        raise invalid(f"{name} has no tokens", _field(name))
     if len(ids) > model.max_tokens:
-        cut = "set truncate_prompt_tokens to -1 to cut it"
-        raise _too_long(f"{name} has {len(ids)} tokens; model {model.name!r} takes {model.max_tokens}; {cut}")
+        cut = "Set truncate_prompt_tokens to -1 to cut it."
+        raise context_length_error(model.max_tokens, len(ids), 0, name, cut)
     return ids
 
 
-def _too_long(message: str) -> ApiError:
-    return invalid(message, "documents", "context_length_exceeded")
+def _field(name: str) -> str:
+    """The field of the request that a name such as `documents[3]` is in."""
+    return name.partition("[")[0]

@@ -195,7 +195,7 @@ class ResponseBody(SamplingBody):
     #: `auto` drops the oldest items of a conversation that is too long.
     truncation: Literal["auto", "disabled"] | None = None
     #: Calls beyond this number are not given.
-    max_tool_calls: Annotated[int, Field(ge=1, lt=2**31)] | None = None
+    max_tool_calls: Annotated[int, Field(ge=0, lt=2**31)] | None = None
     #: The answer comes at once; the response is read by its id.
     background: bool | None = None
     #: Accepted without effect.

@@ -250,9 +250,10 @@ class ServedModels:
             return self.find(name)
         return self.residency.add(self._defaults.get(name) or self._on_use(name))
 
-    def _only_one_for(self, task: str | None) -> Resident:
+    def only_one_for(self, task: str | None) -> Resident:
         """The model that a request without a name means: the one that is configured for the task, or its default."""
-        configured = [model for model in self if model.is_configured and not model.is_companion]
+        bases = [model for model in self if model.base is None]  # adapters are meant only by their names
+        configured = [model for model in bases if model.is_configured and not model.is_companion]
         fitting = [model for model in configured if task is None or task_of(model) in (task, None)]
         if len(fitting) > 1 and task is not None:  # those whose task is not known before loading count last
             fitting = [model for model in fitting if task_of(model) == task] or fitting
@@ -272,7 +273,7 @@ class ServedModels:
 
         Without a name, the one model that fits the task.
         """
-        model = self._only_one_for(task) if name is None else self.known(name)
+        model = self.only_one_for(task) if name is None else self.known(name)
         if model.failure is not None and not model.may_be_tried_again:
             raise load_failure(model, model.failure)
         if self._client.state is not EngineState.READY:

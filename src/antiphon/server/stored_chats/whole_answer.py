@@ -43,12 +43,12 @@ def _extend(message: dict[str, Any], delta: dict[str, Any]) -> None:
         if delta.get(name):
             message[name] = (message.get(name) or "") + delta[name]
     for call in delta.get("tool_calls") or ():
+        kind, field = ("custom", "input") if "custom" in call else ("function", "arguments")
         calls = message.setdefault("tool_calls", [])
         if call["index"] >= len(calls):
-            calls.append({**{name: value for name, value in call.items() if name != "index"}})
-            calls[-1]["function"] = dict(call["function"])
+            calls.append({**{name: value for name, value in call.items() if name != "index"}, kind: dict(call[kind])})
         else:
-            calls[call["index"]]["function"]["arguments"] += call["function"].get("arguments", "")
+            calls[call["index"]][kind][field] += call[kind].get(field, "")
 
 
 async def kept_at_end(

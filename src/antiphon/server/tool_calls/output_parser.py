@@ -99,7 +99,7 @@ class OutputParser:
         elif self._mode in ("start", "content"):
             rest = rest.lstrip() if self._skip_space else rest
             pieces += self._text(self._without_cut_tag(rest) if is_cut else rest)
-        self._mode = "finished"
+        self._mode = "ended" if self.is_ended else "finished"
         return pieces
 
     def _rest_of_call(self, is_cut: bool) -> list[Piece]:
