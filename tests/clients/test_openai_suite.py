@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from antiphon.server.http.keys import KeyRing
-from antiphon.server.setup.config import Limits, ModelSpec, ServerConfig
+from antiphon.server.setup.config import ModelSpec, ServerConfig
 from support.http_server import TOOL_TEMPLATE, RunningServer, running_server
 from support.source_archives import download_source
 from support.tiny_model import write_folder
@@ -36,6 +36,8 @@ LEAST_SHARE = 0.95
 #: The names that the tests use, served by models of ours.
 CHAT_NAMES = ("gpt-6-astra", "gpt-3.5-turbo-instruct", "gpt-4o-mini", "auto", "model")
 ENCODER_NAMES = ("text-embedding-3-small",)
+#: Loaded on use.
+SLOW_CHAT = "smollm2-135m"
 ENCODER, TRANSCRIBER, SPEAKER = "all-minilm-l6-v2", "whisper-base", "hibari-6m"
 ADMIN_KEY = "the-admin-key"
 
@@ -50,22 +52,21 @@ EXPLAINED = {
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory, model_path: Callable[[str], Path]) -> Iterator[RunningServer]:
-    for name in (ENCODER, TRANSCRIBER, SPEAKER):
+    for name in (SLOW_CHAT, ENCODER, TRANSCRIBER, SPEAKER):
         model_path(name)
     folder = tmp_path_factory.mktemp("files")
     chat = write_folder(tmp_path_factory.mktemp("served") / "tiny-chat", chat_template=TOOL_TEMPLATE)
     models = [ModelSpec.of(str(chat)), *(ModelSpec.of(name) for name in (ENCODER, TRANSCRIBER, SPEAKER))]
-    aliases = dict.fromkeys(CHAT_NAMES, models[0].name) | dict.fromkeys(ENCODER_NAMES, models[1].name)
+    aliases = dict.fromkeys(CHAT_NAMES, models[0].name) | dict.fromkeys(ENCODER_NAMES, ENCODER)
     aliases |= {"gpt-4o-transcribe": TRANSCRIBER, "whisper-1": TRANSCRIBER, "tts-1": SPEAKER}
     config = ServerConfig(
         models=tuple(models),
         aliases=aliases,
-        limits=Limits(output_tokens=64),
         admin_keys=KeyRing([ADMIN_KEY]),
         files_dir=folder,
         offline=True,
     )
-    with running_server(config, {"kv_bytes": 16 << 20}) as running:
+    with running_server(config, {"kv_bytes": 256 << 20}) as running:
         yield running
 
 

@@ -13,6 +13,7 @@ import httpx2
 from openai import OpenAI
 
 MODEL = "gpt-6-astra"
+SLOW_MODEL = "smollm2-135m"
 EXAMPLE = b"Example data"
 MOCK_BODY = b'{"foo": "bar"}'
 #: Where a test asserts the mock's body: the server's answer is checked, and then that body is put in its place.
@@ -63,7 +64,9 @@ class Mapping:
         return self._server.responses.create(model=MODEL, input="hello", max_output_tokens=16).id
 
     def _running_response(self) -> str:
-        return self._server.responses.create(model=MODEL, input="hello", background=True).id
+        """One that takes minutes."""
+        endless: Any = {"ignore_eos": True}
+        return self._server.responses.create(model=SLOW_MODEL, input="hello", background=True, extra_body=endless).id
 
     def _conversation(self) -> str:
         return self._server.conversations.create().id
@@ -130,6 +133,10 @@ class Mapping:
         for name, count in COUNTS.items():
             if body.get(name) == 0:
                 body[name] = count
+        if path.endswith("/chat/completions"):
+            body.setdefault("max_completion_tokens", 16)
+        if path.endswith("/embeddings"):
+            body["encoding_format"] = "float"  # the client checks the type of an answer before it decodes base64
         if not body.get("stream"):
             body.pop("stream_options", None)
         return body

@@ -6,6 +6,7 @@ import anthropic
 from common import CHAT, HOST, KEY, LONG, QUESTION
 
 client = anthropic.Anthropic(base_url=HOST, api_key=KEY, max_retries=0)
+GREEDY = {"temperature": 0}
 message = {"role": "user", "content": QUESTION}
 tool = {
     "name": "get_weather",
@@ -13,19 +14,21 @@ tool = {
     "input_schema": {"type": "object", "properties": {"city": {"enum": ["Paris", "Rome"]}}, "required": ["city"]},
 }
 
-answer = client.messages.create(model=CHAT, max_tokens=12, messages=[message], system="Be brief.", temperature=0)
+answer = client.messages.create(model=CHAT, max_tokens=12, messages=[message], system="Be brief.", extra_body=GREEDY)
 assert answer.type == "message" and answer.role == "assistant" and answer.content[0].text, answer
 assert answer.usage.input_tokens > 0 and answer.usage.output_tokens > 0
 assert answer.stop_reason in ("end_turn", "max_tokens")
 
-with client.messages.stream(model=CHAT, max_tokens=12, messages=[message], system="Be brief.", temperature=0) as stream:
+with client.messages.stream(
+    model=CHAT, max_tokens=12, messages=[message], system="Be brief.", extra_body=GREEDY
+) as stream:
     text = "".join(stream.text_stream)
     final = stream.get_final_message()
 assert text == final.content[0].text == answer.content[0].text, (text, answer)
 assert final.usage.output_tokens == answer.usage.output_tokens
 
 called = client.messages.create(
-    model=CHAT, max_tokens=60, messages=[message], tools=[tool], tool_choice={"type": "any"}, temperature=0
+    model=CHAT, max_tokens=60, messages=[message], tools=[tool], tool_choice={"type": "any"}, extra_body=GREEDY
 )
 use = next(block for block in called.content if block.type == "tool_use")
 assert called.stop_reason == "tool_use" and use.name == "get_weather" and use.input["city"] in ("Paris", "Rome")
