@@ -10,6 +10,7 @@ import openai
 import pytest
 
 from antiphon.server.chat.request_schemas import ChatBody
+from antiphon.server.responses import compact
 from antiphon.server.responses.compaction import packed
 from antiphon.server.responses.items import messages
 from antiphon.server.responses.request_schemas import ITEMS, PLAIN_ITEMS
@@ -115,3 +116,17 @@ def test_content_that_is_not_ours(client: openai.OpenAI, server: RunningServer, 
     with pytest.raises(openai.BadRequestError) as refused:
         client.responses.create(**GREEDY, input=[{"type": "compaction", "encrypted_content": content}])
     assert refused.value.code == "invalid_compaction" and refused.value.param == "input"
+
+
+def test_what_is_tokenized_for_one_request_is_bounded(client: openai.OpenAI) -> None:
+    text = "ab " * 100_000  # of 3 tokens each
+    for ask in (client.responses.input_tokens.count, client.responses.compact):
+        with pytest.raises(openai.BadRequestError, match="are tokenized for one request") as refused:
+            ask(model="tiny-chat", input=text)  # type: ignore[operator]
+        assert refused.value.code == "context_length_exceeded" and refused.value.param == "input"
+
+
+def test_pieces_of_a_conversation_are_bounded(client: openai.OpenAI, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compact, "MAX_PIECES", 1)
+    with pytest.raises(openai.BadRequestError, match="2048 are tokenized for one request"):
+        client.responses.compact(model="tiny-chat", input=conversation(13))

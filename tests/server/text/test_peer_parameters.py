@@ -169,6 +169,7 @@ def test_sampling(caller: Caller, engine: Engine, asked: dict[str, Any], wanted:
     ({"logit_bias": [[5, True]]}, "logit_bias", ""),
     ({"logit_bias": [[9999, 1]]}, "logit_bias", "token id 9999 is outside the vocabulary of 264 tokens"),
     ({"logit_bias": {"": 1}}, "logit_bias", "an empty text has no tokens"),
+    ({"logit_bias": {"a" * 257: 1}}, "logit_bias", "a text has 257 characters; at most 256 are allowed"),
     ({"logit_bias": [[5, 101]]}, "logit_bias", ""),
     ({"prompt_logprobs": 21}, "prompt_logprobs", "less than or equal to 20"),
     ({"prompt_logprobs": 1, "stream": True}, "prompt_logprobs", "cannot be streamed"),

@@ -103,7 +103,8 @@ async def _by_cross_encoder(
 
     def tokens() -> tuple[list[list[int]], list[int]]:
         """Both texts of every pair end to end, and where the second begins. Blocking."""
-        firsts = {pair.first: encoded_input(model, pair.first, "query", limit is not None) for pair in pairs}
+        texts = dict.fromkeys(pair.first for pair in pairs)
+        firsts = {text: encoded_input(model, text, "query", limit is not None) for text in texts}
         inputs = [_pair_ids(model, firsts[pair.first], pair, limit, max_second) for pair in pairs]
         return inputs, [len(firsts[pair.first]) for pair in pairs]
 
