@@ -21,7 +21,7 @@ from antiphon.server.conversations.store import conversations_of
 from antiphon.server.http.bodies import read_body
 from antiphon.server.http.connection import json_response, unless_disconnected
 from antiphon.server.http.context import context_of
-from antiphon.server.responses.compaction import Summary, expanded, packed
+from antiphon.server.responses.compaction import MAX_KEPT, Summary, expanded, packed
 from antiphon.server.responses.history import history
 from antiphon.server.responses.items import transcript
 from antiphon.server.responses.request_schemas import CompactBody, MessageItem, PlainItem
@@ -52,7 +52,8 @@ async def compact(request: Request) -> Response:
     serving, context = serving_of(request), context_of(request)
     body = await read_body(request, CompactBody, serving.config.limits.body_bytes)
     stores = (store_of(request), conversations_of(request))
-    items = list(expanded(history(body.input, body.previous_response_id, None, stores, context.key).items))
+    found = await history(body.input, body.previous_response_id, None, stores, context.key)
+    items = list(expanded(found.items))
     model = await serving.models.ready(body.model, "generate")
     context.log_fields["model"] = model.name
     compaction = Compaction(serving, model, body.instructions)
@@ -81,7 +82,8 @@ class Compaction:
         """The content of the compaction item."""
         start = max((place for place, item in enumerate(items) if _is_users(item)), default=len(items))
         kept = [item for item in items[start:] if not isinstance(item, Summary)]
-        if len(await self._encode(transcript(kept))) > self._model.max_tokens // KEPT_SHARE:
+        num_tokens = len(await self._encode(transcript(kept)))
+        if len(kept) > MAX_KEPT or num_tokens > self._model.max_tokens // KEPT_SHARE:
             start, kept = len(items), []
         return packed(await self._summary(items[:start]), kept)
 

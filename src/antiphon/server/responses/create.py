@@ -56,7 +56,7 @@ async def _prepare(
     serving: Serving, stores: Stores, body: ResponseBody, owner: int | None, response_id: str | None
 ) -> ResponseRun:
     """Check everything that can be rejected before the engine receives the request."""
-    found = history(body.input, body.previous_response_id, body.conversation, stores, owner)
+    found = await history(body.input, body.previous_response_id, body.conversation, stores, owner)
     try:
         chat = await prepare_fitting(serving, body, found.items)
     except ApiError as error:

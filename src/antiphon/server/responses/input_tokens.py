@@ -30,7 +30,7 @@ async def count_input_tokens(request: Request) -> Response:
     serving, context = serving_of(request), context_of(request)
     body = await read_body(request, InputTokensBody, serving.config.limits.body_bytes)
     stores = (store_of(request), conversations_of(request))
-    found = history(body.input, body.previous_response_id, body.conversation, stores, context.key)
+    found = await history(body.input, body.previous_response_id, body.conversation, stores, context.key)
     model = await serving.models.ready(body.model, "generate")
     context.log_fields["model"] = model.name
     chat = chat_body(body, found.items)
