@@ -154,6 +154,8 @@ class Gate:
             raise unavailable("the server is shutting down", "shutting_down")
         if context.is_low_priority:  # how many run at once is limited for all batches together
             return
+        if caller is not None and caller.response_id is not None:  # the request that began it was checked
+            return
         running = self._requests.count_of_key(context.key)
         if rules.keys is not None and rules.per_key is not None and running >= rules.per_key:
             message = f"this key has {counted(running, 'request')} in flight; at most {rules.per_key} are allowed"
