@@ -36,6 +36,8 @@ from antiphon.server.telemetry.metrics import Metrics
 REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
 OPEN_ROUTES = {"/livez", "/readyz", "/health", "/ping", "/docs"}
 UNLOGGED_ROUTES = {*OPEN_ROUTES, "/metrics"}  # polled every few seconds
+#: A download takes as long as it takes; it has limits of its own.
+UNTIMED_ROUTES = {"/api/pull"}
 ADMIN = "/admin"
 #: Content types of streams that can end with an error.
 EVENT_STREAMS = (b"text/event-stream", b"application/x-ndjson")
@@ -126,7 +128,7 @@ class Gate:
             self._requests.remove(context)
 
     def _set_timeout(self, context: RequestContext) -> asyncio.TimerHandle | None:
-        if _is_admin(context):
+        if _is_admin(context) or context.path in UNTIMED_ROUTES:
             return None
         limit = self._rules.request_seconds
         error = ApiError(504, f"the request took longer than {limit:g} s", code="timeout", kind=SERVER)
