@@ -142,7 +142,14 @@ def _add_middleware(app: FastAPI, serving: Serving) -> None:
     hosts = AllowedHosts(config.host, config.allowed_hosts)
     admin = AdminAccess(config.admin_keys, hosts)
     rules = Rules(
-        admin, hosts, config.keys, limits.requests_per_key, limits.request_seconds, config.logs_text, config.is_strict
+        admin,
+        hosts,
+        config.keys,
+        per_key=limits.requests_per_key,
+        request_seconds=limits.request_seconds,
+        logs_text=config.logs_text,
+        is_strict=config.is_strict,
+        origins=config.cors_origins,
     )
     app.add_middleware(
         Gate,

@@ -30,6 +30,7 @@ from antiphon.server.http.hosts import AllowedHosts
 from antiphon.server.http.ignored_fields import HEADER as IGNORED_HEADER
 from antiphon.server.http.internal_call import CALLER, Caller
 from antiphon.server.http.keys import KeyRing
+from antiphon.server.http.origins import check_form_origin
 from antiphon.server.telemetry.logs import log, log_failure
 from antiphon.server.telemetry.metrics import Metrics
 
@@ -50,7 +51,7 @@ SLACK_SECONDS = 2.0
 class Rules:
     """Which requests are admitted, and for how long. `per_key` bounds the requests in flight of one key.
 
-    `Host` is checked if there are no keys: with keys, a page that reaches this server by DNS rebinding lacks one.
+    `Host` is checked if there are no keys, and `Origin` of forms: with keys, a hostile page lacks one.
     """
 
     admin: AdminAccess
@@ -60,6 +61,8 @@ class Rules:
     request_seconds: float = 600.0
     logs_text: bool = False
     is_strict: bool = False
+    #: Of pages that may use the server from a browser, besides its own.
+    origins: tuple[str, ...] = ()
 
 
 class Gate:
@@ -151,7 +154,9 @@ class Gate:
             if context.key is None:
                 raise unauthorized("the API key is missing or wrong")
         else:
-            rules.hosts.check(header(scope, b"host"))
+            host = header(scope, b"host")
+            rules.hosts.check(host)
+            check_form_origin(header(scope, b"content-type"), header(scope, b"origin"), host, rules.origins)
         if self._is_draining():
             raise unavailable("the server is shutting down", "shutting_down")
         if context.is_low_priority:  # how many run at once is limited for all batches together
