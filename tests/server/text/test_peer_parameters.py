@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 import math
@@ -14,6 +15,8 @@ import pytest
 import torch
 
 from antiphon import Engine, SamplingParams
+from antiphon.text import grammar_spec
+from antiphon.text.gbnf import lark_from_gbnf
 from support.http_server import RunningServer
 
 EOS = 263  # <|im_end|> of the tiny vocabulary
@@ -104,6 +107,19 @@ def test_structures(caller: Caller, asked: dict[str, Any], same: dict[str, Any])
     assert chat == caller.chat(**same, **common)["choices"][0]["message"]["content"]
     streamed = caller.chunks("/v1/completions", **asked, **common)
     assert "".join(chunk["choices"][0]["text"] for chunk in streamed) == text
+
+
+def test_grammars_are_read_off_the_event_loop(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    on_loop: list[bool] = []
+
+    def reading(text: str) -> str:
+        on_loop.append(asyncio._get_running_loop() is not None)
+        return lark_from_gbnf(text)
+
+    monkeypatch.setattr(grammar_spec, "lark_from_gbnf", reading)
+    caller.complete(grammar=YEAR)
+    caller.chat(grammar=YEAR)
+    assert on_loop and not any(on_loop)
 
 
 def test_whitespace_of_json(caller: Caller) -> None:

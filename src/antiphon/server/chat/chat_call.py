@@ -105,7 +105,7 @@ async def prepare_chat(serving: Serving, body: ChatBody, earlier: Sequence[int] 
     body = with_tools(resolved(body, limits.output_tokens))
     model = await serving.models.ready(body.model, "generate")
     _check_choices(body, limits.choices)
-    use = tool_use(body, model, limits)
+    use = await asyncio.to_thread(tool_use, body, model, limits)  # a grammar takes a while
     grammar = use.grammar
     generates, continues = body.add_generation_prompt is not False, bool(body.continue_final_message)
     options = template_options(body.chat_template_kwargs, body.reasoning_effort, model)

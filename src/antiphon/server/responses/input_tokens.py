@@ -34,7 +34,7 @@ async def count_input_tokens(request: Request) -> Response:
     model = await serving.models.ready(body.model, "generate")
     context.log_fields["model"] = model.name
     chat = chat_body(body, found.items)
-    tools = tool_use(chat, model, serving.config.limits).tools
+    tools = (await asyncio.to_thread(tool_use, chat, model, serving.config.limits)).tools
     options = template_options(chat.chat_template_kwargs, chat.reasoning_effort, model)
     most = max(TOKENIZED_TOKENS, model.max_tokens)
     try:
