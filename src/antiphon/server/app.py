@@ -44,6 +44,7 @@ from antiphon.server.ollama import embed as ollama_embed
 from antiphon.server.ollama import generate as ollama_generate
 from antiphon.server.ollama import models as ollama_models
 from antiphon.server.ollama import pull as ollama_pull
+from antiphon.server.ollama.downloads import Downloads
 from antiphon.server.ranking import routes as ranking
 from antiphon.server.responses import compact, input_tokens
 from antiphon.server.responses import create as responses
@@ -125,6 +126,7 @@ def create_app(config: ServerConfig, client: EngineClient, report: Callable[[Res
     app.state.responses = ResponseStore(*bounds)
     app.state.conversations = ConversationStore(*bounds)
     app.state.stored_chats = ChatStore(*bounds)
+    app.state.downloads = Downloads(config.offline)
     app.state.routes = RouteTable([*app.routes, *(route for module in ROUTES for route in module.router.routes)])
     for module in ROUTES:
         app.include_router(module.router)
@@ -140,7 +142,14 @@ def _add_middleware(app: FastAPI, serving: Serving) -> None:
     hosts = AllowedHosts(config.host, config.allowed_hosts)
     admin = AdminAccess(config.admin_keys, hosts)
     rules = Rules(
-        admin, hosts, config.keys, limits.requests_per_key, limits.request_seconds, config.logs_text, config.is_strict
+        admin,
+        hosts,
+        config.keys,
+        per_key=limits.requests_per_key,
+        request_seconds=limits.request_seconds,
+        logs_text=config.logs_text,
+        is_strict=config.is_strict,
+        origins=config.cors_origins,
     )
     app.add_middleware(
         Gate,

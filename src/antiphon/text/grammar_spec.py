@@ -128,6 +128,8 @@ def _check_grammar(text: object) -> None:
     rules = SCHEMAS.sub("", text) if isinstance(text, str) else text
     _check_text("grammar", rules, MAX_GRAMMAR_BYTES)
     _check_text("grammar", text, MAX_GRAMMAR_BYTES + MAX_SCHEMA_BYTES)
+
+
 def _check_repetitions(name: str, text: str) -> None:
     """Reject counts that no answer reaches; products of nested counts are found when the grammar is tried out."""
     most = max((int(digits[:18]) for found in REPETITION.findall(text) for digits in found if digits), default=0)

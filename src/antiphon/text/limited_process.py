@@ -11,6 +11,7 @@ import sys
 import threading
 from contextlib import suppress
 from functools import cache
+from typing import IO
 
 from antiphon.environment import inherited
 from antiphon.errors import AntiphonError, OverloadedError
@@ -104,11 +105,14 @@ class LimitedProcess:
         try:
             requests.write(REQUEST.pack(len(request), seconds) + request)
             requests.flush()
-            if not select.select([answers], [], [], seconds + START_SECONDS)[0]:  # its own timer did not end it
+            if not _has_data(answers, seconds + START_SECONDS):  # its own timer did not end it
                 self._process.kill()
             header = answers.read(ANSWER.size)
             if len(header) == ANSWER.size:
-                return answers.read(ANSWER.unpack(header)[0])
+                size = ANSWER.unpack(header)[0]
+                answer = answers.read(size)
+                if len(answer) == size:
+                    return answer
         except BrokenPipeError:
             pass
         except BaseException:
@@ -133,6 +137,13 @@ class LimitedProcess:
             if pipe is not None:
                 with suppress(BrokenPipeError):
                     pipe.close()
+
+
+def _has_data(pipe: IO[bytes], seconds: float) -> bool:
+    """Whether the pipe has data or ends within `seconds`. Unlike `select`, `poll` takes descriptors above 1,023."""
+    poll = select.poll()
+    poll.register(pipe, select.POLLIN)
+    return bool(poll.poll(seconds * 1000))
 
 
 @cache

@@ -115,6 +115,7 @@ def test_every_endpoint(client: openai.OpenAI, endpoint: str, body: dict[str, An
     assert batch.status == "completed" and batch.error_file_id is None and batch.model == body["model"]
     answer = lines_of(client, batch.output_file_id)["a"]["response"]["body"]
     assert answer["model"] == body["model"]
+    assert not answer.get("store")  # unless the line asks for it
     written = client.files.retrieve(batch.output_file_id or "")
     assert written.expires_at == written.created_at + 3600
 

@@ -156,8 +156,9 @@ def test_a_second_server_has_no_files(tmp_path: Path) -> None:
     _opened(config, works)
 
 
+@pytest.mark.parametrize("has_begun", [False, True])
 @pytest.mark.parametrize(("has_file", "code"), [(True, "invalid_api_key"), (False, "file_not_found")])
-def test_a_batch_that_cannot_go_on_fails(tmp_path: Path, has_file: bool, code: str) -> None:
+def test_a_batch_that_cannot_go_on_fails(tmp_path: Path, has_file: bool, code: str, has_begun: bool) -> None:
     """Its key is no longer in the key file, or its input is gone."""
     keys = KeyRing(["a-long-enough-key"])
     folder = StateFolder(tmp_path / "state")
@@ -167,6 +168,8 @@ def test_a_batch_that_cannot_go_on_fails(tmp_path: Path, has_file: bool, code: s
         (folder.files / f"{file_id}.data").write_bytes(b"")
         folder.save(folder.files / f"{file_id}.json", made)
     record = BatchRecord.new(owner=owner, endpoint="/v1/embeddings", input_file_id=file_id, output_seconds=9)
+    if has_begun:
+        record.enter("in_progress")
     folder.save(folder.batches / f"{record.id}.json", record)
     folder.close()
     app = FastAPI()

@@ -14,7 +14,9 @@ import torch
 import transformers
 from safetensors.torch import save_file
 
+from antiphon.server.ranking import scores
 from antiphon.server.setup.config import ModelSpec, ServerConfig
+from antiphon.server.text import embeddings
 from support.http_server import RunningServer, running_server
 
 QUERY = "a choir"
@@ -141,6 +143,18 @@ def test_the_second_text_of_a_long_pair_is_cut(crossed: RunningServer, cross_fol
     assert cut["data"][0]["score"] == pytest.approx(wanted, abs=1e-5) and cut["usage"]["total_tokens"] == 32
     refused = post(crossed, "/v1/score", ask, 400)["error"]
     assert refused["code"] == "context_length_exceeded" and "65 tokens" in refused["message"]
+
+
+def test_a_query_is_encoded_once(crossed: RunningServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoded: list[str] = []
+
+    def counted(model: Any, text: str, name: str, is_cut: bool) -> list[int]:
+        encoded.append(text)
+        return embeddings.encoded_input(model, text, name, is_cut)
+
+    monkeypatch.setattr(scores, "encoded_input", counted)
+    post(crossed, "/v1/rerank", {"model": "cross", "query": QUERY, "documents": DOCUMENTS})
+    assert encoded == [QUERY] and len(DOCUMENTS) > 1
 
 
 def test_a_cross_encoder_does_not_embed(crossed: RunningServer) -> None:

@@ -7,9 +7,11 @@ import json
 from typing import Any
 
 import openai
+import orjson
 import pytest
 
 from antiphon.server.chat.request_schemas import ChatBody
+from antiphon.server.responses import compact, compaction, history
 from antiphon.server.responses.compaction import packed
 from antiphon.server.responses.items import messages
 from antiphon.server.responses.request_schemas import ITEMS, PLAIN_ITEMS
@@ -115,3 +117,51 @@ def test_content_that_is_not_ours(client: openai.OpenAI, server: RunningServer, 
     with pytest.raises(openai.BadRequestError) as refused:
         client.responses.create(**GREEDY, input=[{"type": "compaction", "encrypted_content": content}])
     assert refused.value.code == "invalid_compaction" and refused.value.param == "input"
+
+
+def test_what_a_compaction_item_contains_is_bounded(client: openai.OpenAI) -> None:
+    def refusal(*kept: list[Any]) -> openai.BadRequestError:
+        content = [orjson.dumps({"version": 1, "summary": "", "kept": items}) for items in kept]
+        items = [{"type": "compaction", "encrypted_content": base64.b64encode(one).decode()} for one in content]
+        with pytest.raises(openai.BadRequestError) as refused:
+            client.responses.input_tokens.count(model="tiny-chat", input=items)  # type: ignore[arg-type]
+        return refused.value
+
+    message = {"role": "user", "content": ""}
+    assert "contains 1,025 items; at most 1,024" in refusal([message] * 1025).message
+    assert "contain 1,200 items; at most 1,024" in refusal([message] * 600, [message] * 600).message
+    assert refusal([[]] * 40_000).code == "body_too_complex"
+    assert refusal([[[[]]] * 3]).code == "invalid_compaction"
+
+
+def test_a_compaction_item_is_unpacked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    (item,) = ITEMS.validate_python([{"type": "compaction", "encrypted_content": packed("a was said", [])}])
+    first = messages(None, [item])
+    monkeypatch.setattr(compaction, "orjson", None)
+    assert messages(None, [item]) == first
+    assert "content" not in item.model_dump() and "_content" not in item.model_dump()
+
+
+def test_a_long_conversation_is_validated_in_parts(client: openai.OpenAI, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "STEP", 3)
+    made = client.conversations.create(items=[{"role": "user", "content": str(number)} for number in range(8)])
+    compacted = client.responses.compact(model="tiny-chat", input="just this").output
+    client.conversations.items.create(made.id, items=compacted)  # type: ignore[arg-type]
+    counted = client.responses.input_tokens.count(model="tiny-chat", input="a", conversation=made.id)
+    turns = [{"role": "user", "content": str(number)} for number in range(8)]
+    whole: list[Any] = [*turns, {"role": "user", "content": "just this"}, {"role": "user", "content": "a"}]
+    assert counted.input_tokens == client.responses.input_tokens.count(model="tiny-chat", input=whole).input_tokens
+
+
+def test_what_is_tokenized_for_one_request_is_bounded(client: openai.OpenAI) -> None:
+    text = "ab " * 100_000  # of 3 tokens each
+    for ask in (client.responses.input_tokens.count, client.responses.compact):
+        with pytest.raises(openai.BadRequestError, match="are tokenized for one request") as refused:
+            ask(model="tiny-chat", input=text)  # type: ignore[operator]
+        assert refused.value.code == "context_length_exceeded" and refused.value.param == "input"
+
+
+def test_pieces_of_a_conversation_are_bounded(client: openai.OpenAI, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compact, "MAX_PIECES", 1)
+    with pytest.raises(openai.BadRequestError, match="2048 are tokenized for one request"):
+        client.responses.compact(model="tiny-chat", input=conversation(13))

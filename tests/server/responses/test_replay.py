@@ -145,3 +145,13 @@ def test_a_client_cannot_claim_to_be_the_server(server: RunningServer) -> None:
     body = {"model": "tiny-chat", "input": "hello", "max_output_tokens": 1}
     answer = httpx.post(server.url + "/v1/responses", json=body, headers=headers)
     assert answer.status_code == 200 and answer.json()["background"] is False
+
+
+def test_a_background_request_may_be_tried_again(client: openai.OpenAI, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def full(self: Generations) -> None:
+        raise ApiError(429, "the queue is full", code="overloaded", headers={"retry-after": "7"})
+
+    monkeypatch.setattr(Generations, "open", full)
+    with pytest.raises(openai.RateLimitError) as refused:
+        client.responses.create(model="tiny-chat", input="hello", background=True)
+    assert refused.value.response.headers["retry-after"] == "7"

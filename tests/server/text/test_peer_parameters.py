@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 import math
@@ -14,6 +15,8 @@ import pytest
 import torch
 
 from antiphon import Engine, SamplingParams
+from antiphon.text import grammar_spec
+from antiphon.text.gbnf import lark_from_gbnf
 from support.http_server import RunningServer
 
 EOS = 263  # <|im_end|> of the tiny vocabulary
@@ -106,6 +109,19 @@ def test_structures(caller: Caller, asked: dict[str, Any], same: dict[str, Any])
     assert "".join(chunk["choices"][0]["text"] for chunk in streamed) == text
 
 
+def test_grammars_are_read_off_the_event_loop(caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    on_loop: list[bool] = []
+
+    def reading(text: str) -> str:
+        on_loop.append(asyncio._get_running_loop() is not None)
+        return lark_from_gbnf(text)
+
+    monkeypatch.setattr(grammar_spec, "lark_from_gbnf", reading)
+    caller.complete(grammar=YEAR)
+    caller.chat(grammar=YEAR)
+    assert on_loop and not any(on_loop)
+
+
 def test_whitespace_of_json(caller: Caller) -> None:
     array = {"type": "array", "items": {"const": 1}, "minItems": 3, "maxItems": 3}
     tight = {"structured_outputs": {"json": array, "disable_any_whitespace": True}}
@@ -169,6 +185,7 @@ def test_sampling(caller: Caller, engine: Engine, asked: dict[str, Any], wanted:
     ({"logit_bias": [[5, True]]}, "logit_bias", ""),
     ({"logit_bias": [[9999, 1]]}, "logit_bias", "token id 9999 is outside the vocabulary of 264 tokens"),
     ({"logit_bias": {"": 1}}, "logit_bias", "an empty text has no tokens"),
+    ({"logit_bias": {"a" * 257: 1}}, "logit_bias", "a text has 257 characters; at most 256 are allowed"),
     ({"logit_bias": [[5, 101]]}, "logit_bias", ""),
     ({"prompt_logprobs": 21}, "prompt_logprobs", "less than or equal to 20"),
     ({"prompt_logprobs": 1, "stream": True}, "prompt_logprobs", "cannot be streamed"),

@@ -68,6 +68,8 @@ class BatchRun:
         record, parts = self.record, self._parts
         if record.status in ("validating", "in_progress") and not parts.files.has(record.input_file_id):
             await self.fail(BatchFault(code="file_not_found", message="the input file is missing or damaged"))
+        if record.status in ("validating", "in_progress") and not self._has_key():
+            await self.fail(BatchFault(code="invalid_api_key", message="the API key of the batch was removed"))
         if record.status == "validating":
             await self._validate()
         if record.status in ("in_progress", "cancelling"):
@@ -81,6 +83,10 @@ class BatchRun:
         self.record.enter("failed")
         await self._save()
 
+    def _has_key(self) -> bool:
+        owner, keys = self.record.owner, self._parts.keys
+        return owner == ANYONE if keys is None else keys.number(owner) is not None
+
     async def _save(self) -> None:
         await until_written(lambda: self._parts.store.save(self.record))
 
@@ -88,11 +94,6 @@ class BatchRun:
 
     async def _validate(self) -> None:
         record, parts = self.record, self._parts
-        keys = parts.keys
-        has_key = record.owner == ANYONE if keys is None else keys.number(record.owner) is not None
-        if not has_key:
-            await self.fail(BatchFault(code="invalid_api_key", message="the API key of the batch was removed"))
-            return
         path = parts.files.path(record.input_file_id)
         details = (path, record.endpoint, parts.limits.batch_requests, parts.limits.body_bytes)
         async with parts.validating:

@@ -106,7 +106,7 @@ async def prepare_chat(serving: Serving, body: ChatBody, earlier: Sequence[int] 
     body = with_tools(resolved(body, limits.output_tokens))
     model = await serving.models.ready(body.model, "generate")
     _check_choices(body, limits.choices)
-    use = tool_use(body, model, limits)
+    use = await asyncio.to_thread(tool_use, body, model, limits)  # a grammar takes a while
     grammar = use.grammar
     continues = bool(body.continue_final_message)
     prompt = await _prompt(serving, body, model, use, most_tokens(model, limits, body.truncate_prompt_tokens))

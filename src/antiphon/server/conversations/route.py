@@ -13,6 +13,7 @@ from antiphon.server.http.connection import json_response
 from antiphon.server.http.context import context_of
 from antiphon.server.http.paging import After, Limit, Order, page
 from antiphon.server.http.schemas import Body, MetadataBody
+from antiphon.server.responses.compaction import unpack
 from antiphon.server.responses.items import listed
 from antiphon.server.serving.serving import serving_of
 
@@ -33,6 +34,7 @@ def _find(request: Request, conversation_id: str) -> Conversation:
 async def create_conversation(request: Request) -> Response:
     body = await _read(request, ConversationBody)
     made = Conversation(context_of(request).key, body.metadata or {})
+    await unpack(body.items or ())
     conversations_of(request).extend(made, [listed(item) for item in body.items or ()])
     return json_response(made.body())
 
@@ -59,6 +61,7 @@ async def delete_conversation(request: Request, conversation_id: str) -> Respons
 @router.post("/v1/conversations/{conversation_id}/items")
 async def add_items(request: Request, conversation_id: str) -> Response:
     body = await _read(request, ConversationItemsBody)
+    await unpack(body.items)
     items = [listed(item) for item in body.items]
     conversations_of(request).extend(_find(request, conversation_id), items)
     return json_response(page(items, None, len(items)))

@@ -35,7 +35,7 @@ class Conversation:
 
 
 class ConversationStore:
-    """Bounded by number and by bytes; the least recently used conversation is removed first."""
+    """Bounded by number and by bytes, in equal shares if several keys fill it."""
 
     def __init__(self, max_conversations: int, max_bytes: int) -> None:
         self._store: BoundedStore[Conversation] = BoundedStore(max_conversations, max_bytes)

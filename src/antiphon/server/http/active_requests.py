@@ -33,16 +33,19 @@ class ActiveRequests:
         await self._left.wait()
 
     def count_of_key(self, key: int | None) -> int:
+        """How many requests of the key are in flight that are not of low priority."""
         return self._per_key[key]
 
     def add(self, context: RequestContext) -> None:
         self._running.add(context)
-        self._per_key[context.key] += 1
+        if not context.is_low_priority:
+            self._per_key[context.key] += 1
 
     def remove(self, context: RequestContext) -> None:
         if context in self._running:
             self._running.discard(context)
-            self._per_key[context.key] -= 1
+            if not context.is_low_priority:
+                self._per_key[context.key] -= 1
             self.wake()
 
     def wake(self) -> None:

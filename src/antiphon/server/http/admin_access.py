@@ -6,13 +6,12 @@ A page of another site can make a browser send requests here (CSRF), also under 
 
 from __future__ import annotations
 
-from urllib.parse import urlsplit
-
 from starlette.types import Scope
 
 from antiphon.server.http.errors import ApiError, unauthorized
 from antiphon.server.http.hosts import AllowedHosts
 from antiphon.server.http.keys import KeyRing
+from antiphon.server.http.origins import is_own_origin
 
 
 class AdminAccess:
@@ -37,10 +36,7 @@ class AdminAccess:
 
 
 def _check_origin(origin: str, host: str) -> None:
-    try:
-        is_own = not origin or urlsplit(origin).netloc.lower() == host.lower()
-    except ValueError:
-        is_own = False
+    is_own = not origin or is_own_origin(origin, host)
     if not is_own:
         message = f"the Origin is {origin[:200]!r}; administration accepts requests only from pages of this server"
         raise ApiError(403, message, code="invalid_origin")

@@ -30,12 +30,15 @@ from antiphon.server.http.hosts import AllowedHosts
 from antiphon.server.http.ignored_fields import HEADER as IGNORED_HEADER
 from antiphon.server.http.internal_call import CALLER, Caller
 from antiphon.server.http.keys import KeyRing
+from antiphon.server.http.origins import check_form_origin
 from antiphon.server.telemetry.logs import log, log_failure
 from antiphon.server.telemetry.metrics import Metrics
 
 REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
 OPEN_ROUTES = {"/livez", "/readyz", "/health", "/ping", "/docs"}
 UNLOGGED_ROUTES = {*OPEN_ROUTES, "/metrics"}  # polled every few seconds
+#: A download takes as long as it takes; it has limits of its own.
+UNTIMED_ROUTES = {"/api/pull"}
 ADMIN = "/admin"
 #: Content types of streams that can end with an error.
 EVENT_STREAMS = (b"text/event-stream", b"application/x-ndjson")
@@ -48,7 +51,7 @@ SLACK_SECONDS = 2.0
 class Rules:
     """Which requests are admitted, and for how long. `per_key` bounds the requests in flight of one key.
 
-    `Host` is checked if there are no keys: with keys, a page that reaches this server by DNS rebinding lacks one.
+    `Host` is checked if there are no keys, and `Origin` of forms: with keys, a hostile page lacks one.
     """
 
     admin: AdminAccess
@@ -58,6 +61,8 @@ class Rules:
     request_seconds: float = 600.0
     logs_text: bool = False
     is_strict: bool = False
+    #: Of pages that may use the server from a browser, besides its own.
+    origins: tuple[str, ...] = ()
 
 
 class Gate:
@@ -126,7 +131,7 @@ class Gate:
             self._requests.remove(context)
 
     def _set_timeout(self, context: RequestContext) -> asyncio.TimerHandle | None:
-        if _is_admin(context):
+        if _is_admin(context) or context.path in UNTIMED_ROUTES:
             return None
         limit = self._rules.request_seconds
         error = ApiError(504, f"the request took longer than {limit:g} s", code="timeout", kind=SERVER)
@@ -149,10 +154,14 @@ class Gate:
             if context.key is None:
                 raise unauthorized("the API key is missing or wrong")
         else:
-            rules.hosts.check(header(scope, b"host"))
+            host = header(scope, b"host")
+            rules.hosts.check(host)
+            check_form_origin(header(scope, b"content-type"), header(scope, b"origin"), host, rules.origins)
         if self._is_draining():
             raise unavailable("the server is shutting down", "shutting_down")
         if context.is_low_priority:  # how many run at once is limited for all batches together
+            return
+        if caller is not None and caller.response_id is not None:  # the request that began it was checked
             return
         running = self._requests.count_of_key(context.key)
         if rules.keys is not None and rules.per_key is not None and running >= rules.per_key:

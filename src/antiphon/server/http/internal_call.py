@@ -29,6 +29,7 @@ class InternalAnswer:
     status: int
     request_id: str
     body: Any
+    retry_after: str | None = None
 
 
 async def call(app: ASGIApp, path: str, body: bytes, caller: Caller) -> InternalAnswer:
@@ -55,7 +56,7 @@ async def call(app: ASGIApp, path: str, body: bytes, caller: Caller) -> Internal
         "server": ("localhost", 0),
         CALLER: caller,
     }
-    status = 500
+    status, retry_after = 500, None
     pieces: list[bytes] = []
     is_read = False
 
@@ -67,11 +68,12 @@ async def call(app: ASGIApp, path: str, body: bytes, caller: Caller) -> Internal
         return {"type": "http.request", "body": body, "more_body": False}
 
     async def send(message: Message) -> None:
-        nonlocal status
+        nonlocal status, retry_after
         if message["type"] == "http.response.start":
             status = message["status"]
+            retry_after = next((value.decode() for name, value in message["headers"] if name == b"retry-after"), None)
         elif message["type"] == "http.response.body":
             pieces.append(message.get("body", b""))
 
     await app(scope, receive, send)
-    return InternalAnswer(status, request_id, orjson.loads(b"".join(pieces)))
+    return InternalAnswer(status, request_id, orjson.loads(b"".join(pieces)), retry_after)

@@ -10,15 +10,16 @@ import orjson
 from fastapi import APIRouter, Request, Response
 
 from antiphon.errors import AntiphonError
-from antiphon.runtime.residency.fetching import fetch_model
 from antiphon.server.http.connection import EventStream, json_response, unless_disconnected
 from antiphon.server.http.context import RequestContext, context_of
-from antiphon.server.http.errors import api_error
+from antiphon.server.http.errors import api_error, invalid
 from antiphon.server.ollama.answers import NDJSON, read_ollama
+from antiphon.server.ollama.downloads import Download, downloads_of
 from antiphon.server.ollama.models import asked_name
 from antiphon.server.ollama.request_schemas import OllamaPullBody
-from antiphon.server.serving.serving import serving_of
-from antiphon.weights.catalog.fetch import FetchProgress
+from antiphon.server.serving.serving import Serving, serving_of
+from antiphon.server.setup.config import LoadOnUse
+from antiphon.weights.catalog.resolve import HUB_REFERENCE
 
 router = APIRouter()
 PROGRESS_SECONDS = 0.2
@@ -29,32 +30,43 @@ async def pull(request: Request) -> Response:
     """A model that the server's configuration does not let requests load is not found; see `/admin/models/pull`."""
     serving = serving_of(request)
     body = await read_ollama(request, OllamaPullBody)
-    reference = serving.models.known(asked_name(serving, body)).reference
-    offline = serving.config.offline
+    download = downloads_of(request).start(_reference(serving, asked_name(serving, body)))
     if body.stream is False:
-        await unless_disconnected(request, fetch_model(reference, offline, lambda _: None))
+        await unless_disconnected(request, download.wait())
         return json_response({"status": "success"})
-    return EventStream(_lines(reference, offline, context_of(request)), lambda: None, NDJSON)
+    return EventStream(_lines(download, context_of(request)), lambda: None, NDJSON)
 
 
-async def _lines(reference: str, offline: bool, context: RequestContext) -> AsyncGenerator[bytes, None]:
+def _reference(serving: Serving, name: str) -> str:
+    """Where the model of that name is loaded from. The server does not get to know another model by this."""
+    models, allowed = serving.models, serving.config.load_on_use
+    if name not in models.names():
+        if allowed is not LoadOnUse.CONFIGURED and name.lower() in models.catalog_names():
+            return name.lower()
+        if allowed is LoadOnUse.HUB and HUB_REFERENCE.fullmatch(name) is not None:
+            return name
+    found = models.find(name)
+    if found.base is not None:
+        message = f"model {found.name!r} is an adapter in a folder of the server; there is nothing to download"
+        raise invalid(message, "model")
+    return found.reference
+
+
+async def _lines(download: Download, context: RequestContext) -> AsyncGenerator[bytes, None]:
     """Progress a few times a second. The download continues if the client disconnects."""
-    latest: list[FetchProgress] = []
     yield _line(status="pulling manifest")
-    fetching = asyncio.create_task(fetch_model(reference, offline, latest.append))
+    sent = None
     try:
-        while not fetching.done():
-            await asyncio.wait([fetching], timeout=PROGRESS_SECONDS)
-            if latest:
-                update = latest[-1]
-                latest.clear()
+        while not download.task.done():
+            await asyncio.wait([download.task], timeout=PROGRESS_SECONDS)
+            update = download.progress
+            if update is not None and update is not sent:
+                sent = update
                 yield _line(status=update.activity, completed=update.done, total=update.total)
-        await fetching
+        await download.wait()
         yield _line(status="success")
     except AntiphonError as error:
         yield context.error_format.event(api_error(error), context.request_id)
-    finally:
-        fetching.add_done_callback(lambda done: done.cancelled() or done.exception())
 
 
 def _line(**fields: Any) -> bytes:

@@ -43,4 +43,7 @@ async def start_in_background(request: Request, body: ResponseBody) -> Response:
     if log.has_begun.is_set():  # and has ended already
         return json_response(store.find(response_id, key).body)
     answer = await work
-    return json_response(answer.body, answer.status)
+    response = json_response(answer.body, answer.status)
+    if answer.retry_after is not None:
+        response.headers["retry-after"] = answer.retry_after
+    return response

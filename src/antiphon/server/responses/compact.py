@@ -7,10 +7,12 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
+from antiphon.errors import TooManyTokensError
 from antiphon.runtime.calls.events import Ended
 from antiphon.server.chat.chat_call import prepare_chat
 from antiphon.server.chat.message_builder import MessageBuilder
@@ -19,7 +21,7 @@ from antiphon.server.conversations.store import conversations_of
 from antiphon.server.http.bodies import read_body
 from antiphon.server.http.connection import json_response, unless_disconnected
 from antiphon.server.http.context import context_of
-from antiphon.server.responses.compaction import Summary, expanded, packed
+from antiphon.server.responses.compaction import MAX_KEPT, Summary, expanded, packed
 from antiphon.server.responses.history import history
 from antiphon.server.responses.items import transcript
 from antiphon.server.responses.request_schemas import CompactBody, MessageItem, PlainItem
@@ -29,6 +31,7 @@ from antiphon.server.serving.models import ReadyModel
 from antiphon.server.serving.serving import Serving, serving_of
 from antiphon.server.text.generation import Generations
 from antiphon.server.text.messages import SystemMessage, UserMessage
+from antiphon.server.text.prompts import TOKENIZED_TOKENS, too_many_tokens
 from antiphon.server.text.streaming import closing
 
 router = APIRouter()
@@ -40,6 +43,8 @@ TASK = (
 #: Of the model's context: the newest items are kept as they are if they take no more, and so long is a summary.
 KEPT_SHARE, SUMMARY_SHARE = 4, 8
 MAX_SUMMARY_TOKENS = 512
+#: A conversation is summed up in pieces of half a context: so many generations are made for one request at most.
+MAX_PIECES = 64
 
 
 @router.post("/v1/responses/compact")
@@ -47,7 +52,8 @@ async def compact(request: Request) -> Response:
     serving, context = serving_of(request), context_of(request)
     body = await read_body(request, CompactBody, serving.config.limits.body_bytes)
     stores = (store_of(request), conversations_of(request))
-    items = list(expanded(history(body.input, body.previous_response_id, None, stores, context.key).items))
+    found = await history(body.input, body.previous_response_id, None, stores, context.key)
+    items = list(expanded(found.items))
     model = await serving.models.ready(body.model, "generate")
     context.log_fields["model"] = model.name
     compaction = Compaction(serving, model, body.instructions)
@@ -70,12 +76,14 @@ class Compaction:
         self._model = model
         self._task = TASK if instructions is None else f"{TASK}\n\nThe instructions were:\n{instructions}"
         self._tokens: Counter[str] = Counter()
+        self._piece_tokens = max(16, model.max_tokens // 2)
 
     async def run(self, items: Sequence[PlainItem | Summary]) -> str:
         """The content of the compaction item."""
         start = max((place for place, item in enumerate(items) if _is_users(item)), default=len(items))
         kept = [item for item in items[start:] if not isinstance(item, Summary)]
-        if len(await self._encode(transcript(kept))) > self._model.max_tokens // KEPT_SHARE:
+        num_tokens = len(await self._encode(transcript(kept)))
+        if len(kept) > MAX_KEPT or num_tokens > self._model.max_tokens // KEPT_SHARE:
             start, kept = len(items), []
         return packed(await self._summary(items[:start]), kept)
 
@@ -89,7 +97,7 @@ class Compaction:
         """A summary of the items. A text that is too long is summed up piece by piece, each with the summary so far."""
         summary = "\n".join(item.text for item in items if isinstance(item, Summary))
         ids = await self._encode(transcript([item for item in items if not isinstance(item, Summary)]))
-        size = max(16, self._model.max_tokens // 2)
+        size = self._piece_tokens
         if not ids and len(await self._encode(summary)) <= self._model.max_tokens // KEPT_SHARE:
             return summary
         for start in range(0, len(ids), size):
@@ -101,11 +109,17 @@ class Compaction:
     async def _encode(self, text: str) -> list[int]:
         if not text:
             return []
-        encode = self._model.text.tokenizer.encode
-        return await asyncio.to_thread(encode, text, add_special_tokens=False, parse_special=False)
+        most = min(max(TOKENIZED_TOKENS, self._model.max_tokens), MAX_PIECES * self._piece_tokens)
+        encode = partial(self._model.text.tokenizer.encode, add_special_tokens=False, parse_special=False)
+        try:
+            return await asyncio.to_thread(encode, text, max_tokens=most)
+        except TooManyTokensError as error:
+            raise too_many_tokens(error, "input") from None
 
     async def _ask(self, text: str) -> str:
         longest = max(1, min(MAX_SUMMARY_TOKENS, self._model.max_tokens // SUMMARY_SHARE))
+        allowed = self._serving.config.limits.output_tokens
+        longest = longest if allowed is None else min(longest, allowed)
         system = SystemMessage(role="system", content=self._task)
         user = UserMessage(role="user", content=text)
         body = ChatBody(model=self._model.name, messages=[system, user], max_completion_tokens=longest, temperature=0.0)

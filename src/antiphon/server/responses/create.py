@@ -40,6 +40,8 @@ async def create_response(request: Request) -> Response:
     body = await read_body(request, ResponseBody, serving.config.limits.body_bytes)
     caller: Caller | None = request.scope.get(CALLER)
     response_id = None if caller is None else caller.response_id
+    if body.store is None and context.is_low_priority and not body.background:  # a batch has its results in a file
+        body = body.model_copy(update={"store": False})
     if body.background and response_id is None:
         return await start_in_background(request, body)
     stores = (store_of(request), conversations_of(request))
@@ -56,7 +58,7 @@ async def _prepare(
     serving: Serving, stores: Stores, body: ResponseBody, owner: int | None, response_id: str | None
 ) -> ResponseRun:
     """Check everything that can be rejected before the engine receives the request."""
-    found = history(body.input, body.previous_response_id, body.conversation, stores, owner)
+    found = await history(body.input, body.previous_response_id, body.conversation, stores, owner)
     try:
         chat = await prepare_fitting(serving, body, found.items)
     except ApiError as error:

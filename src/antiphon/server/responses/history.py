@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from antiphon.server.conversations.store import Conversation, ConversationStore
 from antiphon.server.http.errors import invalid
+from antiphon.server.http.stepped_validation import STEP
+from antiphon.server.responses.compaction import unpack
 from antiphon.server.responses.items import listed
 from antiphon.server.responses.request_schemas import ITEMS, ConversationReference, Item
 from antiphon.server.responses.store import ResponseStore
@@ -23,7 +26,7 @@ class History:
     conversation: Conversation | None = None
 
 
-def history(
+async def history(
     input_: str | Sequence[Item] | None,
     previous_id: str | None,
     conversation: str | ConversationReference | None,
@@ -33,6 +36,7 @@ def history(
     """The history that a request refers to. What does not exist, or belongs to another key, is an error."""
     responses, conversations = stores
     new = _items(input_)
+    await unpack(new)
     given = [listed(item) for item in new]
     if conversation is not None:
         conversation_id = conversation if isinstance(conversation, str) else conversation.id
@@ -40,13 +44,24 @@ def history(
         if previous_id is not None and not _is_in(responses, previous_id, found, owner):
             message = "previous_response_id is not of this conversation; give one of the two"
             raise invalid(message, "previous_response_id")
-        earlier = ITEMS.validate_python(found.items)
-        return History([*earlier, *new], [*found.items, *given], given, found)
+        items = found.items
+        return History([*await _validated(items), *new], [*items, *given], given, found)
     if previous_id is not None:
         previous = responses.find(previous_id, owner, "previous_response_id")
         inputs = [*previous.inputs, *previous.body["output"], *given]
         return History([*previous.items, *new], inputs, given)
     return History(new, given, given)
+
+
+async def _validated(items: Sequence[dict[str, Any]]) -> list[Item]:
+    """The items of a conversation, a part at a time, so that other requests run in between."""
+    made: list[Item] = []
+    for start in range(0, len(items), STEP):
+        part = ITEMS.validate_python(items[start : start + STEP])
+        await unpack(part, None)
+        made += part
+        await asyncio.sleep(0)
+    return made
 
 
 def _items(input_: str | Sequence[Item] | None) -> list[Item]:

@@ -6,6 +6,7 @@ import asyncio
 
 from fastapi import APIRouter, Request, Response
 
+from antiphon.errors import TooManyTokensError
 from antiphon.server.chat.tool_use import tool_use
 from antiphon.server.conversations.store import conversations_of
 from antiphon.server.http.bodies import read_body
@@ -17,6 +18,7 @@ from antiphon.server.responses.request_schemas import InputTokensBody
 from antiphon.server.responses.store import store_of
 from antiphon.server.serving.serving import serving_of
 from antiphon.server.text.chat_prompts import chat_prompt
+from antiphon.server.text.prompts import TOKENIZED_TOKENS, too_many_tokens
 from antiphon.server.text.reasoning_effort import template_options
 
 router = APIRouter()
@@ -28,11 +30,15 @@ async def count_input_tokens(request: Request) -> Response:
     serving, context = serving_of(request), context_of(request)
     body = await read_body(request, InputTokensBody, serving.config.limits.body_bytes)
     stores = (store_of(request), conversations_of(request))
-    found = history(body.input, body.previous_response_id, body.conversation, stores, context.key)
+    found = await history(body.input, body.previous_response_id, body.conversation, stores, context.key)
     model = await serving.models.ready(body.model, "generate")
     context.log_fields["model"] = model.name
     chat = chat_body(body, found.items)
-    tools = tool_use(chat, model, serving.config.limits).tools
+    tools = (await asyncio.to_thread(tool_use, chat, model, serving.config.limits)).tools
     options = template_options(chat.chat_template_kwargs, chat.reasoning_effort, model)
-    prompt = await asyncio.to_thread(chat_prompt, model, chat.messages, tools, True, options)
+    most = max(TOKENIZED_TOKENS, model.max_tokens)
+    try:
+        prompt = await asyncio.to_thread(chat_prompt, model, chat.messages, tools, True, options, most)
+    except TooManyTokensError as error:
+        raise too_many_tokens(error, "input") from None
     return json_response({"object": "response.input_tokens", "input_tokens": len(prompt.ids)})

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
-from antiphon.server.responses.compaction import Summary, expanded, unpacked
+from antiphon.server.responses.compaction import Summary, expanded
 from antiphon.server.responses.request_schemas import (
     CompactionItem,
     FunctionCallItem,
@@ -118,9 +118,7 @@ def _text(content: str | list[InputText] | list[InputText | OutputText]) -> str:
 
 
 def listed(item: Item) -> dict[str, Any]:
-    """An input item as the API lists it: with an id, and text as parts. Rejects a compaction item that is not ours."""
-    if isinstance(item, CompactionItem):
-        unpacked(item)
+    """An input item as the API lists it: with an id, and text as parts."""
     plain: dict[str, Any] = {**item.model_dump(exclude_none=True), "id": item.id or new_id(item.type)}
     if isinstance(item, MessageItem):
         kind = INPUT_TYPES[item.role]

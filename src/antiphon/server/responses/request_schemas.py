@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag, TypeAdapter
+from pydantic import BeforeValidator, Discriminator, Field, PrivateAttr, Tag, TypeAdapter
 
 from antiphon.server.http.schemas import Body, ModelBody, Name, Unsupported
 from antiphon.server.text.messages import FunctionName
@@ -82,6 +82,15 @@ class CompactionItem(Body):
     encrypted_content: str
     id: ItemId | None = None
     created_by: str | None = None
+    _content: tuple[str, list[PlainItem]] | None = PrivateAttr(None)
+
+    @property
+    def content(self) -> tuple[str, list[PlainItem]] | None:
+        """The summary and the items that were kept; None until it is unpacked."""
+        return self._content
+
+    def set_content(self, summary: str, kept: list[PlainItem]) -> None:
+        self._content = summary, kept
 
 
 def _kind(value: Any) -> Any:

@@ -50,7 +50,7 @@ class RunningResponse:
 
 
 class ResponseStore:
-    """Bounded by number and by bytes; the least recently used response is removed first. For one event loop."""
+    """Bounded by number and by bytes, in equal shares if several keys fill it. For one event loop."""
 
     def __init__(self, max_responses: int, max_bytes: int) -> None:
         self._store: BoundedStore[StoredResponse] = BoundedStore(max_responses, max_bytes)

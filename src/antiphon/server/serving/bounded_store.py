@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 from typing import Generic, TypeVar
 
@@ -18,52 +18,83 @@ class _Entry(Generic[Value]):
     number: int
 
 
-class BoundedStore(Generic[Value]):
-    """The least recently used object is removed first. With another key than its owner an object is not found.
+@dataclass
+class _Share(Generic[Value]):
+    """What one owner has, the least recently used first."""
 
-    For one event loop.
+    entries: OrderedDict[str, _Entry[Value]] = field(default_factory=OrderedDict)
+    num_bytes: int = 0
+
+
+class BoundedStore(Generic[Value]):
+    """When it is full, the owner that holds the most loses its least recently used object.
+
+    So no owner can push the objects of another out beyond an equal share. With another key than its owner an object
+    is not found. For one event loop.
     """
 
     def __init__(self, max_objects: int, max_bytes: int) -> None:
         self.max_objects = max_objects
         self.max_bytes = max_bytes
         self.num_bytes = 0
-        self._entries: OrderedDict[str, _Entry[Value]] = OrderedDict()
+        self._entries: dict[str, _Entry[Value]] = {}
+        self._shares: dict[int | None, _Share[Value]] = {}
         self._numbers = count()
 
     def __len__(self) -> int:
         return len(self._entries)
 
     def put(self, object_id: str, owner: int | None, value: Value, size: int) -> bool:
-        """Keep the object, in place of an earlier one of this id; False if it is larger than the whole store."""
-        earlier = self._entries.pop(object_id, None)
+        """Keep the object, in place of an earlier one of this id; False if the store has no room for it at all."""
+        earlier = self._entries.get(object_id)
         if earlier is not None:
-            self.num_bytes -= earlier.size
-        if size > self.max_bytes:
+            self._drop(object_id)
+        if size > self.max_bytes or not self.max_objects:
             return False
         number = next(self._numbers) if earlier is None else earlier.number
-        self._entries[object_id] = _Entry(value, owner, size, number)
+        share = self._shares.setdefault(owner, _Share())
+        self._entries[object_id] = share.entries[object_id] = _Entry(value, owner, size, number)
+        share.num_bytes += size
         self.num_bytes += size
-        while len(self._entries) > self.max_objects or self.num_bytes > self.max_bytes:
-            _, removed = self._entries.popitem(last=False)
-            self.num_bytes -= removed.size
-        return object_id in self._entries
+        while len(self) > self.max_objects or self.num_bytes > self.max_bytes:
+            self._drop(self._surplus(object_id, share))
+        return True
 
     def get(self, object_id: str, owner: int | None) -> Value | None:
         entry = self._entries.get(object_id)
         if entry is None or entry.owner != owner:
             return None
-        self._entries.move_to_end(object_id)
+        self._shares[owner].entries.move_to_end(object_id)
         return entry.value
 
     def remove(self, object_id: str, owner: int | None) -> bool:
         """False if there is none."""
         if self.get(object_id, owner) is None:
             return False
-        self.num_bytes -= self._entries.pop(object_id).size
+        self._drop(object_id)
         return True
 
     def of_owner(self, owner: int | None) -> list[Value]:
         """In the order of their creation."""
-        own = [entry for entry in self._entries.values() if entry.owner == owner]
+        own = self._shares[owner].entries.values() if owner in self._shares else ()
         return [entry.value for entry in sorted(own, key=lambda entry: entry.number)]
+
+    def _surplus(self, new_id: str, own: _Share[Value]) -> str:
+        """The object to remove: not the new one, and of equal shares one of the owner who adds to its own."""
+        is_by_number = len(self) > self.max_objects
+
+        def held(share: _Share[Value]) -> tuple[int, bool]:
+            return len(share.entries) if is_by_number else share.num_bytes, share is own
+
+        others = [share for share in self._shares.values() if share is not own or len(own.entries) > 1]
+        largest = max(others, key=held)
+        return next(object_id for object_id in largest.entries if object_id != new_id)
+
+    def _drop(self, object_id: str) -> None:
+        entry = self._entries.pop(object_id)
+        share = self._shares[entry.owner]
+        del share.entries[object_id]
+        share.num_bytes -= entry.size
+        self.num_bytes -= entry.size
+        if not share.entries:
+            del self._shares[entry.owner]

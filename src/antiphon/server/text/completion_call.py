@@ -77,7 +77,7 @@ async def prepare_completion(serving: Serving, body: CompletionBody) -> Completi
     model = await serving.models.ready(body.model, "generate")
     prompts = several_mixed(body.prompt)
     _check(body, len(prompts), limits)
-    grammar = grammar_of(body)
+    grammar = await asyncio.to_thread(grammar_of, body)
     wants_prompt_logprobs = bool(body.echo) and body.logprobs is not None
     # With log-probabilities the engine reports the end token too.
     needs_logprobs = bool(body.return_token_ids) or (body.best_of or 1) > (body.n or 1)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from antiphon.errors import TooManyTokensError
 from antiphon.server.http.errors import invalid
 from antiphon.server.serving.models import ReadyModel
 from antiphon.server.setup.config import Limits
 from antiphon.server.text.peer_parameters import LogitBias
+
+#: Of a key that is text: longer than any token of a vocabulary.
+MAX_KEY_CHARACTERS = 256
 
 
 def logit_bias(given: LogitBias | None, model: ReadyModel, limits: Limits) -> tuple[dict[int, float], frozenset[int]]:
@@ -16,7 +20,7 @@ def logit_bias(given: LogitBias | None, model: ReadyModel, limits: Limits) -> tu
     bias: dict[int, float] = {}
     banned: set[int] = set()
     for key, value in pairs:
-        for token in _tokens(key, isinstance(given, dict), model):
+        for token in _tokens(key, isinstance(given, dict), model, limits.logit_bias):
             if value is False:
                 banned.add(token)
             else:
@@ -29,11 +33,21 @@ def logit_bias(given: LogitBias | None, model: ReadyModel, limits: Limits) -> tu
     return bias, frozenset(banned)
 
 
-def _tokens(key: int | str, is_name: bool, model: ReadyModel) -> list[int]:
-    """The tokens that a key stands for. In an object, whose keys are text, a decimal number is a token id."""
+def _tokens(key: int | str, is_name: bool, model: ReadyModel, most: int) -> list[int]:
+    """The tokens that a key stands for; more than `most` are rejected.
+
+    In an object, whose keys are text, a decimal number is a token id.
+    """
     tokenizer = model.text.tokenizer
     if isinstance(key, str) and not (is_name and key.isascii() and key.isdecimal() and len(key) < 10):
-        ids = tokenizer.encode(key, add_special_tokens=False)
+        if len(key) > MAX_KEY_CHARACTERS:
+            message = f"logit_bias: a text has {len(key)} characters; at most {MAX_KEY_CHARACTERS} are allowed"
+            raise invalid(message, "logit_bias")
+        try:
+            ids = tokenizer.encode(key, add_special_tokens=False, max_tokens=most)
+        except TooManyTokensError as error:
+            message = f"logit_bias: a text has {error.counted} tokens; at most {error.limit} are allowed"
+            raise invalid(message, "logit_bias") from None
         if not ids:
             raise invalid("logit_bias: an empty text has no tokens", "logit_bias")
         return ids

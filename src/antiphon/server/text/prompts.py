@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from antiphon.errors import TokenizerError, TooManyTokensError
-from antiphon.server.http.errors import invalid
+from antiphon.server.http.errors import ApiError, invalid
 from antiphon.server.serving.models import ReadyModel
 from antiphon.server.setup.config import Limits
 from antiphon.server.text.context_length import context_length_error
@@ -36,8 +36,13 @@ def counted_prompt(encode: Callable[[], Result], model: ReadyModel, limits: Limi
     except TooManyTokensError as error:
         if error.limit < model.max_tokens:
             check_length(error.num_tokens, model, limits, param, more=error.note)
-        message = f"{param} has {error.counted} tokens; {error.limit} are tokenized for one request"
-        raise invalid(message, param, "context_length_exceeded") from None
+        raise too_many_tokens(error, param) from None
+
+
+def too_many_tokens(error: TooManyTokensError, param: str) -> ApiError:
+    """For a text that is longer than what is tokenized for one request."""
+    message = f"{param} has {error.counted} tokens; {error.limit} are tokenized for one request"
+    return invalid(message, param, "context_length_exceeded")
 
 
 def check_ids(model: ReadyModel, ids: list[int], param: str) -> list[int]:

@@ -16,7 +16,7 @@ from antiphon.server.serving.models import ReadyModel
 from antiphon.server.serving.serving import serving_of
 from antiphon.server.text.chat_prompts import chat_prompt, render
 from antiphon.server.text.logprobs import spelled
-from antiphon.server.text.prompts import TOKENIZED_TOKENS, check_ids, encode
+from antiphon.server.text.prompts import TOKENIZED_TOKENS, check_ids, encode, too_many_tokens
 from antiphon.server.text.request_schemas import DetokenizeBody, TemplateBody, TokenizeBody
 from antiphon.server.text.tools import check_tools
 
@@ -50,8 +50,7 @@ def _tokens(model: ReadyModel, encode: Callable[[], list[int]], param: str) -> R
     try:
         ids = encode()
     except TooManyTokensError as error:
-        message = f"{param} has {error.counted} tokens; {error.limit} are tokenized for one request"
-        raise invalid(message, param, "context_length_exceeded") from None
+        raise too_many_tokens(error, param) from None
     strings = [spelled(model.text.tokenizer, token) for token in ids]
     return json_response({"tokens": ids, "token_strs": strings, "count": len(ids), "max_model_len": model.max_tokens})
 
