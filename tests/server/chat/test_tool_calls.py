@@ -38,7 +38,7 @@ RUN: Any = {"type": "custom", "custom": {"name": "run", "description": "Runs cod
 BAD_REGEX = {"type": "grammar", "grammar": {"syntax": "regex", "definition": "x" * 20_000}}
 HUGE = {"type": "object", "properties": {f"p{number}": {"type": "string"} for number in range(5_000)}}
 DEEP: dict[str, Any] = {"type": "string"}
-for _ in range(80):
+for _ in range(60):
     DEEP = {"type": "object", "properties": {"a": DEEP}}
 
 
