@@ -136,7 +136,7 @@ async def count_prompt(serving: Serving, body: ChatBody) -> int:
     body = with_tools(body)
     model = await serving.models.ready(body.model, "generate")
     _check_choices(body, serving.config.limits.choices)
-    use = tool_use(body, model, serving.config.limits)
+    use = await asyncio.to_thread(tool_use, body, model, serving.config.limits)
     return len((await _prompt(serving, body, model, use, max(TOKENIZED_TOKENS, model.max_tokens))).ids)
 
 
