@@ -19,6 +19,8 @@ from antiphon.bench.process import ServerProcess, antiphon_server, num_open_file
 pytestmark = [pytest.mark.slow, pytest.mark.weights]
 
 MODEL = "smollm2-135m"
+#: Threads that pools start when they are needed.
+MAX_POOL_THREADS = 40
 NUM_STREAMS = 16
 TOLD_SECONDS = 0.5
 ENDLESS = {"model": MODEL, "prompt": "Once upon", "max_tokens": 4000, "ignore_eos": True, "stream": True}
@@ -102,7 +104,10 @@ def test_kills_in_a_row(server: ServerProcess, soak: bool) -> None:
             seconds.append(await kill_under_streams(server))
             assert await answer(server) == wanted
             held.append((num_open_files(server.pid), num_threads(server.pid)))
-        assert all(max(column) <= column[0] + 2 for column in zip(*held, strict=True)), held
+        files, threads = zip(*held, strict=True)
+        assert max(files) <= files[0] + 2, held
+        assert max(threads) <= threads[0] + MAX_POOL_THREADS, held
+        assert not soak or max(threads[10:]) <= max(threads[:10]) + 2, held  # the pools are full by then
         print(f"ready after {median(seconds):.2f} s in the median, {max(seconds):.2f} s at most: {seconds}")
 
     asyncio.run(main())
