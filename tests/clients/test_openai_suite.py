@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from antiphon.server.http.keys import KeyRing
+from antiphon.server.access.keys import KeyRing
 from antiphon.server.setup.config import ModelSpec, ServerConfig
 from support.http_server import TOOL_TEMPLATE, RunningServer, running_server
 from support.source_archives import download_source

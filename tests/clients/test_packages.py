@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from antiphon.server.http.keys import KeyRing
+from antiphon.server.access.keys import KeyRing
 from antiphon.server.setup.config import ModelSpec, ServerConfig
 from support.http_server import RunningServer, running_server
 

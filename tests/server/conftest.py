@@ -9,7 +9,7 @@ import openai
 import pytest
 from tokenizers import Tokenizer
 
-from antiphon.server.http.keys import KeyRing
+from antiphon.server.access.keys import KeyRing
 from antiphon.server.setup.config import Limits, ModelSpec, ServerConfig
 from support.http_server import TOOL_TEMPLATE, RunningServer, running_server, write_random_bert
 from support.tiny_model import write_folder

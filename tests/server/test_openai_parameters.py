@@ -18,10 +18,10 @@ from openai.types.shared_params.reasoning import Reasoning
 from pydantic import BaseModel
 
 from antiphon.server.chat.request_schemas import ChatBody
+from antiphon.server.parameters import request_schemas
+from antiphon.server.parameters.messages import AssistantMessage
 from antiphon.server.responses.request_schemas import ReasoningOptions, ResponseBody, ResponseStreamOptions
 from antiphon.server.sound.request_schemas import SpeechBody, TranscriptionForm, TranslationForm
-from antiphon.server.text import request_schemas
-from antiphon.server.text.messages import AssistantMessage
 
 PARAMETERS: list[tuple[Any, type[BaseModel]]] = [
     (ChatParams, ChatBody),

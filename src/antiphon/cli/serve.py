@@ -24,7 +24,7 @@ def serve(**given: Any) -> None:
     """
     started = time.monotonic()
     environment.home()  # one that cannot be used is an error before anything starts
-    from antiphon.server.http.hosts import is_loopback
+    from antiphon.server.access.hosts import is_loopback
     from antiphon.server.http.listener import bind
     from antiphon.server.launch import run_server
     from antiphon.server.setup.launch_plan import LaunchPlan

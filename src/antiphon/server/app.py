@@ -19,26 +19,26 @@ from antiphon import __version__
 from antiphon.errors import AntiphonError
 from antiphon.runtime.residency.resident import Resident
 from antiphon.server import docs_page, openapi
+from antiphon.server.access.admin_access import AdminAccess
+from antiphon.server.access.hosts import AllowedHosts
 from antiphon.server.admin import model_deletion, state
 from antiphon.server.admin import models as admin_models
 from antiphon.server.admin import requests as admin_requests
 from antiphon.server.anthropic import messages
 from antiphon.server.batches import route as batches
 from antiphon.server.batches.storage import open_storage
+from antiphon.server.bodies.body_size import BodyBudget
 from antiphon.server.chat import route as chat
 from antiphon.server.chat.spoken_reply_store import SpokenReplyStore
 from antiphon.server.conversations import route as conversations
 from antiphon.server.conversations.store import ConversationStore
 from antiphon.server.files import route as files
-from antiphon.server.http.admin_access import AdminAccess
-from antiphon.server.http.body_size import BodyBudget
-from antiphon.server.http.canonical_requests import CanonicalRequests
 from antiphon.server.http.errors import invalid
-from antiphon.server.http.gate import Gate, Rules
-from antiphon.server.http.hosts import AllowedHosts
 from antiphon.server.http.ignored_fields import HEADER as IGNORED_HEADER
-from antiphon.server.http.route_table import RouteTable
-from antiphon.server.http.tracing_middleware import TracedRequests
+from antiphon.server.middleware.canonical_requests import CanonicalRequests
+from antiphon.server.middleware.gate import Gate, Rules
+from antiphon.server.middleware.route_table import RouteTable
+from antiphon.server.middleware.tracing_middleware import TracedRequests
 from antiphon.server.ollama import chat as ollama_chat
 from antiphon.server.ollama import embed as ollama_embed
 from antiphon.server.ollama import generate as ollama_generate

@@ -15,10 +15,10 @@ from typing import Any
 
 from antiphon.errors import AntiphonError
 from antiphon.runtime.residency.resident import Resident
+from antiphon.server.access.hosts import is_loopback
+from antiphon.server.access.keys import KeyRing
 from antiphon.server.app import create_app
 from antiphon.server.draining_server import DrainingServer, server_settings
-from antiphon.server.http.hosts import is_loopback
-from antiphon.server.http.keys import KeyRing
 from antiphon.server.http.listener import address, raise_file_limit
 from antiphon.server.setup import systemd
 from antiphon.server.setup.config import ServerConfig

@@ -34,6 +34,13 @@ from antiphon.server.files.schemas import FileAnswer, FileDeletedAnswer, FileFor
 from antiphon.server.http.schemas import Answer, AnthropicErrorAnswer, ErrorAnswer, MetadataBody, OllamaErrorAnswer
 from antiphon.server.ollama import request_schemas as ollama
 from antiphon.server.ollama import response_schemas as ollama_answers
+from antiphon.server.parameters.request_schemas import (
+    CompletionBody,
+    DetokenizeBody,
+    EmbeddingBody,
+    TemplateBody,
+    TokenizeBody,
+)
 from antiphon.server.ranking.request_schemas import RerankBody, ScoreBody
 from antiphon.server.ranking.response_schemas import RerankAnswer, ScoreAnswer
 from antiphon.server.responses.request_schemas import CompactBody, InputTokensBody, ResponseBody
@@ -49,13 +56,6 @@ from antiphon.server.sound.request_schemas import SpeechBody, SpeechFormat, Tran
 from antiphon.server.sound.response_schemas import AnyTranscriptAnswer, VoicesAnswer
 from antiphon.server.sound.transcriptions import CONTENT_TYPES as TRANSCRIPT_TYPES
 from antiphon.server.stored_chats.schemas import ChatDeletedAnswer, StoredMessagesAnswer
-from antiphon.server.text.request_schemas import (
-    CompletionBody,
-    DetokenizeBody,
-    EmbeddingBody,
-    TemplateBody,
-    TokenizeBody,
-)
 from antiphon.server.text.response_schemas import CompletionAnswer, EmbeddingAnswer, PromptAnswer, TokensAnswer
 
 

@@ -61,9 +61,12 @@ def serving(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     process = subprocess.Popen([*COMMAND, "serve", *arguments], stderr=subprocess.PIPE, text=True)
     try:
         assert process.stderr is not None
-        first = process.stderr.readline()
-        found = re.search(r"http://[\d.]+:\d+", first)
-        assert found is not None, first + process.stderr.read()
+        lines: list[str] = []
+        found = None
+        while found is None:  # a second server of one home first warns that it stores no files
+            lines.append(process.stderr.readline())
+            assert lines[-1], "".join(lines)
+            found = re.search(r"http://[\d.]+:\d+", lines[-1])
         yield process, found[0]
     finally:
         process.kill()

@@ -14,7 +14,7 @@ import openai
 import orjson
 import pytest
 
-from antiphon.server.http.keys import KeyRing
+from antiphon.server.access.keys import KeyRing
 from antiphon.server.setup.config import Limits, LoadOnUse, ModelSpec, ServerConfig
 from support.http_server import RunningServer, running_server
 from support.waiting import wait_until

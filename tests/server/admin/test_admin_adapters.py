@@ -13,7 +13,7 @@ import openai
 import pytest
 import torch
 
-from antiphon.server.http.keys import KeyRing
+from antiphon.server.access.keys import KeyRing
 from antiphon.server.setup.config import AdapterSpec, ModelSpec, ServerConfig
 from support.adapters import random_pairs, write_peft
 from support.http_server import RunningServer, running_server

@@ -15,8 +15,8 @@ import pytest
 from openai.types import Batch
 
 from antiphon.server.batches import batch_requests, journal
-from antiphon.server.http.active_requests import ActiveRequests
 from antiphon.server.http.context import LOW_PRIORITY, RequestContext
+from antiphon.server.middleware.active_requests import ActiveRequests
 from antiphon.server.text.generation import Generations
 from support.http_server import RunningServer
 from support.waiting import wait_until

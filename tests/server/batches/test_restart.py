@@ -15,6 +15,7 @@ import openai
 import pytest
 from fastapi import FastAPI, Request
 
+from antiphon.server.access.keys import KeyRing
 from antiphon.server.batches.journal import Journal
 from antiphon.server.batches.record import BatchRecord
 from antiphon.server.batches.storage import open_storage
@@ -23,7 +24,6 @@ from antiphon.server.files.access import files_of
 from antiphon.server.files.record import FileRecord
 from antiphon.server.files.state_folder import StateFolder
 from antiphon.server.http.errors import ApiError
-from antiphon.server.http.keys import KeyRing
 from antiphon.server.setup.config import ServerConfig
 from support.serve_command import ServeCommand
 from support.waiting import wait_until

@@ -9,12 +9,12 @@ import httpx
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from antiphon.server.http.active_requests import ActiveRequests
-from antiphon.server.http.admin_access import AdminAccess
+from antiphon.server.access.admin_access import AdminAccess
+from antiphon.server.access.hosts import AllowedHosts
+from antiphon.server.access.keys import KeyRing
 from antiphon.server.http.errors import ApiError
-from antiphon.server.http.gate import Gate, Rules
-from antiphon.server.http.hosts import AllowedHosts
-from antiphon.server.http.keys import KeyRing
+from antiphon.server.middleware.active_requests import ActiveRequests
+from antiphon.server.middleware.gate import Gate, Rules
 from antiphon.server.telemetry.metrics import Metrics
 
 KEY = "a key of some length"

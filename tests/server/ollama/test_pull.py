@@ -13,13 +13,13 @@ from starlette.types import Receive, Scope, Send
 
 from antiphon.errors import FetchError
 from antiphon.runtime.residency.resident import Resident
-from antiphon.server.http import gate
-from antiphon.server.http.active_requests import ActiveRequests
-from antiphon.server.http.admin_access import AdminAccess
+from antiphon.server.access.admin_access import AdminAccess
+from antiphon.server.access.hosts import AllowedHosts
 from antiphon.server.http.connection import json_response
 from antiphon.server.http.context import RequestContext
 from antiphon.server.http.errors import ApiError
-from antiphon.server.http.hosts import AllowedHosts
+from antiphon.server.middleware import gate
+from antiphon.server.middleware.active_requests import ActiveRequests
 from antiphon.server.ollama import downloads as downloads_module
 from antiphon.server.ollama.downloads import Downloads
 from antiphon.server.ollama.pull import _lines, _reference

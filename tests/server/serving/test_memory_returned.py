@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from antiphon.server.http.keys import KeyRing
+from antiphon.server.access.keys import KeyRing
 from antiphon.server.setup.config import ModelSpec, ServerConfig
 from support.http_server import RunningServer, running_server
 from support.waiting import wait_until

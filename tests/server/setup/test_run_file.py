@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from antiphon.server.http.hosts import is_loopback
+from antiphon.server.access.hosts import is_loopback
 from antiphon.server.setup.run_file import LocalServer, RunFileError, local_servers, new_admin_token, published
 
 SERVER = LocalServer("http://127.0.0.1:8000", 1234, "a-token-of-some-length")

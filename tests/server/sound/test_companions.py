@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from antiphon.models.base.companions import VOICE_ACTIVITY
-from antiphon.server.http.keys import KeyRing
+from antiphon.server.access.keys import KeyRing
 from antiphon.server.setup.config import ModelSpec, ServerConfig
 from support.http_server import RunningServer, running_server
 from support.sounds import tone, wav_bytes

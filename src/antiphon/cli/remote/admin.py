@@ -14,7 +14,7 @@ from antiphon import environment
 from antiphon.cli.remote.address import ServerAddress, checked_key, key_in
 from antiphon.cli.remote.client import Client, ServerError
 from antiphon.errors import AntiphonError, InvalidRequestError
-from antiphon.server.http.hosts import is_loopback
+from antiphon.server.access.hosts import is_loopback
 from antiphon.server.setup.run_file import LocalServer, local_servers
 
 NO_SERVER = "you have no server running on this machine; start one with `antiphon serve`, or give --base-url"

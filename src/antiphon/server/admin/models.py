@@ -15,7 +15,7 @@ from antiphon.runtime.residency.fetching import fetch_model
 from antiphon.runtime.residency.keep_alive import keep_alive_text, parse_keep_alive
 from antiphon.runtime.residency.resident import Resident
 from antiphon.server.admin.request_schemas import AdminLoadBody, AdminPullBody, AdminUnloadBody
-from antiphon.server.http.bodies import read_body
+from antiphon.server.bodies.json_body import read_body
 from antiphon.server.http.connection import EventStream, json_response, unless_disconnected
 from antiphon.server.http.errors import ApiError, api_error, invalid
 from antiphon.server.http.events import DONE, event

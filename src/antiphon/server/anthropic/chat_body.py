@@ -20,8 +20,7 @@ from antiphon.server.anthropic.request_schemas import (
     UserTurn,
 )
 from antiphon.server.chat.request_schemas import ChatBody
-from antiphon.server.serving.models import ReadyModel
-from antiphon.server.text.messages import (
+from antiphon.server.parameters.messages import (
     AssistantMessage,
     CustomToolCall,
     Function,
@@ -35,7 +34,8 @@ from antiphon.server.text.messages import (
     ToolMessage,
     UserMessage,
 )
-from antiphon.server.text.request_schemas import JsonSchemaFormat, NamedSchema
+from antiphon.server.parameters.request_schemas import JsonSchemaFormat, NamedSchema
+from antiphon.server.serving.models import ReadyModel
 
 CHOICES: dict[str, Literal["auto", "required", "none"]] = {"auto": "auto", "any": "required", "none": "none"}
 

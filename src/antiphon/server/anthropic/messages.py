@@ -12,9 +12,9 @@ from antiphon.server.anthropic.chat_body import chat_body
 from antiphon.server.anthropic.output import Event
 from antiphon.server.anthropic.request_schemas import CountTokensBody, MessagesBody
 from antiphon.server.anthropic.run import MessageRun
+from antiphon.server.bodies.json_body import read_body
 from antiphon.server.chat.chat_call import count_prompt, prepare_chat
 from antiphon.server.chat.request_schemas import ChatBody
-from antiphon.server.http.bodies import read_body
 from antiphon.server.http.connection import EventStream, json_response, unless_disconnected
 from antiphon.server.http.context import RequestContext, context_of
 from antiphon.server.http.errors import ApiError

@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag
 from pydantic_core import PydanticCustomError
 
 from antiphon.server.http.schemas import Body, KeepAlive, Name, Priority
-from antiphon.server.text.messages import FunctionName
+from antiphon.server.parameters.messages import FunctionName
 
 CacheControl = dict[str, Any]
 #: Of a block that is an image, a document, or of a tool that the API runs itself.

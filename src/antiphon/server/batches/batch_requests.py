@@ -18,7 +18,7 @@ from antiphon.server.batches.journal import Journal
 from antiphon.server.batches.lane import Lane
 from antiphon.server.batches.record import BatchRecord
 from antiphon.server.files.store import FULL
-from antiphon.server.http.internal_call import Caller, InternalAnswer, call
+from antiphon.server.middleware.internal_call import Caller, InternalAnswer, call
 from antiphon.server.serving.failures import LOAD_FAILED
 from antiphon.server.serving.serving import Serving
 from antiphon.server.telemetry.logs import log

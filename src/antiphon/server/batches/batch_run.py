@@ -9,6 +9,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from antiphon.server.access.keys import KeyRing
 from antiphon.server.batches.batch_requests import BatchRequests, until_written
 from antiphon.server.batches.input_lines import check_input
 from antiphon.server.batches.journal import ERROR, OUTPUT, Journal
@@ -18,7 +19,6 @@ from antiphon.server.files.access import ANYONE
 from antiphon.server.files.record import FileRecord, new_file_id
 from antiphon.server.files.state_folder import written
 from antiphon.server.files.store import FileStore
-from antiphon.server.http.keys import KeyRing
 from antiphon.server.setup.config import Limits
 
 EXPIRED = ("batch_expired", "This request could not be executed before the completion window expired.")

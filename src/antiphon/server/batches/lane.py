@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from antiphon.server.http.active_requests import ActiveRequests
+from antiphon.server.middleware.active_requests import ActiveRequests
 
 
 class Lane:

@@ -7,10 +7,10 @@ from fastapi import APIRouter, Request, Response
 from antiphon.server.batches.queue import BatchQueue
 from antiphon.server.batches.record import BatchRecord
 from antiphon.server.batches.schemas import BatchBody
+from antiphon.server.bodies.json_body import read_body
 from antiphon.server.files.access import files_of, owner_of
 from antiphon.server.files.record import BATCH_FILE_SECONDS
 from antiphon.server.files.store import quota_error
-from antiphon.server.http.bodies import read_body
 from antiphon.server.http.connection import json_response
 from antiphon.server.http.errors import ApiError, invalid
 from antiphon.server.http.paging import After, Limit, page

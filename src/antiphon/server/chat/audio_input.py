@@ -12,9 +12,9 @@ from antiphon.runtime.transcription.options import TranscriptionOptions
 from antiphon.server.chat.request_schemas import ChatBody
 from antiphon.server.chat.spoken_reply_store import SpokenReplyStore
 from antiphon.server.http.errors import invalid
+from antiphon.server.parameters.messages import AssistantMessage, InputAudioPart, TextPart, UserMessage
 from antiphon.server.serving.serving import Serving
 from antiphon.server.sound.upload_transcription import UploadTranscription
-from antiphon.server.text.messages import AssistantMessage, InputAudioPart, TextPart, UserMessage
 
 TRANSCRIPTION_MODEL = "default-transcription"
 

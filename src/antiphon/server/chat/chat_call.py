@@ -16,17 +16,17 @@ from antiphon.server.chat.functions import with_tools
 from antiphon.server.chat.request_schemas import ChatBody
 from antiphon.server.chat.tool_use import ToolUse, tool_use
 from antiphon.server.http.errors import invalid
+from antiphon.server.parameters.messages import AssistantMessage
+from antiphon.server.parameters.parameter_aliases import resolved
+from antiphon.server.parameters.reasoning_effort import template_options
+from antiphon.server.parameters.sampling import output_tokens, sampling_params
 from antiphon.server.serving.fingerprint import fingerprint
 from antiphon.server.serving.models import ReadyModel
 from antiphon.server.serving.serving import Serving
 from antiphon.server.text.chat_prompts import chat_prompt, plain_message
 from antiphon.server.text.generation import make_call
 from antiphon.server.text.logprobs import chat_logprobs, prompt_logprobs
-from antiphon.server.text.messages import AssistantMessage
-from antiphon.server.text.parameter_aliases import resolved
 from antiphon.server.text.prompts import TOKENIZED_TOKENS, check_prompt, counted_prompt, most_tokens
-from antiphon.server.text.reasoning_effort import template_options
-from antiphon.server.text.sampling import output_tokens, sampling_params
 from antiphon.server.tool_calls.forms import THINK
 from antiphon.server.tool_calls.output_parser import END_THINK, OutputParser
 from antiphon.text.chat_template import ChatPrompt

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from antiphon.server.chat.request_schemas import ChatBody
 from antiphon.server.http.errors import invalid
-from antiphon.server.text.messages import FunctionReference, NamedTool, Tool
+from antiphon.server.parameters.messages import FunctionReference, NamedTool, Tool
 
 
 def with_tools(body: ChatBody) -> ChatBody:

@@ -8,11 +8,11 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from antiphon.server.http.schemas import Body, Name, Unsupported
+from antiphon.server.parameters.messages import AnyTool, Function, FunctionReference, Message, ToolChoice
+from antiphon.server.parameters.reasoning_effort import Effort
+from antiphon.server.parameters.request_schemas import MAX_LOGPROBS, GenerateBody
+from antiphon.server.parameters.unsupported_fields import CHAT
 from antiphon.server.sound.request_schemas import VoiceReference
-from antiphon.server.text.messages import AnyTool, Function, FunctionReference, Message, ToolChoice
-from antiphon.server.text.reasoning_effort import Effort
-from antiphon.server.text.request_schemas import MAX_LOGPROBS, GenerateBody
-from antiphon.server.text.unsupported_fields import CHAT
 
 
 class ReplyAudio(Body):

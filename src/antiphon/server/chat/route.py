@@ -8,6 +8,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from antiphon.runtime.calls.events import Ended
+from antiphon.server.bodies.json_body import read_body
 from antiphon.server.chat.audio_input import has_audio, transcribe_audio
 from antiphon.server.chat.chat_call import ChatCall, prepare_chat
 from antiphon.server.chat.chunks import chat_chunks
@@ -17,7 +18,6 @@ from antiphon.server.chat.request_schemas import ChatBody
 from antiphon.server.chat.spoken_chunks import spoken_chunks
 from antiphon.server.chat.spoken_reply import SpokenReply, prepare_spoken_reply
 from antiphon.server.chat.spoken_reply_store import spoken_replies_of
-from antiphon.server.http.bodies import read_body
 from antiphon.server.http.connection import EventStream, json_response, unless_disconnected
 from antiphon.server.http.context import context_of
 from antiphon.server.serving.serving import serving_of

@@ -6,10 +6,10 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from antiphon.server.text.grammar import checked_grammar
-from antiphon.server.text.messages import CustomTool, Tool
-from antiphon.server.text.strict_schema import closed, without_annotations, without_extras
-from antiphon.server.text.tools import INPUT, input_grammar
+from antiphon.server.parameters.grammar import checked_grammar
+from antiphon.server.parameters.messages import CustomTool, Tool
+from antiphon.server.parameters.strict_schema import closed, without_annotations, without_extras
+from antiphon.server.parameters.tools import INPUT, input_grammar
 from antiphon.server.tool_calls.forms import LLAMA, ToolForm
 from antiphon.text.grammar_spec import GrammarSpec
 from antiphon.text.lark_rules import json_rule, rule_body

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from antiphon.server.chat.request_schemas import ChatBody
 from antiphon.server.chat.tool_grammar import ToolGrammar
 from antiphon.server.http.errors import invalid
+from antiphon.server.parameters.grammar import grammar_of
+from antiphon.server.parameters.messages import AllowedToolsChoice, CustomTool, NamedCustomTool, NamedTool, Tool
+from antiphon.server.parameters.tools import check_tools, input_grammar, tool_name
 from antiphon.server.serving.models import ReadyModel
 from antiphon.server.setup.config import Limits
-from antiphon.server.text.grammar import grammar_of
-from antiphon.server.text.messages import AllowedToolsChoice, CustomTool, NamedCustomTool, NamedTool, Tool
-from antiphon.server.text.tools import check_tools, input_grammar, tool_name
 from antiphon.server.tool_calls.forms import HERMES, ToolForm, takes_one_call, tool_form
 from antiphon.text.grammar_spec import GrammarSpec
 

@@ -6,9 +6,9 @@ from typing import TypeVar
 
 from fastapi import APIRouter, Request, Response
 
+from antiphon.server.bodies.json_body import read_body
 from antiphon.server.conversations.schemas import ConversationBody, ConversationItemsBody
 from antiphon.server.conversations.store import Conversation, conversations_of, find_item
-from antiphon.server.http.bodies import read_body
 from antiphon.server.http.connection import json_response
 from antiphon.server.http.context import context_of
 from antiphon.server.http.paging import After, Limit, Order, page

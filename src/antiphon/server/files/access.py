@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from fastapi import Request
 
+from antiphon.server.access.keys import KeyRing
 from antiphon.server.files.store import FileStore
 from antiphon.server.http.context import context_of
 from antiphon.server.http.errors import unavailable
-from antiphon.server.http.keys import KeyRing
 from antiphon.server.serving.serving import serving_of
 
 #: The owner of what is stored by a server without keys.

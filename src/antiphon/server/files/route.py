@@ -8,14 +8,14 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 from starlette.responses import FileResponse
 
+from antiphon.server.bodies.json_body import too_large
+from antiphon.server.bodies.uploads import read_file_form
 from antiphon.server.files.access import files_of, owner_of
 from antiphon.server.files.record import BATCH_FILE_SECONDS
 from antiphon.server.files.schemas import FileForm
 from antiphon.server.files.store import FileStore
-from antiphon.server.http.bodies import too_large
 from antiphon.server.http.connection import json_response
 from antiphon.server.http.paging import After, Order, page
-from antiphon.server.http.uploads import read_file_form
 from antiphon.server.serving.serving import serving_of
 
 router = APIRouter()

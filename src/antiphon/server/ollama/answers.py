@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from antiphon.runtime.calls.events import Ended
 from antiphon.runtime.residency.keep_alive import parse_keep_alive
 from antiphon.runtime.residency.resident import ModelState
-from antiphon.server.http.bodies import read_body
+from antiphon.server.bodies.json_body import read_body
 from antiphon.server.http.connection import EventStream, json_response, unless_disconnected
 from antiphon.server.http.context import RequestContext, context_of
 from antiphon.server.http.errors import ApiError

@@ -16,8 +16,7 @@ from antiphon.server.ollama.request_schemas import (
     OllamaTextBody,
     OllamaTool,
 )
-from antiphon.server.serving.models import ReadyModel
-from antiphon.server.text.messages import (
+from antiphon.server.parameters.messages import (
     AnyTool,
     AssistantMessage,
     CustomToolCall,
@@ -30,7 +29,8 @@ from antiphon.server.text.messages import (
     ToolMessage,
     UserMessage,
 )
-from antiphon.server.text.request_schemas import CompletionBody, JsonObjectFormat, JsonSchemaFormat, NamedSchema
+from antiphon.server.parameters.request_schemas import CompletionBody, JsonObjectFormat, JsonSchemaFormat, NamedSchema
+from antiphon.server.serving.models import ReadyModel
 from antiphon.server.tool_calls.output_parser import THINK
 
 #: From Ollama's options to ours, where the value means the same.

@@ -12,9 +12,9 @@ from antiphon.server.ollama.answers import read_ollama
 from antiphon.server.ollama.lines import nanoseconds
 from antiphon.server.ollama.names import model_name
 from antiphon.server.ollama.request_schemas import OllamaEmbedBody, OllamaEmbeddingsBody
+from antiphon.server.parameters.request_schemas import EmbeddingBody
 from antiphon.server.serving.serving import serving_of
 from antiphon.server.text.embeddings import text_vectors
-from antiphon.server.text.request_schemas import EmbeddingBody
 
 router = APIRouter()
 

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field
 
 from antiphon.server.http.schemas import Body, KeepAlive, Name
-from antiphon.server.text.messages import FunctionName
-from antiphon.server.text.request_schemas import MAX_LOGPROBS, TokenId
+from antiphon.server.parameters.messages import FunctionName
+from antiphon.server.parameters.request_schemas import MAX_LOGPROBS, TokenId
 
 Penalty = Annotated[float, Field(ge=-100, le=100)]
 Whole = Annotated[int, Field(gt=-(2**31), lt=2**31)]

@@ -8,7 +8,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from antiphon.server.http.bodies import read_body
+from antiphon.server.bodies.json_body import read_body
 from antiphon.server.http.connection import json_response
 from antiphon.server.http.errors import invalid
 from antiphon.server.ranking.request_schemas import RerankBody, ScoreBody

@@ -11,7 +11,7 @@ from fastapi import Request, Response
 from antiphon.server.http.connection import EventStream, json_response
 from antiphon.server.http.context import context_of
 from antiphon.server.http.errors import invalid
-from antiphon.server.http.internal_call import Caller, call
+from antiphon.server.middleware.internal_call import Caller, call
 from antiphon.server.responses.event_log import EventLog
 from antiphon.server.responses.request_schemas import ResponseBody
 from antiphon.server.responses.store import store_of

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from typing import Literal
 
 from antiphon.server.chat.request_schemas import ChatBody
-from antiphon.server.responses.items import messages
-from antiphon.server.responses.request_schemas import ChosenTool, Item, ResponseBody, ResponseTool, SchemaFormat
-from antiphon.server.text.messages import Function, FunctionReference, NamedTool, Tool
-from antiphon.server.text.request_schemas import (
+from antiphon.server.parameters.messages import Function, FunctionReference, NamedTool, Tool
+from antiphon.server.parameters.request_schemas import (
     JsonObjectFormat,
     JsonSchemaFormat,
     NamedSchema,
     SamplingBody,
     TextFormat,
 )
+from antiphon.server.responses.items import messages
+from antiphon.server.responses.request_schemas import ChosenTool, Item, ResponseBody, ResponseTool, SchemaFormat
 
 
 def chat_body(body: ResponseBody, items: Sequence[Item]) -> ChatBody:

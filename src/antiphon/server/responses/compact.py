@@ -14,13 +14,14 @@ from fastapi import APIRouter, Request, Response
 
 from antiphon.errors import TooManyTokensError
 from antiphon.runtime.calls.events import Ended
+from antiphon.server.bodies.json_body import read_body
 from antiphon.server.chat.chat_call import prepare_chat
 from antiphon.server.chat.message_builder import MessageBuilder
 from antiphon.server.chat.request_schemas import ChatBody
 from antiphon.server.conversations.store import conversations_of
-from antiphon.server.http.bodies import read_body
 from antiphon.server.http.connection import json_response, unless_disconnected
 from antiphon.server.http.context import context_of
+from antiphon.server.parameters.messages import SystemMessage, UserMessage
 from antiphon.server.responses.compaction import MAX_KEPT, Summary, expanded, packed
 from antiphon.server.responses.history import history
 from antiphon.server.responses.items import transcript
@@ -30,7 +31,6 @@ from antiphon.server.responses.usage import response_usage
 from antiphon.server.serving.models import ReadyModel
 from antiphon.server.serving.serving import Serving, serving_of
 from antiphon.server.text.generation import Generations
-from antiphon.server.text.messages import SystemMessage, UserMessage
 from antiphon.server.text.prompts import TOKENIZED_TOKENS, too_many_tokens
 from antiphon.server.text.streaming import closing
 

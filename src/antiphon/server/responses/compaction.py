@@ -12,9 +12,9 @@ from typing import Any
 import orjson
 from pydantic import ValidationError
 
-from antiphon.server.http.body_size import check_structure
+from antiphon.server.bodies.body_size import check_structure
+from antiphon.server.bodies.stepped_validation import STEP
 from antiphon.server.http.errors import invalid
-from antiphon.server.http.stepped_validation import STEP
 from antiphon.server.responses.request_schemas import PLAIN_ITEMS, CompactionItem, Item, PlainItem
 
 VERSION = 1

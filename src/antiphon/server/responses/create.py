@@ -9,13 +9,13 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from antiphon.runtime.calls.events import Ended
+from antiphon.server.bodies.json_body import read_body
 from antiphon.server.conversations.store import ConversationStore, conversations_of
-from antiphon.server.http.bodies import read_body
 from antiphon.server.http.connection import EventStream, json_response, unless_disconnected
 from antiphon.server.http.context import context_of
 from antiphon.server.http.errors import SERVER, ApiError
 from antiphon.server.http.events import named_event
-from antiphon.server.http.internal_call import CALLER, Caller
+from antiphon.server.middleware.internal_call import CALLER, Caller
 from antiphon.server.responses.background import start_in_background
 from antiphon.server.responses.history import history
 from antiphon.server.responses.request_schemas import ResponseBody

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from antiphon.server.bodies.stepped_validation import STEP
 from antiphon.server.conversations.store import Conversation, ConversationStore
 from antiphon.server.http.errors import invalid
-from antiphon.server.http.stepped_validation import STEP
 from antiphon.server.responses.compaction import unpack
 from antiphon.server.responses.items import listed
 from antiphon.server.responses.request_schemas import ITEMS, ConversationReference, Item

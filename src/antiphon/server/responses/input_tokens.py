@@ -7,11 +7,12 @@ import asyncio
 from fastapi import APIRouter, Request, Response
 
 from antiphon.errors import TooManyTokensError
+from antiphon.server.bodies.json_body import read_body
 from antiphon.server.chat.tool_use import tool_use
 from antiphon.server.conversations.store import conversations_of
-from antiphon.server.http.bodies import read_body
 from antiphon.server.http.connection import json_response
 from antiphon.server.http.context import context_of
+from antiphon.server.parameters.reasoning_effort import template_options
 from antiphon.server.responses.chat_body import chat_body
 from antiphon.server.responses.history import history
 from antiphon.server.responses.request_schemas import InputTokensBody
@@ -19,7 +20,6 @@ from antiphon.server.responses.store import store_of
 from antiphon.server.serving.serving import serving_of
 from antiphon.server.text.chat_prompts import chat_prompt
 from antiphon.server.text.prompts import TOKENIZED_TOKENS, too_many_tokens
-from antiphon.server.text.reasoning_effort import template_options
 
 router = APIRouter()
 

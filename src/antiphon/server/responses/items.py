@@ -6,6 +6,15 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
+from antiphon.server.parameters.messages import (
+    AssistantMessage,
+    FunctionCall,
+    Message,
+    SystemMessage,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
 from antiphon.server.responses.compaction import Summary, expanded
 from antiphon.server.responses.request_schemas import (
     CompactionItem,
@@ -17,15 +26,6 @@ from antiphon.server.responses.request_schemas import (
     OutputText,
     PlainItem,
     ReasoningItem,
-)
-from antiphon.server.text.messages import (
-    AssistantMessage,
-    FunctionCall,
-    Message,
-    SystemMessage,
-    ToolCall,
-    ToolMessage,
-    UserMessage,
 )
 
 PREFIXES = {

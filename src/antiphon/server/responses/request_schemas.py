@@ -8,10 +8,10 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Discriminator, Field, PrivateAttr, Tag, TypeAdapter
 
 from antiphon.server.http.schemas import Body, ModelBody, Name, Unsupported
-from antiphon.server.text.messages import FunctionName
-from antiphon.server.text.reasoning_effort import Effort
-from antiphon.server.text.request_schemas import MAX_LOGPROBS, JsonObjectFormat, SamplingBody, TextFormat
-from antiphon.server.text.unsupported_fields import RESPONSES
+from antiphon.server.parameters.messages import FunctionName
+from antiphon.server.parameters.reasoning_effort import Effort
+from antiphon.server.parameters.request_schemas import MAX_LOGPROBS, JsonObjectFormat, SamplingBody, TextFormat
+from antiphon.server.parameters.unsupported_fields import RESPONSES
 
 Status = Literal["in_progress", "completed", "incomplete"]
 ItemId = Annotated[str, Field(max_length=256)]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from fastapi import Request
 
-from antiphon.server.http.active_requests import ActiveRequests
+from antiphon.server.middleware.active_requests import ActiveRequests
 from antiphon.server.serving.models import ServedModels
 from antiphon.server.setup.config import ServerConfig
 from antiphon.server.telemetry.metrics import Metrics

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from antiphon.errors import InvalidRequestError
 from antiphon.runtime.loading.adapter_names import adapter_model_name
+from antiphon.server.access.keys import KeyRing
 from antiphon.server.http.connection_limits import ConnectionLimits
-from antiphon.server.http.keys import KeyRing
 from antiphon.weights.catalog.catalog import catalog
 
 DEFAULT_MODELS = ("qwen2.5-coder-0.5b", "all-minilm-l6-v2")

@@ -12,8 +12,8 @@ from antiphon.errors import InvalidRequestError
 from antiphon.runtime.loading.adapter_names import SEPARATOR, adapter_file_bytes
 from antiphon.runtime.loading.memory_budget import default_budget
 from antiphon.runtime.residency.keep_alive import parse_keep_alive
+from antiphon.server.access.keys import KeyRing
 from antiphon.server.http.connection_limits import ConnectionLimits
-from antiphon.server.http.keys import KeyRing
 from antiphon.server.setup.config import AdapterSpec, Limits, LoadOnUse, ModelSpec, ServerConfig, name_of
 from antiphon.server.setup.model_checks import DEFAULT_KV_BYTES, check_models_fit, check_references
 from antiphon.server.setup.settings import Settings

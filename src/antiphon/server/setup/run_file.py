@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 from antiphon import environment
 from antiphon.errors import AntiphonError
-from antiphon.server.http.hosts import is_loopback
+from antiphon.server.access.hosts import is_loopback
 
 FOLDER_MODE, FILE_MODE = 0o700, 0o600
 MAX_FILE_BYTES = 1 << 16

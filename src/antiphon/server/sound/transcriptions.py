@@ -12,11 +12,11 @@ from antiphon.engine.request import Priority
 from antiphon.runtime.calls.transcript import Transcript, TranscriptionStats, TranscriptProgress
 from antiphon.runtime.transcription.captions import render, verbose
 from antiphon.runtime.transcription.options import DEFAULT_TEMPERATURES, TranscriptionOptions
+from antiphon.server.bodies.uploads import read_form
 from antiphon.server.http.connection import EventStream, json_response, unless_disconnected
 from antiphon.server.http.context import RequestContext, context_of
 from antiphon.server.http.errors import ApiError, invalid
 from antiphon.server.http.events import event
-from antiphon.server.http.uploads import read_form
 from antiphon.server.serving.serving import serving_of
 from antiphon.server.sound.logprobs import token_logprobs
 from antiphon.server.sound.request_schemas import SoundForm, TranscriptionForm, TranslationForm

@@ -6,7 +6,7 @@ import re
 
 from fastapi import APIRouter, Request, Response
 
-from antiphon.server.http.bodies import read_body
+from antiphon.server.bodies.json_body import read_body
 from antiphon.server.http.connection import json_response
 from antiphon.server.http.context import context_of
 from antiphon.server.http.paging import After, Limit, Order, page

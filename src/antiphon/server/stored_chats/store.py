@@ -10,8 +10,8 @@ import orjson
 from fastapi import Request
 
 from antiphon.server.http.errors import ApiError
+from antiphon.server.parameters.messages import Message
 from antiphon.server.serving.bounded_store import BoundedStore
-from antiphon.server.text.messages import Message
 
 
 @dataclass

@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from antiphon.server.http.errors import invalid
-from antiphon.server.serving.models import ReadyModel
-from antiphon.server.text.generic_tools import generic_messages
-from antiphon.server.text.messages import (
+from antiphon.server.parameters.messages import (
     AssistantMessage,
     CustomTool,
     CustomToolCall,
@@ -22,7 +20,9 @@ from antiphon.server.text.messages import (
     ToolCall,
     ToolMessage,
 )
-from antiphon.server.text.tools import INPUT, as_function
+from antiphon.server.parameters.tools import INPUT, as_function
+from antiphon.server.serving.models import ReadyModel
+from antiphon.server.text.generic_tools import generic_messages
 from antiphon.server.tool_calls.forms import takes_one_call, tool_form
 from antiphon.text.chat_template import ChatPrompt, ChatTemplate
 

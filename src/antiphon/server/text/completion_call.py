@@ -11,13 +11,15 @@ from typing import Any
 
 from antiphon.runtime.process.messages import Generate
 from antiphon.server.http.errors import invalid
+from antiphon.server.parameters.grammar import grammar_of
+from antiphon.server.parameters.parameter_aliases import resolved
+from antiphon.server.parameters.request_schemas import CompletionBody, MixedPrompt
+from antiphon.server.parameters.sampling import output_tokens, sampling_params
 from antiphon.server.serving.fingerprint import fingerprint
 from antiphon.server.serving.models import ReadyModel
 from antiphon.server.serving.serving import Serving
 from antiphon.server.setup.config import Limits
 from antiphon.server.text.generation import make_call
-from antiphon.server.text.grammar import grammar_of
-from antiphon.server.text.parameter_aliases import resolved
 from antiphon.server.text.prompts import (
     check_ids,
     check_prompt,
@@ -26,8 +28,6 @@ from antiphon.server.text.prompts import (
     most_tokens,
     several_mixed,
 )
-from antiphon.server.text.request_schemas import CompletionBody, MixedPrompt
-from antiphon.server.text.sampling import output_tokens, sampling_params
 from antiphon.text.tokenization.tokenizer import Tokenizer
 
 DEFAULT_TOKENS = 16

@@ -8,14 +8,14 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from antiphon.runtime.calls.events import Ended
-from antiphon.server.http.bodies import read_body
+from antiphon.server.bodies.json_body import read_body
 from antiphon.server.http.connection import EventStream, json_response, unless_disconnected
 from antiphon.server.http.context import context_of
+from antiphon.server.parameters.request_schemas import CompletionBody
 from antiphon.server.serving.serving import serving_of
 from antiphon.server.text.completion_call import CompletionCall, prepare_completion
 from antiphon.server.text.generation import Generations, Sample
 from antiphon.server.text.logprobs import completion_logprobs, num_characters, prompt_logprobs
-from antiphon.server.text.request_schemas import CompletionBody
 from antiphon.server.text.streaming import StreamedUsage, closing, log_usage, stream_events
 
 router = APIRouter()

@@ -13,16 +13,16 @@ from fastapi import APIRouter, Request, Response
 
 from antiphon.errors import EngineError, TooManyTokensError
 from antiphon.runtime.process.messages import Embed
-from antiphon.server.http.bodies import read_body
+from antiphon.server.bodies.json_body import read_body
 from antiphon.server.http.connection import json_response, unless_disconnected
 from antiphon.server.http.context import context_of, priority_of
 from antiphon.server.http.errors import invalid
+from antiphon.server.parameters.request_schemas import EmbeddingBody
 from antiphon.server.serving.failures import engine_failure
 from antiphon.server.serving.models import ReadyModel
 from antiphon.server.serving.serving import Serving, serving_of
 from antiphon.server.text.context_length import context_length_error
 from antiphon.server.text.prompts import TOKENIZED_TOKENS, check_ids, encode, several
-from antiphon.server.text.request_schemas import EmbeddingBody
 
 router = APIRouter()
 

@@ -15,10 +15,10 @@ from antiphon.runtime.process.messages import Generate
 from antiphon.runtime.text.stream import GenerateStream
 from antiphon.server.http.context import priority_of
 from antiphon.server.http.errors import SERVER, ApiError, api_error
+from antiphon.server.parameters.request_schemas import GenerateBody
 from antiphon.server.serving.failures import engine_failure, engine_unavailable
 from antiphon.server.serving.models import ReadyModel
 from antiphon.server.serving.serving import Serving
-from antiphon.server.text.request_schemas import GenerateBody
 from antiphon.text.grammar_spec import GrammarSpec
 
 GOOD_ENDS = ("stop", "length")

@@ -7,10 +7,10 @@ from typing import TypeVar
 
 from antiphon.errors import TokenizerError, TooManyTokensError
 from antiphon.server.http.errors import ApiError, invalid
+from antiphon.server.parameters.request_schemas import MixedPrompt, Prompts
 from antiphon.server.serving.models import ReadyModel
 from antiphon.server.setup.config import Limits
 from antiphon.server.text.context_length import context_length_error
-from antiphon.server.text.request_schemas import MixedPrompt, Prompts
 
 Result = TypeVar("Result")
 #: Tokens of a text that is only tokenized, or that is truncated afterwards.

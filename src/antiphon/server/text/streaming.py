@@ -10,8 +10,8 @@ from antiphon.runtime.calls.events import TextDelta
 from antiphon.runtime.process.messages import Generate
 from antiphon.server.http.errors import ApiError
 from antiphon.server.http.events import DONE, event
+from antiphon.server.parameters.request_schemas import StreamOptions
 from antiphon.server.text.generation import Generations
-from antiphon.server.text.request_schemas import StreamOptions
 
 
 async def stream_events(

@@ -9,16 +9,16 @@ from functools import partial
 from fastapi import APIRouter, Request, Response
 
 from antiphon.errors import TooManyTokensError
-from antiphon.server.http.bodies import read_body
+from antiphon.server.bodies.json_body import read_body
 from antiphon.server.http.connection import json_response
 from antiphon.server.http.errors import invalid
+from antiphon.server.parameters.request_schemas import DetokenizeBody, TemplateBody, TokenizeBody
+from antiphon.server.parameters.tools import check_tools
 from antiphon.server.serving.models import ReadyModel
 from antiphon.server.serving.serving import serving_of
 from antiphon.server.text.chat_prompts import chat_prompt, render
 from antiphon.server.text.logprobs import spelled
 from antiphon.server.text.prompts import TOKENIZED_TOKENS, check_ids, encode, too_many_tokens
-from antiphon.server.text.request_schemas import DetokenizeBody, TemplateBody, TokenizeBody
-from antiphon.server.text.tools import check_tools
 
 router = APIRouter()
 

@@ -11,22 +11,22 @@ import pytest
 from fastapi import FastAPI, Request, Response
 from pydantic import ValidationError
 
+from antiphon.server.access.admin_access import AdminAccess
+from antiphon.server.access.hosts import AllowedHosts
+from antiphon.server.access.keys import KeyRing
+from antiphon.server.bodies.body_size import BodyBudget
+from antiphon.server.bodies.json_body import read_body
+from antiphon.server.bodies.unknown_fields import validate_known
 from antiphon.server.chat.request_schemas import ChatBody
-from antiphon.server.http.active_requests import ActiveRequests
-from antiphon.server.http.admin_access import AdminAccess
-from antiphon.server.http.bodies import read_body
-from antiphon.server.http.body_size import BodyBudget
 from antiphon.server.http.connection import json_response
 from antiphon.server.http.context import RequestContext
 from antiphon.server.http.errors import ApiError
-from antiphon.server.http.gate import Gate, Rules
-from antiphon.server.http.hosts import AllowedHosts
 from antiphon.server.http.ignored_fields import HEADER, MAX_HEADER_CHARACTERS, IgnoredFields
-from antiphon.server.http.keys import KeyRing
-from antiphon.server.http.unknown_fields import validate_known
+from antiphon.server.middleware.active_requests import ActiveRequests
+from antiphon.server.middleware.gate import Gate, Rules
+from antiphon.server.parameters.request_schemas import CompletionBody
 from antiphon.server.responses.request_schemas import ResponseBody
 from antiphon.server.telemetry.metrics import Metrics
-from antiphon.server.text.request_schemas import CompletionBody
 from support.http_server import RunningServer
 
 MESSAGES: list[Any] = [{"role": "user", "content": "hello"}]

@@ -9,10 +9,10 @@ from typing import Any
 from antiphon.engine.sampling_params import SamplingParams
 from antiphon.errors import InvalidRequestError
 from antiphon.server.http.errors import invalid
+from antiphon.server.parameters.logit_bias import logit_bias
+from antiphon.server.parameters.request_schemas import GenerateBody
 from antiphon.server.serving.models import ReadyModel
 from antiphon.server.setup.config import Limits
-from antiphon.server.text.logit_bias import logit_bias
-from antiphon.server.text.request_schemas import GenerateBody
 from antiphon.text.grammar_spec import GrammarSpec
 
 SIMPLE = (

@@ -8,9 +8,9 @@ from typing import Any
 
 from antiphon.errors import InvalidRequestError
 from antiphon.server.http.errors import ApiError, invalid
-from antiphon.server.text.peer_parameters import Schema, StructuredOutputs
-from antiphon.server.text.request_schemas import GenerateBody, JsonObjectFormat, JsonSchemaFormat, NamedSchema
-from antiphon.server.text.strict_schema import closed, without_extras
+from antiphon.server.parameters.peer_parameters import Schema, StructuredOutputs
+from antiphon.server.parameters.request_schemas import GenerateBody, JsonObjectFormat, JsonSchemaFormat, NamedSchema
+from antiphon.server.parameters.strict_schema import closed, without_extras
 from antiphon.text.gbnf import is_gbnf
 from antiphon.text.grammar_spec import GrammarSpec
 

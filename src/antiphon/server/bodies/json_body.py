@@ -11,10 +11,10 @@ from pydantic import BaseModel
 from starlette.requests import ClientDisconnect
 
 from antiphon.runtime.residency.keep_alive import parse_keep_alive
-from antiphon.server.http.body_size import SMALL_BYTES, BodyBudget, check_structure
+from antiphon.server.bodies.body_size import SMALL_BYTES, BodyBudget, check_structure
+from antiphon.server.bodies.stepped_validation import validated
 from antiphon.server.http.context import context_of
 from antiphon.server.http.errors import ApiError, ClientDisconnectedError, invalid
-from antiphon.server.http.stepped_validation import validated
 
 Model = TypeVar("Model", bound=BaseModel)
 

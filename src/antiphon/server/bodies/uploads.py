@@ -11,11 +11,11 @@ from starlette.datastructures import FormData, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect
 
-from antiphon.server.http.bodies import record_body, too_large
+from antiphon.server.bodies.json_body import record_body, too_large
+from antiphon.server.bodies.stepped_validation import validation_error
+from antiphon.server.bodies.unknown_fields import validate_known
 from antiphon.server.http.context import context_of
 from antiphon.server.http.errors import ApiError, ClientDisconnectedError, invalid
-from antiphon.server.http.stepped_validation import validation_error
-from antiphon.server.http.unknown_fields import validate_known
 
 Form = TypeVar("Form", bound=BaseModel)
 MAX_FIELDS = 64

@@ -11,9 +11,9 @@ import openai
 import pytest
 
 from antiphon.runtime.loading.model_text import ModelText
+from antiphon.server.parameters.reasoning_effort import template_options
 from antiphon.server.responses.run import ResponseRun
 from antiphon.server.serving.models import ReadyModel
-from antiphon.server.text.reasoning_effort import template_options
 from antiphon.server.tool_calls.output_parser import CallArguments, CallStart, Content
 from antiphon.text.chat_template import ChatTemplate
 from support.http_server import RunningServer

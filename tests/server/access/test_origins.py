@@ -5,8 +5,8 @@ from __future__ import annotations
 import httpx
 import pytest
 
+from antiphon.server.access.origins import check_form_origin
 from antiphon.server.http.errors import ApiError
-from antiphon.server.http.origins import check_form_origin
 from support.http_server import RunningServer
 
 FORM = "multipart/form-data; boundary=x"

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from antiphon.server.bodies import body_size
+from antiphon.server.bodies.body_size import MAX_CONTAINERS, MAX_DEPTH, MAX_VALUES, BodyBudget, check_structure
+from antiphon.server.bodies.stepped_validation import STEP, Model, validated
 from antiphon.server.chat.request_schemas import ChatBody
-from antiphon.server.http import body_size
-from antiphon.server.http.body_size import MAX_CONTAINERS, MAX_DEPTH, MAX_VALUES, BodyBudget, check_structure
 from antiphon.server.http.context import RequestContext
 from antiphon.server.http.errors import ApiError
-from antiphon.server.http.stepped_validation import STEP, Model, validated
-from antiphon.server.text.request_schemas import CompletionBody
+from antiphon.server.parameters.request_schemas import CompletionBody
 
 
 async def validate(model: type[Model], parsed: Any) -> Model:

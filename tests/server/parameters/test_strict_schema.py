@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from antiphon.server.text.strict_schema import closed, without_annotations, without_extras
+from antiphon.server.parameters.strict_schema import closed, without_annotations, without_extras
 
 OPEN: dict[str, Any] = {
     "type": "object",

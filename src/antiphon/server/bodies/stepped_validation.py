@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from antiphon.server.bodies.unknown_fields import validate_known
 from antiphon.server.http.context import RequestContext
 from antiphon.server.http.errors import ApiError, invalid
-from antiphon.server.http.unknown_fields import validate_known
 
 Model = TypeVar("Model", bound=BaseModel)
 MAX_MESSAGE_CHARACTERS = 300

@@ -13,9 +13,9 @@ import pytest
 
 from antiphon import __version__
 from antiphon.server import docs_page
+from antiphon.server.access.keys import KeyRing
 from antiphon.server.app import ROUTES
-from antiphon.server.http.keys import KeyRing
-from antiphon.server.http.route_table import RouteTable
+from antiphon.server.middleware.route_table import RouteTable
 from antiphon.server.setup.config import ModelSpec, ServerConfig
 from support.http_server import RunningServer, running_server
 

@@ -8,9 +8,9 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Discriminator, Field, Tag
 
 from antiphon.server.http.schemas import Body, ModelBody, Name, Priority, Unsupported
-from antiphon.server.text.messages import AnyTool, Message
-from antiphon.server.text.peer_parameters import MAX_LOGPROBS, LogitBias, PeerParameters, Schema
-from antiphon.server.text.unsupported_fields import COMPLETION, GENERATION
+from antiphon.server.parameters.messages import AnyTool, Message
+from antiphon.server.parameters.peer_parameters import MAX_LOGPROBS, LogitBias, PeerParameters, Schema
+from antiphon.server.parameters.unsupported_fields import COMPLETION, GENERATION
 
 TokenId = Annotated[int, Field(ge=0, lt=2**31)]
 #: A list of millions of wrong values has one error.

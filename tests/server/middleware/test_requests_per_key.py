@@ -7,14 +7,14 @@ import asyncio
 import pytest
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from antiphon.server.http.active_requests import ActiveRequests
-from antiphon.server.http.admin_access import AdminAccess
+from antiphon.server.access.admin_access import AdminAccess
+from antiphon.server.access.hosts import AllowedHosts
+from antiphon.server.access.keys import KeyRing
 from antiphon.server.http.connection import json_response
 from antiphon.server.http.context import RequestContext
-from antiphon.server.http.gate import Gate, Rules
-from antiphon.server.http.hosts import AllowedHosts
-from antiphon.server.http.internal_call import Caller, InternalAnswer, call
-from antiphon.server.http.keys import KeyRing
+from antiphon.server.middleware.active_requests import ActiveRequests
+from antiphon.server.middleware.gate import Gate, Rules
+from antiphon.server.middleware.internal_call import Caller, InternalAnswer, call
 from antiphon.server.telemetry.metrics import Metrics
 
 CLIENT, BATCH, BACKGROUND = Caller(0), Caller(0, is_low_priority=True), Caller(0, response_id="resp_1")

@@ -14,8 +14,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from antiphon.counted import counted
 from antiphon.errors import AntiphonError
-from antiphon.server.http.active_requests import ActiveRequests
-from antiphon.server.http.admin_access import AdminAccess, header
+from antiphon.server.access.admin_access import AdminAccess, header
+from antiphon.server.access.hosts import AllowedHosts
+from antiphon.server.access.keys import KeyRing
+from antiphon.server.access.origins import check_form_origin
 from antiphon.server.http.context import RequestContext, current_context
 from antiphon.server.http.error_formats import error_format
 from antiphon.server.http.errors import (
@@ -26,11 +28,9 @@ from antiphon.server.http.errors import (
     unauthorized,
     unavailable,
 )
-from antiphon.server.http.hosts import AllowedHosts
 from antiphon.server.http.ignored_fields import HEADER as IGNORED_HEADER
-from antiphon.server.http.internal_call import CALLER, Caller
-from antiphon.server.http.keys import KeyRing
-from antiphon.server.http.origins import check_form_origin
+from antiphon.server.middleware.active_requests import ActiveRequests
+from antiphon.server.middleware.internal_call import CALLER, Caller
 from antiphon.server.telemetry.logs import log, log_failure
 from antiphon.server.telemetry.metrics import Metrics
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from antiphon.server.http.route_table import RouteTable
+from antiphon.server.middleware.route_table import RouteTable
 
 
 class CanonicalRequests:

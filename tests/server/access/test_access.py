@@ -17,7 +17,7 @@ import openai
 import pytest
 
 from antiphon.errors import InvalidRequestError
-from antiphon.server.http.keys import KeyRing
+from antiphon.server.access.keys import KeyRing
 from antiphon.server.setup.config import DEFAULT_ALIASES, Limits, ModelSpec, ServerConfig
 from antiphon.server.telemetry.logs import JsonLines
 from support.http_server import RunningServer, running_server

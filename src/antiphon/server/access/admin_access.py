@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from starlette.types import Scope
 
+from antiphon.server.access.hosts import AllowedHosts
+from antiphon.server.access.keys import KeyRing
+from antiphon.server.access.origins import is_own_origin
 from antiphon.server.http.errors import ApiError, unauthorized
-from antiphon.server.http.hosts import AllowedHosts
-from antiphon.server.http.keys import KeyRing
-from antiphon.server.http.origins import is_own_origin
 
 
 class AdminAccess:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from antiphon.errors import TooManyTokensError
 from antiphon.server.http.errors import invalid
+from antiphon.server.parameters.peer_parameters import LogitBias
 from antiphon.server.serving.models import ReadyModel
 from antiphon.server.setup.config import Limits
-from antiphon.server.text.peer_parameters import LogitBias
 
 #: Of a key that is text: longer than any token of a vocabulary.
 MAX_KEY_CHARACTERS = 256

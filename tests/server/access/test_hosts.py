@@ -7,8 +7,8 @@ import socket
 import httpx
 import pytest
 
+from antiphon.server.access.hosts import AllowedHosts
 from antiphon.server.http.errors import ApiError
-from antiphon.server.http.hosts import AllowedHosts
 from support.http_server import RunningServer
 
 LOCAL = AllowedHosts("127.0.0.1")

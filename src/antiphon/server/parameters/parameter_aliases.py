@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from antiphon.server.http.errors import ApiError, invalid
-from antiphon.server.text.request_schemas import CompletionBody, GenerateBody
+from antiphon.server.parameters.request_schemas import CompletionBody, GenerateBody
 
 AnyGenerateBody = TypeVar("AnyGenerateBody", bound=GenerateBody)
 #: More than any context: as long as it allows.

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 from antiphon.server.http.errors import invalid
+from antiphon.server.parameters.grammar import checked_grammar
+from antiphon.server.parameters.messages import CustomTool, Function, GrammarText, InputGrammar, Tool
 from antiphon.server.setup.config import Limits
-from antiphon.server.text.grammar import checked_grammar
-from antiphon.server.text.messages import CustomTool, Function, GrammarText, InputGrammar, Tool
 
 #: The only argument of a custom tool when it is called as a function.
 INPUT = "input"
