@@ -112,6 +112,13 @@ def test_frequency_penalty_counts_what_is_drawn() -> None:
     assert [result.tokens[0] for result in run([make_request()], logits, steps=3)] == [3, 3, 3]
 
 
+def test_typical_keeps_a_token_whatever_its_share() -> None:
+    row = torch.full((50,), float("-inf"))
+    row[[7, 9]] = torch.tensor([1.0, 0.5])
+    keep_typical(row, 1.0, 5e-324)  # 0 in single precision
+    assert row.isfinite().nonzero().flatten().tolist() in ([7], [9])
+
+
 def test_typical_keeps_tokens_near_the_entropy() -> None:
     logits = torch.tensor([4.0, 3.5, 3.4, 0.0, -1.0, -8.0])
     probabilities = logits.double().softmax(-1).numpy()

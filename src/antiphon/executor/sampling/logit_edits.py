@@ -94,4 +94,5 @@ def keep_typical(logits: Tensor, temperature: float, typical_p: float) -> None:
     _, order = (-logprobs - entropy).abs().sort(stable=True)
     ordered = probabilities[order]
     dropped = ordered.cumsum(-1) - ordered >= typical_p
+    dropped[0] = False  # also where the total rounds to 0
     logits[order[dropped]] = MINUS_INFINITY

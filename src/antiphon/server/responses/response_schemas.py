@@ -52,6 +52,7 @@ class AnswerReasoning(Answer):
     type: Literal["reasoning"]
     status: Status
     summary: list[Any]
+    encrypted_content: str | None = None
     content: list[AnswerReasoningText] | None = None
 
 
