@@ -69,3 +69,11 @@ def test_plain_forms_need_no_process(checks: GrammarChecks) -> None:
 def test_faults_are_named(checks: GrammarChecks) -> None:
     with pytest.raises(InvalidRequestError, match="the grammar is not usable"):
         checks.check(GrammarSpec(grammar="start: nosuchrule"))
+
+
+@pytest.mark.parametrize("count", [(r"((a{1000}){1000}){1000}", "1,000,000,000"), (r"(a{400}|b){300}", "120,000")])
+def test_nested_repetitions_are_multiplied(count: tuple[str, str]) -> None:
+    text, product = count
+    with pytest.raises(InvalidRequestError, match=f"repeats something {product} times; at most 100,000"):
+        GrammarSpec(regex=text)
+    GrammarSpec(regex=r"(a{400}|\(b{9}){200}[(]{300}")

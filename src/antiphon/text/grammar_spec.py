@@ -26,6 +26,8 @@ MAX_CHOICES = 4_096
 MAX_REPETITIONS = 100_000
 #: `{n}`, `{n,}`, `{n,m}` and Lark's `~n` and `~n..m`.
 REPETITION = re.compile(r"\{\s*([0-9]+)\s*(?:,\s*([0-9]*))?\s*\}|~\s*([0-9]+)(?:\s*\.\.\s*([0-9]+))?")
+#: What matters for the nesting of counts: escapes, classes of characters, groups and counts.
+NESTING = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|\(|\)?(?P<count>\{[0-9, ]+\}|~ *[0-9.]+)|\)", re.DOTALL)
 MAX_CHOICE_BYTES = 65_536
 
 #: JSON schemas in the lines of a grammar.
@@ -131,10 +133,25 @@ def _check_grammar(text: object) -> None:
 
 
 def _check_repetitions(name: str, text: str) -> None:
-    """Reject counts that no answer reaches; products of nested counts are found when the grammar is tried out."""
+    """Reject counts that no answer reaches, also where they are reached only by nesting them."""
     most = max((int(digits[:18]) for found in REPETITION.findall(text) for digits in found if digits), default=0)
+    most = max(most, _nested_repetitions(text))
     if most > MAX_REPETITIONS:
         raise InvalidRequestError(f"{name} repeats something {most:,} times; at most {MAX_REPETITIONS:,} are taken")
+
+
+def _nested_repetitions(text: str) -> int:
+    """The largest product of a count and those inside its parentheses."""
+    open_groups = [1]
+    for found in NESTING.finditer(text):
+        piece = found[0]
+        if piece == "(":
+            open_groups.append(1)
+        elif piece[0] == ")" or found["count"] is not None:
+            inner = open_groups.pop() if piece[0] == ")" and len(open_groups) > 1 else 1
+            digits = [int(number[:18]) for number in re.findall("[0-9]+", found["count"] or "")]
+            open_groups[-1] = max(open_groups[-1], inner * max(digits, default=1))
+    return max(open_groups)
 
 
 def _check_choice(choice: object) -> None:
