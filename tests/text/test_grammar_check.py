@@ -45,9 +45,7 @@ def checks() -> Iterator[GrammarChecks]:
 @pytest.mark.parametrize("name", BOMBS)
 def test_bombs_are_errors_and_leave_nothing_running(checks: GrammarChecks, name: str) -> None:
     threads = threading.active_count()
-    with pytest.raises(
-        InvalidRequestError, match=r"too complex|not usable|satisfied|repeats something 1,000,000 times"
-    ):
+    with pytest.raises(InvalidRequestError, match=r"too complex|not usable|satisfied|repeats something 1,000,000"):
         checks.check(GrammarSpec(**BOMBS[name]))
     assert threading.active_count() == threads
 
