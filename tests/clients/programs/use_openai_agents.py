@@ -31,9 +31,14 @@ async def main() -> None:
     client = AsyncOpenAI(base_url=BASE_URL, api_key=KEY, max_retries=0)
     for kind in (OpenAIChatCompletionsModel, OpenAIResponsesModel):
         model = kind(model=CHAT, openai_client=client)
-        plain = Agent(name="plain", instructions="Be brief.", model=model, model_settings=ModelSettings(max_tokens=20))
+        plain = Agent(
+            name="plain",
+            instructions="Be brief.",
+            model=model,
+            model_settings=ModelSettings(max_tokens=600, temperature=0),
+        )
         assert (await Runner.run(plain, QUESTION)).final_output
-        settings = ModelSettings(max_tokens=80, temperature=0, tool_choice="required")
+        settings = ModelSettings(max_tokens=600, temperature=0, tool_choice="required")
         agent = Agent(name="tools", model=model, tools=[get_weather], model_settings=settings)
         before = len(asked)
         assert (await Runner.run(agent, QUESTION, max_turns=4)).final_output is not None
