@@ -57,7 +57,7 @@ class TooManyTokensError(ContextLengthError):
     def __init__(self, num_tokens: int, limit: int, is_exact: bool = False) -> None:
         self.num_tokens = num_tokens
         self.limit = limit
-        #: For whoever reads the number.
+        #: For the error message: whether the count is complete.
         self.note = "" if is_exact else "Not all tokens of the prompt were counted."
         self.counted = str(num_tokens) if is_exact else f"at least {num_tokens}"
         super().__init__(f"the text has {self.counted} tokens; {limit} are allowed")

@@ -18,7 +18,7 @@ class Priority(IntEnum):
     CRITICAL = 0
     HIGH = 1
     NORMAL = 2
-    #: Work that nobody waits for.
+    #: Background work, such as batches.
     LOW = 3
 
 

@@ -38,7 +38,7 @@ class LayerAdapter:
 
 
 class AdapterView(Protocol):
-    """What a backend made of a table; it is told of every change."""
+    """What a backend made of a table. `change` is called for every change of the table."""
 
     def change(self, slot: int, layer: LayerAdapter | None) -> None: ...
 

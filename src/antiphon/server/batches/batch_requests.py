@@ -34,7 +34,7 @@ class BatchRequests:
         self._client = serving.client
         self._longest = serving.config.limits.body_bytes
         self._lane = Lane(serving.requests, serving.config.limits.batch_concurrency)
-        #: Requests that failed with the engine are repeated one at a time, so that one that ends it is found out.
+        #: Requests that failed with the engine are retried one at a time, to find one that kills the engine.
         self._alone = asyncio.Lock()
 
     async def run(

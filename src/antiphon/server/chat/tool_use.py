@@ -59,7 +59,7 @@ def tool_use(body: ChatBody, model: ReadyModel, limits: Limits) -> ToolUse:
     shown, called, is_required = _choice(body, tools)
     is_named = isinstance(choice, NamedTool | NamedCustomTool)
     is_single = body.parallel_tool_calls is False or is_named
-    # A small model that is told of tools by a prompt tends to repeat its call.
+    # A small model whose tools are described in the prompt tends to repeat its call.
     is_usually_one = form.is_generic and body.parallel_tool_calls is None
     ends_after_one = is_single or is_usually_one or takes_one_call(template)
     grammar, is_free = None, False

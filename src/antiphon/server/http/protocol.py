@@ -26,7 +26,7 @@ MAX_PIPELINED = 16
 RATE_SECONDS = 20.0
 #: Bytes of chunk sizes and line ends for each byte of content: chunks of a single byte have five.
 FRAMING_PER_BYTE = 8
-#: Connections beyond the limit that are told so; further ones are cut off.
+#: Connections beyond the limit that get a 503; further ones are closed without a response.
 MAX_REFUSALS = 64
 #: After a response, the rest of a body is read and dropped, so that the client gets to read the response.
 LINGER_SECONDS = 30.0

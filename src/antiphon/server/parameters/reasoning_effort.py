@@ -9,7 +9,7 @@ from antiphon.server.serving.models import ReadyModel
 
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 
-#: Efforts at which a template that only knows on and off is told not to reason.
+#: Efforts for which reasoning is turned off, in templates that only know on and off.
 OFF = ("none", "minimal")
 #: Names that templates give to such a switch.
 SWITCHES = ("enable_thinking", "thinking")
