@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,11 @@ MODEL = "ggml-tiny"
 
 
 @pytest.fixture(scope="module")
-def hearing(tmp_path_factory: pytest.TempPathFactory, encoder_folder: Path) -> Iterator[RunningServer]:
+def hearing(
+    tmp_path_factory: pytest.TempPathFactory, encoder_folder: Path, model_path: Callable[[str], Path]
+) -> Iterator[RunningServer]:
     """An English model of random weights, and limits that are soon reached."""
+    model_path("silero-vad")
     path = tmp_path_factory.mktemp("whisper") / f"{MODEL}.bin"
     path.write_bytes(ggml_file(dims(), state_dict(), vocabulary(50257)))
     limits = Limits(audio_bytes=1 << 20, audio_seconds=20.0, body_bytes=1 << 20, speech_characters=100)
