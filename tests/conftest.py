@@ -20,6 +20,9 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     # Started by nohup. A handler that does nothing is as good, and programs that tests start do not inherit it.
     signal.signal(signal.SIGHUP, lambda *_: None)
 
+#: The limit of a test under `--soak`.
+SOAK_SECONDS = 4 * 3600
+
 torch.set_num_threads(min(2, os.cpu_count() or 1))
 
 # An example, or the drawing of one, may be held up by whatever else the machine does.
@@ -29,6 +32,13 @@ settings.load_profile("antiphon")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--soak", action="store_true", help="Run the long tests at their full length (hours).")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """At their full length, tests may take longer than the usual limit."""
+    if config.getoption("--soak"):
+        for item in items:
+            item.add_marker(pytest.mark.timeout(SOAK_SECONDS))
 
 
 @pytest.fixture(scope="session")

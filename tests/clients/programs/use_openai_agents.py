@@ -17,6 +17,8 @@ from common import BASE_URL, CHAT, KEY, QUESTION
 from openai import AsyncOpenAI
 
 set_tracing_disabled(True)
+#: A question that the small model answers in one sentence: an answer that is cut off is an error of the package.
+PLAIN_QUESTION = "What is the capital of France?"
 asked: list[str] = []
 
 
@@ -37,13 +39,13 @@ async def main() -> None:
             model=model,
             model_settings=ModelSettings(max_tokens=600, temperature=0),
         )
-        assert (await Runner.run(plain, QUESTION)).final_output
+        assert (await Runner.run(plain, PLAIN_QUESTION)).final_output
         settings = ModelSettings(max_tokens=600, temperature=0, tool_choice="required")
         agent = Agent(name="tools", model=model, tools=[get_weather], model_settings=settings)
         before = len(asked)
         assert (await Runner.run(agent, QUESTION, max_turns=4)).final_output is not None
         assert len(asked) > before, "the tool was not called"
-        streamed = Runner.run_streamed(plain, QUESTION)
+        streamed = Runner.run_streamed(plain, PLAIN_QUESTION)
         events = [event async for event in streamed.stream_events()]
         assert events and streamed.final_output
 
