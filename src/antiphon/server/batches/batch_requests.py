@@ -7,7 +7,7 @@ import logging
 import uuid
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec
 
 import orjson
 from starlette.types import ASGIApp
@@ -22,6 +22,8 @@ from antiphon.server.middleware.internal_call import Caller, InternalAnswer, cal
 from antiphon.server.serving.failures import LOAD_FAILED
 from antiphon.server.serving.serving import Serving
 from antiphon.server.telemetry.logs import log
+
+P = ParamSpec("P")
 
 #: Tries of a request that fails for a reason other than load.
 MAX_TRIES = 3
@@ -62,7 +64,7 @@ class BatchRequests:
         lines = self._pending(record, path, journal)
         while (line := await asyncio.to_thread(next, lines, None)) is not None:
             result = _result(line, None, {"code": code, "message": message})
-            await until_written(lambda result=result: journal.append(result, True))  # type: ignore[misc]
+            await until_written(journal.append, result, True)
 
     def _pending(self, record: BatchRecord, path: Path, journal: Journal) -> Iterator[InputLine]:
         lines = read_input(path, record.endpoint, self._longest)
@@ -72,7 +74,7 @@ class BatchRequests:
         answer = await self._answer(record.endpoint, orjson.dumps(line.body), Caller(key, is_low_priority=True))
         response = {"status_code": answer.status, "request_id": answer.request_id, "body": answer.body}
         result = _result(line, response, None)
-        await until_written(lambda: journal.append(result, answer.status >= 400))
+        await until_written(journal.append, result, answer.status >= 400)
 
     async def _answer(self, endpoint: str, body: bytes, caller: Caller) -> InternalAnswer:
         """The answer; where the server is busy or not ready, as long as it takes."""
@@ -97,12 +99,12 @@ class BatchRequests:
             pause = min(2 * pause, LONGEST_PAUSE)
 
 
-async def until_written(write: Callable[[], Awaitable[None]]) -> None:
-    """Repeat a write while the disk is full."""
+async def until_written(write: Callable[P, Awaitable[None]], *args: P.args, **kwargs: P.kwargs) -> None:
+    """Call `write`, and again while the disk is full."""
     is_logged = False
     while True:
         try:
-            await write()
+            await write(*args, **kwargs)
             return
         except OSError as error:
             if error.errno not in FULL:

@@ -88,7 +88,7 @@ class BatchRun:
         return owner == ANYONE if keys is None else keys.number(owner) is not None
 
     async def _save(self) -> None:
-        await until_written(lambda: self._parts.store.save(self.record))
+        await until_written(self._parts.store.save, self.record)
 
     # -- states -------------------------------------------------------------------------------------------------
 
@@ -155,7 +155,7 @@ class BatchRun:
         results = ((record.output_file_id, OUTPUT), (record.error_file_id, ERROR))
         for file_id, suffix in results:
             if file_id is not None and not files.has(file_id):
-                await until_written(lambda file_id=file_id, suffix=suffix: self._make_file(file_id, base, suffix))  # type: ignore[misc]
+                await until_written(self._make_file, file_id, base, suffix)
         assert record.ending is not None
         record.enter(record.ending)
         await self._save()
