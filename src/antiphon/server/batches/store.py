@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import logging
+from functools import partial
 from pathlib import Path
 
 from antiphon.counted import counted
 from antiphon.server.batches.journal import ERROR, OUTPUT
 from antiphon.server.batches.record import BatchRecord
-from antiphon.server.files.state_folder import StateFolder
+from antiphon.server.files.state_folder import StateFolder, read_records
 from antiphon.server.files.store import quota_error, storage_error
 from antiphon.server.http.errors import ApiError
-from antiphon.server.telemetry.logs import log
 
 #: Of one key. The oldest that have ended are removed first.
 MAX_BATCHES = 1000
@@ -28,17 +27,9 @@ class BatchStore:
 
     def load(self) -> None:
         """Read all records. A damaged one is logged and left on the disk; the others are used."""
-        found: list[BatchRecord] = []
-        for path in self.folder.batches.glob("batch_*.json"):
-            try:
-                record = self.folder.read(path, BatchRecord)
-                if record.id != path.stem:
-                    raise ValueError(f"the record is of {record.id}")
-            except (OSError, ValueError) as error:
-                log("the record of a batch is damaged", logging.ERROR, path=str(path), cause=str(error))
-                continue
-            found.append(record)
-        self._records = {record.id: record for record in sorted(found, key=lambda one: (one.created_at, one.id))}
+        read = partial(self.folder.read, kind=BatchRecord)
+        paths = self.folder.batches.glob("batch_*.json")
+        self._records = read_records(paths, read, "the record of a batch is damaged")
 
     def unfinished(self) -> list[BatchRecord]:
         """In the order of their creation."""

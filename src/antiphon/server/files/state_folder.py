@@ -3,24 +3,39 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
-import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import IO, TypeVar
+from typing import IO, Protocol, TypeVar
 
 from filelock import FileLock, Timeout
 from pydantic import BaseModel, ValidationError
 
 from antiphon.errors import AntiphonError
+from antiphon.server.access.private_folder import make_private
+from antiphon.server.telemetry.logs import log
 
-FOLDER_MODE, FILE_MODE = 0o700, 0o600
+FILE_MODE = 0o600
 PARTIAL = ".partial"
 COPY_BYTES = 1 << 20
 #: Records are small; a larger file is not one.
 MAX_RECORD_BYTES = 1 << 22
 
 Record = TypeVar("Record", bound=BaseModel)
+
+
+class StoredRecord(Protocol):
+    """What a record that is listed has."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def created_at(self) -> int: ...
+
+
+Stored = TypeVar("Stored", bound=StoredRecord)
 
 
 class StateFolderError(AntiphonError):
@@ -39,7 +54,8 @@ class StateFolder:
         self.batches = path / "batches"
         try:
             for folder in (path, self.files, self.batches):
-                _make_private(folder)
+                if not make_private(folder):
+                    raise StateFolderError(f"{folder} is not a folder of this user")
             self._lock = FileLock(path / "lock", mode=FILE_MODE)
             self._lock.acquire(timeout=0)
         except Timeout:
@@ -72,6 +88,28 @@ class StateFolder:
             raise ValueError(f"{place}: {fault['msg']}") from None
 
 
+def read_records(
+    paths: Iterable[Path], read: Callable[[Path], Stored], damaged: str, check: Callable[[Stored], None] | None = None
+) -> dict[str, Stored]:
+    """The records in files that are named after their ids, by id, in the order of their creation.
+
+    One that `read` or `check` rejects with `ValueError` or `OSError` is logged with the text `damaged` and left out.
+    """
+    found: list[Stored] = []
+    for path in paths:
+        try:
+            record = read(path)
+            if record.id != path.stem:
+                raise ValueError(f"the record is of {record.id}")
+            if check is not None:
+                check(record)
+        except (OSError, ValueError) as error:
+            log(damaged, logging.ERROR, path=str(path), cause=str(error))
+            continue
+        found.append(record)
+    return {record.id: record for record in sorted(found, key=lambda one: (one.created_at, one.id))}
+
+
 @contextlib.contextmanager
 def written(path: Path) -> Iterator[IO[bytes]]:
     """A stream whose content is at `path`, on the disk, once the block has ended without an error."""
@@ -101,12 +139,3 @@ def flush_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _make_private(folder: Path) -> None:
-    folder.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
-        raise StateFolderError(f"{folder} is not a folder of this user")
-    if stat.S_IMODE(found.st_mode) != FOLDER_MODE:
-        folder.chmod(FOLDER_MODE)

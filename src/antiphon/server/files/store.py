@@ -9,12 +9,13 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import IO
 
 from antiphon.counted import counted
 from antiphon.server.files.record import FileRecord, new_file_id
-from antiphon.server.files.state_folder import COPY_BYTES, StateFolder, written
+from antiphon.server.files.state_folder import COPY_BYTES, StateFolder, read_records, written
 from antiphon.server.http.errors import SERVER, ApiError
 from antiphon.server.setup.config import Limits
 from antiphon.server.telemetry.logs import log
@@ -39,23 +40,17 @@ class FileStore:
 
     def load(self) -> None:
         """Read all records. A damaged one is logged and left on the disk; the others are used."""
-        found: list[FileRecord] = []
-        for path in self.folder.files.glob("file-*.json"):
-            try:
-                record = self.folder.read(path, FileRecord)
-                if record.id != path.stem:
-                    raise ValueError(f"the record is of {record.id}")
-                size = self.path(record.id).stat().st_size
-                if size != record.bytes:
-                    raise ValueError(f"the data has {size:,} bytes; the record says {record.bytes:,}")
-            except (OSError, ValueError) as error:
-                log("a stored file is damaged", logging.ERROR, path=str(path), cause=str(error))
-                continue
-            found.append(record)
-        self._records = {record.id: record for record in sorted(found, key=lambda one: (one.created_at, one.id))}
+        paths = self.folder.files.glob("file-*.json")
+        read = partial(self.folder.read, kind=FileRecord)
+        self._records = read_records(paths, read, "a stored file is damaged", self._check_size)
         for data in self.folder.files.glob("file-*.data"):  # of an upload that was killed before its record was written
             if not data.with_suffix(".json").exists():
                 data.unlink(missing_ok=True)
+
+    def _check_size(self, record: FileRecord) -> None:
+        size = self.path(record.id).stat().st_size
+        if size != record.bytes:
+            raise ValueError(f"the data has {size:,} bytes; the record says {record.bytes:,}")
 
     def path(self, file_id: str) -> Path:
         return self.folder.files / f"{file_id}.data"

@@ -21,8 +21,9 @@ from urllib.parse import urlsplit
 from antiphon import environment
 from antiphon.errors import AntiphonError
 from antiphon.server.access.hosts import is_loopback
+from antiphon.server.access.private_folder import make_private
 
-FOLDER_MODE, FILE_MODE = 0o700, 0o600
+FILE_MODE = 0o600
 MAX_FILE_BYTES = 1 << 16
 
 
@@ -92,12 +93,8 @@ def _private_folder(home: Path | None) -> Path:
     """The folder, created if necessary, with access for this user only; rejected if it belongs to another user."""
     folder = _folder(home)
     try:
-        folder.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
-        found = folder.lstat()
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+        if not make_private(folder):
             raise RunFileError(f"{folder} is not a folder of this user")
-        if stat.S_IMODE(found.st_mode) != FOLDER_MODE:
-            folder.chmod(FOLDER_MODE)
     except OSError as error:
         raise RunFileError(f"cannot use {folder}: {error.strerror or error}") from error
     return folder
