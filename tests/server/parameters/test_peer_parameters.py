@@ -454,10 +454,10 @@ def test_wrong_functions(caller: Caller, asked: dict[str, Any], param: str) -> N
 
 
 def test_every_pair_of_lists_is_one_prompt_or_many() -> None:
-    from antiphon.server.text.prompts import several_mixed
+    from antiphon.server.text.prompts import several
 
     parts: list[Any] = ["a", 1, [1], ["a", 2]]
     for first, second in itertools.product(parts, parts):
-        found = several_mixed([first, second])
+        found = several([first, second])
         is_one = isinstance(first, int) or isinstance(second, int)
         assert len(found) == (1 if is_one else 2)

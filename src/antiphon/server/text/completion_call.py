@@ -26,7 +26,7 @@ from antiphon.server.text.prompts import (
     counted_prompt,
     encode_mixed,
     most_tokens,
-    several_mixed,
+    several,
 )
 from antiphon.text.tokenization.tokenizer import Tokenizer
 
@@ -75,7 +75,7 @@ async def prepare_completion(serving: Serving, body: CompletionBody) -> Completi
     limits = serving.config.limits
     body = resolved(body, limits.output_tokens)
     model = await serving.models.ready(body.model, "generate")
-    prompts = several_mixed(body.prompt)
+    prompts = several(body.prompt)
     _check(body, len(prompts), limits)
     grammar = await asyncio.to_thread(grammar_of, body)
     wants_prompt_logprobs = bool(body.echo) and body.logprobs is not None

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar, overload
 
 from antiphon.errors import TokenizerError, TooManyTokensError
 from antiphon.server.http.errors import ApiError, invalid
-from antiphon.server.parameters.request_schemas import MixedPrompt, Prompts
+from antiphon.server.parameters.request_schemas import MixedPrompt, Prompts, Texts
 from antiphon.server.serving.models import ReadyModel
 from antiphon.server.setup.config import Limits
 from antiphon.server.text.context_length import context_length_error
@@ -54,18 +54,17 @@ def check_ids(model: ReadyModel, ids: list[int], param: str) -> list[int]:
     return ids
 
 
-def several(prompt: str | list[str] | list[int] | list[list[int]]) -> list[str | list[int]]:
-    """One prompt or many: strings, or lists of token ids."""
-    if isinstance(prompt, str) or (prompt and isinstance(prompt[0], int)):
-        return [prompt]
-    return list(prompt)  # type: ignore[arg-type]
+@overload
+def several(prompt: Texts) -> list[str | list[int]]: ...
 
 
-def several_mixed(prompt: Prompts) -> list[str | MixedPrompt]:
+@overload
+def several(prompt: Prompts) -> list[str | MixedPrompt]: ...
+
+
+def several(prompt: Any) -> list[Any]:
     """One prompt or many: strings, or lists of token ids and strings. A list of strings alone is many."""
-    if isinstance(prompt, str) or any(isinstance(part, int) for part in prompt):
-        return [prompt]  # type: ignore[list-item]
-    return list(prompt)  # type: ignore[arg-type]
+    return [prompt] if isinstance(prompt, str) or any(isinstance(part, int) for part in prompt) else list(prompt)
 
 
 def encode_mixed(model: ReadyModel, parts: MixedPrompt, max_tokens: int) -> list[int]:
