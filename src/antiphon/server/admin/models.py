@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
@@ -105,7 +105,7 @@ async def pull(request: Request) -> Response:
     return EventStream(_pull_events(body.model, serving.config.offline), lambda: None)
 
 
-async def _pull_events(reference: str, offline: bool) -> AsyncIterator[bytes]:
+async def _pull_events(reference: str, offline: bool) -> AsyncGenerator[bytes]:
     """The progress of a download, a few times a second. The download continues if the client disconnects."""
     latest: FetchProgress | None = None
     sent: FetchProgress | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
 from antiphon.runtime.calls.events import Ended
@@ -14,7 +14,7 @@ from antiphon.server.text.streaming import StreamedUsage, log_usage
 
 async def chat_chunks(
     chat: ChatCall, generations: Generations, log_fields: dict[str, Any]
-) -> AsyncIterator[dict[str, Any]]:
+) -> AsyncGenerator[dict[str, Any]]:
     """`log_fields` gets the usage at the end."""
     streamed = StreamedUsage(chat.body.stream_options, [chat.call])
     base = chat.base("chat.completion.chunk")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any, Literal
 
 from antiphon.server.chat.request_schemas import ChatBody
@@ -41,13 +41,13 @@ def as_function_call(choice: dict[str, Any]) -> dict[str, Any]:
     return {**choice, "message": message, "finish_reason": _reason(choice["finish_reason"])}
 
 
-async def function_chunks(chunks: AsyncIterator[dict[str, Any]]) -> AsyncIterator[dict[str, Any]]:
+async def function_chunks(chunks: AsyncGenerator[dict[str, Any]]) -> AsyncGenerator[dict[str, Any]]:
     """The chunks of a chat with its call as a `function_call`."""
     try:
         async for chunk in chunks:
             yield {**chunk, "choices": [_as_delta(choice) for choice in chunk["choices"]]}
     finally:
-        await chunks.aclose()  # type: ignore[attr-defined]
+        await chunks.aclose()
 
 
 def _as_delta(choice: dict[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any
 
 from antiphon.server.chat.spoken_reply import SpokenReply
@@ -14,7 +14,7 @@ from antiphon.server.http.errors import ApiError
 QUEUE_CHUNKS = 8
 
 
-async def spoken_chunks(chunks: AsyncIterator[dict[str, Any]], reply: SpokenReply) -> AsyncIterator[dict[str, Any]]:
+async def spoken_chunks(chunks: AsyncGenerator[dict[str, Any]], reply: SpokenReply) -> AsyncGenerator[dict[str, Any]]:
     """The chunks of a chat with their text as `audio.transcript`, chunks of audio between them, and the end last."""
     queue: asyncio.Queue[dict[str, Any] | ApiError | None] = asyncio.Queue(QUEUE_CHUNKS)
     held: list[dict[str, Any]] = []
@@ -64,7 +64,7 @@ async def spoken_chunks(chunks: AsyncIterator[dict[str, Any]], reply: SpokenRepl
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
         reply.close()
-        await chunks.aclose()  # type: ignore[attr-defined]
+        await chunks.aclose()
 
 
 def _chunk(shape: dict[str, Any], delta: dict[str, Any]) -> dict[str, Any]:

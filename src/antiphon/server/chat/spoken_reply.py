@@ -6,7 +6,7 @@ import asyncio
 import base64
 import time
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any
 
 from antiphon.audio.encode import AudioFormat
@@ -63,7 +63,7 @@ class SpokenReply:
             self._call.end_text()
         self._has_begun.set()
 
-    async def sound(self) -> AsyncIterator[bytes]:
+    async def sound(self) -> AsyncGenerator[bytes]:
         """The bytes of a sound file; none if the reply has nothing that can be spoken."""
         await self._has_begun.wait()
         if self._is_silent:
@@ -76,7 +76,7 @@ class SpokenReply:
             if error.status != 400:  # a reply without any word to speak is still a reply
                 raise
         finally:
-            await chunks.aclose()  # type: ignore[attr-defined]
+            await chunks.aclose()
 
     def close(self) -> None:
         self._call.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
 import orjson
@@ -45,7 +45,7 @@ class EventStream(Response):
 
     def __init__(
         self,
-        events: AsyncIterator[bytes],
+        events: AsyncGenerator[bytes],
         close: Callable[[], None],
         media_type: str = "text/event-stream",
         headers: Mapping[str, str] | None = None,
@@ -80,7 +80,7 @@ class EventStream(Response):
                 await send({"type": "http.response.body", "body": event, "more_body": True})
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
-            await self._events.aclose()  # type: ignore[attr-defined]
+            await self._events.aclose()
 
 
 async def _first_of(*tasks: Awaitable[Any]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 from antiphon.audio.encode import AudioFormat, Encoder
 from antiphon.errors import AntiphonError, AudioError, EngineError
@@ -56,7 +56,7 @@ class EncodedSpeech:
         assert self._stream is not None
         self._stream.end_text()
 
-    async def parts(self) -> AsyncIterator[SpeechChunk]:
+    async def parts(self) -> AsyncGenerator[SpeechChunk]:
         """Samples clause by clause; `stats` is set after the last. Every failure is an `ApiError`."""
         assert self._stream is not None
         try:
@@ -71,7 +71,7 @@ class EncodedSpeech:
         finally:
             self.close()
 
-    async def encoded(self, format: AudioFormat) -> AsyncIterator[bytes]:
+    async def encoded(self, format: AudioFormat) -> AsyncGenerator[bytes]:
         """The bytes of a sound file, as soon as there are samples for them."""
         encoder: Encoder | None = None
         parts = self.parts()
@@ -93,4 +93,4 @@ class EncodedSpeech:
         except AntiphonError as error:
             raise api_error(error) from error
         finally:
-            await parts.aclose()  # type: ignore[attr-defined]
+            await parts.aclose()

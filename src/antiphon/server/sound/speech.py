@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
@@ -86,8 +86,8 @@ def _options(body: SpeechBody, voice: str | None) -> SpeechOptions:
 
 
 async def _raw(
-    first: bytes, rest: AsyncIterator[bytes], call: EncodedSpeech, log_fields: dict[str, Any]
-) -> AsyncIterator[bytes]:
+    first: bytes, rest: AsyncGenerator[bytes], call: EncodedSpeech, log_fields: dict[str, Any]
+) -> AsyncGenerator[bytes]:
     """An error is raised and closes the connection, so that a partial file is not taken for a complete one."""
     try:
         yield first
@@ -96,12 +96,12 @@ async def _raw(
         if call.stats is not None:
             log_speech(log_fields, call.stats)
     finally:
-        await rest.aclose()  # type: ignore[attr-defined]
+        await rest.aclose()
 
 
 async def _events(
-    first: bytes, rest: AsyncIterator[bytes], call: EncodedSpeech, log_fields: dict[str, Any], with_timings: bool
-) -> AsyncIterator[bytes]:
+    first: bytes, rest: AsyncGenerator[bytes], call: EncodedSpeech, log_fields: dict[str, Any], with_timings: bool
+) -> AsyncGenerator[bytes]:
     """An error is the last event."""
     data: bytes | None = first
     try:
@@ -115,7 +115,7 @@ async def _events(
         log_fields["code"] = error.code
         yield event(error.body())
     finally:
-        await rest.aclose()  # type: ignore[attr-defined]
+        await rest.aclose()
 
 
 def speech_usage(stats: SpeechStats, with_timings: bool) -> dict[str, Any]:

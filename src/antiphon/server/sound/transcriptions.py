@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import replace
 from typing import Any
 
@@ -112,18 +112,18 @@ async def _answer(request: Request, form: SoundForm, options: TranscriptionOptio
     return json_response({**content, "usage": usage})
 
 
-async def _first(events: AsyncIterator[TranscriptProgress | Transcript]) -> TranscriptProgress | Transcript:
+async def _first(events: AsyncGenerator[TranscriptProgress | Transcript]) -> TranscriptProgress | Transcript:
     """The first event, so that a request that is rejected gets its error status."""
     return await anext(events)
 
 
 async def _events(
     first: TranscriptProgress | Transcript,
-    rest: AsyncIterator[TranscriptProgress | Transcript],
+    rest: AsyncGenerator[TranscriptProgress | Transcript],
     log_fields: dict[str, Any],
     with_timings: bool,
     tokenizer: Tokenizer | None,
-) -> AsyncIterator[bytes]:
+) -> AsyncGenerator[bytes]:
     """Text as it becomes final, with log-probabilities if there is a tokenizer; an error is the last event."""
     update: TranscriptProgress | Transcript | None = first
     try:
@@ -141,7 +141,7 @@ async def _events(
         log_fields["code"] = error.code
         yield event(error.body())
     finally:
-        await rest.aclose()  # type: ignore[attr-defined]
+        await rest.aclose()
 
 
 def _tokens(stats: TranscriptionStats) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import IO, Any, TypeVar
 
 from antiphon.audio.decode import DecodeStream, decode_stream
@@ -51,7 +51,7 @@ class UploadTranscription:
         if self._stream is not None:
             self._stream.close()
 
-    async def events(self) -> AsyncIterator[TranscriptProgress | Transcript]:
+    async def events(self) -> AsyncGenerator[TranscriptProgress | Transcript]:
         """Segments as they become final, then the transcript. Every failure is an `ApiError`."""
         client = self._serving.client
         feeding: asyncio.Task[None] | None = None

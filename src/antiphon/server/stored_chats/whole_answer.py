@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 TEXTS = ("content", "reasoning_content")
@@ -52,10 +52,10 @@ def _extend(message: dict[str, Any], delta: dict[str, Any]) -> None:
 
 
 async def kept_at_end(
-    chunks: AsyncIterator[dict[str, Any]],
+    chunks: AsyncGenerator[dict[str, Any]],
     usage: Callable[[], dict[str, Any]],
     keep: Callable[[dict[str, Any]], None],
-) -> AsyncGenerator[dict[str, Any], None]:
+) -> AsyncGenerator[dict[str, Any]]:
     """The chunks; when all have been sent, `keep` is called with the whole answer."""
     answer = WholeAnswer()
     try:
@@ -64,4 +64,4 @@ async def kept_at_end(
             yield chunk
         keep(answer.body(usage()))
     finally:
-        await chunks.aclose()  # type: ignore[attr-defined]
+        await chunks.aclose()

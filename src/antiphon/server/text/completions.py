@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
@@ -100,7 +100,7 @@ async def _whole(completion: CompletionCall, generations: Generations, log_field
 
 async def _chunks(
     completion: CompletionCall, generations: Generations, log_fields: dict[str, Any]
-) -> AsyncIterator[dict[str, Any]]:
+) -> AsyncGenerator[dict[str, Any]]:
     streamed = StreamedUsage(completion.body.stream_options, completion.calls)
     base = completion.base()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -15,8 +15,8 @@ from antiphon.server.text.generation import Generations
 
 
 async def stream_events(
-    generations: Generations, chunks: AsyncIterator[dict[str, Any]], log_fields: dict[str, Any]
-) -> AsyncIterator[bytes]:
+    generations: Generations, chunks: AsyncGenerator[dict[str, Any]], log_fields: dict[str, Any]
+) -> AsyncGenerator[bytes]:
     """The chunks as events, then `[DONE]`. An error is sent as the last event. Closes the generations."""
     try:
         async for chunk in chunks:
@@ -27,7 +27,7 @@ async def stream_events(
         yield event(error.body())
     finally:
         generations.close()
-        await chunks.aclose()  # type: ignore[attr-defined]
+        await chunks.aclose()
 
 
 class StreamedUsage:
