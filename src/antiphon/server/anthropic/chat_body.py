@@ -34,6 +34,7 @@ from antiphon.server.parameters.messages import (
     ToolMessage,
     UserMessage,
 )
+from antiphon.server.parameters.reasoning_effort import reasoning_options
 from antiphon.server.parameters.request_schemas import JsonSchemaFormat, NamedSchema
 from antiphon.server.serving.models import ReadyModel
 
@@ -143,11 +144,8 @@ def _form(body: CountTokensBody) -> JsonSchemaFormat | None:
 
 def _template_options(body: CountTokensBody, model: ReadyModel) -> dict[str, Any] | None:
     """Without `thinking` there is none, as in Anthropic's API, where the template can do without."""
-    source = model.text.chat_template.source if model.text.chat_template is not None else ""
     effort = body.output_config.effort if body.output_config is not None else None
-    options: dict[str, Any] = {}
-    if "enable_thinking" in source:
-        options["enable_thinking"] = body.thinking is not None and body.thinking.type != "disabled"
-    if effort is not None and "reasoning_effort" in source:
-        options["reasoning_effort"] = effort if effort in ("low", "medium", "high") else "high"
-    return options or None
+    if effort not in (None, "low", "medium", "high"):
+        effort = "high"
+    is_on = body.thinking is not None and body.thinking.type != "disabled"
+    return reasoning_options(model, is_on, effort) or None

@@ -29,9 +29,9 @@ from antiphon.server.parameters.messages import (
     ToolMessage,
     UserMessage,
 )
+from antiphon.server.parameters.reasoning_effort import can_reason, reasoning_options
 from antiphon.server.parameters.request_schemas import CompletionBody, JsonObjectFormat, JsonSchemaFormat, NamedSchema
 from antiphon.server.serving.models import ReadyModel
-from antiphon.server.tool_calls.output_parser import THINK
 
 #: From Ollama's options to ours, where the value means the same.
 SAME = {
@@ -120,17 +120,12 @@ def _form(body: OllamaTextBody) -> JsonObjectFormat | JsonSchemaFormat | None:
 
 
 def _template_options(body: OllamaTextBody, model: ReadyModel) -> dict[str, Any] | None:
-    source = model.text.chat_template.source if model.text.chat_template is not None else ""
     if body.think is None:
         return None
-    if body.think and not any(word in source for word in ("reasoning_effort", "enable_thinking", THINK)):
+    if body.think and not can_reason(model.text.chat_template):
         raise _unsupported(f"model {model.name!r} does not support thinking", "think")
-    options: dict[str, Any] = {}
-    if "enable_thinking" in source:
-        options["enable_thinking"] = bool(body.think)
-    if "reasoning_effort" in source and isinstance(body.think, str):
-        options["reasoning_effort"] = body.think
-    return options or None
+    effort = body.think if isinstance(body.think, str) else None
+    return reasoning_options(model, bool(body.think), effort) or None
 
 
 def messages_of(given: Sequence[OllamaMessage]) -> Iterator[Message]:

@@ -15,10 +15,10 @@ from antiphon.server.http.errors import ApiError, invalid
 from antiphon.server.ollama.answers import read_ollama
 from antiphon.server.ollama.names import model_name
 from antiphon.server.ollama.request_schemas import OllamaShowBody
+from antiphon.server.parameters.reasoning_effort import can_reason
 from antiphon.server.serving.model_card import rfc3339, task_of
 from antiphon.server.serving.serving import Serving, serving_of
 from antiphon.server.tool_calls.forms import tool_form
-from antiphon.server.tool_calls.output_parser import THINK
 
 router = APIRouter()
 TASKS = (None, "generate", "embed")
@@ -139,7 +139,7 @@ def _capabilities(model: Resident) -> list[str]:
     template = None if model.text is None else model.text.chat_template
     if template is not None:
         found += ["tools"] if tool_form(template) is not None else []
-        found += ["thinking"] if THINK in template.source or "enable_thinking" in template.source else []
+        found += ["thinking"] if can_reason(template) else []
     return found
 
 
