@@ -148,9 +148,9 @@ class Gate:
         if caller is not None:
             context.key, context.is_low_priority = caller.key, caller.is_low_priority
         elif rules.keys is not None:
-            context.key = rules.keys.find(_header(scope, b"authorization"))
+            context.key = rules.keys.find(_first_header(scope, b"authorization"))
             if context.key is None:
-                context.key = rules.keys.find_bare(_header(scope, b"x-api-key"))
+                context.key = rules.keys.find_bare(_first_header(scope, b"x-api-key"))
             if context.key is None:
                 raise unauthorized("the API key is missing or wrong")
         else:
@@ -219,11 +219,11 @@ def _error_response(error: Exception) -> ApiError:
     return ApiError(500, f"an internal error occurred ({type(error).__name__})", code="internal_error", kind=SERVER)
 
 
-def _header(scope: Scope, name: bytes) -> bytes | None:
+def _first_header(scope: Scope, name: bytes) -> bytes | None:
     return next((value for key, value in scope["headers"] if key == name), None)
 
 
 def _request_id(scope: Scope) -> str:
     """The client's own id if it is short and printable, else a new one."""
-    given = _header(scope, b"x-request-id")
+    given = _first_header(scope, b"x-request-id")
     return given.decode() if given is not None and REQUEST_ID.fullmatch(given) else uuid.uuid4().hex
