@@ -23,6 +23,7 @@ NAME_CHARACTERS = frozenset(string.ascii_letters + string.digits + "-_")
 SIMPLE_ESCAPES = {"t": "\t", "r": "\r", "n": "\n", "\\": "\\", '"': '"', "[": "[", "]": "]", "-": "-", "^": "^"}
 HEX_ESCAPES = {"x": 2, "u": 4, "U": 8}
 POSTFIX = {"*": (0, None), "+": (1, None), "?": (0, 1)}
+SIGNS = {bounds: sign for sign, bounds in POSTFIX.items()}
 
 
 def is_gbnf(text: str) -> bool:
@@ -143,10 +144,9 @@ class _Parser:
         return None
 
     def _repeated(self, part: _Part, least: int, most: int | None) -> _Part:
-        signs = {(0, None): "*", (1, None): "+", (0, 1): "?"}
         if most == 0:
             return _Part('""', 1)
-        sign = signs.get((least, most))
+        sign = SIGNS.get((least, most))
         if sign is None:
             sign = f"{{{least},{'' if most is None else most}}}"
         # A repetition of a repetition needs parentheses.

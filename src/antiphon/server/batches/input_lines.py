@@ -14,7 +14,7 @@ from antiphon.server.batches.record import BatchFault
 MAX_FAULTS = 100
 MAX_CUSTOM_ID = 512
 SHOWN = 100
-FIELDS = {"custom_id", "method", "url", "body"}
+FIELDS = ("custom_id", "method", "url", "body")
 
 
 @dataclass(frozen=True)
@@ -101,10 +101,10 @@ def _parsed(number: int, data: bytes, endpoint: str, max_line: int) -> InputLine
         raise LineFaultError("invalid_json_line", f"the line is not JSON: {error}") from None
     if not isinstance(request, dict):
         raise LineFaultError("invalid_json_line", "the line is not a JSON object")
-    missing = [name for name in ("custom_id", "method", "url", "body") if name not in request]
+    missing = [name for name in FIELDS if name not in request]
     if missing:
         raise LineFaultError("missing_required_parameter", f"{missing[0]} is missing", missing[0])
-    unknown = sorted(request.keys() - FIELDS)
+    unknown = sorted(request.keys() - set(FIELDS))
     if unknown:
         raise LineFaultError(
             "unknown_parameter", f"{unknown[0][:SHOWN]!r} is not a field of a request", unknown[0][:SHOWN]
