@@ -36,17 +36,29 @@ GOOD: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture(scope="module")
-def checks() -> Iterator[GrammarChecks]:
-    processes = LimitedProcesses(MODULE, 1)
-    yield GrammarChecks(processes, seconds=1.0)
-    processes.close()
+def processes() -> Iterator[LimitedProcesses]:
+    made = LimitedProcesses(MODULE, 1)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def checks(processes: LimitedProcesses) -> GrammarChecks:
+    """With the limit of a server."""
+    return GrammarChecks(processes)
+
+
+@pytest.fixture(scope="module")
+def brief_checks(processes: LimitedProcesses) -> GrammarChecks:
+    """For what never ends."""
+    return GrammarChecks(processes, seconds=1.0)
 
 
 @pytest.mark.parametrize("name", BOMBS)
-def test_bombs_are_errors_and_leave_nothing_running(checks: GrammarChecks, name: str) -> None:
+def test_bombs_are_errors_and_leave_nothing_running(brief_checks: GrammarChecks, name: str) -> None:
     threads = threading.active_count()
     with pytest.raises(InvalidRequestError, match=r"too complex|not usable|satisfied|repeats something 1,000,000"):
-        checks.check(GrammarSpec(**BOMBS[name]))
+        brief_checks.check(GrammarSpec(**BOMBS[name]))
     assert threading.active_count() == threads
 
 

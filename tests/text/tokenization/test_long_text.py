@@ -147,13 +147,17 @@ def test_unknown_steps_of_a_file_are_not_cut() -> None:
 
 
 def test_other_threads_run_while_a_long_text_is_encoded() -> None:
+    """A machine that stalls once does so in one of the tries; encoding without turns for others, in all."""
     tokenizer = tokenizer_from_gguf(small_bpe()[0])
-    text = "1" * 200_000
-    thread = Thread(target=tokenizer.encode, args=(text,))
-    thread.start()
-    longest, last, turns = 0.0, time.perf_counter(), 0
-    while thread.is_alive():
-        time.sleep(0.001)
-        now = time.perf_counter()
-        longest, last, turns = max(longest, now - last), now, turns + 1
-    assert turns < 10 or longest < 0.25
+
+    def holds_up_others() -> bool:
+        thread = Thread(target=tokenizer.encode, args=("1" * 200_000,))
+        thread.start()
+        longest, last, turns = 0.0, time.perf_counter(), 0
+        while thread.is_alive():
+            time.sleep(0.001)
+            now = time.perf_counter()
+            longest, last, turns = max(longest, now - last), now, turns + 1
+        return turns >= 10 and longest >= 0.25
+
+    assert not all(holds_up_others() for _ in range(3))
