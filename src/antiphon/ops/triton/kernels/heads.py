@@ -81,8 +81,8 @@ def prepare_heads(
     rh = tl.arange(0, HB)
     heads = _prepared(q, q_gain, angles, position, q_head_stride, token * q_stride, H, q_eps, D, DB, HB, ROTATED, Q_NORM)
     inside = (rh < H)[:, None] & (rd < D)[None, :]
-    place = q_out + token * (H * D) + rh[:, None] * D + rd[None, :]
-    tl.store(place, heads.to(q_out.dtype.element_ty), mask=inside)
+    target = q_out + token * (H * D) + rh[:, None] * D + rd[None, :]
+    tl.store(target, heads.to(q_out.dtype.element_ty), mask=inside)
     rk = tl.arange(0, HKB)
     k_inside = (rk < HK)[:, None] & (rd < D)[None, :]
     k_heads = _prepared(
@@ -94,9 +94,9 @@ def prepare_heads(
             if BALANCED:
                 k_heads /= tl.load(balance + rk[:, None] * D + rd[None, :], mask=k_inside, other=1.0)
             _store(keys, key_scales, slot, key_base, key_scale_base, k_heads, HK, PAGE, D, DB, HKB)
-            place = v + token * v_stride + rk[:, None] * v_head_stride + rd[None, :]
-            v_heads = tl.load(place, mask=k_inside, other=0.0).to(tl.float32)
+            source = v + token * v_stride + rk[:, None] * v_head_stride + rd[None, :]
+            v_heads = tl.load(source, mask=k_inside, other=0.0).to(tl.float32)
             _store(values, value_scales, slot, value_base, value_scale_base, v_heads, HK, PAGE, D, DB, HKB)
     else:
-        place = k_out + token * (HK * D) + rk[:, None] * D + rd[None, :]
-        tl.store(place, k_heads.to(k_out.dtype.element_ty), mask=k_inside)
+        k_target = k_out + token * (HK * D) + rk[:, None] * D + rd[None, :]
+        tl.store(k_target, k_heads.to(k_out.dtype.element_ty), mask=k_inside)
