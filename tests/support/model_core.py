@@ -31,7 +31,7 @@ def tiny_decoder() -> CausalLM:
     return model
 
 
-def make_core(depth: int = 1) -> tuple[EngineCore, DecoderExecutor]:
+def make_core(depth: int = 1, late_choice: bool = True) -> tuple[EngineCore, DecoderExecutor]:
     """A core whose one model may have `depth` steps in flight, and that model's executor."""
     model = tiny_decoder()
     decoder = model.part(TokenDecoder)
@@ -49,6 +49,6 @@ def make_core(depth: int = 1) -> tuple[EngineCore, DecoderExecutor]:
         vocab_size=VOCABULARY,
     )
     core = EngineCore()
-    scheduler = Scheduler(MODEL, kv, FirstComeFirstServed(), config, MAX_TOKENS)
+    scheduler = Scheduler(MODEL, kv, FirstComeFirstServed(), config, MAX_TOKENS, late_choice)
     core.add_model(ModelSlot(MODEL, scheduler, executor, depth=depth))
     return core, executor
