@@ -256,7 +256,12 @@ class StepPlanner:
         plan.num_tokens += 1
 
     def _is_ready(self, request: Request) -> bool:
-        """Whether it may be admitted: a fork waits for its parent's prompt, cross blocks for a step to fill them."""
+        """Whether it may be admitted: a fork waits for its parent's prompt, cross blocks for a step to fill them.
+
+        A member of a search that was preempted after it offered candidates has nothing to compute until all have.
+        """
+        if request.beam is not None and request.beam.has_offered(request):
+            return False
         parent = request.fork_of
         if parent is None and not self._may_fill and _fills_cross(request):
             return False
