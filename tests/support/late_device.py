@@ -2,7 +2,8 @@
 
 Forward passes and draws are queued and run in order, later: when a result is waited for, at random before that, or on a
 thread. The device sees only what the host knew when it made a call: it computes on copies of the requests, without the
-tokens of requests that decode, whose newest token is in their row. What it was lent is overwritten once it was used.
+tokens of requests that decode, whose newest token is in their row. Rows change by the packed array of a plan, and the
+device advances their lengths, from which it knows the positions. What it was lent is overwritten once it was used.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from antiphon import ops
 from antiphon.engine.plan import RowSetup, StepHandle, StepPlan, StepResult
 from antiphon.engine.request import Request
 from antiphon.executor.decoder.executor import DecoderExecutor
@@ -117,6 +119,7 @@ class LateHandle:
         self._executor, self._plan = executor, plan
         self.is_chosen = False
         self.sent = executor.send(plan)
+        executor.staged[id(self.sent)] = executor.inner._rows.layout.changes(plan)
         self._forward = executor.device.put(partial(self._run_forward, executor.states(plan)))
         self._draw: Job | None = None
         self._inner: StepHandle | None = None
@@ -175,9 +178,12 @@ class LateExecutor:
 
     def __init__(self, inner: DecoderExecutor, device: LateDevice) -> None:
         self.inner, self.device = inner, device
+        self.staged: dict[int, np.ndarray] = {}  # by the id of the plan that was sent: its changes of rows
+        inner._rows.apply = self._apply  # type: ignore[method-assign]
         self._copies: dict[int, tuple[Request, Request]] = {}  # by id: the host's request and the device's
         self._last: LateHandle | None = None
         self.num_late_plans = 0
+        self.num_unchanged = 0  # steps that changed no row
 
     def submit(self, plan: StepPlan) -> LateHandle:
         if self._last is not None and not self._last.is_chosen:
@@ -186,6 +192,19 @@ class LateExecutor:
         self._last = LateHandle(self, plan)
         self.device.advance()
         return self._last
+
+    def _apply(self, sent: StepPlan) -> None:
+        """Change the device's rows, and check that the plan's positions are those that the device counts."""
+        store, changes = self.inner._rows, self.staged.pop(id(sent))
+        ops.scatter_words(store.words, torch.from_numpy(changes))
+        self.num_unchanged += bool(sent) and not len(changes)
+        changes.fill(POISON)
+        lengths = store.layout.columns["length"]
+        for request, start, count in zip(sent.requests, sent.starts, sent.counts, strict=True):
+            place = lengths.offset + request.row * lengths.stride
+            if int(store.words[place]) != start:
+                self.device.wrong.append(f"{request.id} is at {int(store.words[place])}, and its plan at {start}")
+            store.words[place] += count
 
     def close(self) -> None:
         self.device.finish(self.device.put(self.inner.close))
