@@ -60,6 +60,7 @@ sample = operation(reference.sampling.sample)
 activate = operation(reference.activation.activate)
 add = operation(reference.rows.add)
 gather_rows = operation(reference.rows.gather_rows)
+scatter_words = operation(reference.rows.scatter_words)
 segment_mean = operation(reference.rows.segment_mean)
 l2_normalize = operation(reference.rows.l2_normalize)
 

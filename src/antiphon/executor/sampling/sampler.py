@@ -95,8 +95,8 @@ class Sampler:
         failures = {}
         for place, row in enumerate(rows.tolist()):
             edits = self._edits.get(row)
-            if edits is None:
-                continue
+            if edits is None or edits.request.is_ended:
+                continue  # a request that ended while the step was in flight has no next token
             try:
                 edits.apply(logits[place])
             except Exception as error:

@@ -1,4 +1,4 @@
-"""Operations on rows: norms, rotary embedding, sums, pooling."""
+"""Operations on rows: norms, rotary embedding, sums, pooling, changes of stored words."""
 
 from __future__ import annotations
 
@@ -57,6 +57,11 @@ def add(x: Tensor, y: Tensor, scale: float = 1.0) -> Tensor:
 def gather_rows(x: Tensor, rows: Tensor) -> Tensor:
     """x[rows] for x [T, H] and rows [L] → [L, H]."""
     return x[rows.long()]
+
+
+def scatter_words(store: Tensor, changes: Tensor) -> None:
+    """store[changes[i, 0]] = changes[i, 1] for int32 pairs [N, 2]; places count the words of `store` and all differ."""
+    store.view(-1)[changes[:, 0].long()] = changes[:, 1]
 
 
 def segment_mean(x: Tensor, seq_start: Tensor) -> Tensor:
