@@ -11,9 +11,9 @@ import transformers
 from antiphon import ops
 from antiphon.models.base.model import CausalLM
 from antiphon.models.registry import build_model
-from antiphon.weights.formats.memory import StateDictCheckpoint
 from antiphon.ops.device import Device, DeviceLimits
 from antiphon.runtime.loading.weight_forms import LoadReport, prepare
+from antiphon.weights.formats.memory import StateDictCheckpoint
 from support.paged import PagedRunner
 from support.placement import stray_tensors
 

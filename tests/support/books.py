@@ -30,7 +30,7 @@ class Books:
         self.delay = 0.0
         self.error: Exception | None = None
 
-    async def load(self, name: str, reference: str) -> Loaded:
+    async def load(self, name: str, reference: str, base: str = "", device: str | None = None) -> Loaded:
         await asyncio.sleep(self.delay)
         if self.error is not None:
             raise self.error

@@ -36,8 +36,8 @@ from antiphon.ops.types import (
 #: What is imported from here beside the operations.
 __all__ = [
     "Activation", "AdapterTable", "AdapterUp", "Batch", "CacheGroup", "CacheKind", "CacheLayout", "CountScale",
-    "Device", "Function", "GroupBatch", "KVCache", "LSTMWeights", "LayerAdapter", "LayerCache", "RotaryTable", "SamplingRows",
-    "WeightForm", "active_backend", "allocate_arena", "available_backends", "get_backend", "half_type",
+    "Device", "Function", "GroupBatch", "KVCache", "LSTMWeights", "LayerAdapter", "LayerCache", "RotaryTable",
+    "SamplingRows", "WeightForm", "active_backend", "allocate_arena", "available_backends", "get_backend", "half_type",
     "prepare_weights", "rounds_inputs", "use_backend",
 ]  # fmt: skip
 

@@ -77,9 +77,8 @@ class Device:
 def cuda_obstacle(index: int) -> str | None:
     """Why a CUDA device cannot be used, and what to do; None if it can."""
     if torch.version.cuda is None:
-        return (
-            f"PyTorch {torch.__version__} was built without CUDA: install a CUDA build of PyTorch, or use the device cpu"
-        )
+        build = f"PyTorch {torch.__version__} was built without CUDA"
+        return f"{build}: install a CUDA build of PyTorch, or use the device cpu"
     count = torch.cuda.device_count()
     if not count or not torch.cuda.is_available():
         return (

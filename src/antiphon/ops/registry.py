@@ -91,8 +91,9 @@ def prepare_weights(
 ) -> list[WeightForm]:
     """Bring weights into the form the active backend of a device computes with, and report the form of each part.
 
-    They are on the device afterwards, or where they were without one. `repack` allows a copy in another order; `quantize` names the type that a weight's floats become, if any;
-    `release_pages` is called when the files' bytes that were read are no longer needed.
+    They are on the device afterwards, or where they were without one. `repack` allows a copy in another order;
+    `quantize` names the type that a weight's floats become, if any; `release_pages` is called when the files' bytes
+    that were read are no longer needed.
     """
     if device is None or device.type == "cpu":
         return active_backend().prepare_weights(weights, repack, quantize, release_pages)

@@ -155,7 +155,8 @@ def test_a_setup_has_what_the_settings_say() -> None:
     setup = LaunchPlan.of(Settings.gather({**flags, "strict": True}))
     assert setup.config.is_strict
     assert setup.engine["quantize"] == "auto" and setup.config.voice_aliases == {"narrator": "bm_george"}
-    assert (setup.memory_bytes, setup.kv_bytes) == (2000 << 20, 500 << 20) and setup.engine["kv_bytes"] == 500 << 20
+    assert (setup.memory_bytes, setup.kv_bytes) == (2000 << 20, 500 << 20)
+    assert (setup.engine["kv_bytes"], setup.engine["cpu_kv_bytes"]) == (None, 500 << 20)  # a GPU's is its own
     chat, encoder = setup.config.models
     assert (chat.keep_alive, chat.is_pinned) == (float("inf"), False)
     assert (encoder.keep_alive, encoder.is_pinned) == (300, True)

@@ -27,8 +27,9 @@ from antiphon.runtime.frontend.profile import Profile
 from antiphon.runtime.loading.adapter_names import SEPARATOR
 from antiphon.runtime.loading.adapters import LoadedAdapter
 from antiphon.runtime.loading.config import EngineConfig
+from antiphon.runtime.loading.device_memory import workspace_bytes
 from antiphon.runtime.loading.loading import LoadedModel, load_model
-from antiphon.runtime.slots.arena import Arena
+from antiphon.runtime.slots.devices import EngineDevices
 from antiphon.runtime.slots.resident import check_batch_invariance, make_slots, slot_names
 from antiphon.runtime.speech.call import SpeechCall
 from antiphon.runtime.speech.pronunciation import Pronunciation
@@ -55,7 +56,7 @@ def from_options(kind: type[Options], options: Mapping[str, Any]) -> Options:
 
 
 class FrontEnd:
-    """The loop, the arena and the resident models. What its calls emit goes to `sink`."""
+    """The loop, the devices and the resident models. What its calls emit goes to `sink`."""
 
     def __init__(
         self,
@@ -69,10 +70,10 @@ class FrontEnd:
         if config is not None and options:
             raise InvalidRequestError(f"give a config or single options, not both: {', '.join(options)}")
         self.config = config or from_options(EngineConfig, options)
-        if self.config.batch_invariant:
-            check_batch_invariance()
         self._sink = sink
-        self._arena = Arena.allocate(self.config)
+        self._devices = EngineDevices(self.config)
+        if self.config.batch_invariant:
+            check_batch_invariance(self._devices.default.device)
         self._core = EngineCore(record_requests=self.config.record_requests)
         self._factories: dict[str, RequestFactory] = {}
         self._transcribers: dict[str, Transcriber] = {}
@@ -98,13 +99,14 @@ class FrontEnd:
 
     # -- models -------------------------------------------------------------------------------------------------
 
-    def load(self, model: str | LoadedModel) -> LoadedModel:
+    def load(self, model: str | LoadedModel, device: str | None = None) -> LoadedModel:
         """Load a model by catalog name, path or hub reference, or add one that is loaded already.
 
-        Returns once it can be used. Raises `InvalidRequestError` if a model of that name is loaded. A detector that
-        a call has loaded is not loaded again.
+        `device` is where it computes: `cpu`, `cuda`, `cuda:N`, or the engine's own device if omitted. Returns once the
+        model can be used. Raises `InvalidRequestError` if a model of that name is loaded. A detector that a call has
+        loaded is not loaded again.
         """
-        loaded = (self.detectors.loaded(model) or self._load_files(model)) if isinstance(model, str) else model
+        loaded = (self.detectors.loaded(model) or self._load_files(model, device)) if isinstance(model, str) else model
         if loaded.name in self._factories:
             raise InvalidRequestError(f"model {loaded.name!r} is resident already")
         if loaded.model.part(Detector) is not None:
@@ -121,11 +123,16 @@ class FrontEnd:
         self._factories[loaded.name] = RequestFactory(loaded)
         return loaded
 
-    def _load_files(self, reference: str) -> LoadedModel:
-        return load_model(reference, offline=self._offline, options=self.config.weight_options())
+    def _load_files(self, reference: str, device: str | None = None) -> LoadedModel:
+        chosen = self._devices.get(device).device
+        return load_model(reference, offline=self._offline, options=self.config.weight_options(), device=chosen)
 
     def _make_slots(self, loaded: LoadedModel) -> list[ModelSlot]:
-        return make_slots(loaded, self._arena, self.config)
+        device = self._devices.of(loaded.device)
+        if self.config.batch_invariant:
+            check_batch_invariance(device.device)
+        workspace = workspace_bytes(loaded.model, self.config.sizes(loaded.device))
+        return make_slots(loaded, device.arena(workspace), self.config)
 
     def load_adapter(self, path: str | Path, name: str | None = None, *, model: str | None = None) -> LoadedAdapter:
         """Load a LoRA adapter for a loaded model: a folder as PEFT saves it, or a GGUF file.
@@ -157,7 +164,8 @@ class FrontEnd:
         def remove() -> None:
             for slot in slots:
                 self._core.remove_model(slot)
-            self._arena.release_free_pages()
+            for device in self._devices:
+                device.release_free_pages()
 
         self._loop.call(remove).result()
         del self._factories[name]
@@ -308,8 +316,10 @@ class FrontEnd:
         """
 
         def read() -> dict[str, dict[str, int]]:
-            figures, books = slot_figures(self._core), self._arena.books
-            figures["arena"] = {"total_bytes": books.total_bytes, "lent_bytes": books.lent_bytes}
+            figures = slot_figures(self._core)
+            books = [device.books for device in self._devices if device.books is not None]
+            total, lent = sum(one.total_bytes for one in books), sum(one.lent_bytes for one in books)
+            figures["arena"] = {"total_bytes": total, "lent_bytes": lent}
             return figures
 
         return self._loop.call(read).result() | self.detectors.figures()

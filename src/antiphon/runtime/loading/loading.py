@@ -76,8 +76,9 @@ def load_model(
 ) -> LoadedModel:
     """Resolve, download if needed, and load. Every failure is an `AntiphonError` that names the file and the cause.
 
-    Its tensors are on `device`, which is opened first if it is a name; detectors are always on the CPU. A model that is not for `task` is rejected as early as its task is known: before the download if the
-    catalog has it, else once its architecture is read.
+    Its tensors are on `device`, which is opened first if it is a name; detectors are always on the CPU. A model that
+    is not for `task` is rejected as early as its task is known: before the download if the catalog has it, else once
+    its architecture is read.
     """
     if task is not None:
         check_catalog_task(reference, task)

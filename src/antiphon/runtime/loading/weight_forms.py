@@ -118,8 +118,9 @@ def prepare(
 ) -> None:
     """Convert the weights to the form that the device's backend computes with, by the model's rules.
 
-    Afterwards every tensor of the model is on the device; without one, all stay on the CPU. The native backend reads every stored type and packs most of those that are quantised. Without it quantised
-    weights would be decoded on every call, so they are decoded once, to bf16.
+    Afterwards every tensor of the model is on the device; without one, all stay on the CPU. The native backend reads
+    every stored type and packs most of those that are quantised. Without it quantised weights would be decoded on
+    every call, so they are decoded once, to bf16.
     """
     place = torch.device("cpu") if device is None else device.torch
     report.backend, report.device = ops.active_backend(place.type).name, str(place)

@@ -23,12 +23,14 @@ class Load(msgspec.Struct, frozen=True, tag=True):
     """Make a model resident under a name. Answered by `Loaded` or `LoadFailed`.
 
     With `base`, it is an adapter of that resident model, at the path `reference`, and its name is `base:adapter`.
+    Without `device`, it is loaded onto the engine's own.
     """
 
     name: str
     reference: str
     offline: bool = False
     base: str = ""
+    device: str | None = None
 
 
 class Unload(msgspec.Struct, frozen=True, tag=True):
@@ -195,6 +197,8 @@ class Loaded(msgspec.Struct, frozen=True, tag=True):
     default_voice: str | None = None
     #: References of the detectors that calls to it may use.
     companions: list[str] = []
+    #: Where it computes.
+    device: str = "cpu"
 
 
 class LoadFailed(msgspec.Struct, frozen=True, tag=True):

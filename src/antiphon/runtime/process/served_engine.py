@@ -150,10 +150,10 @@ class ServedEngine(FrontEnd):
         adapter = self.load_adapter(command.reference, own_name, model=command.base)
         base = self._description(self._factory(command.base).loaded)
         seconds = {"weights": adapter.seconds}
-        return messages.Loaded(adapter.name, base.task, base.max_tokens, adapter.nbytes, seconds)
+        return messages.Loaded(adapter.name, base.task, base.max_tokens, adapter.nbytes, seconds, device=base.device)
 
     def _load_weights(self, command: messages.Load) -> LoadedModel:
-        loaded = replace(self._load_files(command.reference), name=command.name)
+        loaded = replace(self._load_files(command.reference, command.device), name=command.name)
         read_weights(loaded)
         return loaded
 
@@ -170,6 +170,7 @@ class ServedEngine(FrontEnd):
             voices=[messages.VoiceFields(v.name, v.language, v.gender) for v in voices.info()] if voices else [],
             default_voice=voices.default if voices else None,
             companions=list(model.companions),
+            device=loaded.device.name,
         )
 
     def _unload(self, command: messages.Unload) -> None:

@@ -222,9 +222,9 @@ class Residency:
         await self._make_room(model, size, evict)
         model.state, model.failure, model.charged_bytes = ModelState.LOADING, None, size
         try:
-            base = () if model.base is None else (model.base.name,)
+            base = "" if model.base is None else model.base.name
             reading = self._read_text(model)
-            loading = self._client.load(model.name, model.reference, *base)
+            loading = self._client.load(model.name, model.reference, base, model.device)
             text, loaded = await asyncio.gather(reading, loading, return_exceptions=True)
             if isinstance(text, BaseException):
                 await self._drop(model)

@@ -41,6 +41,8 @@ class Resident:
     is_pinned: bool = False
     #: The model that this is an adapter of; `reference` is then a path, and `name` is `base:adapter`.
     base: Resident | None = None
+    #: The device that it is to be loaded onto; None is the engine's own.
+    device: str | None = None
     #: Named in the configuration; another is forgotten when it is unloaded.
     is_configured: bool = True
     #: A detector that calls to other models use. No request can name it.

@@ -13,7 +13,7 @@ from antiphon.runtime.loading.adapter_names import SEPARATOR
 from antiphon.runtime.process.client import EngineState
 from antiphon.runtime.residency.fetching import fetch_model
 from antiphon.runtime.residency.keep_alive import keep_alive_text, parse_keep_alive
-from antiphon.runtime.residency.resident import Resident
+from antiphon.runtime.residency.resident import ModelState, Resident
 from antiphon.server.admin.request_schemas import AdminLoadBody, AdminPullBody, AdminUnloadBody
 from antiphon.server.bodies.json_body import read_body
 from antiphon.server.http.connection import EventStream, json_response, unless_disconnected
@@ -49,6 +49,8 @@ async def load(request: Request) -> Response:
     if serving.client.state is not EngineState.READY:
         raise engine_unavailable(serving.client)
     model = _adapter(serving, body.model, body.adapter) if body.adapter else _model(serving, body.model)
+    if body.device is not None:
+        _set_device(model, body.device)
     if body.keep_alive is not None:
         model.keep_alive = parse_keep_alive(body.keep_alive)
     if body.pinned is not None:
@@ -65,6 +67,18 @@ async def load(request: Request) -> Response:
         raise load_failure(model, error) from error
     residency.release(model)
     return json_response(admin_card(serving, model))
+
+
+def _set_device(model: Resident, device: str) -> None:
+    """Have the model loaded onto a device; one that is loaded must be there already."""
+    if model.base is not None:
+        raise invalid("an adapter is on the device of its model", "device", "invalid_value")
+    is_there = model.loaded is not None and (device == model.device or device == model.loaded.device)
+    if not is_there and (model.state is ModelState.READY or model.uses or model.loading is not None):
+        where = f" on {model.loaded.device}" if model.loaded is not None else ""
+        message = f"model {model.name!r} is loaded{where}; unload it first"
+        raise ApiError(409, message, code="model_in_use", param="device")
+    model.device = device
 
 
 def _model(serving: Serving, name: str) -> Resident:
@@ -154,6 +168,7 @@ def admin_card(serving: Serving, model: Resident) -> dict[str, Any]:
         "is_configured": model.is_configured,
         "state": card["state"],
         "task": card["task"],
+        "device": model.device if model.loaded is None else model.loaded.device,
         "error": model.error,
         "weight_bytes": card["weight_bytes"],
         "charged_bytes": model.charged_bytes,

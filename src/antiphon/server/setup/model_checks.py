@@ -5,12 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from antiphon.errors import AntiphonError, MemoryBudgetError, ModelNotFoundError
-from antiphon.runtime.loading.memory_budget import listed_weight_bytes, weight_file_bytes
+from antiphon.runtime.loading.memory_budget import DEFAULT_KV_BYTES, listed_weight_bytes, weight_file_bytes
 from antiphon.server.setup.config import name_of
 from antiphon.weights.catalog.catalog import catalog, find_entry
 from antiphon.weights.catalog.resolve import resolve
-
-DEFAULT_KV_BYTES = 1 << 30
 
 
 def check_models_fit(references: list[str], memory: int, kv: int, kv_follows: bool) -> None:
