@@ -52,7 +52,7 @@ def engine_for(loaded: LoadedModel, kv_megabytes: int | None, kv_type: str | Non
     from antiphon.runtime.frontend.engine import Engine
 
     kv_bytes = None if kv_megabytes is None else kv_megabytes << 20
-    sizes = dict(kv_bytes=kv_bytes, key_type=kv_type, value_type=kv_type)
+    sizes: dict[str, Any] = dict(kv_bytes=kv_bytes, key_type=kv_type, value_type=kv_type)
     with Engine(loaded, device=loaded.device.name, **sizes, **options) as engine:
         yield engine
 

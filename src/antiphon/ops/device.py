@@ -9,6 +9,8 @@ from functools import cached_property
 
 import torch
 from torch import device as TorchDevice
+from torch import dtype as DataType
+from torch.cuda import Stream
 
 from antiphon.device_names import AUTO, CPU, check_device_name
 from antiphon.errors import UnsupportedError
@@ -40,7 +42,7 @@ class Device:
 
     torch: TorchDevice
     backend: Backend
-    compute_type: torch.dtype
+    compute_type: DataType
     limits: DeviceLimits
 
     @classmethod
@@ -65,9 +67,9 @@ class Device:
         return self.torch.type == CPU
 
     @cached_property
-    def stream(self) -> torch.cuda.Stream | None:
+    def stream(self) -> Stream | None:
         """The stream that all steps of the device run on; None on the CPU."""
-        return torch.cuda.Stream(self.torch) if self.torch.type == "cuda" else None
+        return Stream(self.torch) if self.torch.type == "cuda" else None
 
     def free_bytes(self) -> int:
         """Memory that is free now, of all processes; on the CPU all that the machine has."""

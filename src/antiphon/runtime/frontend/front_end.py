@@ -27,7 +27,6 @@ from antiphon.runtime.frontend.profile import Profile
 from antiphon.runtime.loading.adapter_names import SEPARATOR
 from antiphon.runtime.loading.adapters import LoadedAdapter
 from antiphon.runtime.loading.config import EngineConfig
-from antiphon.runtime.loading.device_memory import workspace_bytes
 from antiphon.runtime.loading.loading import LoadedModel, load_model
 from antiphon.runtime.slots.devices import EngineDevices
 from antiphon.runtime.slots.resident import check_batch_invariance, make_slots, slot_names
@@ -131,8 +130,12 @@ class FrontEnd:
         device = self._devices.of(loaded.device)
         if self.config.batch_invariant:
             check_batch_invariance(device.device)
-        workspace = workspace_bytes(loaded.model, self.config.sizes(loaded.device))
-        return make_slots(loaded, device.arena(workspace), self.config)
+        arena = device.acquire(loaded.model)
+        try:
+            return make_slots(loaded, arena, self.config)
+        except BaseException:
+            device.release()
+            raise
 
     def load_adapter(self, path: str | Path, name: str | None = None, *, model: str | None = None) -> LoadedAdapter:
         """Load a LoRA adapter for a loaded model: a folder as PEFT saves it, or a GGUF file.
@@ -157,15 +160,15 @@ class FrontEnd:
             self.detectors.remove(name)
             self._factories.pop(name, None)
             return
-        slots = slot_names(name, self._factory(name).loaded.model)
+        loaded = self._factory(name).loaded
+        slots, device = slot_names(name, loaded.model), self._devices.of(loaded.device)
         for adapter in self._adapters.forget(name):
             del self._factories[adapter]
 
         def remove() -> None:
             for slot in slots:
                 self._core.remove_model(slot)
-            for device in self._devices:
-                device.release_free_pages()
+            device.release()
 
         self._loop.call(remove).result()
         del self._factories[name]
@@ -309,17 +312,21 @@ class FrontEnd:
 
     # -- figures ------------------------------------------------------------------------------------------------
 
-    def figures(self) -> dict[str, dict[str, int]]:
+    def figures(self) -> dict[str, dict[str, Any]]:
         """Numbers for each model: requests running and waiting, cache blocks free, cached and owned, bytes owned.
 
-        The entry `arena` has the bytes of the whole cache and how many of them models hold.
+        The entry `devices` has for each device its memory in bytes, how much of it is free (on the CPU all), and the
+        bytes of its cache and how many of them models hold. The entry `arena` has the sums of the last two.
         """
 
-        def read() -> dict[str, dict[str, int]]:
-            figures = slot_figures(self._core)
-            books = [device.books for device in self._devices if device.books is not None]
-            total, lent = sum(one.total_bytes for one in books), sum(one.lent_bytes for one in books)
-            figures["arena"] = {"total_bytes": total, "lent_bytes": lent}
+        def read() -> dict[str, dict[str, Any]]:
+            figures: dict[str, dict[str, Any]] = dict(slot_figures(self._core))
+            devices = {device.name: device.figures() for device in self._devices}
+            for name, slot in self._core.slots.items():
+                figures[name]["arena_bytes"] = devices[slot.device]["total_bytes"]
+            kinds = ("total_bytes", "lent_bytes")
+            figures["arena"] = {kind: sum(device[kind] for device in devices.values()) for kind in kinds}
+            figures["devices"] = devices
             return figures
 
         return self._loop.call(read).result() | self.detectors.figures()

@@ -18,6 +18,7 @@ from antiphon.runtime.calls.sinks import ThreadSink
 from antiphon.runtime.loading.memory_budget import DEFAULT_KV_BYTES
 from antiphon.runtime.process import messages
 from antiphon.runtime.process.channel import error_of, event_of
+from antiphon.runtime.process.device_book import DeviceBook
 from antiphon.runtime.process.engine_process import EngineProcess
 from antiphon.runtime.process.questions import Questions
 from antiphon.runtime.process.remote_call import RemoteCall
@@ -63,6 +64,7 @@ class EngineClient(Supervisor):
         self._bases: dict[str, str] = {}  # of adapters
         self._devices: dict[str, str | None] = {}  # that were asked for
         self._loads: dict[str, tuple[str, asyncio.Task[messages.Loaded]]] = {}
+        self.devices = DeviceBook()
         self._questions = Questions()
         self._sink = ThreadSink()
         self._numbers = itertools.count(1)
@@ -94,6 +96,8 @@ class EngineClient(Supervisor):
                 answer(("load", message.name), error_of(message.kind, message.message))
             case messages.Unloaded():
                 answer(("unload", message.name), message)
+            case messages.Devices():
+                self.devices.take(message)
             case messages.Embedded():
                 answer(("embed", message.id), message)
             case messages.Figures():
@@ -275,8 +279,8 @@ class EngineClient(Supervisor):
         return reader
 
     async def figures(self) -> dict[str, Any]:
-        """What `FrontEnd.figures` returns (per model: running, waiting, blocks_…; "arena"), and "process": "pid",
-        "resident_bytes", "steps". `EngineError` if the engine is not READY. Answered between two steps."""
+        """What `FrontEnd.figures` returns (per model: running, waiting, blocks_…; "arena", "devices"), and "process":
+        "pid", "resident_bytes", "steps". `EngineError` if the engine is not READY. Answered between two steps."""
         process = self._ready_process()
         question = f"figures-{next(self._numbers)}"
         command = messages.GetFigures(question)

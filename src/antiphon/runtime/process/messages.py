@@ -177,6 +177,26 @@ class Heartbeat(msgspec.Struct, frozen=True, tag=True):
     busy_seconds: float
 
 
+class DeviceMemory(msgspec.Struct, frozen=True):
+    """A device that the engine has opened: bytes for weights and cache together, and those of its cache's arena."""
+
+    name: str
+    hardware: str
+    total_bytes: int
+    budget_bytes: int
+    #: 0 until the arena is reserved.
+    kv_bytes: int
+
+
+class Devices(msgspec.Struct, frozen=True, tag=True):
+    """The devices in use: sent before `Started`, and before the answer to a `Load` or `Unload` that changed them."""
+
+    items: list[DeviceMemory]
+    #: That of a model which asks for none, and of one which asks for `auto`.
+    default: str
+    auto: str
+
+
 class VoiceFields(msgspec.Struct, frozen=True):
     """A voice of a model that speaks."""
 
@@ -271,7 +291,7 @@ class Dying(msgspec.Struct, frozen=True, tag=True):
 
 #: Events of calls, then answers, then the state of the process.
 _Events = Deltas | SpeechPart | CallEvent | Rejected
-FromEngine = _Events | Loaded | LoadFailed | Unloaded | Embedded | Figures | Started | Heartbeat | Dying
+FromEngine = _Events | Loaded | LoadFailed | Unloaded | Embedded | Figures | Devices | Started | Heartbeat | Dying
 
 encode = msgspec.msgpack.Encoder().encode
 decode_command = msgspec.msgpack.Decoder(ToEngine).decode

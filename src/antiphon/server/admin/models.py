@@ -11,8 +11,10 @@ from fastapi import APIRouter, Request, Response
 from antiphon.errors import AntiphonError, CheckpointError
 from antiphon.runtime.loading.adapter_names import SEPARATOR
 from antiphon.runtime.process.client import EngineState
+from antiphon.runtime.residency.budget import MemoryBudget
 from antiphon.runtime.residency.fetching import fetch_model
 from antiphon.runtime.residency.keep_alive import keep_alive_text, parse_keep_alive
+from antiphon.runtime.residency.residency import Residency
 from antiphon.runtime.residency.resident import ModelState, Resident
 from antiphon.server.admin.request_schemas import AdminLoadBody, AdminPullBody, AdminUnloadBody
 from antiphon.server.bodies.json_body import read_body
@@ -168,7 +170,7 @@ def admin_card(serving: Serving, model: Resident) -> dict[str, Any]:
         "is_configured": model.is_configured,
         "state": card["state"],
         "task": card["task"],
-        "device": model.device if model.loaded is None else model.loaded.device,
+        "device": serving.models.residency.device_of(model),
         "error": model.error,
         "weight_bytes": card["weight_bytes"],
         "charged_bytes": model.charged_bytes,
@@ -194,13 +196,11 @@ def _catalog_cards(held: set[str]) -> list[dict[str, Any]]:
 
 async def _memory(serving: Serving) -> dict[str, Any]:
     residency = serving.models.residency
+    devices = [_device_card(residency, budget) for budget in residency.budgets()]
     memory: dict[str, Any] = {
-        "budget_bytes": residency.budget_bytes,
-        "kv_bytes": residency.kv_bytes,
-        "weight_bytes": residency.weight_bytes,
-        "free_bytes": residency.budget_bytes - residency.kv_bytes - residency.weight_bytes,
+        **{name: value for name, value in devices[0].items() if name != "device"},  # those of the CPU
         "engine_resident_bytes": None,
-        "kv_lent_bytes": None,
+        "devices": devices,
     }
     if serving.client.state is EngineState.READY:
         try:
@@ -208,5 +208,20 @@ async def _memory(serving: Serving) -> dict[str, Any]:
         except (AntiphonError, TimeoutError):
             return memory
         memory["engine_resident_bytes"] = figures["process"]["resident_bytes"]
-        memory["kv_lent_bytes"] = figures["arena"]["lent_bytes"]
+        for card in devices:
+            own = figures["devices"].get(card["device"])
+            card["kv_lent_bytes"] = None if own is None else own["lent_bytes"]
+        memory["kv_lent_bytes"] = devices[0]["kv_lent_bytes"]
     return memory
+
+
+def _device_card(residency: Residency, budget: MemoryBudget) -> dict[str, Any]:
+    weights = residency.charged_bytes(budget.device)
+    return {
+        "device": budget.device,
+        "budget_bytes": budget.total_bytes,
+        "kv_bytes": budget.kv_bytes,
+        "weight_bytes": weights,
+        "free_bytes": budget.room - weights,
+        "kv_lent_bytes": None,
+    }

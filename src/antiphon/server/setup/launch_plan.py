@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from antiphon import environment
-from antiphon.device_names import check_device_name
+from antiphon.device_names import CPU, check_device_name
 from antiphon.errors import InvalidRequestError
 from antiphon.runtime.loading.adapter_names import SEPARATOR, adapter_file_bytes
 from antiphon.runtime.loading.memory_budget import DEFAULT_KV_BYTES, default_budget
@@ -16,7 +16,7 @@ from antiphon.runtime.residency.keep_alive import parse_keep_alive
 from antiphon.server.access.keys import KeyRing
 from antiphon.server.http.connection_limits import ConnectionLimits
 from antiphon.server.setup.config import AdapterSpec, Limits, LoadOnUse, ModelSpec, ServerConfig, name_of
-from antiphon.server.setup.model_checks import check_models_fit, check_references
+from antiphon.server.setup.model_checks import check_models_fit, check_references, known_weight_bytes
 from antiphon.server.setup.settings import Settings
 from antiphon.server.setup.tls import TLSFiles
 from antiphon.weights.catalog.catalog import catalog
@@ -50,6 +50,7 @@ class LaunchPlan:
             device=check_device_name(settings["device"]),
             kv_bytes=None if settings["kv_memory"] is None else kv,
             cpu_kv_bytes=kv,
+            coming_weight_bytes=_coming_weight_bytes(settings),
             key_type=settings["kv_type"],
             value_type=settings["kv_type"],
             policy=settings["policy"],
@@ -141,6 +142,13 @@ def _specs(settings: Settings) -> tuple[ModelSpec, ...]:
         )
         for name, reference in zip(names, references, strict=True)
     )
+
+
+def _coming_weight_bytes(settings: Settings) -> int:
+    """What a GPU's cache leaves for weights of configured models after the first, as far as their sizes are known."""
+    devices: dict[str, str] = settings["device_of"]
+    own = [reference for reference in settings["models"] if devices.get(name_of(reference), settings["device"]) != CPU]
+    return sum(known_weight_bytes(reference) or 0 for reference in own[1:])
 
 
 def _adapter(name: str, path: str, models: Sequence[ModelSpec]) -> AdapterSpec:

@@ -16,7 +16,7 @@ def check_models_fit(references: list[str], memory: int, kv: int, kv_follows: bo
 
     A model whose size is not known before it is downloaded may fit.
     """
-    sizes = {reference: _weight_bytes(reference) for reference in references}
+    sizes = {reference: known_weight_bytes(reference) for reference in references}
     known = {reference: size for reference, size in sizes.items() if size is not None}
     if not known or len(known) < len(sizes) or min(known.values()) + kv <= memory:
         return
@@ -36,7 +36,7 @@ def check_models_fit(references: list[str], memory: int, kv: int, kv_follows: bo
     )
 
 
-def _weight_bytes(reference: str) -> int | None:
+def known_weight_bytes(reference: str) -> int | None:
     """Bytes of a model's weights, if the catalog or local files say so."""
     listed = listed_weight_bytes(reference)
     if listed is not None or reference.startswith("hub:"):
