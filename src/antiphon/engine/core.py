@@ -104,6 +104,8 @@ class ModelSlot:
     usual_step: float = 0.0
     #: The slots of adapters that requests may use, with the `content` that their requests have.
     adapters: dict[int, bytes] = field(default_factory=dict)
+    #: The name of the device that it computes on.
+    device: str = "cpu"
 
     @property
     def place(self) -> int:

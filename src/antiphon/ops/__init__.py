@@ -11,6 +11,7 @@ from antiphon.ops import reference
 from antiphon.ops.adapters import AdapterTable, AdapterUp, LayerAdapter
 from antiphon.ops.batch import Batch, GroupBatch
 from antiphon.ops.cache import CacheGroup, CacheKind, CacheLayout, KVCache, LayerCache, allocate_arena
+from antiphon.ops.device import Device
 from antiphon.ops.operation import declared_in, operation
 from antiphon.ops.registry import (
     active_backend,
@@ -35,8 +36,8 @@ from antiphon.ops.types import (
 #: What is imported from here beside the operations.
 __all__ = [
     "Activation", "AdapterTable", "AdapterUp", "Batch", "CacheGroup", "CacheKind", "CacheLayout", "CountScale",
-    "Function", "GroupBatch", "KVCache", "LSTMWeights", "LayerAdapter", "LayerCache", "RotaryTable", "SamplingRows",
-    "WeightForm", "active_backend", "allocate_arena", "available_backends", "get_backend", "half_type",
+    "Device", "Function", "GroupBatch", "KVCache", "LSTMWeights", "LayerAdapter", "LayerCache", "RotaryTable",
+    "SamplingRows", "WeightForm", "active_backend", "allocate_arena", "available_backends", "get_backend", "half_type",
     "prepare_weights", "rounds_inputs", "use_backend",
 ]  # fmt: skip
 

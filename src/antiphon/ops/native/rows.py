@@ -16,11 +16,12 @@ def rms_norm(
     weight: Tensor,
     eps: float,
     residual: Tensor | None = None,
+    dtype: torch.dtype | None = None,
     threads: int | None = None,
     variant: int = 0,
 ) -> tuple[Tensor, Tensor]:
-    found = _norm(False, x, weight, None, eps, residual, threads, variant)
-    return reference.rms_norm(x, weight, eps, residual) if found is None else found
+    found = None if dtype else _norm(False, x, weight, None, eps, residual, threads, variant)
+    return reference.rms_norm(x, weight, eps, residual, dtype) if found is None else found
 
 
 def layer_norm(
@@ -29,11 +30,12 @@ def layer_norm(
     bias: Tensor | None,
     eps: float,
     residual: Tensor | None = None,
+    dtype: torch.dtype | None = None,
     threads: int | None = None,
     variant: int = 0,
 ) -> tuple[Tensor, Tensor]:
-    found = _norm(True, x, weight, bias, eps, residual, threads, variant)
-    return reference.layer_norm(x, weight, bias, eps, residual) if found is None else found
+    found = None if dtype else _norm(True, x, weight, bias, eps, residual, threads, variant)
+    return reference.layer_norm(x, weight, bias, eps, residual, dtype) if found is None else found
 
 
 def rotary(

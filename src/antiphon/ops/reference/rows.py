@@ -11,23 +11,36 @@ from torch import Tensor
 from antiphon.ops.types import RotaryTable
 
 
-def rms_norm(x: Tensor, weight: Tensor, eps: float, residual: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """(norm(x + residual) * weight, x + residual) over the last dimension, computed in fp32."""
+def rms_norm(
+    x: Tensor, weight: Tensor, eps: float, residual: Tensor | None = None, dtype: torch.dtype | None = None
+) -> tuple[Tensor, Tensor]:
+    """(norm(x + residual) * weight, x + residual) over the last dimension, computed in fp32.
+
+    The norm has `dtype`; without it the type of the sum.
+    """
     if residual is not None:
         x = x + residual
     wide = x.float()
     y = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps)
-    return (y * weight).to(x.dtype), x
+    return (y * weight).to(dtype or x.dtype), x
 
 
 def layer_norm(
-    x: Tensor, weight: Tensor, bias: Tensor | None, eps: float, residual: Tensor | None = None
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    eps: float,
+    residual: Tensor | None = None,
+    dtype: torch.dtype | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """(norm(x + residual) * weight + bias, x + residual) over the last dimension, computed in fp32."""
+    """(norm(x + residual) * weight + bias, x + residual) over the last dimension, computed in fp32.
+
+    The norm has `dtype`; without it the type of the sum.
+    """
     if residual is not None:
         x = x + residual
     y = F.layer_norm(x.float(), (x.shape[-1],), weight, bias, eps)
-    return y.to(x.dtype), x
+    return y.to(dtype or x.dtype), x
 
 
 def rotary(q: Tensor, k: Tensor, positions: Tensor, table: RotaryTable) -> tuple[Tensor, Tensor]:
