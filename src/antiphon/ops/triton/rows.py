@@ -50,12 +50,12 @@ def _norm(
     shape, width = x.shape, x.shape[-1]
     if x.dim() > 3:
         x, residual = x.flatten(0, -2), None if residual is None else residual.expand(shape).flatten(0, -2)
-    y = torch.empty(shape, dtype=dtype or x.dtype, device=x.device)
     total = x.view(shape)
     beside, places = x, (0, 0)
     if residual is not None:
         beside, *places = _strides(residual.expand(x.shape))  # type: ignore[assignment]
         total = torch.empty(shape, dtype=torch.promote_types(x.dtype, residual.dtype), device=x.device)
+    y = torch.empty(shape, dtype=dtype or total.dtype, device=x.device)
     x, *own = _strides(x)  # type: ignore[assignment]
     if not y.numel():
         return y, total

@@ -56,8 +56,8 @@ def prepare_weights(
         for weight in weights:
             if quantize(weight) is not None:
                 raise UnsupportedError("float weights cannot be quantised on CUDA; load them without quantisation")
-            if not weight.parts:
-                continue  # a weight that two layers share
+            if MATRIX in weight.packed:
+                continue  # two layers share it
             matrix = torch.empty(weight.rows, weight.columns, dtype=dtype, device=device)
             start = 0
             for part in weight.parts:
