@@ -18,7 +18,7 @@ collect_ignore_glob = [] if find_spec("triton") and available() else ["test_*.py
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
-@pytest.fixture(params=range(3))
+@pytest.fixture(params=range(2))
 def generator(request: pytest.FixtureRequest) -> torch.Generator:
     return torch.Generator().manual_seed(request.param)
 

@@ -14,6 +14,7 @@ from antiphon import ops
 from antiphon.ops.triton.kernels.activations import NUMBERS
 from antiphon.ops.triton.kernels.row_product import row_product
 from antiphon.ops.triton.kernels.vector_product import vector_product
+from antiphon.ops.triton.product import linear
 from antiphon.ops.triton.upload import UploadRing
 from antiphon.ops.triton.weights import MATRIX, prepare_weights
 from antiphon.weights.types import TensorType
@@ -46,9 +47,8 @@ def test_linear(tokens: int, generator: torch.Generator, device: torch.device, h
     expected = activated(y, activation)
     residual = normal(generator, *expected.shape).to(device) if number(generator, 0, 1) else None
     weight = Weight.from_tensor(matrix)
-    with ops.use_backend("triton"):
-        wide = ops.linear(x, weight, bias, activation, residual, torch.float32)
-        plain = ops.linear(x, weight, bias, activation)
+    wide = linear(x, weight, bias, activation, residual, torch.float32)
+    plain = linear(x, weight, bias, activation)
     assert wide.dtype is torch.float32
     assert error(wide, expected if residual is None else expected + residual.double()) < 1e-5
     assert plain.dtype is half and error(plain, expected) < 6e-3
