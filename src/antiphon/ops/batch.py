@@ -24,7 +24,8 @@ class GroupBatch:
     block_tables: Tensor  # int32 [R, max_blocks], or with `rows` any number of rows
     seq_lens: Tensor  # int32 [R], tokens in the cache once this step's are stored
     query_start: Tensor  # int32 [R + 1], the batch's own
-    rows: Tensor | None = None  # int32 [R]
+    rows: Tensor | None = None  # int32 [R], each request's row of block_tables; None: its own number
+    num_decodes: int = 0  # at least so many requests at the front have one query each
     packed: dict[str, Any] = field(init=False, default_factory=dict, compare=False, repr=False)
 
 

@@ -10,7 +10,7 @@ from functools import cache
 import torch
 
 from antiphon.errors import UnsupportedError
-from antiphon.ops import native, reference
+from antiphon.ops import native, reference, triton
 from antiphon.ops.backend import Backend, forced, use_operations
 from antiphon.ops.sound import native as native_sound
 from antiphon.ops.types import WeightForm
@@ -32,6 +32,7 @@ class BackendEntry:
 #: One line for each backend. The reference computes wherever no other backend is the default.
 BACKENDS = (
     BackendEntry("reference", (reference.weights, reference.convolution)),
+    BackendEntry("triton", (triton.functions,), ("cuda",), triton.available, triton.OBSTACLE),
     BackendEntry(
         "native", (native, native_sound), ("cpu",), native.available,
         "the native backend was not built on this machine (no C++ compiler at install time)",
