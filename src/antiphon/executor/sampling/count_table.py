@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -27,12 +29,11 @@ class CountTable:
         """A slot with the tokens of the request so far: those of its output and, for repetition, of its prompt."""
         if not self._free:
             self._grow(max(FIRST_SLOTS, 2 * len(self.counts.num_ids)), self.counts.ids.shape[1])
-        drawn, times = np.unique(np.asarray(request.output, dtype=np.int32), return_counts=True)
+        # A prompt may hold tokens that are never drawn.
         prompt = request.prompt if request.params.repetition_penalty != 1.0 else ()
-        known = np.setdiff1d(np.asarray(prompt, dtype=np.int32), drawn)
-        known = known[known < self._vocab_size]  # a prompt may hold tokens that are never drawn
-        ids = torch.from_numpy(np.concatenate([drawn, known]))
-        counts = torch.from_numpy(np.concatenate([times.astype(np.int32), np.zeros_like(known)]))
+        known = {token: 0 for token in prompt if 0 <= token < self._vocab_size} | Counter(request.output)
+        columns = (np.fromiter(column, np.int32, len(known)) for column in (known.keys(), known.values()))
+        ids, counts = (torch.from_numpy(column) for column in columns)
         if len(ids) > self.counts.ids.shape[1]:
             self._grow(len(self.counts.num_ids), 2 * len(ids))
         self._most = max(self._most, len(ids))
