@@ -1,0 +1,187 @@
+"""Attention of one new token per request: its heads are normalised, rotated and stored, and attend over the pages."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from antiphon.ops.triton.kernels.dependent_launch import release, wait
+from antiphon.ops.triton.kernels.pages import load_tile, store_token
+
+#: Stands for the score of a token that is not seen; its exponential is 0.
+UNSEEN = tl.constexpr(-1.0e30)
+
+
+@triton.jit
+def _rotated(x, turned, gain, gain_turned, cos, sin, factor, NORM: tl.constexpr):
+    """Channels after norm and rotation. `turned` are the channels that each is paired with, with their sign."""
+    if NORM:
+        x = x * gain
+        turned = turned * gain_turned
+    return (x * cos + turned * sin) * factor
+
+
+@triton.jit
+def decode_attention(
+    qkv, q_gain, k_gain, angles, seq_lens, rows, tables,
+    keys, values, key_scales, value_scales, balance, sinks,
+    out, partial, tops, totals, counters,
+    qkv_stride, table_stride, key_base, value_base, key_scale_base, value_scale_base, scale, softcap, eps,
+    H: tl.constexpr, HK: tl.constexpr, D: tl.constexpr, DB: tl.constexpr, ROTATED: tl.constexpr, PAGE: tl.constexpr,
+    WINDOW: tl.constexpr, SINK_TOKENS: tl.constexpr, NORM: tl.constexpr, SOFTCAP: tl.constexpr, SINKS: tl.constexpr,
+    BALANCED: tl.constexpr, NEW: tl.constexpr,
+    GROUP: tl.constexpr, SPLITS: tl.constexpr, BT: tl.constexpr, STAGES: tl.constexpr, PDL: tl.constexpr,
+):  # fmt: skip
+    """out [R, H * D] for R requests with the queries, keys and values of one token each in `qkv`.
+
+    Request r has seq_lens[r] tokens once the new one is stored, in the blocks of row rows[r] of the table; with a length
+    of 0 it is padding and gets zeros. Without NEW, `qkv` has queries only and all tokens are in the pages already.
+    A program computes GROUP (at least H / HK) query heads of one key head over one of SPLITS parts of the context; the
+    last program of a head to finish combines the parts. With a WINDOW only the last tokens and the first SINK_TOKENS
+    are seen.
+    """
+    release(PDL)
+    split, head, request = tl.program_id(0), tl.program_id(1), tl.program_id(2)
+    G: tl.constexpr = H // HK
+    HALF: tl.constexpr = ROTATED // 2
+    EVEN: tl.constexpr = D == DB
+    dot_type: tl.constexpr = out.dtype.element_ty
+    rd = tl.arange(0, DB)
+    rg = tl.arange(0, GROUP)
+    in_g = rg < G
+    in_d = rd < D
+    length = tl.load(seq_lens + request)
+    row = tl.load(rows + request).to(tl.int64)
+    table = tables + row * table_stride
+    past = length - NEW  # tokens that are in the pages before this kernel
+    position = tl.maximum(length - 1, 0)
+    first = 0
+    num_sinks = 0
+    if WINDOW > 0:
+        first = tl.maximum(length - WINDOW, 0)
+        num_sinks = tl.minimum(first, SINK_TOKENS)
+    seen = num_sinks + tl.maximum(past - first, 0)
+    per = tl.cdiv(seen, SPLITS * BT) * BT
+    low = split * per
+    high = tl.minimum(low + per, seen)
+    # Each rotated channel is paired with one half of ROTATED away; the rest pass through.
+    pair = tl.where(rd < HALF, rd + HALF, tl.where(rd < ROTATED, rd - HALF, rd))
+    cos = tl.full((DB,), 1.0, tl.float32)
+    sin = tl.zeros((DB,), tl.float32)
+    if ROTATED > 0:
+        angle = angles + position * ROTATED + tl.where(rd < HALF, rd, rd - HALF)
+        cos = tl.load(angle, mask=rd < ROTATED, other=1.0)
+        sin = tl.load(angle + HALF, mask=rd < ROTATED, other=0.0)
+        sin = tl.where(rd < HALF, -sin, sin)
+    gain = tl.full((DB,), 1.0, tl.float32)
+    gain_pair = gain
+    if NORM:
+        gain = tl.load(q_gain + rd, mask=in_d, other=0.0).to(tl.float32)
+        gain_pair = tl.load(q_gain + pair, mask=in_d, other=0.0).to(tl.float32)
+    wait(PDL)
+    own = qkv + request.to(tl.int64) * qkv_stride
+    heads = (head * G + rg) * D
+    inside = in_g[:, None] & in_d[None, :]
+    q = tl.load(own + heads[:, None] + rd[None, :], mask=inside, other=0.0).to(tl.float32)
+    q_pair = tl.load(own + heads[:, None] + pair[None, :], mask=inside, other=0.0).to(tl.float32)
+    factor = tl.full((GROUP,), 1.0, tl.float32)
+    if NORM:
+        factor = 1.0 / tl.sqrt(tl.sum(q * q, 1) / D + eps)
+    q = _rotated(q, q_pair, gain[None, :], gain_pair[None, :], cos[None, :], sin[None, :], factor[:, None], NORM)
+    if BALANCED:
+        q *= tl.load(balance + head * D + rd, mask=in_d, other=1.0)[None, :]
+    q *= scale
+    q_dot = q.to(dot_type)
+    top = tl.full((GROUP,), UNSEEN, tl.float32)
+    total = tl.zeros((GROUP,), tl.float32)
+    acc = tl.zeros((GROUP, DB), tl.float32)
+    rt = tl.arange(0, BT)
+    for start in tl.range(low, high, BT, num_stages=STAGES):
+        index = start + rt
+        mask = index < high
+        token = index
+        if WINDOW > 0:
+            token = tl.where(index < num_sinks, index, index - num_sinks + first)
+        entry = tl.load(table + token // PAGE, mask=mask, other=0)
+        k = load_tile(keys, key_scales, entry, token, head, key_base, key_scale_base, mask, rd, dot_type, PAGE, D, EVEN)
+        v = load_tile(
+            values, value_scales, entry, token, head, value_base, value_scale_base, mask, rd, dot_type, PAGE, D, EVEN
+        )
+        scores = tl.dot(q_dot, tl.trans(k))
+        if SOFTCAP:
+            scores = softcap * (2.0 / (1.0 + tl.exp(-2.0 * scores / softcap)) - 1.0)
+        scores = tl.where(mask[None, :], scores, UNSEEN)
+        higher = tl.maximum(top, tl.max(scores, 1))
+        p = tl.exp(scores - higher[:, None])
+        fade = tl.exp(top - higher)
+        total = total * fade + tl.sum(p, 1)
+        acc = acc * fade[:, None] + tl.dot(p.to(dot_type), v)
+        top = higher
+    if NEW and split == 0 and length > 0:
+        entry = tl.load(table + position // PAGE)
+        k_place = own + (H + head) * D
+        k = tl.load(k_place + rd, mask=in_d, other=0.0).to(tl.float32)
+        k_pair = tl.load(k_place + pair, mask=in_d, other=0.0).to(tl.float32)
+        k_factor = 1.0
+        if NORM:
+            k_factor = 1.0 / tl.sqrt(tl.sum(k * k) / D + eps)
+            gain = tl.load(k_gain + rd, mask=in_d, other=0.0).to(tl.float32)
+            gain_pair = tl.load(k_gain + pair, mask=in_d, other=0.0).to(tl.float32)
+        k = _rotated(k, k_pair, gain, gain_pair, cos, sin, k_factor, NORM)
+        if BALANCED:
+            k /= tl.load(balance + head * D + rd, mask=in_d, other=1.0)
+        v = tl.load(own + (H + HK + head) * D + rd, mask=in_d, other=0.0).to(tl.float32)
+        k = store_token(keys, key_scales, entry, position, head, key_base, key_scale_base, k, rd, PAGE, D, DB)
+        v = store_token(values, value_scales, entry, position, head, value_base, value_scale_base, v, rd, PAGE, D, DB)
+        score = tl.sum(q * k[None, :], 1)
+        if SOFTCAP:
+            score = softcap * (2.0 / (1.0 + tl.exp(-2.0 * score / softcap)) - 1.0)
+        higher = tl.maximum(top, score)
+        p = tl.exp(score - higher)
+        fade = tl.exp(top - higher)
+        total = total * fade + p
+        acc = acc * fade[:, None] + p[:, None] * v[None, :]
+        top = higher
+    if SINKS and split == 0:
+        sink = tl.load(sinks + head * G + rg, mask=in_g, other=UNSEEN)
+        higher = tl.maximum(top, sink)
+        fade = tl.exp(top - higher)
+        total = total * fade + tl.exp(sink - higher)
+        acc = acc * fade[:, None]
+        top = higher
+    target = out + request.to(tl.int64) * (H * D)
+    if SPLITS == 1:
+        acc = tl.where(total[:, None] > 0, acc / total[:, None], 0.0)
+        tl.store(target + heads[:, None] + rd[None, :], acc.to(dot_type), mask=inside)
+    else:
+        place = (request * H + head * G + rg) * SPLITS + split
+        tl.store(partial + place[:, None].to(tl.int64) * D + rd[None, :], acc, mask=inside)
+        tl.store(tops + place, top, mask=in_g)
+        tl.store(totals + place, total, mask=in_g)
+        tl.debug_barrier()
+        counter = counters + request * HK + head
+        if tl.atomic_add(counter, 1, sem="acq_rel", scope="gpu") == SPLITS - 1:
+            tl.store(counter, 0)
+            _combine(partial, tops, totals, target, request * H + head * G, head * G, H, D, DB, G, SPLITS)
+
+
+@triton.jit
+def _combine(
+    partial, tops, totals, target, first, head,
+    H: tl.constexpr, D: tl.constexpr, DB: tl.constexpr, G: tl.constexpr, SPLITS: tl.constexpr,
+):  # fmt: skip
+    """The results of G heads from the parts that SPLITS programs left."""
+    rd = tl.arange(0, DB)
+    in_d = rd < D
+    rs = tl.arange(0, triton.next_power_of_2(SPLITS))
+    in_s = rs < SPLITS
+    for g in tl.static_range(G):
+        place = (first + g) * SPLITS + rs
+        top = tl.load(tops + place, mask=in_s, other=UNSEEN, cache_modifier=".cg")
+        weight = tl.where(in_s, tl.exp(top - tl.max(top, 0)), 0.0)
+        total = tl.sum(weight * tl.load(totals + place, mask=in_s, other=0.0, cache_modifier=".cg"), 0)
+        at = partial + place[:, None].to(tl.int64) * D + rd[None, :]
+        parts = tl.load(at, mask=in_s[:, None] & in_d[None, :], other=0.0, cache_modifier=".cg")
+        acc = tl.sum(parts * weight[:, None], 0)
+        acc = tl.where(total > 0, acc / total, 0.0)
+        tl.store(target + (head + g) * D + rd, acc.to(target.dtype.element_ty), mask=in_d)

@@ -1,0 +1,62 @@
+"""Keys and values in the pages of the cache: reading tiles, and writing the channels of one token."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+#: int8 pages have one fp16 scale for this many channels; the same as `ops.cache.SCALE_CHANNELS`.
+SCALE_CHANNELS = tl.constexpr(32)
+#: Table entries count these bytes; the same as `ops.cache.OFFSET_UNIT`.
+UNIT = tl.constexpr(256)
+
+
+@triton.jit
+def token_places(entry, token, head, base, PAGE: tl.constexpr, WIDTH: tl.constexpr, BYTES: tl.constexpr):
+    """The element at which a token's `WIDTH` values of a head begin, in a region `base` elements into its block."""
+    return entry.to(tl.int64) * (UNIT // BYTES) + base + (head * PAGE + token % PAGE) * WIDTH
+
+
+@triton.jit
+def load_tile(
+    pages, scales, entry, token, head, base, scale_base, mask, channels, to: tl.constexpr,
+    PAGE: tl.constexpr, D: tl.constexpr, EVEN: tl.constexpr,
+):  # fmt: skip
+    """The values [tokens, channels] of a head for `token` in the blocks `entry`, in the type `to`; 0 where masked."""
+    BYTES: tl.constexpr = pages.dtype.element_ty.primitive_bitwidth // 8
+    start = token_places(entry, token, head, base, PAGE, D, BYTES)
+    inside = mask[:, None]
+    if not EVEN:
+        inside = inside & (channels < D)[None, :]
+    tile = tl.load(pages + start[:, None] + channels[None, :], mask=inside, other=0.0)
+    if pages.dtype.element_ty == tl.int8:
+        group = token_places(entry, token, head, scale_base, PAGE, D // SCALE_CHANNELS, 2)
+        scale = tl.load(scales + group[:, None] + (channels // SCALE_CHANNELS)[None, :], mask=inside, other=0.0)
+        return (tile.to(tl.float32) * scale.to(tl.float32)).to(to)
+    return tile.to(to)
+
+
+@triton.jit
+def store_token(
+    pages, scales, entry, token, head, base, scale_base, x, channels,
+    PAGE: tl.constexpr, D: tl.constexpr, DB: tl.constexpr,
+):  # fmt: skip
+    """Write the channels x [DB] of one token and head; returns them as they will be read, in fp32."""
+    BYTES: tl.constexpr = pages.dtype.element_ty.primitive_bitwidth // 8
+    place = pages + token_places(entry, token, head, base, PAGE, D, BYTES) + channels
+    if pages.dtype.element_ty == tl.int8:
+        tl.static_assert(D == DB, "int8 pages need a head size that is a power of two")
+        grouped = tl.reshape(x, (D // SCALE_CHANNELS, SCALE_CHANNELS))
+        scale = (tl.max(tl.abs(grouped), 1) / 127.0).to(tl.float16)
+        wide = scale.to(tl.float32)
+        inverse = tl.where(wide > 0, 1.0 / wide, 0.0)
+        # Adding and subtracting 1.5 * 2 ** 23 rounds to the nearest whole number, ties to even.
+        rounded = (grouped * inverse[:, None] + 12582912.0) - 12582912.0
+        rounded = tl.minimum(tl.maximum(rounded, -127.0), 127.0)
+        tl.store(place, tl.reshape(rounded, (D,)).to(tl.int8))
+        groups = tl.arange(0, D // SCALE_CHANNELS)
+        tl.store(scales + token_places(entry, token, head, scale_base, PAGE, D // SCALE_CHANNELS, 2) + groups, scale)
+        return tl.reshape(rounded * wide[:, None], (D,))
+    stored = x.to(pages.dtype.element_ty)
+    tl.store(place, stored, mask=channels < D)
+    return stored.to(tl.float32)

@@ -1,0 +1,78 @@
+"""Products with few rows of activations: the weights are read once, by loads that do not wait for the kernel before."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from antiphon.ops.triton.kernels.activations import activate
+from antiphon.ops.triton.kernels.dependent_launch import release, wait
+
+
+@triton.jit
+def vector_product(
+    x, gain, w, bias, residual, y,
+    eps,
+    ROWS: tl.constexpr, K: tl.constexpr, N: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
+    NORM: tl.constexpr, GATED: tl.constexpr, ACTIVATION: tl.constexpr, BIAS: tl.constexpr, RESIDUAL: tl.constexpr,
+    PDL: tl.constexpr,
+):  # fmt: skip
+    """y [ROWS, N] = activation(norm(x) [ROWS, K] · wᵀ + bias) + residual, with w [N, K], or [2 N, K] if GATED.
+
+    With NORM, x is normalised by its root mean square and multiplied by `gain`; every program computes the norm again,
+    which costs less than a kernel of its own. ROWS is a power of two; a program computes BN columns of all rows.
+    """
+    release(PDL)
+    EVEN_K: tl.constexpr = K % BK == 0
+    rm = tl.arange(0, ROWS)
+    rn = tl.program_id(0) * BN + tl.arange(0, BN)
+    rk = tl.arange(0, BK)
+    in_n = rn < N
+    wp = w + rn[:, None].to(tl.int64) * K + rk[None, :]
+    first = in_n[:, None] & (rk < K)[None, :]
+    w_tile = tl.load(wp, mask=first, other=0.0, eviction_policy="evict_first")
+    u_tile = w_tile
+    if GATED:
+        u_tile = tl.load(wp + N * K, mask=first, other=0.0, eviction_policy="evict_first")
+    g_tile = tl.zeros((BK,), tl.float32)
+    if NORM:
+        g_tile = tl.load(gain + rk, mask=rk < K, other=0.0).to(tl.float32)
+    wait(PDL)
+    squares = tl.zeros((ROWS,), tl.float32)
+    acc = tl.zeros((ROWS, BN), tl.float32)
+    up = tl.zeros((ROWS, BN), tl.float32)
+    for k in tl.static_range(0, K, BK):
+        at = k + rk
+        in_k = at < K
+        if k > 0:
+            if EVEN_K:
+                mask = in_n[:, None]
+            else:
+                mask = in_n[:, None] & in_k[None, :]
+            w_tile = tl.load(wp + k, mask=mask, other=0.0, eviction_policy="evict_first")
+            if GATED:
+                u_tile = tl.load(wp + (N * K + k), mask=mask, other=0.0, eviction_policy="evict_first")
+            if NORM:
+                g_tile = tl.load(gain + at, mask=in_k, other=0.0).to(tl.float32)
+        x_tile = tl.load(x + rm[:, None] * K + at[None, :], mask=in_k[None, :], other=0.0).to(tl.float32)
+        if NORM:
+            squares += tl.sum(x_tile * x_tile, 1)
+            x_tile *= g_tile[None, :]
+        acc += tl.sum(w_tile.to(tl.float32)[None, :, :] * x_tile[:, None, :], 2)
+        if GATED:
+            up += tl.sum(u_tile.to(tl.float32)[None, :, :] * x_tile[:, None, :], 2)
+    if NORM:
+        factor = 1.0 / tl.sqrt(squares / K + eps)
+        acc *= factor[:, None]
+        up *= factor[:, None]
+    if BIAS:
+        acc += tl.load(bias + rn, mask=in_n, other=0.0).to(tl.float32)[None, :]
+        if GATED:
+            up += tl.load(bias + N + rn, mask=in_n, other=0.0).to(tl.float32)[None, :]
+    acc = activate(acc, ACTIVATION)
+    if GATED:
+        acc *= up
+    place = rm[:, None] * N + rn[None, :]
+    if RESIDUAL:
+        acc += tl.load(residual + place, mask=in_n[None, :], other=0.0)
+    tl.store(y + place, acc.to(y.dtype.element_ty), mask=in_n[None, :])
