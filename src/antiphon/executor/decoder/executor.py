@@ -54,7 +54,7 @@ class DecoderExecutor:
         self._move(plan)
         self._rows.apply(plan)
         self._sampler.set_up(plan)
-        fill_cross(plan, self._decoder.cross, self._cache, self._rows)
+        fill_cross(plan, self._decoder.cross, self._cache)
         if not plan:
             return DoneHandle(StepResult([]))
         if plan.num_decodes == len(plan.requests) and self._sampler.is_plain(plan):
