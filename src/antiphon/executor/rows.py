@@ -42,10 +42,11 @@ class RowStore:
         self.adapter = view(columns["adapter"])
 
     def apply(self, plan: StepPlan) -> None:
-        """Apply the plan's changes of tables and rows."""
-        changes = self.layout.changes(plan)
-        if len(changes):
-            self._whole[changes[:, 0]] = changes[:, 1]  # `ops.scatter_words` without making tensors of both
+        """Apply the plan's changes of tables and rows. They are few, and in this memory nothing has to be packed."""
+        if plan.table_updates or plan.row_setups:
+            whole = self._whole
+            for place, value in self.layout.words(plan).items():
+                whole[place] = value
 
     def draw(self, rows: NDArray[np.int64], logits: Tensor, logprobs: bool) -> tuple[Tensor, Tensor | None]:
         """Draw a token for each of these rows with its parameters, and keep it as the last."""

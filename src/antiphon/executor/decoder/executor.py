@@ -24,6 +24,9 @@ from antiphon.ops.native.program import Program
 class DecoderExecutor:
     """The forward pass, the sampler, and the rows and swapped-out blocks that persist between steps."""
 
+    #: Tokens are drawn by `choose`, or by `submit` where no request needs more than its unedited logits.
+    late_choice = True
+
     def __init__(
         self,
         decoder: TokenDecoder,
@@ -44,9 +47,6 @@ class DecoderExecutor:
         self._sampler = Sampler(self._rows, vocab_size)
         self._decode_steps: dict[bool, DecodeStep] = {}  # without and with adapters
         self._swapped: dict[str, list[Tensor]] = {}
-
-    #: Tokens are drawn by `choose`, or by `submit` where no request needs more than its unedited logits.
-    late_choice = True
 
     def submit(self, plan: StepPlan) -> DoneHandle | ForwardHandle:
         """Run the forward pass now."""
