@@ -8,7 +8,9 @@ from queue import SimpleQueue
 import pytest
 
 from antiphon.engine.core import EngineCore
+from antiphon.engine.plan import StepHandle, StepPlan
 from antiphon.engine.request import FinishReason, Request
+from antiphon.errors import DeviceError, EngineError, OutOfDeviceMemoryError
 from antiphon.runtime.frontend.loop import EngineLoop
 from support.fake_device import FakeExecutor, fake_request, fake_slot
 from support.waiting import wait_until
@@ -47,7 +49,8 @@ def world() -> Iterator[World]:
 def test_a_slow_device_does_not_delay_the_other(world: World) -> None:
     world.add("long", "slow")
     assert world.slow.submitted.acquire(timeout=SECONDS)
-    since = world.loop.busy_since
+    wait_until(lambda: world.core.busy_since is not None)
+    since = world.core.busy_since
     for number in range(3):
         world.add(f"short {number}", "quick")
         assert world.quick.submitted.acquire(timeout=SECONDS)
@@ -55,7 +58,7 @@ def test_a_slow_device_does_not_delay_the_other(world: World) -> None:
         ended = world.ended.get(timeout=SECONDS)
         assert (ended.id, ended.finish_reason) == (f"short {number}", FinishReason.STOP)
     assert not world.slow.handles[0].done()
-    assert since is not None and world.loop.busy_since == since  # what the watchdog sees of the long step
+    assert world.core.busy_since == since  # what the watchdog sees of the long step
     world.slow.handles[0].finish()
     assert world.ended.get(timeout=SECONDS).result == "long done"
     wait_until(lambda: world.loop.busy_since is None)
@@ -136,3 +139,60 @@ def test_clocks_are_of_one_device() -> None:
     later = fake_slot("later", "gpu", FakeExecutor())
     core.add_model(later)
     assert later.clock.time == 100.0
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_lost_device_ends_the_loop(world: World) -> None:
+    """Of a step, of a load in another thread: whatever is open fails with the cause, and later calls do too."""
+    world.add("guilty", "quick")
+    world.add("innocent", "slow")
+    assert world.slow.submitted.acquire(timeout=SECONDS) and world.quick.submitted.acquire(timeout=SECONDS)
+    world.quick.handles[0].finish(DeviceError("gpu failed: an illegal memory access"))
+    ended = [world.ended.get(timeout=SECONDS) for _ in range(2)]
+    expected = "the engine stopped: DeviceError: gpu failed: an illegal memory access"
+    assert [(request.finish_reason, request.error) for request in ended] == [(FinishReason.FAILED, expected)] * 2
+    wait_until(lambda: world.loop.failure == expected)
+    with pytest.raises(EngineError, match="gpu failed: an illegal memory access"):
+        world.add("late", "slow")
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_device_lost_while_a_model_loads_ends_the_loop(world: World) -> None:
+    world.add("open", "quick")
+    world.loop.end(DeviceError("gpu failed"))
+    assert world.ended.get(timeout=SECONDS).error == "the engine stopped: DeviceError: gpu failed"
+
+
+class SmallExecutor(FakeExecutor):
+    """Has memory for so many requests in a step."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(is_instant=True)
+        self.sizes: list[int] = []
+        self._most = most
+
+    def submit(self, plan: StepPlan) -> StepHandle:
+        self.sizes.append(len(plan.requests))
+        if len(plan.requests) > self._most:
+            raise MemoryError("device")
+        return super().submit(plan)
+
+
+@pytest.mark.parametrize("most", [0, 2])
+def test_a_step_that_runs_out_of_memory_is_halved(most: int) -> None:
+    executor = SmallExecutor(most)
+    slot = fake_slot("model", "gpu", executor)
+    slot.scheduler.max_step_tokens = 8  # type: ignore[attr-defined]
+    slot.translate = lambda error: OutOfDeviceMemoryError("gpu is full") if isinstance(error, MemoryError) else error
+    core, requests = EngineCore(), [fake_request(str(number), "model") for number in range(8)]
+    core.add_model(slot)
+    for request in requests:
+        core.add(request)
+    while core.has_work:
+        core.step()
+    if most:
+        assert executor.sizes == [8, 4, 2, 2, 2, 2]
+        assert all(request.result == f"{request.id} done" for request in requests)
+    else:
+        assert executor.sizes == [8, 4, 2, *[1] * 8]
+        assert {request.error for request in requests} == {"OutOfDeviceMemoryError: gpu is full"}

@@ -12,7 +12,7 @@ from antiphon.engine.device_lane import DeviceLane, LateHandle, TurnClock
 from antiphon.engine.plan import Executor, StepHandle, StepPlan, StepResult
 from antiphon.engine.request import FinishReason, Priority, Request
 from antiphon.engine.telemetry import StepRecord, Telemetry
-from antiphon.errors import ModelNotFoundError
+from antiphon.errors import DeviceError, ModelNotFoundError, OutOfDeviceMemoryError
 
 #: A model's share of time when several have work, by its most urgent request. Critical requests always go first.
 SHARES = {Priority.CRITICAL: 16.0, Priority.HIGH: 4.0, Priority.NORMAL: 1.0, Priority.LOW: 0.25}
@@ -40,6 +40,9 @@ class ModelScheduler(Protocol):
     def observe(self, plan: StepPlan, seconds: float) -> None: ...
 
     def fail(self, plan: StepPlan, error: str, now: float) -> None: ...
+
+    def shrink(self, plan: StepPlan) -> bool:
+        """A step ran out of memory: run its requests again in steps of half the size; False if that cannot be."""
 
     def preempt_last(self, plan: StepPlan) -> bool: ...
 
@@ -81,6 +84,8 @@ class ModelSlot:
     #: The name of the device that it computes on, and whether `submit` returns only when the step has run there.
     device: str = "cpu"
     computes_in_submit: bool = True
+    #: The error of ours that an error of the device's library means.
+    translate: Callable[[Exception], Exception] = lambda error: error
 
     @property
     def place(self) -> int:
@@ -289,7 +294,7 @@ class EngineCore:
         try:
             handle = self._submit(slot, plan)
         except Exception as error:
-            slot.scheduler.fail(plan, describe(error), self.clock())
+            self._failed(slot, plan, error)
             return
         slot.in_flight.append(_InFlight(plan, handle, started, planned - started))
 
@@ -300,7 +305,7 @@ class EngineCore:
         try:
             result = step.handle.result()
         except Exception as error:
-            slot.scheduler.fail(plan, describe(error), self.clock())
+            self._failed(slot, plan, error)
             return
         ran = self.clock()
         best = slot.scheduler.best_priority() if len(self.slots) > 1 else None  # the commit removes requests
@@ -314,6 +319,14 @@ class EngineCore:
         if plan:
             slot.scheduler.observe(plan, ran - begun)
             self._record(slot, step, result, begun, ran, done)
+
+    def _failed(self, slot: ModelSlot, plan: StepPlan, error: Exception) -> None:
+        """A step raised. Its requests fail, unless they can run in smaller steps; a lost device ends the loop."""
+        meant = slot.translate(error)
+        if isinstance(meant, DeviceError):
+            raise meant from error
+        if not (isinstance(meant, OutOfDeviceMemoryError) and slot.scheduler.shrink(plan)):
+            slot.scheduler.fail(plan, describe(meant), self.clock())
 
     def _record(
         self, slot: ModelSlot, step: _InFlight, result: StepResult, begun: float, ran: float, done: float

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from antiphon.engine.core import EngineCore, describe
 from antiphon.engine.request import FinishReason, Request
-from antiphon.errors import EngineError
+from antiphon.errors import DeviceError, EngineError
 
 Value = TypeVar("Value")
 
@@ -69,6 +69,14 @@ class EngineLoop:
         self._wake.set()
         return future
 
+    def end(self, error: DeviceError) -> None:
+        """Stop for a device that is lost: every open request and call fails with the cause. Returns at once."""
+
+        def fail() -> None:
+            raise error
+
+        self.call(fail)
+
     def add(self, requests: list[Request], on_done: Callable[[Future[None]], None] | None = None) -> Future[None]:
         """Hand requests in; the future raises the error that rejected them. Either all are taken or none."""
 
@@ -124,6 +132,9 @@ class EngineLoop:
                 continue  # the caller has cancelled it
             try:
                 future.set_result(function())
+            except DeviceError as error:
+                future.set_exception(error)
+                raise
             except Exception as error:
                 future.set_exception(error)
         if self._after_step is not None:
