@@ -158,7 +158,7 @@ def test_a_death_during_a_restart_loses_no_model(tiny_llama: Path) -> None:
 
 @pytest.mark.slow
 def test_the_cause_of_every_death_arrives(tiny_llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A loop that breaks, a lost device, a process that leaves, steps that hang, one of them holding the interpreter."""
+    """A loop that breaks, a lost device, a process that leaves, steps that hang, one holding the interpreter."""
     inject_faults(monkeypatch, tmp_path)
     causes = {
         RAISE: "RuntimeError: the kernel is on fire",
