@@ -82,7 +82,7 @@ def info(
 ) -> None:
     """Print a model's architecture, sizes, tensor types and context length. Downloads it if needed."""
     from antiphon.cli.progress import fetch_progress
-    from antiphon.runtime.loading.describe import describe
+    from antiphon.runtime.loading.describe import describe, device_lines
     from antiphon.weights.catalog.resolve import resolve
 
     with fetch_progress() as progress:
@@ -106,6 +106,7 @@ def info(
         sizes = ", ".join(f"{page} {size:,.0f}" for page, size in facts.kv_bytes_per_token.items())
         rows.append(("KV bytes per token", sizes))
     rows += [("cache group", group) for group in facts.cache_groups]
+    rows += [("device", line) for line in device_lines()]
     if facts.obstacle is not None:
         rows.append(("not runnable", facts.obstacle))
     width = max(len(label) for label, _ in rows)

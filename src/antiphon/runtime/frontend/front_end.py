@@ -13,7 +13,7 @@ from antiphon.engine.core import EngineCore, ModelSlot
 from antiphon.engine.request import Priority
 from antiphon.engine.sampling_params import SamplingParams
 from antiphon.engine.telemetry import SpeechRecord, TranscriptRecord
-from antiphon.errors import InvalidRequestError, ModelNotFoundError
+from antiphon.errors import DeviceError, InvalidRequestError, ModelNotFoundError
 from antiphon.models.base.model import Task
 from antiphon.models.base.parts import Detector
 from antiphon.runtime.calls.control import new_id
@@ -124,7 +124,16 @@ class FrontEnd:
 
     def _load_files(self, reference: str, device: str | None = None) -> LoadedModel:
         chosen = self._devices.get(device).device
-        return load_model(reference, offline=self._offline, options=self.config.weight_options(), device=chosen)
+        try:
+            return load_model(reference, offline=self._offline, options=self.config.weight_options(), device=chosen)
+        except Exception as error:
+            self._devices.trim()
+            meant = chosen.translate(error)
+            if isinstance(meant, DeviceError):
+                self._loop.end(meant)
+            if meant is error:
+                raise
+            raise meant from error
 
     def _make_slots(self, loaded: LoadedModel) -> list[ModelSlot]:
         device = self._devices.of(loaded.device)

@@ -7,11 +7,13 @@ from math import prod
 
 import torch
 
-from antiphon.errors import AntiphonError, UnrecordableError
+from antiphon.device_names import CPU
+from antiphon.errors import AntiphonError, UnrecordableError, UnsupportedError
 from antiphon.models.base.model import Model
 from antiphon.models.base.parts import TokenDecoder
 from antiphon.models.registry import build_model
-from antiphon.ops import CacheGroup, CacheKind, CacheLayout, KVCache, allocate_arena
+from antiphon.ops import CacheGroup, CacheKind, CacheLayout, Device, KVCache, allocate_arena
+from antiphon.runtime.loading.device_sizes import default_sizes
 from antiphon.weights.catalog.resolve import ResolvedModel
 from antiphon.weights.formats.open import open_checkpoint
 
@@ -50,6 +52,27 @@ def describe_programs(resolved: ResolvedModel) -> list[str]:
             lines += describe_program(name, check(make()))
         except UnrecordableError as error:
             lines.append(f"program {name}: cannot be recorded: {error}")
+    return lines
+
+
+def device_lines() -> list[str]:
+    """The devices of this machine: memory that is free, and the type of activations."""
+    names = [CPU, *(f"cuda:{index}" for index in range(torch.cuda.device_count()))]
+    lines = []
+    for name in names:
+        try:
+            device = Device.parse(name)
+        except UnsupportedError as error:
+            lines.append(f"{name}: {error}")
+            continue
+        sizes = default_sizes(device)
+        free, total = device.free_bytes() / 1e6, device.limits.total_bytes / 1e6
+        memory = f"{total:,.0f} MB" if device.is_cpu else f"{free:,.0f} of {total:,.0f} MB free"
+        compute = str(device.compute_type).removeprefix("torch.")
+        lines.append(
+            f"{name} ({device.limits.hardware}): {memory}; {compute}, {sizes.key_type} pages, {sizes.max_running} "
+            f"requests and {sizes.max_step_tokens:,} tokens a step"
+        )
     return lines
 
 
