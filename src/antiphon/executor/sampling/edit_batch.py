@@ -78,8 +78,8 @@ class EditBatch:
         failures: dict[int, Exception] = {}
         for place, row in enumerate(rows):
             edits, mask = self._rows.get(row), masks[place]
-            if edits is None:
-                continue
+            if edits is None or edits.request.is_ended:
+                continue  # a request that ended while the step was in flight has no next token
             try:
                 if isinstance(mask, Exception):
                     raise mask
