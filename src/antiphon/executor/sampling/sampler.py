@@ -17,12 +17,13 @@ from antiphon.ops import SamplingRows
 
 
 class Sampler:
-    """Keeps the edits of the rows that have any; everything else is in the row store."""
+    """Keeps the edits of the rows that have any; everything else is in the row store. Logits are on `device`."""
 
     def __init__(self, store: RowStore, vocab_size: int, device: torch.device | None = None) -> None:
         self._store = store
         self.vocab_size = vocab_size
-        self._edits = EditBatch(vocab_size, device or torch.device("cpu"))
+        self._device = device or torch.device("cpu")
+        self._edits = EditBatch(vocab_size, self._device)
 
     def set_up(self, plan: StepPlan) -> None:
         """Set up the rows that the plan gave to requests, and free the edits of requests that left theirs."""
@@ -95,4 +96,4 @@ class Sampler:
     def _rows(self, rows: np.ndarray) -> SamplingRows:
         store = self._store
         columns = (store.temperature, store.top_k, store.top_p, store.min_p, store.seed, store.output_index)
-        return SamplingRows(*(torch.from_numpy(column[rows]) for column in columns))
+        return SamplingRows(*(torch.from_numpy(column[rows]).to(self._device) for column in columns))
