@@ -16,6 +16,7 @@ FORBIDDEN = {
     "reference": ("native", "program", "sound", "registry", "operation"),
     "program": ("native", "reference", "sound", "registry", "operation"),
     "native": ("sound", "registry", "operation"),
+    "triton": ("native", "sound", "registry", "operation"),
     "sound": ("program", "native.program", "registry", "operation"),
 }
 

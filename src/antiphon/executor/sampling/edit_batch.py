@@ -61,9 +61,14 @@ class EditBatch:
         if edits is not None and edits.slot >= 0:
             self._counts.release(edits.slot)
 
+    def _live(self, row: int) -> RowEdits | None:
+        """The edits of a row. A request that ended while its step was in flight has no next token."""
+        edits = self._rows.get(row)
+        return None if edits is None or edits.request.is_ended else edits
+
     def mask(self, row: int) -> Mask:
         """The mask of a row for its next token. One that fails is that row's failure."""
-        edits = self._rows.get(row)
+        edits = self._live(row)
         try:
             mask = None if edits is None else edits.mask()
             return None if mask is None else np.ascontiguousarray(mask).view(np.uint8).reshape(-1)
@@ -77,9 +82,9 @@ class EditBatch:
         has_spans = False
         failures: dict[int, Exception] = {}
         for place, row in enumerate(rows):
-            edits, mask = self._rows.get(row), masks[place]
-            if edits is None or edits.request.is_ended:
-                continue  # a request that ended while the step was in flight has no next token
+            edits, mask = self._live(row), masks[place]
+            if edits is None:
+                continue
             try:
                 if isinstance(mask, Exception):
                     raise mask

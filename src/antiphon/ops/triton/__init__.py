@@ -1,0 +1,38 @@
+"""The backend for NVIDIA GPUs: Triton kernels, and PyTorch's own operations where those are best.
+
+Importing this package imports neither Triton nor a kernel; the first operation does.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+
+#: Why the backend is not available, where it is not.
+OBSTACLE = "the triton backend needs an NVIDIA GPU, a CUDA build of PyTorch and the package triton"
+
+
+def is_interpreted() -> bool:
+    """Whether Triton's interpreter runs the kernels, on CPU tensors; Triton reads this variable when it is imported."""
+    return os.environ.get("TRITON_INTERPRET", "0") == "1"
+
+
+@cache
+def available() -> bool:
+    """Whether there is something to run the kernels on."""
+    return find_spec("triton") is not None and (is_interpreted() or torch.cuda.is_available())
+
+
+class _Functions:
+    """The functions of `operations`, which is imported when the first of them is asked for."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(import_module("antiphon.ops.triton.operations"), name)
+
+
+functions = _Functions()

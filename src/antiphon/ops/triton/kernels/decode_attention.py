@@ -107,7 +107,7 @@ def decode_attention(
         v = load_tile(
             values, value_scales, entry, token, head, value_base, value_scale_base, mask, rd, dot_type, PAGE, D, EVEN
         )
-        scores = tl.dot(q_dot, tl.trans(k))
+        scores = tl.dot(q_dot, tl.trans(k), input_precision="ieee")
         if SOFTCAP:
             scores = softcap * (2.0 / (1.0 + tl.exp(-2.0 * scores / softcap)) - 1.0)
         scores = tl.where(mask[None, :], scores, UNSEEN)
@@ -115,7 +115,7 @@ def decode_attention(
         p = tl.exp(scores - higher[:, None])
         fade = tl.exp(top - higher)
         total = total * fade + tl.sum(p, 1)
-        acc = acc * fade[:, None] + tl.dot(p.to(dot_type), v)
+        acc = acc * fade[:, None] + tl.dot(p.to(dot_type), v, input_precision="ieee")
         top = higher
     if NEW and split == 0 and length > 0:
         entry = tl.load(table + position // PAGE)

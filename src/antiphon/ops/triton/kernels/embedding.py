@@ -23,8 +23,8 @@ def gather_scaled(
     inside = columns < WIDTH
     wait(PDL)
     number = tl.load(ids + row).to(tl.int64)
-    known = columns < tl.where(number >= 0, WIDTH, 0)
-    values = tl.load(table + number * WIDTH + columns, mask=known, other=0.0).to(tl.float32) * scale
+    present = tl.where(inside, number, -1) >= 0
+    values = tl.load(table + number * WIDTH + columns, mask=present, other=0.0).to(tl.float32) * scale
     place = row.to(tl.int64) * WIDTH + columns
     tl.store(out + place, values.to(out.dtype.element_ty), mask=inside)
     if SCALED:

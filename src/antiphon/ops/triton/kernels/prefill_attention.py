@@ -27,7 +27,7 @@ def _attend(
             token = tl.where(index < num_sinks, index, index - num_sinks + first)
         entry = tl.load(table + token // PAGE, mask=inside, other=0)
         k = load_tile(keys, key_scales, entry, token, head, key_base, key_scale_base, inside, rd, q.dtype, PAGE, D, EVEN)
-        scores = tl.dot(q, tl.trans(k))
+        scores = tl.dot(q, tl.trans(k), input_precision="ieee")
         if SOFTCAP:
             scores = softcap * (2.0 / (1.0 + tl.exp(-2.0 * scores / softcap)) - 1.0)
         if MASKED:
@@ -47,7 +47,7 @@ def _attend(
         v = load_tile(
             values, value_scales, entry, token, head, value_base, value_scale_base, inside, rd, q.dtype, PAGE, D, EVEN
         )
-        acc = tl.dot(p.to(q.dtype), v, acc * fade[:, None])
+        acc = tl.dot(p.to(q.dtype), v, acc * fade[:, None], input_precision="ieee")
         top = higher
     return acc, top, total
 
@@ -65,12 +65,14 @@ def prefill_attention(
     """out [T, H * D] of `queries` [T, H, D], whose keys and values are in the pages already.
 
     A program computes TOKENS queries of one request, from place tiles[t, 1] of its chunk, for the heads that share a
-    key head (G is their number, rounded up to a power of two).
+    key head (G is their number, rounded up to a power of two). A negative request is none.
     """
     tile, head = tl.program_id(0), tl.program_id(1)
     EVEN: tl.constexpr = D == DB
     SHARED: tl.constexpr = H // HK
     request = tl.load(tiles + 2 * tile)
+    if request < 0:
+        return
     offset = tl.load(tiles + 2 * tile + 1)
     begin = tl.load(query_start + request)
     count = tl.load(query_start + request + 1) - begin
@@ -102,7 +104,7 @@ def prefill_attention(
     plain = 0  # indices below it are seen by every query of the tile
     if WINDOW == 0:
         if CAUSAL:
-            plain = (earliest + 1) // BT * BT
+            plain = tl.maximum(earliest + 1, 0) // BT * BT
         else:
             plain = high // BT * BT
     acc = tl.zeros((TOKENS * G, DB), tl.float32)

@@ -17,10 +17,12 @@ def sequence_attention(
 ):  # fmt: skip
     """out [T, H, D]: a program computes BM queries of one head, from place tiles[t, 1] of sequence tiles[t, 0].
 
-    SHARED query heads use one key head. `bias` [H, longest, longest] is added to the scores.
+    A negative sequence is none. SHARED query heads use one key head. `bias` [H, longest, longest] is added to the scores.
     """
     tile, head = tl.program_id(0), tl.program_id(1)
     sequence = tl.load(tiles + 2 * tile)
+    if sequence < 0:
+        return
     offset = tl.load(tiles + 2 * tile + 1)
     begin = tl.load(starts + sequence).to(tl.int64)
     length = tl.load(starts + sequence + 1) - begin.to(tl.int32)
@@ -47,7 +49,7 @@ def sequence_attention(
         known = token < length
         present = known[:, None] & in_d[None, :]
         k_tile = tl.load(k_head + token[:, None].to(tl.int64) * k_stride + rd[None, :], mask=present, other=0.0)
-        scores = tl.dot(q_tile, tl.trans(k_tile))
+        scores = tl.dot(q_tile, tl.trans(k_tile), input_precision="ieee")
         seen = known[None, :] & (rm < length)[:, None]
         if BIAS:
             place = bias + head * bias_stride + rm[:, None] * bias_row_stride + token[None, :]
@@ -60,7 +62,7 @@ def sequence_attention(
         fade = tl.exp(top - higher)
         total = total * fade + tl.sum(p, 1)
         v_tile = tl.load(v_head + token[:, None].to(tl.int64) * v_stride + rd[None, :], mask=present, other=0.0)
-        acc = tl.dot(p.to(dot_type), v_tile, acc * fade[:, None])
+        acc = tl.dot(p.to(dot_type), v_tile, acc * fade[:, None], input_precision="ieee")
         top = higher
     acc = acc / tl.where(total > 0, total, 1.0)[:, None]
     target = out + (begin + rm)[:, None] * (H * D) + head * D + rd[None, :]

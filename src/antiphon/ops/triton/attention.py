@@ -1,0 +1,157 @@
+"""Attention over pages and over plain sequences."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from antiphon.ops.batch import GroupBatch
+from antiphon.ops.cache import LayerCache
+from antiphon.ops.reference import attention as reference
+from antiphon.ops.triton.kernels.decode_attention import decode_attention
+from antiphon.ops.triton.kernels.heads import prepare_heads
+from antiphon.ops.triton.kernels.prefill_attention import prefill_attention
+from antiphon.ops.triton.kernels.sequence_attention import sequence_attention
+from antiphon.ops.triton.launch import (
+    card,
+    ceil_power,
+    counters,
+    decode_splits,
+    decode_tile,
+    prefill_tile,
+    row_warps,
+    sequence_tile,
+)
+from antiphon.ops.triton.pages import group_tiles, pages_of, query_tiles, table_rows
+
+
+def store_kv(k: Tensor, v: Tensor, cache: LayerCache, group: GroupBatch) -> None:
+    k, v = (x if x.stride(-1) == 1 else x.contiguous() for x in (k, v))
+    tokens, heads, channels = k.shape
+    if not tokens:
+        return
+    pages = pages_of(cache)
+    prepare_heads[(tokens,)](
+        k, k, v, k, k, k, group.slot_mapping, group.slot_mapping, *pages.regions, k, k,
+        0, 0, *k.stride()[:2], *v.stride()[:2], *pages.bases, 0.0, 0.0,
+        H=0, HK=heads, D=channels, DB=ceil_power(channels), HB=1, HKB=ceil_power(heads), ROTATED=0,
+        PAGE=cache.layout.block_tokens, Q_NORM=False, K_NORM=False, BALANCED=pages.balanced, STORE=True,
+        num_warps=row_warps(heads * channels // 2),
+    )  # fmt: skip
+
+
+def paged_attention(
+    q: Tensor,
+    cache: LayerCache,
+    group: GroupBatch,
+    scale: float,
+    causal: bool = True,
+    window: int | None = None,
+    sinks: Tensor | None = None,
+    softcap: float | None = None,
+    bias: Tensor | None = None,
+    sink_tokens: int = 0,
+) -> Tensor:
+    """Requests of one query each that the host knows of (`group.num_decodes`) go to a kernel of their own."""
+    if bias is not None:
+        return reference.paged_attention(q, cache, group, scale, causal, window, sinks, softcap, bias, sink_tokens)
+    tokens, heads, channels = q.shape
+    if q.stride(2) != 1 or q.stride(1) != channels:
+        q = q.contiguous()
+    out = torch.empty(tokens, heads, channels, dtype=q.dtype, device=q.device)
+    seen = (window or 0, sink_tokens if window else 0)
+    decodes = group.num_decodes
+    if decodes:
+        _decode(q, cache, group, scale, seen, sinks, softcap, out)
+    if tokens > decodes:
+        _prefill(q, cache, group, scale, causal, seen, sinks, softcap, out)
+    return out
+
+
+def _decode(
+    q: Tensor,
+    cache: LayerCache,
+    group: GroupBatch,
+    scale: float,
+    seen: tuple[int, int],
+    sinks: Tensor | None,
+    softcap: float | None,
+    out: Tensor,
+) -> None:
+    """The first `group.num_decodes` requests, which have one query each."""
+    _, heads, channels = q.shape
+    requests, kv_heads, device = group.num_decodes, cache.layout.group.num_kv_heads, q.device
+    pages, tables, here = pages_of(cache), group.block_tables, card(q.device)
+    tile = decode_tile(q.dtype, channels)
+    splits = decode_splits(here, requests * kv_heads)
+    parts = requests * heads * splits if splits > 1 else 1
+    partial = torch.empty(parts * channels, device=device)
+    tops, totals = torch.empty(2, parts, device=device)
+    early = here.dependent_launch
+    decode_attention[(splits, kv_heads, requests)](
+        q, q, q, q, group.seq_lens, table_rows(group), tables, *pages.regions, q if sinks is None else sinks.float(),
+        out, partial, tops, totals, counters(device, requests * kv_heads), q.stride(0), tables.stride(0), *pages.bases,
+        scale, softcap or 1.0, 0.0,
+        H=heads, HK=kv_heads, D=channels, DB=ceil_power(channels), ROTATED=0, PAGE=cache.layout.block_tokens,
+        WINDOW=seen[0], SINK_TOKENS=seen[1], NORM=False, SOFTCAP=softcap is not None, SINKS=sinks is not None,
+        BALANCED=pages.balanced, NEW=False, GROUP=max(16, ceil_power(heads // kv_heads)), SPLITS=splits,
+        BT=tile.tokens, STAGES=tile.stages, PDL=early, num_warps=tile.warps, launch_pdl=early,
+    )  # fmt: skip
+
+
+def _prefill(
+    q: Tensor,
+    cache: LayerCache,
+    group: GroupBatch,
+    scale: float,
+    causal: bool,
+    seen: tuple[int, int],
+    sinks: Tensor | None,
+    softcap: float | None,
+    out: Tensor,
+) -> None:
+    """The requests behind the first `group.num_decodes`, with any number of queries each."""
+    tokens, heads, channels = q.shape
+    first, kv_heads = group.num_decodes, cache.layout.group.num_kv_heads
+    shared = ceil_power(heads // kv_heads)
+    pages, tables = pages_of(cache), group.block_tables
+    queries = tokens - first
+    tile = prefill_tile(q.dtype, channels, shared, queries / (len(group.seq_lens) - first))
+    tiles = group_tiles(group, queries, tile.queries, first)
+    prefill_attention[(len(tiles), kv_heads)](
+        q, tiles, group.query_start, group.seq_lens, table_rows(group), tables, *pages.regions,
+        q if sinks is None else sinks.float(), out, q.stride(0), tables.stride(0), *pages.bases, scale, softcap or 1.0,
+        H=heads, HK=kv_heads, D=channels, DB=ceil_power(channels), PAGE=cache.layout.block_tokens, CAUSAL=causal,
+        WINDOW=seen[0], SINK_TOKENS=seen[1], SOFTCAP=softcap is not None, SINKS=sinks is not None,
+        BALANCED=pages.balanced, G=shared, TOKENS=tile.queries, BT=tile.tokens, STAGES=tile.stages,
+        num_warps=tile.warps,
+    )  # fmt: skip
+
+
+def attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    seq_start: Tensor,
+    scale: float,
+    causal: bool = False,
+    bias: Tensor | None = None,
+    rounded: bool = False,
+) -> Tensor:
+    q, k, v = (x if x.stride(-1) == 1 else x.contiguous() for x in (q, k, v))
+    tokens, heads, channels = q.shape
+    out = torch.empty(tokens, heads, channels, dtype=q.dtype, device=q.device)
+    if not tokens:
+        return out
+    tile = sequence_tile(q.dtype, channels)
+    tiles = query_tiles(seq_start, tokens, tile.queries)
+    if bias is not None and bias.stride(-1) != 1:
+        bias = bias.contiguous()
+    bias_strides = (0, 0) if bias is None else bias.stride()[:2]
+    sequence_attention[(len(tiles), heads)](
+        q, k, v, q if bias is None else bias, tiles, seq_start, out,
+        *q.stride()[:2], *k.stride()[:2], *v.stride()[:2], *bias_strides, scale,
+        SHARED=heads // k.shape[1], H=heads, D=channels, DB=ceil_power(channels), CAUSAL=causal, BIAS=bias is not None,
+        BM=tile.queries, BT=tile.tokens, STAGES=tile.stages, num_warps=tile.warps,
+    )  # fmt: skip
+    return out

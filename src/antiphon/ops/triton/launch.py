@@ -1,0 +1,113 @@
+"""What a launch depends on: the card, its memory for kernels that work together, and the sizes of tiles by shape."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Card:
+    """What kernels need to know of a device."""
+
+    capability: int  # 90 for sm_90
+    multiprocessors: int
+
+    @property
+    def dependent_launch(self) -> bool:
+        """Whether a kernel may start while the one before it still runs."""
+        return self.capability >= 90
+
+    @property
+    def converts_fp8(self) -> bool:
+        """Whether e4m3 is a type of its instructions."""
+        return self.capability >= 89
+
+
+@cache
+def card(device: torch.device) -> Card:
+    """The card of a CUDA device; what the interpreter imitates where it is the CPU."""
+    if device.type != "cuda":
+        return Card(0, 4)
+    properties = torch.cuda.get_device_properties(device)
+    return Card(10 * properties.major + properties.minor, properties.multi_processor_count)
+
+
+_counters: dict[tuple[torch.device, int], Tensor] = {}
+
+
+def counters(device: torch.device, count: int) -> Tensor:
+    """At least `count` zeros (int32) for this stream's kernels to count with; a kernel leaves them zero."""
+    stream = torch.cuda.current_stream(device).cuda_stream if device.type == "cuda" else 0
+    found = _counters.get((device, stream))
+    if found is None or found.numel() < count:
+        found = _counters[device, stream] = torch.zeros(max(count, 4096), dtype=torch.int32, device=device)
+    return found
+
+
+def ceil_power(value: int) -> int:
+    """The smallest power of two that is not less than `value`."""
+    return 1 << max(value - 1, 0).bit_length()
+
+
+def row_warps(width: int) -> int:
+    """Warps for a program that does one row of this width."""
+    return min(max(ceil_power(width) // 512, 1), 8)
+
+
+class VectorTile(NamedTuple):
+    """Columns of the result of a program, columns of the weight at a time, warps."""
+
+    columns: int
+    depth: int
+    warps: int
+
+
+def vector_tile(rows: int, inputs: int, outputs: int) -> VectorTile:
+    """Tiles for products of 1 to 4 rows, as measured for the shapes of 0.6B and 8B models."""
+    depth = min(ceil_power(inputs), 1024 if rows == 1 else 512)
+    if inputs <= 1024:
+        return VectorTile(8 if outputs > 65536 else 4, depth, 2)
+    return VectorTile(8 if outputs > 65536 or inputs > outputs else 4, depth, 4)
+
+
+class AttentionTile(NamedTuple):
+    """Queries of a program, tokens of keys and values at a time, warps, stages of the pipeline."""
+
+    queries: int
+    tokens: int
+    warps: int
+    stages: int
+
+
+def prefill_tile(dtype: torch.dtype, channels: int, shared: int, queries: float) -> AttentionTile:
+    """Tiles for chunks over pages: `shared` query heads (a power of two) use a key head; `queries` is their average."""
+    if dtype is torch.float32:
+        return AttentionTile(max(16, 32 // shared), 32, 4, 1)
+    rows = 128 if channels <= 128 else 64
+    if queries < 32:
+        return AttentionTile(16, 64 if channels <= 128 else 32, 4, 2)
+    return AttentionTile(max(16, rows // shared), 64 if channels <= 128 else 32, 8 if channels <= 128 else 4, 2)
+
+
+def sequence_tile(dtype: torch.dtype, channels: int) -> AttentionTile:
+    """Tiles for sequences without a cache."""
+    if dtype is torch.float32:
+        return AttentionTile(32, 32, 4, 1)
+    return AttentionTile(64, 64, 4, 2) if channels <= 128 else AttentionTile(32, 32, 4, 2)
+
+
+def decode_tile(dtype: torch.dtype, channels: int) -> AttentionTile:
+    """Tiles for one query per request."""
+    if dtype is torch.float32:
+        return AttentionTile(1, 32, 2, 1)
+    return AttentionTile(1, 64 if channels <= 128 else 32, 2 if channels <= 128 else 4, 3)
+
+
+def decode_splits(on: Card, programs: int) -> int:
+    """Parts of the context that programs compute side by side, where there would be `programs` without."""
+    return min(max(ceil_power(2 * on.multiprocessors // max(programs, 1) + 1) // 2, 1), 8)

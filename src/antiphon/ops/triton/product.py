@@ -1,0 +1,124 @@
+"""Products with weights: of few rows by one kernel, of many by cuBLAS and one kernel for what follows."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from antiphon.ops.adapters import AdapterTable
+from antiphon.ops.triton.kernels.activations import NUMBERS
+from antiphon.ops.triton.kernels.epilogue import finish_product
+from antiphon.ops.triton.kernels.vector_product import vector_product
+from antiphon.ops.triton.launch import card, vector_tile
+from antiphon.ops.triton.weights import matrix_of
+from antiphon.ops.types import Activation
+from antiphon.weights.weight import Weight
+
+#: Numbers of rows that the vector product takes.
+VECTOR_ROWS = (1, 2, 4)
+_FINISHED = 1024  # elements of a program
+
+
+def _kind(activation: Activation) -> tuple[int, bool]:
+    """The activation's number among the kernels', and whether it is a gate."""
+    return NUMBERS[activation.removesuffix("_gate")], activation.endswith("_gate")
+
+
+def linear(
+    x: Tensor,
+    weight: Weight,
+    bias: Tensor | None = None,
+    activation: Activation = "none",
+    residual: Tensor | None = None,
+    dtype: torch.dtype | None = None,
+) -> Tensor:
+    matrix = matrix_of(weight, x.device)
+    dtype = dtype or (x.dtype if residual is None else residual.dtype)
+    if len(x) in VECTOR_ROWS:
+        return _vector(x, matrix, bias, activation, residual, dtype)
+    if bias is None and activation == "none":
+        if residual is None:
+            return _multiply(x, matrix, dtype)
+        if x.is_cuda and residual.dtype is dtype is torch.float32 and matrix.dtype is not torch.float32:
+            return torch.addmm(residual, x.to(matrix.dtype), matrix.T, out_dtype=torch.float32)
+    return _finish(_multiply(x, matrix, _inner_type(matrix, dtype)), bias, activation, residual, dtype)
+
+
+def _inner_type(matrix: Tensor, dtype: torch.dtype) -> torch.dtype:
+    """The type of a product between the library and the epilogue."""
+    return torch.promote_types(matrix.dtype, dtype)
+
+
+def _multiply(x: Tensor, matrix: Tensor, dtype: torch.dtype) -> Tensor:
+    """x · matrixᵀ in fp32, stored in `dtype`; x is rounded to the matrix's type."""
+    x = x.to(matrix.dtype)
+    if not x.is_cuda:
+        return (x.float() @ matrix.float().T).to(dtype)
+    if dtype is torch.float32 and matrix.dtype is not torch.float32:
+        return torch.mm(x, matrix.T, out_dtype=torch.float32)
+    return torch.mm(x, matrix.T).to(dtype)
+
+
+def _vector(
+    x: Tensor, matrix: Tensor, bias: Tensor | None, activation: Activation, residual: Tensor | None, dtype: torch.dtype
+) -> Tensor:
+    number, gated = _kind(activation)
+    rows, inputs = x.shape
+    outputs = len(matrix) // 2 if gated else len(matrix)
+    out = torch.empty(rows, outputs, dtype=dtype, device=x.device)
+    tile = vector_tile(rows, inputs, outputs)
+    early = card(x.device).dependent_launch
+    vector_product[(-(-outputs // tile.columns),)](
+        x.contiguous(), matrix, matrix, matrix if bias is None else bias,
+        matrix if residual is None else residual.contiguous(), out, 0.0,
+        ROWS=rows, K=inputs, N=outputs, BN=tile.columns, BK=tile.depth, NORM=False, GATED=gated, ACTIVATION=number,
+        BIAS=bias is not None, RESIDUAL=residual is not None, PDL=early, num_warps=tile.warps, launch_pdl=early,
+    )  # fmt: skip
+    return out
+
+
+def _finish(
+    y: Tensor, bias: Tensor | None, activation: Activation, residual: Tensor | None, dtype: torch.dtype
+) -> Tensor:
+    """The end of a product: bias, activation, residual, in that order."""
+    number, gated = _kind(activation)
+    width = y.shape[1] // 2 if gated else y.shape[1]
+    out = torch.empty(len(y), width, dtype=dtype, device=y.device)
+    if out.numel():
+        finish_product[(-(-out.numel() // _FINISHED),)](
+            y, y if bias is None else bias, y if residual is None else residual.contiguous(), out, out.numel(),
+            N=width, BLOCK=_FINISHED, GATED=gated, ACTIVATION=number, BIAS=bias is not None,
+            RESIDUAL=residual is not None,
+        )  # fmt: skip
+    return out
+
+
+def adapted_linear(
+    x: Tensor,
+    weight: Weight,
+    adapters: AdapterTable,
+    slots: Tensor,
+    bias: Tensor | None = None,
+    activation: Activation = "none",
+    residual: Tensor | None = None,
+    dtype: torch.dtype | None = None,
+) -> Tensor:
+    """Every adapter of the table is multiplied with every token, and its result kept where the token has it: the host
+    need not know the slots."""
+    if not adapters.layers:
+        return linear(x, weight, bias, activation, residual, dtype)
+    matrix = matrix_of(weight, x.device)
+    dtype = dtype or (x.dtype if residual is None else residual.dtype)
+    if len(x) in VECTOR_ROWS:
+        y = _vector(x, matrix, None, "none", None, torch.float32)
+    else:
+        y = _multiply(x, matrix, _inner_type(matrix, dtype))
+    wide = x.float()
+    for slot, layer in adapters.layers.items():
+        used = (slots == slot)[:, None]
+        reduced = torch.where(used, wide @ matrix_of(layer.down, x.device).float().T, 0.0)
+        for up in layer.ups:
+            rank, width = up.rows.shape
+            delta = reduced[:, up.offset : up.offset + rank] @ up.rows.to(x.device)
+            y[:, up.first : up.first + width] += delta.to(y.dtype)
+    return _finish(y, bias, activation, residual, dtype)

@@ -1,0 +1,38 @@
+"""LSTM layers over padded rows, without the packing that needs the lengths on the host."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from antiphon.ops.reference import recurrent as reference
+from antiphon.ops.types import LSTMWeights
+
+
+def lstm(
+    x: Tensor,
+    lengths: Tensor,
+    forward: LSTMWeights,
+    backward: LSTMWeights | None = None,
+    state: tuple[Tensor, Tensor] | None = None,
+) -> Tensor:
+    if state is not None:
+        return reference.lstm(x, lengths, forward, backward, state)
+    frames = torch.arange(x.shape[1], device=x.device)[None, :]
+    lengths = lengths.to(x.device).long()[:, None]
+    inside = (frames < lengths)[:, :, None]
+    out = torch.where(inside, _run(x, forward), 0.0)
+    if backward is None:
+        return out
+    # Each row's frames in reverse order; those beyond its length stay.
+    mirrored = torch.where(frames < lengths, lengths - 1 - frames, frames)[:, :, None]
+    reverse = _run(x.gather(1, mirrored.expand_as(x)), backward)
+    reverse = reverse.gather(1, mirrored.expand_as(reverse))
+    return torch.cat([out, torch.where(inside, reverse, 0.0)], dim=-1)
+
+
+def _run(x: Tensor, weights: LSTMWeights) -> Tensor:
+    """One direction over all frames of x [B, T, I] → [B, T, hidden], from a state of zeros."""
+    zeros = x.new_zeros(1, len(x), weights.hidden.shape[1])
+    parameters = [weights.input, weights.hidden, weights.input_bias, weights.hidden_bias]
+    return torch.lstm(x, [zeros, zeros], parameters, True, 1, 0.0, False, False, True)[0]

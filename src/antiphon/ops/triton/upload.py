@@ -1,0 +1,72 @@
+"""`UploadRing`: bytes from mapped files to the card through a ring of pinned buffers."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from queue import SimpleQueue
+from types import TracebackType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+#: Buffers, each filled by a thread of its own while others are being sent.
+BUFFERS = 4
+BUFFER_BYTES = 16 << 20
+
+
+class UploadRing:
+    """Copies run in threads, in any order; `wait` returns when all that were asked for have ended.
+
+    What is copied must stay unchanged until then. The memory that is written may be used on any stream afterwards.
+    """
+
+    def __init__(self, device: torch.device, buffers: int = BUFFERS, buffer_bytes: int = BUFFER_BYTES) -> None:
+        self._device = device
+        self._size = buffer_bytes
+        self._pool = ThreadPoolExecutor(buffers, thread_name_prefix="upload")
+        self._free: SimpleQueue[tuple[Tensor, Any]] = SimpleQueue()
+        self._pending: list[Future[None]] = []
+        cuda = device.type == "cuda"
+        for _ in range(buffers):
+            staging = torch.empty(buffer_bytes, dtype=torch.uint8, pin_memory=cuda)
+            self._free.put((staging, torch.cuda.Stream(device) if cuda else None))
+        self._allocated = torch.cuda.current_stream(device) if cuda else None
+
+    def copy(self, source: Tensor, target: Tensor) -> None:
+        """Copy the bytes of `source`, on the CPU, to `target`; both are contiguous and have as many bytes."""
+        data, place = source.reshape(-1).view(torch.uint8), target.reshape(-1).view(torch.uint8)
+        if data.numel() != place.numel():
+            raise ValueError(f"{data.numel()} bytes do not fill {place.numel()}")
+        # Memory that an allocator hands out may still be read by earlier work of the stream that it was freed on.
+        ready = None if self._allocated is None else self._allocated.record_event()
+        for start in range(0, data.numel(), self._size):
+            piece = slice(start, start + self._size)
+            self._pending.append(self._pool.submit(self._send, data[piece], place[piece], ready))
+
+    def _send(self, source: Tensor, target: Tensor, ready: Any) -> None:
+        staging, stream = self._free.get()
+        try:
+            part = staging[: source.numel()]
+            part.copy_(source)
+            if stream is None:
+                target.copy_(part)
+                return
+            with torch.cuda.stream(stream):
+                stream.wait_event(ready)
+                target.copy_(part, non_blocking=True)
+            stream.synchronize()
+        finally:
+            self._free.put((staging, stream))
+
+    def wait(self) -> None:
+        """Return when every copy has ended; an error of one is raised."""
+        pending, self._pending = self._pending, []
+        for future in pending:
+            future.result()
+
+    def __enter__(self) -> UploadRing:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._pool.shutdown(wait=True, cancel_futures=error is not None)

@@ -1,0 +1,41 @@
+"""Cases of the Triton kernels: on a card where there is one, else where Triton's interpreter runs them on the CPU.
+
+Without either, `test_interpreted.py` runs them in a process of its own. What operations allocate is filled with NaN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.util import find_spec
+
+import pytest
+import torch
+
+from antiphon.ops.triton import available
+
+collect_ignore_glob = [] if find_spec("triton") and available() else ["test_*.py"]
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
+
+@pytest.fixture(params=range(2))
+def generator(request: pytest.FixtureRequest) -> torch.Generator:
+    return torch.Generator().manual_seed(request.param)
+
+
+@pytest.fixture
+def device() -> torch.device:
+    return torch.device(DEVICE, torch.cuda.current_device()) if DEVICE == "cuda" else torch.device(DEVICE)
+
+
+@pytest.fixture
+def half() -> torch.dtype:
+    """The 16-bit type: the interpreter's products of bf16 are wrong."""
+    return torch.bfloat16 if DEVICE == "cuda" else torch.float16
+
+
+@pytest.fixture(autouse=True)
+def poisoned() -> Iterator[None]:
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    yield
+    torch.use_deterministic_algorithms(False)
