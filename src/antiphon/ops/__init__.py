@@ -18,6 +18,7 @@ from antiphon.ops.registry import (
     get_backend,
     half_type,
     prepare_weights,
+    stores_pages,
     use_backend,
 )
 from antiphon.ops.sound import frames, spectrum, vocoder
@@ -37,7 +38,7 @@ __all__ = [
     "Activation", "AdapterTable", "AdapterUp", "Batch", "CacheGroup", "CacheKind", "CacheLayout", "CountScale",
     "Function", "GroupBatch", "KVCache", "LSTMWeights", "LayerAdapter", "LayerCache", "RotaryTable", "SamplingRows",
     "WeightForm", "active_backend", "allocate_arena", "available_backends", "get_backend", "half_type",
-    "prepare_weights", "rounds_inputs", "use_backend",
+    "prepare_weights", "rounds_inputs", "stores_pages", "use_backend",
 ]  # fmt: skip
 
 embed = operation(reference.product.embed)

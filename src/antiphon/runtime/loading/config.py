@@ -12,7 +12,10 @@ from antiphon.engine.scheduler_config import Preemption, SchedulerConfig
 from antiphon.errors import InvalidRequestError
 from antiphon.runtime.loading.weight_forms import WeightOptions
 
-PAGE_TYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16, "int8": torch.int8}
+PAGE_TYPES = {
+    "fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16, "int8": torch.int8,
+    "fp8": torch.float8_e4m3fn,
+}  # fmt: skip
 
 MIN_SLAB_BYTES = 1 << 20
 MAX_SLAB_BYTES = 32 << 20
@@ -24,7 +27,7 @@ class EngineConfig:
     """The settings of an engine. A wrong value raises `InvalidRequestError` with the value.
 
     - `kv_bytes` is the memory for keys and values of all models; `key_type` and `value_type` are `fp32`, `fp16`,
-      `bf16` or `int8`.
+      `bf16`, `int8` or, on GPUs, `fp8` (e4m3).
     - `policy` is `fcfs`, `priority` or `adaptive`. At most `max_running` requests are computed together and
       `max_waiting` wait; more raise `OverloadedError`.
     - A step computes at most `max_step_tokens`, of one prompt at most `chunk_tokens`, and takes about `step_seconds`

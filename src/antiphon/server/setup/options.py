@@ -80,7 +80,7 @@ OPTIONS: tuple[Option, ...] = (
     _switch("models.offline", False, "Download nothing; a model that is not on this machine is an error."),
     _whole("memory.memory", None, "Megabytes for weights and KV cache together.", shown="80 % of the machine's memory"),
     _whole("memory.kv_memory", None, "Megabytes for the KV cache.", shown="1024, at most a quarter of --memory"),
-    _text("memory.kv_type", "fp16", "Data type of the KV cache.", choices=("fp32", "fp16", "bf16", "int8")),
+    _text("memory.kv_type", "fp16", "Data type of the KV cache.", choices=("fp32", "fp16", "bf16", "int8", "fp8")),
     _text("server.host", "127.0.0.1", "Address to listen on; 0.0.0.0 for all interfaces."),
     _whole("server.port", 8000, "Port to listen on; 0 picks a free one.", minimum=0, maximum=65535),
     _text("server.api_key_file", None, "File with the API keys that clients must send, one per line.", metavar="FILE"),
