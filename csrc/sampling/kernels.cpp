@@ -186,8 +186,10 @@ std::int64_t collect(const LogitRow &row, float top, int bin, std::int32_t *toke
 
 namespace ANTIPHON_VARIANT {
 
+void edit_row(const RowEdits &row);
+
 extern const SamplingKernels sampling;
-const SamplingKernels sampling = {survey, draw, histogram, collect};
+const SamplingKernels sampling = {survey, draw, histogram, collect, edit_row};
 
 }  // namespace ANTIPHON_VARIANT
 

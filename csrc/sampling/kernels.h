@@ -36,6 +36,27 @@ struct Draw {
     std::int64_t token;
 };
 
+struct TokenList {
+    const std::int32_t *ids = nullptr;
+    const float *values = nullptr;
+    std::int64_t count = 0;
+};
+
+// One row's edits, in the order in which they apply; null or empty where it has none.
+struct RowEdits {
+    float *logits;
+    std::int64_t vocabulary;
+    const std::uint8_t *mask = nullptr;  // a bit for each token that is allowed
+    TokenList allowed{};
+    float *kept = nullptr;               // scratch for the logits of allowed tokens
+    TokenList banned{};
+    const std::int32_t *span = nullptr;  // keep from, until; gap from, until; first timestamp or -1
+    TokenList bias{};
+    const float *penalties = nullptr;    // repetition, presence, frequency
+    TokenList seen{};                    // tokens that are penalised
+    const std::int32_t *times = nullptr;  // how often each was drawn
+};
+
 struct SamplingKernels {
     // Tokens [begin, end), a partition; `maxima` has one place for each group of the row. Totals that are not
     // requested are 0.
@@ -45,6 +66,7 @@ struct SamplingKernels {
     // Sums of e^(scaled logit - top) by bin, and the tokens of one bin, whose number is returned.
     void (*histogram)(const LogitRow &, float top, double *masses);
     std::int64_t (*collect)(const LogitRow &, float top, int bin, std::int32_t *tokens);
+    void (*edit)(const RowEdits &);
 };
 
 }  // namespace antiphon

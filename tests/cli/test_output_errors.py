@@ -99,7 +99,7 @@ def test_more_cache_than_memory(invoke: Invoke) -> None:  # noqa: F811
 
 
 def test_memory_that_the_system_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(num_bytes: int) -> None:
+    def refuse(num_bytes: int, device: object) -> None:
         raise MemoryError
 
     monkeypatch.setattr("antiphon.runtime.slots.arena.ops.allocate_arena", refuse)

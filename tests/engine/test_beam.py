@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from antiphon.engine.policies.registry import make_policy
 from antiphon.engine.request import FinishReason, Request
 from antiphon.engine.sampling_params import SamplingParams
 from antiphon.engine.scheduler import Scheduler
-from antiphon.engine.scheduler_config import SchedulerConfig
+from antiphon.engine.scheduler_config import Preemption, SchedulerConfig
 
 VOCABULARY, END = 12, 0
 PROMPT = [5, 6, 7]
@@ -57,10 +58,10 @@ def plain_search(width: int, max_tokens: int, seed: int) -> list[int]:
             return max(finished)[1]
 
 
-def make_scheduler(num_slabs: int = 64, **config: int) -> Scheduler:
+def make_scheduler(num_slabs: int = 64, **config: Any) -> Scheduler:
     kv = KVManager(SlabArena(num_slabs * 1024, 1024), [GroupSpec("self", 256)], 2, prefix_caching=False)
     policy = make_policy("fcfs", ageing_seconds=None, tpot_target=0.1, ttft_target=None)
-    return Scheduler("m", kv, policy, SchedulerConfig(**config), 100)  # type: ignore[arg-type]
+    return Scheduler("m", kv, policy, SchedulerConfig(**config), 100)
 
 
 def add_search(scheduler: Scheduler, width: int, max_tokens: int) -> list[Request]:
@@ -79,6 +80,7 @@ def add_search(scheduler: Scheduler, width: int, max_tokens: int) -> list[Reques
 
 def step(scheduler: Scheduler, seed: int) -> StepPlan:
     plan = scheduler.plan(0.0)
+    assert all(plan.counts), "a request is in a plan with nothing to compute"
     result = StepResult([1] * sum(plan.samples))
     for entry, request in enumerate(plan.requests):
         if plan.samples[entry] and request.beam is not None:
@@ -107,6 +109,27 @@ def test_search_equals_a_plain_one(width: int, limits: dict[str, int]) -> None:
             sum(logprobs([*PROMPT, *leader.output[:index]], seed)[token] for index, token in enumerate(leader.output))
         )
         assert all(member.is_ended for member in members) and scheduler.kv.usage().owned == 0
+
+
+@pytest.mark.parametrize("preemption", list(Preemption))
+def test_a_member_preempted_after_its_offer_waits_for_the_others(preemption: Preemption) -> None:
+    """It has nothing to compute until the search goes on; its row would offer another request's tokens."""
+    scheduler = make_scheduler(max_step_tokens=2, preemption=preemption)
+    members = add_search(scheduler, 3, 15)
+    search = members[0].beam
+    assert search is not None
+    preempted = 0
+    for _ in range(500):
+        if not scheduler.has_work:
+            break
+        step(scheduler, 4)
+        if members[0].num_output_tokens > 2 and search.has_offered(members[1]) and not search.has_offered(members[2]):
+            moves = StepPlan("m")
+            while members[1].row >= 0 and scheduler.preempt_last(moves):
+                preempted += 1
+            scheduler.check_integrity()
+    assert preempted > 4
+    assert members[0].output == plain_search(3, 15, 4)
 
 
 def test_ending_one_ends_all() -> None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pytest
 
+from antiphon.engine.core import EngineCore
+from antiphon.engine.plan import StepHandle, StepPlan, StepResult
 from antiphon.engine.request import FinishReason, Request
 from antiphon.engine.sampling_params import SamplingParams
 from antiphon.engine.transcript_rules import TranscriptRules
+from antiphon.executor.decoder.executor import DecoderExecutor
 from support.model_core import MODEL, VOCABULARY, make_core
 
 PROMPT = [40, 41, 42, 43, 44]
@@ -28,6 +32,7 @@ class CountingGrammar:
         self.place += 1
 
     def mask(self) -> np.ndarray:
+        assert self.place < LENGTH, "a request that has ended asks for a mask"
         allowed = np.arange(VOCABULARY) % 7 == self.place % 7
         return np.packbits(allowed, bitorder="little")
 
@@ -70,9 +75,9 @@ CASES: dict[str, Callable[[], Request]] = {
 }
 
 
-def answers(depth: int, make: Callable[[], Request]) -> list[list[int]]:
+def answers(depth: int, make: Callable[[], Request], late_choice: bool = True) -> list[list[int]]:
     """The outputs of the request, and of a plain one beside it."""
-    core, _ = make_core(depth)
+    core, _ = make_core(depth, late_choice)
     requests = [make(), Request("plain", MODEL, PROMPT[:3], SamplingParams(max_tokens=LENGTH))]
     for request in requests:
         core.add(request)
@@ -84,34 +89,136 @@ def answers(depth: int, make: Callable[[], Request]) -> list[list[int]]:
     return [request.output for request in requests]
 
 
+@pytest.mark.parametrize("late_choice", [False, True])
 @pytest.mark.parametrize("name", CASES)
-def test_depth_does_not_change_an_answer(name: str) -> None:
+def test_depth_does_not_change_an_answer(name: str, late_choice: bool) -> None:
     expected = answers(1, CASES[name])
     assert len(expected[0]) == (10 if name == "min_tokens" else LENGTH)
     for depth in (2, 3):
-        assert answers(depth, CASES[name]) == expected
+        assert answers(depth, CASES[name], late_choice) == expected
 
 
-def test_only_requests_that_need_their_last_token_wait_for_it() -> None:
-    """A plain request has a token in every step; a minimum that is reached holds back no longer."""
-    core, executor = make_core(depth=2)
-    plain = Request("plain", MODEL, PROMPT, SamplingParams(max_tokens=LENGTH))
-    reached = Request("reached", MODEL, PROMPT, SamplingParams(max_tokens=LENGTH, min_tokens=4))
+def step_members(core: EngineCore, executor: DecoderExecutor, *requests: Request) -> list[set[str]]:
+    """Run the requests; the ids of those in each step."""
     members: list[set[str]] = []
     submit = executor.submit
 
-    def recorded(plan: Any) -> Any:
+    def recorded(plan: StepPlan) -> Any:
         members.append({request.id for request in plan.requests})
         return submit(plan)
 
     executor.submit = recorded  # type: ignore[method-assign]
-    for request in (plain, reached):
+    for request in requests:
         core.add(request)
     while core.has_work:
         core.step()
-    steps = [step for step in members if step]
+    return [step for step in members if step]
+
+
+def test_only_requests_that_need_their_last_token_wait_for_it() -> None:
+    """A plain request has a token in every step; a minimum that is reached holds back no longer."""
+    plain = Request("plain", MODEL, PROMPT, SamplingParams(max_tokens=LENGTH))
+    reached = Request("reached", MODEL, PROMPT, SamplingParams(max_tokens=LENGTH, min_tokens=4))
+    steps = step_members(*make_core(depth=2, late_choice=False), plain, reached)
     assert sum("plain" in step for step in steps) == LENGTH
     assert len(steps) < 1.5 * LENGTH
     held_back = [step for step in steps[:8] if "reached" not in step]
     assert len(held_back) >= 3
     assert all("reached" in step for step in steps[9:LENGTH])
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3])
+@pytest.mark.parametrize("make", [make_grammar, make_transcript, make_minimum])
+def test_with_a_late_choice_all_requests_share_every_step(make: Callable[[], Request], depth: int) -> None:
+    """A mask is asked for after the commit of the token before it, so that no request waits a step."""
+    masked = make()
+    plain = Request("plain", MODEL, PROMPT, SamplingParams(max_tokens=LENGTH))
+    steps = step_members(*make_core(depth), masked, plain)
+    both = len(masked.output)
+    assert all(step == {"edited", "plain"} for step in steps[:both])
+    assert len(steps) <= LENGTH + depth
+
+
+@dataclass
+class _NotedHandle:
+    handle: StepHandle
+    note: Callable[[str], None]
+
+    def choose(self) -> None:
+        self.note("choose")
+        self.handle.choose()
+
+    def done(self) -> bool:
+        return self.handle.done()
+
+    def result(self) -> StepResult:
+        self.note("result")
+        return self.handle.result()
+
+
+@dataclass
+class _NotedExecutor:
+    """Notes what the loop calls, with the number of tokens that the request has by then."""
+
+    executor: DecoderExecutor
+    request: Request
+    calls: list[tuple[str, int]] = field(default_factory=list)
+
+    def submit(self, plan: StepPlan) -> _NotedHandle:
+        self.note("submit")
+        return _NotedHandle(self.executor.submit(plan), self.note)
+
+    def note(self, name: str) -> None:
+        self.calls.append((name, self.request.num_output_tokens))
+
+    def close(self) -> None:
+        self.executor.close()
+
+
+def calls(depth: int, request: Request) -> list[tuple[str, int]]:
+    core, executor = make_core(depth)
+    noted = _NotedExecutor(executor, request)
+    core.slots[MODEL].executor = noted
+    core.add(request)
+    while core.has_work:
+        core.step()
+    return noted.calls
+
+
+def test_the_order_of_calls() -> None:
+    """With two steps in flight the forward pass comes before the commit of the step before, and the choice after it."""
+    assert calls(1, make_grammar())[:6] == [
+        ("submit", 0), ("choose", 0), ("result", 0), ("submit", 1), ("choose", 1), ("result", 1)
+    ]  # fmt: skip
+    assert calls(2, make_grammar())[:8] == [
+        ("submit", 0), ("choose", 0), ("submit", 0), ("result", 0), ("choose", 1), ("submit", 1), ("result", 1),
+        ("choose", 2),
+    ]  # fmt: skip
+    assert calls(2, make_plain(frequency_penalty=1.0))[:5] == [
+        ("submit", 0), ("choose", 0), ("submit", 0), ("choose", 0), ("result", 0)
+    ], "tokens that depend on nothing committed are drawn at once"  # fmt: skip
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3])
+def test_a_failing_choice_fails_only_the_requests_of_its_step(depth: int) -> None:
+    core, executor = make_core(depth)
+    sample = executor._sampler.sample
+    failing = make_grammar()
+    later = Request("plain", MODEL, PROMPT, SamplingParams(max_tokens=LENGTH))
+
+    def fails(plan: StepPlan, *rest: Any) -> StepResult:
+        if failing in plan.requests and failing.num_output_tokens == 3:
+            raise RuntimeError("no choice")
+        return sample(plan, *rest)
+
+    executor._sampler.sample = fails  # type: ignore[method-assign]
+    core.add(failing)
+    while not failing.is_ended:
+        core.step()
+        core.check_integrity()
+    assert (failing.finish_reason, failing.error) == (FinishReason.FAILED, "RuntimeError: no choice")
+    core.add(later)
+    while core.has_work:
+        core.step()
+        core.check_integrity()
+    assert later.finish_reason is FinishReason.LENGTH

@@ -11,8 +11,11 @@ import transformers
 from antiphon import ops
 from antiphon.models.base.model import CausalLM
 from antiphon.models.registry import build_model
+from antiphon.ops.device import Device, DeviceLimits
+from antiphon.runtime.loading.weight_forms import LoadReport, prepare
 from antiphon.weights.formats.memory import StateDictCheckpoint
 from support.paged import PagedRunner
+from support.placement import stray_tensors
 
 TOLERANCE = 1e-4
 VOCAB = 97
@@ -168,3 +171,21 @@ def test_mixed_batch(models: tuple[torch.nn.Module, CausalLM]) -> None:
             done[row] += len(tokens)
     for prompt, parts in zip(prompts, got, strict=True):
         assert difference(torch.cat(parts), reference_logits(theirs, prompt)) <= TOLERANCE
+
+
+def test_no_tensor_stays_behind(models: tuple[torch.nn.Module, CausalLM]) -> None:
+    assert stray_tensors(models[1]) == []
+
+
+def test_activations_in_16_bits(models: tuple[torch.nn.Module, CausalLM]) -> None:
+    """The residual stream and the logits stay in 32 bits, and the result stays near."""
+    theirs, ours = models
+    tokens = random_tokens(41, 1)
+    reference = ops.get_backend("reference")
+    device = Device(torch.device("cpu"), reference, torch.bfloat16, DeviceLimits("CPU", 0, 1))
+    with ops.use_backend("reference"):
+        prepare(ours, LoadReport(), device=device)
+        (logits,) = PagedRunner(ours, 1, 48).step([(0, tokens, 0)])
+    expected = reference_logits(theirs, tokens)
+    assert logits.dtype is torch.float32
+    assert 1e-4 < difference(logits, expected) <= 0.06 * expected.abs().max()

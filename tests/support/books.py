@@ -11,6 +11,7 @@ import pytest
 from antiphon.errors import AntiphonError, ModelNotFoundError
 from antiphon.runtime.loading.model_text import ModelText
 from antiphon.runtime.process.client import EngineState
+from antiphon.runtime.process.device_book import DeviceBook
 from antiphon.runtime.process.messages import Loaded
 from antiphon.runtime.residency import residency as residency_module
 from antiphon.weights.catalog.resolve import ResolvedModel
@@ -28,15 +29,16 @@ class Books:
         self.sizes: dict[str, int] = {}
         self.history: list[str] = []
         self.delay = 0.0
+        self.devices = DeviceBook()
         self.error: Exception | None = None
 
-    async def load(self, name: str, reference: str) -> Loaded:
+    async def load(self, name: str, reference: str, base: str = "", device: str | None = None) -> Loaded:
         await asyncio.sleep(self.delay)
         if self.error is not None:
             raise self.error
         assert name not in self.models
         self.sizes.setdefault(name, int(reference.partition(":")[2]))
-        self.models[name] = Loaded(name, "generate", 64, self.sizes[name], {})
+        self.models[name] = Loaded(name, "generate", 64, self.sizes[name], {}, device=self.devices.name_of(device))
         self.history.append(f"+{name}")
         return self.models[name]
 

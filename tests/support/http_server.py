@@ -49,7 +49,7 @@ class RunningServer:
         """Requests running and waiting in the engine, and blocks that requests own, over all models."""
         loop = self.serving.loop
         values = asyncio.run_coroutine_threadsafe(self.serving.client.figures(), loop).result(30)
-        models = [value for name, value in values.items() if name not in ("arena", "process")]
+        models = [value for name, value in values.items() if name not in ("arena", "devices", "process")]
         return {name: sum(model[name] for model in models) for name in ("running", "waiting", "blocks_owned")}
 
     def metrics(self) -> str:

@@ -136,9 +136,14 @@ class _Step:
     tokens: list[list[int]]
     setups: list[tuple[int, RowSetup, int]]  # row, setup, newest token
     fails: bool
+    is_chosen: bool = False
     is_run: bool = False
     value: StepResult | None = None
     error: Exception | None = None
+
+    def choose(self) -> None:
+        assert not self.is_chosen, "tokens are drawn twice"
+        self.is_chosen = True
 
     def done(self) -> bool:
         return self.is_run
@@ -151,6 +156,7 @@ class _Step:
             self.error = error
 
     def result(self) -> StepResult:
+        assert self.is_chosen, "the result of a step whose tokens were not drawn"
         self.executor.device.run_until(self)
         if self.error is not None:
             raise self.error

@@ -54,8 +54,9 @@ def batch(
         Preemption,
         typer.Option("--preemption", help="When the KV cache is full: recompute requests, or swap them to memory."),
     ] = Preemption.RECOMPUTE,
-    kv_memory: options.KVMemory = options.DEFAULT_KV_MEGABYTES,
-    kv_type: options.KVType = options.PageType.FP16,
+    device: options.Device = "auto",
+    kv_memory: options.KVMemory = None,
+    kv_type: options.KVType = None,
     no_repack: options.NoRepack = False,
     quantize: options.Quantize = None,
     trace: options.Trace = None,
@@ -74,7 +75,7 @@ def batch(
     texts = _inputs(file)
     from antiphon.cli.session import engine_for, load
 
-    loaded = load(model, offline, no_repack, quantize, task="generate")
+    loaded = load(model, offline, no_repack, quantize, task="generate", device=device)
     template = not raw and loaded.chat_template is not None
     prompts = [[{"role": "user", "content": text}] if template else text for text in texts]
     settings = dict(
@@ -110,6 +111,7 @@ def embed(
     context: typer.Context,
     model: options.ModelArgument,
     file: InputFile,
+    device: options.Device = "auto",
     no_repack: options.NoRepack = False,
     quantize: options.Quantize = None,
     no_record: options.NoRecord = False,
@@ -129,8 +131,8 @@ def embed(
     from antiphon.cli.session import load
     from antiphon.runtime.frontend.engine import Engine
 
-    loaded = load(model, offline, no_repack, quantize, task="embed")
-    with Engine(loaded, kv_bytes=1 << 20, record=not no_record) as engine:
+    loaded = load(model, offline, no_repack, quantize, task="embed", device=device)
+    with Engine(loaded, kv_bytes=1 << 20, record=not no_record, device=loaded.device.name) as engine:
         for vector in engine.embed(texts):
             print(json.dumps([round(value, 7) for value in vector.tolist()]))
 

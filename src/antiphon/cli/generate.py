@@ -39,8 +39,9 @@ def run(
     json_schema: options.JsonSchema = None,
     regex: options.Regex = None,
     choice: options.Choice = None,
-    kv_memory: options.KVMemory = options.DEFAULT_KV_MEGABYTES,
-    kv_type: options.KVType = options.PageType.FP16,
+    device: options.Device = "auto",
+    kv_memory: options.KVMemory = None,
+    kv_type: options.KVType = None,
     no_repack: options.NoRepack = False,
     quantize: options.Quantize = None,
     adapter: options.Adapter = None,
@@ -75,7 +76,7 @@ def run(
     grammar = options.grammar_of(json_schema, regex, choice)
     from antiphon.cli.session import adapted_name, engine_for, load, print_stream, report_line
 
-    loaded = load(model, offline, no_repack, quantize, task="generate")
+    loaded = load(model, offline, no_repack, quantize, task="generate", device=device)
     prompt_ids = _prompt_ids(loaded, text, system, raw)
     with engine_for(loaded, kv_memory, kv_type, record=not no_record, record_requests=trace is not None) as engine:
         name = adapted_name(engine, loaded, adapter)
@@ -106,8 +107,9 @@ def chat(
     max_tokens: options.MaxTokens = 1024,
     system: options.System = None,
     stats: Annotated[bool, typer.Option("--stats", help="Show the speed and the seed after each answer.")] = False,
-    kv_memory: options.KVMemory = options.DEFAULT_KV_MEGABYTES,
-    kv_type: options.KVType = options.PageType.FP16,
+    device: options.Device = "auto",
+    kv_memory: options.KVMemory = None,
+    kv_type: options.KVType = None,
     no_repack: options.NoRepack = False,
     quantize: options.Quantize = None,
     adapter: options.Adapter = None,
@@ -141,7 +143,7 @@ def chat(
         return
     from antiphon.cli.session import adapted_name, engine_for, load
 
-    loaded = load(model, offline, no_repack, quantize, task="generate")
+    loaded = load(model, offline, no_repack, quantize, task="generate", device=device)
     from antiphon.cli.embedded import EmbeddedModel
 
     EmbeddedModel.check(loaded)

@@ -29,8 +29,8 @@ AdminKeyFile = Annotated[
         show_default=False,
     ),
 ]
-HEADINGS = ("MODEL", "TASK", "STATE", "MEMORY", "REQUESTS", "IDLE", "UNLOADS IN")
-RIGHT = (3, 4, 5, 6)
+HEADINGS = ("MODEL", "TASK", "STATE", "DEVICE", "MEMORY", "REQUESTS", "IDLE", "UNLOADS IN")
+RIGHT = (4, 5, 6, 7)
 
 
 def ps(
@@ -93,9 +93,7 @@ def stop(
 def _table(server: dict[str, Any]) -> str:
     """One server: its address, its memory, its models."""
     memory = server["memory"] or {}
-    used = sum(memory.get(name) or 0 for name in ("weight_bytes", "kv_bytes"))
-    budget = memory.get("budget_bytes")
-    title = server["url"] + (f"  {used / 1e6:,.0f} of {budget / 1e6:,.0f} MB used" if budget else "")
+    title = server["url"] + "".join(_used(device) for device in memory.get("devices") or [memory])
     if not server["models"]:
         return f"{title}\nno models loaded"
     rows = [HEADINGS, *(_row(card) for card in server["models"])]
@@ -111,6 +109,14 @@ def _table(server: dict[str, Any]) -> str:
     return "\n".join([title, *lines, *failures])
 
 
+def _used(memory: dict[str, Any]) -> str:
+    """What weights and cache take of a device's budget; the CPU is named only beside others."""
+    used = sum(memory.get(name) or 0 for name in ("weight_bytes", "kv_bytes"))
+    budget, name = memory.get("budget_bytes"), memory.get("device", "cpu")
+    label = "" if name == "cpu" else f"{name} "
+    return f"  {label}{used / 1e6:,.0f} of {budget / 1e6:,.0f} MB used" if budget else ""
+
+
 def _row(card: dict[str, Any]) -> tuple[str, ...]:
     now = time.time()
     charged, last_use, expires = (card.get(name) for name in ("charged_bytes", "last_use", "expires"))
@@ -119,6 +125,7 @@ def _row(card: dict[str, Any]) -> tuple[str, ...]:
         card["name"],
         card.get("task") or "",
         card["state"],
+        card.get("device") or "",
         f"{charged / 1e6:,.1f} MB" if charged else "",
         str(card.get("requests", "")),
         "" if is_used or last_use is None else duration(now - last_use),

@@ -45,17 +45,27 @@ def complete_model(incomplete: str) -> list[str]:
     return [name for name in catalog() if name.startswith(incomplete.lower())]
 
 
-def _check_kv_memory(megabytes: int) -> int:
-    """More than the machine has is a usage error, found before a model is loaded."""
-    if megabytes > DEFAULT_KV_MEGABYTES:  # the default needs no look at the machine
+def _check_kv_memory(context: typer.Context, megabytes: int | None) -> int | None:
+    """More than the machine has is a usage error, found before a model is loaded; what a GPU has is not known yet."""
+    is_gpu = str(context.params.get("device")).startswith("cuda")
+    if not is_gpu and (megabytes or 0) > DEFAULT_KV_MEGABYTES:  # the default needs no look at the machine
         from antiphon.errors import MemoryBudgetError
         from antiphon.runtime.loading.memory_budget import check_memory
 
         try:
-            check_memory(megabytes << 20)
+            check_memory((megabytes or 0) << 20)
         except MemoryBudgetError as error:
             raise UsageError(f"--kv-memory {megabytes}: {error}") from error
     return megabytes
+
+
+def _check_device(name: str) -> str:
+    from antiphon.device_names import check_device_name
+
+    try:
+        return check_device_name(name)
+    except InvalidRequestError as error:
+        raise UsageError(f"--device: {error}") from error
 
 
 def _check_trace(path: Path | None) -> Path | None:
@@ -151,10 +161,27 @@ Choice = Annotated[
     typer.Option("--choice", help="Answer with one of these texts; repeat the option for each.", show_default=False),
 ]
 KVMemory = Annotated[
-    int,
-    typer.Option("--kv-memory", metavar="MB", help="Memory for the KV cache.", min=1, callback=_check_kv_memory),
+    int | None,
+    typer.Option(
+        "--kv-memory",
+        metavar="MB",
+        help="Memory for the KV cache. Default: 1024; on a GPU what is free.",
+        min=1,
+        callback=_check_kv_memory,
+        show_default=False,
+    ),
 ]
-KVType = Annotated[PageType, typer.Option("--kv-type", help="Data type of the KV cache.")]
+KVType = Annotated[
+    PageType | None,
+    typer.Option(
+        "--kv-type", help="Data type of the KV cache. Default: fp16; on a GPU the compute type.", show_default=False
+    ),
+]
+DEVICE_HELP = "Where the model computes: cpu, cuda, cuda:N; auto is the first GPU that can be used, else the CPU."
+Device = Annotated[
+    str,
+    typer.Option("--device", metavar="DEVICE", help=DEVICE_HELP, callback=_check_device, is_eager=True),
+]
 NoRepack = Annotated[
     bool, typer.Option("--no-repack", help="Keep quantised weights in the file's layout (less memory, slower).")
 ]

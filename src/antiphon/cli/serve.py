@@ -5,11 +5,13 @@ from __future__ import annotations
 import signal
 import sys
 import time
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from antiphon import environment
 from antiphon.cli.command import usage_errors
 from antiphon.cli.server_flags import plain, takes_server_options
+from antiphon.device_names import CPU
 
 if TYPE_CHECKING:
     from antiphon.runtime.residency.resident import Resident
@@ -63,7 +65,7 @@ class StartTable:
         self._num_left = len(preloaded) + sum(adapter.base in preloaded for adapter in plan.config.adapters)
         self._rows = [("", "STEP", "SECONDS", "MB")]
         self._failures: list[str] = []
-        self._weight_bytes = 0
+        self._weight_bytes: Counter[str] = Counter()  # by device
 
     def listening(self, url: str) -> None:
         self._url = url
@@ -77,7 +79,7 @@ class StartTable:
     def add(self, model: Resident) -> None:
         loaded = model.loaded
         if loaded is not None:
-            self._weight_bytes += loaded.weight_bytes
+            self._weight_bytes[loaded.device] += loaded.weight_bytes
             for step, seconds in loaded.seconds.items():
                 size = _megabytes(loaded.weight_bytes) if step == "weights" else ""
                 self._rows.append((model.name, step, f"{seconds:.2f}", size))
@@ -104,12 +106,13 @@ class StartTable:
         for model, step, seconds, size in rows:
             line = f"{model:<{widths[0]}}  {step:<{widths[1]}}  {seconds:>{widths[2]}}  {size:>{widths[3]}}"
             lines.append(line.rstrip())
-        weights, cache = self._weight_bytes, self._plan.kv_bytes
+        weights, cache = self._weight_bytes.pop(CPU, 0), self._plan.kv_bytes
         lines += self._failures
         lines.append(
             f"memory: weights {_megabytes(weights)} MB + KV cache {_megabytes(cache)} MB = "
             f"{_megabytes(weights + cache)} MB of {_megabytes(self._plan.memory_bytes)} MB"
         )
+        lines += [f"{device}: weights {_megabytes(size)} MB" for device, size in self._weight_bytes.items()]
         lines.append(f"API: {self._url}/v1")
         return "\n".join(lines)
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from antiphon.device_names import AUTO
 from antiphon.weights.catalog.model_tasks import check_catalog_task
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ def load(
     precision: str = "fast",
     *,
     task: str,
+    device: str = AUTO,
 ) -> LoadedModel:
     """The model, downloaded if need be, with one line about its weights on standard error.
 
@@ -37,7 +39,7 @@ def load(
 
     options = WeightOptions(not no_repack, quantize, precision)
     with fetch_progress() as progress:
-        loaded = load_model(model, offline=offline, progress=progress, options=options, task=task)
+        loaded = load_model(model, offline=offline, progress=progress, options=options, task=task, device=device)
     print(f"{loaded.name}: {loaded.report.line()}", file=sys.stderr)
     if loaded.report.backend == "reference":
         print("antiphon: installed without native kernels (no C++ compiler was found); this is slower", file=sys.stderr)
@@ -45,11 +47,13 @@ def load(
 
 
 @contextmanager
-def engine_for(loaded: LoadedModel, kv_megabytes: int, kv_type: str, **options: Any) -> Iterator[Engine]:
-    """An engine with this one model, closed at the end."""
+def engine_for(loaded: LoadedModel, kv_megabytes: int | None, kv_type: str | None, **options: Any) -> Iterator[Engine]:
+    """An engine with this one model, on its device, closed at the end. Sizes that are None depend on the device."""
     from antiphon.runtime.frontend.engine import Engine
 
-    with Engine(loaded, kv_bytes=kv_megabytes << 20, key_type=kv_type, value_type=kv_type, **options) as engine:
+    kv_bytes = None if kv_megabytes is None else kv_megabytes << 20
+    sizes: dict[str, Any] = dict(kv_bytes=kv_bytes, key_type=kv_type, value_type=kv_type)
+    with Engine(loaded, device=loaded.device.name, **sizes, **options) as engine:
         yield engine
 
 

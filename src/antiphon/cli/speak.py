@@ -78,6 +78,7 @@ def speak(
         ),
     ] = None,
     voices: Annotated[bool, typer.Option("--voices", help="List voices and exit.")] = False,
+    device: options.Device = "auto",
     precision: options.SpeechPrecision = options.Precision.FAST,
     seed: options.Seed = 0,
     trace: options.Trace = None,
@@ -119,9 +120,9 @@ def speak(
         return
     from antiphon.cli.session import engine_for, load
 
-    loaded = load(model, offline, precision=precision, task="synthesize")
+    loaded = load(model, offline, precision=precision, task="synthesize", device=device)
     with (
-        engine_for(loaded, 1, "fp16", record_requests=trace is not None) as engine,
+        engine_for(loaded, 1, None, record_requests=trace is not None) as engine,
         engine.speak(said, **wanted) as synthesis,
     ):
         chunks = []

@@ -83,7 +83,8 @@ def transcribe(
     quantize: Annotated[
         Precision, typer.Option("--quantize", help="Quantise float weights to this type; auto is int8.")
     ] = Precision.AUTO,
-    kv_memory: options.KVMemory = options.DEFAULT_KV_MEGABYTES,
+    device: options.Device = "auto",
+    kv_memory: options.KVMemory = None,
     trace: options.Trace = None,
     offline: options.Offline = False,
     base_url: options.BaseURL = None,
@@ -115,8 +116,8 @@ def transcribe(
 
     if live and not names:
         _sounddevice()  # an absent microphone is an error before the model is loaded
-    loaded = load(model, offline, quantize=quantize, task="transcribe")
-    with engine_for(loaded, kv_memory, "fp16", record_requests=trace is not None) as engine:
+    loaded = load(model, offline, quantize=quantize, task="transcribe", device=device)
+    with engine_for(loaded, kv_memory, None, record_requests=trace is not None) as engine:
         try:
             if live:
                 _live(engine, names[0] if names else None, wanted)

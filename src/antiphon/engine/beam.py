@@ -73,6 +73,10 @@ class BeamGroup(Generic[Member]):
         self._offers[id(member)] = candidates
         return len(self._offers) == len(self.members)
 
+    def has_offered(self, member: Member) -> bool:
+        """Whether the member waits for the others' candidates."""
+        return id(member) in self._offers
+
     def choose(self) -> list[Hypothesis[Member]]:
         """The hypotheses that continue, at most one per member; those that ended are added to `finished`.
 

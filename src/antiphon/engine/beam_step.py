@@ -37,6 +37,7 @@ def assign_hypotheses(
 def _copy_member(parent: Request, member: Request, queues: RequestQueues, kv: KVManager) -> None:
     """Make a member a copy of another: its tokens, and its blocks where it has them."""
     member.tokens, member.drawn_logprobs = list(parent.tokens), list(parent.drawn_logprobs)
+    member.digests = []  # they were of its own tokens
     if member.swapped:
         queues.swap.drop(member)
         member.num_computed_tokens = 0

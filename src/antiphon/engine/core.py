@@ -56,12 +56,13 @@ class ModelScheduler(Protocol):
     def close(self, now: float) -> None: ...
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _InFlight:
     plan: StepPlan
     handle: StepHandle
     started: float
     plan_seconds: float
+    is_chosen: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -103,6 +104,8 @@ class ModelSlot:
     usual_step: float = 0.0
     #: The slots of adapters that requests may use, with the `content` that their requests have.
     adapters: dict[int, bytes] = field(default_factory=dict)
+    #: The name of the device that it computes on.
+    device: str = "cpu"
 
     @property
     def place(self) -> int:
@@ -232,16 +235,17 @@ class EngineCore:
     def _step(self, slot: ModelSlot) -> bool:
         """Launch a step if there is one, and commit the oldest if the model has `depth` of them in flight.
 
-        False if no request advanced; moving blocks alone does not count.
+        When it returns, the tokens of all steps in flight are being drawn: the next step reads them. False if no
+        request advanced; moving blocks alone does not count.
         """
         started = self.clock()
         plan = slot.scheduler.plan(started)
         advanced = bool(plan)
         if plan or plan.has_moves:
             self._launch(slot, plan, started)
-        while slot.in_flight and (len(slot.in_flight) >= slot.depth or not advanced):
-            step = slot.in_flight.popleft()
-            self._commit(slot, step)
+        in_flight = slot.in_flight
+        while in_flight and (len(in_flight) >= slot.depth or not advanced or not in_flight[-1].is_chosen):
+            step = self._commit_oldest(slot)
             advanced = advanced or bool(step.plan)
         return advanced
 
@@ -252,7 +256,26 @@ class EngineCore:
         except Exception as error:
             slot.scheduler.fail(plan, describe(error), self.clock())
             return
-        slot.in_flight.append(_InFlight(plan, handle, started, planned - started))
+        step = _InFlight(plan, handle, started, planned - started)
+        slot.in_flight.append(step)
+        if not plan.needs_commit or len(slot.in_flight) == 1:
+            self._choose(slot, step)
+
+    def _choose(self, slot: ModelSlot, step: _InFlight) -> None:
+        step.is_chosen = True
+        try:
+            step.handle.choose()
+        except Exception as error:
+            slot.in_flight.remove(step)
+            slot.scheduler.fail(step.plan, describe(error), self.clock())
+
+    def _commit_oldest(self, slot: ModelSlot) -> _InFlight:
+        """Commit the model's oldest step in flight; the next one may draw its tokens then."""
+        step = slot.in_flight.popleft()
+        self._commit(slot, step)
+        if slot.in_flight and not slot.in_flight[0].is_chosen:
+            self._choose(slot, slot.in_flight[0])
+        return step
 
     def _commit(self, slot: ModelSlot, step: _InFlight) -> None:
         plan = step.plan
@@ -305,11 +328,11 @@ class EngineCore:
         """Commit steps of other models that are done, so that their tokens do not wait for those models' next turn."""
         for slot in self.slots.values():
             while slot is not besides and slot.in_flight and slot.in_flight[0].handle.done():
-                self._commit(slot, slot.in_flight.popleft())
+                self._commit_oldest(slot)
 
     def _drain(self, slot: ModelSlot) -> None:
         while slot.in_flight:
-            self._commit(slot, slot.in_flight.popleft())
+            self._commit_oldest(slot)
 
     def _unlock(self) -> bool:
         """No model could plan a step though there is work: they hold each other's memory.

@@ -62,6 +62,7 @@ class StepPlan:
     num_decodes: int = 0
     num_tokens: int = 0
     stage: int = 0  # of one-shot requests; FILLING for a step that fills cross blocks
+    needs_commit: bool = False  # tokens can be drawn only after all steps in flight before it are committed
     table_updates: list[tuple[int, int, int, int]] = field(default_factory=list)  # row, group, index, entry
     row_setups: list[RowSetup] = field(default_factory=list)  # applied after the updates
     moves: list[BlockCopy | SwapOut | SwapIn] = field(default_factory=list)  # in this order, before the forward
@@ -118,7 +119,15 @@ class StepResult:
 class StepHandle(Protocol):
     """A step that was launched; it may still be running."""
 
-    def done(self) -> bool: ...
+    def choose(self) -> None:
+        """Draw the step's tokens. Called once, before the next step of the model is submitted.
+
+        Of a plan that needs it, the steps before are committed by then, so that masks and minimum lengths are read as
+        they are after the last token. It does nothing where `submit` has drawn the tokens.
+        """
+
+    def done(self) -> bool:
+        """Whether `result` would return without waiting."""
 
     def result(self) -> StepResult:
         """Wait for the tokens. Raises what the step raised."""

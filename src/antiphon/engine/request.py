@@ -205,7 +205,7 @@ class Request:
         """Whether a token can be drawn only after the one before it is committed.
 
         A beam search, a grammar, transcript rules and a minimum length read the committed tokens. Penalties do not:
-        the sampler counts tokens as it draws them.
+        the sampler counts tokens as it draws them. Only a beam search needs them for the forward pass too.
         """
         return (
             self.beam is not None

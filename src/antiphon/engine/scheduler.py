@@ -18,10 +18,19 @@ from antiphon.errors import ContextLengthError, InvalidRequestError, OverloadedE
 
 
 class Scheduler:
-    """Plain bookkeeping: it owns the requests of one model and their blocks, and touches no tensor."""
+    """Plain bookkeeping: it owns the requests of one model and their blocks, and touches no tensor.
+
+    `late_choice`: the executor draws tokens in `StepHandle.choose`, after the commit of the step before.
+    """
 
     def __init__(
-        self, model: str, kv: KVManager, policy: Policy, config: SchedulerConfig, max_model_tokens: int
+        self,
+        model: str,
+        kv: KVManager,
+        policy: Policy,
+        config: SchedulerConfig,
+        max_model_tokens: int,
+        late_choice: bool = False,
     ) -> None:
         self.model, self.kv, self.policy, self.config = model, kv, policy, config
         self.max_model_tokens = max_model_tokens
@@ -31,7 +40,7 @@ class Scheduler:
         self.waiting, self.running = self.queues.waiting, self.queues.running
         self.ending: dict[int, Request] = {}  # by order of arrival: ended while a step of theirs is in flight
         self.deadlines: list[tuple[float, int, str]] = []
-        self._planner = StepPlanner(self.queues, kv, config, self.counters, self.cost)
+        self._planner = StepPlanner(self.queues, kv, config, self.counters, self.cost, late_choice)
         self._rewritten: list[Request] = []  # requests whose row differs from what the executor has
         self._num_arrivals = 0
 

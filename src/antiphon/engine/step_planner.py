@@ -26,9 +26,11 @@ class StepPlanner:
         config: SchedulerConfig,
         counters: SchedulerCounters,
         cost: CostModel,
+        late_choice: bool = False,
     ) -> None:
         self.queues, self.kv, self.config, self.counters, self.cost = queues, kv, config, counters, cost
         self.policy = queues.policy
+        self.late_choice = late_choice
         self.waiting, self.running = queues.waiting, queues.running
         self._short: Request | None = None  # in the plan being made, the first that did not get the room it needs
         self._paused: Request | None = None  # kept out of the plan being made, so that it can be preempted soon
@@ -71,8 +73,11 @@ class StepPlanner:
                 if behind > 1:
                     farther.append(request)
                 continue
-            if request.num_pending_samples and (start + 1 >= request.limit or request.needs_last_token):
-                continue  # the token being drawn is its last, or decides how the next one is drawn
+            if request.num_pending_samples:
+                needs_last = request.needs_last_token
+                if start + 1 >= request.limit or (needs_last and (not self.late_choice or request.beam is not None)):
+                    continue  # the token being drawn is its last, or decides how the next one is drawn or computed
+                plan.needs_commit = plan.needs_commit or needs_last
             if len(requests) >= cap:
                 break
             if request is self._paused:
@@ -251,7 +256,12 @@ class StepPlanner:
         plan.num_tokens += 1
 
     def _is_ready(self, request: Request) -> bool:
-        """Whether it may be admitted: a fork waits for its parent's prompt, cross blocks for a step to fill them."""
+        """Whether it may be admitted: a fork waits for its parent's prompt, cross blocks for a step to fill them.
+
+        A member of a search that was preempted after it offered candidates has nothing to compute until all have.
+        """
+        if request.beam is not None and request.beam.has_offered(request):
+            return False
         parent = request.fork_of
         if parent is None and not self._may_fill and _fills_cross(request):
             return False

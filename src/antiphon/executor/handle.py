@@ -1,8 +1,9 @@
-"""`DoneHandle`: the handle of a step that ran when it was submitted."""
+"""Handles of steps that run when they are submitted."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from antiphon.engine.plan import StepResult
 
@@ -13,8 +14,29 @@ class DoneHandle:
 
     value: StepResult
 
+    def choose(self) -> None:
+        """The tokens have been drawn."""
+
     def done(self) -> bool:
         return True
 
     def result(self) -> StepResult:
         return self.value
+
+
+@dataclass
+class ForwardHandle:
+    """A step whose forward pass has run; `draw` draws its tokens from the logits."""
+
+    draw: Callable[[], StepResult]
+    _value: StepResult | None = field(default=None, init=False)
+
+    def choose(self) -> None:
+        self._value = self.draw()
+
+    def done(self) -> bool:
+        return self._value is not None
+
+    def result(self) -> StepResult:
+        assert self._value is not None, "the result of a step whose tokens were not drawn"
+        return self._value

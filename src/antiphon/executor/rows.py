@@ -3,48 +3,44 @@
 from __future__ import annotations
 
 import numpy as np
+import torch
+from numpy.typing import NDArray
 
-from antiphon.engine.plan import RowSetup, StepPlan
+from antiphon.engine.plan import StepPlan
+from antiphon.executor.row_layout import Column, RowLayout
 from antiphon.ops import CacheLayout
 
 
 class RowStore:
-    """Arrays over rows. A plan changes only what is new; a step reads the rows of its requests."""
+    """Arrays over rows in the CPU's memory. A plan changes only what is new; a step reads the rows of its requests.
+
+    They are views of `words`, one int32 array in which `layout` says where everything stands.
+    """
 
     def __init__(self, max_rows: int, layouts: list[CacheLayout], max_tokens: list[int]) -> None:
         self.layouts = layouts
-        widths = [-(-tokens // layout.block_tokens) for layout, tokens in zip(layouts, max_tokens, strict=True)]
-        self.tables = [np.zeros((max_rows, width + 1), dtype=np.int32) for width in widths]
-        self.last_token = np.zeros(max_rows, dtype=np.int32)
-        self.temperature = np.zeros(max_rows, dtype=np.float32)
-        self.top_k = np.zeros(max_rows, dtype=np.int32)
-        self.top_p = np.ones(max_rows, dtype=np.float32)
-        self.min_p = np.zeros(max_rows, dtype=np.float32)
-        self.seed = np.zeros(max_rows, dtype=np.int64)
-        self.output_index = np.zeros(max_rows, dtype=np.int64)
-        self.cross_tokens = np.zeros(max_rows, dtype=np.int32)
-        self.adapter = np.full(max_rows, -1, dtype=np.int32)
+        widths = [-(-tokens // layout.block_tokens) + 1 for layout, tokens in zip(layouts, max_tokens, strict=True)]
+        self.layout = RowLayout(max_rows, widths, by_row=False)
+        self.words = torch.zeros(self.layout.num_words, dtype=torch.int32)
+        self._whole = whole = self.words.numpy()
+
+        def view(column: Column, dtype: type[np.generic] = np.int32) -> NDArray[np.generic]:
+            return whole[column.offset : column.offset + max_rows * column.words].view(dtype)
+
+        columns = self.layout.columns
+        self.tables = [view(table).reshape(max_rows, table.words) for table in self.layout.tables]
+        self.last_token = view(columns["last_token"])
+        self.temperature = view(columns["temperature"], np.float32)
+        self.top_k = view(columns["top_k"])
+        self.top_p = view(columns["top_p"], np.float32)
+        self.min_p = view(columns["min_p"], np.float32)
+        self.seed = view(columns["seed"], np.int64)
+        self.output_index = view(columns["output_index"], np.int64)
+        self.cross_tokens = view(columns["cross_tokens"])
+        self.adapter = view(columns["adapter"])
 
     def apply(self, plan: StepPlan) -> None:
         """Apply the plan's changes of tables and rows."""
-        for row, group, index, entry in plan.table_updates:
-            self.tables[group][row, index] = entry
-        for setup in plan.row_setups:
-            self._set_up(setup)
-
-    def _set_up(self, setup: RowSetup) -> None:
-        request = setup.request
-        row, params = request.row, request.params
-        if row < 0:
-            return  # sent back to wait within the same plan
-        for table, entries in zip(self.tables, setup.tables, strict=True):
-            table[row, : len(entries)] = entries
-        self.last_token[row] = request.tokens[-1]
-        self.temperature[row] = params.temperature
-        self.top_k[row] = params.top_k
-        self.top_p[row] = params.top_p
-        self.min_p[row] = params.min_p
-        self.seed[row] = params.seed
-        self.output_index[row] = request.num_output_tokens
-        self.cross_tokens[row] = request.cross_tokens
-        self.adapter[row] = request.adapter
+        changes = self.layout.changes(plan)
+        if len(changes):
+            self._whole[changes[:, 0]] = changes[:, 1]  # `ops.scatter_words` without making tensors of both

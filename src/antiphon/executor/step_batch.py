@@ -31,7 +31,7 @@ def has_adapters(plan: StepPlan) -> bool:
 
 def build_step(plan: StepPlan, store: RowStore) -> StepBatch:
     count = len(plan.requests)
-    rows = np.fromiter((request.row for request in plan.requests), dtype=np.int64, count=count)
+    rows = np.array([request.row for request in plan.requests], dtype=np.int64)
     starts = np.asarray(plan.starts, dtype=np.int32)
     query_start = np.zeros(count + 1, dtype=np.int32)
     if plan.num_decodes == count:
@@ -93,9 +93,9 @@ def _logit_rows(
         if plan.requests[entry].params.prompt_logprobs and plan.starts[entry] < plan.requests[entry].num_prompt_tokens
     ]
     probing = {
-        entry: request.probe[0] - start
-        for entry, (request, start, count) in enumerate(zip(plan.requests, plan.starts, plan.counts, strict=True))
-        if request.probe is not None and start <= request.probe[0] < start + count
+        entry: request.probe[0] - plan.starts[entry]
+        for entry, request in enumerate(plan.requests)
+        if request.probe is not None and 0 <= request.probe[0] - plan.starts[entry] < plan.counts[entry]
     }
     if not wanting and not probing:
         ends = query_start[1:] - 1

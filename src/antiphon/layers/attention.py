@@ -63,7 +63,7 @@ class SelfAttention(Module):
         if self.norms is not None:
             size = self.norms[1].weight.abs().expand(kv_heads, -1)
         else:
-            rows = torch.arange(heads * self.head_dim, (heads + kv_heads) * self.head_dim)
+            rows = torch.arange(heads * self.head_dim, (heads + kv_heads) * self.head_dim, device=input_scale.device)
             spread = (ops.embed(rows, self.qkv.weight) * input_scale).norm(dim=1)
             mean = 0.0 if self.qkv.bias is None else self.qkv.bias[rows].abs()
             size = (spread + mean).unflatten(0, (kv_heads, -1))

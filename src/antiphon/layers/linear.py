@@ -68,11 +68,19 @@ class Embedding(Module):
 
 
 class Head(Module):
-    """The output product over the vocabulary; shares the embedding's weight where the checkpoint has none for it."""
+    """The output product over the vocabulary; shares the embedding's weight where the checkpoint has none for it.
+
+    Logits are in 32 bits whatever the compute type is.
+    """
+
+    out_type: torch.dtype | None = None
 
     def __init__(self, source: Source, name: str, embedding: Embedding) -> None:
         own = source.has(f"{name}.weight")
         self.weight = source.weight(f"{name}.weight", embedding.weight.shape) if own else embedding.weight
 
+    def set_compute_type(self, dtype: torch.dtype | None) -> None:
+        self.out_type = None if dtype is None else torch.float32
+
     def __call__(self, x: Tensor) -> Tensor:
-        return ops.linear(x, self.weight)
+        return ops.linear(x, self.weight, None, "none", None, self.out_type)

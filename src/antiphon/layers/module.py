@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import fields, replace
+from typing import Any
 
+import torch
 from torch import Tensor
 
+from antiphon.ops import LSTMWeights, RotaryTable
 from antiphon.weights.weight import Weight
 
 
@@ -31,6 +35,13 @@ class Module:
     def weights(self) -> Iterator[Weight]:
         return (leaf for leaf in self.leaves() if isinstance(leaf, Weight))
 
+    def place(self, device: torch.device) -> None:
+        """Move every tensor below this node to a device. Weights are not moved: `ops.prepare_weights` does that."""
+        _place(self, device, {})
+
+    def set_compute_type(self, dtype: torch.dtype | None) -> None:
+        """Have this node give its results in the type that products take on the device; None: that of its input."""
+
     def prepare(self) -> None:
         """Convert this node's own tensors to the form that kernels read, now instead of on first use."""
 
@@ -50,3 +61,37 @@ def _leaves(value: object) -> Iterator[Weight | Tensor]:
     elif isinstance(value, list | tuple):
         for child in value:
             yield from _leaves(child)
+
+
+#: What may hold tensors, beside tensors themselves.
+_HOLDERS = (Tensor, Module, list, tuple, dict, RotaryTable, LSTMWeights)
+
+
+def _place(value: Any, device: torch.device, placed: dict[int, tuple[object, object]]) -> Any:
+    """The value with its tensors on the device: modules, lists and dictionaries are changed, others made anew.
+
+    `placed` keeps what was met, so that what several nodes share is still shared.
+    """
+    if not isinstance(value, _HOLDERS):
+        return value
+    known = placed.get(id(value))
+    if known is not None:
+        return known[1]
+    made: Any = value
+    placed[id(value)] = (value, made)
+    if isinstance(value, Tensor):
+        made = value.to(device)
+    elif isinstance(value, Module):
+        for name, child in vars(value).items():
+            setattr(value, name, _place(child, device, placed))
+    elif isinstance(value, dict):
+        for name, child in value.items():
+            value[name] = _place(child, device, placed)
+    elif isinstance(value, list):
+        value[:] = [_place(child, device, placed) for child in value]
+    elif type(value) is tuple:
+        made = tuple(_place(child, device, placed) for child in value)
+    elif isinstance(value, RotaryTable | LSTMWeights):
+        made = replace(value, **{f.name: _place(getattr(value, f.name), device, placed) for f in fields(value)})
+    placed[id(value)] = (value, made)
+    return made

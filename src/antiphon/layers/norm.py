@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from antiphon import ops
@@ -9,7 +10,16 @@ from antiphon.layers.module import Module
 from antiphon.weights.source import Source
 
 
-class RMSNorm(Module):
+class Norm(Module):
+    """What norms share: the type of their results on the model's device; None is that of their input."""
+
+    out_type: torch.dtype | None = None
+
+    def set_compute_type(self, dtype: torch.dtype | None) -> None:
+        self.out_type = dtype
+
+
+class RMSNorm(Norm):
     """Root-mean-square norm over the last dimension. `offset` is added to the stored weight (Gemma stores w - 1)."""
 
     def __init__(self, source: Source, name: str, width: int, eps: float, offset: float = 0.0) -> None:
@@ -18,14 +28,14 @@ class RMSNorm(Module):
         self.eps = eps
 
     def __call__(self, x: Tensor) -> Tensor:
-        return ops.rms_norm(x, self.weight, self.eps)[0]
+        return ops.rms_norm(x, self.weight, self.eps, None, self.out_type)[0]
 
     def after(self, x: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]:
         """(norm(x + residual), x + residual)."""
-        return ops.rms_norm(x, self.weight, self.eps, residual)
+        return ops.rms_norm(x, self.weight, self.eps, residual, self.out_type)
 
 
-class LayerNorm(Module):
+class LayerNorm(Norm):
     """Layer norm over the last dimension."""
 
     def __init__(self, source: Source, name: str, width: int, eps: float) -> None:
@@ -34,4 +44,4 @@ class LayerNorm(Module):
         self.eps = eps
 
     def __call__(self, x: Tensor) -> Tensor:
-        return ops.layer_norm(x, self.weight, self.bias, self.eps)[0]
+        return ops.layer_norm(x, self.weight, self.bias, self.eps, None, self.out_type)[0]

@@ -49,6 +49,7 @@ class LetterToSound(Model):
     """Letters [T] → for every letter a few slots with the likeliest phoneme each, 0 for none."""
 
     task = Task.PHONEMIZE
+    takes_compute_type = False
     vocabulary = Vocabulary.NONE
 
     def __init__(self, source: Source, letters: list[str], phonemes: list[str]) -> None:

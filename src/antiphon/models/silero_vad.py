@@ -79,6 +79,7 @@ class SileroVAD(Model):
     """Chunks of sound in, the probability of speech in each out."""
 
     task = Task.VOICE_ACTIVITY
+    takes_compute_type = False
     vocabulary = Vocabulary.NONE
     vocab_size = 0
     max_positions = 0

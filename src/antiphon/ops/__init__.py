@@ -11,6 +11,8 @@ from antiphon.ops import reference
 from antiphon.ops.adapters import AdapterTable, AdapterUp, LayerAdapter
 from antiphon.ops.batch import Batch, GroupBatch
 from antiphon.ops.cache import CacheGroup, CacheKind, CacheLayout, KVCache, LayerCache, allocate_arena
+from antiphon.ops.device import Device
+from antiphon.ops.logit_edits import LogitEditRows, Penalties, TokenCounts, TokenLists, TokenMasks
 from antiphon.ops.operation import declared_in, operation
 from antiphon.ops.registry import (
     active_backend,
@@ -36,9 +38,10 @@ from antiphon.ops.types import (
 #: What is imported from here beside the operations.
 __all__ = [
     "Activation", "AdapterTable", "AdapterUp", "Batch", "CacheGroup", "CacheKind", "CacheLayout", "CountScale",
-    "Function", "GroupBatch", "KVCache", "LSTMWeights", "LayerAdapter", "LayerCache", "RotaryTable", "SamplingRows",
-    "WeightForm", "active_backend", "allocate_arena", "available_backends", "get_backend", "half_type",
-    "prepare_weights", "rounds_inputs", "stores_pages", "use_backend",
+    "Device", "Function", "GroupBatch", "KVCache", "LSTMWeights", "LayerAdapter", "LayerCache", "LogitEditRows",
+    "Penalties", "RotaryTable", "SamplingRows", "TokenCounts", "TokenLists", "TokenMasks", "WeightForm",
+    "active_backend", "allocate_arena", "available_backends", "get_backend", "half_type", "prepare_weights",
+    "rounds_inputs", "stores_pages", "use_backend",
 ]  # fmt: skip
 
 embed = operation(reference.product.embed)
@@ -57,10 +60,13 @@ conv_transpose1d = operation(reference.convolution.conv_transpose1d)
 half_conv1d = operation(reference.convolution.half_conv1d)
 half_conv_transpose1d = operation(reference.convolution.half_conv_transpose1d)
 lstm = operation(reference.recurrent.lstm)
+edit_logits = operation(reference.logits.edit_logits)
+count_tokens = operation(reference.logits.count_tokens, tensor="slots")
 sample = operation(reference.sampling.sample)
 activate = operation(reference.activation.activate)
 add = operation(reference.rows.add)
 gather_rows = operation(reference.rows.gather_rows)
+scatter_words = operation(reference.rows.scatter_words)
 segment_mean = operation(reference.rows.segment_mean)
 l2_normalize = operation(reference.rows.l2_normalize)
 

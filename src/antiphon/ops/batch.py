@@ -14,12 +14,14 @@ class GroupBatch:
 
     A slot is `entry * block_tokens + token_in_block`, where `entry` is the block's table entry (its offset
     in 256-byte units); a negative slot is not stored. Entries of blocks that no query can see may be anything.
+    With `rows`, request r has row rows[r] of `block_tables`, else row r. A request whose length is 0 is padding: its
+    slots are negative, attention gives it zeros, and its row may be any of the table.
     `packed` holds what backends derived from the tensors, keyed by backend name. Their contents may change; the tensors
     may not be replaced.
     """
 
     slot_mapping: Tensor  # int64 [T]
-    block_tables: Tensor  # int32 [R, max_blocks]
+    block_tables: Tensor  # int32 [R, max_blocks], or with `rows` any number of rows
     seq_lens: Tensor  # int32 [R], tokens in the cache once this step's are stored
     query_start: Tensor  # int32 [R + 1], the batch's own
     rows: Tensor | None = None  # int32 [R], each request's row of block_tables; None: its own number

@@ -94,15 +94,19 @@ def prepare_weights(
     repack: bool = True,
     quantize: Callable[[Weight], TensorType | None] = lambda weight: None,
     release_pages: Callable[[], None] = lambda: None,
+    device: torch.device | None = None,
 ) -> list[WeightForm]:
-    """Bring weights into the form the active backend computes with, and report the form of each part.
+    """Bring weights into the form the active backend of a device computes with, and report the form of each part.
 
-    `repack` allows a copy in another order; `quantize` names the type that a weight's floats become, if any;
-    `release_pages` is called when the files' bytes that were read are no longer needed.
+    They are on the device afterwards, or where they were without one. `repack` allows a copy in another order;
+    `quantize` names the type that a weight's floats become, if any; `release_pages` is called when the files' bytes
+    that were read are no longer needed.
     """
-    return active_backend().prepare_weights(weights, repack, quantize, release_pages)
+    if device is None or device.type == "cpu":
+        return active_backend().prepare_weights(weights, repack, quantize, release_pages)
+    return active_backend(device.type).prepare_weights(weights, repack, quantize, release_pages, device)
 
 
-def half_type() -> torch.dtype | None:
-    """The 16-bit type that `half_conv1d` and its like compute in here; None where they compute in 32 bits."""
-    return active_backend().half_type()
+def half_type(device_type: str = "cpu") -> torch.dtype | None:
+    """The 16-bit type that `half_conv1d` and its like compute in there; None where they compute in 32 bits."""
+    return active_backend(device_type).half_type()

@@ -105,7 +105,7 @@ def test_two_servers_from_start_to_end(home: Path, tmp_path: Path, invoke: Invok
 
         code, out, _ = invoke("ps")
         assert code == 0 and url in out and other_url in out
-        assert re.search(r"^tiny-first +generate +ready +[\d.]+ MB +0 +\d+s +(59m \d+s|1h)$", out, re.MULTILINE)
+        assert re.search(r"^tiny-first +generate +ready +cpu +[\d.]+ MB +0 +\d+s +(59m \d+s|1h)$", out, re.MULTILINE)
         code, out, _ = invoke("ps", "--json", "--base-url", url.replace("127.0.0.1", "localhost") + "/v1")
         assert [one["name"] for one in json.loads(out)[0]["models"]] == ["tiny-first"]
 

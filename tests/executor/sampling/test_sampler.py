@@ -15,10 +15,10 @@ from antiphon.engine.request import Request
 from antiphon.engine.sampling_params import SamplingParams
 from antiphon.errors import InvalidRequestError
 from antiphon.executor.rows import RowStore
-from antiphon.executor.sampling.logit_edits import edits_of, keep_typical
+from antiphon.executor.sampling.edit_batch import EditBatch
 from antiphon.executor.sampling.sampler import Sampler
 from antiphon.executor.step_batch import build_step
-from antiphon.ops import CacheGroup, CacheKind, CacheLayout
+from antiphon.ops import CacheGroup, CacheKind, CacheLayout, LogitEditRows
 
 VOCAB = 50
 
@@ -59,11 +59,15 @@ def logits() -> torch.Tensor:
 
 
 def edited(logits: torch.Tensor, request: Request) -> torch.Tensor:
-    row = logits[0].clone()
-    edits = edits_of(request)
-    assert edits is not None
-    edits.apply(row)
-    return row
+    edits = EditBatch(VOCAB, torch.device("cpu"))
+    edits.set_up(request)
+    found = logits.clone()
+    ops.edit_logits(found, edits.build([request.row], [None])[0])
+    return found[0]
+
+
+def keep_typical(row: torch.Tensor, temperature: float, typical_p: float) -> None:
+    ops.edit_logits(row[None], LogitEditRows(typical=torch.tensor([[typical_p, temperature]])))
 
 
 def test_padding_rows_of_the_head_are_never_drawn() -> None:

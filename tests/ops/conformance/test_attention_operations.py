@@ -178,6 +178,38 @@ def test_store_skips_negative_slots(generator: torch.Generator) -> None:
     assert torch.equal(pages.cache.arena, before)
 
 
+@checks("paged_attention", "paged_attention_weights", "store_kv")
+@pytest.mark.parametrize("options", [{}, {"window": 5, "sink_tokens": 3}, {"sinks": torch.ones(4)}, {"causal": False}])
+@pytest.mark.parametrize("queries", [[1, 1, 1, 1], [1, 3, 12, 2]])
+def test_rows_of_a_whole_table_and_padding(
+    queries: list[int], options: dict[str, object], generator: torch.Generator
+) -> None:
+    """Requests 1 and 3 are padding: they get zeros and store nothing, whatever their row of the table holds."""
+    pages = Pages([9, 6, 30, 4], queries, generator, window=options.get("window"))  # type: ignore[arg-type]
+    plain = ops.paged_attention(pages.q, pages.cache, pages.group, 0.3, **options)  # type: ignore[arg-type]
+    table = torch.full((7, 20), 0, dtype=torch.int32)
+    rows = torch.tensor([5, 0, 2, 0], dtype=torch.int32)
+    for request in (0, 2):
+        table[rows[request], :8] = pages.tables[request]
+    lengths = torch.tensor([9, 0, 30, 0], dtype=torch.int32)
+    slots = torch.full((sum(queries),), -1, dtype=torch.int64)
+    group = GroupBatch(slots, table, lengths, pages.group.query_start, rows)
+    before = pages.cache.arena.clone()
+    got = ops.paged_attention(pages.q, pages.cache, group, 0.3, **options)  # type: ignore[arg-type]
+    new = torch.ones(len(slots), 2, 32)
+    ops.store_kv(new, new, pages.cache, group)
+    assert torch.equal(pages.cache.arena, before)
+    starts = pages.group.query_start.tolist()
+    for request in range(4):
+        own = slice(starts[request], starts[request + 1])
+        assert torch.equal(got[own], plain[own] if request in (0, 2) else torch.zeros_like(plain[own]))
+    weights = ops.paged_attention_weights(pages.q, pages.cache, group, 0.3, heads=[2])
+    assert not weights[:, starts[1] : starts[2]].any() and not weights[:, starts[3] :].any()
+    own = slice(starts[2], starts[3])
+    expected = ops.paged_attention_weights(pages.q, pages.cache, pages.group, 0.3, heads=[2])
+    assert torch.equal(weights[:, own], expected[:, own])
+
+
 def test_store_touches_only_its_layer(generator: torch.Generator) -> None:
     """Layers 0 and 2 of the group stay as they were: all 0xFF."""
     pages = Pages([8], [1], generator, torch.int8, torch.int8)

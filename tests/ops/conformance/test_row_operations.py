@@ -56,6 +56,21 @@ def test_rotary(rotated: int, generator: torch.Generator) -> None:
         assert relative(value, turn(x, mixed)) < TOLERANCE
 
 
+@checks("scatter_words")
+@pytest.mark.parametrize("shape", [(40,), (5, 8)])
+def test_scatter_words(shape: tuple[int, ...], generator: torch.Generator) -> None:
+    store = torch.arange(40, dtype=torch.int32).view(shape)
+    places = torch.randperm(40, generator=generator)[:7]
+    expected = list(range(40))
+    for place in places.tolist():
+        expected[place] = -1000 - place
+    changes = torch.stack([places, -1000 - places], dim=1).int()
+    ops.scatter_words(store, changes)
+    assert store.view(-1).tolist() == expected
+    ops.scatter_words(store, changes[:0])
+    assert store.view(-1).tolist() == expected
+
+
 @checks("add", "gather_rows", "activate", "segment_mean", "l2_normalize")
 def test_small_operations(generator: torch.Generator) -> None:
     x, y = torch.randn(2, 6, 5, generator=generator)

@@ -14,9 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from antiphon.errors import EngineError
+from antiphon.errors import EngineError, UnsupportedError
 from antiphon.runtime.process.client import EngineClient, EngineState
-from antiphon.runtime.process.messages import Embed
+from antiphon.runtime.process.engine_process import EngineProcess
+from antiphon.runtime.process.messages import Embed, Load
 from antiphon.runtime.process.restart_policy import RestartPolicy
 from support.engine_client import (
     DEADLY,
@@ -256,3 +257,33 @@ def test_the_engine_goes_with_its_parent(
     assert ended.returncode == -signal.SIGKILL
     pid = int(ended.stdout)
     wait_until(lambda: not is_alive(pid), told=lambda: "the engine process outlived its parent")
+
+
+def test_devices_are_reported_and_a_restart_keeps_them(tiny_llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[Load] = []
+
+    def note(process: EngineProcess, message: object) -> None:
+        if isinstance(message, Load):
+            sent.append(message)
+        send(process, message)  # type: ignore[arg-type]
+
+    send = EngineProcess.send
+    monkeypatch.setattr(EngineProcess, "send", note)
+
+    async def main() -> None:
+        client = EngineClient({**OPTIONS, "device": "cpu"}, restarts=RestartPolicy(first_delay=0.01))
+        await client.start()
+        [cpu] = client.devices
+        assert (cpu.name, cpu.kv_bytes) == ("cpu", 8 << 20) and 0 < cpu.budget_bytes < cpu.total_bytes
+        loaded = await client.load("tiny", str(tiny_llama), device="cpu")
+        assert loaded.device == "cpu" and client.devices.name_of(None) == "cpu"
+        with pytest.raises(UnsupportedError, match=r"cuda:900|CUDA|NVIDIA"):
+            await client.load("other", str(tiny_llama), device="cuda:900")
+        assert client.pid is not None
+        os.kill(client.pid, signal.SIGKILL)
+        await until_state(client, EngineState.RESTARTING)
+        await until_state(client, EngineState.READY)
+        assert [(load.name, load.device) for load in sent] == [("tiny", "cpu"), ("other", "cuda:900"), ("tiny", "cpu")]
+        await client.close()
+
+    asyncio.run(main())

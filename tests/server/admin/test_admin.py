@@ -273,6 +273,22 @@ def test_a_key_has_so_many_requests_at_once(administered: RunningServer, client:
 
 
 @pytest.mark.slow
+def test_devices(ask: Callable[..., httpx.Response]) -> None:
+    loaded = ask("POST", "/models/load", model="second", device="cpu")
+    assert loaded.status_code == 200 and loaded.json()["device"] == "cpu"
+    moved = ask("POST", "/models/load", model="second", device="cuda:7")
+    assert moved.status_code == 409 and "is loaded on cpu; unload it first" in moved.json()["error"]["message"]
+    assert ask("POST", "/models/load", model="second", device="gpu").status_code == 400
+    ask("POST", "/models/unload", model="second")
+    failed = ask("POST", "/models/load", model="second", device="cuda:7")
+    assert failed.status_code >= 400 and "device" in failed.json()["error"]["message"]
+    assert ask("POST", "/models/load", model="second", device="cpu").status_code in (200, 503)
+    told = memory(ask)
+    [cpu] = told["devices"]
+    assert cpu["device"] == "cpu" and cpu["kv_lent_bytes"] is not None
+    assert {name: told[name] for name in cpu if name != "device"} == {n: v for n, v in cpu.items() if n != "device"}
+
+
 def test_a_model_too_large_for_the_budget(folders: list[Path]) -> None:
     """It is told with both numbers; the others are served."""
     kv, size = 16 << 20, weight_bytes(folders[0])

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from antiphon.cli.app import app
 from antiphon.errors import InvalidRequestError, MemoryBudgetError
+from antiphon.runtime.loading.memory_budget import listed_weight_bytes
 from antiphon.server.setup.launch_plan import LaunchPlan
 from antiphon.server.setup.option import Kind, Option
 from antiphon.server.setup.options import BY_NAME, MODELS, OPTIONS
@@ -155,16 +156,29 @@ def test_a_setup_has_what_the_settings_say() -> None:
     setup = LaunchPlan.of(Settings.gather({**flags, "strict": True}))
     assert setup.config.is_strict
     assert setup.engine["quantize"] == "auto" and setup.config.voice_aliases == {"narrator": "bm_george"}
-    assert (setup.memory_bytes, setup.kv_bytes) == (2000 << 20, 500 << 20) and setup.engine["kv_bytes"] == 500 << 20
+    assert (setup.memory_bytes, setup.kv_bytes) == (2000 << 20, 500 << 20)
+    assert (setup.engine["kv_bytes"], setup.engine["cpu_kv_bytes"]) == (None, 500 << 20)  # a GPU's is its own
     chat, encoder = setup.config.models
+    assert (setup.engine["device"], chat.device, encoder.device) == ("auto", None, None)
     assert (chat.keep_alive, chat.is_pinned) == (float("inf"), False)
     assert (encoder.keep_alive, encoder.is_pinned) == (300, True)
     assert setup.config.limits.requests_per_key == 3 and setup.config.aliases == {"gpt": "tinyllama-1.1b"}
 
 
+def test_devices_of_models() -> None:
+    flags = {"models": ["smollm2-135m", "all-minilm-l6-v2", "tinyllama-1.1b"], "device_of": ["all-minilm-l6-v2=cpu"]}
+    plan = LaunchPlan.of(Settings.gather({**flags, "device": "cuda:1"}))
+    assert plan.engine["device"] == "cuda:1" and [spec.device for spec in plan.config.models] == [None, "cpu", None]
+    assert plan.engine["coming_weight_bytes"] == listed_weight_bytes("tinyllama-1.1b")
+    assert LaunchPlan.of(Settings.gather({**flags, "device": "cpu"})).engine["coming_weight_bytes"] == 0
+
+
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
+        ({"device": "gpu"}, "device is 'gpu'; it must be auto, cpu, cuda or cuda:N"),
+        ({"models": ["smollm2-135m"], "device_of": ["smollm2-135m=tpu"]}, "device is 'tpu'"),
+        ({"models": ["smollm2-135m"], "device_of": ["other=cpu"]}, "device_of names 'other'; the models are smollm2"),
         ({"memory": 100, "kv_memory": 200}, "kv_memory is 200 MB and memory is 100 MB: nothing is left"),
         (
             {"aliases": ["a=smolm2"]},

@@ -60,6 +60,21 @@ def test_gaps_fall_into_prometheus_buckets() -> None:
     assert (by_edge["0.001"], by_edge["0.0025"], by_edge["2.5"], by_edge["+Inf"]) == (1, 2, 2, 3)
 
 
+def test_memory_by_device() -> None:
+    metrics = Metrics()
+    cpu = {"total_bytes": 100, "lent_bytes": 25, "memory_bytes": 1000, "free_bytes": 1000}
+    gpu = {"total_bytes": 400, "lent_bytes": 300, "memory_bytes": 900, "free_bytes": 50}
+    model = {"running": 1, "waiting": 0, "blocks_free": 1, "blocks_cached": 0, "blocks_owned": 2}
+    figures = {"a": {**model, "bytes_owned": 100, "arena_bytes": 400}, "devices": {"cpu": cpu, "cuda:0": gpu}}
+    metrics.engine(True, 0, figures)
+    found = samples(metrics.text().decode())
+    assert found["antiphon:kv_cache_lent_ratio"] == {(("device", "cpu"),): 0.25, (("device", "cuda:0"),): 0.75}
+    assert found["antiphon:device_memory_bytes"][("device", "cuda:0"), ("kind", "free")] == 50
+    assert of_model(metrics.text().decode(), "kv_cache_usage_perc", "a") == 0.25
+    metrics.engine(False, 0, {})
+    assert "antiphon:device_memory_bytes" not in samples(metrics.text().decode())
+
+
 def test_the_dashboard_asks_for_what_there_is(server: RunningServer, client: openai.OpenAI) -> None:
     client.completions.create(model="tiny-chat", prompt="hello", max_tokens=2)
     there = set(samples(server.metrics()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 
 from torch import Tensor
 
@@ -10,10 +11,10 @@ from antiphon.engine.plan import BlockCopy, StepPlan, StepResult, SwapOut
 from antiphon.executor.decoder.cross import fill_cross, forward_observing
 from antiphon.executor.decoder.decode_step import DecodeStep
 from antiphon.executor.decoder.forward import Forward
-from antiphon.executor.handle import DoneHandle
+from antiphon.executor.handle import DoneHandle, ForwardHandle
 from antiphon.executor.rows import RowStore
 from antiphon.executor.sampling.sampler import Sampler
-from antiphon.executor.step_batch import build_step, has_adapters
+from antiphon.executor.step_batch import StepBatch, build_step, has_adapters
 from antiphon.models.base.parts import TokenDecoder
 from antiphon.ops import KVCache
 from antiphon.ops.cache import OFFSET_UNIT
@@ -44,8 +45,11 @@ class DecoderExecutor:
         self._decode_steps: dict[bool, DecodeStep] = {}  # without and with adapters
         self._swapped: dict[str, list[Tensor]] = {}
 
-    def submit(self, plan: StepPlan) -> DoneHandle:
-        """Run the plan now: the handle is done when it is returned."""
+    #: Tokens are drawn by `choose`, or by `submit` where no request needs more than its unedited logits.
+    late_choice = True
+
+    def submit(self, plan: StepPlan) -> DoneHandle | ForwardHandle:
+        """Run the forward pass now."""
         begun = time.perf_counter()
         self._move(plan)
         self._rows.apply(plan)
@@ -61,12 +65,17 @@ class DecoderExecutor:
         built = time.perf_counter()
         logits, observed = forward_observing(plan, step, self._decoder.cross, self._cache, self._forward)
         ran = time.perf_counter()
-        result = self._sampler.sample(plan, step, logits)
-        result.observed = observed
-        sampled = time.perf_counter()
-        result.timings = {"build": built - begun, "run": ran - built, "sample": sampled - ran}
+        result = StepResult([], observed=observed, timings={"build": built - begun, "run": ran - built})
         result.native_seconds = self._forward.native_seconds
-        return DoneHandle(result)
+        return ForwardHandle(partial(self._draw, plan, step, logits, result))
+
+    def _draw(self, plan: StepPlan, step: StepBatch, logits: Tensor, forward: StepResult) -> StepResult:
+        """The tokens of a step whose forward pass gave these logits, with what else it gave."""
+        begun = time.perf_counter()
+        result = self._sampler.sample(plan, step, logits)
+        result.observed, result.native_seconds = forward.observed, forward.native_seconds
+        result.timings = {**forward.timings, "sample": time.perf_counter() - begun}
+        return result
 
     def _recorded_decode(self, adapted: bool) -> DecodeStep | None:
         """Runs steps of one token per request; None where the forward is not recorded."""

@@ -9,7 +9,9 @@ from torch import Tensor
 from antiphon import ops
 from antiphon.engine.plan import StepPlan, StepResult
 from antiphon.executor.rows import RowStore
-from antiphon.executor.sampling.logit_edits import LogitEdits, edits_of
+from antiphon.executor.sampling.edit_batch import EditBatch, Mask
+from antiphon.executor.sampling.readings import BeamReadings, Readings
+from antiphon.executor.sampling.transfer import Transfer
 from antiphon.executor.step_batch import StepBatch
 from antiphon.ops import SamplingRows
 
@@ -17,21 +19,17 @@ from antiphon.ops import SamplingRows
 class Sampler:
     """Keeps the edits of the rows that have any; everything else is in the row store."""
 
-    def __init__(self, store: RowStore, vocab_size: int) -> None:
+    def __init__(self, store: RowStore, vocab_size: int, device: torch.device | None = None) -> None:
         self._store = store
         self.vocab_size = vocab_size
-        self._edits: dict[int, LogitEdits] = {}
+        self._edits = EditBatch(vocab_size, device or torch.device("cpu"))
 
     def set_up(self, plan: StepPlan) -> None:
         """Set up the rows that the plan gave to requests, and free the edits of requests that left theirs."""
         if self._edits:
-            self._edits = {row: edits for row, edits in self._edits.items() if edits.request.row == row}
+            self._edits.remove_left()
         for setup in plan.row_setups:
-            row = setup.request.row
-            edits = edits_of(setup.request)
-            self._edits.pop(row, None)
-            if edits is not None and row >= 0:
-                self._edits[row] = edits
+            self._edits.set_up(setup.request)
 
     def is_plain(self, plan: StepPlan) -> bool:
         """Whether the plan's requests need only a token drawn from their unedited logits."""
@@ -44,96 +42,57 @@ class Sampler:
             for request in plan.requests
         )
 
-    def sample(self, plan: StepPlan, step: StepBatch, logits: Tensor) -> StepResult:
-        """Draw the tokens of the sampling entries and write them to their rows."""
+    def masks(self, plan: StepPlan) -> list[Mask]:
+        """The grammars' masks for the sampling entries, in order. Each follows the request's committed tokens."""
+        requests = [request for request, samples in zip(plan.requests, plan.samples, strict=True) if samples]
+        if not self._edits:
+            return [None] * len(requests)
+        return [self._edits.mask(request.row) for request in requests]
+
+    def sample(self, plan: StepPlan, step: StepBatch, logits: Tensor, masks: list[Mask] | None = None) -> StepResult:
+        """Draw the tokens of the sampling entries and write them to their rows.
+
+        `masks` are those of `masks(plan)`; they are asked for here unless they are given. The logits may be changed.
+        """
         # Rows of the head beyond the tokenizer's vocabulary are padding and must never be drawn.
         logits = logits[:, : self.vocab_size]
+        readings, transfer = Readings(plan, step, logits), Transfer()
         result = StepResult([])
-        for entry, (first, last) in step.prompt_rows.items():
-            self._report_prompt(plan, entry, logits[first:last], result)
-        for entry, row in step.probe_rows.items():
-            probe = plan.requests[entry].probe
-            assert probe is not None
-            result.probed[entry] = float(logits[row].float().softmax(-1)[probe[1]])
         if not step.sample_entries:
+            readings.read(None, transfer)
+            transfer.fetch()
+            readings.report(transfer, result)
             return result
         if step.sample_rows is not None:
-            logits = logits[step.sample_rows]
+            logits = logits[torch.tensor(step.sample_rows, device=logits.device)]
         rows = step.rows if len(step.sample_entries) == len(step.rows) else step.rows[step.sample_entries]
-        wanted = [
-            place for place, entry in enumerate(step.sample_entries) if plan.requests[entry].params.logprobs is not None
-        ]
-        raw = logits[wanted].float().log_softmax(-1) if wanted else None
-        failures = self._edit(step, rows, logits) if self._edits else {}
+        if self._edits:
+            result.failures = self._edit(step, rows, logits, self.masks(plan) if masks is None else masks)
         has_rules = any(plan.requests[entry].rules is not None for entry in step.sample_entries)
         drawn, logprobs = ops.sample(logits, self._rows(rows), logprobs=has_rules)
-        tokens: list[int] = drawn.tolist()
-        self._store.last_token[rows] = tokens
-        self._store.output_index[rows] += 1
         if self._edits:
-            for place, row in enumerate(rows.tolist()):
-                if row in self._edits:
-                    self._edits[row].took(tokens[place])
-        result.tokens, result.failures = tokens, failures
-        result.drawn_logprobs = None if logprobs is None else logprobs.tolist()
-        self._search(plan, step, logits, result)
-        if raw is not None:
-            self._report(plan, step, wanted, raw, result)
+            self._edits.count(rows.tolist(), drawn)
+        tokens = transfer.add(drawn)
+        drawn_logprobs = None if logprobs is None else transfer.add(logprobs)
+        readings.read(drawn, transfer)
+        beams = BeamReadings(plan, step, logits, transfer)
+        transfer.fetch()
+        result.tokens = transfer[tokens].tolist()
+        result.drawn_logprobs = None if drawn_logprobs is None else transfer[drawn_logprobs].tolist()
+        self._store.last_token[rows] = transfer[tokens]
+        self._store.output_index[rows] += 1
+        readings.report(transfer, result)
+        beams.report(transfer, result)
         return result
 
-    @staticmethod
-    def _search(plan: StepPlan, step: StepBatch, logits: Tensor, result: StepResult) -> None:
-        """The likeliest tokens of rows that are hypotheses of a search: enough for all of its beams and an end."""
-        for place, entry in enumerate(step.sample_entries):
-            beam = plan.requests[entry].beam
-            if beam is not None:
-                values, ids = logits[place].float().log_softmax(-1).topk(beam.width + 1)
-                result.candidates[entry] = list(zip(ids.tolist(), values.tolist(), strict=True))
-
-    def _edit(self, step: StepBatch, rows: np.ndarray, logits: Tensor) -> dict[int, str]:
-        """Apply the rows' own edits. One that fails is reported by entry; the others of the step continue."""
-        failures = {}
-        for place, row in enumerate(rows.tolist()):
-            edits = self._edits.get(row)
-            if edits is None:
-                continue
-            try:
-                edits.apply(logits[place])
-            except Exception as error:
-                failures[step.sample_entries[place]] = f"{type(error).__name__}: {error}"
-        return failures
+    def _edit(self, step: StepBatch, rows: np.ndarray, logits: Tensor, masks: list[Mask]) -> dict[int, str]:
+        """Apply the rows' edits. One that fails is reported by entry; the others of the step continue."""
+        edits, failures = self._edits.build(rows.tolist(), masks)
+        if edits:
+            ops.edit_logits(logits, edits)
+        return {step.sample_entries[place]: f"{type(error).__name__}: {error}" for place, error in failures.items()}
 
     def _rows(self, rows: np.ndarray) -> SamplingRows:
         store = self._store
         columns = (store.temperature, store.top_k, store.top_p, store.min_p, store.seed, store.output_index)
         return SamplingRows(*(torch.from_numpy(column[rows]) for column in columns))
-
-    @staticmethod
-    def _report(plan: StepPlan, step: StepBatch, wanted: list[int], raw: Tensor, result: StepResult) -> None:
-        """Log-probabilities under the model's own logits, before any edit."""
-        result.logprobs = [0.0] * len(result.tokens)
-        top: list[list[tuple[int, float]] | None] = [None] * len(result.tokens)
-        for index, place in enumerate(wanted):
-            result.logprobs[place] = float(raw[index, result.tokens[place]])
-            count = plan.requests[step.sample_entries[place]].params.logprobs or 0
-            if count:
-                values, ids = raw[index].topk(min(count, raw.shape[1]))
-                top[place] = list(zip(ids.tolist(), values.tolist(), strict=True))
-        result.top_logprobs = top
-
-    @staticmethod
-    def _report_prompt(plan: StepPlan, entry: int, logits: Tensor, result: StepResult) -> None:
-        """Log-probabilities of the prompt's tokens that this chunk predicts: those at its positions plus one."""
-        request, start = plan.requests[entry], plan.starts[entry]
-        predicted = request.prompt[start + 1 : start + 1 + len(logits)]
-        logprobs = logits[: len(predicted)].float().log_softmax(-1)
-        picked = logprobs.gather(-1, torch.tensor(predicted, dtype=torch.int64)[:, None])
-        result.prompt_logprobs[entry] = picked[:, 0].tolist()
-        params = request.params
-        if params.prompt_top_logprobs is not None:
-            result.prompt_ranks[entry] = (logprobs >= picked).sum(-1).tolist()
-        count = params.logprobs if params.prompt_top_logprobs is None else params.prompt_top_logprobs
-        if count:
-            values, ids = logprobs.topk(min(count, logprobs.shape[1]))
-            pairs = zip(ids.tolist(), values.tolist(), strict=True)
-            result.prompt_top_logprobs[entry] = [list(zip(*pair, strict=True)) for pair in pairs]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -37,6 +37,15 @@ class ModelAdapter:
     nbytes: int
     digest: bytes
     rank: int  # the largest
+
+    def on(self, device: torch.device) -> ModelAdapter:
+        """The adapter with its matrices on a device."""
+        ops.prepare_weights([layer.down for _, layer in self.layers], device=device)
+        moved = tuple(
+            (linear, replace(layer, ups=tuple(replace(up, rows=up.rows.to(device)) for up in layer.ups)))
+            for linear, layer in self.layers
+        )
+        return replace(self, layers=moved)
 
     def attach(self, slot: int) -> None:
         """Have the tokens of a slot computed with it; between steps only. All layers have it, or none."""

@@ -49,6 +49,8 @@ class Model(Module, ABC):
     ignores: ClassVar[tuple[str, ...]] = ("*rotary_emb.inv_freq",)
     #: References of the detectors that calls to this model may use.
     companions: ClassVar[tuple[str, ...]] = ()
+    #: Whether its activations may have a device's compute type; others compute in 32 bits.
+    takes_compute_type: ClassVar[bool] = True
     vocab_size: int
     max_positions: int
 

@@ -22,6 +22,7 @@ class Synthesizer(Model):
     """Speaks whole utterances, several at a time; each gets the samples it would get alone."""
 
     task = Task.SYNTHESIZE
+    takes_compute_type = False
     vocabulary = Vocabulary.PHONEMES
     companions = tuple(LETTER_TO_SOUND.values())
     #: The names of the stages, in order.

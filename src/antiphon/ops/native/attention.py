@@ -57,6 +57,8 @@ def group_tables(group: GroupBatch) -> GroupTables:
     if found is None:
         slots = group.slot_mapping.to(torch.int64).contiguous()
         tables, lengths, starts = _integers(group.block_tables), _integers(group.seq_lens), _integers(group.query_start)
+        if group.rows is not None:
+            tables = tables.index_select(0, group.rows)
         found = GroupTables(
             (slots, tables, lengths, starts),
             (slots.data_ptr(), len(slots)),
@@ -65,6 +67,23 @@ def group_tables(group: GroupBatch) -> GroupTables:
         )
         group.packed["native"] = found
     return found
+
+
+def _padding(group: GroupBatch) -> tuple[GroupTables, Tensor] | None:
+    """For a group with padding: its tables with a token for every query of it, and which tokens are its queries."""
+    if "native padding" not in group.packed:
+        empty = group.seq_lens == 0
+        counts = group.query_start.diff()
+        found = None
+        if bool((empty & (counts > 0)).any()):
+            lengths = torch.where(empty, counts, group.seq_lens)
+            tables = group.block_tables if group.rows is None else group.block_tables.index_select(0, group.rows)
+            tables = tables.masked_fill(empty[:, None], 0)
+            whole = GroupBatch(group.slot_mapping, tables, lengths, group.query_start)
+            found = group_tables(whole), empty.repeat_interleave(counts)
+        group.packed["native padding"] = found
+    padding: tuple[GroupTables, Tensor] | None = group.packed["native padding"]
+    return padding
 
 
 def _integers(x: Tensor) -> Tensor:
@@ -123,7 +142,8 @@ def paged_attention(
         raise ValueError(f"q is {tuple(q.shape)}; the pages have {kv_heads} kv heads of {head_dim} channels")
     place = _heads(q)
     out = torch.empty(tokens, heads, head_dim)
-    own = group_tables(group)
+    padding = _padding(group)
+    own = group_tables(group) if padding is None else padding[0]
     sinks = None if sinks is None else sinks.float().contiguous()
     bias_place = _bias(bias)
     pages_of(cache).attend(
@@ -131,6 +151,8 @@ def paged_attention(
         0 if sinks is None else sinks.data_ptr(), softcap or 0.0, *bias_place[1:], out.data_ptr(),
         threads or default_threads(), variant,
     )  # fmt: skip
+    if padding is not None:
+        out[padding[1]] = 0.0
     return out if q.dtype is torch.float32 else out.to(q.dtype)
 
 

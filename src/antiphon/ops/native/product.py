@@ -88,9 +88,13 @@ def linear(
     bias: Tensor | None = None,
     activation: Activation = "none",
     residual: Tensor | None = None,
+    dtype: torch.dtype | None = None,
     threads: int | None = None,
     variant: int = 0,
 ) -> Tensor:
+    if dtype is not None:  # kernels write fp32 alone
+        wide = None if residual is None else residual.float()
+        return linear(x.float(), weight, bias, activation, wide, None, threads, variant).to(dtype)
     panels = weight.packed.get(HALF)
     if panels is not None and x.dtype is torch.float32 and not ACTIVATIONS[activation][1]:
         beside = None if residual is None else residual[None]
@@ -104,7 +108,8 @@ def linear(
     number, gated = ACTIVATIONS[activation]
     shape = (x.shape[0], weight.rows // 2 if gated else weight.rows)
     if x.dtype is not torch.float32 or not is_plain(bias, (weight.rows,)) or not is_plain(residual, shape):
-        return reference.finish_linear(matmul(x, weight).to(x.dtype), bias, activation, residual)
+        out_type = reference.linear_type(x, residual, None)
+        return reference.finish_linear(matmul(x, weight), bias, activation, residual, out_type)
     x = plain_rows(x, weight)
     out = torch.empty(*shape)
     matrix.multiply(
@@ -130,7 +135,8 @@ def _row_scaled_linear(
     if plain and is_plain(residual, (x.shape[0], weight.rows)):
         return row_scaled.multiply(x, rows, bias, activation, residual, threads, variant)
     y = row_scaled.multiply(x, rows, threads=threads, variant=variant)
-    return reference.finish_linear(y.to(dtype), bias, activation, residual)
+    out_type = dtype if residual is None else residual.dtype
+    return reference.finish_linear(y, bias, activation, residual, out_type)
 
 
 def plain_rows(x: Tensor, weight: Weight) -> Tensor:

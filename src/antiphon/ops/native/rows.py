@@ -16,11 +16,12 @@ def rms_norm(
     weight: Tensor,
     eps: float,
     residual: Tensor | None = None,
+    dtype: torch.dtype | None = None,
     threads: int | None = None,
     variant: int = 0,
 ) -> tuple[Tensor, Tensor]:
-    found = _norm(False, x, weight, None, eps, residual, threads, variant)
-    return reference.rms_norm(x, weight, eps, residual) if found is None else found
+    found = None if dtype else _norm(False, x, weight, None, eps, residual, threads, variant)
+    return reference.rms_norm(x, weight, eps, residual, dtype) if found is None else found
 
 
 def layer_norm(
@@ -29,11 +30,12 @@ def layer_norm(
     bias: Tensor | None,
     eps: float,
     residual: Tensor | None = None,
+    dtype: torch.dtype | None = None,
     threads: int | None = None,
     variant: int = 0,
 ) -> tuple[Tensor, Tensor]:
-    found = _norm(True, x, weight, bias, eps, residual, threads, variant)
-    return reference.layer_norm(x, weight, bias, eps, residual) if found is None else found
+    found = None if dtype else _norm(True, x, weight, bias, eps, residual, threads, variant)
+    return reference.layer_norm(x, weight, bias, eps, residual, dtype) if found is None else found
 
 
 def rotary(
@@ -86,6 +88,11 @@ def _strides(x: Tensor) -> tuple[int, int] | None:
     if x.dtype is not torch.float32 or not 2 <= len(strides) <= 3 or strides[-1] != 1:
         return None
     return strides[0], strides[1] if len(strides) == 3 else 0
+
+
+def scatter_words(store: Tensor, changes: Tensor) -> None:
+    pairs = changes.numpy()
+    store.numpy().reshape(-1)[pairs[:, 0]] = pairs[:, 1]  # a view: the store is contiguous
 
 
 def _norm(

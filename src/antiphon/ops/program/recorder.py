@@ -21,6 +21,7 @@ from antiphon.ops.types import Activation, RotaryTable
 from antiphon.weights.weight import Weight
 
 _INDICES = (torch.int32, torch.int64)
+_FLOATS = (torch.float32, torch.bfloat16, torch.float16)
 
 
 def _require(condition: bool, text: str) -> None:
@@ -41,9 +42,9 @@ class Recorder:
 
     # -- values -------------------------------------------------------------------------------------------------
 
-    def _new(self, *shape: Size) -> Traced:
+    def _new(self, *shape: Size, dtype: torch.dtype = torch.float32) -> Traced:
         _require(as_dim(product(shape)).is_pure, f"a result of shape {shape_text(shape)} is no multiple of a count")
-        return Traced.whole(Value(Kind.BUFFER, "", shape, torch.float32))
+        return Traced.whole(Value(Kind.BUFFER, "", shape, dtype))
 
     def _append(self, instruction: Instruction) -> None:
         self.instructions.append(instruction)
@@ -52,7 +53,7 @@ class Recorder:
         """A tensor whose last dimension is contiguous: an operand as kernels read it."""
         tensor = x if isinstance(x, Traced) else self._constant(x, what)
         _require(
-            tensor.dtype is torch.float32 and same(tensor.strides[-1], 1),
+            tensor.dtype in _FLOATS and same(tensor.strides[-1], 1),
             f"{what} is {tensor.dtype} {tensor.text} with strides {shape_text(tensor.strides)}",
         )
         return tensor
@@ -113,8 +114,9 @@ class Recorder:
         bias: Tensor | None = None,
         activation: Activation = "none",
         residual: Traced | None = None,
+        dtype: torch.dtype | None = None,
     ) -> Traced:
-        return self._linear(instructions.Linear, x, weight, bias, activation, residual)
+        return self._linear(instructions.Linear, x, weight, bias, activation, residual, dtype)
 
     def adapted_linear(
         self,
@@ -142,20 +144,30 @@ class Recorder:
         bias: Tensor | None,
         activation: Activation,
         residual: Traced | None,
+        dtype: torch.dtype | None = None,
     ) -> Traced:
         x = self._rows(x, "the input of a linear layer")
         _require(x.dim() == 2 and same(x.shape[1], weight.columns), f"x is {x.text}, the weight {weight.shape}")
         gated = activation.endswith("_gate")
-        out = self._new(x.shape[0], weight.rows // 2 if gated else weight.rows)
         if residual is not None:
             residual = self._rows(residual, "a residual")
+        out_type = dtype or (x.dtype if residual is None else residual.dtype)
+        out = self._new(x.shape[0], weight.rows // 2 if gated else weight.rows, dtype=out_type)
+        if residual is not None:
             _require(same_shape(residual.shape, out.shape), f"the residual is {residual.text}, not {out.text}")
         own_bias = self._vector(bias, weight.rows, "a bias")
         self._append(kind(x=x, matrix=weight, bias=own_bias, activation=activation, residual=residual, out=out))
         return out
 
     def _norm(
-        self, centred: bool, x: Traced, weight: Tensor, bias: Tensor | None, eps: float, residual: Traced | None
+        self,
+        centred: bool,
+        x: Traced,
+        weight: Tensor,
+        bias: Tensor | None,
+        eps: float,
+        residual: Traced | None,
+        dtype: torch.dtype | None,
     ) -> tuple[Traced, Traced]:
         x = self._rows(x, "the input of a norm")
         _require(x.dim() in (2, 3) and not isinstance(x.strides[0], Dim), f"the input of a norm is {x.text}")
@@ -163,9 +175,9 @@ class Recorder:
         if residual is not None:
             residual = self._rows(residual, "a norm's residual")
             _require(same_shape(residual.shape, x.shape), f"the residual is {residual.text}, not {x.text}")
-            total = self._new(*x.shape)
+            total = self._new(*x.shape, dtype=torch.promote_types(x.dtype, residual.dtype))
         width = x.shape[-1]
-        out = self._new(*x.shape)
+        out = self._new(*x.shape, dtype=dtype or (x if total is None else total).dtype)
         self._append(
             instructions.Norm(
                 centred=centred,
@@ -180,13 +192,26 @@ class Recorder:
         )
         return out, x if total is None else total
 
-    def rms_norm(self, x: Traced, weight: Tensor, eps: float, residual: Traced | None = None) -> tuple[Traced, Traced]:
-        return self._norm(False, x, weight, None, eps, residual)
+    def rms_norm(
+        self,
+        x: Traced,
+        weight: Tensor,
+        eps: float,
+        residual: Traced | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> tuple[Traced, Traced]:
+        return self._norm(False, x, weight, None, eps, residual, dtype)
 
     def layer_norm(
-        self, x: Traced, weight: Tensor, bias: Tensor | None, eps: float, residual: Traced | None = None
+        self,
+        x: Traced,
+        weight: Tensor,
+        bias: Tensor | None,
+        eps: float,
+        residual: Traced | None = None,
+        dtype: torch.dtype | None = None,
     ) -> tuple[Traced, Traced]:
-        return self._norm(True, x, weight, bias, eps, residual)
+        return self._norm(True, x, weight, bias, eps, residual, dtype)
 
     def _heads(self, x: Traced, what: str) -> Traced:
         found = self._rows(x, what)
@@ -202,7 +227,7 @@ class Recorder:
         values = self._constant(table.values, "a rotary table")
         fits = values.is_contiguous() and int(values.shape[1]) <= int(q.shape[2])
         _require(fits, f"the rotary table is {values.text}")
-        q_out, k_out = self._new(*q.shape), self._new(*k.shape)
+        q_out, k_out = self._new(*q.shape, dtype=q.dtype), self._new(*k.shape, dtype=k.dtype)
         self._append(instructions.Rotary(q=q, k=k, positions=positions, table=values, q_out=q_out, k_out=k_out))
         return q_out, k_out
 
@@ -239,7 +264,7 @@ class Recorder:
             same(q.shape[2], head_dim) and int(q.shape[1]) % kv_heads == 0,
             f"queries are {q.text}; the pages have {kv_heads} heads of {head_dim} channels",
         )
-        out = self._new(*q.shape)
+        out = self._new(*q.shape, dtype=q.dtype)
         self._append(
             instructions.PagedAttention(
                 q=q,
@@ -274,7 +299,7 @@ class Recorder:
             same_shape(k.shape, v.shape) and same(q.shape[0], k.shape[0]) and same(q.shape[2], k.shape[2]),
             f"queries, keys and values are {q.text}, {k.text} and {v.text}",
         )
-        out = self._new(*q.shape)
+        out = self._new(*q.shape, dtype=q.dtype)
         self._append(
             instructions.Attention(
                 q=q,
@@ -346,7 +371,7 @@ class Recorder:
         )
         for tensor in (x, y):
             _require(tensor.dim() < 3 or tensor.is_contiguous(), f"a summand {tensor.text} is not contiguous")
-        out = self._new(*x.shape)
+        out = self._new(*x.shape, dtype=torch.promote_types(x.dtype, y.dtype))
         self._append(instructions.Add(x=x, y=y, y_rows=product(y.shape[:-1]), out=out))
         return out
 
@@ -357,7 +382,7 @@ class Recorder:
             "rows to gather must be whole numbers in one row",
         )
         _require(x.dim() == 2, f"rows are gathered from {x.text}")
-        out = self._new(rows.shape[0], x.shape[1])
+        out = self._new(rows.shape[0], x.shape[1], dtype=x.dtype)
         self._append(instructions.GatherRows(x=x, index=rows, out=out))
         return out
 

@@ -5,6 +5,16 @@ The signatures and docstrings here are the contract of all backends. Operations 
 
 from __future__ import annotations
 
-from antiphon.ops.reference import activation, attention, convolution, product, recurrent, rows, sampling, weights
+from antiphon.ops.reference import (
+    activation,
+    attention,
+    convolution,
+    logits,
+    product,
+    recurrent,
+    rows,
+    sampling,
+    weights,
+)
 
-__all__ = ["activation", "attention", "convolution", "product", "recurrent", "rows", "sampling", "weights"]
+__all__ = ["activation", "attention", "convolution", "logits", "product", "recurrent", "rows", "sampling", "weights"]

@@ -32,22 +32,22 @@ def paged_attention(
 ) -> Tensor:
     """Attention of q [T, heads, D] over the pages → [T, heads, D]; chunks and single tokens mix in one call.
 
-    Request r's queries stand at the end of its seq_lens[r] cached tokens. A query sees the last `window` tokens up to
-    itself, and with a window also the first `sink_tokens`; blocks that lie between may be freed. `sinks` [heads] are
-    extra logits with no value; `bias` [heads, max_seq, max_seq] is added by position.
+    Request r's queries stand at the end of its seq_lens[r] cached tokens; with a length of 0 they get zeros. A query
+    sees the last `window` tokens up to itself, and with a window also the first `sink_tokens`; blocks that lie between
+    may be freed. `sinks` [heads] are extra logits with no value; `bias` [heads, max_seq, max_seq] is added by position.
     """
-    out = torch.empty_like(q)
-    starts, lengths = group.query_start.tolist(), group.seq_lens.tolist()
+    out = torch.zeros_like(q)
+    starts, lengths, tables = group.query_start.tolist(), group.seq_lens.tolist(), _tables(group)
     for row, length in enumerate(lengths):
         queries = q[starts[row] : starts[row + 1]]
-        if not len(queries):
+        if not len(queries) or not length:
             continue
         first = 0 if window is None else max(0, length - len(queries) - window + 1)
         key = torch.arange(first, length, device=q.device)
-        k, v = read_pages(cache, group.block_tables[row], first, length)
+        k, v = read_pages(cache, tables[row], first, length)
         sink_end = min(sink_tokens, first)
         if sink_end:
-            sink_k, sink_v = read_pages(cache, group.block_tables[row], 0, sink_end)
+            sink_k, sink_v = read_pages(cache, tables[row], 0, sink_end)
             k, v = torch.cat([sink_k, k]), torch.cat([sink_v, v])
             key = torch.cat([torch.arange(sink_end, device=q.device), key])
         visible = _visible(len(queries), key, length, causal, window, sink_tokens)
@@ -61,15 +61,22 @@ def paged_attention_weights(
     q: Tensor, cache: LayerCache, group: GroupBatch, scale: float, heads: Sequence[int], causal: bool = False
 ) -> Tensor:
     """Probabilities [len(heads), T, longest seq_len] of these heads' queries over cached tokens; 0 past the end."""
-    starts, lengths = group.query_start.tolist(), group.seq_lens.tolist()
+    starts, lengths, tables = group.query_start.tolist(), group.seq_lens.tolist(), _tables(group)
     out = torch.zeros(len(heads), len(q), max(lengths, default=0), device=q.device)
     for row, length in enumerate(lengths):
         queries = q[starts[row] : starts[row + 1]]
-        k, _ = read_pages(cache, group.block_tables[row], 0, length)
+        if not length:
+            continue
+        k, _ = read_pages(cache, tables[row], 0, length)
         visible = _visible(len(queries), torch.arange(length, device=q.device), length, causal)
         probabilities = _scores(queries, k, scale, visible, None, None).softmax(-1)
         out[:, starts[row] : starts[row + 1], :length] = probabilities[list(heads)]
     return out
+
+
+def _tables(group: GroupBatch) -> Tensor:
+    """The block tables of the requests, in their order."""
+    return group.block_tables if group.rows is None else group.block_tables[group.rows.long()]
 
 
 def attention(

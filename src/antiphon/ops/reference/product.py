@@ -28,12 +28,22 @@ def embed(ids: Tensor, weight: Weight, scale: float = 1.0) -> Tensor:
     return out * scale if scale != 1.0 else out
 
 
-def finish_linear(y: Tensor, bias: Tensor | None, activation: Activation, residual: Tensor | None) -> Tensor:
-    """The epilogue of a product: bias, activation, residual, in that order."""
+def linear_type(x: Tensor, residual: Tensor | None, dtype: torch.dtype | None) -> torch.dtype:
+    """The type of a product's result: `dtype`, else the residual's, else that of x."""
+    if dtype is not None:
+        return dtype
+    return x.dtype if residual is None else residual.dtype
+
+
+def finish_linear(
+    y: Tensor, bias: Tensor | None, activation: Activation, residual: Tensor | None, dtype: torch.dtype
+) -> Tensor:
+    """The epilogue of a product: bias, activation, residual, in that order, in fp32, as `dtype`."""
+    y = y.float()
     if bias is not None:
         y = y + bias
     y = activate(y, activation)
-    return y if residual is None else y + residual
+    return (y if residual is None else y + residual).to(dtype)
 
 
 def linear(
@@ -42,11 +52,15 @@ def linear(
     bias: Tensor | None = None,
     activation: Activation = "none",
     residual: Tensor | None = None,
+    dtype: torch.dtype | None = None,
 ) -> Tensor:
-    """activation(x [T, K] · weightᵀ + bias) + residual → [T, N], or [T, N / 2] for a gated activation."""
+    """activation(x [T, K] · weightᵀ + bias) + residual → [T, N], or [T, N / 2] for a gated activation.
+
+    The result has `dtype`; without it the type of the residual, or of x where there is none.
+    """
     matrix = dense(weight)
-    y = (x.to(matrix.dtype) @ matrix.T).to(x.dtype)
-    return finish_linear(y, bias, activation, residual)
+    y = x.to(matrix.dtype) @ matrix.T
+    return finish_linear(y, bias, activation, residual, linear_type(x, residual, dtype))
 
 
 def adapted_linear(
@@ -63,7 +77,7 @@ def adapted_linear(
     A token without an adapter has exactly the result of `linear`.
     """
     matrix = dense(weight)
-    y = (x.to(matrix.dtype) @ matrix.T).to(x.dtype)
+    y = (x.to(matrix.dtype) @ matrix.T).float()
     for slot in slots.unique().tolist():
         layer = adapters.layers.get(slot)
         if layer is None:
@@ -74,5 +88,5 @@ def adapted_linear(
         for up in layer.ups:
             rank, width = up.rows.shape
             delta[:, up.first : up.first + width] = reduced[:, up.offset : up.offset + rank] @ up.rows
-        y[rows] = y[rows] + delta.to(y.dtype)
-    return finish_linear(y, bias, activation, residual)
+        y[rows] = y[rows] + delta
+    return finish_linear(y, bias, activation, residual, linear_type(x, residual, None))

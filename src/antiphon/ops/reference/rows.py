@@ -1,4 +1,4 @@
-"""Operations on rows: norms, rotary embedding, sums, pooling."""
+"""Operations on rows: norms, rotary embedding, sums, pooling, changes of stored words."""
 
 from __future__ import annotations
 
@@ -11,23 +11,36 @@ from torch import Tensor
 from antiphon.ops.types import RotaryTable
 
 
-def rms_norm(x: Tensor, weight: Tensor, eps: float, residual: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """(norm(x + residual) * weight, x + residual) over the last dimension, computed in fp32."""
+def rms_norm(
+    x: Tensor, weight: Tensor, eps: float, residual: Tensor | None = None, dtype: torch.dtype | None = None
+) -> tuple[Tensor, Tensor]:
+    """(norm(x + residual) * weight, x + residual) over the last dimension, computed in fp32.
+
+    The norm has `dtype`; without it the type of the sum.
+    """
     if residual is not None:
         x = x + residual
     wide = x.float()
     y = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps)
-    return (y * weight).to(x.dtype), x
+    return (y * weight).to(dtype or x.dtype), x
 
 
 def layer_norm(
-    x: Tensor, weight: Tensor, bias: Tensor | None, eps: float, residual: Tensor | None = None
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    eps: float,
+    residual: Tensor | None = None,
+    dtype: torch.dtype | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """(norm(x + residual) * weight + bias, x + residual) over the last dimension, computed in fp32."""
+    """(norm(x + residual) * weight + bias, x + residual) over the last dimension, computed in fp32.
+
+    The norm has `dtype`; without it the type of the sum.
+    """
     if residual is not None:
         x = x + residual
     y = F.layer_norm(x.float(), (x.shape[-1],), weight, bias, eps)
-    return y.to(x.dtype), x
+    return y.to(dtype or x.dtype), x
 
 
 def rotary(q: Tensor, k: Tensor, positions: Tensor, table: RotaryTable) -> tuple[Tensor, Tensor]:
@@ -57,6 +70,11 @@ def add(x: Tensor, y: Tensor, scale: float = 1.0) -> Tensor:
 def gather_rows(x: Tensor, rows: Tensor) -> Tensor:
     """x[rows] for x [T, H] and rows [L] → [L, H]."""
     return x[rows.long()]
+
+
+def scatter_words(store: Tensor, changes: Tensor) -> None:
+    """store[changes[i, 0]] = changes[i, 1] for int32 pairs [N, 2]; places count the words of `store` and all differ."""
+    store.view(-1)[changes[:, 0].long()] = changes[:, 1]
 
 
 def segment_mean(x: Tensor, seq_start: Tensor) -> Tensor:

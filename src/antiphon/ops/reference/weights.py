@@ -25,10 +25,10 @@ def dense(weight: Weight) -> Tensor:
     return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
-def pack_bf16(weight: Weight) -> None:
-    """Decode a weight to bf16 once, for machines without a native backend."""
+def pack_bf16(weight: Weight, device: torch.device | None = None) -> None:
+    """Decode a weight to bf16 once, for machines without a native backend and for other devices."""
     if BF16_PACK not in weight.packed:
-        weight.packed[BF16_PACK] = dense(weight).to(torch.bfloat16)
+        weight.packed[BF16_PACK] = dense(weight).to(torch.bfloat16).to(device)
         weight.release_parts()
 
 
@@ -37,14 +37,15 @@ def prepare_weights(
     repack: bool = True,
     quantize: Callable[[Weight], TensorType | None] = lambda weight: None,
     release_pages: Callable[[], None] = lambda: None,
+    device: torch.device | None = None,
 ) -> list[WeightForm]:
-    """Decode every weight to bf16. Nothing is repacked; only the native backend quantises."""
+    """Decode every weight to bf16, on the device. Nothing is repacked; only the native backend quantises."""
     forms = []
     for weight in weights:
         if quantize(weight) is not None:
             raise UnsupportedError("weights are quantised by the native backend, which was not built on this machine")
         parts = weight.parts
-        pack_bf16(weight)
+        pack_bf16(weight, device)
         for part in parts:
             size = part.rows * weight.columns * 2
             forms.append(WeightForm(part.type, part.data.numel(), size, quantized=TensorType.BF16))

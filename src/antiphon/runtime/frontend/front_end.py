@@ -28,7 +28,7 @@ from antiphon.runtime.loading.adapter_names import SEPARATOR
 from antiphon.runtime.loading.adapters import LoadedAdapter
 from antiphon.runtime.loading.config import EngineConfig
 from antiphon.runtime.loading.loading import LoadedModel, load_model
-from antiphon.runtime.slots.arena import Arena
+from antiphon.runtime.slots.devices import EngineDevices
 from antiphon.runtime.slots.resident import check_batch_invariance, make_slots, slot_names
 from antiphon.runtime.speech.call import SpeechCall
 from antiphon.runtime.speech.pronunciation import Pronunciation
@@ -55,7 +55,7 @@ def from_options(kind: type[Options], options: Mapping[str, Any]) -> Options:
 
 
 class FrontEnd:
-    """The loop, the arena and the resident models. What its calls emit goes to `sink`."""
+    """The loop, the devices and the resident models. What its calls emit goes to `sink`."""
 
     def __init__(
         self,
@@ -69,10 +69,10 @@ class FrontEnd:
         if config is not None and options:
             raise InvalidRequestError(f"give a config or single options, not both: {', '.join(options)}")
         self.config = config or from_options(EngineConfig, options)
-        if self.config.batch_invariant:
-            check_batch_invariance()
         self._sink = sink
-        self._arena = Arena.allocate(self.config)
+        self._devices = EngineDevices(self.config)
+        if self.config.batch_invariant:
+            check_batch_invariance(self._devices.default.device)
         self._core = EngineCore(record_requests=self.config.record_requests)
         self._factories: dict[str, RequestFactory] = {}
         self._transcribers: dict[str, Transcriber] = {}
@@ -98,13 +98,14 @@ class FrontEnd:
 
     # -- models -------------------------------------------------------------------------------------------------
 
-    def load(self, model: str | LoadedModel) -> LoadedModel:
+    def load(self, model: str | LoadedModel, device: str | None = None) -> LoadedModel:
         """Load a model by catalog name, path or hub reference, or add one that is loaded already.
 
-        Returns once it can be used. Raises `InvalidRequestError` if a model of that name is loaded. A detector that
-        a call has loaded is not loaded again.
+        `device` is where it computes: `cpu`, `cuda`, `cuda:N`, or the engine's own device if omitted. Returns once the
+        model can be used. Raises `InvalidRequestError` if a model of that name is loaded. A detector that a call has
+        loaded is not loaded again.
         """
-        loaded = (self.detectors.loaded(model) or self._load_files(model)) if isinstance(model, str) else model
+        loaded = (self.detectors.loaded(model) or self._load_files(model, device)) if isinstance(model, str) else model
         if loaded.name in self._factories:
             raise InvalidRequestError(f"model {loaded.name!r} is resident already")
         if loaded.model.part(Detector) is not None:
@@ -121,11 +122,20 @@ class FrontEnd:
         self._factories[loaded.name] = RequestFactory(loaded)
         return loaded
 
-    def _load_files(self, reference: str) -> LoadedModel:
-        return load_model(reference, offline=self._offline, options=self.config.weight_options())
+    def _load_files(self, reference: str, device: str | None = None) -> LoadedModel:
+        chosen = self._devices.get(device).device
+        return load_model(reference, offline=self._offline, options=self.config.weight_options(), device=chosen)
 
     def _make_slots(self, loaded: LoadedModel) -> list[ModelSlot]:
-        return make_slots(loaded, self._arena, self.config)
+        device = self._devices.of(loaded.device)
+        if self.config.batch_invariant:
+            check_batch_invariance(device.device)
+        arena = device.acquire(loaded.model)
+        try:
+            return make_slots(loaded, arena, self.config)
+        except BaseException:
+            device.release()
+            raise
 
     def load_adapter(self, path: str | Path, name: str | None = None, *, model: str | None = None) -> LoadedAdapter:
         """Load a LoRA adapter for a loaded model: a folder as PEFT saves it, or a GGUF file.
@@ -150,14 +160,15 @@ class FrontEnd:
             self.detectors.remove(name)
             self._factories.pop(name, None)
             return
-        slots = slot_names(name, self._factory(name).loaded.model)
+        loaded = self._factory(name).loaded
+        slots, device = slot_names(name, loaded.model), self._devices.of(loaded.device)
         for adapter in self._adapters.forget(name):
             del self._factories[adapter]
 
         def remove() -> None:
             for slot in slots:
                 self._core.remove_model(slot)
-            self._arena.release_free_pages()
+            device.release()
 
         self._loop.call(remove).result()
         del self._factories[name]
@@ -301,15 +312,21 @@ class FrontEnd:
 
     # -- figures ------------------------------------------------------------------------------------------------
 
-    def figures(self) -> dict[str, dict[str, int]]:
+    def figures(self) -> dict[str, dict[str, Any]]:
         """Numbers for each model: requests running and waiting, cache blocks free, cached and owned, bytes owned.
 
-        The entry `arena` has the bytes of the whole cache and how many of them models hold.
+        The entry `devices` has for each device its memory in bytes, how much of it is free (on the CPU all), and the
+        bytes of its cache and how many of them models hold. The entry `arena` has the sums of the last two.
         """
 
-        def read() -> dict[str, dict[str, int]]:
-            figures, books = slot_figures(self._core), self._arena.books
-            figures["arena"] = {"total_bytes": books.total_bytes, "lent_bytes": books.lent_bytes}
+        def read() -> dict[str, dict[str, Any]]:
+            figures: dict[str, dict[str, Any]] = dict(slot_figures(self._core))
+            devices = {device.name: device.figures() for device in self._devices}
+            for name, slot in self._core.slots.items():
+                figures[name]["arena_bytes"] = devices[slot.device]["total_bytes"]
+            kinds = ("total_bytes", "lent_bytes")
+            figures["arena"] = {kind: sum(device[kind] for device in devices.values()) for kind in kinds}
+            figures["devices"] = devices
             return figures
 
         return self._loop.call(read).result() | self.detectors.figures()

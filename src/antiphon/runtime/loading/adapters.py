@@ -37,4 +37,7 @@ def load_adapter(base: LoadedModel, path: Path, name: str) -> LoadedAdapter:
     if file.architecture is not None and model_class(file.architecture) is not type(base.model):
         own = type(base.model).__name__.lower()
         raise UnsupportedError(f"{path} is an adapter of a {file.architecture} model; {base.name!r} is a {own}")
-    return LoadedAdapter(name, base.name, fit_adapter(base.model, base.name, file), time.perf_counter() - started)
+    fitted = fit_adapter(base.model, base.name, file)
+    if not base.device.is_cpu:
+        fitted = fitted.on(base.device.torch)
+    return LoadedAdapter(name, base.name, fitted, time.perf_counter() - started)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 import torch
 
+from antiphon.device_names import AUTO, check_device_name
 from antiphon.engine.policies.policy import Policy
 from antiphon.engine.policies.registry import DEFAULT_TPOT_TARGET, make_policy
 from antiphon.engine.scheduler_config import Preemption, SchedulerConfig
 from antiphon.errors import InvalidRequestError
+from antiphon.ops.device import COMPUTE_TYPES, Device
+from antiphon.runtime.loading.device_sizes import DeviceSizes, default_sizes
+from antiphon.runtime.loading.memory_budget import DEFAULT_KV_BYTES
 from antiphon.runtime.loading.weight_forms import WeightOptions
 
 PAGE_TYPES = {
@@ -26,12 +30,18 @@ SLABS_WANTED = 256
 class EngineConfig:
     """The settings of an engine. A wrong value raises `InvalidRequestError` with the value.
 
-    - `kv_bytes` is the memory for keys and values of all models; `key_type` and `value_type` are `fp32`, `fp16`,
-      `bf16`, `int8` or, on GPUs, `fp8` (e4m3).
+    - `device` is `auto`, `cpu`, `cuda` or `cuda:N`, for models that are given no other; `auto` is the first GPU that
+      can be used, else the CPU. `compute_type` is that of activations: `fp32` on the CPU; `bf16`, `fp16` or `fp32` on
+      a GPU.
+    - `kv_bytes` is the memory for keys and values of all models of a device; `key_type` and `value_type` are `fp32`,
+      `fp16`, `bf16`, `int8` or, on GPUs, `fp8` (e4m3).
+    - What is None depends on the device. CPU: `cpu_kv_bytes` in `fp16`, 64 running, 2,048 tokens a step. GPU: most of
+      its free memory in the compute type, 256 running, 8,192 tokens a step.
     - `policy` is `fcfs`, `priority` or `adaptive`. At most `max_running` requests are computed together and
       `max_waiting` wait; more raise `OverloadedError`.
     - A step computes at most `max_step_tokens`, of one prompt at most `chunk_tokens`, and takes about `step_seconds`
       at most.
+    - `coming_weight_bytes` of a GPU stay free for models that are loaded after the first one.
     - `preemption` is `recompute` or `swap` (to `swap_bytes` of memory), for requests that must make room.
     - `sink_tokens` with `recent_tokens` limits attention to the first and the last tokens, and frees the blocks
       between.
@@ -42,9 +52,12 @@ class EngineConfig:
     - `record_requests` adds to the trace which requests were in each step.
     """
 
-    kv_bytes: int = 1 << 30
-    key_type: str = "fp16"
-    value_type: str = "fp16"
+    device: str = AUTO
+    compute_type: str | None = None
+    kv_bytes: int | None = None
+    cpu_kv_bytes: int = DEFAULT_KV_BYTES
+    key_type: str | None = None
+    value_type: str | None = None
     block_tokens: int = 16
     prefix_caching: bool = True
     sink_tokens: int = 0
@@ -53,9 +66,9 @@ class EngineConfig:
     ageing_seconds: float | None = 10.0
     tpot_target: float = DEFAULT_TPOT_TARGET
     ttft_target: float | None = None
-    max_running: int = 64
+    max_running: int | None = None
     max_waiting: int = 1024
-    max_step_tokens: int = 2048
+    max_step_tokens: int | None = None
     chunk_tokens: int | None = 512
     step_seconds: float | None = None
     preemption: str = "recompute"
@@ -63,6 +76,7 @@ class EngineConfig:
     max_model_tokens: int | None = None
     batch_invariant: bool = False
     slab_bytes: int | None = None
+    coming_weight_bytes: int = 0
     record_requests: bool = False
     record: bool = True
     repack: bool = True
@@ -70,10 +84,12 @@ class EngineConfig:
     precision: str = "fast"
 
     def __post_init__(self) -> None:
-        for name in ("key_type", "value_type"):
-            if getattr(self, name) not in PAGE_TYPES:
-                choices = ", ".join(PAGE_TYPES)
-                raise InvalidRequestError(f"{name} is {getattr(self, name)!r}; it must be one of: {choices}")
+        check_device_name(self.device)
+        types = {"key_type": PAGE_TYPES, "value_type": PAGE_TYPES, "compute_type": COMPUTE_TYPES}
+        for name, known in types.items():
+            given = getattr(self, name)
+            if given is not None and given not in known:
+                raise InvalidRequestError(f"{name} is {given!r}; it must be one of: {', '.join(known)}")
         if self.preemption not in list(Preemption):
             raise InvalidRequestError(f"preemption is {self.preemption!r}; it must be one of: {', '.join(Preemption)}")
         if self.block_tokens < 1 or self.block_tokens & (self.block_tokens - 1):
@@ -96,11 +112,25 @@ class EngineConfig:
             ttft_target=self.ttft_target,
         )
 
-    def scheduler(self) -> SchedulerConfig:
+    def open_device(self, name: str | None = None) -> Device:
+        """A device by name, else the engine's own, with the configured compute type where it is a GPU."""
+        device = Device.parse(name or self.device)
+        if self.compute_type is None or device.is_cpu:
+            return device
+        return Device.parse(device.name, self.compute_type)
+
+    def sizes(self, device: Device | None = None) -> DeviceSizes:
+        """The configured sizes, and those of the device where none are configured; without one, those of the CPU."""
+        given = {field.name: getattr(self, field.name) for field in fields(DeviceSizes)}
+        return replace(default_sizes(device), **{name: value for name, value in given.items() if value is not None})
+
+    def scheduler(self, sizes: DeviceSizes | None = None) -> SchedulerConfig:
+        """Without sizes, those of the CPU."""
+        sizes = sizes or self.sizes()
         return SchedulerConfig(
-            max_running=self.max_running,
+            max_running=sizes.max_running,
             max_waiting=self.max_waiting,
-            max_step_tokens=self.max_step_tokens,
+            max_step_tokens=sizes.max_step_tokens,
             chunk_tokens=self.chunk_tokens,
             step_seconds=self.step_seconds,
             preemption=Preemption(self.preemption),
@@ -111,9 +141,9 @@ class EngineConfig:
         """How the engine loads models that it is given by name."""
         return WeightOptions(self.repack, self.quantize, self.precision)
 
-    def slab_size(self) -> int:
-        """Bytes of a slab: many slabs, so that models share the arena finely, but not smaller than is sensible."""
+    def slab_size(self, kv_bytes: int) -> int:
+        """Bytes of a slab of so large an arena: many of them, so that models share it finely, but none too small."""
         if self.slab_bytes is not None:
             return self.slab_bytes
-        wanted = self.kv_bytes // SLABS_WANTED // 256 * 256
-        return max(min(MIN_SLAB_BYTES, self.kv_bytes // 4 // 256 * 256), min(MAX_SLAB_BYTES, wanted), 256)
+        wanted = kv_bytes // SLABS_WANTED // 256 * 256
+        return max(min(MIN_SLAB_BYTES, kv_bytes // 4 // 256 * 256), min(MAX_SLAB_BYTES, wanted), 256)

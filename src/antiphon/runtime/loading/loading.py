@@ -8,10 +8,12 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, cast
 
+from antiphon.device_names import AUTO, CPU
 from antiphon.errors import CheckpointError, UnsupportedError
 from antiphon.models.base.model import CausalLM, Model, Task
 from antiphon.models.base.parts import SynthesisStages, Vocabulary
 from antiphon.models.registry import build_model, model_class
+from antiphon.ops import Device
 from antiphon.runtime.loading.process_memory import trim_memory
 from antiphon.runtime.loading.sampling_defaults import SamplingDefaults, sampling_defaults
 from antiphon.runtime.loading.weight_forms import LoadReport, WeightOptions, prepare
@@ -31,6 +33,8 @@ from antiphon.weights.json_object import read_json_object
 
 #: Tokens of Whisper's English-only vocabulary; the multilingual ones are larger.
 ENGLISH_VOCABULARY = 51864
+#: Small models that calls to others use: they run beside them, on the CPU.
+DETECTOR_TASKS = (Task.PHONEMIZE, Task.VOICE_ACTIVITY)
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,8 @@ class LoadedModel:
     report: LoadReport
     voices: VoiceBook | None = None  # of a speech model
     sampling: SamplingDefaults = field(default_factory=SamplingDefaults)
+    #: Where it computes.
+    device: Device = field(default_factory=lambda: Device.parse(CPU))
 
     def bytes_per_step(self) -> int:
         """Weight bytes that decoding one token reads: all but embedding tables that are not also heads."""
@@ -66,18 +72,21 @@ def load_model(
     progress: Callable[..., None] | None = None,
     options: WeightOptions | None = None,
     task: str | None = None,
+    device: Device | str = AUTO,
 ) -> LoadedModel:
     """Resolve, download if needed, and load. Every failure is an `AntiphonError` that names the file and the cause.
 
-    A model that is not for `task` is rejected as early as its task is known: before the download if the
-    catalog has it, else once its architecture is read.
+    Its tensors are on `device`, which is opened first if it is a name; detectors are always on the CPU. A model that
+    is not for `task` is rejected as early as its task is known: before the download if the catalog has it, else once
+    its architecture is read.
     """
     if task is not None:
         check_catalog_task(reference, task)
+    opened = Device.parse(device) if isinstance(device, str) else device
     report = LoadReport()
     with report.phase("fetch"):
         resolved = resolve(reference, offline=offline, progress=progress)
-    return load_resolved(resolved, report, options, task)
+    return load_resolved(resolved, report, options, task, opened)
 
 
 def load_resolved(
@@ -85,31 +94,37 @@ def load_resolved(
     report: LoadReport | None = None,
     options: WeightOptions | None = None,
     task: str | None = None,
+    device: Device | None = None,
 ) -> LoadedModel:
-    loaded = _load(resolved, report or LoadReport(), options or WeightOptions(), task)
+    """Without a device, on the CPU."""
+    loaded = _load(resolved, report or LoadReport(), options or WeightOptions(), task, device or Device.parse(CPU))
     trim_memory()  # the checkpoint's metadata is not needed any more
     return loaded
 
 
-def _load(resolved: ResolvedModel, report: LoadReport, options: WeightOptions, task: str | None) -> LoadedModel:
+def _load(
+    resolved: ResolvedModel, report: LoadReport, options: WeightOptions, task: str | None, device: Device
+) -> LoadedModel:
     with report.phase("open"):
         checkpoint = open_checkpoint(resolved.path)
         own = model_class(checkpoint.architecture).task
         if task is not None and own != task:
             raise wrong_task(resolved.name, own, task)
+    if own in DETECTOR_TASKS and not device.is_cpu:
+        device = Device.parse(CPU)
     with report.phase("tokenizer"):
         tokenizer = load_tokenizer(resolved, checkpoint)
     with report.phase("weights"):
         model = build_model(checkpoint)
         _reject_unused(checkpoint, model, resolved.name)
-        prepare(model, report, options, checkpoint.release_pages)
+        prepare(model, report, options, checkpoint.release_pages, device)
     _check_vocabulary(resolved.name, model, tokenizer)
     eos_ids = end_ids(resolved, tokenizer)
     template = load_chat_template(resolved, checkpoint, tokenizer)
     synthesis = model.part(SynthesisStages)
     voices = None if synthesis is None else VoiceBook.beside(resolved.files, synthesis.style_size, resolved.name)
     sampling = sampling_defaults(resolved, checkpoint)
-    return LoadedModel(resolved.name, model, tokenizer, template, eos_ids, report, voices, sampling)
+    return LoadedModel(resolved.name, model, tokenizer, template, eos_ids, report, voices, sampling, device)
 
 
 def load_tokenizer(resolved: ResolvedModel, checkpoint: Checkpoint) -> Tokenizer:

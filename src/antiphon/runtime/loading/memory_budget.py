@@ -9,6 +9,8 @@ from antiphon.errors import MemoryBudgetError
 from antiphon.weights.catalog.catalog import catalog
 from antiphon.weights.catalog.resolve import ResolvedModel
 
+#: For keys and values on the CPU.
+DEFAULT_KV_BYTES = 1 << 30
 #: Of the machine's or the container's memory, for weights and for keys and values.
 SHARE = 0.8
 #: Files that hold weights; a llama2.c vocabulary has the ending of its model.

@@ -14,7 +14,7 @@ from antiphon.errors import InvalidRequestError
 from antiphon.layers.module import Halvable, Module
 from antiphon.models.base.model import Model
 from antiphon.models.base.parts import WeightRules
-from antiphon.ops import WeightForm
+from antiphon.ops import Device, WeightForm
 from antiphon.weights.types import TensorType
 from antiphon.weights.weight import Weight
 
@@ -59,6 +59,7 @@ class LoadReport:
 
     seconds: dict[str, float] = field(default_factory=dict)
     backend: str = ""
+    device: str = "cpu"
     forms: list[WeightForm] = field(default_factory=list)
 
     @contextmanager
@@ -96,7 +97,8 @@ class LoadReport:
     def line(self) -> str:
         """One readable line."""
         phases = ", ".join(f"{name} {seconds:.2f}s" for name, seconds in self.seconds.items())
-        return f"{self.backend} backend; {self.weights()}; {phases}"
+        place = "" if self.device == "cpu" else f" on {self.device}"
+        return f"{self.backend} backend{place}; {self.weights()}; {phases}"
 
 
 def _became(form: WeightForm) -> str:
@@ -112,20 +114,23 @@ def prepare(
     report: LoadReport,
     options: WeightOptions = WeightOptions(),  # noqa: B008  (frozen)
     release_pages: Callable[[], None] = lambda: None,
+    device: Device | None = None,
 ) -> None:
-    """Convert the weights to the form that the active backend computes with, by the model's rules.
+    """Convert the weights to the form that the device's backend computes with, by the model's rules.
 
-    The native backend reads every stored type and packs most of those that are quantised. Without it quantised
-    weights would be decoded on every call, so they are decoded once, to bf16.
+    Afterwards every tensor of the model is on the device; without one, all stay on the CPU. The native backend reads
+    every stored type and packs most of those that are quantised. Without it quantised weights would be decoded on
+    every call, so they are decoded once, to bf16.
     """
-    report.backend = ops.active_backend().name
+    place = torch.device("cpu") if device is None else device.torch
+    report.backend, report.device = ops.active_backend(place.type).name, str(place)
     rules = model.weight_rules()
     looked_up = {id(weight) for weight in (*rules.embeddings, *rules.heads)}
     batched = {id(weight) for weight in rules.batched}
     is_fast = options.precision == "fast" and report.backend == "native"
     fast_type = rules.fast_type if is_fast else None
     quantize = options.quantize_for(rules, report.backend)
-    exact = _exact_nodes(rules)
+    exact = _exact_nodes(rules, place.type)
     kept = looked_up | {id(weight) for node in exact for weight in node.weights()}
 
     def target(weight: Weight) -> TensorType | None:
@@ -136,15 +141,21 @@ def prepare(
         matrices, embeddings = QUANTIZATIONS[quantize]
         return embeddings if id(weight) in looked_up else matrices
 
+    compute_type = None if device is None else device.compute_type
+    if place.type != "cpu":
+        model.place(place)
+    if compute_type not in (None, torch.float32) and model.takes_compute_type:
+        for node in model.modules():
+            node.set_compute_type(compute_type)
     for node in model.modules():
         if isinstance(node, Halvable):
             node.half = (fast_type is not None or quantize is not None) and node not in exact
         node.prepare()
-    report.forms += ops.prepare_weights(list(model.weights()), options.repack, target, release_pages)
+    report.forms += ops.prepare_weights(list(model.weights()), options.repack, target, release_pages, place)
 
 
-def _exact_nodes(rules: WeightRules) -> list[Module]:
+def _exact_nodes(rules: WeightRules, device_type: str) -> list[Module]:
     """What stays in 32 bits, if the processor's 16-bit floats are those with a mantissa of eight bits."""
-    if not rules.exact or ops.half_type() is not torch.bfloat16:
+    if not rules.exact or ops.half_type(device_type) is not torch.bfloat16:
         return []
     return [node for module in rules.exact for node in module.modules()]

@@ -15,8 +15,10 @@ from antiphon.errors import AntiphonError, EngineError, InvalidRequestError, Mod
 from antiphon.runtime.calls.async_reader import AsyncReader
 from antiphon.runtime.calls.control import MAX_SAMPLES
 from antiphon.runtime.calls.sinks import ThreadSink
+from antiphon.runtime.loading.memory_budget import DEFAULT_KV_BYTES
 from antiphon.runtime.process import messages
 from antiphon.runtime.process.channel import error_of, event_of
+from antiphon.runtime.process.device_book import DeviceBook
 from antiphon.runtime.process.engine_process import EngineProcess
 from antiphon.runtime.process.questions import Questions
 from antiphon.runtime.process.remote_call import RemoteCall
@@ -32,7 +34,6 @@ Reader = TypeVar("Reader", bound=AsyncReader[Any])
 
 logger = logging.getLogger("antiphon.engine")
 
-DEFAULT_KV_BYTES = 1 << 30  # as in `EngineConfig`, which needs torch
 #: A model is given up when this many processes have died while they loaded it again.
 MAX_RELOAD_DEATHS = 2
 
@@ -61,15 +62,17 @@ class EngineClient(Supervisor):
         self._models: dict[str, messages.Loaded] = {}
         self._references: dict[str, str] = {}
         self._bases: dict[str, str] = {}  # of adapters
+        self._devices: dict[str, str | None] = {}  # that were asked for
         self._loads: dict[str, tuple[str, asyncio.Task[messages.Loaded]]] = {}
+        self.devices = DeviceBook()
         self._questions = Questions()
         self._sink = ThreadSink()
         self._numbers = itertools.count(1)
 
     @property
     def kv_bytes(self) -> int:
-        """Of the cache's arena."""
-        return int(self._options.get("kv_bytes", DEFAULT_KV_BYTES))
+        """Of the arena on the CPU."""
+        return int(self._options.get("kv_bytes") or self._options.get("cpu_kv_bytes") or DEFAULT_KV_BYTES)
 
     @property
     def models(self) -> Mapping[str, messages.Loaded]:
@@ -93,6 +96,8 @@ class EngineClient(Supervisor):
                 answer(("load", message.name), error_of(message.kind, message.message))
             case messages.Unloaded():
                 answer(("unload", message.name), message)
+            case messages.Devices():
+                self.devices.take(message)
             case messages.Embedded():
                 answer(("embed", message.id), message)
             case messages.Figures():
@@ -113,13 +118,15 @@ class EngineClient(Supervisor):
         self._models.clear()
         self._references.clear()
         self._bases.clear()
+        self._devices.clear()
 
     # -- models -------------------------------------------------------------------------------------------------
 
-    async def load(self, name: str, reference: str, base: str = "") -> messages.Loaded:
+    async def load(self, name: str, reference: str, base: str = "", device: str | None = None) -> messages.Loaded:
         """Make a model resident under `name`; returns at once if it is. Concurrent loads of one name share the work.
 
         With `base`, it is an adapter of that model, at the path `reference`; unloading the model unloads it too.
+        Without `device`, it is loaded onto the engine's own; a restart loads it onto the same one again.
         Raises the `AntiphonError` of the failure. Waits while the process is starting or restarting.
         """
         if name in self._models and name not in self._loads:
@@ -130,7 +137,7 @@ class EngineClient(Supervisor):
             under_way, task = self._loads[name]
             self._check_reference(name, under_way, reference)
         else:
-            task = asyncio.create_task(self._load(name, reference, base))
+            task = asyncio.create_task(self._load(name, reference, base, device))
             self._loads[name] = (reference, task)
             task.add_done_callback(lambda done: self._loaded(name, done))
         return await asyncio.shield(task)
@@ -144,16 +151,17 @@ class EngineClient(Supervisor):
         if not done.cancelled():
             done.exception()  # raised to those who wait for it, if any
 
-    async def _load(self, name: str, reference: str, base: str) -> messages.Loaded:
+    async def _load(self, name: str, reference: str, base: str, device: str | None) -> messages.Loaded:
         process = await self._until_ready()
         while (going := self._questions.pending(("unload", name))) is not None:
             await asyncio.wait([going])
             await asyncio.sleep(0)
         if name in self._models:  # it came back with the restart that was waited for
             return self._models[name]
-        loaded = await self._load_into(process, name, reference, base)
+        loaded = await self._load_into(process, name, reference, base, device)
         self._models[name] = loaded
         self._references[name] = reference
+        self._devices[name] = device
         if base:
             self._bases[name] = base
         return loaded
@@ -185,9 +193,9 @@ class EngineClient(Supervisor):
         self._reload_deaths[name] -= 1
 
     async def _reload(self, process: EngineProcess, name: str) -> None:
-        reference, base = self._references[name], self._bases.get(name, "")
+        reference, base, device = self._references[name], self._bases.get(name, ""), self._devices.get(name)
         try:
-            self._models[name] = await self._load_into(process, name, reference, base)
+            self._models[name] = await self._load_into(process, name, reference, base, device)
         except AntiphonError as error:
             if process.exited.done():  # the next process loads it
                 raise
@@ -205,11 +213,15 @@ class EngineClient(Supervisor):
         """A model that is resident no more; its adapters are not either."""
         for adapter in [adapter for adapter, base in self._bases.items() if base == name]:
             self._drop_name(adapter)
-        for names in (self._models, self._references, self._bases):
+        self._models.pop(name, None)
+        for names in (self._references, self._bases):
             names.pop(name, None)
+        self._devices.pop(name, None)
 
-    async def _load_into(self, process: EngineProcess, name: str, reference: str, base: str) -> messages.Loaded:
-        command = messages.Load(name, reference, self._offline, base)
+    async def _load_into(
+        self, process: EngineProcess, name: str, reference: str, base: str, device: str | None
+    ) -> messages.Loaded:
+        command = messages.Load(name, reference, self._offline, base, device)
         answer: messages.Loaded = await self._questions.ask(process, ("load", name), command)
         return answer
 
@@ -267,8 +279,8 @@ class EngineClient(Supervisor):
         return reader
 
     async def figures(self) -> dict[str, Any]:
-        """What `FrontEnd.figures` returns (per model: running, waiting, blocks_…; "arena"), and "process": "pid",
-        "resident_bytes", "steps". `EngineError` if the engine is not READY. Answered between two steps."""
+        """What `FrontEnd.figures` returns (per model: running, waiting, blocks_…; "arena", "devices"), and "process":
+        "pid", "resident_bytes", "steps". `EngineError` if the engine is not READY. Answered between two steps."""
         process = self._ready_process()
         question = f"figures-{next(self._numbers)}"
         command = messages.GetFigures(question)

@@ -23,12 +23,14 @@ class Load(msgspec.Struct, frozen=True, tag=True):
     """Make a model resident under a name. Answered by `Loaded` or `LoadFailed`.
 
     With `base`, it is an adapter of that resident model, at the path `reference`, and its name is `base:adapter`.
+    Without `device`, it is loaded onto the engine's own.
     """
 
     name: str
     reference: str
     offline: bool = False
     base: str = ""
+    device: str | None = None
 
 
 class Unload(msgspec.Struct, frozen=True, tag=True):
@@ -175,6 +177,26 @@ class Heartbeat(msgspec.Struct, frozen=True, tag=True):
     busy_seconds: float
 
 
+class DeviceMemory(msgspec.Struct, frozen=True):
+    """A device that the engine has opened: bytes for weights and cache together, and those of its cache's arena."""
+
+    name: str
+    hardware: str
+    total_bytes: int
+    budget_bytes: int
+    #: 0 until the arena is reserved.
+    kv_bytes: int
+
+
+class Devices(msgspec.Struct, frozen=True, tag=True):
+    """The devices in use: sent before `Started`, and before the answer to a `Load` or `Unload` that changed them."""
+
+    items: list[DeviceMemory]
+    #: That of a model which asks for none, and of one which asks for `auto`.
+    default: str
+    auto: str
+
+
 class VoiceFields(msgspec.Struct, frozen=True):
     """A voice of a model that speaks."""
 
@@ -195,6 +217,8 @@ class Loaded(msgspec.Struct, frozen=True, tag=True):
     default_voice: str | None = None
     #: References of the detectors that calls to it may use.
     companions: list[str] = []
+    #: Where it computes.
+    device: str = "cpu"
 
 
 class LoadFailed(msgspec.Struct, frozen=True, tag=True):
@@ -267,7 +291,7 @@ class Dying(msgspec.Struct, frozen=True, tag=True):
 
 #: Events of calls, then answers, then the state of the process.
 _Events = Deltas | SpeechPart | CallEvent | Rejected
-FromEngine = _Events | Loaded | LoadFailed | Unloaded | Embedded | Figures | Started | Heartbeat | Dying
+FromEngine = _Events | Loaded | LoadFailed | Unloaded | Embedded | Figures | Devices | Started | Heartbeat | Dying
 
 encode = msgspec.msgpack.Encoder().encode
 decode_command = msgspec.msgpack.Decoder(ToEngine).decode

@@ -14,8 +14,10 @@ import msgspec
 import numpy as np
 
 from antiphon.audio.samples import Floats
+from antiphon.device_names import AUTO
 from antiphon.errors import AntiphonError, InvalidRequestError
 from antiphon.models.base.parts import TokenDecoder
+from antiphon.ops import Device
 from antiphon.runtime.calls.events import Accepted
 from antiphon.runtime.frontend.front_end import FrontEnd
 from antiphon.runtime.loading.adapter_names import SEPARATOR
@@ -54,6 +56,8 @@ class ServedEngine(FrontEnd):
         self._transcribe_threads = ThreadPoolExecutor(MAX_TRANSCRIPTIONS, "antiphon-transcribe")
         self._prepare_threads = ThreadPoolExecutor(PREPARE_THREADS, "antiphon-prepare")
         super().__init__(ChannelSink(send), **options)
+        self._auto_device = Device.parse(AUTO).name
+        self._report_devices()
 
     @property
     def steps(self) -> int:
@@ -141,6 +145,7 @@ class ServedEngine(FrontEnd):
                     answer = self._description(loaded)
             finally:
                 self._loading.discard(name)
+            self._report_devices()
             self._send(answer)
         except BaseException as error:
             self._send(messages.LoadFailed(name, *kind_and_message(error)))
@@ -150,12 +155,25 @@ class ServedEngine(FrontEnd):
         adapter = self.load_adapter(command.reference, own_name, model=command.base)
         base = self._description(self._factory(command.base).loaded)
         seconds = {"weights": adapter.seconds}
-        return messages.Loaded(adapter.name, base.task, base.max_tokens, adapter.nbytes, seconds)
+        return messages.Loaded(adapter.name, base.task, base.max_tokens, adapter.nbytes, seconds, device=base.device)
 
     def _load_weights(self, command: messages.Load) -> LoadedModel:
-        loaded = replace(self._load_files(command.reference), name=command.name)
+        loaded = replace(self._load_files(command.reference, command.device), name=command.name)
         read_weights(loaded)
         return loaded
+
+    def _report_devices(self) -> None:
+        items = [
+            messages.DeviceMemory(
+                device.name,
+                device.device.limits.hardware,
+                device.device.limits.total_bytes,
+                device.budget_bytes,
+                0 if device.books is None else device.books.total_bytes,
+            )
+            for device in self._devices
+        ]
+        self._send(messages.Devices(items, self._devices.default.name, self._auto_device))
 
     def _description(self, loaded: LoadedModel) -> messages.Loaded:
         model, voices = loaded.model, loaded.voices
@@ -170,6 +188,7 @@ class ServedEngine(FrontEnd):
             voices=[messages.VoiceFields(v.name, v.language, v.gender) for v in voices.info()] if voices else [],
             default_voice=voices.default if voices else None,
             companions=list(model.companions),
+            device=loaded.device.name,
         )
 
     def _unload(self, command: messages.Unload) -> None:
@@ -177,6 +196,8 @@ class ServedEngine(FrontEnd):
             if command.name in self._factories or command.name in self.detectors:
                 self.unload(command.name)
                 return_memory()
+                self._devices.trim()
+                self._report_devices()
         except BaseException:
             traceback.print_exc()
         self._send(messages.Unloaded(command.name))

@@ -5,16 +5,22 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from antiphon.device_names import CPU
 from antiphon.errors import MemoryBudgetError, MemoryBusyError
 from antiphon.runtime.residency.resident import Resident
 
 
 @dataclass(frozen=True)
 class MemoryBudget:
-    """Weights of all resident models and the cache's arena never exceed `total_bytes`."""
+    """Weights of all resident models of a device and its cache's arena never exceed `total_bytes`."""
 
     total_bytes: int
     kv_bytes: int
+    device: str = CPU
+
+    @property
+    def _name(self) -> str:
+        return "memory budget" if self.device == CPU else f"memory budget of {self.device}"
 
     @property
     def room(self) -> int:
@@ -26,11 +32,14 @@ class MemoryBudget:
         if size > self.room:
             raise MemoryBudgetError(
                 f"model {model.name!r} needs {size:,} bytes for its weights and {self.kv_bytes:,} for the KV cache; "
-                f"the memory budget is {self.total_bytes:,} bytes"
+                f"the {self._name} is {self.total_bytes:,} bytes"
             )
 
     def idle_models(self, model: Resident, size: int, models: Collection[Resident], evict: bool) -> list[Resident]:
-        """Models that may be unloaded for this one, least recently used first; an error if that cannot be enough."""
+        """Models that may be unloaded for this one, least recently used first; an error if that cannot be enough.
+
+        `models` are those of the device.
+        """
         self.check_fits(model, size)
         others = [other for other in models if other is not model]
         needed = {id(other.base) for other in others if other.is_pinned and other.charged_bytes}  # with their adapters
@@ -41,7 +50,7 @@ class MemoryBudget:
             names = [other.name for other in others if other.charged_bytes and other not in idle]
             raise MemoryBusyError(
                 f"model {model.name!r} needs {size:,} bytes for its weights; {max(0, self.room - staying):,} of the "
-                f"memory budget of {self.total_bytes:,} bytes are free beside {', '.join(names)}"
+                f"{self._name} of {self.total_bytes:,} bytes are free beside {', '.join(names)}"
             )
         return idle
 

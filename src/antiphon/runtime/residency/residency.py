@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from antiphon.counted import counted
+from antiphon.device_names import CPU
 from antiphon.errors import (
     AntiphonError,
     EngineError,
@@ -35,14 +36,14 @@ MAX_DEATHS = 2
 class Residency:
     """Used from one event loop. Loads and unloads are done one at a time; fetches are not waited for by others.
 
-    Weights and the cache's arena together never exceed `budget_bytes`. A model is not unloaded between `acquire` and
+    Weights and the cache's arena together never exceed `budget_bytes` on the CPU, and on another device what the
+    engine reports for it. A model is not unloaded between `acquire` and
     `release`.
     """
 
     def __init__(self, client: EngineClient, budget_bytes: int, *, offline: bool = False) -> None:
         self.models: dict[str, Resident] = {}
         self.budget_bytes = budget_bytes
-        self._budget = MemoryBudget(budget_bytes, client.kv_bytes)
         self._client = client
         client.on_lost = self._lost
         self._offline = offline
@@ -51,13 +52,37 @@ class Residency:
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
-    def kv_bytes(self) -> int:
-        return self._client.kv_bytes
-
-    @property
     def weight_bytes(self) -> int:
-        """What the budget is charged with for weights."""
+        """What the budgets of all devices are charged with for weights."""
         return charged_bytes(self.models.values())
+
+    def charged_bytes(self, device: str) -> int:
+        """What the budget of a device is charged with for weights."""
+        return charged_bytes(self._on(device))
+
+    def budgets(self) -> list[MemoryBudget]:
+        """Of the devices in use; the CPU's is always among them."""
+        names = dict.fromkeys([CPU, *(memory.name for memory in self._client.devices)])
+        return [budget for name in names if (budget := self.budget(name)) is not None]
+
+    def budget(self, device: str) -> MemoryBudget | None:
+        """Of a device; None of one that the engine has not opened yet."""
+        memory = self._client.devices.memory(device)
+        if device == CPU:
+            is_used = memory is not None or not list(self._client.devices)
+            return MemoryBudget(self.budget_bytes, self._client.kv_bytes if is_used else 0)
+        return None if memory is None else MemoryBudget(memory.budget_bytes, memory.kv_bytes, device)
+
+    def device_of(self, model: Resident) -> str:
+        """Where a model is, or will be as far as is known."""
+        if model.loaded is not None:
+            return model.loaded.device
+        if model.base is not None:
+            return self.device_of(model.base)
+        return CPU if model.is_companion else self._client.devices.name_of(model.device)
+
+    def _on(self, device: str) -> list[Resident]:
+        return [model for model in self.models.values() if model.charged_device == device]
 
     def add(self, model: Resident) -> Resident:
         return self.models.setdefault(model.name, model)
@@ -211,27 +236,29 @@ class Residency:
 
         listed = listed_weight_bytes(model.reference)
         if listed is not None:
-            self._budget.check_fits(model, listed)
+            budget = self.budget(self.device_of(model))
+            if budget is not None:
+                budget.check_fits(model, listed)
         resolved = await fetch_model(model.reference, self._offline, FetchLog(model))
         model.fetching = None
         return await asyncio.to_thread(weight_file_bytes, resolved)
 
     async def _load_now(self, model: Resident, size: int, evict: bool) -> None:
         """The weights in the engine's process and the text side in this one, at the same time."""
-        model.charged_bytes = 0
+        model.charged_bytes, model.charged_device = 0, self.device_of(model)
         await self._make_room(model, size, evict)
         model.state, model.failure, model.charged_bytes = ModelState.LOADING, None, size
         try:
-            base = () if model.base is None else (model.base.name,)
+            base = "" if model.base is None else model.base.name
             reading = self._read_text(model)
-            loading = self._client.load(model.name, model.reference, *base)
+            loading = self._client.load(model.name, model.reference, base, model.device)
             text, loaded = await asyncio.gather(reading, loading, return_exceptions=True)
             if isinstance(text, BaseException):
                 await self._drop(model)
                 raise text
             if isinstance(loaded, BaseException):
                 raise loaded
-            model.charged_bytes = loaded.weight_bytes
+            model.charged_bytes, model.charged_device = loaded.weight_bytes, loaded.device
             if loaded.weight_bytes > size:
                 await self._check_real_size(model, loaded.weight_bytes, evict)
         except BaseException:
@@ -262,14 +289,17 @@ class Residency:
 
     async def _make_room(self, model: Resident, size: int, evict: bool) -> None:
         """Unload idle models, least recently used first, until `size` bytes fit; none if that cannot be enough."""
-        room = self._budget.room
-        for other in self._budget.idle_models(model, size, self.models.values(), evict):
-            if self.weight_bytes + size <= room:
+        device = model.charged_device
+        budget = self.budget(device)
+        if budget is None:  # the engine opens it, and reports if the model does not fit
+            return
+        for other in budget.idle_models(model, size, self._on(device), evict):
+            if self.charged_bytes(device) + size <= budget.room:
                 return
             if other.is_idle:  # a request may have arrived while another was unloaded
                 logger.info("unloading model %r to make room for %r", other.name, model.name)
                 await self._unload(other)
-        if self.weight_bytes + size > room:
+        if self.charged_bytes(device) + size > budget.room:
             raise MemoryBusyError(f"model {model.name!r} needs {size:,} bytes; other models came into use meanwhile")
 
     # -- unloading ----------------------------------------------------------------------------------------------

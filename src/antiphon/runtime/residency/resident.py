@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from antiphon.device_names import CPU
 from antiphon.errors import AntiphonError
 from antiphon.runtime.residency.keep_alive import FOREVER
 
@@ -41,6 +42,8 @@ class Resident:
     is_pinned: bool = False
     #: The model that this is an adapter of; `reference` is then a path, and `name` is `base:adapter`.
     base: Resident | None = None
+    #: The device that it is to be loaded onto; None is the engine's own.
+    device: str | None = None
     #: Named in the configuration; another is forgotten when it is unloaded.
     is_configured: bool = True
     #: A detector that calls to other models use. No request can name it.
@@ -59,6 +62,8 @@ class Resident:
     last_use: float | None = None
     #: Bytes of its weights that the budget is charged with.
     charged_bytes: int = 0
+    #: The device whose budget is charged.
+    charged_device: str = CPU
     #: When it is unloaded unless a request uses it, by the wall clock.
     expires: float | None = None
     loading: asyncio.Task[None] | None = None

@@ -1,14 +1,16 @@
-"""`Arena`: the memory for keys and values of all models."""
+"""`Arena`: the memory for keys and values of all models of a device."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from antiphon import ops
 from antiphon.engine.kv.arena import SlabArena
 from antiphon.errors import MemoryBudgetError
+from antiphon.ops import Device
 from antiphon.runtime.loading.config import EngineConfig
 from antiphon.runtime.loading.memory_budget import check_memory
 from antiphon.runtime.loading.process_memory import release_pages
@@ -22,14 +24,20 @@ class Arena:
     memory: Tensor
 
     @classmethod
-    def allocate(cls, config: EngineConfig) -> Arena:
-        check_memory(config.kv_bytes)
-        books = SlabArena(config.kv_bytes, config.slab_size())
+    def allocate(cls, config: EngineConfig, device: Device | None = None, kv_bytes: int | None = None) -> Arena:
+        """Of `kv_bytes`, else of the configured size; on the CPU unless a device is given."""
+        size = kv_bytes or config.kv_bytes or config.cpu_kv_bytes
+        place = torch.device("cpu") if device is None else device.torch
+        if place.type == "cpu":
+            check_memory(size)
+        books = SlabArena(size, config.slab_size(size))
         try:
-            return cls(books, ops.allocate_arena(books.total_bytes))
-        except MemoryError as error:
-            asked = books.total_bytes >> 20
-            raise MemoryBudgetError(f"the system refused {asked:,} MiB for keys and values; ask for less") from error
+            return cls(books, ops.allocate_arena(books.total_bytes, place))
+        except (MemoryError, torch.OutOfMemoryError) as error:
+            asked = f"{books.total_bytes >> 20:,} MiB for keys and values"
+            free = "" if device is None or device.is_cpu else f"; {device.free_bytes() >> 20:,} MiB are free"
+            where = "the system" if place.type == "cpu" else str(place)
+            raise MemoryBudgetError(f"{where} refused {asked}{free}; ask for less") from error
 
     def release_free_pages(self) -> None:
         """Return the memory of free slabs to the system; it reads as zero when it is used again."""

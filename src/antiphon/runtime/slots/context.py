@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from antiphon.engine.core import ModelSlot
 from antiphon.engine.policies.policy import Policy
 from antiphon.runtime.loading.config import EngineConfig
+from antiphon.runtime.loading.device_sizes import DeviceSizes
 from antiphon.runtime.loading.loading import LoadedModel
 from antiphon.runtime.slots.arena import Arena
 
@@ -22,6 +23,11 @@ class SlotContext:
     config: EngineConfig
     #: Slots of the same model that exist already, by role; the part that this one feeds is among them.
     made: Mapping[str, ModelSlot]
+
+    @property
+    def sizes(self) -> DeviceSizes:
+        """Of steps on the model's device."""
+        return self.config.sizes(self.loaded.device)
 
     def priority_policy(self) -> Policy:
         """The configured policy; by priority where it is by arrival."""

@@ -13,35 +13,38 @@ from antiphon.executor.decoder.executor import DecoderExecutor
 from antiphon.models.base.parts import TokenDecoder
 from antiphon.ops import CacheGroup, CacheKind, CacheLayout, KVCache
 from antiphon.runtime.loading.config import PAGE_TYPES, EngineConfig
+from antiphon.runtime.loading.device_sizes import DeviceSizes
 from antiphon.runtime.slots.context import SlotContext
 
 
-def cache_layouts(groups: Sequence[CacheGroup], config: EngineConfig) -> list[CacheLayout]:
-    """Cache groups in the engine's page types, with compression where it is configured."""
-    layouts = []
+def cache_layouts(
+    groups: Sequence[CacheGroup], config: EngineConfig, sizes: DeviceSizes | None = None
+) -> list[CacheLayout]:
+    """Cache groups in the page types of a device (the CPU's without sizes), with compression where it is configured."""
+    layouts, sizes = [], sizes or config.sizes()
     for group in groups:
         compressed = config.recent_tokens is not None and group.kind is CacheKind.FULL
         try:
             layout = CacheLayout(
                 group,
                 config.block_tokens,
-                PAGE_TYPES[config.key_type],
-                PAGE_TYPES[config.value_type],
+                PAGE_TYPES[sizes.key_type],
+                PAGE_TYPES[sizes.value_type],
                 recent_tokens=config.recent_tokens if compressed else None,
                 sink_tokens=config.sink_tokens if compressed else 0,
             )
         except ValueError as error:
             raise InvalidRequestError(
-                f"key_type {config.key_type!r}, value_type {config.value_type!r}: {error}"
+                f"key_type {sizes.key_type!r}, value_type {sizes.value_type!r}: {error}"
             ) from error
         layouts.append(layout)
     return layouts
 
 
 def decoder_slot(part: TokenDecoder, context: SlotContext) -> ModelSlot:
-    loaded, arena, config = context.loaded, context.arena, context.config
-    layouts = cache_layouts(part.cache_groups, config)
-    for kind in (config.key_type, config.value_type):
+    loaded, arena, config, sizes = context.loaded, context.arena, context.config, context.sizes
+    layouts = cache_layouts(part.cache_groups, config, sizes)
+    for kind in (sizes.key_type, sizes.value_type):
         if not ops.stores_pages(PAGE_TYPES[kind], arena.memory.device.type):
             raise UnsupportedError(f"{kind} pages are not supported on the CPU; use int8 for the same size")
     largest = max(layout.block_bytes for layout in layouts)
@@ -51,22 +54,27 @@ def decoder_slot(part: TokenDecoder, context: SlotContext) -> ModelSlot:
             f"{arena.books.total_bytes / 1e6:.2f} MB"
         )
     max_tokens = min(part.max_positions, config.max_model_tokens or part.max_positions)
-    scheduler = Scheduler(
-        context.name, _kv_manager(context, layouts, max_tokens), config.make_policy(), config.scheduler(), max_tokens
-    )
     executor = DecoderExecutor(
         part,
         KVCache(arena.memory, layouts, part.key_balance),
-        max_rows=config.max_running,
+        max_rows=sizes.max_running,
         max_tokens=max_tokens,
         vocab_size=min(part.vocab_size, loaded.tokenizer.vocab_size),
         record=config.record,
+    )
+    scheduler = Scheduler(
+        context.name,
+        _kv_manager(context, layouts, max_tokens),
+        config.make_policy(),
+        config.scheduler(sizes),
+        max_tokens,
+        executor.late_choice,
     )
     return ModelSlot(context.name, scheduler, executor)
 
 
 def _kv_manager(context: SlotContext, layouts: Sequence[CacheLayout], max_tokens: int) -> KVManager:
-    config = context.config
+    config, sizes = context.config, context.sizes
     specs = [
         GroupSpec(
             layout.group.name,
@@ -77,12 +85,12 @@ def _kv_manager(context: SlotContext, layouts: Sequence[CacheLayout], max_tokens
         )
         for layout in layouts
     ]
-    revision = f"{context.name}:{config.key_type}:{config.value_type}:{config.sink_tokens}:{config.recent_tokens}"
+    revision = f"{context.name}:{sizes.key_type}:{sizes.value_type}:{config.sink_tokens}:{config.recent_tokens}"
     return KVManager(
         context.arena.books,
         specs,
         config.block_tokens,
-        max_step_tokens=config.max_step_tokens if config.chunk_tokens is not None else max_tokens,
+        max_step_tokens=sizes.max_step_tokens if config.chunk_tokens is not None else max_tokens,
         revision=revision,
         prefix_caching=config.prefix_caching,
     )

@@ -15,7 +15,7 @@ def embedding_slot(part: TextEmbedding, context: SlotContext) -> ModelSlot:
         context.name,
         config.make_policy(),
         max_model_tokens=part.max_positions,
-        max_step_tokens=max(config.max_step_tokens, part.max_positions),
+        max_step_tokens=max(context.sizes.max_step_tokens, part.max_positions),
         step_seconds=config.step_seconds,
     )
     return ModelSlot(context.name, scheduler, EmbeddingExecutor(part, record=config.record))

@@ -20,7 +20,7 @@ def encoder_slot(part: Encoder, context: SlotContext) -> ModelSlot:
         config.make_policy(),
         max_model_tokens=part.num_states,
         num_stages=part.num_stages,
-        max_step_tokens=max(config.max_step_tokens, part.num_states),
+        max_step_tokens=max(context.sizes.max_step_tokens, part.num_states),
         step_seconds=config.step_seconds,
     )
     return ModelSlot(context.name, scheduler, EncoderExecutor(part), clock=decoder.clock, feeds=decoder)

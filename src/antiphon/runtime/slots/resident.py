@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import torch
-
 from antiphon import ops
 from antiphon.engine.core import ModelSlot
 from antiphon.errors import UnsupportedError
 from antiphon.models.base.model import Model
 from antiphon.models.base.parts import Encoder, Part
+from antiphon.ops import Device
 from antiphon.runtime.loading.config import EngineConfig
 from antiphon.runtime.loading.loading import LoadedModel
 from antiphon.runtime.slots.arena import Arena
@@ -37,7 +36,8 @@ def make_slots(loaded: LoadedModel, arena: Arena, config: EngineConfig) -> list[
     made: dict[str, ModelSlot] = {}
     for part in _in_order(loaded.model):
         context = SlotContext(slot_name(loaded.name, part), loaded, arena, config, made)
-        made[part.role] = SLOT_MAKERS[type(part)](part, context)
+        made[part.role] = slot = SLOT_MAKERS[type(part)](part, context)
+        slot.device = loaded.device.name
     if not made:
         task = loaded.model.task
         kind = KINDS.get(task, f"for {task}")
@@ -50,9 +50,9 @@ def _in_order(model: Model) -> list[Part]:
     return sorted(model.parts(), key=lambda part: part.feeds is not None)
 
 
-def check_batch_invariance(device: torch.device | str = "cpu") -> None:
+def check_batch_invariance(device: Device) -> None:
     """Batch-invariant mode needs kernels that treat every row alike; the reference's matrix product does not."""
-    backend = ops.active_backend(torch.device(device).type)
+    backend = ops.active_backend(device.torch.type)
     if backend.name == "reference":
         raise UnsupportedError(
             "batch-invariant mode needs the native kernels, and this installation was made without a C++ compiler"

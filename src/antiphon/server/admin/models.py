@@ -11,9 +11,11 @@ from fastapi import APIRouter, Request, Response
 from antiphon.errors import AntiphonError, CheckpointError
 from antiphon.runtime.loading.adapter_names import SEPARATOR
 from antiphon.runtime.process.client import EngineState
+from antiphon.runtime.residency.budget import MemoryBudget
 from antiphon.runtime.residency.fetching import fetch_model
 from antiphon.runtime.residency.keep_alive import keep_alive_text, parse_keep_alive
-from antiphon.runtime.residency.resident import Resident
+from antiphon.runtime.residency.residency import Residency
+from antiphon.runtime.residency.resident import ModelState, Resident
 from antiphon.server.admin.request_schemas import AdminLoadBody, AdminPullBody, AdminUnloadBody
 from antiphon.server.bodies.json_body import read_body
 from antiphon.server.http.connection import EventStream, json_response, unless_disconnected
@@ -49,6 +51,8 @@ async def load(request: Request) -> Response:
     if serving.client.state is not EngineState.READY:
         raise engine_unavailable(serving.client)
     model = _adapter(serving, body.model, body.adapter) if body.adapter else _model(serving, body.model)
+    if body.device is not None:
+        _set_device(model, body.device)
     if body.keep_alive is not None:
         model.keep_alive = parse_keep_alive(body.keep_alive)
     if body.pinned is not None:
@@ -65,6 +69,18 @@ async def load(request: Request) -> Response:
         raise load_failure(model, error) from error
     residency.release(model)
     return json_response(admin_card(serving, model))
+
+
+def _set_device(model: Resident, device: str) -> None:
+    """Have the model loaded onto a device; one that is loaded must be there already."""
+    if model.base is not None:
+        raise invalid("an adapter is on the device of its model", "device", "invalid_value")
+    is_there = model.loaded is not None and (device == model.device or device == model.loaded.device)
+    if not is_there and (model.state is ModelState.READY or model.uses or model.loading is not None):
+        where = f" on {model.loaded.device}" if model.loaded is not None else ""
+        message = f"model {model.name!r} is loaded{where}; unload it first"
+        raise ApiError(409, message, code="model_in_use", param="device")
+    model.device = device
 
 
 def _model(serving: Serving, name: str) -> Resident:
@@ -154,6 +170,7 @@ def admin_card(serving: Serving, model: Resident) -> dict[str, Any]:
         "is_configured": model.is_configured,
         "state": card["state"],
         "task": card["task"],
+        "device": serving.models.residency.device_of(model),
         "error": model.error,
         "weight_bytes": card["weight_bytes"],
         "charged_bytes": model.charged_bytes,
@@ -179,13 +196,11 @@ def _catalog_cards(held: set[str]) -> list[dict[str, Any]]:
 
 async def _memory(serving: Serving) -> dict[str, Any]:
     residency = serving.models.residency
+    devices = [_device_card(residency, budget) for budget in residency.budgets()]
     memory: dict[str, Any] = {
-        "budget_bytes": residency.budget_bytes,
-        "kv_bytes": residency.kv_bytes,
-        "weight_bytes": residency.weight_bytes,
-        "free_bytes": residency.budget_bytes - residency.kv_bytes - residency.weight_bytes,
+        **{name: value for name, value in devices[0].items() if name != "device"},  # those of the CPU
         "engine_resident_bytes": None,
-        "kv_lent_bytes": None,
+        "devices": devices,
     }
     if serving.client.state is EngineState.READY:
         try:
@@ -193,5 +208,20 @@ async def _memory(serving: Serving) -> dict[str, Any]:
         except (AntiphonError, TimeoutError):
             return memory
         memory["engine_resident_bytes"] = figures["process"]["resident_bytes"]
-        memory["kv_lent_bytes"] = figures["arena"]["lent_bytes"]
+        for card in devices:
+            own = figures["devices"].get(card["device"])
+            card["kv_lent_bytes"] = None if own is None else own["lent_bytes"]
+        memory["kv_lent_bytes"] = devices[0]["kv_lent_bytes"]
     return memory
+
+
+def _device_card(residency: Residency, budget: MemoryBudget) -> dict[str, Any]:
+    weights = residency.charged_bytes(budget.device)
+    return {
+        "device": budget.device,
+        "budget_bytes": budget.total_bytes,
+        "kv_bytes": budget.kv_bytes,
+        "weight_bytes": weights,
+        "free_bytes": budget.room - weights,
+        "kv_lent_bytes": None,
+    }

@@ -15,6 +15,8 @@ class AdminLoadBody(Body):
     #: The path of a LoRA adapter on the server's machine.
     adapter: Annotated[str, Field(min_length=1, max_length=4096)] | None = None
     keep_alive: KeepAlive | None = None
+    #: `cpu`, `cuda`, `cuda:N`, or `auto`; else the device it was configured with, or the engine's own.
+    device: Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:[0-9]{1,3})?)$")] | None = None
     #: Never unloaded to make room.
     pinned: bool | None = None
 

@@ -65,7 +65,9 @@ class ServedModels:
         self._preloaded: list[Resident] = []
         self._was_ready: set[str] = set()
         for spec in config.models:
-            model = self.residency.add(Resident(spec.name, spec.reference, spec.keep_alive, spec.is_pinned))
+            model = self.residency.add(
+                Resident(spec.name, spec.reference, spec.keep_alive, spec.is_pinned, device=spec.device)
+            )
             if spec.is_preloaded:
                 model.state = ModelState.LOADING
                 self._preloaded.append(model)

@@ -90,6 +90,8 @@ class ModelSpec:
     is_pinned: bool = False
     #: Loaded when the server starts, not when it is first used.
     is_preloaded: bool = True
+    #: Where it computes; None is the engine's own device.
+    device: str | None = None
 
     @classmethod
     def of(cls, reference: str) -> ModelSpec:

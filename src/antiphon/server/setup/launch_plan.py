@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from antiphon import environment
+from antiphon.device_names import CPU, check_device_name
 from antiphon.errors import InvalidRequestError
 from antiphon.runtime.loading.adapter_names import SEPARATOR, adapter_file_bytes
-from antiphon.runtime.loading.memory_budget import default_budget
+from antiphon.runtime.loading.memory_budget import DEFAULT_KV_BYTES, default_budget
 from antiphon.runtime.residency.keep_alive import parse_keep_alive
 from antiphon.server.access.keys import KeyRing
 from antiphon.server.http.connection_limits import ConnectionLimits
 from antiphon.server.setup.config import AdapterSpec, Limits, LoadOnUse, ModelSpec, ServerConfig, name_of
-from antiphon.server.setup.model_checks import DEFAULT_KV_BYTES, check_models_fit, check_references
+from antiphon.server.setup.model_checks import check_models_fit, check_references, known_weight_bytes
 from antiphon.server.setup.settings import Settings
 from antiphon.server.setup.tls import TLSFiles
 from antiphon.weights.catalog.catalog import catalog
@@ -46,7 +47,10 @@ class LaunchPlan:
             check_models_fit(settings["models"], memory, kv, settings["kv_memory"] is None)
         tls = _tls(settings)
         engine = dict(
-            kv_bytes=kv,
+            device=check_device_name(settings["device"]),
+            kv_bytes=None if settings["kv_memory"] is None else kv,
+            cpu_kv_bytes=kv,
+            coming_weight_bytes=_coming_weight_bytes(settings),
             key_type=settings["kv_type"],
             value_type=settings["kv_type"],
             policy=settings["policy"],
@@ -119,10 +123,14 @@ def _specs(settings: Settings) -> tuple[ModelSpec, ...]:
     references: list[str] = settings["models"]
     own: dict[str, str] = settings["keep_alive_of"]
     names = [name_of(reference) for reference in references]
-    for option, given in (("keep_alive_of", list(own)), ("pinned", settings["pinned"])):
+    devices: dict[str, str] = settings["device_of"]
+    named = {"keep_alive_of": list(own), "device_of": list(devices), "pinned": settings["pinned"]}
+    for option, given in named.items():
         wrong = [name for name in given if name not in names]
         if wrong:
             raise InvalidRequestError(f"{option} names {wrong[0]!r}; the models are {', '.join(names)}")
+    for device in devices.values():
+        check_device_name(device)
     return tuple(
         ModelSpec(
             name,
@@ -130,9 +138,17 @@ def _specs(settings: Settings) -> tuple[ModelSpec, ...]:
             keep_alive=parse_keep_alive(own.get(name, settings["keep_alive"])),
             is_pinned=name in settings["pinned"],
             is_preloaded=settings["preload"],
+            device=devices.get(name),
         )
         for name, reference in zip(names, references, strict=True)
     )
+
+
+def _coming_weight_bytes(settings: Settings) -> int:
+    """What a GPU's cache leaves for weights of configured models after the first, as far as their sizes are known."""
+    devices: dict[str, str] = settings["device_of"]
+    own = [reference for reference in settings["models"] if devices.get(name_of(reference), settings["device"]) != CPU]
+    return sum(known_weight_bytes(reference) or 0 for reference in own[1:])
 
 
 def _adapter(name: str, path: str, models: Sequence[ModelSpec]) -> AdapterSpec:

@@ -5,12 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from antiphon.errors import AntiphonError, MemoryBudgetError, ModelNotFoundError
-from antiphon.runtime.loading.memory_budget import listed_weight_bytes, weight_file_bytes
+from antiphon.runtime.loading.memory_budget import DEFAULT_KV_BYTES, listed_weight_bytes, weight_file_bytes
 from antiphon.server.setup.config import name_of
 from antiphon.weights.catalog.catalog import catalog, find_entry
 from antiphon.weights.catalog.resolve import resolve
-
-DEFAULT_KV_BYTES = 1 << 30
 
 
 def check_models_fit(references: list[str], memory: int, kv: int, kv_follows: bool) -> None:
@@ -18,7 +16,7 @@ def check_models_fit(references: list[str], memory: int, kv: int, kv_follows: bo
 
     A model whose size is not known before it is downloaded may fit.
     """
-    sizes = {reference: _weight_bytes(reference) for reference in references}
+    sizes = {reference: known_weight_bytes(reference) for reference in references}
     known = {reference: size for reference, size in sizes.items() if size is not None}
     if not known or len(known) < len(sizes) or min(known.values()) + kv <= memory:
         return
@@ -38,7 +36,7 @@ def check_models_fit(references: list[str], memory: int, kv: int, kv_follows: bo
     )
 
 
-def _weight_bytes(reference: str) -> int | None:
+def known_weight_bytes(reference: str) -> int | None:
     """Bytes of a model's weights, if the catalog or local files say so."""
     listed = listed_weight_bytes(reference)
     if listed is not None or reference.startswith("hub:"):

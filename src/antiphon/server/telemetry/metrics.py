@@ -52,7 +52,10 @@ class Metrics:
         self._waiting = self._gauge("num_requests_waiting", "Requests waiting.", "model_name")
         self._blocks = self._gauge("kv_cache_blocks", "Blocks of a model's cache, by state.", "model_name", "state")
         self._lent = self._gauge(
-            "kv_cache_lent_ratio", "Share of the cache's memory that models hold, cached prefixes included."
+            "kv_cache_lent_ratio", "Share of the cache's memory that models hold, cached prefixes included.", "device"
+        )
+        self._memory = self._gauge(
+            "device_memory_bytes", "Memory of a device: in total, free, and of the KV cache.", "device", "kind"
         )
         self._resident = self._gauge("engine_resident_bytes", "Resident memory of the engine's process.")
         self._up = self._gauge("engine_up", "Whether the engine takes requests.")
@@ -105,18 +108,26 @@ class Metrics:
         self._waiting.clear()
         self._blocks.clear()
         self._usage.clear()
-        total = figures.get("arena", {}).get("total_bytes", 0)
+        self._lent.clear()
+        self._memory.clear()
         for name, values in figures.items():
-            if name == "arena":
-                self._lent.set(values["lent_bytes"] / max(1, values["total_bytes"]))
+            if name == "devices":
+                self._devices(values)
             elif name == "process":
                 self._resident.set(values["resident_bytes"])
             elif "running" in values:
                 self._running.labels(name).set(values["running"])
                 self._waiting.labels(name).set(values["waiting"])
-                self._usage.labels(name).set(values["bytes_owned"] / max(1, total))
+                self._usage.labels(name).set(values["bytes_owned"] / max(1, values.get("arena_bytes", 0)))
                 for state in ("free", "cached", "owned"):
                     self._blocks.labels(name, state).set(values[f"blocks_{state}"])
+
+    def _devices(self, devices: dict[str, dict[str, int]]) -> None:
+        for name, values in devices.items():
+            self._lent.labels(name).set(values["lent_bytes"] / max(1, values["total_bytes"]))
+            kinds = {"total": "memory_bytes", "free": "free_bytes", "kv_cache": "total_bytes"}
+            for kind, key in kinds.items():
+                self._memory.labels(name, kind).set(values[key])
 
     def text(self) -> bytes:
         return generate_latest(self.registry)

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from antiphon.errors import UnrecordableError
 from antiphon.ops.native import convolution, direct_convolution
 from antiphon.ops.native.adapters import table_of
@@ -53,6 +55,9 @@ def _emit(instruction: Instruction, layout: Layout) -> Call:
     emitter = EMITTERS.get(type(instruction))
     if emitter is None:
         raise UnrecordableError(f"{instruction.operation} has no native kernel that a program could run")
+    for value in (*instruction.reads(), *instruction.writes()):
+        if value.dtype.is_floating_point and value.dtype is not torch.float32:
+            raise UnrecordableError(f"{instruction.operation} of {value.dtype}: native programs compute in float32")
     return emitter(instruction, layout)
 
 

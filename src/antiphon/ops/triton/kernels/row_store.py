@@ -5,8 +5,6 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from antiphon.ops.triton.kernels.dependent_launch import release, wait
-
 
 @triton.jit
 def scatter_words(store, changes, count, BLOCK: tl.constexpr):
@@ -19,17 +17,15 @@ def scatter_words(store, changes, count, BLOCK: tl.constexpr):
 
 @triton.jit
 def decode_inputs(
-    rows, last_token, length, adapter, token_ids, positions, seq_lens, table_rows, adapters, count,
-    stride, BLOCK: tl.constexpr, PDL: tl.constexpr,
+    rows, last_token, length, cross_tokens, adapter, token_ids, positions, seq_lens, cross_lens, table_rows, adapters,
+    count, stride, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """A step of one token for each of `count` places: token, position and length from the row of each.
+    """A step of one token for each of `count` places: token, position and lengths from the row of each.
 
     A negative row is padding: token -1, length 0, row 0 of the table.
     """
-    release(PDL)
     place = tl.arange(0, BLOCK)
     inside = place < count
-    wait(PDL)
     row = tl.load(rows + place, mask=inside, other=-1)
     used = inside & (row >= 0)
     at = tl.where(used, row, 0).to(tl.int64) * stride
@@ -37,5 +33,6 @@ def decode_inputs(
     tl.store(token_ids + place, tl.load(last_token + at, mask=used, other=-1), mask=inside)
     tl.store(positions + place, past, mask=inside)
     tl.store(seq_lens + place, tl.where(used, past + 1, 0), mask=inside)
+    tl.store(cross_lens + place, tl.load(cross_tokens + at, mask=used, other=0), mask=inside)
     tl.store(table_rows + place, tl.where(used, row, 0), mask=inside)
     tl.store(adapters + place, tl.load(adapter + at, mask=used, other=-1), mask=inside)

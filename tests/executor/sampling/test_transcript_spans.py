@@ -8,8 +8,11 @@ import torch
 import whisper.tokenizer
 from whisper.decoding import ApplyTimestampRules, SuppressBlank
 
+from antiphon import ops
+from antiphon.engine.request import Request
+from antiphon.engine.sampling_params import SamplingParams
 from antiphon.engine.transcript_rules import TranscriptRules
-from antiphon.executor.sampling.transcript_edits import TranscriptEdits
+from antiphon.executor.sampling.edit_batch import EditBatch
 
 TOKENIZER = whisper.tokenizer.get_tokenizer(False)
 FIRST, END = TOKENIZER.timestamp_begin, TOKENIZER.eot
@@ -33,30 +36,38 @@ def history(source: random.Random) -> list[int]:
     return tokens[: source.randint(0, len(tokens))]
 
 
+def edit(logits: torch.Tensor, rules: TranscriptRules, tokens: list[int], num_prompt_tokens: int) -> None:
+    request = Request("r", "m", tokens[:num_prompt_tokens], SamplingParams(), rules=rules)
+    request.tokens, request.row = tokens, 0
+    edits = EditBatch(logits.shape[1], torch.device("cpu"))
+    edits.set_up(request)
+    ops.edit_logits(logits, edits.build([0], [None])[0])
+
+
 def test_random_histories() -> None:
     source = random.Random(0)
     generator = torch.Generator().manual_seed(0)
     prompt = [TOKENIZER.sot_prev, 11, TOKENIZER.sot]
     blank, rules = SuppressBlank(TOKENIZER, BEGIN), ApplyTimestampRules(TOKENIZER, BEGIN, 50)
-    edits = TranscriptEdits(RULES)
     for _ in range(150):
         tokens = [*prompt, *history(source)]
         logits = torch.randn(1, SIZE, generator=generator) * 3
         logits[:, FIRST:] += source.choice([-8.0, -2.0, 0.0, 2.0])
-        expected, got = logits.clone(), logits[0].clone()
+        expected, got = logits.clone(), logits.clone()
         blank.apply(expected, torch.tensor([tokens]))
         rules.apply(expected, torch.tensor([tokens]))
-        edits.apply(got, tokens)
+        edit(got, RULES, tokens, len(prompt))
         # Of what OpenAI's rules rule out by name, the token for "no timestamps" is banned from the start.
-        expected[0, FIRST - 1] = got[FIRST - 1] = -torch.inf
-        assert torch.equal(got, expected[0]), tokens
+        expected[0, FIRST - 1] = got[0, FIRST - 1] = -torch.inf
+        assert torch.equal(got, expected), tokens
 
 
 def test_opening() -> None:
-    edits = TranscriptEdits(TranscriptRules(begin=3, end_id=END, opening=((5, 9), (7,))))
-    logits = torch.arange(12.0)
-    assert edits.open(logits, 0)
-    assert logits.argmax() == 9 and torch.isinf(logits).sum() == 10
-    assert edits.open(logits := torch.arange(12.0), 1)
-    assert logits.argmax() == 7
-    assert not edits.open(logits, 2)
+    rules = TranscriptRules(begin=3, end_id=END, opening=((5, 9), (7,)))
+    for tokens, allowed in (([0], [5, 9]), ([0, 5], [7])):
+        logits = torch.arange(12.0)[None]
+        edit(logits, rules, tokens, 1)
+        assert logits[0].isfinite().nonzero().flatten().tolist() == allowed
+    logits = torch.arange(12.0)[None]
+    edit(logits, rules, [0, 5, 7], 1)
+    assert logits.isfinite().all()

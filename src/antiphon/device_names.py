@@ -1,0 +1,19 @@
+"""Names of devices: `auto`, `cpu`, `cuda` or `cuda:N`. Needs no tensor library."""
+
+from __future__ import annotations
+
+from antiphon.errors import InvalidRequestError
+
+AUTO = "auto"
+CPU = "cpu"
+#: Kinds of devices. Only those of `NUMBERED` take a number.
+KINDS = {AUTO, CPU, "cuda"}
+NUMBERED = {"cuda"}
+
+
+def check_device_name(name: str) -> str:
+    """The name, if it is one; whether there is such a device is not checked."""
+    kind, colon, number = name.partition(":")
+    if kind not in KINDS or (colon and (kind not in NUMBERED or not number.isdecimal() or len(number) > 3)):
+        raise InvalidRequestError(f"device is {name[:40]!r}; it must be auto, cpu, cuda or cuda:N, as in cuda:0")
+    return name

@@ -1,0 +1,105 @@
+"""`RowLayout`: where the state of a running request stands in the store of rows, and a plan's changes of it."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
+
+from antiphon.engine.plan import RowSetup, StepPlan
+
+#: Words of each column. Floats are stored by their bits, 64-bit values with the low word first.
+COLUMNS = {
+    "seed": 2, "output_index": 2, "last_token": 1, "length": 1, "temperature": 1, "top_k": 1, "top_p": 1, "min_p": 1,
+    "cross_tokens": 1, "adapter": 1,
+}  # fmt: skip
+
+#: A row's columns in their order, and the words of those bytes.
+_VALUES, _WORDS = struct.Struct("<qqiififfii"), struct.Struct("<12i")
+
+#: The largest value of a word.
+MOST = (1 << 31) - 1
+
+#: Tables begin at multiples of so many words, and where a row is contiguous, rows too.
+ALIGNMENT = 16
+
+NO_CHANGES: NDArray[np.int32] = np.empty((0, 2), dtype=np.int32)
+
+
+@dataclass(frozen=True)
+class Column:
+    """Row r's words begin at word `offset + r * stride` of the store."""
+
+    offset: int
+    stride: int
+    words: int
+
+
+class RowLayout:
+    """Columns of a request's state and its block tables, as words of one int32 array.
+
+    `by_row` puts the words of a row together, `width` of them, for devices that read rows; otherwise each column is
+    contiguous. `length` is the number of the request's tokens in the cache, so the position of the next one; a device
+    that computes positions itself advances it, and one that takes them from the plan leaves it.
+    """
+
+    def __init__(self, max_rows: int, table_widths: Sequence[int], by_row: bool) -> None:
+        sizes = [*COLUMNS.values(), *table_widths]
+        offsets, end = [], 0
+        for index, size in enumerate(sizes):
+            if index >= len(COLUMNS) or not by_row:
+                end = _aligned(end)
+            offsets.append(end)
+            end += size if by_row else size * max_rows
+        self.width = _aligned(end) if by_row else 0
+        self.num_words = self.width * max_rows if by_row else _aligned(end)
+        columns = [Column(at, self.width or size, size) for at, size in zip(offsets, sizes, strict=True)]
+        self.columns = dict(zip(COLUMNS, columns, strict=False))
+        self.tables = columns[len(COLUMNS) :]
+        self._tables = [(table.offset, table.stride, table.words) for table in self.tables]
+        #: Place in row 0 and stride of every word of the columns, in their order.
+        self._words = [(c.offset + word, c.stride) for c in self.columns.values() for word in range(c.words)]
+
+    def changes(self, plan: StepPlan) -> NDArray[np.int32]:
+        """What the plan changes, as pairs [N, 2] of a word's place in the store and its value; no place comes twice.
+
+        A plan without new rows and blocks changes nothing.
+        """
+        if not plan.table_updates and not plan.row_setups:
+            return NO_CHANGES
+        places = self._tables
+        words: dict[int, int] = {}
+        for row, group, index, entry in plan.table_updates:
+            first, stride, width = places[group]
+            assert index < width, f"block {index} in a table of {width}"
+            words[first + row * stride + index] = entry
+        for setup in plan.row_setups:
+            if setup.request.row >= 0:  # else it was sent back to wait within the same plan
+                self._set_up(setup, words)
+        pairs = chain.from_iterable(words.items())
+        return np.fromiter(pairs, dtype=np.int32, count=2 * len(words)).reshape(-1, 2)
+
+    def _set_up(self, setup: RowSetup, words: dict[int, int]) -> None:
+        request = setup.request
+        row, params = request.row, request.params
+        for table, entries in zip(self.tables, setup.tables, strict=True):
+            assert len(entries) <= table.words, f"{len(entries)} blocks in a table of {table.words}"
+            first = table.offset + row * table.stride
+            words.update(zip(range(first, first + len(entries)), entries, strict=True))
+        values = _WORDS.unpack(
+            _VALUES.pack(
+                params.seed, request.num_output_tokens, request.tokens[-1], request.num_computed_tokens,
+                params.temperature, min(params.top_k, MOST), params.top_p, params.min_p, request.cross_tokens,
+                request.adapter,
+            )
+        )  # fmt: skip
+        for (first, stride), value in zip(self._words, values, strict=True):
+            words[first + row * stride] = value
+
+
+def _aligned(words: int) -> int:
+    return -(-words // ALIGNMENT) * ALIGNMENT

@@ -1,0 +1,72 @@
+"""`CountTable`: gives slots of `TokenCounts` to the requests with penalties."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from antiphon import ops
+from antiphon.engine.request import Request
+from antiphon.ops import TokenCounts
+
+FIRST_SLOTS, FIRST_CAPACITY = 4, 256
+
+
+class CountTable:
+    """The counts on their device. Both dimensions grow when they are full; `counts` is then another object."""
+
+    def __init__(self, vocab_size: int, device: torch.device) -> None:
+        self._vocab_size = vocab_size
+        self._device = device
+        self._free: list[int] = []
+        self._most = 0  # no slot has more distinct tokens
+        self.counts = self._allocate(0, FIRST_CAPACITY)
+
+    def take(self, request: Request) -> int:
+        """A slot with the tokens of the request so far: those of its output and, for repetition, of its prompt."""
+        if not self._free:
+            self._grow(max(FIRST_SLOTS, 2 * len(self.counts.num_ids)), self.counts.ids.shape[1])
+        # A prompt may hold tokens that are never drawn.
+        prompt = request.prompt if request.params.repetition_penalty != 1.0 else ()
+        known = {token: 0 for token in prompt if 0 <= token < self._vocab_size} | Counter(request.output)
+        columns = (np.fromiter(column, np.int32, len(known)) for column in (known.keys(), known.values()))
+        ids, counts = (torch.from_numpy(column) for column in columns)
+        if len(ids) > self.counts.ids.shape[1]:
+            self._grow(len(self.counts.num_ids), 2 * len(ids))
+        self._most = max(self._most, len(ids))
+        slot = self._free.pop()
+        self.counts.ids[slot, : len(ids)] = ids.to(self._device)
+        self.counts.counts[slot, : len(ids)] = counts.to(self._device)
+        self.counts.num_ids[slot] = len(ids)
+        return slot
+
+    def release(self, slot: int) -> None:
+        self.counts.num_ids[slot] = 0
+        self._free.append(slot)
+
+    def count(self, slots: Tensor, tokens: Tensor) -> None:
+        """Count the tokens that were drawn, one for each slot; -1 counts nothing."""
+        capacity = self.counts.ids.shape[1]
+        if self._most == capacity:
+            # The bound took every draw for a new token; only here is the true number read.
+            self._most = int(self.counts.num_ids.max())
+            if 2 * self._most > capacity:
+                self._grow(len(self.counts.num_ids), 2 * capacity)
+        self._most += 1
+        ops.count_tokens(self.counts, slots, tokens)
+
+    def _allocate(self, slots: int, capacity: int) -> TokenCounts:
+        shapes = (slots, capacity), (slots, capacity), (slots,)
+        return TokenCounts(*(torch.zeros(shape, dtype=torch.int32, device=self._device) for shape in shapes))
+
+    def _grow(self, slots: int, capacity: int) -> None:
+        old = self.counts
+        self.counts = self._allocate(slots, capacity)
+        num_slots, width = old.ids.shape
+        self.counts.ids[:num_slots, :width] = old.ids
+        self.counts.counts[:num_slots, :width] = old.counts
+        self.counts.num_ids[:num_slots] = old.num_ids
+        self._free += range(num_slots, slots)

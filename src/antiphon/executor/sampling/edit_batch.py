@@ -1,0 +1,160 @@
+"""`EditBatch`: the edits of the rows of a step as the tensors of `LogitEditRows`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from antiphon.engine.request import Request
+from antiphon.executor.sampling.count_table import CountTable
+from antiphon.executor.sampling.row_edits import FixedEdits, RowEdits, row_edits
+from antiphon.executor.sampling.transcript_spans import whole
+from antiphon.ops import LogitEditRows, Penalties, TokenLists, TokenMasks
+
+NO_EDITS = FixedEdits()
+
+#: The bytes of a grammar's mask, None without one, or the exception that the grammar raised.
+Mask = NDArray[np.uint8] | Exception | None
+
+
+class EditBatch:
+    """The edits of all rows that have any. What does not change between steps is built and uploaded once."""
+
+    def __init__(self, vocab_size: int, device: torch.device) -> None:
+        self._vocab_size = vocab_size
+        self._device = device
+        self._rows: dict[int, RowEdits] = {}
+        self._counts = CountTable(vocab_size, device)
+        self._last: tuple[tuple[FixedEdits, ...], tuple[int, ...]] = ((), ())
+        self._fixed = LogitEditRows()
+        self._slots: tuple[tuple[int, ...], Tensor] = ((), torch.zeros(0, dtype=torch.int32))
+
+    def __bool__(self) -> bool:
+        return bool(self._rows)
+
+    def __contains__(self, row: int) -> bool:
+        return row in self._rows
+
+    def remove_left(self) -> None:
+        """Free the edits of requests that left their row."""
+        for row, edits in list(self._rows.items()):
+            if edits.request.row != row:
+                self._remove(row)
+
+    def set_up(self, request: Request) -> None:
+        """Take over a row that a request was given."""
+        self._remove(request.row)
+        edits = row_edits(request, self._vocab_size)
+        if edits is not None and request.row >= 0:
+            self._rows[request.row] = edits
+            if edits.counts_tokens:
+                edits.slot = self._counts.take(request)
+
+    def _remove(self, row: int) -> None:
+        edits = self._rows.pop(row, None)
+        if edits is not None and edits.slot >= 0:
+            self._counts.release(edits.slot)
+
+    def _live(self, row: int) -> RowEdits | None:
+        """The edits of a row. A request that ended while its step was in flight has no next token."""
+        edits = self._rows.get(row)
+        return None if edits is None or edits.request.is_ended else edits
+
+    def mask(self, row: int) -> Mask:
+        """The mask of a row for its next token. One that fails is that row's failure."""
+        edits = self._live(row)
+        try:
+            mask = None if edits is None else edits.mask()
+            return None if mask is None else np.ascontiguousarray(mask).view(np.uint8).reshape(-1)
+        except Exception as error:
+            return error
+
+    def build(self, rows: Sequence[int], masks: Sequence[Mask]) -> tuple[LogitEditRows, dict[int, Exception]]:
+        """The edits of these rows for their next tokens, and by place the failures of rows, which are not edited."""
+        fixed, slots = [NO_EDITS] * len(rows), [-1] * len(rows)
+        spans = np.full((len(rows), 5), whole(self._vocab_size), dtype=np.int32)
+        has_spans = False
+        failures: dict[int, Exception] = {}
+        for place, row in enumerate(rows):
+            edits, mask = self._live(row), masks[place]
+            if edits is None:
+                continue
+            try:
+                if isinstance(mask, Exception):
+                    raise mask
+                fixed[place] = edits.fixed()
+            except Exception as error:
+                failures[place] = error
+                continue
+            span = edits.span()
+            if span is not None:
+                spans[place], has_spans = span, True
+            if fixed[place].penalties is not None:
+                slots[place] = edits.slot
+        self._update_fixed(tuple(fixed), tuple(slots))
+        found = replace(self._fixed, masks=self._masks(masks), spans=self._put(spans) if has_spans else None)
+        if found.penalties is not None:  # the table may have grown
+            found = replace(found, penalties=replace(found.penalties, counts=self._counts.counts))
+        return found, failures
+
+    def count(self, rows: Sequence[int], tokens: Tensor) -> None:
+        """Count the tokens drawn for these rows, on the device."""
+        slots = tuple(self._rows[row].slot if row in self._rows else -1 for row in rows)
+        if max(slots, default=-1) < 0:
+            return
+        if slots != self._slots[0]:
+            self._slots = slots, self._put(np.asarray(slots, dtype=np.int32))
+        self._counts.count(self._slots[1], tokens)
+
+    def _update_fixed(self, fixed: tuple[FixedEdits, ...], slots: tuple[int, ...]) -> None:
+        if (fixed, slots) == self._last:
+            return
+        self._last = fixed, slots
+        penalties = typical = None
+        if max(slots, default=-1) >= 0:
+            values = np.asarray([edits.penalties or (1, 0, 0) for edits in fixed], dtype=np.float32)
+            indices = self._put(np.asarray(slots, dtype=np.int32))
+            penalties = Penalties(self._put(values), indices, self._counts.counts)
+        if any(edits.typical for edits in fixed):
+            typical = self._put(np.asarray([edits.typical or (1, 0) for edits in fixed], dtype=np.float32))
+        self._fixed = LogitEditRows(
+            allowed=self._lists([edits.allowed for edits in fixed]),
+            banned=self._lists([edits.banned for edits in fixed]),
+            bias=self._lists([edits.bias_ids for edits in fixed], [edits.bias for edits in fixed]),
+            penalties=penalties,
+            typical=typical,
+        )
+
+    def _lists(
+        self, ids: list[NDArray[np.int32]], values: list[NDArray[np.float32]] | None = None
+    ) -> TokenLists | None:
+        row_start = np.zeros(len(ids) + 1, dtype=np.int32)
+        np.cumsum([len(own) for own in ids], out=row_start[1:])
+        if not row_start[-1]:
+            return None
+        put = self._put
+        return TokenLists(
+            put(row_start), put(np.concatenate(ids)), None if values is None else put(np.concatenate(values))
+        )
+
+    def _masks(self, masks: Sequence[Mask]) -> TokenMasks | None:
+        """Masks of any length; tokens past the end of one are disallowed."""
+        given = {place: mask for place, mask in enumerate(masks) if isinstance(mask, np.ndarray)}
+        if not given:
+            return None
+        bits = np.zeros((len(given), -(-self._vocab_size // 8)), dtype=np.uint8)
+        index = np.full(len(masks), -1, dtype=np.int32)
+        for number, (place, mask) in enumerate(given.items()):
+            data = mask[: bits.shape[1]]
+            bits[number, : len(data)] = data
+            index[place] = number
+        return TokenMasks(self._put(bits), self._put(index))
+
+    def _put(self, values: NDArray[Any]) -> Tensor:
+        return torch.from_numpy(values).to(self._device)

@@ -1,0 +1,121 @@
+"""`Device`: where a model computes, and with what."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import device as TorchDevice
+from torch import dtype as DataType
+from torch.cuda import Stream
+
+from antiphon.device_names import AUTO, CPU, check_device_name
+from antiphon.errors import UnsupportedError
+from antiphon.ops.backend import Backend
+from antiphon.ops.registry import active_backend, default_backend
+
+#: The oldest NVIDIA cards that the kernels run on: Ampere.
+MIN_CAPABILITY = (8, 0)
+#: What activations may be computed in; the residual stream and logits are in 32 bits on every device.
+COMPUTE_TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+@dataclass(frozen=True)
+class DeviceLimits:
+    """What the hardware has. `capability` is that of CUDA."""
+
+    hardware: str
+    total_bytes: int
+    num_processors: int
+    capability: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Device:
+    """A device that is open. A model slot owns one; every tensor of its model is on `torch`.
+
+    Activations between the residual stream's sums have `compute_type`.
+    """
+
+    torch: TorchDevice
+    backend: Backend
+    compute_type: DataType
+    limits: DeviceLimits
+
+    @classmethod
+    def parse(cls, name: str = AUTO, compute_type: str | None = None) -> Device:
+        """Open a device by name. `auto` is the first GPU that kernels of ours run on, else the CPU.
+
+        `compute_type` is one of `COMPUTE_TYPES`; the default is fp32 on the CPU and bf16 elsewhere. A device that
+        cannot be used is an `UnsupportedError` that says why.
+        """
+        kind, _, number = check_device_name(name).partition(":")
+        if kind == AUTO:
+            kind = "cuda" if default_backend("cuda").name != "reference" and cuda_obstacle(0) is None else CPU
+        return OPENERS[kind](int(number or 0), None if compute_type is None else COMPUTE_TYPES[compute_type])
+
+    @property
+    def name(self) -> str:
+        """`cpu`, or `cuda:0` and so on."""
+        return str(self.torch)
+
+    @property
+    def is_cpu(self) -> bool:
+        return self.torch.type == CPU
+
+    @cached_property
+    def stream(self) -> Stream | None:
+        """The stream that all steps of the device run on; None on the CPU."""
+        return Stream(self.torch) if self.torch.type == "cuda" else None
+
+    def free_bytes(self) -> int:
+        """Memory that is free now, of all processes; on the CPU all that the machine has."""
+        return torch.cuda.mem_get_info(self.torch)[0] if self.torch.type == "cuda" else self.limits.total_bytes
+
+
+def cuda_obstacle(index: int) -> str | None:
+    """Why a CUDA device cannot be used, and what to do; None if it can."""
+    if torch.version.cuda is None:
+        build = f"PyTorch {torch.__version__} was built without CUDA"
+        return f"{build}: install a CUDA build of PyTorch, or use the device cpu"
+    count = torch.cuda.device_count()
+    if not count or not torch.cuda.is_available():
+        return (
+            "PyTorch finds no NVIDIA GPU or no driver that works: `nvidia-smi` should list the GPU; install the driver "
+            "(in a container, also give it access to the GPU), or use the device cpu"
+        )
+    if index >= count:
+        names = "only cuda:0" if count == 1 else f"cuda:0 to cuda:{count - 1}"
+        return f"there is no device cuda:{index}: this machine has {names}"
+    major, minor = torch.cuda.get_device_capability(index)
+    if (major, minor) < MIN_CAPABILITY:
+        wanted = ".".join(map(str, MIN_CAPABILITY))
+        return (
+            f"cuda:{index} ({torch.cuda.get_device_name(index)}) has compute capability {major}.{minor}; {wanted} or "
+            "later is needed: use a newer GPU or the device cpu"
+        )
+    return None
+
+
+def _open_cpu(_: int, compute_type: torch.dtype | None) -> Device:
+    if compute_type not in (None, torch.float32):
+        raise UnsupportedError("the CPU computes in fp32; give no other compute type")
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    limits = DeviceLimits("CPU", total, os.cpu_count() or 1)
+    return Device(torch.device(CPU), active_backend(CPU), torch.float32, limits)
+
+
+def _open_cuda(index: int, compute_type: torch.dtype | None) -> Device:
+    obstacle = cuda_obstacle(index)
+    if obstacle is not None:
+        raise UnsupportedError(obstacle)
+    found = torch.cuda.get_device_properties(index)
+    limits = DeviceLimits(found.name, found.total_memory, found.multi_processor_count, (found.major, found.minor))
+    return Device(torch.device("cuda", index), active_backend("cuda"), compute_type or torch.bfloat16, limits)
+
+
+#: How a device of each kind is opened: by its number and compute type. A new kind is one line here.
+OPENERS: dict[str, Callable[[int, torch.dtype | None], Device]] = {CPU: _open_cpu, "cuda": _open_cuda}

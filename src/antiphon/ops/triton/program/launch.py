@@ -1,0 +1,43 @@
+"""A kernel with its arguments, ready to be launched again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A Triton kernel and its grid. `dependent`: it may start while the kernel before it still runs."""
+
+    name: str
+    kernel: Any
+    grid: tuple[int, ...]
+    arguments: tuple[Any, ...]
+    constants: Mapping[str, Any]
+    warps: int = 4
+    stages: int = 1
+    dependent: bool = False
+    #: Bytes of weights that it reads, for reports.
+    weight_bytes: int = 0
+
+    def __call__(self) -> None:
+        extra: dict[str, Any] = {"launch_pdl": True} if self.dependent else {}
+        self.kernel[self.grid](
+            *self.arguments, **self.constants, num_warps=self.warps, num_stages=self.stages, **extra
+        )
+
+
+@dataclass(frozen=True)
+class Call:
+    """A library's product, or another call that a graph can capture."""
+
+    name: str
+    function: Callable[..., object]
+    arguments: tuple[Any, ...]
+    keywords: Mapping[str, Any] = field(default_factory=dict)
+    weight_bytes: int = 0
+
+    def __call__(self) -> None:
+        self.function(*self.arguments, **self.keywords)

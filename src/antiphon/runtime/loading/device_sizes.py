@@ -1,0 +1,28 @@
+"""`DeviceSizes`: how much is computed at once on a device, and the types of its pages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from antiphon.ops.device import COMPUTE_TYPES, Device
+
+
+@dataclass(frozen=True)
+class DeviceSizes:
+    """`max_running` requests are computed together, `max_step_tokens` tokens in a step."""
+
+    max_running: int
+    max_step_tokens: int
+    key_type: str
+    value_type: str
+
+
+CPU_SIZES = DeviceSizes(max_running=64, max_step_tokens=2048, key_type="fp16", value_type="fp16")
+
+
+def default_sizes(device: Device | None = None) -> DeviceSizes:
+    """What a device computes well: the CPU without one. Other devices keep pages in their compute type."""
+    if device is None or device.is_cpu:
+        return CPU_SIZES
+    page_type = next(name for name, dtype in COMPUTE_TYPES.items() if dtype is device.compute_type)
+    return DeviceSizes(max_running=256, max_step_tokens=8192, key_type=page_type, value_type=page_type)

@@ -1,0 +1,107 @@
+"""`EngineDevices`: the devices of an engine, each with an arena of its own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import torch
+
+from antiphon.engine.kv.arena import SlabArena
+from antiphon.models.base.model import Model
+from antiphon.ops import Device
+from antiphon.runtime.loading.config import EngineConfig
+from antiphon.runtime.loading.device_memory import kv_bytes_for, reserve_bytes, workspace_bytes
+from antiphon.runtime.loading.memory_budget import default_budget
+from antiphon.runtime.slots.arena import Arena
+
+
+class EngineDevice:
+    """A device with the memory for keys and values of its models.
+
+    That of the CPU is reserved at once. That of another device is reserved for its first model, whose weights are on
+    the device by then: it takes what they leave. It is freed with the last model.
+    """
+
+    def __init__(self, device: Device, config: EngineConfig) -> None:
+        self.device = device
+        self._config = config
+        self._lock = threading.Lock()
+        self._num_models = 0
+        self._arena = Arena.allocate(config, device) if device.is_cpu else None
+        #: For weights and keys and values together.
+        self.budget_bytes = default_budget() if device.is_cpu else device.free_bytes() - reserve_bytes(device)
+
+    @property
+    def name(self) -> str:
+        return self.device.name
+
+    @property
+    def books(self) -> SlabArena | None:
+        """Of the arena, if it is reserved."""
+        arena = self._arena
+        return None if arena is None else arena.books
+
+    def acquire(self, model: Model) -> Arena:
+        """The arena, for a model whose weights are on the device. `release` follows when it is unloaded."""
+        with self._lock:
+            if self._arena is None:
+                workspace = workspace_bytes(model, self._config.sizes(self.device))
+                size = kv_bytes_for(self.device, self._config, workspace)
+                self._arena = Arena.allocate(self._config, self.device, size)
+            self._num_models += 1
+            return self._arena
+
+    def release(self) -> None:
+        """A model is unloaded; the memory of free slabs goes back to the system."""
+        with self._lock:
+            self._num_models -= 1
+            if not self._num_models and not self.device.is_cpu:
+                self._arena = None
+            if self._arena is not None:
+                self._arena.release_free_pages()
+
+    def figures(self) -> dict[str, int]:
+        """Bytes of the arena and how many models hold; of the device's memory, and how many are free."""
+        books = self.books
+        return {
+            "total_bytes": 0 if books is None else books.total_bytes,
+            "lent_bytes": 0 if books is None else books.lent_bytes,
+            "memory_bytes": self.device.limits.total_bytes,
+            "free_bytes": self.device.free_bytes(),
+        }
+
+    def trim(self) -> None:
+        """Give memory that the allocator keeps back to the device."""
+        if self.device.torch.type == "cuda":
+            torch.cuda.empty_cache()
+
+
+class EngineDevices:
+    """The devices by name. Used from any thread. The engine's own is opened at once, others when a model asks."""
+
+    def __init__(self, config: EngineConfig) -> None:
+        self._config = config
+        self._lock = threading.Lock()
+        self._opened: dict[str, EngineDevice] = {}
+        self.default = self.get(None)
+
+    def get(self, name: str | None) -> EngineDevice:
+        """The device of that name, or the engine's own. One that cannot be used is an `UnsupportedError`."""
+        return self.of(self._config.open_device(name))
+
+    def of(self, device: Device) -> EngineDevice:
+        """The engine's own view of a device, which a model may have been loaded onto before."""
+        with self._lock:
+            found = self._opened.get(device.name)
+            if found is None:
+                found = self._opened[device.name] = EngineDevice(device, self._config)
+            return found
+
+    def __iter__(self) -> Iterator[EngineDevice]:
+        with self._lock:
+            return iter(list(self._opened.values()))
+
+    def trim(self) -> None:
+        for device in self:
+            device.trim()

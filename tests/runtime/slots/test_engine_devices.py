@@ -1,0 +1,94 @@
+"""The memory of an engine's devices: arenas, defaults, and what is reported where there is not enough."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+import torch
+
+from antiphon.errors import MemoryBudgetError
+from antiphon.ops import Device, active_backend
+from antiphon.ops.device import DeviceLimits
+from antiphon.runtime.loading.config import EngineConfig
+from antiphon.runtime.loading.device_memory import reserve_bytes, workspace_bytes
+from antiphon.runtime.loading.loading import LoadedModel, load_model
+from antiphon.runtime.slots.devices import EngineDevice, EngineDevices
+
+TOTAL = 16 << 30
+
+
+@dataclass(frozen=True, eq=False)
+class FakeGPU(Device):
+    """Without memory of its own, and with a figure of what is free."""
+
+    free: list[int] = field(default_factory=lambda: [TOTAL])
+
+    def free_bytes(self) -> int:
+        return self.free[-1]
+
+
+def fake_gpu() -> FakeGPU:
+    return FakeGPU(torch.device("meta"), active_backend("meta"), torch.bfloat16, DeviceLimits("Fake GPU", TOTAL, 1))
+
+
+@pytest.fixture
+def loaded(tiny_llama: Path) -> LoadedModel:
+    return load_model(str(tiny_llama), device="cpu")
+
+
+def test_sizes_of_a_step_depend_on_the_device() -> None:
+    config, gpu = EngineConfig(), fake_gpu()
+    assert (config.sizes().max_running, config.sizes().max_step_tokens, config.sizes().key_type) == (64, 2048, "fp16")
+    sizes = config.sizes(gpu)
+    assert (sizes.max_running, sizes.max_step_tokens, sizes.key_type, sizes.value_type) == (256, 8192, "bf16", "bf16")
+    given = EngineConfig(max_running=3, max_step_tokens=100, key_type="int8").sizes(gpu)
+    assert (given.max_running, given.max_step_tokens, given.key_type, given.value_type) == (3, 100, "int8", "bf16")
+
+
+def test_the_cache_takes_what_the_first_model_leaves(loaded: LoadedModel) -> None:
+    gpu, config = fake_gpu(), EngineConfig(coming_weight_bytes=1 << 30)
+    device = EngineDevice(gpu, config)
+    assert device.books is None and device.budget_bytes == TOTAL - reserve_bytes(gpu)
+    gpu.free.append(TOTAL - (3 << 30))  # the weights
+    arena = device.acquire(loaded.model)
+    left = gpu.free_bytes() - workspace_bytes(loaded.model, config.sizes(gpu)) - reserve_bytes(gpu) - (1 << 30)
+    assert 0 <= left - arena.books.total_bytes < arena.books.slab_bytes
+    assert arena.memory.device.type == "meta" and device.figures()["total_bytes"] == arena.books.total_bytes
+    assert device.acquire(loaded.model) is arena
+    device.release()
+    assert device.books is arena.books
+    device.release()
+    assert device.books is None
+
+
+def test_the_cache_has_the_size_that_is_configured(loaded: LoadedModel) -> None:
+    device = EngineDevice(fake_gpu(), EngineConfig(kv_bytes=64 << 20))
+    assert device.acquire(loaded.model).books.total_bytes == 64 << 20
+
+
+def test_too_little_memory_is_reported_with_the_numbers(loaded: LoadedModel) -> None:
+    gpu = fake_gpu()
+    device = EngineDevice(gpu, EngineConfig())
+    gpu.free.append(1 << 30)
+    expected = r"has 1,024 MiB free of 16,384 MiB; of that 768 MiB are needed for a step and 819 MiB kept in reserve"
+    with pytest.raises(MemoryBudgetError, match=expected):
+        device.acquire(loaded.model)
+    assert device.books is None
+
+
+def test_a_refused_arena_is_reported_with_the_numbers(loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(size: int, place: torch.device) -> torch.Tensor:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr("antiphon.ops.allocate_arena", refuse)
+    with pytest.raises(MemoryBudgetError, match="meta refused 64 MiB for keys and values; 16,384 MiB are free"):
+        EngineDevice(fake_gpu(), EngineConfig(kv_bytes=64 << 20)).acquire(loaded.model)
+
+
+def test_devices_are_opened_once() -> None:
+    devices = EngineDevices(EngineConfig(device="cpu", kv_bytes=1 << 20))
+    assert devices.get("cpu") is devices.default is devices.get(None)
+    other = devices.of(fake_gpu())
+    assert [device.name for device in devices] == ["cpu", "meta"] and devices.of(fake_gpu()) is other
