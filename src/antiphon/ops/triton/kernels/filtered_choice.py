@@ -1,0 +1,245 @@
+"""The token of each row of logits where top-k, top-p and min-p limit the choice, without a sort of the vocabulary.
+
+The kept tokens are a head of the order by value, then by number. So the token with the largest noisy logit of all is
+the one to draw if it is kept. If not, neither is any token after it in that order, and the search continues among those
+before it. Whether a token is kept follows from the number and the mass of the tokens before it, which are only in
+groups whose largest logit is at least as large.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from antiphon.ops.triton.kernels.dependent_launch import release, wait
+
+LOWEST = tl.constexpr(float("-inf"))
+#: Tokens of a group, whose largest logit is kept.
+GROUP = tl.constexpr(64)
+
+
+@triton.jit
+def _noise(seed, index, counter):
+    """Gumbel noise for four tokens from 4 * counter each; the numbers of `reference.philox.uniform`."""
+    low = (index & 0xFFFFFFFF).to(tl.uint32) + tl.zeros_like(counter)
+    high = ((index >> 32) & 0xFFFFFFFF).to(tl.uint32) + tl.zeros_like(counter)
+    a, b, c, d = tl.philox(seed, counter, low, high, tl.zeros_like(counter))
+    words = tl.reshape(tl.join(tl.join(a, c), tl.join(b, d)), (4 * counter.shape[0],))
+    uniform = ((words >> 9).to(tl.float32) + 0.5) * 1.1920928955078125e-07  # 2 ** -23
+    return -tl.log(-tl.log(uniform))
+
+
+@triton.jit
+def survey_blocks(
+    logits, temperature, seed, index, rows, best, tokens, tops, sums, maxima,
+    stride, parameter_stride, long_stride, V, num_blocks,
+    BLOCK: tl.constexpr, PDL: tl.constexpr,
+):  # fmt: skip
+    """For each block of BLOCK tokens of each row of logits, over the logits divided by the temperature:
+
+    the largest with noise and its token, the largest without (`tops`), the sum of e^(logit - top), and the largest of
+    each group of GROUP tokens, in maxima [R, num_blocks * BLOCK / GROUP]. A temperature of 0 divides and adds nothing.
+    """
+    release(PDL)
+    block, place = tl.program_id(0), tl.program_id(1)
+    row = tl.load(rows + place).to(tl.int64)
+    if row >= 0:
+        heat = tl.load(temperature + row * parameter_stride)
+        own_seed = tl.load(seed + row * long_stride)
+        own_index = tl.load(index + row * long_stride)
+        wait(PDL)
+        token = block * BLOCK + tl.arange(0, BLOCK)
+        inside = token < V
+        x = tl.load(logits + place.to(tl.int64) * stride + token, mask=inside, other=LOWEST).to(tl.float32)
+        noisy = x
+        if heat > 0:
+            x = x / heat
+            counter = (block * (BLOCK // 4) + tl.arange(0, BLOCK // 4)).to(tl.uint32)
+            noisy = tl.where(inside, x + _noise(own_seed, own_index, counter), LOWEST)
+        value, at = tl.max(noisy, 0, return_indices=True, return_indices_tie_break_left=True)
+        top = tl.max(x, 0)
+        total = tl.sum(tl.where(x > LOWEST, tl.exp(x - top), 0.0), 0)
+        where = place * num_blocks + block
+        tl.store(best + where, value)
+        tl.store(tokens + where, block * BLOCK + at)
+        tl.store(tops + where, top)
+        tl.store(sums + where, total)
+        groups = BLOCK // GROUP
+        largest = tl.max(tl.reshape(x, (BLOCK // GROUP, GROUP)), 1)
+        tl.store(maxima + where.to(tl.int64) * groups + tl.arange(0, BLOCK // GROUP), largest)
+
+
+@triton.jit
+def _ordered(x):
+    """Integers in the order of the floats x."""
+    bits = x.to(tl.int32, bitcast=True)
+    return tl.where(bits < 0, bits ^ 0x7FFFFFFF, bits).to(tl.int64)
+
+
+@triton.jit
+def _float_of(ordered):
+    bits = ordered.to(tl.int32)
+    return tl.where(bits < 0, bits ^ 0x7FFFFFFF, bits).to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def _list_groups(largest, least, listed, GROUPS: tl.constexpr):
+    """Write the numbers of the groups whose largest is at least `least` to `listed`; their count."""
+    chosen = largest >= least
+    at = tl.cumsum(chosen.to(tl.int32), 0) - 1
+    tl.debug_barrier()  # the list may still be read
+    tl.store(listed + at, tl.arange(0, GROUPS), mask=chosen)
+    tl.debug_barrier()
+    return tl.sum(chosen.to(tl.int32), 0)
+
+
+@triton.jit
+def _load_listed(logits, heat, listed, first, count, V, CHUNK: tl.constexpr):
+    """The tokens of CHUNK listed groups and their scaled logits; -1 and -inf beyond the list and the vocabulary."""
+    lane = tl.arange(0, CHUNK * GROUP)
+    place = first + lane // GROUP
+    token = tl.load(listed + place, mask=place < count, other=0) * GROUP + lane % GROUP
+    inside = (place < count) & (token < V)
+    x = tl.load(logits + token, mask=inside, other=LOWEST).to(tl.float32) / heat
+    return tl.where(inside, token, -1), x
+
+
+@triton.jit
+def _is_before(x, token, limit, limit_token):
+    return (token >= 0) & ((x > limit) | ((x == limit) & (token < limit_token)))
+
+
+@triton.jit
+def _before(logits, heat, listed, count, limit, limit_token, top, V, CHUNK: tl.constexpr):
+    """How many listed tokens come before the limit, and the sum of their e^(logit - top)."""
+    number = tl.zeros((), tl.int32)
+    mass = tl.zeros((), tl.float32)
+    for first in range(0, count, CHUNK):
+        token, x = _load_listed(logits, heat, listed, first, count, V, CHUNK)
+        before = _is_before(x, token, limit, limit_token)
+        number += tl.sum(before.to(tl.int32), 0)
+        mass += tl.sum(tl.where(before, tl.exp(x - top), 0.0), 0)
+    return number, mass
+
+
+@triton.jit
+def _draw_before(logits, heat, seed, index, listed, count, limit, limit_token, V, CHUNK: tl.constexpr):
+    """The listed token before the limit with the largest noisy logit, and its logit."""
+    best = tl.full((), LOWEST, tl.float32)
+    drawn = tl.zeros((), tl.int32)
+    for first in range(0, count, CHUNK):
+        token, x = _load_listed(logits, heat, listed, first, count, V, CHUNK)
+        quad = tl.arange(0, CHUNK * GROUP // 4)
+        place = first + quad // (GROUP // 4)
+        group = tl.load(listed + place, mask=place < count, other=0)
+        counter = (group * (GROUP // 4) + quad % (GROUP // 4)).to(tl.uint32)
+        before = _is_before(x, token, limit, limit_token)
+        noisy = tl.where(before, x + _noise(seed, index, counter), LOWEST)
+        value, at = tl.max(noisy, 0, return_indices=True, return_indices_tie_break_left=True)
+        found = tl.sum(tl.where(tl.arange(0, CHUNK * GROUP) == at, token, 0), 0)
+        drawn = tl.where(value > best, found, drawn)
+        best = tl.maximum(best, value)
+    return drawn, tl.load(logits + drawn).to(tl.float32) / heat
+
+
+@triton.jit
+def _reached_by(largest, top, k):
+    """A value that at least k groups reach, so the k-th largest logit is no smaller; as large as is found quickly."""
+    low = _ordered(tl.full((), LOWEST, tl.float32))
+    high = _ordered(top)
+    while low < high:
+        middle = low + (high - low + 1) // 2
+        number = tl.sum((largest >= _float_of(middle)).to(tl.int32), 0)
+        low = tl.where(number >= k, middle, low)
+        high = tl.where(number >= k, high, middle - 1)
+        high = tl.where((number >= k) & (number <= k + k // 2), low, high)
+    return _float_of(low)
+
+
+@triton.jit
+def _mass_of_largest(logits, heat, listed, count, least, top, k, V, CHUNK: tl.constexpr):
+    """The sum of e^(logit - top) of the k largest logits, none of which is under `least`."""
+    low = _ordered(least)
+    high = _ordered(top)
+    while low < high:
+        middle = low + (high - low + 1) // 2
+        number, _ = _before(logits, heat, listed, count, _float_of(middle), V, top, V, CHUNK)  # at least the middle
+        low = tl.where(number >= k, middle, low)
+        high = tl.where(number > k, high, tl.where(number == k, middle, middle - 1))
+    last = _float_of(low)
+    number, mass = _before(logits, heat, listed, count, last, 0, top, V, CHUNK)  # larger than the last
+    return mass + (k - number).to(tl.float32) * tl.where(last > LOWEST, tl.exp(last - top), 0.0)
+
+
+@triton.jit
+def _first_kept(
+    logits, heat, seed, index, k, p, min_p, token, largest, top, total, listed, V,
+    GROUPS: tl.constexpr, CHUNK: tl.constexpr,
+):  # fmt: skip
+    """The kept token with the largest noisy logit, where `token` has the largest of all."""
+    least = tl.full((), LOWEST, tl.float32)
+    if min_p > 0:
+        least = top + tl.log(min_p) - 1e-3
+    if k < V:
+        reached = _reached_by(largest, top, k)
+        least = tl.maximum(least, reached)
+        if p < 1:
+            count = _list_groups(largest, reached, listed, GROUPS)
+            total = _mass_of_largest(logits, heat, listed, count, reached, top, k, V, CHUNK)
+    x = tl.load(logits + token).to(tl.float32) / heat
+    kept = False
+    while not kept:
+        limit = tl.where(x >= least, x, least)
+        limit_token = tl.where(x >= least, token, V)
+        count = _list_groups(largest, limit, listed, GROUPS)
+        if x >= least:
+            number, mass = _before(logits, heat, listed, count, limit, limit_token, top, V, CHUNK)
+            likely = tl.exp(x - top) >= min_p
+            kept = (number == 0) | ((number < k) & ((p >= 1) | (mass < p * total)) & likely)
+        if not kept:
+            token, x = _draw_before(logits, heat, seed, index, listed, count, limit, limit_token, V, CHUNK)
+    return token
+
+
+@triton.jit
+def choose_filtered(
+    logits, temperature, top_k, top_p, min_p, seed, index, rows, best, block_tokens, tops, sums, maxima, listed,
+    last_token, length, drawn,
+    stride, parameter_stride, long_stride, V, num_blocks, num_groups,
+    BLOCKS: tl.constexpr, GROUPS: tl.constexpr, CHUNK: tl.constexpr, PDL: tl.constexpr,
+):  # fmt: skip
+    """The token of each row from the survey of its blocks; rows without a filter take the best of all blocks.
+
+    It becomes the row's last token, and the row grows by one. `listed` int32 [R, GROUPS] is scratch.
+    """
+    release(PDL)
+    place = tl.program_id(0).to(tl.int64)
+    wait(PDL)
+    row = tl.load(rows + place).to(tl.int64)
+    if row >= 0:
+        blocks = tl.arange(0, BLOCKS)
+        inside = blocks < num_blocks
+        values = tl.load(best + place * num_blocks + blocks, mask=inside, other=LOWEST)
+        _, at = tl.max(values, 0, return_indices=True, return_indices_tie_break_left=True)
+        token = tl.load(block_tokens + place * num_blocks + at)
+        heat = tl.load(temperature + row * parameter_stride)
+        own_index = tl.load(index + row * long_stride)
+        k = tl.load(top_k + row * parameter_stride)
+        k = tl.where((k > 0) & (k < V), k, V)
+        p = tl.load(top_p + row * parameter_stride)
+        least = tl.load(min_p + row * parameter_stride)
+        if (heat > 0) & ((k < V) | (p < 1) | (least > 0)):
+            block_tops = tl.load(tops + place * num_blocks + blocks, mask=inside, other=LOWEST)
+            top = tl.max(block_tops, 0)
+            block_sums = tl.load(sums + place * num_blocks + blocks, mask=inside, other=0.0)
+            total = tl.sum(tl.where(block_tops > LOWEST, block_sums * tl.exp(block_tops - top), 0.0), 0)
+            groups = tl.arange(0, GROUPS)
+            largest = tl.load(maxima + place * num_groups + groups, mask=groups < num_groups, other=LOWEST)
+            token = _first_kept(
+                logits + place * stride, heat, tl.load(seed + row * long_stride), own_index, k, p, least, token,
+                largest, top, total, listed + place * GROUPS, V, GROUPS, CHUNK,
+            )  # fmt: skip
+        tl.store(drawn + place, token)
+        tl.store(last_token + row * parameter_stride, token)
+        tl.store(length + row * parameter_stride, tl.load(length + row * parameter_stride) + 1)
+        tl.store(index + row * long_stride, own_index + 1)
