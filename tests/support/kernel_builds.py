@@ -45,7 +45,7 @@ _SEQUENCE = dict(
     k_stride="i32", k_head_stride="i32", v_stride="i32", v_head_stride="i32", bias_stride="i32",
     bias_row_stride="i32", scale="fp32",
 )  # fmt: skip
-_COLUMNS = {name: _INT for name in ("rows", "last_token", "length")} | dict(
+_COLUMNS = dict.fromkeys(("rows", "last_token", "length"), _INT) | dict(
     parameter_stride="i32", long_stride="i32", num_blocks="i32", index=_LONG, best=_WIDE
 )
 
@@ -135,7 +135,33 @@ def builds(capability: int) -> Iterator[Build]:
     own = {name: _COLUMNS[name] for name in ("rows", "parameter_stride", "long_stride", "num_blocks", "index", "best")}
     yield Build("choice.best_in_blocks", types | own, dict(BLOCK=1024))
     yield Build("choice.best_of_rows", _COLUMNS | dict(block_tokens=_INT, drawn=_INT), dict(BLOCKS=256))
+    yield from _choice_builds()
     yield from _small_builds()
+
+
+def _choice_builds() -> Iterator[Build]:
+    """The choice under filters, and the edits of logits before it."""
+    survey = dict(
+        logits=_WIDE, temperature=_WIDE, seed=_LONG, index=_LONG, rows=_INT, best=_WIDE, tokens=_INT, tops=_WIDE,
+        sums=_WIDE, maxima=_WIDE, stride="i32", parameter_stride="i32", long_stride="i32", V="i32", num_blocks="i32",
+    )  # fmt: skip
+    yield Build("filtered_choice.survey_blocks", survey, dict(BLOCK=1024))
+    types = survey | dict(
+        top_k=_INT, top_p=_WIDE, min_p=_WIDE, block_tokens=_INT, listed=_INT, last_token=_INT, length=_INT, drawn=_INT,
+        num_groups="i32",
+    )  # fmt: skip
+    yield Build("filtered_choice.choose_filtered", types, dict(BLOCKS=256, GROUPS=4096, CHUNK=16), 8)
+    lists = dict(
+        logits=_WIDE, masks="*u8", mask_index=_INT, allowed_start=_INT, allowed_ids=_INT, kept=_WIDE, banned_start=_INT,
+        banned_ids=_INT, spans=_INT, bias_start=_INT, bias_ids=_INT, bias=_WIDE, penalties=_WIDE, slots=_INT, ids=_INT,
+        counts=_INT, num_ids=_INT, typical=_WIDE, tokens=_LONG, stride="i32", mask_stride="i32", capacity="i32",
+        V="i32",
+    )  # fmt: skip
+    every = dict(MASKS=True, ALLOWED=True, BANNED=True, SPANS=True, BLOCK=4096)
+    yield Build("logit_edits.restrict_logits", lists, every, 8)
+    yield Build("logit_edits.shift_logits", lists, dict(BIAS=True, PENALTIES=True, BLOCK=512))
+    yield Build("logit_edits.keep_typical", lists, dict(BLOCK=4096), 8)
+    yield Build("logit_edits.count_drawn", lists, dict(BLOCK=512))
 
 
 def _small_builds() -> Iterator[Build]:
@@ -150,7 +176,8 @@ def _small_builds() -> Iterator[Build]:
     gate = dict(N=12288, BLOCK=1024, GATED=True, ACTIVATION=4, BIAS=False, RESIDUAL=False)
     yield Build("epilogue.finish_product", types, gate)
     names = (
-        "rows", "last_token", "length", "adapter", "token_ids", "positions", "seq_lens", "table_rows", "adapters",
+        "rows", "last_token", "length", "cross_tokens", "adapter", "token_ids", "positions", "seq_lens", "cross_lens",
+        "table_rows", "adapters",
     )  # fmt: skip
     yield Build("row_store.decode_inputs", dict.fromkeys(names, _INT) | dict(count="i32", stride="i32"), {"BLOCK": 256})
     yield Build("row_store.scatter_words", dict(store=_INT, changes=_INT, count="i32"), {"BLOCK": 256})

@@ -54,11 +54,8 @@ def write_pages(k: Tensor, v: Tensor, cache: LayerCache, slots: Tensor) -> None:
         if dtype == torch.int8:
             values, scale = quantize_int8(values)
             _write(cache, slots, scale, scale_region)
-        if dtype == torch.float8_e4m3fn:
-            values = to_e4m3(values).view(torch.uint8)
-        else:
-            values = values.to(dtype)
-        _write(cache, slots, values, region)
+        is_fp8 = dtype == torch.float8_e4m3fn
+        _write(cache, slots, to_e4m3(values).view(torch.uint8) if is_fp8 else values.to(dtype), region)
 
 
 def _read(cache: LayerCache, entries: Tensor, dtype: torch.dtype, width: int, region: int) -> Tensor:
