@@ -18,7 +18,7 @@ def test_an_unknown_type_of_the_cache_is_an_error_of_the_flag(command: list[str]
     result = CliRunner().invoke(app, [*command, "--kv-type", "int4"])
     assert result.exit_code == 2
     said = " ".join(result.output.replace("│", " ").replace("'", "").split())
-    assert "--kv-type" in said and "int4 is not one of fp32, fp16, bf16, int8" in said
+    assert "--kv-type" in said and "int4 is not one of fp32, fp16, bf16, int8, fp8" in said
 
 
 def test_the_types_are_those_of_the_engine() -> None:

@@ -32,6 +32,7 @@ class PageType(StrEnum):
     FP16 = "fp16"
     BF16 = "bf16"
     INT8 = "int8"
+    FP8 = "fp8"
 
 
 DEFAULT_KV_MEGABYTES = 1024

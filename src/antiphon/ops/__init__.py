@@ -20,6 +20,7 @@ from antiphon.ops.registry import (
     get_backend,
     half_type,
     prepare_weights,
+    stores_pages,
     use_backend,
 )
 from antiphon.ops.sound import frames, spectrum, vocoder
@@ -37,13 +38,10 @@ from antiphon.ops.types import (
 #: What is imported from here beside the operations.
 __all__ = [
     "Activation", "AdapterTable", "AdapterUp", "Batch", "CacheGroup", "CacheKind", "CacheLayout", "CountScale",
-    "Device", "Function", "GroupBatch", "KVCache", "LSTMWeights", "LayerAdapter", "LayerCache", "RotaryTable",
-    "SamplingRows", "WeightForm", "active_backend", "allocate_arena", "available_backends", "get_backend", "half_type",
-    "prepare_weights", "rounds_inputs", "use_backend",
-    "Function", "GroupBatch", "KVCache", "LSTMWeights", "LayerAdapter", "LayerCache", "LogitEditRows", "Penalties",
-    "RotaryTable", "SamplingRows", "TokenCounts", "TokenLists", "TokenMasks", "WeightForm", "active_backend",
-    "allocate_arena", "available_backends", "get_backend", "half_type", "prepare_weights", "rounds_inputs",
-    "use_backend",
+    "Device", "Function", "GroupBatch", "KVCache", "LSTMWeights", "LayerAdapter", "LayerCache", "LogitEditRows",
+    "Penalties", "RotaryTable", "SamplingRows", "TokenCounts", "TokenLists", "TokenMasks", "WeightForm",
+    "active_backend", "allocate_arena", "available_backends", "get_backend", "half_type", "prepare_weights",
+    "rounds_inputs", "stores_pages", "use_backend",
 ]  # fmt: skip
 
 embed = operation(reference.product.embed)

@@ -83,6 +83,12 @@ def use_backend(name: str) -> AbstractContextManager[Backend]:
     return use_operations(get_backend(name))
 
 
+def stores_pages(dtype: torch.dtype, device_type: str = "cpu") -> bool:
+    """Whether the active backend of such a device has pages of this type. The reference has all."""
+    answer = active_backend(device_type).implementation("stores_pages")
+    return answer is None or bool(answer(dtype))
+
+
 def prepare_weights(
     weights: Sequence[Weight],
     repack: bool = True,

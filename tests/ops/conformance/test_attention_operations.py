@@ -86,6 +86,21 @@ def test_paged_attention_dtypes(key_dtype: torch.dtype, value_dtype: torch.dtype
     assert relative(got, pages.expected(0.2)) < tolerance
 
 
+@pytest.mark.parametrize("kind", ["keys", "values", "both"])
+def test_paged_attention_of_fp8(kind: str, generator: torch.Generator) -> None:
+    if not ops.stores_pages(torch.float8_e4m3fn):
+        pytest.skip("the backend has no fp8 pages")
+    types = [torch.float8_e4m3fn if kind in (name, "both") else torch.float32 for name in ("keys", "values")]
+    pages = Pages(LENGTHS, QUERIES, generator, *types)
+    assert relative(ops.paged_attention(pages.q, pages.cache, pages.group, 0.2), pages.expected(0.2)) < 5e-2
+    pages = Pages([3], [1], generator, *types)
+    group = GroupBatch(pages.tables[0, :1].long() * 4, pages.tables, torch.tensor([1]), torch.tensor([0, 1]))
+    ops.store_kv(torch.full((1, 2, 32), -1e5), torch.full((1, 2, 32), 1e5), pages.cache, group)
+    last = ops.paged_attention(pages.q, pages.cache, GroupBatch(group.slot_mapping, pages.tables, torch.tensor([1]),
+                                                                torch.tensor([0, 1])), 0.2)  # fmt: skip
+    assert torch.equal(last, torch.full_like(last, 1e5 if kind == "keys" else 448.0))  # larger numbers are cut off
+
+
 @checks("store_kv", "paged_attention")
 @pytest.mark.parametrize("kv_heads", [1, 2, 4])
 @pytest.mark.parametrize(

@@ -37,3 +37,4 @@ def test_conformance() -> None:
 @pytest.mark.slow
 def test_whole_conformance() -> None:
     run("tests/ops/conformance", "-k", "triton and not distribution")
+    run("tests/ops/triton/cases", "-m", "slow")

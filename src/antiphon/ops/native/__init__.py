@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from antiphon.ops.native.adapters import adapted_linear
-from antiphon.ops.native.attention import attention, paged_attention, store_kv
+from antiphon.ops.native.attention import attention, paged_attention, store_kv, stores_pages
 from antiphon.ops.native.convolution import conv1d, conv_transpose1d, prepare_convolution
 from antiphon.ops.native.extension import available, variants
 from antiphon.ops.native.half import half_conv1d, half_conv_transpose1d, half_type
@@ -18,5 +18,6 @@ __all__ = [
     "adapted_linear", "attention", "available", "conv1d", "conv_transpose1d", "count_tokens", "edit_logits", "embed",
     "half_conv1d", "half_conv_transpose1d", "half_type", "l2_normalize", "layer_norm", "linear", "lstm", "matmul",
     "paged_attention", "prepare_convolution", "prepare_weights",
-    "rms_norm", "rotary", "sample", "segment_mean", "store_kv", "supports", "supports_type", "take_rows", "variants",
+    "rms_norm", "rotary", "sample", "segment_mean", "store_kv", "stores_pages", "supports", "supports_type",
+    "take_rows", "variants",
 ]  # fmt: skip

@@ -21,6 +21,11 @@ _ELEMENTS = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2, torch.int8: 
 ROUNDED_GROUP = 32
 
 
+def stores_pages(dtype: torch.dtype) -> bool:
+    """Whether there are kernels for pages of this type."""
+    return dtype in _ELEMENTS
+
+
 def pages_of(cache: LayerCache) -> Any:
     """The extension's view of a layer's pages, made once."""
     pages = cache.packed.get("native")

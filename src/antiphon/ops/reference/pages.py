@@ -1,4 +1,7 @@
-"""Reading and writing tokens of the paged cache in plain PyTorch; int8 pages are quantised and dequantised."""
+"""Reading and writing tokens of the paged cache in plain PyTorch; int8 pages are quantised and dequantised.
+
+e4m3 pages hold the nearest number of that type, without a scale.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,12 @@ def quantize_int8(x: Tensor) -> tuple[Tensor, Tensor]:
     inverse = torch.where(scale > 0, 1.0 / scale.float(), 0.0)
     values = (grouped * inverse).round().clamp(-127, 127).to(torch.int8)
     return values.flatten(-2), scale.squeeze(-1)
+
+
+def to_e4m3(x: Tensor) -> Tensor:
+    """The nearest numbers in e4m3; larger ones become the largest."""
+    largest = torch.finfo(torch.float8_e4m3fn).max
+    return x.float().clamp(-largest, largest).to(torch.float8_e4m3fn)
 
 
 def _write(cache: LayerCache, slots: Tensor, values: Tensor, region: int) -> None:
@@ -45,7 +54,8 @@ def write_pages(k: Tensor, v: Tensor, cache: LayerCache, slots: Tensor) -> None:
         if dtype == torch.int8:
             values, scale = quantize_int8(values)
             _write(cache, slots, scale, scale_region)
-        _write(cache, slots, values.to(dtype), region)
+        is_fp8 = dtype == torch.float8_e4m3fn
+        _write(cache, slots, to_e4m3(values).view(torch.uint8) if is_fp8 else values.to(dtype), region)
 
 
 def _read(cache: LayerCache, entries: Tensor, dtype: torch.dtype, width: int, region: int) -> Tensor:
@@ -79,6 +89,8 @@ def read_pages(cache: LayerCache, block_table: Tensor, start: int, end: int) -> 
         if dtype == torch.int8:
             scale = _read(cache, entries, torch.float16, layout.group.head_dim // SCALE_CHANNELS, scale_region)
             page = page.float() * scale.float().repeat_interleave(SCALE_CHANNELS, dim=-1)
+        if dtype == torch.float8_e4m3fn:
+            page = page.float()
         if region == 0 and cache.key_balance is not None:
             page = page * cache.key_balance
         pages.append(page[start - first * tokens : end - first * tokens])

@@ -82,7 +82,7 @@ def _decode(
     _, heads, channels = q.shape
     requests, kv_heads, device = group.num_decodes, cache.layout.group.num_kv_heads, q.device
     pages, tables, here = pages_of(cache), group.block_tables, card(q.device)
-    tile = decode_tile(q.dtype, channels)
+    tile = decode_tile(q.dtype, channels, pages.element_bytes)
     splits = decode_splits(here, requests * kv_heads)
     parts = requests * heads * splits if splits > 1 else 1
     partial = torch.empty(parts * channels, device=device)
@@ -116,7 +116,8 @@ def _prefill(
     shared = ceil_power(heads // kv_heads)
     pages, tables = pages_of(cache), group.block_tables
     queries = tokens - first
-    tile = prefill_tile(q.dtype, channels, shared, queries / (len(group.seq_lens) - first))
+    average = queries / (len(group.seq_lens) - first)
+    tile = prefill_tile(q.dtype, channels, shared, average, pages.element_bytes)
     tiles = group_tiles(group, queries, tile.queries, first)
     prefill_attention[(len(tiles), kv_heads)](
         q, tiles, group.query_start, group.seq_lens, table_rows(group), tables, *pages.regions,

@@ -84,14 +84,20 @@ class AttentionTile(NamedTuple):
     stages: int
 
 
-def prefill_tile(dtype: torch.dtype, channels: int, shared: int, queries: float) -> AttentionTile:
-    """Tiles for chunks over pages: `shared` query heads (a power of two) use a key head; `queries` is their average."""
+def prefill_tile(
+    dtype: torch.dtype, channels: int, shared: int, queries: float, page_bytes: int = 2
+) -> AttentionTile:
+    """Tiles for chunks over pages.
+
+    `shared` query heads (a power of two) use a key head, `queries` is the average of a chunk, `page_bytes` are those of
+    an element of the pages.
+    """
     if dtype is torch.float32:
         return AttentionTile(max(16, 32 // shared), 32, 4, 1)
     rows = 128 if channels <= 128 else 64
     if queries < 32:
         return AttentionTile(16, 64 if channels <= 128 else 32, 4, 2)
-    return AttentionTile(max(16, rows // shared), 64 if channels <= 128 else 32, 8 if channels <= 128 else 4, 2)
+    return AttentionTile(max(16, rows // shared), 64 if channels <= 128 and page_bytes > 1 else 32, 8, 2)
 
 
 def sequence_tile(dtype: torch.dtype, channels: int) -> AttentionTile:
@@ -101,11 +107,11 @@ def sequence_tile(dtype: torch.dtype, channels: int) -> AttentionTile:
     return AttentionTile(64, 64, 4, 2) if channels <= 128 else AttentionTile(32, 32, 4, 2)
 
 
-def decode_tile(dtype: torch.dtype, channels: int) -> AttentionTile:
-    """Tiles for one query per request."""
+def decode_tile(dtype: torch.dtype, channels: int, page_bytes: int = 2) -> AttentionTile:
+    """Tiles for one query per request; `page_bytes` are those of an element of the pages."""
     if dtype is torch.float32:
         return AttentionTile(1, 32, 2, 1)
-    return AttentionTile(1, 64 if channels <= 128 else 32, 2 if channels <= 128 else 4, 3)
+    return AttentionTile(1, 64 if channels <= 128 else 32, 2 if channels <= 128 and page_bytes > 1 else 4, 3)
 
 
 def decode_splits(on: Card, programs: int) -> int:

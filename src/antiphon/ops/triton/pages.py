@@ -10,7 +10,7 @@ from torch import Tensor
 from antiphon.ops.batch import GroupBatch
 from antiphon.ops.cache import LayerCache
 from antiphon.ops.triton.kernels.tiles import list_tiles
-from antiphon.ops.triton.launch import ceil_power
+from antiphon.ops.triton.launch import card, ceil_power
 
 _KEY = "triton"
 
@@ -27,9 +27,19 @@ class Pages:
     bases: tuple[int, int, int, int]  # keys, values, scales of keys, scales of values
 
     @property
+    def element_bytes(self) -> int:
+        """Of the smaller type of keys and values."""
+        return min(self.keys.element_size(), self.values.element_size())
+
+    @property
     def regions(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         """As kernels take them: keys, values, scales of both, balance."""
         return self.keys, self.values, self.scales, self.scales, self.balance
+
+
+def _element(dtype: torch.dtype, device: torch.device) -> torch.dtype:
+    """The type that kernels are given: e4m3 is bytes to a card that has no instructions for it."""
+    return torch.uint8 if dtype is torch.float8_e4m3fn and not card(device).converts_fp8 else dtype
 
 
 def pages_of(cache: LayerCache) -> Pages:
@@ -46,8 +56,8 @@ def pages_of(cache: LayerCache) -> Pages:
         scales = cache.arena.view(torch.float16)
         balanced = cache.key_balance is not None
         found = cache.packed[_KEY] = Pages(
-            cache.arena.view(layout.key_dtype),
-            cache.arena.view(layout.value_dtype),
+            cache.arena.view(_element(layout.key_dtype, cache.arena.device)),
+            cache.arena.view(_element(layout.value_dtype, cache.arena.device)),
             scales,
             scales if cache.key_balance is None else cache.key_balance,
             balanced,

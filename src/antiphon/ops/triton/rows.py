@@ -1,4 +1,4 @@
-"""Norms and rotary embedding. A row's result depends on that row alone."""
+"""Norms, rotary embedding and changes of stored words. A row's result depends on that row alone."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from torch import Tensor
 from antiphon.ops.reference import rows as reference
 from antiphon.ops.triton.kernels.heads import prepare_heads
 from antiphon.ops.triton.kernels.norms import norm_rows
+from antiphon.ops.triton.kernels.row_store import scatter_words as scatter_pairs
 from antiphon.ops.triton.launch import card, ceil_power, row_warps
 from antiphon.ops.types import RotaryTable
 
@@ -67,6 +68,11 @@ def _norm(
         PDL=early, num_warps=row_warps(width), launch_pdl=early,
     )  # fmt: skip
     return y, total
+
+
+def scatter_words(store: Tensor, changes: Tensor) -> None:
+    if len(changes):
+        scatter_pairs[(-(-len(changes) // 256),)](store, changes.contiguous(), len(changes), BLOCK=256)
 
 
 def rotary(q: Tensor, k: Tensor, positions: Tensor, table: RotaryTable) -> tuple[Tensor, Tensor]:

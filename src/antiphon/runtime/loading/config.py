@@ -16,7 +16,10 @@ from antiphon.runtime.loading.device_sizes import DeviceSizes, default_sizes
 from antiphon.runtime.loading.memory_budget import DEFAULT_KV_BYTES
 from antiphon.runtime.loading.weight_forms import WeightOptions
 
-PAGE_TYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16, "int8": torch.int8}
+PAGE_TYPES = {
+    "fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16, "int8": torch.int8,
+    "fp8": torch.float8_e4m3fn,
+}  # fmt: skip
 
 MIN_SLAB_BYTES = 1 << 20
 MAX_SLAB_BYTES = 32 << 20
@@ -31,7 +34,7 @@ class EngineConfig:
       can be used, else the CPU. `compute_type` is that of activations: `fp32` on the CPU; `bf16`, `fp16` or `fp32` on
       a GPU.
     - `kv_bytes` is the memory for keys and values of all models of a device; `key_type` and `value_type` are `fp32`,
-      `fp16`, `bf16` or `int8`.
+      `fp16`, `bf16`, `int8` or, on GPUs, `fp8` (e4m3).
     - What is None depends on the device. CPU: `cpu_kv_bytes` in `fp16`, 64 running, 2,048 tokens a step. GPU: most of
       its free memory in the compute type, 256 running, 8,192 tokens a step.
     - `policy` is `fcfs`, `priority` or `adaptive`. At most `max_running` requests are computed together and

@@ -17,7 +17,7 @@ from antiphon.runtime.loading.device_sizes import default_sizes
 from antiphon.weights.catalog.resolve import ResolvedModel
 from antiphon.weights.formats.open import open_checkpoint
 
-PAGE_TYPES = {"fp32": torch.float32, "fp16": torch.float16, "int8": torch.int8}
+PAGE_TYPES = {"fp32": torch.float32, "fp16": torch.float16, "int8": torch.int8, "fp8": torch.float8_e4m3fn}
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from antiphon import ops
 from antiphon.engine.core import ModelSlot
 from antiphon.engine.kv.manager import GroupSpec, KVManager
 from antiphon.engine.scheduler import Scheduler
-from antiphon.errors import InvalidRequestError
+from antiphon.errors import InvalidRequestError, UnsupportedError
 from antiphon.executor.decoder.executor import DecoderExecutor
 from antiphon.models.base.parts import TokenDecoder
 from antiphon.ops import CacheGroup, CacheKind, CacheLayout, KVCache
@@ -43,6 +44,9 @@ def cache_layouts(
 def decoder_slot(part: TokenDecoder, context: SlotContext) -> ModelSlot:
     loaded, arena, config, sizes = context.loaded, context.arena, context.config, context.sizes
     layouts = cache_layouts(part.cache_groups, config, sizes)
+    for kind in (sizes.key_type, sizes.value_type):
+        if not ops.stores_pages(PAGE_TYPES[kind], arena.memory.device.type):
+            raise UnsupportedError(f"{kind} pages are not supported on the CPU; use int8 for the same size")
     largest = max(layout.block_bytes for layout in layouts)
     if largest > arena.books.slab_bytes:
         raise InvalidRequestError(

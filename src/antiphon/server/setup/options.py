@@ -94,7 +94,7 @@ OPTIONS: tuple[Option, ...] = (
         "memory.kv_type",
         None,
         "Data type of the KV cache.",
-        choices=("fp32", "fp16", "bf16", "int8"),
+        choices=("fp32", "fp16", "bf16", "int8", "fp8"),
         shown="fp16; on a GPU the compute type",
     ),
     _text("server.host", "127.0.0.1", "Address to listen on; 0.0.0.0 for all interfaces."),

@@ -13,7 +13,7 @@ from antiphon.ops.triton.launch import ceil_power
 from antiphon.ops.triton.pages import pages_of
 from support.triton_cases import error, expected_attention, normal, number, pick, scatter
 
-PAGE_TYPES = (torch.float32, torch.float16, torch.bfloat16, torch.int8)
+PAGE_TYPES = (torch.float32, torch.float16, torch.bfloat16, torch.int8, torch.float8_e4m3fn)
 #: The interpreter does not round to bf16 but cuts off.
 STORED_TYPES = tuple(t for t in PAGE_TYPES if t is not torch.bfloat16 or torch.cuda.is_available())
 
@@ -35,7 +35,7 @@ def test_paged_attention(step: str, generator: torch.Generator, device: torch.de
     for dtype, tolerance in ((torch.float32, 2e-5), (half, 8e-3)):
         kv_heads, shared = number(generator, 1, 3), number(generator, 1, 3)
         types = pick(generator, PAGE_TYPES), pick(generator, PAGE_TYPES)
-        channels = pick(generator, (32, 64) if torch.int8 in types else (32, 48, 80))
+        channels = pick(generator, (32, 96) if torch.int8 in types else (32, 48, 80))
         lengths = [number(generator, 1, 90) for _ in range(3)]
         counts = [1 if step == "decodes" else number(generator, 1, length) for length in lengths]
         if step != "chunks":
@@ -63,7 +63,7 @@ def test_attention_to_encoder_states(generator: torch.Generator, device: torch.d
 def test_store_writes_the_reference_s_bytes(
     key_type: torch.dtype, generator: torch.Generator, device: torch.device
 ) -> None:
-    channels = pick(generator, (32, 64) if key_type is torch.int8 else (32, 48))
+    channels = pick(generator, (32, 96) if key_type is torch.int8 else (32, 48))
     balance = torch.exp2(torch.randint(-2, 3, (2, channels), generator=generator).float()).to(device)
     pages = scatter([5, 9], 2, channels, key_type, pick(generator, STORED_TYPES[:2]), generator, device, spare=8,
                     balance=balance if key_type is torch.int8 else None)  # fmt: skip
@@ -87,7 +87,7 @@ def test_decode_with_norm_rotation_and_store(
     splits: int, generator: torch.Generator, device: torch.device, half: torch.dtype
 ) -> None:
     """One kernel does what five operations do, for requests that have one new token each; one request is padding."""
-    kv_heads, shared, channels = 2, number(generator, 1, 3), pick(generator, (32, 64))
+    kv_heads, shared, channels = 2, number(generator, 1, 3), pick(generator, (32, 64, 96))
     heads, past = kv_heads * shared, [number(generator, 0, 60), 0, number(generator, 0, 60)]
     types = pick(generator, STORED_TYPES), pick(generator, STORED_TYPES)
     rotated = pick(generator, (0, channels, channels // 2))
@@ -107,8 +107,8 @@ def test_decode_with_norm_rotation_and_store(
     decode_attention[(splits, kv_heads, 3)](
         qkv, *gains, table, seq_lens, pages.rows, pages.tables, *view.regions, qkv, out, partial, tops, totals,
         counters, qkv.stride(0), pages.tables.stride(0), *view.bases, 0.2, 1.0, 1e-6,
-        H=heads, HK=kv_heads, D=channels, DB=channels, ROTATED=rotated, PAGE=16, WINDOW=0, SINK_TOKENS=0, NORM=True,
-        SOFTCAP=False, SINKS=False, BALANCED=False, NEW=True, GROUP=max(16, ceil_power(shared)), SPLITS=splits, BT=16,
+        H=heads, HK=kv_heads, D=channels, DB=ceil_power(channels), ROTATED=rotated, PAGE=16, WINDOW=0,
+        SINK_TOKENS=0, NORM=True, SOFTCAP=False, SINKS=False, BALANCED=False, NEW=True, GROUP=max(16, ceil_power(shared)), SPLITS=splits, BT=16,
         STAGES=1, PDL=False,
     )  # fmt: skip
     q, k, v = qkv.view(3, -1, channels).split([heads, kv_heads, kv_heads], 1)

@@ -6,7 +6,7 @@ import torch
 
 from antiphon import ops
 from antiphon.ops import RotaryTable
-from antiphon.ops.triton.kernels.row_store import decode_inputs, scatter_words
+from antiphon.ops.triton.kernels.row_store import decode_inputs
 from antiphon.ops.triton.pages import query_tiles
 from antiphon.ops.triton.rows import layer_norm, rms_norm
 from antiphon.weights.weight import Weight
@@ -82,9 +82,11 @@ def test_tiles(generator: torch.Generator, device: torch.device) -> None:
 def test_rows_of_requests(device: torch.device) -> None:
     store = torch.arange(60, dtype=torch.int32, device=device).view(6, 10)
     changes = torch.tensor([[20, 77], [21, 5]], dtype=torch.int32, device=device)
-    scatter_words[(1,)](store, changes, 2, BLOCK=16)
+    with ops.use_backend("triton"):
+        ops.scatter_words(store, changes)
     assert store[2, :3].tolist() == [77, 5, 22]
     rows = torch.tensor([2, -1, 5], dtype=torch.int32, device=device)
-    out = [torch.full((3,), -9, dtype=torch.int32, device=device) for _ in range(5)]
-    decode_inputs[(1,)](rows, store[:, 0], store[:, 1], store[:, 2], *out, 3, 10, BLOCK=4, PDL=False)
-    assert [column.tolist() for column in out] == [[77, -1, 50], [5, 0, 51], [6, 0, 52], [2, 0, 5], [22, -1, 52]]
+    out = [torch.full((3,), -9, dtype=torch.int32, device=device) for _ in range(6)]
+    decode_inputs[(1,)](rows, *(store[:, word] for word in range(4)), *out, 3, 10, BLOCK=4)
+    expected = [[77, -1, 50], [5, 0, 51], [6, 0, 52], [22, 0, 52], [2, 0, 5], [23, -1, 53]]
+    assert [column.tolist() for column in out] == expected

@@ -66,7 +66,7 @@ def best_of_rows(
         blocks = tl.arange(0, BLOCKS)
         inside = blocks < num_blocks
         values = tl.load(best + place * num_blocks + blocks, mask=inside, other=LOWEST)
-        top, at = tl.max(values, 0, return_indices=True, return_indices_tie_break_left=True)
+        _, at = tl.max(values, 0, return_indices=True, return_indices_tie_break_left=True)
         token = tl.load(block_tokens + place * num_blocks + at)
         tl.store(drawn + place, token)
         tl.store(last_token + row * parameter_stride, token)

@@ -34,8 +34,8 @@ def decode_attention(
 ):  # fmt: skip
     """out [R, H * D] for R requests with the queries, keys and values of one token each in `qkv`.
 
-    Request r has seq_lens[r] tokens once the new one is stored, in the blocks of row rows[r] of the table; with a length
-    of 0 it is padding and gets zeros. Without NEW, `qkv` has queries only and all tokens are in the pages already.
+    Request r has seq_lens[r] tokens once the new one is stored, in the blocks of row rows[r] of the table; with a
+    length of 0 it is padding and gets zeros. Without NEW, `qkv` has queries only and all tokens are in the pages.
     A program computes GROUP (at least H / HK) query heads of one key head over one of SPLITS parts of the context; the
     last program of a head to finish combines the parts. With a WINDOW only the last tokens and the first SINK_TOKENS
     are seen.

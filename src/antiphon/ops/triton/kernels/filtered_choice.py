@@ -43,11 +43,11 @@ def survey_blocks(
     release(PDL)
     block, place = tl.program_id(0), tl.program_id(1)
     row = tl.load(rows + place).to(tl.int64)
+    wait(PDL)
     if row >= 0:
         heat = tl.load(temperature + row * parameter_stride)
         own_seed = tl.load(seed + row * long_stride)
         own_index = tl.load(index + row * long_stride)
-        wait(PDL)
         token = block * BLOCK + tl.arange(0, BLOCK)
         inside = token < V
         x = tl.load(logits + place.to(tl.int64) * stride + token, mask=inside, other=LOWEST).to(tl.float32)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from antiphon.ops.triton.kernels.fp8 import to_e4m3
 from antiphon.ops.triton.kernels.pages import SCALE_CHANNELS, token_places
 
 
@@ -46,18 +47,20 @@ def _store(pages, scales, slot, base, scale_base, x, count, PAGE: tl.constexpr, 
     inside = (rh < count)[:, None] & (rd < D)[None, :]
     place = pages + token_places(entry, token, rh, base, PAGE, D, BYTES)[:, None] + rd[None, :]
     if pages.dtype.element_ty == tl.int8:
-        tl.static_assert(D == DB, "int8 pages need a head size that is a power of two")
-        grouped = tl.reshape(x, (HB, D // SCALE_CHANNELS, SCALE_CHANNELS))
+        grouped = tl.reshape(x, (HB, DB // SCALE_CHANNELS, SCALE_CHANNELS))
         scale = (tl.max(tl.abs(grouped), 2) / 127.0).to(tl.float16)
         wide = scale.to(tl.float32)
         inverse = tl.where(wide > 0, 1.0 / wide, 0.0)
         # Adding and subtracting 1.5 * 2 ** 23 rounds to the nearest whole number, ties to even.
         rounded = (grouped * inverse[:, :, None] + 12582912.0) - 12582912.0
         rounded = tl.minimum(tl.maximum(rounded, -127.0), 127.0)
-        tl.store(place, tl.reshape(rounded, (HB, D)).to(tl.int8), mask=inside)
-        groups = tl.arange(0, D // SCALE_CHANNELS)
+        tl.store(place, tl.reshape(rounded, (HB, DB)).to(tl.int8), mask=inside)
+        groups = tl.arange(0, DB // SCALE_CHANNELS)
+        known = (rh < count)[:, None] & (groups < D // SCALE_CHANNELS)[None, :]
         target = scales + token_places(entry, token, rh, scale_base, PAGE, D // SCALE_CHANNELS, 2)[:, None]
-        tl.store(target + groups[None, :], scale, mask=(rh < count)[:, None])
+        tl.store(target + groups[None, :], scale, mask=known)
+    elif pages.dtype.element_ty == tl.uint8:
+        tl.store(place, to_e4m3(x), mask=inside)
     else:
         tl.store(place, x.to(pages.dtype.element_ty), mask=inside)
 
@@ -79,7 +82,9 @@ def prepare_heads(
     position = tl.load(positions + token) if ROTATED > 0 else 0
     rd = tl.arange(0, DB)
     rh = tl.arange(0, HB)
-    heads = _prepared(q, q_gain, angles, position, q_head_stride, token * q_stride, H, q_eps, D, DB, HB, ROTATED, Q_NORM)
+    heads = _prepared(
+        q, q_gain, angles, position, q_head_stride, token * q_stride, H, q_eps, D, DB, HB, ROTATED, Q_NORM
+    )
     inside = (rh < H)[:, None] & (rd < D)[None, :]
     target = q_out + token * (H * D) + rh[:, None] * D + rd[None, :]
     tl.store(target, heads.to(q_out.dtype.element_ty), mask=inside)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from antiphon.ops.triton.kernels.fp8 import from_e4m3, to_e4m3
+
 #: int8 pages have one fp16 scale for this many channels; the same as `ops.cache.SCALE_CHANNELS`.
 SCALE_CHANNELS = tl.constexpr(32)
 #: Table entries count these bytes; the same as `ops.cache.OFFSET_UNIT`.
@@ -22,7 +24,10 @@ def load_tile(
     pages, scales, entry, token, head, base, scale_base, mask, channels, to: tl.constexpr,
     PAGE: tl.constexpr, D: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
-    """The values [tokens, channels] of a head for `token` in the blocks `entry`, in the type `to`; 0 where masked."""
+    """The values [tokens, channels] of a head for `token` in the blocks `entry`, in the type `to`; 0 where masked.
+
+    Pages of uint8 are e4m3, for cards without instructions for it.
+    """
     BYTES: tl.constexpr = pages.dtype.element_ty.primitive_bitwidth // 8
     start = token_places(entry, token, head, base, PAGE, D, BYTES)
     inside = mask[:, None]
@@ -33,6 +38,8 @@ def load_tile(
         group = token_places(entry, token, head, scale_base, PAGE, D // SCALE_CHANNELS, 2)
         scale = tl.load(scales + group[:, None] + (channels // SCALE_CHANNELS)[None, :], mask=inside, other=0.0)
         return (tile.to(tl.float32) * scale.to(tl.float32)).to(to)
+    if pages.dtype.element_ty == tl.uint8:
+        return from_e4m3(tile).to(to)
     return tile.to(to)
 
 
@@ -45,18 +52,22 @@ def store_token(
     BYTES: tl.constexpr = pages.dtype.element_ty.primitive_bitwidth // 8
     place = pages + token_places(entry, token, head, base, PAGE, D, BYTES) + channels
     if pages.dtype.element_ty == tl.int8:
-        tl.static_assert(D == DB, "int8 pages need a head size that is a power of two")
-        grouped = tl.reshape(x, (D // SCALE_CHANNELS, SCALE_CHANNELS))
+        grouped = tl.reshape(x, (DB // SCALE_CHANNELS, SCALE_CHANNELS))
         scale = (tl.max(tl.abs(grouped), 1) / 127.0).to(tl.float16)
         wide = scale.to(tl.float32)
         inverse = tl.where(wide > 0, 1.0 / wide, 0.0)
         # Adding and subtracting 1.5 * 2 ** 23 rounds to the nearest whole number, ties to even.
         rounded = (grouped * inverse[:, None] + 12582912.0) - 12582912.0
         rounded = tl.minimum(tl.maximum(rounded, -127.0), 127.0)
-        tl.store(place, tl.reshape(rounded, (D,)).to(tl.int8))
-        groups = tl.arange(0, D // SCALE_CHANNELS)
-        tl.store(scales + token_places(entry, token, head, scale_base, PAGE, D // SCALE_CHANNELS, 2) + groups, scale)
-        return tl.reshape(rounded * wide[:, None], (D,))
+        tl.store(place, tl.reshape(rounded, (DB,)).to(tl.int8), mask=channels < D)
+        groups = tl.arange(0, DB // SCALE_CHANNELS)
+        scale_place = scales + token_places(entry, token, head, scale_base, PAGE, D // SCALE_CHANNELS, 2) + groups
+        tl.store(scale_place, scale, mask=groups < D // SCALE_CHANNELS)
+        return tl.reshape(rounded * wide[:, None], (DB,))
+    if pages.dtype.element_ty == tl.uint8:
+        codes = to_e4m3(x)
+        tl.store(place, codes, mask=channels < D)
+        return from_e4m3(codes)
     stored = x.to(pages.dtype.element_ty)
     tl.store(place, stored, mask=channels < D)
     return stored.to(tl.float32)

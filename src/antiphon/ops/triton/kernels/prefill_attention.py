@@ -26,7 +26,9 @@ def _attend(
         if WINDOW > 0:
             token = tl.where(index < num_sinks, index, index - num_sinks + first)
         entry = tl.load(table + token // PAGE, mask=inside, other=0)
-        k = load_tile(keys, key_scales, entry, token, head, key_base, key_scale_base, inside, rd, q.dtype, PAGE, D, EVEN)
+        k = load_tile(
+            keys, key_scales, entry, token, head, key_base, key_scale_base, inside, rd, q.dtype, PAGE, D, EVEN
+        )
         scores = tl.dot(q, tl.trans(k), input_precision="ieee")
         if SOFTCAP:
             scores = softcap * (2.0 / (1.0 + tl.exp(-2.0 * scores / softcap)) - 1.0)
@@ -127,5 +129,5 @@ def prefill_attention(
         total = total * fade + tl.exp(sink - higher)
         acc = acc * fade[:, None]
     acc = acc / tl.where(total > 0, total, 1.0)[:, None]
-    target = out + (begin + local).to(tl.int64)[:, None] * (H * D) + ((head * SHARED + group) * D)[:, None] + rd[None, :]
-    tl.store(target, acc.to(out.dtype.element_ty), mask=inside)
+    row = (begin + local).to(tl.int64) * (H * D) + (head * SHARED + group) * D
+    tl.store(out + row[:, None] + rd[None, :], acc.to(out.dtype.element_ty), mask=inside)

@@ -17,7 +17,8 @@ def sequence_attention(
 ):  # fmt: skip
     """out [T, H, D]: a program computes BM queries of one head, from place tiles[t, 1] of sequence tiles[t, 0].
 
-    A negative sequence is none. SHARED query heads use one key head. `bias` [H, longest, longest] is added to the scores.
+    A negative sequence is none. SHARED query heads use one key head. `bias` [H, longest, longest] is added to the
+    scores.
     """
     tile, head = tl.program_id(0), tl.program_id(1)
     sequence = tl.load(tiles + 2 * tile)

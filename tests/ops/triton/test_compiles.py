@@ -1,0 +1,62 @@
+"""Every kernel compiles for the cards that there are, without one, within their shared memory and registers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from importlib.util import find_spec
+from multiprocessing import get_context
+from pathlib import Path
+
+import pytest
+
+from antiphon.ops import triton
+from support.kernel_builds import SHARED_LIMITS, Resources, builds, compile_build
+
+pytestmark = pytest.mark.skipif(
+    find_spec("triton") is None or triton.is_interpreted(), reason="kernels are compiled by Triton, not interpreted"
+)
+
+#: Bytes of registers that a thread may spill to memory.
+MAX_STACK = 32
+CASES = [
+    pytest.param(capability, place, marks=pytest.mark.slow if capability == 89 else ())
+    for capability in SHARED_LIMITS
+    for place, _ in enumerate(builds(capability))
+]
+
+
+@pytest.fixture(scope="module")
+def compiled(request: pytest.FixtureRequest) -> Iterator[dict[tuple[int, int], Future[Resources]]]:
+    """The builds of the tests that run, compiled side by side."""
+    wanted = [item.callspec.params for item in request.session.items if item.originalname == "test_compiles"]
+    keys = [(params["capability"], params["place"]) for params in wanted]
+    workers = min(len(os.sched_getaffinity(0)), 4)
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        yield {
+            (capability, place): pool.submit(compile_build, list(builds(capability))[place], capability)
+            for capability, place in keys
+        }
+
+
+def test_every_kernel_has_a_build() -> None:
+    """Functions that others call have names that begin with an underscore, or are in files without a kernel."""
+    folder = Path(triton.__file__).parent / "kernels"
+    helpers = {"activations", "dependent_launch", "pages", "prefetch", "fp8", "__init__"}
+    built = {build.kernel.split(".")[0] for build in builds(90)}
+    missing = {path.stem for path in folder.glob("*.py")} - helpers - built
+    assert {name for name in missing if not name.startswith("quantised")} == set()
+
+
+@pytest.mark.parametrize(("capability", "place"), CASES)
+def test_compiles(
+    capability: int, place: int, compiled: dict[tuple[int, int], Future[Resources]]
+) -> None:
+    used = compiled[capability, place].result()
+    build = list(builds(capability))[place]
+    print(f"{build.kernel} sm_{capability}: {used}")
+    # Builds for sm_80 and sm_89 take the same shared memory, of which sm_89 has less.
+    limit = min(SHARED_LIMITS[80], SHARED_LIMITS[89]) if capability < 90 else SHARED_LIMITS[capability]
+    assert used.shared <= limit, f"{build.kernel} needs {used.shared} bytes of shared memory"
+    assert used.stack <= MAX_STACK, f"{build.kernel} spills {used.stack} bytes of registers a thread"
