@@ -83,7 +83,7 @@ def block_minimum(scale, factor, SCALE: tl.constexpr):
 
 @triton.jit
 def load_blocks(words, scales, factors, block, row, inside, TILES: tl.constexpr, PLANES: tl.constexpr,
-                SUPER: tl.constexpr):  # fmt: skip
+                SCALE: tl.constexpr):  # fmt: skip
     """Words (eight; those that the type does not have are its first), scales and factors of blocks [blocks, rows].
 
     TILES is the number of tiles along a row.
@@ -111,7 +111,7 @@ def load_blocks(words, scales, factors, block, row, inside, TILES: tl.constexpr,
     place = tile.to(tl.int64) * TILES + group
     scale = tl.load(scales + (place * (GROUP * WIDTH) + within), mask=inside, other=0, eviction_policy="evict_first")
     factor = scale
-    if SUPER:
+    if (SCALE == SIX_BITS) | (SCALE == SIGNED):
         factor = tl.load(factors + (place * WIDTH + lane), mask=inside, other=0, eviction_policy="evict_first")
     return w0, w1, w2, w3, w4, w5, w6, w7, scale, factor
 
