@@ -120,3 +120,47 @@ def load_blocks(words, scales, factors, block, row, inside, TILES: tl.constexpr,
 def _plane(at, PLANE: tl.constexpr, inside):
     loaded = tl.load(at + PLANE * (GROUP * WIDTH), mask=inside, other=0, eviction_policy="evict_first")
     return loaded.to(tl.uint32, bitcast=True)
+
+
+@triton.jit
+def eight_values(tile, I: tl.constexpr, LOW: tl.constexpr, HIGH: tl.constexpr, OFFSET: tl.constexpr,
+                 SCALE: tl.constexpr):  # fmt: skip
+    """Elements 8 I to 8 I + 7 of blocks, decoded: fp32 [blocks, rows, 8]."""
+    PART: tl.constexpr = I // 2
+    scale = block_scale(tile[8], tile[9], PART, SCALE)
+    added = -OFFSET * scale
+    if (SCALE == HALF_MINIMUM) | (SCALE == SIX_BITS):
+        added = block_minimum(tile[8], tile[9], SCALE)
+    v04 = tl.join(_value(tile, I * 8, scale, added, LOW, HIGH), _value(tile, I * 8 + 4, scale, added, LOW, HIGH))
+    v15 = tl.join(_value(tile, I * 8 + 1, scale, added, LOW, HIGH), _value(tile, I * 8 + 5, scale, added, LOW, HIGH))
+    v26 = tl.join(_value(tile, I * 8 + 2, scale, added, LOW, HIGH), _value(tile, I * 8 + 6, scale, added, LOW, HIGH))
+    v37 = tl.join(_value(tile, I * 8 + 3, scale, added, LOW, HIGH), _value(tile, I * 8 + 7, scale, added, LOW, HIGH))
+    joined = tl.join(tl.join(v04, v26), tl.join(v15, v37))  # [blocks, rows, 2, 2, 2]
+    return tl.reshape(joined, (joined.shape[0], joined.shape[1], 8))
+
+
+@triton.jit
+def all_values(tile, LOW: tl.constexpr, HIGH: tl.constexpr, OFFSET: tl.constexpr, SCALE: tl.constexpr):
+    """Blocks, decoded: fp32 [blocks, rows, 32]."""
+    first = tl.join(
+        eight_values(tile, 0, LOW, HIGH, OFFSET, SCALE), eight_values(tile, 1, LOW, HIGH, OFFSET, SCALE)
+    )
+    second = tl.join(
+        eight_values(tile, 2, LOW, HIGH, OFFSET, SCALE), eight_values(tile, 3, LOW, HIGH, OFFSET, SCALE)
+    )
+    joined = tl.permute(tl.join(first, second), (0, 1, 4, 3, 2))  # [blocks, rows, 2, 2, 8]
+    return tl.reshape(joined, (joined.shape[0], joined.shape[1], 32))
+
+
+@triton.jit
+def _value(tile, ELEMENT: tl.constexpr, scale, added, LOW: tl.constexpr, HIGH: tl.constexpr):
+    """scale * code + added, of this element of each block; the code is exact."""
+    BIT: tl.constexpr = ELEMENT * LOW
+    AT: tl.constexpr = BIT % 8
+    code = field(byte_view(tile[BIT // 32], BIT % 32 // 8), AT, LOW) * (256.0 / (1 << AT)) - 256.0 / (1 << AT)
+    if HIGH > 0:
+        HIGH_BIT: tl.constexpr = ELEMENT * HIGH
+        HIGH_AT: tl.constexpr = HIGH_BIT % 8
+        factor: tl.constexpr = 4096.0 / (1 << HIGH_AT)
+        code += field(byte_view(tile[4 + HIGH_BIT // 32], HIGH_BIT % 32 // 8), HIGH_AT, HIGH) * factor - factor
+    return code * scale + added
