@@ -1,4 +1,4 @@
-"""Products with block-quantised weights on Triton's kernels, under its interpreter, against decoded weights in float64."""
+"""Products with quantised weights by Triton's kernels, under its interpreter, against decoded weights in float64."""
 
 from __future__ import annotations
 

@@ -123,18 +123,19 @@ def _plane(at, PLANE: tl.constexpr, inside):
 
 
 @triton.jit
-def eight_values(tile, I: tl.constexpr, LOW: tl.constexpr, HIGH: tl.constexpr, OFFSET: tl.constexpr,
+def eight_values(tile, EIGHTH: tl.constexpr, LOW: tl.constexpr, HIGH: tl.constexpr, OFFSET: tl.constexpr,
                  SCALE: tl.constexpr):  # fmt: skip
-    """Elements 8 I to 8 I + 7 of blocks, decoded: fp32 [blocks, rows, 8]."""
-    PART: tl.constexpr = I // 2
+    """Elements from 8 * EIGHTH on of blocks, decoded: fp32 [blocks, rows, 8]."""
+    PART: tl.constexpr = EIGHTH // 2
     scale = block_scale(tile[8], tile[9], PART, SCALE)
     added = -OFFSET * scale
     if (SCALE == HALF_MINIMUM) | (SCALE == SIX_BITS):
         added = block_minimum(tile[8], tile[9], SCALE)
-    v04 = tl.join(_value(tile, I * 8, scale, added, LOW, HIGH), _value(tile, I * 8 + 4, scale, added, LOW, HIGH))
-    v15 = tl.join(_value(tile, I * 8 + 1, scale, added, LOW, HIGH), _value(tile, I * 8 + 5, scale, added, LOW, HIGH))
-    v26 = tl.join(_value(tile, I * 8 + 2, scale, added, LOW, HIGH), _value(tile, I * 8 + 6, scale, added, LOW, HIGH))
-    v37 = tl.join(_value(tile, I * 8 + 3, scale, added, LOW, HIGH), _value(tile, I * 8 + 7, scale, added, LOW, HIGH))
+    FIRST: tl.constexpr = EIGHTH * 8
+    v04 = tl.join(_value(tile, FIRST, scale, added, LOW, HIGH), _value(tile, FIRST + 4, scale, added, LOW, HIGH))
+    v15 = tl.join(_value(tile, FIRST + 1, scale, added, LOW, HIGH), _value(tile, FIRST + 5, scale, added, LOW, HIGH))
+    v26 = tl.join(_value(tile, FIRST + 2, scale, added, LOW, HIGH), _value(tile, FIRST + 6, scale, added, LOW, HIGH))
+    v37 = tl.join(_value(tile, FIRST + 3, scale, added, LOW, HIGH), _value(tile, FIRST + 7, scale, added, LOW, HIGH))
     joined = tl.join(tl.join(v04, v26), tl.join(v15, v37))  # [blocks, rows, 2, 2, 2]
     return tl.reshape(joined, (joined.shape[0], joined.shape[1], 8))
 

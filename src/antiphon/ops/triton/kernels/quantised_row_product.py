@@ -92,10 +92,12 @@ def quantised_row_product(
 
 
 @triton.jit
-def _matrix(tile, I: tl.constexpr, x, BN: tl.constexpr, BLOCKS: tl.constexpr, LOW: tl.constexpr, HIGH: tl.constexpr,
-            OFFSET: tl.constexpr, SCALE: tl.constexpr):  # fmt: skip
-    """Elements 8 I to 8 I + 7 of the blocks as [BN, BLOCKS * 8], in the type that x points to."""
-    values = eight_values(tile, I, LOW, HIGH, OFFSET, SCALE).to(x.dtype.element_ty)
+def _matrix(
+    tile, EIGHTH: tl.constexpr, x, BN: tl.constexpr, BLOCKS: tl.constexpr,
+    LOW: tl.constexpr, HIGH: tl.constexpr, OFFSET: tl.constexpr, SCALE: tl.constexpr,
+):  # fmt: skip
+    """Elements from 8 * EIGHTH on of the blocks as [BN, BLOCKS * 8], in the type that x points to."""
+    values = eight_values(tile, EIGHTH, LOW, HIGH, OFFSET, SCALE).to(x.dtype.element_ty)
     return tl.reshape(tl.permute(values, (1, 0, 2)), (BN, BLOCKS * 8))
 
 

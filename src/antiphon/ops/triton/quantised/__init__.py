@@ -1,2 +1,1 @@
-"""Products with block-quantised weights on the GPU: the weights are read as they are quantised, and never expanded in memory
-except for products with many rows."""
+"""Products with quantised weights on the GPU. Kernels read them as they are; only products with many rows expand them."""

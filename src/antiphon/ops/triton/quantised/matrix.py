@@ -112,7 +112,7 @@ class QuantisedMatrix:
         return out
 
     def take(self, ids: Tensor, scale: float = 1.0, pdl: bool = False) -> Tensor:
-        """Rows of the weight for ids [T], times `scale` → fp32 [T, K]; zeros for an id below 0. Needs a single piece."""
+        """Rows of the weight for ids [T], times `scale` → fp32 [T, K]; zeros for an id below 0. Needs one piece."""
         if len(self.pieces) != 1:
             raise UnsupportedError(f"rows are taken from a weight of one type, not {len(self.pieces)}")
         piece = self.pieces[0]

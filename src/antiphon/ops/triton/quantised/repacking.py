@@ -1,7 +1,7 @@
 """Block-quantised rows in the order that the kernels read: words of codes, scales and factors in arrays of their own.
 
-Eight rows and eight blocks of 32 elements make a tile. In a tile the words lie as [plane, block, row], so that a warp reads
-one plane of a tile with one contiguous load and a thread has whole blocks of its rows. Nothing is rounded.
+Eight rows and eight blocks of 32 elements make a tile. In a tile the words lie as [plane, block, row], so that a warp
+reads planes of tiles with contiguous loads and a thread has whole blocks of its rows. Nothing is rounded.
 """
 
 from __future__ import annotations

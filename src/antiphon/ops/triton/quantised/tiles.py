@@ -27,7 +27,7 @@ class RowTile:
 
 
 def vector_tile(form: BlockForm, k: int, gated: bool) -> VectorTile:
-    """The tile for a row of k elements: one block of four columns for each thread, and few warps if the row is short."""
+    """The tile for a row of k elements: a block of four columns for each thread, few warps if the row is short."""
     warps = 4 if k >= 2048 and not (gated and form.high_bits) else 2
     return VectorTile(8, warps * 16, warps)
 
