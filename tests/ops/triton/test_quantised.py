@@ -186,3 +186,50 @@ def test_types_that_are_not_read() -> None:
     weight = Weight((WeightPart(TensorType.IQ4_NL, 2, torch.zeros(2, 18, dtype=torch.uint8)),), 32)
     with pytest.raises(UnsupportedError, match="do not read IQ4_NL"):
         QuantisedMatrix.of(weight, "cpu")
+
+
+@interpreted
+@pytest.mark.parametrize("rows", [1, 3, 6])
+@pytest.mark.parametrize("activation", ["none", "silu_gate"])
+def test_fp8_products(rows: int, activation: str, generator: torch.Generator) -> None:
+    from antiphon.ops.triton.quantised.row_scaled import RowScaledMatrix
+    from antiphon.ops.triton.quantised.workspace import Workspace
+
+    matrix = RowScaledMatrix.of(torch.randn(26, 80, generator=generator))
+    weight = Weight.from_tensor(matrix.codes.float() * matrix.scales[:, None])
+    x, bias = torch.randn(rows, 80, generator=generator), torch.randn(26, generator=generator)
+    residual = torch.randn(rows, 13 if activation == "silu_gate" else 26, generator=generator)
+    y = matrix.product(x, Workspace("cpu"), bias, activation, residual)
+    assert error(y, expected(x, weight, bias, activation, residual)) < 1e-5
+    if rows > 1:
+        return
+    gain = torch.rand(80, generator=generator)
+    normal = x.double() * torch.rsqrt(x.double().square().mean() + 1e-5) * gain
+    y = matrix.product(x, Workspace("cpu"), bias, activation, gain=gain, eps=1e-5)
+    assert error(y, expected(normal, weight, bias, activation)) < 1e-5
+
+
+@interpreted
+def test_float_weights_are_quantised(generator: torch.Generator) -> None:
+    import numpy as np
+    from gguf import GGMLQuantizationType, quants
+
+    from antiphon.ops.triton.quantised.prepare import prepare_quantised
+    from antiphon.ops.triton.quantised.quantising import quantise
+    from antiphon.ops.triton.quantised.workspace import Workspace
+
+    floats = torch.randn(16, 256, generator=generator)
+    floats[3] = 0.0
+    weight, workspace = Weight.from_tensor(floats), Workspace("cpu")
+    for type, limit in ((TensorType.Q8_0, 0.01), (TensorType.Q4_1, 0.08), (TensorType.F8_E4M3, 0.04)):
+        prepared = prepare_quantised(weight, "cpu", type)
+        assert prepared is not None
+        assert error(prepared.expanded(workspace, torch.float32), floats.double()) < limit
+        assert prepared.nbytes < weight.nbytes / 3
+        ids = torch.tensor([5, -1, 3])
+        assert error(prepared.take(ids), floats[ids.clamp(min=0)].double() * (ids >= 0)[:, None]) < 1.5 * limit
+    for type, number in ((TensorType.Q8_0, GGMLQuantizationType.Q8_0), (TensorType.Q4_1, GGMLQuantizationType.Q4_1)):
+        theirs = quants.quantize(np.asarray(floats), number)
+        assert (quantise(floats, type).numpy() == theirs).mean() > 0.99  # but for ties
+    assert prepare_quantised(weight, "cpu") is None
+    assert prepare_quantised(Weight.from_tensor(floats[:, :40]), "cpu", TensorType.Q8_0) is None

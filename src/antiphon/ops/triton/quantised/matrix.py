@@ -120,7 +120,7 @@ class QuantisedMatrix:
         blocks = triton.next_power_of_2(self.columns // 32)
         gather_blocks[(len(ids),)](
             ids, piece.words, piece.scales, piece.factors, out, out, out, out, scale, **piece.form.numbers(),
-            K=self.columns, BLOCKS=blocks, SCALED=False, PDL=pdl, **_launch(4, pdl),
+            K=self.columns, BLOCKS=blocks, SCALED=False, PDL=pdl, **launch_options(4, pdl),
         )  # fmt: skip
         return out
 
@@ -148,7 +148,7 @@ def vector_product(
         x if residual is None else residual, y, eps, **piece.form.numbers(), K=piece.columns, N=columns,
         BN=tile.columns, BLOCKS=tile.blocks, NORM=gain is not None, GATED=gated,
         ACTIVATION=NUMBERS[activation.removesuffix("_gate")], BIAS=bias is not None, RESIDUAL=residual is not None,
-        PDL=pdl, **_launch(tile.warps, pdl),
+        PDL=pdl, **launch_options(tile.warps, pdl),
     )  # fmt: skip
 
 
@@ -169,7 +169,7 @@ def row_product(
         x if residual is None else residual, x, y, y, y, partial, counters, len(x), 0.0, **piece.form.numbers(),
         K=piece.columns, N=columns, STRIDE=y.stride(0), NORM_PARTS=0, ROWS=rows, BN=tile.columns, BLOCKS=tile.blocks,
         SPLITS=tile.splits, GATED=gated, ACTIVATION=NUMBERS[activation.removesuffix("_gate")], BIAS=bias is not None,
-        RESIDUAL=residual is not None, SCALED=False, PDL=pdl, **_launch(tile.warps, pdl),
+        RESIDUAL=residual is not None, SCALED=False, PDL=pdl, **launch_options(tile.warps, pdl),
     )  # fmt: skip
 
 
@@ -198,6 +198,6 @@ def _rows(parts: list[WeightPart], device: torch.device | str) -> Tensor:
     return moved[0] if len(moved) == 1 else torch.cat(moved)
 
 
-def _launch(warps: int, pdl: bool) -> dict[str, int | bool]:
+def launch_options(warps: int, pdl: bool) -> dict[str, int | bool]:
     """The options of a launch; dependent launch is one only where the card has it."""
     return {"num_warps": warps, "launch_pdl": True} if pdl else {"num_warps": warps}

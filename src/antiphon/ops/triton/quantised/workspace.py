@@ -18,6 +18,8 @@ class Workspace:
             on_cuda = self.device.type == "cuda"
             multiprocessors = torch.cuda.get_device_properties(self.device).multi_processor_count if on_cuda else 1
         self.multiprocessors = multiprocessors
+        #: Whether the card multiplies matrices in e4m3.
+        self.multiplies_fp8 = self.device.type == "cuda" and torch.cuda.get_device_capability(self.device) >= (8, 9)
         self._partial = torch.empty(0, dtype=torch.float32, device=self.device)
         self._counters = torch.zeros(0, dtype=torch.int32, device=self.device)
         self._scratch = torch.empty(0, dtype=torch.uint8, device=self.device)
