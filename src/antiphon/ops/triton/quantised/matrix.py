@@ -77,7 +77,8 @@ class QuantisedMatrix:
         """activation(x [T, K] · weightᵀ + bias) + residual → [T, N], or [T, N / 2] for a gated activation.
 
         With `gain` (a single row only) x is first normalised by its root mean square and multiplied by it. The result
-        is `out` if given, else new and of `dtype`, else of the residual's type or that of x.
+        is `out` if given, else new and of `dtype`, else of the residual's type or that of x. With more than one row x is
+        rounded to bf16 if it is fp32.
         """
         gated = activation.endswith("_gate")
         width = self.rows // 2 if gated else self.rows
@@ -89,8 +90,10 @@ class QuantisedMatrix:
         if gated and not self._is_gated_in_kernel(width):
             y = self.product(x, workspace, bias, dtype=torch.float32, gain=gain, eps=eps, pdl=pdl)
             return finish(y, None, activation, residual, out)
+        if len(x) > 1:
+            x = rounded(x)
         if len(x) > MAX_ROWS:
-            y = x @ self.expanded(workspace, x.dtype).T
+            y = multiply(x, self.expanded(workspace, x.dtype), out.dtype)
             return finish(y, bias, activation, residual, out)
         for piece, first in self._placed():
             columns = piece.rows // 2 if gated else piece.rows
@@ -180,6 +183,18 @@ def expand(piece: BlockRows, out: Tensor, columns: int = 8, blocks: int = 16, wa
         piece.words, piece.scales, piece.factors, out, **piece.form.numbers(),
         K=piece.columns, N=piece.rows, BN=columns, BLOCKS=blocks, num_warps=warps,
     )  # fmt: skip
+
+
+def rounded(x: Tensor) -> Tensor:
+    """x in a type that tensor cores multiply exactly: fp32 becomes bf16. The interpreter keeps it."""
+    return x.bfloat16() if x.is_cuda and x.dtype is torch.float32 else x
+
+
+def multiply(x: Tensor, matrix: Tensor, dtype: torch.dtype) -> Tensor:
+    """x · matrixᵀ by the library, in fp32 if that is `dtype`, else in the type of x."""
+    if x.is_cuda and dtype is torch.float32:
+        return torch.mm(x, matrix.T, out_dtype=torch.float32)
+    return x @ matrix.T
 
 
 def finish(y: Tensor, bias: Tensor | None, activation: Activation, residual: Tensor | None, out: Tensor) -> Tensor:

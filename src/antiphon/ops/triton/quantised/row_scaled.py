@@ -10,7 +10,7 @@ from torch import Tensor
 
 from antiphon.ops.triton.kernels.activations import NUMBERS
 from antiphon.ops.triton.kernels.quantised_fp8_product import fp8_vector_product
-from antiphon.ops.triton.quantised.matrix import finish, launch_options
+from antiphon.ops.triton.quantised.matrix import finish, launch_options, multiply, rounded
 from antiphon.ops.triton.quantised.workspace import Workspace
 from antiphon.ops.types import Activation
 
@@ -70,7 +70,7 @@ class RowScaledMatrix:
             return out
         if gain is not None:
             raise ValueError(f"a norm is computed inside the product of up to {VECTOR_ROWS} rows, not {len(x)}")
-        return finish(self._library_product(x, workspace), bias, activation, residual, out)
+        return finish(self._library_product(x, workspace, out.dtype), bias, activation, residual, out)
 
     def expanded(self, workspace: Workspace, dtype: torch.dtype) -> Tensor:
         """The decoded weight [N, K] in the workspace's scratch buffer, which the next call overwrites."""
@@ -97,10 +97,11 @@ class RowScaledMatrix:
             RESIDUAL=residual is not None, PDL=pdl, **launch_options(warps, pdl),
         )  # fmt: skip
 
-    def _library_product(self, x: Tensor, workspace: Workspace) -> Tensor:
+    def _library_product(self, x: Tensor, workspace: Workspace, dtype: torch.dtype) -> Tensor:
         aligned = self.rows % ALIGNED == 0 and self.columns % ALIGNED == 0
         if not workspace.multiplies_fp8 or not aligned:
-            return x @ self.expanded(workspace, x.dtype).T
+            x = rounded(x)
+            return multiply(x, self.expanded(workspace, x.dtype), dtype)
         codes, scales = quantise_rows(x)
         return torch._scaled_mm(
             codes, self.codes.T, scale_a=scales[:, None], scale_b=self.scales[None, :], out_dtype=torch.bfloat16
