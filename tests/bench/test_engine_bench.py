@@ -11,9 +11,11 @@ import torch
 
 from antiphon.bench.engine_bench import EngineWorkload, bench_latency, bench_throughput
 from antiphon.bench.engine_table import engine_table
+from antiphon.bench.floors import decode_floor, prefill_floor, shape_program
 from antiphon.bench.random_model import SHAPES, RandomCheckpoint, random_model, random_model_of
 from antiphon.errors import InvalidRequestError
 from antiphon.models.registry import build_model
+from antiphon.ops.program.profile import MachineLimits
 from antiphon.runtime.frontend.engine import Engine
 from antiphon.runtime.loading.loading import LoadedModel
 from support.command_line import Invoke, invoker
@@ -126,3 +128,16 @@ def test_wrong_arguments(invoke: Invoke, arguments: list[str], message: str) -> 
     answer = invoke("bench", *arguments)
     assert answer.code == 2
     assert message in answer.err
+
+
+def test_floors_of_a_shape() -> None:
+    """At 4.40 TB/s and 787 TFLOP/s: 3.44 ms for the weights of the 8B shape, and 0.27 for those of the 0.6B one."""
+    limits = MachineLimits(4.40e12, 787e12 / 2, 0.0)
+    for shape, milliseconds in (("qwen3-8b", 3.44), ("qwen3-0.6b", 0.271)):
+        program = shape_program(shape)
+        assert decode_floor(program, 1, 0, limits) * 1e3 == pytest.approx(milliseconds, rel=0.002)
+        keys = decode_floor(program, 32, 512, limits) - decode_floor(program, 1, 0, limits)
+        layers = SHAPES[shape]["num_hidden_layers"]
+        assert keys == pytest.approx(32 * 512 * layers * 2 * 8 * 128 * 2 / 4.40e12, rel=0.001)
+        one, many = (prefill_floor(program, count, 1024, limits) for count in (1, 64))
+        assert 0.9 * 64 * one < many < 64 * one  # operations, but for the head of a single prompt

@@ -64,13 +64,15 @@ SHAPES: Mapping[str, dict[str, Any]] = MappingProxyType(
 class RandomCheckpoint(Checkpoint):
     """A checkpoint in bf16 that has every tensor that is asked for, and makes it then.
 
-    Vectors lie around 1, as the weights of norms do; biases are small.
+    Vectors lie around 1, as the weights of norms do; biases are small. On the device `meta` matrices have no values, so
+    that a model of any size can be described.
     """
 
     format = "hf"
 
-    def __init__(self, metadata: Mapping[str, Any], seed: int = 0) -> None:
+    def __init__(self, metadata: Mapping[str, Any], seed: int = 0, device: str = "cpu") -> None:
         super().__init__()
+        self._device = device
         self.metadata = metadata
         self.architecture = str(metadata["model_type"])
         self._tensors: dict[str, StoredTensor] = {}
@@ -90,8 +92,9 @@ class RandomCheckpoint(Checkpoint):
             raise CheckpointError(f"the random tensor {name!r} has no shape")
         self._used.add(name)
         if name not in self._tensors:
-            values = self._values(prod(shape))
-            if len(shape) == 1 and not name.endswith(".bias"):
+            is_vector = len(shape) == 1
+            values = self._values(prod(shape)) if is_vector or self._device != "meta" else _no_values(prod(shape))
+            if is_vector and not name.endswith(".bias"):
                 values += 1
             self._tensors[name] = StoredTensor(name, TensorType.BF16, shape, values.view(torch.uint8))
         return self._tensors[name]
@@ -104,6 +107,10 @@ class RandomCheckpoint(Checkpoint):
         values[: whole * POOL].view(whole, POOL).copy_(pool.expand(whole, POOL))
         values[whole * POOL :] = pool[: count - whole * POOL]
         return values
+
+
+def _no_values(count: int) -> Tensor:
+    return torch.empty(count, dtype=torch.bfloat16, device="meta")
 
 
 class NumberTokenizer(Tokenizer):
