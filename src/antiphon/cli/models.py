@@ -78,6 +78,32 @@ def info(
     program: Annotated[
         bool, typer.Option("--program", help="Also print the compiled forward: instructions, weights, buffers, costs.")
     ] = False,
+    step_rows: Annotated[
+        int, typer.Option("--rows", help="With --program: sequences in the step whose least time is printed.", min=1)
+    ] = 1,
+    context: Annotated[
+        int, typer.Option("--context", help="With --program: tokens before that step, for each sequence.", min=0)
+    ] = 512,
+    bandwidth: Annotated[
+        float | None,
+        typer.Option(
+            "--bandwidth",
+            metavar="GB/S",
+            help="With --program: memory bandwidth to compare with. Default: measured here.",
+            min=0.001,
+            show_default=False,
+        ),
+    ] = None,
+    compute: Annotated[
+        float | None,
+        typer.Option(
+            "--compute",
+            metavar="GMAC/S",
+            help="With --program: multiplications with additions per second. Default: measured here.",
+            min=0.001,
+            show_default=False,
+        ),
+    ] = None,
     offline: Offline = False,
 ) -> None:
     """Print a model's architecture, sizes, tensor types and context length. Downloads it if needed."""
@@ -113,9 +139,10 @@ def info(
     for label, value in rows:
         typer.echo(f"{label.ljust(width)}  {value}")
     if program and facts.obstacle is None:
-        from antiphon.runtime.loading.describe import describe_programs
+        from antiphon.runtime.loading.describe import GivenLimits, describe_programs
 
-        typer.echo("\n".join(["", *describe_programs(model)]))
+        given = GivenLimits(*(None if rate is None else rate * 1e9 for rate in (bandwidth, compute)))
+        typer.echo("\n".join(["", *describe_programs(model, step_rows, context, given)]))
 
 
 def _megabytes(size: int) -> str:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from antiphon.engine.core import EngineCore, ModelSlot
 from antiphon.engine.request import Priority
 from antiphon.engine.sampling_params import SamplingParams
-from antiphon.engine.telemetry import SpeechRecord, TranscriptRecord
+from antiphon.engine.telemetry import SpeechRecord, StepRecord, TranscriptRecord
 from antiphon.errors import DeviceError, InvalidRequestError, ModelNotFoundError
 from antiphon.models.base.model import Task
 from antiphon.models.base.parts import Detector
@@ -343,6 +343,10 @@ class FrontEnd:
     def write_trace(self, path: str | Path) -> None:
         """Write the recent steps and requests as a trace that Perfetto and chrome://tracing open."""
         self._loop.call(lambda: self._core.telemetry.write_trace(Path(path))).result()
+
+    def step_records(self) -> list[StepRecord]:
+        """The recent steps, oldest first, with their times by the engine's clock (`time.perf_counter`)."""
+        return self._loop.call(lambda: list(self._core.telemetry.steps)).result()
 
     def start_profile(self) -> None:
         """Time every instruction from now on. The machine's own limits are measured first, for comparison."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -16,6 +17,10 @@ from antiphon.ops import CacheGroup, CacheKind, CacheLayout, Device, KVCache, al
 from antiphon.runtime.loading.device_sizes import default_sizes
 from antiphon.weights.catalog.resolve import ResolvedModel
 from antiphon.weights.formats.open import open_checkpoint
+
+if TYPE_CHECKING:
+    from antiphon.ops.program import Recording
+    from antiphon.ops.program.profile import MachineLimits
 
 PAGE_TYPES = {"fp32": torch.float32, "fp16": torch.float16, "int8": torch.int8, "fp8": torch.float8_e4m3fn}
 
@@ -38,18 +43,36 @@ class ModelDescription:
     obstacle: str | None = None
 
 
-def describe_programs(resolved: ResolvedModel) -> list[str]:
-    """The model's functions as native programs, as readable lines; one that cannot be recorded says why."""
+@dataclass(frozen=True)
+class GivenLimits:
+    """What a machine can do at best; what is None is measured here."""
+
+    bytes_per_second: float | None = None
+    macs_per_second: float | None = None
+
+
+def describe_programs(
+    resolved: ResolvedModel, rows: int = 1, context: int = 512, given: GivenLimits | None = None
+) -> list[str]:
+    """The model's functions as native programs, as readable lines; one that cannot be recorded says why.
+
+    For a decoder's, also the least time of a step that gives `rows` sequences a token after `context` tokens.
+    """
     from antiphon.executor.recorded import recordings
     from antiphon.ops.native.program import check
     from antiphon.ops.program.describe import describe as describe_program
+    from antiphon.ops.program.floor import StepSize, floor_lines, has_floor
 
     model = build_model(open_checkpoint(resolved.path))
     layouts = [CacheLayout(group, key_dtype=torch.float16, value_dtype=torch.float16) for group in _cache_groups(model)]
     lines: list[str] = []
     for name, make in recordings(model, KVCache(allocate_arena(0), layouts)).items():
         try:
-            lines += describe_program(name, check(make()))
+            recording = check(make())
+            lines += describe_program(name, recording)
+            if has_floor(recording):
+                limits = _limits(recording, given or GivenLimits())
+                lines += floor_lines(name, recording, StepSize(rows, context), limits)
         except UnrecordableError as error:
             lines.append(f"program {name}: cannot be recorded: {error}")
     return lines
@@ -74,6 +97,19 @@ def device_lines() -> list[str]:
             f"requests and {sizes.max_step_tokens:,} tokens a step"
         )
     return lines
+
+
+def _limits(recording: Recording, given: GivenLimits) -> MachineLimits:
+    from antiphon.ops.native.program.limits import measure_limits
+    from antiphon.ops.program.describe import totals
+    from antiphon.ops.program.profile import MachineLimits
+
+    if given.bytes_per_second is not None and given.macs_per_second is not None:
+        return MachineLimits(given.bytes_per_second, given.macs_per_second, 0.0)
+    limits = measure_limits(totals(recording).weight_bytes)
+    if given.macs_per_second is not None:
+        limits = replace(limits, macs_per_second=given.macs_per_second, int8_macs_per_second=0.0)
+    return replace(limits, bytes_per_second=given.bytes_per_second or limits.bytes_per_second)
 
 
 def _cache_groups(model: Model) -> tuple[CacheGroup, ...]:
