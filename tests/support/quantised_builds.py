@@ -67,9 +67,7 @@ def builds(form: BlockForm, pdl: bool) -> Iterator[Build]:
 def fp8_build(pdl: bool) -> Build:
     from antiphon.ops.triton.kernels.quantised_fp8_product import fp8_vector_product
 
-    constants = _EPILOGUE | dict(
-        ROWS=4, K=4096, N=12288, BN=8, BK=512, NORM=True, GATED=True, RESIDUAL=False, PDL=pdl
-    )
+    constants = _EPILOGUE | dict(ROWS=4, K=4096, N=12288, BN=8, BK=512, NORM=True, GATED=True, RESIDUAL=False, PDL=pdl)
     return Build("fp8", fp8_vector_product, _TYPES | dict(x="*fp32", scales="*fp32"), constants)
 
 

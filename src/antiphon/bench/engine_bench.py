@@ -221,7 +221,8 @@ def _kv_bytes(loaded: LoadedModel, config: EngineConfig, sequences: int, length:
     decoder = loaded.model.part(TokenDecoder)
     assert decoder is not None
     blocks = length // config.block_tokens + 2
-    key, value = PAGE_TYPES[config.key_type], PAGE_TYPES[config.value_type]
+    sizes = config.sizes(loaded.device)
+    key, value = PAGE_TYPES[sizes.key_type], PAGE_TYPES[sizes.value_type]
     groups = [group for group in decoder.cache_groups if group.kind is not CacheKind.CROSS]
     layouts = [CacheLayout(group, config.block_tokens, key_dtype=key, value_dtype=value) for group in groups]
     # A slab is given to one group as a whole; a part of its last one may stay unused.

@@ -54,5 +54,5 @@ class RowStore:
         parameters = SamplingRows(*(torch.from_numpy(column[rows]) for column in columns))
         drawn, found = ops.sample(logits, parameters, logprobs=logprobs)
         self.last_token[rows] = drawn.numpy()
-        self.output_index[rows] += 1
+        np.add.at(self.output_index, rows, 1)
         return drawn, found

@@ -50,9 +50,7 @@ def test_every_kernel_has_a_build() -> None:
 
 
 @pytest.mark.parametrize(("capability", "place"), CASES)
-def test_compiles(
-    capability: int, place: int, compiled: dict[tuple[int, int], Future[Resources]]
-) -> None:
+def test_compiles(capability: int, place: int, compiled: dict[tuple[int, int], Future[Resources]]) -> None:
     used = compiled[capability, place].result()
     build = list(builds(capability))[place]
     print(f"{build.kernel} sm_{capability}: {used}")

@@ -84,9 +84,7 @@ class AttentionTile(NamedTuple):
     stages: int
 
 
-def prefill_tile(
-    dtype: torch.dtype, channels: int, shared: int, queries: float, page_bytes: int = 2
-) -> AttentionTile:
+def prefill_tile(dtype: torch.dtype, channels: int, shared: int, queries: float, page_bytes: int = 2) -> AttentionTile:
     """Tiles for chunks over pages.
 
     `shared` query heads (a power of two) use a key head, `queries` is the average of a chunk, `page_bytes` are those of

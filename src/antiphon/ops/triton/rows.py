@@ -57,7 +57,7 @@ def _norm(
         beside, *places = _strides(residual.expand(x.shape))  # type: ignore[assignment]
         total = torch.empty(shape, dtype=torch.promote_types(x.dtype, residual.dtype), device=x.device)
     y = torch.empty(shape, dtype=dtype or total.dtype, device=x.device)
-    x, *own = _strides(x)  # type: ignore[assignment]
+    x, *own = _strides(x)
     if not y.numel():
         return y, total
     early = card(x.device).dependent_launch

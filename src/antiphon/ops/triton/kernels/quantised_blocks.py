@@ -143,12 +143,8 @@ def eight_values(tile, EIGHTH: tl.constexpr, LOW: tl.constexpr, HIGH: tl.constex
 @triton.jit
 def all_values(tile, LOW: tl.constexpr, HIGH: tl.constexpr, OFFSET: tl.constexpr, SCALE: tl.constexpr):
     """Blocks, decoded: fp32 [blocks, rows, 32]."""
-    first = tl.join(
-        eight_values(tile, 0, LOW, HIGH, OFFSET, SCALE), eight_values(tile, 1, LOW, HIGH, OFFSET, SCALE)
-    )
-    second = tl.join(
-        eight_values(tile, 2, LOW, HIGH, OFFSET, SCALE), eight_values(tile, 3, LOW, HIGH, OFFSET, SCALE)
-    )
+    first = tl.join(eight_values(tile, 0, LOW, HIGH, OFFSET, SCALE), eight_values(tile, 1, LOW, HIGH, OFFSET, SCALE))
+    second = tl.join(eight_values(tile, 2, LOW, HIGH, OFFSET, SCALE), eight_values(tile, 3, LOW, HIGH, OFFSET, SCALE))
     joined = tl.permute(tl.join(first, second), (0, 1, 4, 3, 2))  # [blocks, rows, 2, 2, 8]
     return tl.reshape(joined, (joined.shape[0], joined.shape[1], 32))
 

@@ -40,9 +40,7 @@ def quantised_row_product(
     tile = load_blocks(words, scales, factors, block[:, None], rn[None, :], inside, TILES, LOW + HIGH, SCALE)
     up_tile = tile
     if GATED:
-        up_tile = load_blocks(
-            words, scales, factors, block[:, None], rn[None, :] + N, inside, TILES, LOW + HIGH, SCALE
-        )
+        up_tile = load_blocks(words, scales, factors, block[:, None], rn[None, :] + N, inside, TILES, LOW + HIGH, SCALE)
     wait(PDL)
     acc = tl.zeros((BN, ROWS), tl.float32)
     up = tl.zeros((BN, ROWS), tl.float32)

@@ -32,9 +32,7 @@ def sequence_attention(
     rd = tl.arange(0, DB)
     in_d = rd < D
     inside = (rm < length)[:, None] & in_d[None, :]
-    q_tile = tl.load(
-        q + (begin + rm)[:, None] * q_stride + head * q_head_stride + rd[None, :], mask=inside, other=0.0
-    )
+    q_tile = tl.load(q + (begin + rm)[:, None] * q_stride + head * q_head_stride + rd[None, :], mask=inside, other=0.0)
     dot_type: tl.constexpr = k.dtype.element_ty
     q_tile = (q_tile.to(tl.float32) * scale).to(dot_type)
     k_head = k + begin * k_stride + (head // SHARED) * k_head_stride

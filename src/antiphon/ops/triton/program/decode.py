@@ -185,9 +185,7 @@ class DecodeLowering:
         warps: int = 4, stages: int = 1, weight_bytes: int = 0,
     ) -> None:  # fmt: skip
         dependent = self._dependent
-        self.launches.append(
-            Launch(name, kernel, grid, arguments, constants, warps, stages, dependent, weight_bytes)
-        )
+        self.launches.append(Launch(name, kernel, grid, arguments, constants, warps, stages, dependent, weight_bytes))
 
     def _embed(self, i: program.Embed) -> None:
         table = self._matrix(i.matrix)
@@ -365,7 +363,7 @@ class DecodeLowering:
     ) -> None:
         x = self._cast(self._whole(i.x))
         norms = self._norms_of(i.out.value)
-        places = self._readers.get(id(self._origin(i.out.value)), ())
+        places = self._readers.get(id(self._origin(i.out.value)), [])
         plain = not constants["GATED"] and not constants["ACTIVATION"] and i.bias is None
         added = (
             plain and i.residual is not None and len(norms) > 0 and norms[0].residual is None

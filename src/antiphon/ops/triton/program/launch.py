@@ -24,9 +24,7 @@ class Launch:
 
     def __call__(self) -> None:
         extra: dict[str, Any] = {"launch_pdl": True} if self.dependent else {}
-        self.kernel[self.grid](
-            *self.arguments, **self.constants, num_warps=self.warps, num_stages=self.stages, **extra
-        )
+        self.kernel[self.grid](*self.arguments, **self.constants, num_warps=self.warps, num_stages=self.stages, **extra)
 
 
 @dataclass(frozen=True)
