@@ -5,6 +5,7 @@ from __future__ import annotations
 from antiphon.ops.reference.convolution import half_type
 from antiphon.ops.triton.attention import attention, paged_attention, store_kv
 from antiphon.ops.triton.embedding import embed, gather_rows
+from antiphon.ops.triton.logits import count_tokens, edit_logits
 from antiphon.ops.triton.pooling import segment_mean
 from antiphon.ops.triton.product import adapted_linear, linear
 from antiphon.ops.triton.recurrent import lstm
@@ -13,6 +14,6 @@ from antiphon.ops.triton.sampling import sample
 from antiphon.ops.triton.weights import prepare_weights
 
 __all__ = [
-    "adapted_linear", "attention", "embed", "gather_rows", "half_type", "layer_norm", "linear", "lstm",
-    "paged_attention", "prepare_weights", "rms_norm", "rotary", "sample", "segment_mean", "store_kv",
+    "adapted_linear", "attention", "count_tokens", "edit_logits", "embed", "gather_rows", "half_type", "layer_norm",
+    "linear", "lstm", "paged_attention", "prepare_weights", "rms_norm", "rotary", "sample", "segment_mean", "store_kv",
 ]  # fmt: skip

@@ -1,23 +1,19 @@
-"""The token of each row of logits, without a sort where no row asks for a part of the vocabulary."""
+"""The token of each row of logits, without a sort and without asking the host which rows have filters."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from antiphon.ops.reference import sampling as reference
-from antiphon.ops.triton.kernels.choice import best_in_blocks, best_of_rows
+from antiphon.ops.triton.kernels.filtered_choice import GROUP, choose_filtered, survey_blocks
 from antiphon.ops.triton.launch import card, ceil_power
 from antiphon.ops.types import SamplingRows
 
-#: Tokens of a program.
-BLOCK = 1024
+#: Tokens of a program that surveys, and groups at a time of one that chooses.
+BLOCK, CHUNK = 1024, 32
 
 
 def sample(logits: Tensor, rows: SamplingRows, logprobs: bool = True) -> tuple[Tensor, Tensor | None]:
-    if bool(((rows.top_k > 0) | (rows.top_p < 1) | (rows.min_p > 0)).any()):
-        tokens, found = reference.sample(logits, rows, logprobs)
-        return tokens, found
     logits = logits.float()
     if logits.stride(-1) != 1:
         logits = logits.contiguous()
@@ -29,23 +25,28 @@ def sample(logits: Tensor, rows: SamplingRows, logprobs: bool = True) -> tuple[T
 
 def _draw(logits: Tensor, rows: SamplingRows) -> Tensor:
     """int32 [R]: the likeliest token of greedy rows, a drawn one of the others."""
-    count, vocabulary = logits.shape
-    drawn = torch.empty(count, dtype=torch.int32, device=logits.device)
+    (count, vocabulary), device = logits.shape, logits.device
+    drawn = torch.empty(count, dtype=torch.int32, device=device)
     if not count:
         return drawn
     blocks = -(-vocabulary // BLOCK)
-    best = torch.empty(count, blocks, device=logits.device)
-    tokens = torch.empty(count, blocks, dtype=torch.int32, device=logits.device)
-    places = torch.arange(count, dtype=torch.int32, device=logits.device)
-    columns = [column.contiguous() for column in (rows.temperature, rows.seed, rows.index)]
-    early = card(logits.device).dependent_launch
-    best_in_blocks[(blocks, count)](
-        logits, *columns, places, best, tokens, logits.stride(0), 1, 1, vocabulary, blocks,
-        BLOCK=BLOCK, PDL=early, num_warps=4, launch_pdl=early,
+    groups = blocks * BLOCK // int(GROUP.value)
+    best, tops, sums = torch.empty(3, count, blocks, device=device)
+    tokens = torch.empty(count, blocks, dtype=torch.int32, device=device)
+    maxima = torch.empty(count, groups, device=device)
+    listed = torch.empty(count, ceil_power(groups), dtype=torch.int32, device=device)
+    places = torch.arange(count, dtype=torch.int32, device=device)
+    temperature, seed, index = (column.contiguous() for column in (rows.temperature, rows.seed, rows.index.clone()))
+    filters = (column.contiguous() for column in (rows.top_k, rows.top_p, rows.min_p))
+    early = card(device).dependent_launch
+    survey_blocks[(blocks, count)](
+        logits, temperature, seed, index, places, best, tokens, tops, sums, maxima,
+        logits.stride(0), 1, 1, vocabulary, blocks, BLOCK=BLOCK, PDL=early, num_warps=4, launch_pdl=early,
     )  # fmt: skip
-    last, length, index = (torch.zeros_like(places), torch.zeros_like(places), torch.zeros_like(columns[2]))
-    best_of_rows[(count,)](
-        best, tokens, places, last, length, index, drawn, 1, 1, blocks,
-        BLOCKS=ceil_power(blocks), PDL=early, num_warps=4, launch_pdl=early,
+    last, length = torch.zeros_like(places), torch.zeros_like(places)
+    choose_filtered[(count,)](
+        logits, temperature, *filters, seed, index, places, best, tokens, tops, sums, maxima, listed, last, length,
+        drawn, logits.stride(0), 1, 1, vocabulary, blocks, groups, BLOCKS=ceil_power(blocks), GROUPS=ceil_power(groups),
+        CHUNK=CHUNK, PDL=early, num_warps=8, launch_pdl=early,
     )  # fmt: skip
     return drawn
