@@ -10,7 +10,7 @@ from antiphon.ops.triton.launch import card, ceil_power
 from antiphon.ops.types import SamplingRows
 
 #: Tokens of a program that surveys the logits, and groups of tokens that one takes at a time where a row has a filter.
-BLOCK, CHUNK = 1024, 16
+BLOCK, CHUNK = 1024, 32
 
 
 def sample(logits: Tensor, rows: SamplingRows, logprobs: bool = True) -> tuple[Tensor, Tensor | None]:
