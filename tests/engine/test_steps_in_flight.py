@@ -200,7 +200,7 @@ def test_the_order_of_calls() -> None:
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3])
-def test_a_failing_choice_fails_only_the_requests_of_its_step(depth: int) -> None:
+def test_a_failing_choice_fails_only_the_requests_of_its_step(depth: int, monkeypatch: pytest.MonkeyPatch) -> None:
     core, executor = make_core(depth)
     sample = executor._sampler.sample
     failing = make_grammar()
@@ -211,7 +211,7 @@ def test_a_failing_choice_fails_only_the_requests_of_its_step(depth: int) -> Non
             raise RuntimeError("no choice")
         return sample(plan, *rest)
 
-    executor._sampler.sample = fails  # type: ignore[method-assign]
+    monkeypatch.setattr(executor._sampler, "sample", fails)
     core.add(failing)
     while not failing.is_ended:
         core.step()

@@ -203,14 +203,14 @@ class LateExecutor:
         self.device.advance()
         return self._last
 
-    def _apply(self, sent: StepPlan) -> None:
+    def _apply(self, plan: StepPlan) -> None:
         """Change the device's rows, and check that the plan's positions are those that the device counts."""
-        store, changes = self.inner._rows, self.staged.pop(id(sent))
+        store, changes = self.inner._rows, self.staged.pop(id(plan))
         ops.scatter_words(store.words, torch.from_numpy(changes))
-        self.num_unchanged += bool(sent) and not len(changes)
+        self.num_unchanged += bool(plan) and not len(changes)
         changes.fill(POISON)
         lengths = store.layout.columns["length"]
-        for request, start, count in zip(sent.requests, sent.starts, sent.counts, strict=True):
+        for request, start, count in zip(plan.requests, plan.starts, plan.counts, strict=True):
             place = lengths.offset + request.row * lengths.stride
             if int(store.words[place]) != start:
                 self.device.wrong.append(f"{request.id} is at {int(store.words[place])}, and its plan at {start}")
