@@ -102,7 +102,7 @@ def table(results: Results, cases: list[Case]) -> str:
     limits = results.limits
     heading = (
         f"{results.device}: reads {limits.bytes_per_second / 1e9:,.1f} GB/s, "
-        f"{2 * limits.macs_per_second / 1e12:,.2f} TFLOP/s in bf16"
+        f"{2 * limits.macs_per_second / 1e12:,.3g} TFLOP/s"
     )
     columns = ("floor", "on device", "delivered", "must", "aim", "vLLM")
     rows = [("case", *columns, "unit")]
