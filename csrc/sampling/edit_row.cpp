@@ -1,6 +1,5 @@
 // The edits of one row of logits. Compiled once per instruction set, with ANTIPHON_VARIANT naming the set.
 
-#include <algorithm>
 #include <cmath>
 
 #include "base/functions.h"
@@ -9,30 +8,30 @@
 namespace antiphon {
 namespace {
 
+// Templates of the standard library would be shared with files compiled for lesser instruction sets.
 void remove(const RowEdits &row, std::int64_t begin, std::int64_t end) {
-    begin = std::max<std::int64_t>(begin, 0);
-    end = std::min(end, row.vocabulary);
-    if (begin < end) std::fill(row.logits + begin, row.logits + end, -kInfinity);
+    begin = begin < 0 ? 0 : begin;
+    end = end < row.vocabulary ? end : row.vocabulary;
+    for (std::int64_t token = begin; token < end; ++token) row.logits[token] = -kInfinity;
 }
 
 void apply_mask(const RowEdits &row) {
     for (std::int64_t first = 0; first < row.vocabulary; first += 8) {
         const unsigned bits = row.mask[first / 8];
         if (bits == 0xff) continue;
-        const std::int64_t last = std::min(first + 8, row.vocabulary);
         if (!bits) {
-            std::fill(row.logits + first, row.logits + last, -kInfinity);
+            remove(row, first, first + 8);
             continue;
         }
-        for (std::int64_t token = first; token < last; ++token) {
-            if (!(bits >> (token - first) & 1)) row.logits[token] = -kInfinity;
+        for (int bit = 0; bit < 8; ++bit) {
+            if (!(bits >> bit & 1)) remove(row, first + bit, first + bit + 1);
         }
     }
 }
 
 void keep_allowed(const RowEdits &row) {
     for (std::int64_t i = 0; i < row.allowed.count; ++i) row.kept[i] = row.logits[row.allowed.ids[i]];
-    std::fill(row.logits, row.logits + row.vocabulary, -kInfinity);
+    remove(row, 0, row.vocabulary);
     for (std::int64_t i = 0; i < row.allowed.count; ++i) row.logits[row.allowed.ids[i]] = row.kept[i];
 }
 
@@ -41,7 +40,7 @@ float largest_of(const float *values, std::int64_t count) {
     std::int64_t i = 0;
     for (; i + kLanes <= count; i += kLanes) top = maximum(top, load(values + i));
     float found = largest(top);
-    for (; i < count; ++i) found = std::max(found, values[i]);
+    for (; i < count; ++i) found = values[i] > found ? values[i] : found;
     return found;
 }
 
@@ -61,7 +60,7 @@ void keep_span(const RowEdits &row) {
     remove(row, 0, span[0]);
     remove(row, span[1], row.vocabulary);
     remove(row, span[2], span[3]);
-    const std::int64_t first = std::min<std::int64_t>(span[4], row.vocabulary);
+    const std::int64_t first = span[4] < row.vocabulary ? span[4] : row.vocabulary;
     if (first < 0) return;
     if (log_total(row.logits + first, row.vocabulary - first) > largest_of(row.logits, first)) remove(row, 0, first);
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from antiphon.errors import InvalidRequestError
 
 AUTO = "auto"
@@ -17,3 +19,8 @@ def check_device_name(name: str) -> str:
     if kind not in KINDS or (colon and (kind not in NUMBERED or not number.isdecimal() or len(number) > 3)):
         raise InvalidRequestError(f"device is {name[:40]!r}; it must be auto, cpu, cuda or cuda:N, as in cuda:0")
     return name
+
+
+def has_gpu_driver(root: Path = Path("/")) -> bool:
+    """Whether the machine has an NVIDIA driver, without opening a device: `auto` may then be a GPU."""
+    return (root / "dev/nvidiactl").exists()

@@ -71,6 +71,10 @@ class MemoryBudgetError(AntiphonError):
     """A model that can never fit the memory budget."""
 
 
+class OutOfDeviceMemoryError(MemoryBudgetError):
+    """A load or a step that needs more memory than its device has left."""
+
+
 class MemoryBusyError(AntiphonError):
     """A model for which there is no room now: the others are in use or pinned. The caller may try again later."""
 
@@ -81,6 +85,10 @@ class ModelInUseError(AntiphonError):
 
 class EngineError(AntiphonError):
     """A request that failed inside the engine, with the cause."""
+
+
+class DeviceError(EngineError):
+    """A device that failed so that this process cannot use it any more: the engine stops with it."""
 
 
 class AudioError(AntiphonError):

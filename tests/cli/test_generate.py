@@ -301,6 +301,15 @@ class TestInfo:
         assert rows[20][1:5] == ["linear", "[L, 272]", rows[20][3], "result"]
         assert "weights read by a run: 315,392 bytes" in lines
         assert sum(line.startswith("buffers for each") for line in lines) == 2
+        assert any(line.startswith("least time of forward for 1 row after 512 tokens, at ") for line in lines)
+
+    @pytest.mark.skipif(not native.available(), reason="programs need the native extension")
+    def test_the_program_at_given_limits(self, invoke: Invoke, tiny_gguf: Path) -> None:
+        limits = ["--rows", "4", "--context", "8", "--bandwidth", "0.001", "--compute", "1000"]
+        lines = invoke("info", str(tiny_gguf), "--program", *limits).out.splitlines()
+        assert "least time of forward for 4 rows after 8 tokens, at 0.0 GB/s and 1,000.0 GMAC/s" in lines
+        all_of_it = next(line for line in lines if line.startswith("all ")).split()
+        assert float(all_of_it[1]) * 1e6 == pytest.approx(float(all_of_it[3].replace(",", "")), rel=0.01)
 
     def test_a_gguf(self, invoke: Invoke, tiny_gguf: Path) -> None:
         rows = self.rows(invoke("info", str(tiny_gguf)))

@@ -57,6 +57,27 @@ def test_as_many_as_the_executor_computes_side_by_side() -> None:
     assert not own.has_work
 
 
+def test_a_step_that_runs_out_of_memory_is_halved() -> None:
+    own = scheduler(max_step_tokens=40)
+    members = [request(name) for name in "abcde"]
+    for member in members:
+        own.add(member, 0.0)
+    plan = own.plan(1.0)
+    assert names(plan) == ["a", "b", "c", "d", "e"]
+    own.abort("b", FinishReason.CANCELLED, 1.5)
+    assert own.shrink(plan)
+    own.check_integrity()
+    second = own.plan(2.0)
+    assert names(second) == ["a", "c"]  # at most 20 tokens from now on
+    assert own.shrink(second)
+    third = own.plan(3.0)
+    assert names(third) == ["a"]
+    assert not own.shrink(third)  # one alone cannot be cut
+    own.fail(third, "too large", 4.0)
+    assert members[0].error == "too large"
+    assert [run(own, 5.0) for _ in range(6)] == [["c"], ["c"], ["d"], ["d"], ["e"], ["e"]] and not own.has_work
+
+
 def test_one_that_is_nearly_done_does_not_wait_for_others() -> None:
     own = scheduler(side_by_side=2, num_stages=4, max_step_tokens=40)
     own.add(request("a"), 0.0)

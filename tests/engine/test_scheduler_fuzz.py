@@ -12,7 +12,7 @@ from support.engine_world import Traffic
 #: An event is something that happens to a request: it arrives, is rejected, computes in a step, is preempted, ends, …
 EVENTS = (
     "arrivals", "refusals", "overloads", "forks", "step entries", "preemptions", "swaps", "cancels", "failing steps",
-    "unloads", "ended: stop", "ended: length", "ended: deadline", "ended: failed", "ended: cancelled",
+    "unloads", "late plans", "ended: stop", "ended: length", "ended: deadline", "ended: failed", "ended: cancelled",
 )  # fmt: skip
 
 

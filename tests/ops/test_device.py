@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from antiphon.errors import InvalidRequestError, UnsupportedError
+from antiphon.errors import DeviceError, InvalidRequestError, OutOfDeviceMemoryError, UnsupportedError
 from antiphon.ops import Device
 from antiphon.ops.backend import Backend
 from antiphon.ops.registry import defaults
@@ -75,3 +75,17 @@ def test_auto_takes_a_gpu_that_our_kernels_run_on(card: SimpleNamespace, monkeyp
     assert Device.parse("auto").name == "cuda:0"
     card.capability = (7, 0)
     assert Device.parse("auto").is_cpu
+
+
+@pytest.mark.usefixtures("card")
+def test_errors_of_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (3 << 20, 8 << 30))
+    gpu, cpu = Device.parse("cuda:1"), Device.parse("cpu")
+    full = gpu.translate(torch.OutOfMemoryError("CUDA out of memory. Tried to allocate"))
+    assert isinstance(full, OutOfDeviceMemoryError) and "cuda:1 ran out of memory: 3 of 8,192 MiB" in str(full)
+    for error in (torch.AcceleratorError("an illegal memory access\nmore"), RuntimeError("CUDA error: misaligned")):
+        lost = gpu.translate(error)
+        assert isinstance(lost, DeviceError) and "cuda:1 (Test GPU) failed" in str(lost) and "more" not in str(lost)
+        assert cpu.translate(error) is error
+    wrong = ValueError("a shape")
+    assert gpu.translate(wrong) is wrong

@@ -25,7 +25,7 @@ OPTIONS: dict[str, Any] = dict(kv_bytes=8 << 20, key_type="fp32", value_type="fp
 
 #: First tokens of prompts that the engine with faults stumbles over; and a name of a model that it does not load before
 #: there is a file of that other name in its folder.
-RAISE, HANG, EXIT, HANG_HARD = 201, 202, 203, 204
+RAISE, HANG, EXIT, HANG_HARD, LOST = 201, 202, 203, 204, 205
 SLOW, GO = "slow", "go"
 #: A model with a file of this name in its folder ends the process that loads it.
 DEADLY = "deadly"
@@ -34,9 +34,14 @@ FAULTS = f"""
 import ctypes, os, pathlib, sys, time
 import antiphon.engine.core as core
 import antiphon.runtime.loading.loading as loading
+from antiphon.errors import DeviceError
 
 step = core.EngineCore.step
 load_model = loading.load_model
+
+class LostDevice:
+    def submit(self, plan):
+        raise DeviceError("cuda:0 failed: an illegal memory access")
 
 def faulty_step(self):
     for slot in self.slots.values():
@@ -44,6 +49,8 @@ def faulty_step(self):
             first = request.prompt[0]
             if first == {RAISE}:
                 raise RuntimeError("the kernel is on fire")
+            if first == {LOST}:
+                slot.executor = LostDevice()
             if first == {HANG}:
                 time.sleep(1000)
             if first == {EXIT}:

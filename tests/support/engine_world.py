@@ -47,6 +47,7 @@ class ModelSetup:
     prefix_caching: bool = True
     depth: int = 1
     lazy: bool = False
+    late_choice: bool = False
     max_model_tokens: int = 1 << 20
 
 
@@ -90,7 +91,7 @@ class World:
             prefix_caching=setup.prefix_caching,
         )
         policy = make_policy(setup.policy, ageing_seconds=setup.ageing_seconds, tpot_target=setup.tpot_target)
-        scheduler = Scheduler(name, kv, policy, config, setup.max_model_tokens)
+        scheduler = Scheduler(name, kv, policy, config, setup.max_model_tokens, setup.late_choice)
         executor = MemoryExecutor(self.device, name, list(setup.groups), setup.block_tokens, lazy=setup.lazy)
         executor.on_step = self._pass_time
         self.models[name] = SimulatedModel(setup, scheduler, executor)
@@ -111,16 +112,19 @@ class World:
 
     def _count(self, model: SimulatedModel) -> None:
         counters = model.scheduler.counters
+        self.events["late plans"] += model.executor.num_late_plans
         self.events["preemptions"] += counters.preemptions
         self.events["swaps"] += counters.swaps_out + counters.swaps_in
         self.events["evictions"] += sum(pool.num_evictions for pool in model.scheduler.kv.pools)
 
     # -- requests -----------------------------------------------------------------------------------------------
 
-    def add(self, model: str, prompt: list[int], max_tokens: int = 8, seed: int = 0, **fields: object) -> Request:
-        """A new request; raises what the engine raises."""
+    def add(
+        self, model: str, prompt: list[int], max_tokens: int = 8, seed: int = 0, min_tokens: int = 0, **fields: object
+    ) -> Request:
+        """A new request; raises what the engine raises. Stop tokens end it before `min_tokens` too."""
         self._num_requests += 1
-        params = SamplingParams(max_tokens=max_tokens, seed=seed)
+        params = SamplingParams(max_tokens=max_tokens, seed=seed, min_tokens=min_tokens)
         request = Request(f"r{self._num_requests}", model, prompt, params, **fields)  # type: ignore[arg-type]
         self.core.add(request)
         self.requests.append(request)
@@ -243,6 +247,7 @@ def random_setup(rng: random.Random, slab_bytes: int) -> ModelSetup:
         prefix_caching=rng.random() < 0.75,
         depth=depth,
         lazy=depth > 1 or rng.random() < 0.3,
+        late_choice=rng.random() < 0.7,
         max_model_tokens=rng.choice([24, 64, 96]),
     )
 
@@ -279,12 +284,14 @@ class Traffic:
         on_token = (lambda token: token == ENDING_TOKEN) if rng.random() < 0.3 else None
         deadline = world.clock() + rng.random() * 0.5 if rng.random() < 0.05 else None
         waiting = world.models[name].scheduler.waiting
+        max_tokens = rng.choice([1, 3, 10, 40])
         try:
             request = world.add(
                 name,
                 prompt,
-                rng.choice([1, 3, 10, 40]),
+                max_tokens,
                 rng.randrange(8),
+                min_tokens=rng.choice([0, 0, max_tokens]),
                 priority=rng.choice(list(Priority)),
                 deadline=deadline,
                 cache_salt=rng.choice(["", "", "salt"]),

@@ -32,6 +32,10 @@ POISON = 5
 _OWN_FIELDS = ("constraint", "on_token", "on_end")
 
 
+class InjectedError(RuntimeError):
+    """A failure that a test asked for."""
+
+
 @dataclass(eq=False)
 class Job:
     """Queued work. `error` is what it raised."""
@@ -118,6 +122,7 @@ class LateHandle:
     def __init__(self, executor: LateExecutor, plan: StepPlan) -> None:
         self._executor, self._plan = executor, plan
         self.is_chosen = False
+        self.fails = bool(plan) and executor.fails()
         self.sent = executor.send(plan)
         executor.staged[id(self.sent)] = executor.inner._rows.layout.changes(plan)
         self._forward = executor.device.put(partial(self._run_forward, executor.states(plan)))
@@ -128,6 +133,8 @@ class LateHandle:
     def _run_forward(self, states: list[tuple[Request, Request]]) -> None:
         follow(states)
         self._inner = self._executor.inner.submit(self.sent)
+        if self.fails:
+            raise InjectedError("injected")
         for setup in self.sent.row_setups:
             setup.tables = [[POISON] * len(table) for table in setup.tables]
         poison_tokens(states)
@@ -172,12 +179,15 @@ class LateHandle:
 
 
 class LateExecutor:
-    """Sends plans to the device; the CPU executor there sees copies of the requests."""
+    """Sends plans to the device; the CPU executor there sees copies of the requests.
+
+    A step for which `fails` is true raises on the device, after it has moved blocks and changed rows.
+    """
 
     late_choice = True
 
-    def __init__(self, inner: DecoderExecutor, device: LateDevice) -> None:
-        self.inner, self.device = inner, device
+    def __init__(self, inner: DecoderExecutor, device: LateDevice, fails: Callable[[], bool] = lambda: False) -> None:
+        self.inner, self.device, self.fails = inner, device, fails
         self.staged: dict[int, np.ndarray] = {}  # by the id of the plan that was sent: its changes of rows
         inner._rows.apply = self._apply  # type: ignore[method-assign]
         self._copies: dict[int, tuple[Request, Request]] = {}  # by id: the host's request and the device's

@@ -144,6 +144,8 @@ class _Step:
     def choose(self) -> None:
         assert not self.is_chosen, "tokens are drawn twice"
         self.is_chosen = True
+        before = self.executor.in_flight[: self.executor.in_flight.index(self)]
+        assert not (self.plan.needs_commit and before), "tokens are drawn before the commit that they need"
 
     def done(self) -> bool:
         return self.is_run
@@ -157,6 +159,7 @@ class _Step:
 
     def result(self) -> StepResult:
         assert self.is_chosen, "the result of a step whose tokens were not drawn"
+        self.executor.in_flight.remove(self)
         self.executor.device.run_until(self)
         if self.error is not None:
             raise self.error
@@ -176,6 +179,8 @@ class MemoryExecutor:
     counters: MemoryCounters = field(default_factory=MemoryCounters)
     host: dict[str, list[_Cell | None]] = field(default_factory=dict)
     rows: dict[int, _Row] = field(default_factory=dict)
+    in_flight: list[_Step] = field(default_factory=list)
+    num_late_plans: int = 0
     fails_next: bool = False
     fails_if: Callable[[StepPlan], bool] = lambda plan: False
     on_step: Callable[[StepPlan], None] | None = None
@@ -203,11 +208,15 @@ class MemoryExecutor:
         step = _Step(self, plan, rows, tokens, setups, self.fails_next or self.fails_if(plan))
         self.fails_next = False
         self.device.queue.append(step)
+        assert all(other.is_chosen for other in self.in_flight), "a step is launched before the tokens that it computes"
+        self.in_flight.append(step)
+        self.num_late_plans += plan.needs_commit
         if self.on_step is not None:
             self.on_step(plan)
         if not self.lazy:
             self.device.run_until(step)
             if step.error is not None:
+                self.in_flight.remove(step)
                 raise step.error
         return step
 

@@ -1,21 +1,22 @@
-"""`antiphon bench`: put load on a server, and compare two runs."""
+"""`antiphon bench`: put load on a server, compare two runs, and measure an engine."""
 
 from __future__ import annotations
 
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from antiphon.cli import bench_engine
 from antiphon.cli.command import SETTINGS, PlainCommand, usage_errors
-from antiphon.cli.files import check_writable, write_text
+from antiphon.cli.files import check_writable, write_json
 from antiphon.counted import counted
 from antiphon.errors import AntiphonError, InvalidRequestError
 
 app = typer.Typer(
-    help="Benchmark servers and compare results.",
+    help="Benchmark servers and engines, and compare results.",
     no_args_is_help=True,
     rich_markup_mode=None,
     context_settings=SETTINGS,
@@ -147,7 +148,7 @@ def serve(
     result = bench_serve(where, workload, objectives, progress.step)
     progress.end()
     if output is not None:
-        _write(output, result)
+        write_json(output, result)
     print(result_table(result))
     if not result["figures"]["completed"]:
         raise AntiphonError(f"none of {counted(num_requests, 'request')} completed")
@@ -192,6 +193,10 @@ def compare(
         raise AntiphonError(f"worse by more than {tolerance}: {', '.join(worse)}")
 
 
+for measure in (bench_engine.latency, bench_engine.throughput):
+    app.command(cls=PlainCommand, context_settings=SETTINGS)(measure)
+
+
 class Progress:
     """A line that counts requests, if standard error is a terminal."""
 
@@ -218,9 +223,3 @@ def _read_key(path: Path) -> str:
     if not lines:
         raise InvalidRequestError(f"{path} has no key")
     return lines[0]
-
-
-def _write(path: Path, result: dict[str, Any]) -> None:
-    import msgspec
-
-    write_text(path, msgspec.json.format(msgspec.json.encode(result), indent=2).decode() + "\n")

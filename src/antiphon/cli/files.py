@@ -6,6 +6,7 @@ import os
 import sys
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from antiphon.errors import InvalidRequestError
 
@@ -46,3 +47,10 @@ def read_stdin() -> str:
         return sys.stdin.read()
     except UnicodeDecodeError as error:
         raise InvalidRequestError(f"standard input is not UTF-8 text: {error}") from error
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write JSON that people can read."""
+    import msgspec
+
+    write_text(path, msgspec.json.format(msgspec.json.encode(content), indent=2).decode() + "\n")

@@ -78,11 +78,37 @@ def info(
     program: Annotated[
         bool, typer.Option("--program", help="Also print the compiled forward: instructions, weights, buffers, costs.")
     ] = False,
+    step_rows: Annotated[
+        int, typer.Option("--rows", help="With --program: sequences in the step whose least time is printed.", min=1)
+    ] = 1,
+    context: Annotated[
+        int, typer.Option("--context", help="With --program: tokens before that step, for each sequence.", min=0)
+    ] = 512,
+    bandwidth: Annotated[
+        float | None,
+        typer.Option(
+            "--bandwidth",
+            metavar="GB/S",
+            help="With --program: memory bandwidth to compare with. Default: measured here.",
+            min=0.001,
+            show_default=False,
+        ),
+    ] = None,
+    compute: Annotated[
+        float | None,
+        typer.Option(
+            "--compute",
+            metavar="GMAC/S",
+            help="With --program: multiplications with additions per second. Default: measured here.",
+            min=0.001,
+            show_default=False,
+        ),
+    ] = None,
     offline: Offline = False,
 ) -> None:
     """Print a model's architecture, sizes, tensor types and context length. Downloads it if needed."""
     from antiphon.cli.progress import fetch_progress
-    from antiphon.runtime.loading.describe import describe
+    from antiphon.runtime.loading.describe import describe, device_lines
     from antiphon.weights.catalog.resolve import resolve
 
     with fetch_progress() as progress:
@@ -106,15 +132,17 @@ def info(
         sizes = ", ".join(f"{page} {size:,.0f}" for page, size in facts.kv_bytes_per_token.items())
         rows.append(("KV bytes per token", sizes))
     rows += [("cache group", group) for group in facts.cache_groups]
+    rows += [("device", line) for line in device_lines()]
     if facts.obstacle is not None:
         rows.append(("not runnable", facts.obstacle))
     width = max(len(label) for label, _ in rows)
     for label, value in rows:
         typer.echo(f"{label.ljust(width)}  {value}")
     if program and facts.obstacle is None:
-        from antiphon.runtime.loading.describe import describe_programs
+        from antiphon.runtime.loading.describe import GivenLimits, describe_programs
 
-        typer.echo("\n".join(["", *describe_programs(model)]))
+        given = GivenLimits(*(None if rate is None else rate * 1e9 for rate in (bandwidth, compute)))
+        typer.echo("\n".join(["", *describe_programs(model, step_rows, context, given)]))
 
 
 def _megabytes(size: int) -> str:

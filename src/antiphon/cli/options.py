@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 class Quantization(StrEnum):
     INT8 = "int8"
     Q4 = "q4"
+    FP8 = "fp8"
 
 
 class Precision(StrEnum):
@@ -187,7 +188,7 @@ NoRepack = Annotated[
 ]
 Quantize = Annotated[
     Quantization | None,
-    typer.Option("--quantize", help="Quantise float weights to this type.", show_default=False),
+    typer.Option("--quantize", help="Quantise float weights to this type; fp8 needs a GPU.", show_default=False),
 ]
 SpeechPrecision = Annotated[
     Precision,

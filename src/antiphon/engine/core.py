@@ -8,16 +8,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from antiphon.engine.device_lane import DeviceLane, LateHandle, TurnClock
 from antiphon.engine.plan import Executor, StepHandle, StepPlan, StepResult
 from antiphon.engine.request import FinishReason, Priority, Request
 from antiphon.engine.telemetry import StepRecord, Telemetry
-from antiphon.errors import ModelNotFoundError
+from antiphon.errors import DeviceError, ModelNotFoundError, OutOfDeviceMemoryError
 
 #: A model's share of time when several have work, by its most urgent request. Critical requests always go first.
 SHARES = {Priority.CRITICAL: 16.0, Priority.HIGH: 4.0, Priority.NORMAL: 1.0, Priority.LOW: 0.25}
-
-#: A model that has had less than its share may run this long in a row before one with shorter steps gets a step.
-TURN_SECONDS = 0.06
 
 #: Above this many requests, a decoder's step gains nothing from a larger batch.
 FEED_REQUESTS = 16
@@ -43,6 +41,9 @@ class ModelScheduler(Protocol):
 
     def fail(self, plan: StepPlan, error: str, now: float) -> None: ...
 
+    def shrink(self, plan: StepPlan) -> bool:
+        """A step ran out of memory: run its requests again in steps of half the size; False if that cannot be."""
+
     def preempt_last(self, plan: StepPlan) -> bool: ...
 
     def figures(self) -> tuple[int, int, int, int, int]:
@@ -66,29 +67,6 @@ class _InFlight:
 
 
 @dataclass(slots=True, eq=False)
-class TurnClock:
-    """The time that a model has used, divided by its share. Parts of one model have one clock."""
-
-    time: float = 0.0
-
-
-@dataclass(slots=True, eq=False)
-class Turn:
-    """The clock of the model that ran the last step, and the time of its steps in a row."""
-
-    clock: TurnClock | None = None
-    seconds: float = 0.0
-
-    def add(self, clock: TurnClock, seconds: float) -> None:
-        self.seconds = seconds + (self.seconds if clock is self.clock else 0.0)
-        self.clock = clock
-
-    def is_over(self, slot: ModelSlot) -> bool:
-        """Whether one more step of this part would make its model's turn too long."""
-        return slot.clock is self.clock and self.seconds + slot.usual_step > TURN_SECONDS
-
-
-@dataclass(slots=True, eq=False)
 class ModelSlot:
     """A resident model: its scheduler, its executor, and the time it has used."""
 
@@ -104,8 +82,11 @@ class ModelSlot:
     usual_step: float = 0.0
     #: The slots of adapters that requests may use, with the `content` that their requests have.
     adapters: dict[int, bytes] = field(default_factory=dict)
-    #: The name of the device that it computes on.
+    #: The name of the device that it computes on, and whether `submit` returns only when the step has run there.
     device: str = "cpu"
+    computes_in_submit: bool = True
+    #: The error of ours that an error of the device's library means.
+    translate: Callable[[Exception], Exception] = lambda error: error
 
     @property
     def place(self) -> int:
@@ -116,7 +97,11 @@ class ModelSlot:
 
 
 class EngineCore:
-    """Single-threaded. `step()` does one step of one model; everything else is called between steps."""
+    """Single-threaded. `step()` does one step of one model; everything else is called between steps.
+
+    With models on several devices it does one step on each that is free and waits for none: `on_done` is called, from
+    any thread, when a step in flight is done. A device that computes in `submit` then has a thread of its own.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter, record_requests: bool = False) -> None:
         self.clock = clock
@@ -124,12 +109,16 @@ class EngineCore:
         self.slots: dict[str, ModelSlot] = {}
         self.record_requests = record_requests
         self._owner: dict[str, str] = {}  # request id → model
-        self._last_commit = 0.0
-        self._turn = Turn()
+        self._lanes: dict[str, DeviceLane] = {}
+        self._has_several = False  # devices
+        #: Called from any thread; set by the owner of the loop.
+        self.on_done: Callable[[], None] = lambda: None
 
     def add_model(self, slot: ModelSlot) -> None:
-        slot.clock.time = min((other.clock.time for other in self.slots.values()), default=0.0)
+        slot.clock.time = min((other.clock.time for other in self._beside(slot)), default=0.0)
         self.slots[slot.name] = slot
+        self._lanes.setdefault(slot.device, DeviceLane(slot.device))
+        self._has_several = len({other.device for other in self.slots.values()}) > 1
 
     def remove_model(self, name: str) -> None:
         """End the model's requests and free its memory."""
@@ -138,10 +127,22 @@ class EngineCore:
         slot.scheduler.close(self.clock())
         slot.executor.close()
         del self.slots[name]
+        self._has_several = len({other.device for other in self.slots.values()}) > 1
+
+    def _beside(self, slot: ModelSlot) -> list[ModelSlot]:
+        """The models on the same device, itself included if it is there."""
+        return [other for other in self.slots.values() if other.device == slot.device]
+
+    def close(self) -> None:
+        """End the devices' threads; no step may be in flight."""
+        for lane in self._lanes.values():
+            lane.close()
 
     def add_adapter(self, model: str, slot: int, content: bytes) -> None:
-        """Accept requests of a model that use the adapter in this slot."""
-        self.slots[model].adapters[slot] = content
+        """Accept requests of a model that use the adapter in this slot. No step of the model is in flight then."""
+        own = self.slots[model]
+        self._drain(own)
+        own.adapters[slot] = content
 
     def remove_adapter(self, model: str, slot: int) -> None:
         """End the requests that use an adapter; no step uses it afterwards."""
@@ -179,7 +180,7 @@ class EngineCore:
         request.on_end = ended
         if was_idle:
             # A model cannot save up the time in which it had no work.
-            others = [o for o in self.slots.values() if o.scheduler.has_work and o.clock is not slot.clock]
+            others = [o for o in self._beside(slot) if o.scheduler.has_work and o.clock is not slot.clock]
             least = min((other.clock.time for other in others), default=slot.clock.time)
             slot.clock.time = max(slot.clock.time, least)
 
@@ -194,25 +195,49 @@ class EngineCore:
 
     # -- the loop -----------------------------------------------------------------------------------------------
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether there is nothing to do before `on_done` is called or a request comes, if `step` was False."""
+        return self._has_several and any(slot.in_flight for slot in self.slots.values())
+
+    @property
+    def busy_since(self) -> float | None:
+        """When the oldest step in flight beside those of other devices was launched, in `time.monotonic`."""
+        begun = [lane.busy_since for lane in self._lanes.values() if lane.busy_since is not None]
+        return min(begun, default=None)
+
     def step(self) -> bool:
-        """One step of the model whose turn it is; False if there was nothing to do."""
+        """One step of the model whose turn it is, on each device; False if nothing advanced."""
+        if not self._has_several:
+            return self._step_device(list(self.slots.values()))
+        advanced = self._commit_done()
+        for device in self._lanes:
+            slots = [slot for slot in self.slots.values() if slot.device == device]
+            is_free = not any(slot.in_flight for slot in slots if slot.computes_in_submit)
+            advanced = (is_free and self._step_device(slots)) or advanced
+        return advanced
+
+    def _step_device(self, slots: list[ModelSlot]) -> bool:
+        """One step of the model whose turn it is among those of a device."""
         num_requests = len(self._owner)
-        for slot in self._by_turn():
+        for slot in self._by_turn(slots):
             if self._step(slot):
                 self._commit_done(besides=slot)
                 return True
-            if slot.scheduler.best_priority() is Priority.CRITICAL and self._make_room_for(slot):
+            is_stuck = slot.scheduler.best_priority() is Priority.CRITICAL and not slot.in_flight
+            if is_stuck and self._make_room_for(slot):
                 return True
         if len(self._owner) < num_requests:
-            return self.step()  # a deadline passed, and an earlier model may have needed the memory that it freed
-        return self._unlock()
+            # A deadline passed, and an earlier model may have needed the memory that it freed.
+            return self._step_device(slots)
+        return not any(slot.in_flight for slot in slots) and self._unlock(slots)
 
-    def _by_turn(self) -> list[ModelSlot]:
-        """Models with work: critical requests first, then by the time each has used relative to its share.
+    def _by_turn(self, slots: list[ModelSlot]) -> list[ModelSlot]:
+        """Models of a device with work: critical requests first, then by the time each has used relative to its share.
 
         If the first one's turn is over, a model of at least the same share with shorter steps goes before it.
         """
-        busy = [slot for slot in self.slots.values() if slot.scheduler.has_work or slot.in_flight]
+        busy = [slot for slot in slots if slot.scheduler.has_work or slot.in_flight]
         if len(busy) < 2:
             return busy
 
@@ -223,7 +248,7 @@ class EngineCore:
 
         order = sorted(busy, key=turn)
         first = order[0]
-        if self._turn.is_over(first):
+        if self._lanes[first.device].turn.is_over(first.clock, first.usual_step):
             share = _share(best[first.name])
             for slot in order:
                 is_other = slot.clock is not first.clock
@@ -235,26 +260,48 @@ class EngineCore:
     def _step(self, slot: ModelSlot) -> bool:
         """Launch a step if there is one, and commit the oldest if the model has `depth` of them in flight.
 
-        When it returns, the tokens of all steps in flight are being drawn: the next step reads them. False if no
-        request advanced; moving blocks alone does not count.
+        When it returns, the tokens of all steps in flight are being drawn: the next step reads them; beside other
+        devices it may return before, and launches nothing until they are. False if no request advanced; moving blocks
+        alone does not count.
         """
+        in_flight = slot.in_flight
+        while in_flight and (len(in_flight) >= slot.depth or not in_flight[-1].is_chosen):
+            if not self._may_commit(slot):
+                return False
+            self._commit_oldest(slot)
         started = self.clock()
         plan = slot.scheduler.plan(started)
         advanced = bool(plan)
         if plan or plan.has_moves:
             self._launch(slot, plan, started)
-        in_flight = slot.in_flight
         while in_flight and (len(in_flight) >= slot.depth or not advanced or not in_flight[-1].is_chosen):
+            if not self._may_commit(slot):
+                break
             step = self._commit_oldest(slot)
             advanced = advanced or bool(step.plan)
         return advanced
 
+    def _may_commit(self, slot: ModelSlot) -> bool:
+        """Whether the oldest step in flight may be committed: beside other devices, no step is waited for."""
+        return not self._has_several or slot.in_flight[0].handle.done()
+
+    def _submit(self, slot: ModelSlot, plan: StepPlan) -> StepHandle:
+        if not self._has_several:
+            return slot.executor.submit(plan)
+        lane = self._lanes[slot.device]
+        handle = lane.submit(slot.executor, plan) if slot.computes_in_submit else slot.executor.submit(plan)
+        if isinstance(handle, LateHandle):
+            handle.notify(self.on_done)
+        if lane.busy_since is None:
+            lane.mark(True)
+        return handle
+
     def _launch(self, slot: ModelSlot, plan: StepPlan, started: float) -> None:
         planned = self.clock()
         try:
-            handle = slot.executor.submit(plan)
+            handle = self._submit(slot, plan)
         except Exception as error:
-            slot.scheduler.fail(plan, describe(error), self.clock())
+            self._failed(slot, plan, error)
             return
         step = _InFlight(plan, handle, started, planned - started)
         slot.in_flight.append(step)
@@ -267,7 +314,7 @@ class EngineCore:
             step.handle.choose()
         except Exception as error:
             slot.in_flight.remove(step)
-            slot.scheduler.fail(step.plan, describe(error), self.clock())
+            self._failed(slot, step.plan, error)
 
     def _commit_oldest(self, slot: ModelSlot) -> _InFlight:
         """Commit the model's oldest step in flight; the next one may draw its tokens then."""
@@ -278,24 +325,34 @@ class EngineCore:
         return step
 
     def _commit(self, slot: ModelSlot, step: _InFlight) -> None:
-        plan = step.plan
+        plan, lane = step.plan, self._lanes[slot.device]
+        if lane.busy_since is not None:
+            lane.mark(any(other.in_flight for other in self._beside(slot)))
         try:
             result = step.handle.result()
         except Exception as error:
-            slot.scheduler.fail(plan, describe(error), self.clock())
+            self._failed(slot, plan, error)
             return
         ran = self.clock()
         best = slot.scheduler.best_priority() if len(self.slots) > 1 else None  # the commit removes requests
         slot.scheduler.commit(plan, result, ran)
         done = self.clock()
-        begun = max(step.started, self._last_commit)  # before that, the step waited for the previous one
-        self._last_commit = done
+        begun = max(step.started, lane.last_commit)  # before that, the step waited for the previous one
+        lane.last_commit = done
         slot.clock.time += (done - begun) / _share(best)
-        self._turn.add(slot.clock, done - begun)
+        lane.turn.add(slot.clock, done - begun)
         slot.usual_step += (done - begun - slot.usual_step) * (0.1 if slot.usual_step else 1.0)
         if plan:
             slot.scheduler.observe(plan, ran - begun)
             self._record(slot, step, result, begun, ran, done)
+
+    def _failed(self, slot: ModelSlot, plan: StepPlan, error: Exception) -> None:
+        """A step raised. Its requests fail, unless they can run in smaller steps; a lost device ends the loop."""
+        meant = slot.translate(error)
+        if isinstance(meant, DeviceError):
+            raise meant from error
+        if not (isinstance(meant, OutOfDeviceMemoryError) and slot.scheduler.shrink(plan)):
+            slot.scheduler.fail(plan, describe(meant), self.clock())
 
     def _record(
         self, slot: ModelSlot, step: _InFlight, result: StepResult, begun: float, ran: float, done: float
@@ -324,30 +381,34 @@ class EngineCore:
             )
         )
 
-    def _commit_done(self, besides: ModelSlot) -> None:
+    def _commit_done(self, besides: ModelSlot | None = None) -> bool:
         """Commit steps of other models that are done, so that their tokens do not wait for those models' next turn."""
+        committed = False
         for slot in self.slots.values():
             while slot is not besides and slot.in_flight and slot.in_flight[0].handle.done():
                 self._commit_oldest(slot)
+                committed = True
+        return committed
 
     def _drain(self, slot: ModelSlot) -> None:
         while slot.in_flight:
             self._commit_oldest(slot)
 
-    def _unlock(self) -> bool:
-        """No model could plan a step though there is work: they hold each other's memory.
+    def _unlock(self, slots: list[ModelSlot]) -> bool:
+        """No model of a device could plan a step though there is work: they hold each other's memory.
 
         The model with the most urgent, then oldest request continues and the others are preempted. That request is
         never preempted here, so it ends, and then the next.
         """
-        stuck = [slot for slot in self.slots.values() if slot.scheduler.has_work]
+        stuck = [slot for slot in slots if slot.scheduler.has_work]
         return len(stuck) > 1 and self._make_room_for(min(stuck, key=_urgency))
 
     def _make_room_for(self, first: ModelSlot) -> bool:
         """Preempt requests of less urgent models, the least urgent first, until this one can do a step."""
-        for slot in self.slots.values():
+        beside = self._beside(first)
+        for slot in beside:
             self._drain(slot)  # what is in flight cannot be preempted, and may have ended
-        by_urgency = sorted(self.slots.values(), key=_urgency)
+        by_urgency = sorted(beside, key=_urgency)
         for slot in reversed(by_urgency[by_urgency.index(first) + 1 :]):
             plan = StepPlan(slot.name)
             while slot.scheduler.preempt_last(plan):

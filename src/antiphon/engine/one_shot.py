@@ -137,6 +137,18 @@ class OneShotScheduler:
             if not request.is_ended:
                 self._end(request, FinishReason.FAILED, now, error)
 
+    def shrink(self, plan: StepPlan) -> bool:
+        """From now on steps have at most half of this one's tokens; one request alone cannot be cut."""
+        if len(plan.requests) < 2:
+            return False
+        self.max_step_tokens = max(1, plan.num_tokens // 2)
+        for request in plan.requests:
+            request.num_in_flight_tokens = 0
+            if self.running.pop(request.id, None) is not None:
+                request.state = RequestState.WAITING
+                self.waiting[request.id] = request
+        return True
+
     def abort(self, request_id: str, reason: FinishReason, now: float) -> bool:
         request = self.waiting.get(request_id) or self.running.get(request_id)
         if request is None:

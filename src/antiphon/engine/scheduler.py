@@ -185,6 +185,10 @@ class Scheduler:
         self._planner.fill(plan, now)
         return plan
 
+    def shrink(self, plan: StepPlan) -> bool:
+        """Never: the memory of a decoder's step is reserved before."""
+        return False
+
     def preempt_last(self, plan: StepPlan) -> bool:
         """Preempt the last-ranked request, to make room for another model; False if none can be preempted."""
         return self._planner.preempt_last(plan)

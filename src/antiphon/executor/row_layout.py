@@ -69,10 +69,16 @@ class RowLayout:
 
         A plan without new rows and blocks changes nothing.
         """
-        if not plan.table_updates and not plan.row_setups:
+        words = self.words(plan)
+        if not words:
             return NO_CHANGES
-        places = self._tables
+        pairs = chain.from_iterable(words.items())
+        return np.fromiter(pairs, dtype=np.int32, count=2 * len(words)).reshape(-1, 2)
+
+    def words(self, plan: StepPlan) -> dict[int, int]:
+        """The values of the words that the plan changes, by their place in the store."""
         words: dict[int, int] = {}
+        places = self._tables
         for row, group, index, entry in plan.table_updates:
             first, stride, width = places[group]
             assert index < width, f"block {index} in a table of {width}"
@@ -80,8 +86,7 @@ class RowLayout:
         for setup in plan.row_setups:
             if setup.request.row >= 0:  # else it was sent back to wait within the same plan
                 self._set_up(setup, words)
-        pairs = chain.from_iterable(words.items())
-        return np.fromiter(pairs, dtype=np.int32, count=2 * len(words)).reshape(-1, 2)
+        return words
 
     def _set_up(self, setup: RowSetup, words: dict[int, int]) -> None:
         request = setup.request

@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
+from antiphon import ops
 from antiphon.engine.plan import StepPlan
 from antiphon.executor.row_layout import Column, RowLayout
-from antiphon.ops import CacheLayout
+from antiphon.ops import CacheLayout, SamplingRows
 
 
 class RowStore:
@@ -40,7 +42,17 @@ class RowStore:
         self.adapter = view(columns["adapter"])
 
     def apply(self, plan: StepPlan) -> None:
-        """Apply the plan's changes of tables and rows."""
-        changes = self.layout.changes(plan)
-        if len(changes):
-            self._whole[changes[:, 0]] = changes[:, 1]  # `ops.scatter_words` without making tensors of both
+        """Apply the plan's changes of tables and rows. They are few, and in this memory nothing has to be packed."""
+        if plan.table_updates or plan.row_setups:
+            whole = self._whole
+            for place, value in self.layout.words(plan).items():
+                whole[place] = value
+
+    def draw(self, rows: NDArray[np.int64], logits: Tensor, logprobs: bool) -> tuple[Tensor, Tensor | None]:
+        """Draw a token for each of these rows with its parameters, and keep it as the last."""
+        columns = (self.temperature, self.top_k, self.top_p, self.min_p, self.seed, self.output_index)
+        parameters = SamplingRows(*(torch.from_numpy(column[rows]) for column in columns))
+        drawn, found = ops.sample(logits, parameters, logprobs=logprobs)
+        self.last_token[rows] = drawn.numpy()
+        self.output_index[rows] += 1
+        return drawn, found

@@ -13,15 +13,27 @@ from antiphon.ops import Batch, CacheKind, GroupBatch
 
 
 @dataclass(frozen=True)
-class StepBatch:
-    """The batch, the rows of its entries, and which rows of the logits belong to which entry."""
+class StepEntries:
+    """The rows of a step's entries, and which rows of the logits belong to which entry."""
 
-    batch: Batch
     rows: np.ndarray  # int64 [R]
     sample_entries: list[int]  # entries that draw a token
     sample_rows: list[int] | None  # their rows of the logits; None: the logits are exactly theirs, in order
     prompt_rows: dict[int, tuple[int, int]]  # entry → its span of the logits, where the prompt's are wanted
     probe_rows: dict[int, int]  # entry → the row of the logits that its probe reads
+
+
+@dataclass(frozen=True)
+class StepBatch(StepEntries):
+    """A step with the tensors of its forward pass."""
+
+    batch: Batch
+
+
+def decode_entries(plan: StepPlan) -> StepEntries:
+    """A step in which every entry computes and draws one token, and nothing else of the logits is read by position."""
+    rows = np.array([request.row for request in plan.requests], dtype=np.int64)
+    return StepEntries(rows, list(range(len(rows))), None, {}, {})
 
 
 def has_adapters(plan: StepPlan) -> bool:
@@ -69,7 +81,7 @@ def build_step(plan: StepPlan, store: RowStore) -> StepBatch:
             torch.from_numpy(lengths),
             start_tensor,
         )
-    entries, logit_rows, sample_rows, prompt_rows, probe_rows = _logit_rows(plan, query_start)
+    entries, logit_rows, sample_rows, prompt_rows, probe_rows = logit_rows_of(plan, query_start)
     batch = Batch(
         positions=torch.from_numpy(positions),
         query_start=start_tensor,
@@ -78,10 +90,10 @@ def build_step(plan: StepPlan, store: RowStore) -> StepBatch:
         adapters=torch.from_numpy(store.adapter[token_rows]) if has_adapters(plan) else None,
         groups=groups,
     )
-    return StepBatch(batch, rows, entries, sample_rows, prompt_rows, probe_rows)
+    return StepBatch(rows, entries, sample_rows, prompt_rows, probe_rows, batch)
 
 
-def _logit_rows(
+def logit_rows_of(
     plan: StepPlan, query_start: np.ndarray
 ) -> tuple[list[int], np.ndarray, list[int] | None, dict[int, tuple[int, int]], dict[int, int]]:
     """Tokens whose logits are computed: the last of each sampling entry, those that a probe reads, and all of a

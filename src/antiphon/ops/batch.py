@@ -16,8 +16,8 @@ class GroupBatch:
     in 256-byte units); a negative slot is not stored. Entries of blocks that no query can see may be anything.
     With `rows`, request r has row rows[r] of `block_tables`, else row r. A request whose length is 0 is padding: its
     slots are negative, attention gives it zeros, and its row may be any of the table.
-    `packed` holds what backends derived from the tensors, keyed by backend name. Their contents may change; the tensors
-    may not be replaced.
+    `packed` holds what backends derived from the tensors, keyed by backend name. Their contents may change, except with
+    `rows` or padding, where a backend may have gathered them; the tensors may not be replaced.
     """
 
     slot_mapping: Tensor  # int64 [T]

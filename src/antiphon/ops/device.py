@@ -13,7 +13,7 @@ from torch import dtype as DataType
 from torch.cuda import Stream
 
 from antiphon.device_names import AUTO, CPU, check_device_name
-from antiphon.errors import UnsupportedError
+from antiphon.errors import DeviceError, OutOfDeviceMemoryError, UnsupportedError
 from antiphon.ops.backend import Backend
 from antiphon.ops.registry import active_backend, default_backend
 
@@ -74,6 +74,19 @@ class Device:
     def free_bytes(self) -> int:
         """Memory that is free now, of all processes; on the CPU all that the machine has."""
         return torch.cuda.mem_get_info(self.torch)[0] if self.torch.type == "cuda" else self.limits.total_bytes
+
+    def translate(self, error: Exception) -> Exception:
+        """The error of ours that an error of PyTorch on this device means, or the error itself.
+
+        After a `DeviceError` nothing can be computed on the device in this process: CUDA's context is lost.
+        """
+        if isinstance(error, torch.OutOfMemoryError):
+            free, total = self.free_bytes() >> 20, self.limits.total_bytes >> 20
+            return OutOfDeviceMemoryError(f"{self.name} ran out of memory: {free:,} of {total:,} MiB are free")
+        if self.torch.type == "cuda" and (isinstance(error, torch.AcceleratorError) or "CUDA error" in str(error)):
+            cause = str(error).partition("\n")[0]
+            return DeviceError(f"{self.name} ({self.limits.hardware}) failed: {cause}; start the process again")
+        return error
 
 
 def cuda_obstacle(index: int) -> str | None:

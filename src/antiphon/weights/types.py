@@ -44,6 +44,7 @@ class TensorType(IntEnum):
     TQ2_0 = 35
     MXFP4 = 39
     NVFP4 = 40
+    F8_E4M3 = 1 << 32  # 8-bit floats with a scale for each row; beyond the ids that a file can have
 
     @property
     def block(self) -> Block:
@@ -103,6 +104,7 @@ BLOCKS: dict[TensorType, Block] = {
     TensorType.TQ2_0: Block(256, 66),
     TensorType.MXFP4: Block(32, 17),
     TensorType.NVFP4: Block(64, 36),
+    TensorType.F8_E4M3: Block(1, 1),
 }
 
 TORCH_DTYPES: dict[TensorType, torch.dtype] = {

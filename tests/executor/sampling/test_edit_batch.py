@@ -162,12 +162,14 @@ def test_a_grammar_that_fails_fails_its_row_only() -> None:
 
 def test_an_ended_request_does_not_ask_its_grammar() -> None:
     grammar = Grammar(np.array([3], np.int32))
-    request = Request("r", "m", [1], SamplingParams(), constraint=grammar)
+    request = Request("r", "m", [1], SamplingParams(logit_bias={3: 1.0}), constraint=grammar)
     request.row = 0
     batch = batch_of([request])
     assert batch.mask(0) is not None and grammar.asked == 1
     request.finish_reason = FinishReason.CANCELLED
     assert batch.mask(0) is None and grammar.asked == 1
+    edits, failures = batch.build([0], [None])
+    assert not edits and not failures
 
 
 def test_unchanged_edits_are_built_once() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from antiphon.runtime.loading.describe import describe
+from antiphon.runtime.loading.describe import describe, device_lines
 from antiphon.weights.catalog.resolve import resolve
 from support.tiny_model import CONFIG, CONTEXT, EMBEDDING_ROWS, HEAD_DIM, KV_HEADS, LAYERS, tiny_state, write_folder
 
@@ -35,3 +35,8 @@ def test_a_file_that_cannot_be_read_is_still_described(tmp_path: Path) -> None:
     facts = describe(resolve(str(path)))
     assert (facts.file_bytes, facts.architecture) == (8, None)
     assert facts.obstacle is not None and "broken.gguf" in facts.obstacle
+
+
+def test_devices_of_this_machine() -> None:
+    cpu, *_ = device_lines()
+    assert cpu.startswith("cpu (CPU): ") and "float32, fp16 pages, 64 requests and 2,048 tokens a step" in cpu

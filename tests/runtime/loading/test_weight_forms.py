@@ -67,10 +67,15 @@ def test_an_engine_quantises_what_it_loads(tiny_gguf: Path) -> None:
     with Engine(str(tiny_gguf), kv_bytes=1 << 22, quantize="int8") as engine:
         (answer,) = engine.generate(["hello there"])
         assert answer.token_ids
-    with pytest.raises(InvalidRequestError, match="quantize is 'int3'; it must be one of: auto, none, int8, q4"):
+    with pytest.raises(InvalidRequestError, match="quantize is 'int3'; it must be one of: auto, none, int8, q4, fp8"):
         EngineConfig(quantize="int3")
     with pytest.raises(InvalidRequestError, match="precision is 'fp8'; it must be one of: fast, fp32"):
         EngineConfig(precision="fp8")
+
+
+def test_fp8_needs_a_gpu(tiny_gguf: Path) -> None:
+    with pytest.raises(UnsupportedError, match="fp8 weights need an NVIDIA GPU.*on the CPU use int8 or q4"):
+        load_model(str(tiny_gguf), options=WeightOptions(quantize="fp8"))
 
 
 def test_the_reference_backend_does_not_quantise(tiny_gguf: Path) -> None:

@@ -25,6 +25,7 @@ from support.engine_client import (
     GO,
     HANG,
     HANG_HARD,
+    LOST,
     OPTIONS,
     RAISE,
     SLOW,
@@ -157,10 +158,11 @@ def test_a_death_during_a_restart_loses_no_model(tiny_llama: Path) -> None:
 
 @pytest.mark.slow
 def test_the_cause_of_every_death_arrives(tiny_llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A loop that breaks, a process that leaves, a step that hangs, one that hangs holding the interpreter, a stop."""
+    """A loop that breaks, a lost device, a process that leaves, steps that hang, one holding the interpreter."""
     inject_faults(monkeypatch, tmp_path)
     causes = {
         RAISE: "RuntimeError: the kernel is on fire",
+        LOST: "DeviceError: cuda:0 failed: an illegal memory access",
         EXIT: "exit status 7: no more memory of any kind",
         HANG: r"a step ran for \d\.\d s, longer than the watchdog's 1.5 s",
         HANG_HARD: r"no sign of life for \d\.\d s, longer than the watchdog's 1.5 s",

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from antiphon.errors import MemoryBudgetError
+from antiphon.errors import MemoryBudgetError, OutOfDeviceMemoryError
 from antiphon.ops import Device, active_backend
 from antiphon.ops.device import DeviceLimits
 from antiphon.runtime.loading.config import EngineConfig
@@ -92,3 +92,15 @@ def test_devices_are_opened_once() -> None:
     assert devices.get("cpu") is devices.default is devices.get(None)
     other = devices.of(fake_gpu())
     assert [device.name for device in devices] == ["cpu", "meta"] and devices.of(fake_gpu()) is other
+
+
+def test_weights_that_do_not_fit_are_reported_with_the_numbers(
+    tiny_llama: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr("antiphon.ops.prepare_weights", refuse)
+    expected = r"meta \(Fake GPU\) has 16,384 MiB free of 16,384 MiB; tiny-llama has \d+ MiB of weights"
+    with pytest.raises(OutOfDeviceMemoryError, match=expected):
+        load_model(str(tiny_llama), device=fake_gpu())

@@ -171,6 +171,10 @@ def test_devices_of_models() -> None:
     assert plan.engine["device"] == "cuda:1" and [spec.device for spec in plan.config.models] == [None, "cpu", None]
     assert plan.engine["coming_weight_bytes"] == listed_weight_bytes("tinyllama-1.1b")
     assert LaunchPlan.of(Settings.gather({**flags, "device": "cpu"})).engine["coming_weight_bytes"] == 0
+    small = {"models": ["tinyllama-1.1b"], "memory": 100}
+    with pytest.raises(MemoryBudgetError, match="no model fits in the memory budget of 100 MB"):
+        LaunchPlan.of(Settings.gather({**small, "device": "cpu"}))
+    LaunchPlan.of(Settings.gather({**small, "device": "cuda"}))  # the memory of the machine is not the GPU's
 
 
 @pytest.mark.parametrize(

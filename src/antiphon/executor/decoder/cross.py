@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -10,38 +12,39 @@ import torch
 from torch import Tensor
 
 from antiphon.engine.plan import StepPlan
-from antiphon.executor.rows import RowStore
 from antiphon.executor.step_batch import StepBatch
+from antiphon.executor.upload import upload
 from antiphon.models.base.parts import CrossStates
 from antiphon.ops import Batch, CacheKind, GroupBatch, KVCache
 
 
-def fill_cross(plan: StepPlan, cross: CrossStates | None, cache: KVCache, store: RowStore) -> None:
+def fill_cross(plan: StepPlan, cross: CrossStates | None, cache: KVCache) -> None:
     """Write the encoder states of new requests to their cross blocks."""
     setups = [setup for setup in plan.row_setups if setup.fills_cross and setup.request.row >= 0]
     if not setups:
         return
     assert cross is not None
+    device = cache.arena.device
+    put = partial(upload, device=device)
     for setup in setups:
         request = setup.request
         length = request.cross_tokens
         groups: dict[str, GroupBatch] = {}
         positions = np.arange(length, dtype=np.int64)
-        query_start = torch.tensor([0, length], dtype=torch.int32)
-        for table, layout in zip(store.tables, store.layouts, strict=True):
+        query_start = put(np.array([0, length], dtype=np.int32))
+        for table, layout in zip(setup.tables, cache.layouts.values(), strict=True):
             if layout.group.kind is not CacheKind.CROSS:
                 continue
-            entries = table[request.row, : -(-length // layout.block_tokens)]
+            entries = np.array(table[: -(-length // layout.block_tokens)], dtype=np.int32)
             slots = entries.astype(np.int64)[positions // layout.block_tokens] * layout.block_tokens
             groups[layout.group.name] = GroupBatch(
-                torch.from_numpy(slots + positions % layout.block_tokens),
-                torch.from_numpy(entries[None].copy()),
-                torch.tensor([length], dtype=torch.int32),
+                put(slots + positions % layout.block_tokens),
+                put(entries[None]),
+                put(np.array([length], dtype=np.int32)),
                 query_start,
             )
-        positions_tensor = torch.from_numpy(positions.astype(np.int32))
-        batch = Batch(positions_tensor, query_start, torch.zeros(0, dtype=torch.int64), groups=groups)
-        cross.store(request.inputs, batch, cache)
+        batch = Batch(put(positions.astype(np.int32)), query_start, put(np.zeros(0, dtype=np.int64)), groups=groups)
+        cross.store(request.inputs.to(device), batch, cache)
 
 
 def forward_observing(
@@ -57,9 +60,9 @@ def forward_observing(
     assert cross is not None
     logits, seen = cross.forward_aligned(step.batch, cache)
     weights = torch.cat(seen)  # [heads, tokens, states]
-    starts = step.batch.query_start.tolist()
+    starts = [0, *accumulate(plan.counts)]
     observed = {
-        entry: weights[:, starts[entry] : starts[entry + 1], : plan.requests[entry].cross_tokens].clone()
+        entry: weights[:, starts[entry] : starts[entry + 1], : plan.requests[entry].cross_tokens].clone().cpu()
         for entry in observing
     }
     return logits, observed

@@ -24,6 +24,9 @@ from antiphon.ops.native.program import Program
 class DecoderExecutor:
     """The forward pass, the sampler, and the rows and swapped-out blocks that persist between steps."""
 
+    #: Tokens are drawn by `choose`, or by `submit` where no request needs more than its unedited logits.
+    late_choice = True
+
     def __init__(
         self,
         decoder: TokenDecoder,
@@ -45,16 +48,13 @@ class DecoderExecutor:
         self._decode_steps: dict[bool, DecodeStep] = {}  # without and with adapters
         self._swapped: dict[str, list[Tensor]] = {}
 
-    #: Tokens are drawn by `choose`, or by `submit` where no request needs more than its unedited logits.
-    late_choice = True
-
     def submit(self, plan: StepPlan) -> DoneHandle | ForwardHandle:
         """Run the forward pass now."""
         begun = time.perf_counter()
         self._move(plan)
         self._rows.apply(plan)
         self._sampler.set_up(plan)
-        fill_cross(plan, self._decoder.cross, self._cache, self._rows)
+        fill_cross(plan, self._decoder.cross, self._cache)
         if not plan:
             return DoneHandle(StepResult([]))
         if plan.num_decodes == len(plan.requests) and self._sampler.is_plain(plan):

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from antiphon.engine.plan import StepPlan, StepResult
 from antiphon.executor.sampling.transfer import Transfer
-from antiphon.executor.step_batch import StepBatch
+from antiphon.executor.step_batch import StepEntries
 
 Pairs = list[tuple[int, float]]
 
@@ -32,7 +32,7 @@ class Wanted:
     has_ranks: bool = False
 
 
-def wanted(plan: StepPlan, step: StepBatch) -> Wanted:
+def wanted(plan: StepPlan, step: StepEntries) -> Wanted:
     """What the requests of a step read of their unedited logits."""
     found = Wanted()
     tops, has_ranks = [0], False
@@ -68,7 +68,7 @@ def num_prompt_top(plan: StepPlan, entry: int) -> int:
 class Readings:
     """The readings of one step's unedited logits, from before the edits until their values are on the host."""
 
-    def __init__(self, plan: StepPlan, step: StepBatch, logits: Tensor) -> None:
+    def __init__(self, plan: StepPlan, step: StepEntries, logits: Tensor) -> None:
         self._plan = plan
         self._step = step
         self._wanted = wanted(plan, step)
@@ -137,7 +137,7 @@ class Readings:
 class BeamReadings:
     """The likeliest tokens of rows that are hypotheses of a search: enough for all of its beams and an end."""
 
-    def __init__(self, plan: StepPlan, step: StepBatch, logits: Tensor, transfer: Transfer) -> None:
+    def __init__(self, plan: StepPlan, step: StepEntries, logits: Tensor, transfer: Transfer) -> None:
         widths = {
             place: beam.width + 1
             for place, entry in enumerate(step.sample_entries)

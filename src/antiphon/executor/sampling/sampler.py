@@ -2,24 +2,77 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from antiphon import ops
 from antiphon.engine.plan import StepPlan, StepResult
-from antiphon.executor.rows import RowStore
 from antiphon.executor.sampling.edit_batch import EditBatch, Mask
 from antiphon.executor.sampling.readings import BeamReadings, Readings
 from antiphon.executor.sampling.transfer import Transfer
-from antiphon.executor.step_batch import StepBatch
-from antiphon.ops import SamplingRows
+from antiphon.executor.step_batch import StepEntries
+
+
+class SampledRows(Protocol):
+    """A store of rows as the sampler uses it."""
+
+    def draw(self, rows: NDArray[np.int64], logits: Tensor, logprobs: bool) -> tuple[Tensor, Tensor | None]:
+        """Draw a token for each of these rows with its parameters, as `ops.sample` does, and keep it as the last."""
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Tokens that are being drawn, with what the requests read of the logits."""
+
+    transfer: Transfer
+    readings: Readings
+    beams: BeamReadings | None = None
+    tokens: int = 0
+    logprobs: int | None = None
+    failures: dict[int, str] = field(default_factory=dict)
+    observed: dict[int, Any] = field(default_factory=dict)
+
+    def done(self) -> bool:
+        return self.transfer.has_arrived
+
+    def result(self) -> StepResult:
+        """Wait for the tokens."""
+        transfer, result = self.transfer, StepResult([], observed=self.observed)
+        transfer.fetch()
+        if self.beams is not None:
+            result.tokens = transfer[self.tokens].tolist()
+            result.drawn_logprobs = None if self.logprobs is None else transfer[self.logprobs].tolist()
+            result.failures = self.failures
+        self.readings.report(transfer, result)
+        if self.beams is not None:
+            self.beams.report(transfer, result)
+        return result
+
+
+@dataclass(frozen=True)
+class DrawnTokens:
+    """Tokens that are being drawn, of requests that read nothing else."""
+
+    transfer: Transfer
+
+    def done(self) -> bool:
+        return self.transfer.has_arrived
+
+    def result(self) -> StepResult:
+        """Wait for the tokens."""
+        self.transfer.fetch()
+        return StepResult(self.transfer[0].tolist())
 
 
 class Sampler:
     """Keeps the edits of the rows that have any; everything else is in the row store."""
 
-    def __init__(self, store: RowStore, vocab_size: int, device: torch.device | None = None) -> None:
+    def __init__(self, store: SampledRows, vocab_size: int, device: torch.device | None = None) -> None:
         self._store = store
         self.vocab_size = vocab_size
         self._edits = EditBatch(vocab_size, device or torch.device("cpu"))
@@ -49,50 +102,50 @@ class Sampler:
             return [None] * len(requests)
         return [self._edits.mask(request.row) for request in requests]
 
-    def sample(self, plan: StepPlan, step: StepBatch, logits: Tensor, masks: list[Mask] | None = None) -> StepResult:
-        """Draw the tokens of the sampling entries and write them to their rows.
+    def sample(self, plan: StepPlan, step: StepEntries, logits: Tensor, masks: list[Mask] | None = None) -> StepResult:
+        """Draw the tokens of the sampling entries, write them to their rows, and wait for them."""
+        return self.draw(plan, step, logits, masks).result()
+
+    def draw(
+        self,
+        plan: StepPlan,
+        step: StepEntries,
+        logits: Tensor,
+        masks: list[Mask] | None = None,
+        observed: dict[int, Any] | None = None,
+    ) -> Drawn:
+        """Begin to draw the tokens of the sampling entries and write them to their rows.
 
         `masks` are those of `masks(plan)`; they are asked for here unless they are given. The logits may be changed.
+        `observed` becomes part of the result.
         """
         # Rows of the head beyond the tokenizer's vocabulary are padding and must never be drawn.
         logits = logits[:, : self.vocab_size]
         readings, transfer = Readings(plan, step, logits), Transfer()
-        result = StepResult([])
         if not step.sample_entries:
             readings.read(None, transfer)
-            transfer.fetch()
-            readings.report(transfer, result)
-            return result
+            transfer.start()
+            return Drawn(transfer, readings, observed=observed or {})
         if step.sample_rows is not None:
             logits = logits[torch.tensor(step.sample_rows, device=logits.device)]
         rows = step.rows if len(step.sample_entries) == len(step.rows) else step.rows[step.sample_entries]
+        failures: dict[int, str] = {}
         if self._edits:
-            result.failures = self._edit(step, rows, logits, self.masks(plan) if masks is None else masks)
+            failures = self._edit(step, rows, logits, self.masks(plan) if masks is None else masks)
         has_rules = any(plan.requests[entry].rules is not None for entry in step.sample_entries)
-        drawn, logprobs = ops.sample(logits, self._rows(rows), logprobs=has_rules)
+        drawn, logprobs = self._store.draw(rows, logits, has_rules)
         if self._edits:
             self._edits.count(rows.tolist(), drawn)
         tokens = transfer.add(drawn)
         drawn_logprobs = None if logprobs is None else transfer.add(logprobs)
         readings.read(drawn, transfer)
         beams = BeamReadings(plan, step, logits, transfer)
-        transfer.fetch()
-        result.tokens = transfer[tokens].tolist()
-        result.drawn_logprobs = None if drawn_logprobs is None else transfer[drawn_logprobs].tolist()
-        self._store.last_token[rows] = transfer[tokens]
-        self._store.output_index[rows] += 1
-        readings.report(transfer, result)
-        beams.report(transfer, result)
-        return result
+        transfer.start()
+        return Drawn(transfer, readings, beams, tokens, drawn_logprobs, failures, observed or {})
 
-    def _edit(self, step: StepBatch, rows: np.ndarray, logits: Tensor, masks: list[Mask]) -> dict[int, str]:
+    def _edit(self, step: StepEntries, rows: np.ndarray, logits: Tensor, masks: list[Mask]) -> dict[int, str]:
         """Apply the rows' edits. One that fails is reported by entry; the others of the step continue."""
         edits, failures = self._edits.build(rows.tolist(), masks)
         if edits:
             ops.edit_logits(logits, edits)
         return {step.sample_entries[place]: f"{type(error).__name__}: {error}" for place, error in failures.items()}
-
-    def _rows(self, rows: np.ndarray) -> SamplingRows:
-        store = self._store
-        columns = (store.temperature, store.top_k, store.top_p, store.min_p, store.seed, store.output_index)
-        return SamplingRows(*(torch.from_numpy(column[rows]) for column in columns))

@@ -11,11 +11,16 @@ from torch import Tensor
 
 
 class Transfer:
-    """Tensors are added on their device; after `fetch` the arrays are read by the numbers that `add` returned."""
+    """Tensors are added on their device and `start` begins the copy; after `fetch` the arrays are read by the numbers
+    that `add` returned. From a GPU the copy runs behind the kernels before it, and only `fetch` waits.
+    """
 
     def __init__(self) -> None:
         self._tensors: list[Tensor] = []
         self._arrays: list[NDArray[Any]] = []
+        self._words = torch.zeros(0, dtype=torch.int32)
+        self._arrived: torch.cuda.Event | None = None
+        self._is_started = False
 
     def add(self, tensor: Tensor) -> int:
         """Take a float32 or integer tensor; integers are brought over as int32."""
@@ -23,11 +28,32 @@ class Transfer:
         self._tensors.append(narrow)
         return len(self._tensors) - 1
 
-    def fetch(self) -> None:
-        """Copy everything that was added."""
+    def start(self) -> None:
+        """Begin to copy everything that was added."""
+        self._is_started = True
         flat = [tensor.contiguous().view(torch.int32).view(-1) for tensor in self._tensors]
-        words = (flat[0] if len(flat) == 1 else torch.cat(flat)).cpu().numpy() if flat else np.zeros(0, dtype=np.int32)
-        begin = 0
+        if not flat:
+            return
+        words = flat[0] if len(flat) == 1 else torch.cat(flat)
+        if not words.is_cuda:
+            self._words = words
+            return
+        self._words = torch.empty(words.shape, dtype=torch.int32, pin_memory=True)
+        self._words.copy_(words, non_blocking=True)
+        self._arrived = torch.cuda.Event()
+        self._arrived.record()
+
+    @property
+    def has_arrived(self) -> bool:
+        return self._arrived is None or self._arrived.query()
+
+    def fetch(self) -> None:
+        """Wait for the copy, which begins now unless it has."""
+        if not self._is_started:
+            self.start()
+        if self._arrived is not None:
+            self._arrived.synchronize()
+        words, begin = self._words.numpy(), 0
         for tensor in self._tensors:
             own = words[begin : begin + tensor.numel()].reshape(tuple(tensor.shape))
             self._arrays.append(own.view(np.float32) if tensor.dtype is torch.float32 else own)

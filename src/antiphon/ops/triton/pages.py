@@ -93,9 +93,13 @@ def query_tiles(starts: Tensor, num_queries: int, tokens: int, first: int = 0) -
 
 
 def group_tiles(group: GroupBatch, num_queries: int, tokens: int, first: int) -> Tensor:
-    """`query_tiles` of a group's step, made once for all layers that divide it in the same way."""
+    """`query_tiles` of a group's step, made once for all layers that divide it in the same way.
+
+    Inference tensors have no version; whoever changes theirs makes another `GroupBatch`.
+    """
     key = f"{_KEY} tiles {tokens}"
-    version = group.query_start._version, num_queries, first
+    starts = group.query_start
+    version = 0 if starts.is_inference() else starts._version, num_queries, first
     found = group.packed.get(key)
     if found is None or found[0] != version:
         found = group.packed[key] = (version, query_tiles(group.query_start, num_queries, tokens, first))

@@ -84,20 +84,25 @@ class AsyncReader(ABC, Generic[Item]):
             self.close()
 
     async def __anext__(self) -> Item:
-        while True:
-            if self._items:
-                item = self._items.popleft()
-                self._on_read(item)
-                return item
+        if not self._items and not await self._has_more():
+            raise StopAsyncIteration
+        item = self._items.popleft()
+        self._on_read(item)
+        return item
+
+    async def _has_more(self) -> bool:
+        """Wait for an item; False at the end. Raises the failure."""
+        while not self._items:
             if self._error is not None:
                 raise self._raised()
             if self._is_done:
-                raise StopAsyncIteration
+                return False
             self._waiter = self._loop.create_future()
             try:
                 await self._waiter
             finally:
                 self._waiter = None
+        return True
 
     def close(self, reason: FinishReason = FinishReason.DISCONNECTED) -> None:
         """Cancel what still runs. May be called twice."""

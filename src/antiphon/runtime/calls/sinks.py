@@ -60,6 +60,14 @@ class ThreadSink:
         for call_id, event in events:
             ThreadSink.put(self, call_id, event)
 
+    def put_deltas(self, deltas: Iterable[TextDelta]) -> None:
+        """The text of a step. The same as `put` of each, at less cost."""
+        find = self._inboxes.get
+        for delta in deltas:
+            inbox = find(delta.id)
+            if inbox is not None:
+                inbox.put(delta)
+
     @property
     def open_ids(self) -> list[str]:
         return list(self._inboxes)

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 from antiphon.engine.core import EngineCore, ModelSlot
 from antiphon.engine.request import Priority
 from antiphon.engine.sampling_params import SamplingParams
-from antiphon.engine.telemetry import SpeechRecord, TranscriptRecord
-from antiphon.errors import InvalidRequestError, ModelNotFoundError
+from antiphon.engine.telemetry import SpeechRecord, StepRecord, TranscriptRecord
+from antiphon.errors import DeviceError, InvalidRequestError, ModelNotFoundError
 from antiphon.models.base.model import Task
 from antiphon.models.base.parts import Detector
 from antiphon.runtime.calls.control import new_id
@@ -124,7 +124,16 @@ class FrontEnd:
 
     def _load_files(self, reference: str, device: str | None = None) -> LoadedModel:
         chosen = self._devices.get(device).device
-        return load_model(reference, offline=self._offline, options=self.config.weight_options(), device=chosen)
+        try:
+            return load_model(reference, offline=self._offline, options=self.config.weight_options(), device=chosen)
+        except Exception as error:
+            self._devices.trim()
+            meant = chosen.translate(error)
+            if isinstance(meant, DeviceError):
+                self._loop.end(meant)
+            if meant is error:
+                raise
+            raise meant from error
 
     def _make_slots(self, loaded: LoadedModel) -> list[ModelSlot]:
         device = self._devices.of(loaded.device)
@@ -334,6 +343,10 @@ class FrontEnd:
     def write_trace(self, path: str | Path) -> None:
         """Write the recent steps and requests as a trace that Perfetto and chrome://tracing open."""
         self._loop.call(lambda: self._core.telemetry.write_trace(Path(path))).result()
+
+    def step_records(self) -> list[StepRecord]:
+        """The recent steps, oldest first, with their times by the engine's clock (`time.perf_counter`)."""
+        return self._loop.call(lambda: list(self._core.telemetry.steps)).result()
 
     def start_profile(self) -> None:
         """Time every instruction from now on. The machine's own limits are measured first, for comparison."""

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from antiphon.engine.core import EngineCore, describe
 from antiphon.engine.request import FinishReason, Request
-from antiphon.errors import EngineError
+from antiphon.errors import DeviceError, EngineError
 
 Value = TypeVar("Value")
 
@@ -41,10 +41,19 @@ class EngineLoop:
         self._wake = threading.Event()
         self._closing = False
         self.failure: str | None = None
-        #: When the present round of calls and a step began, in seconds of `time.monotonic`; None while idle.
-        self.busy_since: float | None = None
+        self._round_since: float | None = None
+        core.on_done = self._wake.set
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
+
+    @property
+    def busy_since(self) -> float | None:
+        """When the present round of calls and a step, or the oldest step in flight, began; None while idle.
+
+        In seconds of `time.monotonic`.
+        """
+        begun = [since for since in (self._round_since, self.core.busy_since) if since is not None]
+        return min(begun, default=None)
 
     def call(
         self, function: Callable[[], Value], on_done: Callable[[Future[Value]], None] | None = None
@@ -59,6 +68,14 @@ class EngineLoop:
         self._calls.append((function, future))  # type: ignore[arg-type]
         self._wake.set()
         return future
+
+    def end(self, error: DeviceError) -> None:
+        """Stop for a device that is lost: every open request and call fails with the cause. Returns at once."""
+
+        def fail() -> None:
+            raise error
+
+        self.call(fail)
 
     def add(self, requests: list[Request], on_done: Callable[[Future[None]], None] | None = None) -> Future[None]:
         """Hand requests in; the future raises the error that rejected them. Either all are taken or none."""
@@ -89,7 +106,7 @@ class EngineLoop:
     def _run(self) -> None:
         try:
             while not self._closing:
-                self.busy_since = time.monotonic()
+                self._round_since = time.monotonic()
                 self._make_calls()
                 advanced = self.core.has_work and self.core.step()
                 if self._after_step is not None:
@@ -99,8 +116,8 @@ class EngineLoop:
                 if not self.core.has_work:
                     self.core.check_integrity()
                 if not self._calls:
-                    self.busy_since = None
-                    self._wake.wait(None if not self.core.has_work else 0.01)
+                    self._round_since = None
+                    self._wake.wait(None if self.core.is_waiting or not self.core.has_work else 0.01)
                     self._wake.clear()
         except BaseException as error:
             self._die(describe(error) if isinstance(error, Exception) else type(error).__name__)
@@ -115,6 +132,9 @@ class EngineLoop:
                 continue  # the caller has cancelled it
             try:
                 future.set_result(function())
+            except DeviceError as error:
+                future.set_exception(error)
+                raise
             except Exception as error:
                 future.set_exception(error)
         if self._after_step is not None:
@@ -152,3 +172,4 @@ class EngineLoop:
     def _unload_all(self) -> None:
         for name in list(self.core.slots):
             self.core.remove_model(name)
+        self.core.close()

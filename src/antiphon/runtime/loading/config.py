@@ -45,8 +45,8 @@ class EngineConfig:
     - `preemption` is `recompute` or `swap` (to `swap_bytes` of memory), for requests that must make room.
     - `sink_tokens` with `recent_tokens` limits attention to the first and the last tokens, and frees the blocks
       between.
-    - `quantize` is `int8` or `q4`, for files with floats. `repack` lays quantised weights out for this processor.
-      `precision` is `fast` or `fp32`, for speech models.
+    - `quantize` is `int8`, `q4` or (on a GPU) `fp8`, for files with floats. `repack` lays quantised weights out for
+      this processor. `precision` is `fast` or `fp32`, for speech models.
     - `record` runs each step as one compiled native program; the results are the same.
     - `batch_invariant` makes an answer independent of other requests in every bit.
     - `record_requests` adds to the trace which requests were in each step.

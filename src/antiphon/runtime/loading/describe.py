@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
+from typing import TYPE_CHECKING
 
 import torch
 
-from antiphon.errors import AntiphonError, UnrecordableError
+from antiphon.device_names import CPU
+from antiphon.errors import AntiphonError, UnrecordableError, UnsupportedError
 from antiphon.models.base.model import Model
 from antiphon.models.base.parts import TokenDecoder
 from antiphon.models.registry import build_model
-from antiphon.ops import CacheGroup, CacheKind, CacheLayout, KVCache, allocate_arena
+from antiphon.ops import CacheGroup, CacheKind, CacheLayout, Device, KVCache, allocate_arena
+from antiphon.runtime.loading.device_sizes import default_sizes
 from antiphon.weights.catalog.resolve import ResolvedModel
 from antiphon.weights.formats.open import open_checkpoint
+
+if TYPE_CHECKING:
+    from antiphon.ops.program import Recording
+    from antiphon.ops.program.profile import MachineLimits
 
 PAGE_TYPES = {"fp32": torch.float32, "fp16": torch.float16, "int8": torch.int8, "fp8": torch.float8_e4m3fn}
 
@@ -36,21 +43,73 @@ class ModelDescription:
     obstacle: str | None = None
 
 
-def describe_programs(resolved: ResolvedModel) -> list[str]:
-    """The model's functions as native programs, as readable lines; one that cannot be recorded says why."""
+@dataclass(frozen=True)
+class GivenLimits:
+    """What a machine can do at best; what is None is measured here."""
+
+    bytes_per_second: float | None = None
+    macs_per_second: float | None = None
+
+
+def describe_programs(
+    resolved: ResolvedModel, rows: int = 1, context: int = 512, given: GivenLimits | None = None
+) -> list[str]:
+    """The model's functions as native programs, as readable lines; one that cannot be recorded says why.
+
+    For a decoder's, also the least time of a step that gives `rows` sequences a token after `context` tokens.
+    """
     from antiphon.executor.recorded import recordings
     from antiphon.ops.native.program import check
     from antiphon.ops.program.describe import describe as describe_program
+    from antiphon.ops.program.floor import StepSize, floor_lines, has_floor
 
     model = build_model(open_checkpoint(resolved.path))
     layouts = [CacheLayout(group, key_dtype=torch.float16, value_dtype=torch.float16) for group in _cache_groups(model)]
     lines: list[str] = []
     for name, make in recordings(model, KVCache(allocate_arena(0), layouts)).items():
         try:
-            lines += describe_program(name, check(make()))
+            recording = check(make())
+            lines += describe_program(name, recording)
+            if has_floor(recording):
+                limits = _limits(recording, given or GivenLimits())
+                lines += floor_lines(name, recording, StepSize(rows, context), limits)
         except UnrecordableError as error:
             lines.append(f"program {name}: cannot be recorded: {error}")
     return lines
+
+
+def device_lines() -> list[str]:
+    """The devices of this machine: memory that is free, and the type of activations."""
+    names = [CPU, *(f"cuda:{index}" for index in range(torch.cuda.device_count()))]
+    lines = []
+    for name in names:
+        try:
+            device = Device.parse(name)
+        except UnsupportedError as error:
+            lines.append(f"{name}: {error}")
+            continue
+        sizes = default_sizes(device)
+        free, total = device.free_bytes() / 1e6, device.limits.total_bytes / 1e6
+        memory = f"{total:,.0f} MB" if device.is_cpu else f"{free:,.0f} of {total:,.0f} MB free"
+        compute = str(device.compute_type).removeprefix("torch.")
+        lines.append(
+            f"{name} ({device.limits.hardware}): {memory}; {compute}, {sizes.key_type} pages, {sizes.max_running} "
+            f"requests and {sizes.max_step_tokens:,} tokens a step"
+        )
+    return lines
+
+
+def _limits(recording: Recording, given: GivenLimits) -> MachineLimits:
+    from antiphon.ops.native.program.limits import measure_limits
+    from antiphon.ops.program.describe import totals
+    from antiphon.ops.program.profile import MachineLimits
+
+    if given.bytes_per_second is not None and given.macs_per_second is not None:
+        return MachineLimits(given.bytes_per_second, given.macs_per_second, 0.0)
+    limits = measure_limits(totals(recording).weight_bytes)
+    if given.macs_per_second is not None:
+        limits = replace(limits, macs_per_second=given.macs_per_second, int8_macs_per_second=0.0)
+    return replace(limits, bytes_per_second=given.bytes_per_second or limits.bytes_per_second)
 
 
 def _cache_groups(model: Model) -> tuple[CacheGroup, ...]:

@@ -8,8 +8,10 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, cast
 
+import torch
+
 from antiphon.device_names import AUTO, CPU
-from antiphon.errors import CheckpointError, UnsupportedError
+from antiphon.errors import CheckpointError, OutOfDeviceMemoryError, UnsupportedError
 from antiphon.models.base.model import CausalLM, Model, Task
 from antiphon.models.base.parts import SynthesisStages, Vocabulary
 from antiphon.models.registry import build_model, model_class
@@ -117,7 +119,16 @@ def _load(
     with report.phase("weights"):
         model = build_model(checkpoint)
         _reject_unused(checkpoint, model, resolved.name)
-        prepare(model, report, options, checkpoint.release_pages, device)
+        free = device.free_bytes()
+        try:
+            prepare(model, report, options, checkpoint.release_pages, device)
+        except torch.OutOfMemoryError as error:
+            size = sum(tensor.nbytes for tensor in checkpoint.tensors().values())
+            raise OutOfDeviceMemoryError(
+                f"{device.name} ({device.limits.hardware}) has {free >> 20:,} MiB free of "
+                f"{device.limits.total_bytes >> 20:,} MiB; {resolved.name} has {size >> 20:,} MiB of weights in its "
+                "files and needs more: use a smaller model, unload others, or use another device"
+            ) from error
     _check_vocabulary(resolved.name, model, tokenizer)
     eos_ids = end_ids(resolved, tokenizer)
     template = load_chat_template(resolved, checkpoint, tokenizer)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import torch
 
 from antiphon import ops
-from antiphon.errors import InvalidRequestError
+from antiphon.errors import InvalidRequestError, UnsupportedError
 from antiphon.layers.module import Halvable, Module
 from antiphon.models.base.model import Model
 from antiphon.models.base.parts import WeightRules
@@ -19,7 +19,14 @@ from antiphon.weights.types import TensorType
 from antiphon.weights.weight import Weight
 
 #: What float weights may become: the type of matrices, and that of embeddings and heads.
-QUANTIZATIONS = {"int8": (TensorType.Q8_0, TensorType.Q8_0), "q4": (TensorType.Q4_1, TensorType.Q8_0)}
+QUANTIZATIONS = {
+    "int8": (TensorType.Q8_0, TensorType.Q8_0),
+    "q4": (TensorType.Q4_1, TensorType.Q8_0),
+    "fp8": (TensorType.F8_E4M3, TensorType.Q8_0),
+}
+
+#: The backend that computes with 8-bit floats.
+FP8_BACKEND = "triton"
 
 #: What speech models may compute in: 16-bit floats where the processor has them, or 32 bits throughout.
 PRECISIONS = ("fast", "fp32")
@@ -45,11 +52,13 @@ class WeightOptions:
             raise InvalidRequestError(f"precision is {self.precision!r}; it must be one of: {', '.join(PRECISIONS)}")
 
     def quantize_for(self, rules: WeightRules, backend: str) -> str | None:
-        """What a model's float weights become; None: they stay floats. Only the native backend quantises."""
+        """What a model's float weights become; None: they stay floats. Only the native backend has a default."""
         if not rules.can_quantize:
             return None
         if self.quantize == "auto":
             return rules.auto_quantize if backend == "native" else None
+        if self.quantize == "fp8" and backend != FP8_BACKEND:
+            raise UnsupportedError("fp8 weights need an NVIDIA GPU (`--device cuda`); on the CPU use int8 or q4")
         return None if self.quantize == "none" else self.quantize
 
 

@@ -85,7 +85,7 @@ class EngineClient(Supervisor):
         answer = self._questions.answer
         match message:
             case messages.Deltas():
-                self._sink.put_step([(delta.id, delta) for delta in message.items])
+                self._sink.put_deltas(message.items)
             case messages.CallEvent() | messages.SpeechPart():
                 self._sink.put(message.id, event_of(message))
             case messages.Rejected():

@@ -54,6 +54,14 @@ def decoder_slot(part: TokenDecoder, context: SlotContext) -> ModelSlot:
             f"{arena.books.total_bytes / 1e6:.2f} MB"
         )
     max_tokens = min(part.max_positions, config.max_model_tokens or part.max_positions)
+    scheduler = Scheduler(
+        context.name,
+        _kv_manager(context, layouts, max_tokens),
+        config.make_policy(),
+        config.scheduler(sizes),
+        max_tokens,
+        DecoderExecutor.late_choice,
+    )
     executor = DecoderExecutor(
         part,
         KVCache(arena.memory, layouts, part.key_balance),
@@ -61,14 +69,6 @@ def decoder_slot(part: TokenDecoder, context: SlotContext) -> ModelSlot:
         max_tokens=max_tokens,
         vocab_size=min(part.vocab_size, loaded.tokenizer.vocab_size),
         record=config.record,
-    )
-    scheduler = Scheduler(
-        context.name,
-        _kv_manager(context, layouts, max_tokens),
-        config.make_policy(),
-        config.scheduler(sizes),
-        max_tokens,
-        executor.late_choice,
     )
     return ModelSlot(context.name, scheduler, executor)
 

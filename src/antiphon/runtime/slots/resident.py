@@ -37,7 +37,8 @@ def make_slots(loaded: LoadedModel, arena: Arena, config: EngineConfig) -> list[
     for part in _in_order(loaded.model):
         context = SlotContext(slot_name(loaded.name, part), loaded, arena, config, made)
         made[part.role] = slot = SLOT_MAKERS[type(part)](part, context)
-        slot.device = loaded.device.name
+        slot.device, slot.computes_in_submit = loaded.device.name, loaded.device.is_cpu
+        slot.translate = loaded.device.translate
     if not made:
         task = loaded.model.task
         kind = KINDS.get(task, f"for {task}")

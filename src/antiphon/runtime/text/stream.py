@@ -28,9 +28,21 @@ class GenerateStream(AsyncReader[TextDelta | Ended]):
         self.num_unended = num_samples
 
     async def __anext__(self) -> TextDelta | Ended:
+        self._merge()
+        return await super().__anext__()
+
+    async def read(self) -> list[TextDelta | Ended]:
+        """All that has come since the last read, waiting for something; empty at the end. Raises as `anext` does."""
+        if not self._items and not await self._has_more():
+            return []
+        self._merge()
+        items = list(self._items)
+        self._items.clear()
+        return items
+
+    def _merge(self) -> None:
         if len(self._items) > 2 * self.num_samples:
             self._items = merged(self._items)
-        return await super().__anext__()
 
     def cancel(self, reason: FinishReason = FinishReason.CANCELLED) -> None:
         """End the request; what was made so far, and an `Ended` for every sample, can still be read."""

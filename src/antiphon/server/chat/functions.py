@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
 from typing import Any, Literal
 
+from antiphon.runtime.calls.events import Ended, TextDelta
 from antiphon.server.chat.request_schemas import ChatBody
 from antiphon.server.http.errors import invalid
 from antiphon.server.parameters.messages import FunctionReference, NamedTool, Tool
+from antiphon.server.text.streaming import Chunk, Chunks
 
 
 def with_tools(body: ChatBody) -> ChatBody:
@@ -41,13 +42,24 @@ def as_function_call(choice: dict[str, Any]) -> dict[str, Any]:
     return {**choice, "message": message, "finish_reason": _reason(choice["finish_reason"])}
 
 
-async def function_chunks(chunks: AsyncGenerator[dict[str, Any]]) -> AsyncGenerator[dict[str, Any]]:
+class FunctionChunks(Chunks):
     """The chunks of a chat with its call as a `function_call`."""
-    try:
-        async for chunk in chunks:
-            yield {**chunk, "choices": [_as_delta(choice) for choice in chunk["choices"]]}
-    finally:
-        await chunks.aclose()
+
+    def __init__(self, chunks: Chunks) -> None:
+        self._chunks = chunks
+
+    def opening(self) -> list[Chunk]:
+        return _changed(self._chunks.opening())
+
+    def take(self, number: int, update: TextDelta | Ended) -> list[Chunk]:
+        return _changed(self._chunks.take(number, update))
+
+    def closing(self) -> list[Chunk]:
+        return _changed(self._chunks.closing())
+
+
+def _changed(chunks: list[Chunk]) -> list[Chunk]:
+    return [{**chunk, "choices": [_as_delta(choice) for choice in chunk["choices"]]} for chunk in chunks]
 
 
 def _as_delta(choice: dict[str, Any]) -> dict[str, Any]:

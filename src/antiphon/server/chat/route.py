@@ -11,20 +11,20 @@ from antiphon.runtime.calls.events import Ended
 from antiphon.server.bodies.json_body import read_body
 from antiphon.server.chat.audio_input import has_audio, transcribe_audio
 from antiphon.server.chat.chat_call import ChatCall, prepare_chat
-from antiphon.server.chat.chunks import chat_chunks
-from antiphon.server.chat.functions import as_function_call, function_chunks
+from antiphon.server.chat.chunks import ChatChunks
+from antiphon.server.chat.functions import FunctionChunks, as_function_call
 from antiphon.server.chat.message_builder import MessageBuilder
 from antiphon.server.chat.request_schemas import ChatBody
-from antiphon.server.chat.spoken_chunks import spoken_chunks
+from antiphon.server.chat.spoken_chunks import stream_spoken
 from antiphon.server.chat.spoken_reply import SpokenReply, prepare_spoken_reply
 from antiphon.server.chat.spoken_reply_store import spoken_replies_of
 from antiphon.server.http.connection import EventStream, json_response, unless_disconnected
 from antiphon.server.http.context import context_of
 from antiphon.server.serving.serving import serving_of
 from antiphon.server.stored_chats.store import stored_chats_of
-from antiphon.server.stored_chats.whole_answer import kept_at_end
+from antiphon.server.stored_chats.whole_answer import KeptChunks
 from antiphon.server.text.generation import Generations
-from antiphon.server.text.streaming import closing, log_usage, stream_events
+from antiphon.server.text.streaming import Chunks, closing, log_usage, stream_events
 
 router = APIRouter()
 
@@ -45,12 +45,13 @@ async def chat_completions(request: Request) -> Response:
         context.at_end += [reply.close, lambda: store.put(reply.id, context.key, reply.transcript)]
     if body.stream:
         await unless_disconnected(request, generations.open())
-        chunks = chat_chunks(chat, generations, log_fields)
+        chunks: Chunks = ChatChunks(chat, generations, log_fields)
         if keep is not None:
-            chunks = kept_at_end(chunks, lambda: generations.usage(bool(body.timings)), keep)
-        chunks = chunks if body.functions is None else function_chunks(chunks)
-        events = stream_events(generations, chunks if reply is None else spoken_chunks(chunks, reply), log_fields)
-        return EventStream(events, generations.close)
+            chunks = KeptChunks(chunks, lambda: generations.usage(bool(body.timings)), keep)
+        chunks = chunks if body.functions is None else FunctionChunks(chunks)
+        if reply is not None:
+            return EventStream(stream_spoken(generations, chunks, reply, log_fields), generations.close)
+        return EventStream(stream_events(generations, chunks, log_fields), generations.close)
     return await unless_disconnected(request, _whole(chat, generations, log_fields, reply, keep))
 
 

@@ -9,9 +9,28 @@ from typing import Any
 
 from antiphon.server.chat.spoken_reply import SpokenReply
 from antiphon.server.http.errors import ApiError
+from antiphon.server.http.events import DONE, event
+from antiphon.server.text.generation import Generations
+from antiphon.server.text.streaming import Chunks, each_chunk, last_event
 
 #: Chunks that are buffered for a slow reader.
 QUEUE_CHUNKS = 8
+
+
+async def stream_spoken(
+    generations: Generations, chunks: Chunks, reply: SpokenReply, log_fields: dict[str, Any]
+) -> AsyncGenerator[bytes]:
+    """The events of a chat whose reply is spoken. An error is sent as the last event. Closes the generations."""
+    spoken = spoken_chunks(each_chunk(generations, chunks), reply)
+    try:
+        async for chunk in spoken:
+            yield event(chunk)
+        yield DONE
+    except ApiError as error:
+        yield last_event(error, log_fields)
+    finally:
+        generations.close()
+        await spoken.aclose()
 
 
 async def spoken_chunks(chunks: AsyncGenerator[dict[str, Any]], reply: SpokenReply) -> AsyncGenerator[dict[str, Any]]:

@@ -10,6 +10,7 @@ import orjson
 from fastapi import Request, Response
 from starlette.types import Receive, Scope, Send
 
+from antiphon.server.http.context import RequestContext
 from antiphon.server.http.errors import ClientDisconnectedError
 
 Result = TypeVar("Result")
@@ -57,14 +58,16 @@ class EventStream(Response):
         self._close = close
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        context: RequestContext | None = scope.get("context")
+        send_part = context.send_part if context is not None else None
         try:
-            await self._stream(receive, send)
+            await self._stream(receive, send, send_part or send)
         finally:
             self._close()  # needed if the iterator was never started and so did not clean up
 
-    async def _stream(self, receive: Receive, send: Send) -> None:
+    async def _stream(self, receive: Receive, send: Send, send_part: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        sending = asyncio.create_task(self._send(send))
+        sending = asyncio.create_task(self._send(send_part))
         watching = asyncio.create_task(wait_for_disconnect(receive))
         try:
             await _first_of(sending, watching)
@@ -77,7 +80,8 @@ class EventStream(Response):
     async def _send(self, send: Send) -> None:
         try:
             async for event in self._events:
-                await send({"type": "http.response.body", "body": event, "more_body": True})
+                if event:
+                    await send({"type": "http.response.body", "body": event, "more_body": True})
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
             await self._events.aclose()

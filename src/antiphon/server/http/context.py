@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fastapi import Request
+from starlette.types import Send
 
 from antiphon.server.http.error_formats import OPENAI, ErrorFormat
 from antiphon.server.http.errors import ApiError
@@ -53,6 +54,8 @@ class RequestContext:
     at_end: list[Callable[[], None]] = field(default_factory=list)
     task: asyncio.Task[Any] | None = field(default_factory=asyncio.current_task)
     ending: ApiError | None = None
+    #: Sends parts of a response that has begun, past what looks at its beginning only.
+    send_part: Send | None = None
 
     @property
     def seconds(self) -> float:

@@ -289,9 +289,7 @@ class _ResponseTransport:
 
     def __init__(self, protocol: BoundedProtocol) -> None:
         self._protocol = protocol
-
-    def write(self, data: bytes) -> None:
-        self._protocol.transport.write(data)
+        self.write = protocol.transport.write
 
     def is_closing(self) -> bool:
         return self._protocol.transport.is_closing()

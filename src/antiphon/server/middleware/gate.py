@@ -85,6 +85,7 @@ class Gate:
         context.is_strict = self._rules.is_strict or _is_admin(context)
         context.error_format = error_format(context.path, dict(scope["headers"]))
         scope["context"] = context
+        context.send_part = send
 
         async def send_with_id(message: Message) -> None:
             if message["type"] == "http.response.start":

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from antiphon import environment
-from antiphon.device_names import CPU, check_device_name
+from antiphon.device_names import AUTO, CPU, check_device_name, has_gpu_driver
 from antiphon.errors import InvalidRequestError
 from antiphon.runtime.loading.adapter_names import SEPARATOR, adapter_file_bytes
 from antiphon.runtime.loading.memory_budget import DEFAULT_KV_BYTES, default_budget
@@ -44,7 +44,7 @@ class LaunchPlan:
                 "raise memory or lower kv_memory"
             )
         if settings["preload"]:
-            check_models_fit(settings["models"], memory, kv, settings["kv_memory"] is None)
+            check_models_fit(_on_cpu(settings), memory, kv, settings["kv_memory"] is None)
         tls = _tls(settings)
         engine = dict(
             device=check_device_name(settings["device"]),
@@ -142,6 +142,14 @@ def _specs(settings: Settings) -> tuple[ModelSpec, ...]:
         )
         for name, reference in zip(names, references, strict=True)
     )
+
+
+def _on_cpu(settings: Settings) -> list[str]:
+    """The models that are surely on the CPU; what a GPU has room for, only the engine knows."""
+    devices: dict[str, str] = settings["device_of"]
+    asked = {reference: devices.get(name_of(reference), settings["device"]) for reference in settings["models"]}
+    is_auto_cpu = not has_gpu_driver()
+    return [name for name, device in asked.items() if device == CPU or (device == AUTO and is_auto_cpu)]
 
 
 def _coming_weight_bytes(settings: Settings) -> int:

@@ -161,8 +161,8 @@ OPTIONS: tuple[Option, ...] = (
     _text(
         "engine.quantize",
         "auto",
-        "Quantise float weights to this type; auto is int8 for transcription models and none for others.",
-        choices=("auto", "none", "int8", "q4"),
+        "Quantise float weights to this type; auto is int8 for transcription models, else none. fp8 needs a GPU.",
+        choices=("auto", "none", "int8", "q4", "fp8"),
     ),
     _text(
         "engine.precision",

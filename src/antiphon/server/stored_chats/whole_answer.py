@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import Callable
 from typing import Any
+
+from antiphon.runtime.calls.events import Ended, TextDelta
+from antiphon.server.text.streaming import Chunk, Chunks
 
 TEXTS = ("content", "reasoning_content")
 
@@ -51,17 +54,29 @@ def _extend(message: dict[str, Any], delta: dict[str, Any]) -> None:
             calls[call["index"]][kind][field] += call[kind].get(field, "")
 
 
-async def kept_at_end(
-    chunks: AsyncGenerator[dict[str, Any]],
-    usage: Callable[[], dict[str, Any]],
-    keep: Callable[[dict[str, Any]], None],
-) -> AsyncGenerator[dict[str, Any]]:
-    """The chunks; when all have been sent, `keep` is called with the whole answer."""
-    answer = WholeAnswer()
-    try:
-        async for chunk in chunks:
-            answer.add(chunk)
-            yield chunk
-        keep(answer.body(usage()))
-    finally:
-        await chunks.aclose()
+class KeptChunks(Chunks):
+    """The chunks of a chat; at the end `keep` is called with the whole answer."""
+
+    def __init__(
+        self, chunks: Chunks, usage: Callable[[], dict[str, Any]], keep: Callable[[dict[str, Any]], None]
+    ) -> None:
+        self._chunks = chunks
+        self._usage = usage
+        self._keep = keep
+        self._answer = WholeAnswer()
+
+    def opening(self) -> list[Chunk]:
+        return self._added(self._chunks.opening())
+
+    def take(self, number: int, update: TextDelta | Ended) -> list[Chunk]:
+        return self._added(self._chunks.take(number, update))
+
+    def closing(self) -> list[Chunk]:
+        chunks = self._added(self._chunks.closing())
+        self._keep(self._answer.body(self._usage()))
+        return chunks
+
+    def _added(self, chunks: list[Chunk]) -> list[Chunk]:
+        for chunk in chunks:
+            self._answer.add(chunk)
+        return chunks

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from antiphon.runtime.calls.events import Ended
 from antiphon.server.bodies.json_body import read_body
 from antiphon.server.http.connection import EventStream, json_response, unless_disconnected
 from antiphon.server.http.context import context_of
 from antiphon.server.parameters.request_schemas import CompletionBody
 from antiphon.server.serving.serving import serving_of
 from antiphon.server.text.completion_call import CompletionCall, prepare_completion
+from antiphon.server.text.completion_chunks import CompletionChunks
 from antiphon.server.text.generation import Generations, Sample
-from antiphon.server.text.logprobs import completion_logprobs, num_characters, prompt_logprobs
-from antiphon.server.text.streaming import StreamedUsage, closing, log_usage, stream_events
+from antiphon.server.text.logprobs import completion_logprobs, prompt_logprobs
+from antiphon.server.text.streaming import closing, log_usage, stream_events
 
 router = APIRouter()
 
@@ -31,7 +30,7 @@ async def completions(request: Request) -> Response:
     generations = Generations(serving, completion.calls)
     if body.stream:
         await unless_disconnected(request, generations.open())
-        events = stream_events(generations, _chunks(completion, generations, log_fields), log_fields)
+        events = stream_events(generations, CompletionChunks(completion, generations, log_fields), log_fields)
         return EventStream(events, generations.close)
     return await unless_disconnected(request, _whole(completion, generations, log_fields))
 
@@ -96,46 +95,3 @@ async def _whole(completion: CompletionCall, generations: Generations, log_field
     usage = generations.usage(bool(completion.body.timings), uncounted)
     log_usage(log_fields, usage)
     return json_response({**completion.base(), "choices": choices, "usage": usage})
-
-
-async def _chunks(
-    completion: CompletionCall, generations: Generations, log_fields: dict[str, Any]
-) -> AsyncGenerator[dict[str, Any]]:
-    streamed = StreamedUsage(completion.body.stream_options, completion.calls)
-    base = completion.base()
-
-    with_ids = bool(completion.body.return_token_ids)
-    untold = set(range(len(completion.calls) * completion.n))  # choices whose prompt's ids have not been sent
-
-    def chunk(
-        number: int, text: str, columns: Any = None, reason: str | None = None, ids: Sequence[int] = ()
-    ) -> dict[str, Any]:
-        choice: dict[str, Any] = {"index": number, "text": text, "logprobs": columns, "finish_reason": reason}
-        if with_ids:
-            choice["prompt_token_ids"] = completion.prompt(number) if number in untold else None
-            choice["token_ids"] = list(ids)
-            untold.discard(number)
-        return {**base, "choices": [choice], **streamed.tail(number)}
-
-    offsets = [0] * (len(completion.calls) * completion.n)
-    if completion.body.echo:
-        for number in range(len(offsets)):
-            yield chunk(number, completion.echo(number))
-            offsets[number] = len(completion.echo(number))
-    async for number, event in generations.events():
-        if isinstance(event, Ended):
-            yield chunk(number, "", reason=event.finish_reason)
-            continue
-        streamed.count(number, event)
-        columns = None
-        if completion.body.logprobs is not None:
-            ids, tops = event.token_ids, event.top_logprobs if completion.body.logprobs else None
-            tokenizer = completion.model.text.tokenizer
-            as_ids = bool(completion.body.return_tokens_as_token_ids)
-            columns = completion_logprobs(tokenizer, ids, event.logprobs, tops, offsets[number], as_ids)
-            offsets[number] += sum(num_characters(tokenizer, token) for token in ids)
-        yield chunk(number, event.text, columns, ids=event.token_ids)
-    usage = generations.usage(bool(completion.body.timings))
-    log_usage(log_fields, usage)
-    if streamed.is_asked:
-        yield {**base, "choices": [], "usage": usage}

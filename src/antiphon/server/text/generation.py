@@ -22,7 +22,8 @@ from antiphon.server.serving.serving import Serving
 from antiphon.text.grammar_spec import GrammarSpec
 
 GOOD_ENDS = ("stop", "length")
-QUEUE_EVENTS = 16
+#: An event and the number of its choice.
+Numbered = tuple[int, TextDelta | Ended]
 
 
 def make_call(
@@ -87,6 +88,11 @@ class Generations:
         self._calls = calls
         self._streams: list[GenerateStream] = []
         self._ended: list[list[Ended]] = [[] for _ in calls]
+        samples = (f"{call.id}/{index}" for call in calls for index in range(call.n))
+        self._numbers = {sample: number for number, sample in enumerate(samples)}
+        self._failure: ApiError | None = None
+        #: The reads of several calls that are under way, each with the call's index.
+        self._reading: dict[asyncio.Task[list[Numbered]], int] | None = None
 
     async def open(self) -> None:
         try:
@@ -106,6 +112,8 @@ class Generations:
             raise
 
     def close(self) -> None:
+        for task in self._reading or ():
+            task.cancel()
         for stream in self._streams:
             stream.close()
 
@@ -119,52 +127,56 @@ class Generations:
         for stream in self._streams:
             stream.cancel()
 
-    async def events(self) -> AsyncIterator[tuple[int, TextDelta | Ended]]:
+    async def events(self) -> AsyncIterator[Numbered]:
         """Deltas and ends as they arrive, each with the number of its choice. Raises if a call fails."""
-        if len(self._streams) == 1:
-            async for event in self._read(0):
-                yield event
-            return
-        queue: asyncio.Queue[tuple[int, TextDelta | Ended] | ApiError | None] = asyncio.Queue(QUEUE_EVENTS)
-        tasks = [asyncio.create_task(self._pump(index, queue)) for index in range(len(self._streams))]
-        try:
-            left = len(tasks)
-            while left:
-                item = await queue.get()
-                if item is None:
-                    left -= 1
-                elif isinstance(item, ApiError):
-                    raise item
-                else:
-                    yield item
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+        while batch := await self.read():
+            for numbered in batch:
+                yield numbered
 
-    async def _pump(self, index: int, queue: asyncio.Queue[Any]) -> None:
-        try:
-            async for event in self._read(index):
-                await queue.put(event)
-            await queue.put(None)
-        except ApiError as error:
-            await queue.put(error)
+    async def read(self) -> list[Numbered]:
+        """All events since the last read, waiting for some; empty at the end.
 
-    async def _read(self, index: int) -> AsyncIterator[tuple[int, TextDelta | Ended]]:
-        call = self._calls[index]
-        first = sum(other.n for other in self._calls[:index])
+        Raises if a call fails, after the events before that have been read.
+        """
+        batch: list[Numbered] = []
+        if self._failure is None:
+            batch = await (self._read(0) if len(self._streams) == 1 else self._read_any())
+        if self._failure is not None and not batch:
+            raise self._failure
+        return batch
+
+    async def _read_any(self) -> list[Numbered]:
+        """The next events of whichever calls have some."""
+        if self._reading is None:
+            self._reading = {asyncio.create_task(self._read(index)): index for index in range(len(self._streams))}
+        batch: list[Numbered] = []
+        while self._reading and not batch and self._failure is None:
+            done, _ = await asyncio.wait(self._reading, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                index = self._reading.pop(task)
+                if task.result():
+                    batch += task.result()
+                    self._reading[asyncio.create_task(self._read(index))] = index
+        return batch
+
+    async def _read(self, index: int) -> list[Numbered]:
+        """The next events of a call, up to a failure, which is noted; empty at the end."""
+        batch: list[Numbered] = []
         try:
-            async for event in self._streams[index]:
-                number = first + int(event.id.rpartition("/")[2])
+            events = await self._streams[index].read()
+            for event in events:
                 if isinstance(event, Ended):
                     self._note(index, event)
-                yield number, event
+                batch.append((self._numbers[event.id], event))
+            if not events and len(self._ended[index]) < self._calls[index].n:
+                raise ApiError(500, "the engine ended a stream early", code="engine_error", kind=SERVER)
+        except ApiError as error:
+            self._failure = error
         except EngineError as error:
-            raise engine_failure(self._serving.client, error) from error
+            self._failure = engine_failure(self._serving.client, error)
         except AntiphonError as error:
-            raise api_error(error) from error
-        if len(self._ended[index]) < call.n:
-            raise ApiError(500, "the engine ended a stream early", code="engine_error", kind=SERVER)
+            self._failure = api_error(error)
+        return batch
 
     def _note(self, index: int, ended: Ended) -> None:
         model, metrics = self._calls[index].model, self._serving.metrics

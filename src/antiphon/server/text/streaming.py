@@ -2,32 +2,87 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from antiphon.runtime.calls.events import TextDelta
+import orjson
+
+from antiphon.runtime.calls.events import Ended, TextDelta
 from antiphon.runtime.process.messages import Generate
 from antiphon.server.http.errors import ApiError
 from antiphon.server.http.events import DONE, event
 from antiphon.server.parameters.request_schemas import StreamOptions
 from antiphon.server.text.generation import Generations
 
+Chunk = dict[str, Any]
+#: Where the text of a chunk goes.
+_PLACE = uuid.uuid4().hex
 
-async def stream_events(
-    generations: Generations, chunks: AsyncGenerator[dict[str, Any]], log_fields: dict[str, Any]
-) -> AsyncGenerator[bytes]:
-    """The chunks as events, then `[DONE]`. An error is sent as the last event. Closes the generations."""
+
+class Chunks(ABC):
+    """From the events of generations to the chunks of a stream."""
+
+    @abstractmethod
+    def opening(self) -> list[Chunk]:
+        """Before the first event."""
+
+    @abstractmethod
+    def take(self, number: int, update: TextDelta | Ended) -> list[Chunk]:
+        """For an event of the choice of that number."""
+
+    @abstractmethod
+    def closing(self) -> list[Chunk]:
+        """After the last event."""
+
+    def encoded(self, number: int, update: TextDelta | Ended) -> bytes:
+        """`take` as server-sent events."""
+        return b"".join(map(event, self.take(number, update)))
+
+
+class TextEvents:
+    """Events of chunks that differ in one text. Each is what `event` gives for its chunk, at less cost."""
+
+    def __init__(self, chunk: Callable[[str], Chunk]) -> None:
+        self._head, self._tail = event(chunk(_PLACE)).split(orjson.dumps(_PLACE))
+
+    def event(self, text: str) -> bytes:
+        return self._head + orjson.dumps(text) + self._tail
+
+
+async def stream_events(generations: Generations, chunks: Chunks, log_fields: dict[str, Any]) -> AsyncGenerator[bytes]:
+    """The chunks as events, then `[DONE]`. An error is sent as the last event. Closes the generations.
+
+    What came since the last item was sent is one item: a step of the engine is one write, whatever it gave.
+    """
     try:
-        async for chunk in chunks:
-            yield event(chunk)
-        yield DONE
+        yield b"".join(map(event, chunks.opening()))
+        while batch := await generations.read():
+            yield b"".join([chunks.encoded(*numbered) for numbered in batch])
+        yield b"".join(map(event, chunks.closing())) + DONE
     except ApiError as error:
-        log_fields["code"] = error.code
-        yield event(error.body())
+        yield last_event(error, log_fields)
     finally:
         generations.close()
-        await chunks.aclose()
+
+
+async def each_chunk(generations: Generations, chunks: Chunks) -> AsyncGenerator[Chunk]:
+    """The chunks one by one."""
+    for chunk in chunks.opening():
+        yield chunk
+    async for number, update in generations.events():
+        for chunk in chunks.take(number, update):
+            yield chunk
+    for chunk in chunks.closing():
+        yield chunk
+
+
+def last_event(error: ApiError, log_fields: dict[str, Any]) -> bytes:
+    """The event of an error that ends a stream."""
+    log_fields["code"] = error.code
+    return event(error.body())
 
 
 class StreamedUsage:
@@ -35,7 +90,7 @@ class StreamedUsage:
 
     def __init__(self, options: StreamOptions | None, calls: Sequence[Generate]) -> None:
         self.is_asked = options is not None and bool(options.include_usage)
-        self._is_continuous = self.is_asked and options is not None and bool(options.continuous_usage_stats)
+        self.is_continuous = self.is_asked and options is not None and bool(options.continuous_usage_stats)
         self._prompt_tokens = [len(call.prompt) for call in calls for _ in range(call.n)]
         self._output_tokens = [0] * len(self._prompt_tokens)
 
@@ -44,7 +99,7 @@ class StreamedUsage:
 
     def tail(self, number: int) -> dict[str, Any]:
         """What a chunk of that choice has besides the choice."""
-        if not self._is_continuous:
+        if not self.is_continuous:
             return {"usage": None} if self.is_asked else {}
         prompt, output = self._prompt_tokens[number], self._output_tokens[number]
         return {"usage": {"prompt_tokens": prompt, "completion_tokens": output, "total_tokens": prompt + output}}

@@ -68,6 +68,11 @@ class OutputParser:
         """Whether what follows is discarded, because the only call is complete."""
         return self._mode == "ended"
 
+    @property
+    def is_transparent(self) -> bool:
+        """Whether all text from here on is content, as it is, so that it need not be fed."""
+        return self._mode == "content" and not (self._tools.names or self._skip_space or self._buffer)
+
     def feed(self, text: str) -> list[Piece]:
         """The pieces that the text completes. What may become a call is held back until that is decided."""
         self._buffer += text

@@ -67,7 +67,7 @@ def restrict_logits(
             dropped = (token < keep_from) | (token >= keep_until) | ((token >= gap_from) & (token < gap_until))
             if MASKS:
                 where = tl.maximum(mask, 0).to(tl.int64) * mask_stride + token // 8
-                byte = tl.load(masks + where, mask=inside & (mask >= 0), other=255).to(tl.int32)
+                byte = tl.load(masks + where, mask=token < tl.where(mask >= 0, V, 0), other=255).to(tl.int32)
                 dropped |= ((byte >> (token % 8)) & 1) == 0
             x = tl.where(dropped, LOWEST, x)
             tl.store(logits + token, x, mask=inside & dropped)

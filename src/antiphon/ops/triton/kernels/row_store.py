@@ -36,3 +36,13 @@ def decode_inputs(
     tl.store(cross_lens + place, tl.load(cross_tokens + at, mask=used, other=0), mask=inside)
     tl.store(table_rows + place, tl.where(used, row, 0), mask=inside)
     tl.store(adapters + place, tl.load(adapter + at, mask=used, other=-1), mask=inside)
+
+
+@triton.jit
+def grow_rows(rows, length, count, stride, BLOCK: tl.constexpr):
+    """The rows of `count` places are one token longer; negative ones are padding."""
+    place = tl.arange(0, BLOCK)
+    row = tl.load(rows + place, mask=place < count, other=-1)
+    used = row >= 0
+    at = length + tl.where(used, row, 0).to(tl.int64) * stride
+    tl.store(at, tl.load(at, mask=used, other=0) + 1, mask=used)

@@ -1,9 +1,9 @@
 """Lowering of a recorded forward to the kernels of a decode step: one new token for each of a fixed number of rows.
 
-A norm before a product disappears into it. Up to `VECTOR_ROWS` rows every program of the product computes the norm; up to
-`ROW_PRODUCT_ROWS` the kernel that writes the residual stream leaves it multiplied by the norm's weight, with the sums of
-its squares, and the product divides. Beyond, a kernel of its own adds the residual and normalises, and a library
-multiplies. Heads are normalised, rotated, stored and attend in one kernel.
+A norm before a product disappears into it. Up to `VECTOR_ROWS` rows every program of the product computes the norm;
+up to `ROW_PRODUCT_ROWS` the kernel that writes the residual stream leaves it multiplied by the norm's weight, with the
+sums of its squares, and the product divides. Beyond, a kernel of its own adds the residual and normalises, and a
+library multiplies. Heads are normalised, rotated, stored and attend in one kernel.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 
 from antiphon.errors import UnrecordableError
-from antiphon.ops.cache import LayerCache
 from antiphon.ops.program import instructions as program
 from antiphon.ops.program.instructions import Instruction
 from antiphon.ops.program.recording import Recording
@@ -28,19 +27,14 @@ from antiphon.ops.triton.kernels.epilogue import finish_product
 from antiphon.ops.triton.kernels.norms import norm_rows
 from antiphon.ops.triton.kernels.row_product import row_product
 from antiphon.ops.triton.kernels.vector_product import vector_product
+from antiphon.ops.triton.launch import Card, ceil_power
 from antiphon.ops.triton.library import multiply
+from antiphon.ops.triton.pages import pages_of
 from antiphon.ops.triton.program.launch import Call, Launch
 from antiphon.ops.triton.program.tiles import VECTOR_ROWS, RowTile, attention_tile, row_tile, vector_tile
 from antiphon.ops.triton.program.workspace import Workspace
+from antiphon.ops.triton.weights import matrix_of
 from antiphon.weights.weight import Weight
-
-
-@dataclass(frozen=True)
-class Card:
-    """What the emitter must know of a GPU."""
-
-    dependent_launch: bool
-    multiprocessors: int
 
 
 @dataclass(frozen=True)
@@ -72,10 +66,6 @@ class Normed:
     parts: int = 0
 
 
-def next_power(number: int) -> int:
-    return 1 << (number - 1).bit_length()
-
-
 class DecodeLowering:
     """The launches of one step of `rows` requests, in order; `output` has the result when they have run."""
 
@@ -85,7 +75,6 @@ class DecodeLowering:
         rows: int,
         splits: int,
         inputs: DecodeInputs,
-        matrix_of: Callable[[Weight], Tensor],
         workspace: Workspace,
         counters: Tensor,
         compute_type: torch.dtype,
@@ -93,10 +82,10 @@ class DecodeLowering:
     ) -> None:
         self.recording, self.rows, self.splits = recording, rows, splits
         self.launches: list[Launch | Call] = []
-        self._inputs, self._matrix_of, self._workspace = inputs, matrix_of, workspace
+        self._inputs, self._workspace = inputs, workspace
         self._counters, self._type, self._card = counters, compute_type, card
         #: Rows that buffers have: tensor cores take 16 or more.
-        self.padded = next_power(rows) if rows <= VECTOR_ROWS else max(16, next_power(rows)) if rows <= 64 else rows
+        self.padded = ceil_power(rows) if rows <= VECTOR_ROWS else max(16, ceil_power(rows)) if rows <= 64 else rows
         self._tensors: dict[int, Tensor] = {}
         self._normed: dict[int, Normed] = {}
         self._sums: dict[int, tuple[Tensor, Traced]] = {}  # of a residual that a norm adds
@@ -201,7 +190,7 @@ class DecodeLowering:
         )
 
     def _embed(self, i: program.Embed) -> None:
-        table = self._matrix_of(i.matrix)
+        table = self._matrix(i.matrix)
         width = i.matrix.columns
         out = self._take(i.out.value, width, torch.float32)
         norm = self._scaled_norm(i.out.value)
@@ -211,7 +200,7 @@ class DecodeLowering:
         self._launch(
             "embed", gather_scaled, (self.rows,),
             (self._whole(i.ids), table, out, gain, scaled, squares, i.scale),
-            {"WIDTH": width, "BLOCK": next_power(width), "SCALED": norm is not None, "ROWS": self.padded,
+            {"WIDTH": width, "BLOCK": ceil_power(width), "SCALED": norm is not None, "ROWS": self.padded,
              "PDL": self._card.dependent_launch},
         )  # fmt: skip
 
@@ -281,7 +270,7 @@ class DecodeLowering:
             "norm", norm_rows, (self.rows,),
             (x, x if residual is None else residual, gain, bias, out, out if total is None else total,
              width, 0, width, 0, 1, i.eps),
-            {"WIDTH": width, "BLOCK": next_power(width), "CENTRED": i.centred, "BIAS": i.bias is not None,
+            {"WIDTH": width, "BLOCK": ceil_power(width), "CENTRED": i.centred, "BIAS": i.bias is not None,
              "RESIDUAL": residual is not None, "PDL": self._card.dependent_launch},
             warps=4 if width <= 2048 else 8,
         )  # fmt: skip
@@ -294,7 +283,7 @@ class DecodeLowering:
         return row_tile(self.padded, i.matrix.columns, columns, gated, self._card.multiprocessors)
 
     def _linear(self, i: program.Linear) -> None:
-        matrix = self._matrix_of(i.matrix)
+        matrix = self._matrix(i.matrix)
         gated = i.activation.endswith("_gate")
         columns = i.matrix.rows // 2 if gated else i.matrix.rows
         is_output = self._origin(i.out.value) is self._origin(self.recording.output)  # type: ignore[arg-type]
@@ -313,6 +302,12 @@ class DecodeLowering:
             self._row_product(i, matrix, columns, dtype, constants, tile)
         else:
             self._library_product(i, matrix, columns, dtype, constants)
+
+    def _matrix(self, weight: Weight) -> Tensor:
+        matrix = matrix_of(weight, self._inputs.table_rows.device)
+        if matrix.dtype is not self._type:
+            raise UnrecordableError(f"a weight is in {matrix.dtype}, and the step computes in {self._type}")
+        return matrix
 
     def _side(self, tensor: Traced | None, otherwise: Tensor) -> Tensor:
         return otherwise if tensor is None else self._tensor(tensor)
@@ -461,7 +456,7 @@ class DecodeLowering:
         qkv = self._tensor(q)
         out = self._take(i.out.value, heads * head_dim, self._type)
         group = self._inputs.groups[i.group]
-        pages = Pages.of(cache)
+        pages = pages_of(cache)
         partial = self._scratch((self.rows * heads * self.splits, head_dim)) if self.splits > 1 else out
         tops, totals = ((self._scratch((self.rows * heads * self.splits,)) if self.splits > 1 else out) for _ in "ab")
         rotated = 0 if table is None else int(table.shape[1])
@@ -471,46 +466,27 @@ class DecodeLowering:
         self._launch(
             "attention", decode_attention, (self.splits, kv_heads, self.rows),
             (qkv, self._side(q_gain, other), self._side(k_gain, other), self._side(table, other), group.seq_lens,
-             self._inputs.table_rows, group.tables, pages.keys, pages.values, pages.key_scales, pages.value_scales,
-             other if cache.key_balance is None else cache.key_balance, self._side(i.sinks, other),
+             self._inputs.table_rows, group.tables, *pages.regions, self._side(i.sinks, other),
              out, partial, tops, totals, self._counters,
-             stride, group.stride, pages.key_base, pages.value_base, pages.key_scale_base, pages.value_scale_base,
+             stride, group.stride, *pages.bases,
              i.scale, i.softcap or 0.0, eps),
-            {"H": heads, "HK": kv_heads, "D": head_dim, "DB": max(16, next_power(head_dim)), "ROTATED": rotated,
+            {"H": heads, "HK": kv_heads, "D": head_dim, "DB": max(16, ceil_power(head_dim)), "ROTATED": rotated,
              "PAGE": layout.block_tokens, "WINDOW": i.window or 0, "SINK_TOKENS": i.sink_tokens,
              "NORM": q_gain is not None, "SOFTCAP": i.softcap is not None, "SINKS": i.sinks is not None,
-             "BALANCED": cache.key_balance is not None, "NEW": int(k is not None), "GROUP": max(16, next_power(shared)),
+             "BALANCED": pages.balanced, "NEW": int(k is not None), "GROUP": max(16, ceil_power(shared)),
              "SPLITS": self.splits, "BT": tile.tokens, "STAGES": tile.stages, "PDL": self._card.dependent_launch},
             warps=tile.warps,
         )  # fmt: skip
 
+    def _add(self, i: program.Add) -> None:
+        x, y = self._whole(i.x), self._whole(i.y)
+        out = self._take(i.out.value, int(i.out.shape[-1]), torch.float32)
+        if x.shape != out.shape or y.shape != out.shape:
+            raise UnrecordableError(f"a sum of {tuple(x.shape)} and {tuple(y.shape)} has no kernel in a decode step")
+        self.launches.append(Call("add", torch.add, (x, y), {"out": out}))
+
     def _gather_rows(self, i: program.GatherRows) -> None:
         """Every row has logits: nothing to do."""
-
-
-@dataclass(frozen=True)
-class Pages:
-    """The pages of a layer as typed arrays over the whole arena, with their places in a block, in elements."""
-
-    keys: Tensor
-    values: Tensor
-    key_scales: Tensor
-    value_scales: Tensor
-    key_base: int
-    value_base: int
-    key_scale_base: int
-    value_scale_base: int
-
-    @classmethod
-    def of(cls, cache: LayerCache) -> Pages:
-        layout, arena = cache.layout, cache.arena
-        scales = arena.view(torch.float16)
-        first = cache.key_offset
-        return cls(
-            arena.view(layout.key_dtype), arena.view(layout.value_dtype), scales, scales,
-            first // layout.key_dtype.itemsize, cache.value_offset // layout.value_dtype.itemsize,
-            (first + layout.key_scale_offset) // 2, (first + layout.value_scale_offset) // 2,
-        )  # fmt: skip
 
 
 _LOWERINGS: dict[type[Instruction], Callable[[DecodeLowering, Any], None]] = {
@@ -520,5 +496,6 @@ _LOWERINGS: dict[type[Instruction], Callable[[DecodeLowering, Any], None]] = {
     program.PrepareHeads: DecodeLowering._prepare_heads,
     program.StoreKV: DecodeLowering._store_kv,
     program.PagedAttention: DecodeLowering._paged_attention,
+    program.Add: DecodeLowering._add,
     program.GatherRows: DecodeLowering._gather_rows,
 }

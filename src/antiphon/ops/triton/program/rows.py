@@ -1,4 +1,4 @@
-"""The rows of running requests in a device's memory: one array of 32-bit words, a row for each request."""
+"""Where a step finds the state of its requests: one array of 32-bit words, a row for each request."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 @dataclass(frozen=True)
-class DeviceRows:
+class StepRows:
     """`words` int32 [rows, width]. The columns of a row are at the word numbers of `places`; `tables` give those of the
     first entry of each cache group's block table. Seeds and output indices take two words, from an even number.
     """

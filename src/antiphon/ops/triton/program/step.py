@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from antiphon.ops.program.recording import Recording
 from antiphon.ops.triton.kernels.choice import best_in_blocks, best_of_rows
-from antiphon.ops.triton.kernels.row_store import decode_inputs
-from antiphon.ops.triton.program.decode import Card, DecodeInputs, DecodeLowering, GroupRows, next_power
+from antiphon.ops.triton.kernels.row_store import decode_inputs, grow_rows
+from antiphon.ops.triton.launch import Card, ceil_power
+from antiphon.ops.triton.program.decode import DecodeInputs, DecodeLowering, GroupRows
 from antiphon.ops.triton.program.launch import Call, Launch
-from antiphon.ops.triton.program.rows import DeviceRows
+from antiphon.ops.triton.program.rows import StepRows
 from antiphon.ops.triton.program.workspace import Workspace
-from antiphon.weights.weight import Weight
 
 #: Tokens of the vocabulary that one program of the choice compares.
 CHOICE_BLOCK = 2048
@@ -29,26 +29,22 @@ class StepMemory:
     drawn: Tensor  # int32 [max_rows]: the tokens
     inputs: Tensor  # int32 [6, max_rows]
     counters: Tensor  # int32, zero between kernels
-    workspace: Tensor  # uint8
+    workspace: Tensor | None  # uint8; None: nothing runs
 
     @classmethod
     def allocate(cls, max_rows: int, workspace_bytes: int, num_counters: int, device: torch.device) -> StepMemory:
-        whole = {"dtype": torch.int32, "device": device}
-        return cls(
-            torch.full((max_rows,), -1, **whole),  # type: ignore[call-overload]
-            torch.zeros(max_rows, **whole),  # type: ignore[call-overload]
-            torch.zeros(6, max_rows, **whole),  # type: ignore[call-overload]
-            torch.zeros(num_counters, **whole),  # type: ignore[call-overload]
-            torch.empty(workspace_bytes, dtype=torch.uint8, device=device),
-        )
+        rows, drawn, *inputs = torch.zeros(8, max_rows, dtype=torch.int32, device=device)
+        counters = torch.zeros(num_counters, dtype=torch.int32, device=device)
+        workspace = torch.empty(workspace_bytes, dtype=torch.uint8, device=device)
+        return cls(rows.fill_(-1), drawn, torch.stack(inputs), counters, workspace)
 
 
 class DecodeStep:
     """The launches of a step of `count` requests, in the order of `memory.rows`."""
 
     def __init__(
-        self, recording: Recording, count: int, splits: int, store: DeviceRows, memory: StepMemory,
-        matrix_of: Callable[[Weight], Tensor], compute_type: torch.dtype, vocab_size: int, card: Card,
+        self, recording: Recording, count: int, splits: int, store: StepRows, memory: StepMemory,
+        compute_type: torch.dtype, vocab_size: int, card: Card, draws: bool = True,
     ) -> None:  # fmt: skip
         self.count, self.splits = count, splits
         token_ids, positions, seq_lens, cross_lens, table_rows, adapters = memory.inputs.unbind(0)
@@ -57,21 +53,30 @@ class DecodeStep:
             for name in recording.groups
         }
         inputs = DecodeInputs({"token_ids": token_ids, "positions": positions}, table_rows, groups)
-        workspace = Workspace(memory.workspace, memory.workspace.device)
-        lowering = DecodeLowering(
-            recording, count, splits, inputs, matrix_of, workspace, memory.counters, compute_type, card
-        )
+        workspace = Workspace(memory.workspace)
+        lowering = DecodeLowering(recording, count, splits, inputs, workspace, memory.counters, compute_type, card)
         self.logits = lowering.output
-        blocks = -(-vocab_size // CHOICE_BLOCK)
-        best, tokens = workspace.take((count, blocks), torch.float32), workspace.take((count, blocks), torch.int32)
-        length, index = store.column("length"), store.column("output_index", torch.int64)
-        strides = (store.width, store.width // 2)
+        length = store.column("length")
         begin = Launch(
             "inputs", decode_inputs, (1,),
             (memory.rows, store.column("last_token"), length, store.column("cross_tokens"), store.column("adapter"),
              token_ids, positions, seq_lens, cross_lens, table_rows, adapters, count, store.width),
-            {"BLOCK": next_power(count)},
+            {"BLOCK": ceil_power(count)},
         )  # fmt: skip
+        self.launches: list[Launch | Call] = [begin, *lowering.launches]
+        if draws:
+            self.launches += self._choice(store, memory, workspace, vocab_size, card)
+        else:
+            self.launches.append(_growth(memory.rows, length, count, store.width))
+        self.workspace_bytes = workspace.used
+
+    def _choice(
+        self, store: StepRows, memory: StepMemory, workspace: Workspace, vocab_size: int, card: Card
+    ) -> list[Launch]:
+        """The launches that draw the tokens and write them to their rows, which grow by one."""
+        count, blocks = self.count, -(-vocab_size // CHOICE_BLOCK)
+        best, tokens = workspace.take((count, blocks), torch.float32), workspace.take((count, blocks), torch.int32)
+        index, strides = store.column("output_index", torch.int64), (store.width, store.width // 2)
         pdl = card.dependent_launch
         compare = Launch(
             "best in blocks", best_in_blocks, (blocks, count),
@@ -81,20 +86,39 @@ class DecodeStep:
         )  # fmt: skip
         choose = Launch(
             "best of rows", best_of_rows, (count,),
-            (best, tokens, memory.rows, store.column("last_token"), length, index, memory.drawn, *strides, blocks),
-            {"BLOCKS": next_power(blocks), "PDL": pdl}, dependent=pdl,
+            (best, tokens, memory.rows, store.column("last_token"), store.column("length"), index, memory.drawn,
+             *strides, blocks),
+            {"BLOCKS": ceil_power(blocks), "PDL": pdl}, dependent=pdl,
         )  # fmt: skip
-        self.launches: list[Launch | Call] = [begin, *lowering.launches, compare, choose]
-        self.workspace_bytes = workspace.used
+        return [compare, choose]
 
     def run(self) -> None:
         """Launch every kernel by itself."""
         for launch in self.launches:
             launch()
 
-    def capture(self, pool: object = None) -> torch.cuda.CUDAGraph:
-        """The step as a graph. The kernels must have run once, so that they are compiled."""
+    def capture(self, pool: Any) -> torch.cuda.CUDAGraph:
+        """The step as a graph, on the current stream. The kernels must have run once, so that they are compiled."""
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):  # type: ignore[arg-type]
+        torch.cuda.current_stream().synchronize()
+        graph.capture_begin(pool, capture_error_mode="thread_local")
+        try:
             self.run()
+        finally:
+            graph.capture_end()
         return graph
+
+
+def _growth(rows: Tensor, length: Tensor, count: int, width: int) -> Launch:
+    """The launch after which every row is one token longer, where the tokens are drawn later."""
+    return Launch("grow", grow_rows, (1,), (rows, length, count, width), {"BLOCK": ceil_power(count)})
+
+
+def step_bytes(
+    recording: Recording, count: int, splits: int, store: StepRows, compute_type: torch.dtype, vocab_size: int,
+    card: Card,
+) -> int:  # fmt: skip
+    """Bytes of workspace that a step needs."""
+    empty = torch.zeros(0, dtype=torch.int32)
+    memory = StepMemory(empty, empty, torch.zeros(6, 0, dtype=torch.int32), empty, None)
+    return DecodeStep(recording, count, splits, store, memory, compute_type, vocab_size, card).workspace_bytes

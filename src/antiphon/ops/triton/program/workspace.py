@@ -15,9 +15,8 @@ ALIGNMENT = 256
 class Workspace:
     """Places in one array of bytes. Without an array it only counts what a step would need."""
 
-    def __init__(self, memory: Tensor | None, device: torch.device) -> None:
+    def __init__(self, memory: Tensor | None) -> None:
         self._memory = memory
-        self._device = device
         self._free: dict[int, list[int]] = defaultdict(list)
         self._places: dict[int, tuple[int, int]] = {}
         self.used = 0
@@ -32,7 +31,7 @@ class Workspace:
             tensor = torch.empty(tuple(shape), dtype=dtype, device="meta")
         else:
             if start + size > self._memory.numel():
-                raise ValueError(f"a step needs {start + size} bytes of workspace, but {self._memory.numel()} are there")
+                raise ValueError(f"a step needs {start + size} bytes of workspace, not {self._memory.numel()}")
             flat = self._memory[start : start + math.prod(shape) * dtype.itemsize]
             tensor = flat.view(dtype).view(tuple(shape))
         self._places[id(tensor)] = (start, size)

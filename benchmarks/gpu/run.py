@@ -1,0 +1,173 @@
+"""The table of a card: its two ceilings, and for each case the least time that they allow.
+
+    python benchmarks/gpu/run.py [--device cuda] [--sections ceilings,floors,engine] [--output FILE]
+
+- `ceilings` measures the device: bytes read and multiplications with additions a second. Without it they are given by
+  `--bandwidth` (GB/s) and `--compute` (TFLOP/s).
+- `floors`: what each case takes at best at these ceilings, beside its target and vLLM's time on the same work.
+- `engine` (on the CPU): decode cases through `Engine.generate`, with random weights of the full shape.
+
+Cases: prompts of 512 tokens, 256 steps, temperature 0.6, the end of an answer ignored, prefix cache off; prefill of 64
+prompts of 1,024 tokens.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import platform
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from ceilings import measure_ceilings
+
+from antiphon.bench.engine_bench import EngineWorkload, bench_latency
+from antiphon.bench.floors import decode_floor, prefill_floor, shape_program
+from antiphon.bench.random_model import random_model
+from antiphon.ops.program.profile import MachineLimits
+
+SECTIONS = ("ceilings", "floors", "engine")
+INPUT, STEPS, TEMPERATURE = 512, 256, 0.6
+PREFILL_LENGTH = 1024
+program = cache(shape_program)
+
+
+@dataclass(frozen=True)
+class Case:
+    """`must`, `aim` and `vllm` (0.25.1, on an H200) are in `unit`: ms a step for decoding, tokens/s for prefill."""
+
+    shape: str
+    kind: str
+    rows: int
+    must: float
+    aim: float
+    vllm: float
+
+    @property
+    def name(self) -> str:
+        return f"{self.shape} {self.kind} {self.rows}"
+
+    @property
+    def unit(self) -> str:
+        return "ms/step" if self.kind == "decode" else "tok/s"
+
+    def floor(self, limits: MachineLimits) -> float:
+        """The best figure that the ceilings allow. For decoding, in the middle of the answer."""
+        if self.kind == "decode":
+            return decode_floor(program(self.shape), self.rows, INPUT + STEPS // 2, limits) * 1e3
+        seconds = prefill_floor(program(self.shape), self.rows, PREFILL_LENGTH, limits)
+        return self.rows * PREFILL_LENGTH / seconds
+
+
+CASES = (
+    Case("qwen3-0.6b", "decode", 1, 0.65, 0.50, 2.63),
+    Case("qwen3-0.6b", "decode", 32, 1.35, 1.1, 3.05),
+    Case("qwen3-0.6b", "prefill", 64, 380_000, 420_000, 341_628),
+    Case("qwen3-8b", "decode", 1, 4.2, 4.0, 5.17),
+    Case("qwen3-8b", "decode", 32, 5.3, 5.0, 6.21),
+    Case("qwen3-8b", "prefill", 64, 43_000, 46_000, 42_589),
+)
+
+
+@dataclass
+class Results:
+    """What was measured; times of the engine by case, in ms a step."""
+
+    device: str
+    limits: MachineLimits
+    floors: dict[str, float] = field(default_factory=dict)
+    on_device: dict[str, float] = field(default_factory=dict)
+    delivered: dict[str, float] = field(default_factory=dict)
+
+
+def run_engine(results: Results, cases: list[Case]) -> None:
+    """Decode cases, on the device and with every token delivered to the caller."""
+    workload = EngineWorkload(INPUT, STEPS, TEMPERATURE)
+    for shape in dict.fromkeys(case.shape for case in cases):
+        loaded = random_model(shape)
+        own = [case for case in cases if case.shape == shape and case.kind == "decode"]
+        figures = bench_latency(loaded, workload, [case.rows for case in own])["figures"]
+        for case, figure in zip(own, figures, strict=True):
+            results.on_device[case.name] = figure["device_ms"]
+            results.delivered[case.name] = figure["delivered_ms"]
+        del loaded
+        gc.collect()
+
+
+def table(results: Results, cases: list[Case]) -> str:
+    limits = results.limits
+    heading = (
+        f"{results.device}: reads {limits.bytes_per_second / 1e9:,.1f} GB/s, "
+        f"{2 * limits.macs_per_second / 1e12:,.2f} TFLOP/s in bf16"
+    )
+    columns = ("floor", "on device", "delivered", "must", "aim", "vLLM")
+    rows = [("case", *columns, "unit")]
+    for case in cases:
+        measured = (results.floors, results.on_device, results.delivered)
+        values = [_figure(found.get(case.name), case.unit) for found in measured]
+        targets = [_figure(value, case.unit) for value in (case.must, case.aim, case.vllm)]
+        rows.append((case.name, *values, *targets, case.unit))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [heading, ""]
+    for name, *cells, unit in rows:
+        padded = [cell.rjust(width) for cell, width in zip(cells, widths[1:-1], strict=True)]
+        lines.append("  ".join([name.ljust(widths[0]), *padded, unit]).rstrip())
+    return "\n".join(lines)
+
+
+def _figure(value: float | None, unit: str) -> str:
+    if value is None:
+        return ""
+    return f"{value:,.2f}" if unit == "ms/step" else f"{value:,.0f}"
+
+
+def device_name(device: torch.device) -> str:
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine()
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--sections", default="ceilings,floors")
+    parser.add_argument("--cases", default="", help="only cases whose name contains this")
+    parser.add_argument("--bandwidth", type=float, help="GB/s, without the section ceilings")
+    parser.add_argument("--compute", type=float, help="TFLOP/s in bf16, without the section ceilings")
+    parser.add_argument("--output", type=Path, help="also write the results as JSON")
+    arguments = parser.parse_args()
+    arguments.sections = arguments.sections.split(",")
+    unknown = set(arguments.sections).difference(SECTIONS)
+    if unknown:
+        parser.error(f"unknown sections: {', '.join(sorted(unknown))}; there are: {', '.join(SECTIONS)}")
+    if "ceilings" not in arguments.sections and not (arguments.bandwidth and arguments.compute):
+        parser.error("without the section ceilings, give --bandwidth and --compute")
+    if "engine" in arguments.sections and arguments.device != "cpu":
+        parser.error("the engine runs on the CPU; use --device cpu")
+    return arguments
+
+
+def main() -> None:
+    arguments = parse()
+    device = torch.device(arguments.device)
+    if "ceilings" in arguments.sections:
+        limits = measure_ceilings(device)
+    else:
+        limits = MachineLimits(arguments.bandwidth * 1e9, arguments.compute * 1e12 / 2, 0.0)
+    name = device_name(device) if "ceilings" in arguments.sections else "given ceilings"
+    results = Results(name, limits)
+    cases = [case for case in CASES if arguments.cases in case.name]
+    if "floors" in arguments.sections:
+        results.floors = {case.name: case.floor(limits) for case in cases}
+    if "engine" in arguments.sections:
+        run_engine(results, cases)
+    if arguments.output is not None:
+        content: dict[str, Any] = asdict(results) | {"cases": [asdict(case) for case in cases]}
+        arguments.output.write_text(json.dumps(content, indent=2) + "\n")
+    print(table(results, cases))
+
+
+if __name__ == "__main__":
+    main()

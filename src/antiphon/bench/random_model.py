@@ -1,0 +1,163 @@
+"""Models of known shapes with random weights, so that speed can be measured without a download."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+from types import MappingProxyType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from antiphon.errors import CheckpointError, InvalidRequestError
+from antiphon.models.registry import build_model
+from antiphon.runtime.loading.loading import LoadedModel
+from antiphon.runtime.loading.weight_forms import LoadReport, WeightOptions, prepare
+from antiphon.text.tokenization.tokenizer import SpecialTokens, Tokenizer
+from antiphon.weights.checkpoint import Checkpoint, StoredTensor
+from antiphon.weights.types import TensorType
+
+#: Of matrices, small enough that activations stay finite through any depth.
+DEVIATION = 0.02
+#: Values that are drawn; the others repeat them, since drawing billions takes minutes. A prime, so that rows differ.
+POOL = 1_048_573
+
+
+def _shape(
+    architecture: str, hidden: int, inner: int, layers: int, heads: tuple[int, int], vocabulary: int, **more: Any
+) -> dict[str, Any]:
+    """A configuration as Hugging Face writes it; `heads` are those of queries and of keys."""
+    common = {
+        "model_type": architecture,
+        "hidden_size": hidden,
+        "intermediate_size": inner,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads[0],
+        "num_key_value_heads": heads[1],
+        "vocab_size": vocabulary,
+        "max_position_embeddings": 8192,
+        "rms_norm_eps": 1e-6,
+        "hidden_act": "silu",
+        "tie_word_embeddings": False,
+    }
+    return common | more
+
+
+_QWEN3: dict[str, Any] = {"head_dim": 128, "rope_theta": 1e6, "max_position_embeddings": 40960}
+_LLAMA3: dict[str, Any] = {"rope_theta": 5e5}
+
+#: Shapes by name, as the models' own configurations have them.
+SHAPES: Mapping[str, dict[str, Any]] = MappingProxyType(
+    {
+        "qwen3-0.6b": _shape("qwen3", 1024, 3072, 28, (16, 8), 151936, **_QWEN3, tie_word_embeddings=True),
+        "qwen3-1.7b": _shape("qwen3", 2048, 6144, 28, (16, 8), 151936, **_QWEN3, tie_word_embeddings=True),
+        "qwen3-4b": _shape("qwen3", 2560, 9728, 36, (32, 8), 151936, **_QWEN3, tie_word_embeddings=True),
+        "qwen3-8b": _shape("qwen3", 4096, 12288, 36, (32, 8), 151936, **_QWEN3),
+        "llama-3.2-1b": _shape("llama", 2048, 8192, 16, (32, 8), 128256, **_LLAMA3, tie_word_embeddings=True),
+        "llama-3.1-8b": _shape("llama", 4096, 14336, 32, (32, 8), 128256, **_LLAMA3),
+        "smollm2-135m": _shape("llama", 576, 1536, 30, (9, 3), 49152, rope_theta=1e5, tie_word_embeddings=True),
+    }
+)
+
+
+class RandomCheckpoint(Checkpoint):
+    """A checkpoint in bf16 that has every tensor that is asked for, and makes it then.
+
+    Vectors lie around 1, as the weights of norms do; biases are small. On the device `meta` matrices have no values, so
+    that a model of any size can be described.
+    """
+
+    format = "hf"
+
+    def __init__(self, metadata: Mapping[str, Any], seed: int = 0, device: str = "cpu") -> None:
+        super().__init__()
+        self._device = device
+        self.metadata = metadata
+        self.architecture = str(metadata["model_type"])
+        self._tensors: dict[str, StoredTensor] = {}
+        self._generator = torch.Generator().manual_seed(seed)
+        self._pool = (torch.randn(POOL, generator=self._generator) * DEVIATION).bfloat16()
+
+    def tensors(self) -> Mapping[str, StoredTensor]:
+        """Those that were made so far."""
+        return self._tensors
+
+    def has(self, name: str) -> bool:
+        """Of tensors that a model may do without, the head alone, unless it shares the embedding's weight."""
+        return name == "lm_head.weight" and not self.metadata["tie_word_embeddings"]
+
+    def stored(self, name: str, shape: tuple[int, ...] | None = None) -> StoredTensor:
+        if shape is None:
+            raise CheckpointError(f"the random tensor {name!r} has no shape")
+        self._used.add(name)
+        if name not in self._tensors:
+            is_vector = len(shape) == 1
+            values = self._values(prod(shape)) if is_vector or self._device != "meta" else _no_values(prod(shape))
+            if is_vector and not name.endswith(".bias"):
+                values += 1
+            self._tensors[name] = StoredTensor(name, TensorType.BF16, shape, values.view(torch.uint8))
+        return self._tensors[name]
+
+    def _values(self, count: int) -> Tensor:
+        """Normal values: those of the pool from a random place on, again and again."""
+        values = torch.empty(count, dtype=torch.bfloat16)
+        start = int(torch.randint(POOL, (1,), generator=self._generator))
+        pool, whole = self._pool.roll(-start), count // POOL
+        values[: whole * POOL].view(whole, POOL).copy_(pool.expand(whole, POOL))
+        values[whole * POOL :] = pool[: count - whole * POOL]
+        return values
+
+
+def _no_values(count: int) -> Tensor:
+    return torch.empty(count, dtype=torch.bfloat16, device="meta")
+
+
+class NumberTokenizer(Tokenizer):
+    """A vocabulary of numbers: the text of a token is its id, after a space."""
+
+    special = SpecialTokens()
+    add_bos = False
+    strips_leading_space = False
+
+    def __init__(self, vocab_size: int) -> None:
+        self._vocab_size = vocab_size
+
+    @property
+    def vocab_size(self) -> int:
+        return self._vocab_size
+
+    def encode(
+        self,
+        text: str,
+        *,
+        add_special_tokens: bool = True,
+        parse_special: bool = True,
+        max_tokens: int | None = None,
+    ) -> list[int]:
+        """The numbers in a text."""
+        return [int(word) for word in text.split()][:max_tokens]
+
+    def token_bytes(self, token_id: int) -> bytes:
+        return b" %d" % token_id
+
+    def id_of(self, token_text: str) -> int | None:
+        return int(token_text) if token_text.strip().isdigit() else None
+
+
+def random_model(shape: str, options: WeightOptions | None = None, seed: int = 0) -> LoadedModel:
+    """A model of that shape, ready to run. It generates numbers, and has no token that ends an answer."""
+    if shape not in SHAPES:
+        raise InvalidRequestError(f"there is no shape {shape!r}; there are: {', '.join(SHAPES)}")
+    return random_model_of(f"random-{shape}", SHAPES[shape], options, seed)
+
+
+def random_model_of(
+    name: str, metadata: Mapping[str, Any], options: WeightOptions | None = None, seed: int = 0
+) -> LoadedModel:
+    """A model of a configuration as Hugging Face writes it."""
+    report = LoadReport()
+    with report.phase("weights"):
+        model = build_model(RandomCheckpoint(metadata, seed))
+        prepare(model, report, options or WeightOptions())
+    return LoadedModel(name, model, NumberTokenizer(model.vocab_size), None, frozenset(), report)

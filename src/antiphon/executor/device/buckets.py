@@ -1,0 +1,31 @@
+"""Sizes of decode steps that graphs exist for: how many rows, and in how many parts the context is read."""
+
+from __future__ import annotations
+
+#: Every number of rows up to this has a graph of its own; beyond, numbers are rounded up.
+DENSE_ROWS = 16
+#: (rows up to, step)
+COARSER = ((64, 8), (256, 16), (1 << 30, 64))
+
+#: Programs of an attention kernel that keep the memory of a large card busy.
+PROGRAMS = 1024
+#: A part of the context has at least so many tokens.
+PART_TOKENS = 64
+#: One row alone gains from smaller parts.
+LONE_PART_TOKENS = 32
+MAX_SPLITS = 32
+
+
+def row_bucket(rows: int, max_rows: int) -> int:
+    """How many rows the graph for a step of so many requests has."""
+    if rows <= DENSE_ROWS:
+        return rows
+    step = next(step for most, step in COARSER if rows <= most)
+    return min(-(-rows // step) * step, max(max_rows, rows))
+
+
+def split_count(rows: int, kv_heads: int, longest: int) -> int:
+    """Parts of the context, a power of two, for rows of which the longest has so many tokens."""
+    part = LONE_PART_TOKENS if rows == 1 else PART_TOKENS
+    wanted = min(PROGRAMS // max(rows * kv_heads, 1), -(-longest // part), MAX_SPLITS)
+    return 1 << max(wanted, 1).bit_length() - 1

@@ -1,0 +1,165 @@
+"""`DeviceExecutor`: runs the plans of a token decoder on a GPU. Nothing waits for the device but a step's result."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from antiphon.engine.plan import StepPlan, StepResult
+from antiphon.errors import UnrecordableError
+from antiphon.executor.decoder.cross import fill_cross, forward_observing
+from antiphon.executor.device.batch import build_device_step
+from antiphon.executor.device.graphs import DecodeGraphs
+from antiphon.executor.device.rows import DeviceRows
+from antiphon.executor.device.swap import SwapPool
+from antiphon.executor.handle import DoneHandle
+from antiphon.executor.recorded import make_recording
+from antiphon.executor.sampling.sampler import Drawn, DrawnTokens, Sampler
+from antiphon.executor.sampling.transfer import Transfer
+from antiphon.executor.step_batch import decode_entries, has_adapters
+from antiphon.models.base.parts import TokenDecoder
+from antiphon.ops import Batch, Device, KVCache
+
+logger = logging.getLogger(__name__)
+
+#: Tokens that are being drawn.
+Drawing = Drawn | DrawnTokens
+
+
+class DeviceHandle:
+    """A step on the device. `draw` begins to draw its tokens, where `submit` has not."""
+
+    def __init__(self, draw: Callable[[], Drawing], timings: dict[str, float]) -> None:
+        self._draw = draw
+        self._timings = timings
+        self._drawn: Drawing | None = None
+
+    def choose(self) -> None:
+        begun = time.perf_counter()
+        self._drawn = self._draw()
+        self._timings["sample"] = time.perf_counter() - begun
+
+    def done(self) -> bool:
+        return self._drawn is not None and self._drawn.done()
+
+    def result(self) -> StepResult:
+        assert self._drawn is not None, "the result of a step whose tokens were not drawn"
+        begun = time.perf_counter()
+        result = self._drawn.result()
+        result.timings = {**self._timings, "wait": time.perf_counter() - begun}
+        return result
+
+
+class DeviceExecutor:
+    """Steps of one token for each request are CUDA graphs; others are launched operation by operation."""
+
+    #: Tokens are drawn by `choose`, or by `submit` where no request needs more than its unedited logits.
+    late_choice = True
+
+    def __init__(
+        self,
+        decoder: TokenDecoder,
+        cache: KVCache,
+        device: Device,
+        *,
+        max_rows: int,
+        max_tokens: int,
+        vocab_size: int,
+        record: bool = True,
+    ) -> None:
+        self._decoder, self._cache, self._device = decoder, cache, device
+        layouts = list(cache.layouts.values())
+        lengths = [
+            max_tokens
+            if decoder.cross is None or layout.group.name != decoder.cross.group
+            else decoder.cross.num_states
+            for layout in layouts
+        ]
+        self._rows = DeviceRows(max_rows, layouts, lengths, device.torch)
+        self._sampler = Sampler(self._rows, vocab_size, device.torch)
+        self._swap = SwapPool(cache.arena)
+        self._graphs: DecodeGraphs | None = None
+        if record:
+            try:
+                with torch.inference_mode(), self._stream():
+                    self._graphs = DecodeGraphs(
+                        make_recording(decoder.step(cache)), self._rows, max_rows, vocab_size, device.compute_type
+                    )
+            except UnrecordableError as error:
+                logger.warning("%s runs operation by operation: %s", decoder.owner, error)
+
+    def _stream(self) -> AbstractContextManager[Any]:
+        stream = self._device.stream
+        return nullcontext() if stream is None else torch.cuda.stream(stream)
+
+    def submit(self, plan: StepPlan) -> DeviceHandle | DoneHandle:
+        """Launch the forward pass, and the draw where it is part of it."""
+        begun = time.perf_counter()
+        with torch.inference_mode(), self._stream():
+            self._swap.move(plan)
+            self._rows.apply(plan)
+            self._sampler.set_up(plan)
+            fill_cross(plan, self._decoder.cross, self._cache)
+            if not plan:
+                return DoneHandle(StepResult([]))
+            draw = self._launch(plan)
+        return DeviceHandle(partial(self._choose, draw), {"build": time.perf_counter() - begun})
+
+    def _launch(self, plan: StepPlan) -> Callable[[], Drawing]:
+        """Launch the forward pass. The call that it returns begins to draw the tokens."""
+        if self._graphs is not None and _is_decode(plan):
+            rows, longest = [request.row for request in plan.requests], max(plan.starts) + 1
+            if self._sampler.is_plain(plan) and not _filters(plan):
+                transfer = Transfer()
+                transfer.add(self._graphs.run(rows, longest, draws=True))
+                transfer.start()
+                return partial(DrawnTokens, transfer)
+            logits = self._graphs.run(rows, longest, draws=False)
+            return partial(self._sampler.draw, plan, decode_entries(plan), logits)
+        step = build_device_step(plan, self._rows)
+        logits, observed = forward_observing(plan, step, self._decoder.cross, self._cache, self._forward)
+        return partial(self._sampler.draw, plan, step, logits, observed=observed)
+
+    def _forward(self, batch: Batch) -> Tensor:
+        return self._decoder.forward(batch, self._cache)
+
+    def _choose(self, draw: Callable[[], Drawing]) -> Drawing:
+        with torch.inference_mode(), self._stream():
+            return draw()
+
+    @property
+    def program(self) -> None:
+        """Programs of the CPU's kind."""
+        return None
+
+    @property
+    def swapped_bytes(self) -> int:
+        return self._swap.num_bytes
+
+    def close(self) -> None:
+        """Free graphs, rows and swapped blocks; the device has finished before."""
+        if self._device.stream is not None:
+            self._device.stream.synchronize()
+        self._graphs = None
+        self._swap.clear()
+
+
+def _is_decode(plan: StepPlan) -> bool:
+    """Whether every request computes and draws one token, and none needs more than the model's own forward."""
+    if plan.num_decodes != len(plan.requests) or not all(plan.samples) or has_adapters(plan):
+        return False
+    return not any(request.observes or request.probe is not None for request in plan.requests)
+
+
+def _filters(plan: StepPlan) -> bool:
+    """Whether a request of the plan keeps only a part of the vocabulary."""
+    return any(
+        request.params.top_k > 0 or request.params.top_p < 1 or request.params.min_p > 0 for request in plan.requests
+    )

@@ -1,0 +1,94 @@
+"""`DecodeGraphs`: the decode steps of a model as CUDA graphs, captured when a step of that size first comes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from antiphon.executor.device.buckets import row_bucket, split_count
+from antiphon.executor.device.rows import DeviceRows
+from antiphon.executor.upload import upload
+from antiphon.ops import CacheKind
+from antiphon.ops.program import Recording
+from antiphon.ops.triton.launch import card
+from antiphon.ops.triton.program.rows import StepRows
+from antiphon.ops.triton.program.step import DecodeStep, StepMemory, step_bytes
+
+
+class DecodeGraphs:
+    """Runs steps in which every request computes one token.
+
+    The step reads the rows of its requests, computes, draws with the rows' parameters unless the caller does, and
+    writes the rows. Nothing is uploaded while the same requests stay in the batch.
+    """
+
+    def __init__(
+        self, recording: Recording, store: DeviceRows, max_rows: int, vocab_size: int, compute_type: torch.dtype
+    ) -> None:
+        self._recording, self._max_rows, self._vocab_size = recording, max_rows, vocab_size
+        self._type = compute_type
+        self._store, self._card = store, card(store.device)
+        groups = [layout.group for layout in store.layouts]
+        columns = {name: column.offset for name, column in store.layout.columns.items()}
+        tables = {group.name: table.offset for group, table in zip(groups, store.layout.tables, strict=True)}
+        cross = frozenset(group.name for group in groups if group.kind is CacheKind.CROSS)
+        self._rows = StepRows(store.words, columns, tables, cross)
+        self._kv_heads = min(group.num_kv_heads for group in groups)
+        largest = row_bucket(max_rows, max_rows)
+        sizes = sorted({1, min(2, largest), min(64, largest), largest})
+        needed = [
+            step_bytes(recording, rows, split_count(rows, self._kv_heads, 1 << 20), self._rows, compute_type,
+                       vocab_size, self._card)
+            for rows in sizes
+        ]  # fmt: skip
+        heads = max(group.num_kv_heads for group in groups)
+        self._memory = StepMemory.allocate(largest, max(needed), max(1 << 14, largest * heads), store.device)
+        self._steps: dict[tuple[int, int, bool], DecodeStep] = {}
+        self._graphs: dict[tuple[int, int, bool], torch.cuda.CUDAGraph] = {}
+        self._pool = torch.cuda.graph_pool_handle() if store.device.type == "cuda" else None
+        self._batch: tuple[int, ...] = ()
+
+    @property
+    def num_graphs(self) -> int:
+        return len(self._graphs)
+
+    def run(self, rows: Sequence[int], longest: int, draws: bool) -> Tensor:
+        """The tokens [len(rows)] if it draws them, else the logits; the next step overwrites them.
+
+        `longest` is how many tokens the longest of the requests has.
+        """
+        count = row_bucket(len(rows), self._max_rows)
+        key = (count, split_count(count, self._kv_heads, longest), draws)
+        step = self._steps.get(key)
+        if step is None:
+            step = self._steps[key] = self._make(*key)
+        self._place(rows)
+        graph = self._graphs.get(key)
+        if graph is None:
+            step.run()
+        else:
+            graph.replay()
+        return self._memory.drawn[: len(rows)] if draws else step.logits[: len(rows)]
+
+    def _place(self, rows: Sequence[int]) -> None:
+        """Tell the device which rows the step has, if they are others than those of the last one."""
+        batch = tuple(rows)
+        if batch != self._batch:
+            self._batch = batch
+            padded = np.full(len(self._memory.rows), -1, dtype=np.int32)
+            padded[: len(batch)] = batch
+            self._memory.rows.copy_(upload(padded, self._store.device))
+
+    def _make(self, count: int, splits: int, draws: bool) -> DecodeStep:
+        step = DecodeStep(
+            self._recording, count, splits, self._rows, self._memory, self._type, self._vocab_size, self._card, draws
+        )
+        if self._pool is not None:
+            self._memory.rows.fill_(-1)
+            self._batch = ()
+            step.run()  # compiles the kernels; every row is padding
+            self._graphs[count, splits, draws] = step.capture(self._pool)
+        return step

@@ -1,0 +1,55 @@
+"""`DeviceRows`: the rows of running requests in a GPU's memory."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from antiphon import ops
+from antiphon.engine.plan import StepPlan
+from antiphon.executor.row_layout import RowLayout
+from antiphon.executor.upload import upload
+from antiphon.ops import CacheLayout, SamplingRows
+
+
+class DeviceRows:
+    """One int32 array, a row after the other. A plan's changes go up as one array of pairs; without any, nothing does.
+
+    Kernels advance the lengths and output indices of rows and write their last tokens.
+    """
+
+    def __init__(self, max_rows: int, layouts: list[CacheLayout], max_tokens: list[int], device: torch.device) -> None:
+        self.layouts = layouts
+        self.device = device
+        widths = [-(-tokens // layout.block_tokens) + 1 for layout, tokens in zip(layouts, max_tokens, strict=True)]
+        self.layout = RowLayout(max_rows, widths, by_row=True)
+        self.words = torch.zeros(max_rows, self.layout.width, dtype=torch.int32, device=device)
+        self.tables = [self.words[:, table.offset : table.offset + table.words] for table in self.layout.tables]
+        self.last_token, self.length = self.column("last_token"), self.column("length")
+        self.output_index = self.column("output_index", torch.int64)
+        self.cross_tokens, self.adapter = self.column("cross_tokens"), self.column("adapter")
+
+    def column(self, name: str, dtype: torch.dtype = torch.int32) -> Tensor:
+        """A column of all rows, as a view."""
+        column = self.layout.columns[name]
+        return self.words[:, column.offset : column.offset + column.words].view(dtype)[:, 0]
+
+    def apply(self, plan: StepPlan) -> None:
+        """Apply the plan's changes of tables and rows."""
+        changes = self.layout.changes(plan)
+        if len(changes):
+            ops.scatter_words(self.words.view(-1), upload(changes, self.device))
+
+    def draw(self, rows: NDArray[np.int64], logits: Tensor, logprobs: bool) -> tuple[Tensor, Tensor | None]:
+        """Draw a token for each of these rows with its parameters, and keep it as the last."""
+        at = upload(rows, self.device)
+        floats = (self.column(name, torch.float32)[at] for name in ("temperature", "top_p", "min_p"))
+        temperature, top_p, min_p = floats
+        seed, index = self.column("seed", torch.int64)[at], self.output_index[at]
+        parameters = SamplingRows(temperature, self.column("top_k")[at], top_p, min_p, seed, index)
+        drawn, found = ops.sample(logits, parameters, logprobs=logprobs)
+        self.last_token[at] = drawn.to(torch.int32)
+        self.output_index[at] = index + 1
+        return drawn, found

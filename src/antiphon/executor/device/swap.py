@@ -1,0 +1,46 @@
+"""`SwapPool`: blocks moved within the arena, and to and from memory of the host."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from antiphon.engine.plan import BlockCopy, StepPlan, SwapOut
+from antiphon.ops.cache import OFFSET_UNIT
+
+
+class SwapPool:
+    """Copies run in the order of the plans, on the current stream: none of them is waited for."""
+
+    def __init__(self, arena: Tensor) -> None:
+        self._arena = arena
+        self._saved: dict[str, list[Tensor]] = {}
+
+    def move(self, plan: StepPlan) -> None:
+        """Copy blocks as the plan says, in its order."""
+        for move in plan.moves:
+            if isinstance(move, BlockCopy):
+                self._span(move.target, move.num_bytes).copy_(self._span(move.source, move.num_bytes))
+            elif isinstance(move, SwapOut):
+                self._saved[move.key] = [self._save(self._span(*span)) for span in move.spans]
+            else:
+                for span, data in zip(move.spans, self._saved.pop(move.key), strict=True):
+                    self._span(*span).copy_(data, non_blocking=True)
+        for key in plan.dropped_keys:
+            self._saved.pop(key, None)
+
+    def _span(self, entry: int, num_bytes: int) -> Tensor:
+        return self._arena[entry * OFFSET_UNIT : entry * OFFSET_UNIT + num_bytes]
+
+    def _save(self, span: Tensor) -> Tensor:
+        if not span.is_cuda:
+            return span.clone()
+        saved = torch.empty(span.shape, dtype=span.dtype, pin_memory=True)
+        return saved.copy_(span, non_blocking=True)
+
+    @property
+    def num_bytes(self) -> int:
+        return sum(data.numel() for saved in self._saved.values() for data in saved)
+
+    def clear(self) -> None:
+        self._saved.clear()

@@ -1,0 +1,43 @@
+"""How the work of a quantised product is divided: sizes of tiles by shape. Timed with `benchmarks/gpu/quantised.py`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from antiphon.ops.triton.quantised.forms import BLOCK, GROUP, BlockForm
+
+
+@dataclass(frozen=True)
+class VectorTile:
+    """A program of the product with one row: columns, blocks of 32 elements at a time, warps."""
+
+    columns: int
+    blocks: int
+    warps: int
+
+
+@dataclass(frozen=True)
+class RowTile:
+    """A program of the product with several rows, and the programs that share a column."""
+
+    columns: int
+    blocks: int
+    splits: int
+    warps: int
+
+
+def vector_tile(form: BlockForm, k: int, gated: bool) -> VectorTile:
+    """The tile for a row of k elements: a block of four columns for each thread, few warps if the row is short."""
+    warps = 4 if k >= 2048 and not (gated and form.high_bits) else 2
+    return VectorTile(8, warps * 16, warps)
+
+
+def row_tile(n: int, k: int, multiprocessors: int) -> RowTile:
+    """The tile for n columns of k elements: enough splits for about four programs on each multiprocessor."""
+    columns, blocks = 32, 8
+    programs = -(-n // columns)
+    steps = -(-k // (BLOCK * GROUP))
+    splits = 1
+    while splits < 8 and programs * splits * 2 <= 4 * multiprocessors and steps // (splits * 2) >= 2:
+        splits *= 2
+    return RowTile(columns, blocks, splits, 4)

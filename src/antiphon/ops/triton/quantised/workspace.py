@@ -1,0 +1,49 @@
+"""Memory that quantised products share: sums of splits, and one buffer for expanded weights."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+class Workspace:
+    """Buffers of one device and one stream, grown when a product needs more than any before it.
+
+    Graphs hold the buffers' addresses: call `reserve` with the largest sizes before the first capture.
+    """
+
+    def __init__(self, device: torch.device | str, multiprocessors: int | None = None) -> None:
+        self.device = torch.device(device)
+        if multiprocessors is None:
+            on_cuda = self.device.type == "cuda"
+            multiprocessors = torch.cuda.get_device_properties(self.device).multi_processor_count if on_cuda else 1
+        self.multiprocessors = multiprocessors
+        #: Whether the card multiplies matrices in e4m3.
+        self.multiplies_fp8 = self.device.type == "cuda" and torch.cuda.get_device_capability(self.device) >= (8, 9)
+        self._partial = torch.empty(0, dtype=torch.float32, device=self.device)
+        self._counters = torch.zeros(0, dtype=torch.int32, device=self.device)
+        self._scratch = torch.empty(0, dtype=torch.uint8, device=self.device)
+
+    @property
+    def nbytes(self) -> int:
+        return self._partial.nbytes + self._counters.nbytes + self._scratch.nbytes
+
+    def reserve(self, sums: int = 0, counters: int = 0, scratch_bytes: int = 0) -> None:
+        """Have room for so many fp32 sums, counters and bytes of expanded weights."""
+        if self._partial.numel() < sums:
+            self._partial = torch.empty(sums, dtype=torch.float32, device=self.device)
+        if self._counters.numel() < counters:
+            self._counters = torch.zeros(counters, dtype=torch.int32, device=self.device)
+        if self._scratch.numel() < scratch_bytes:
+            self._scratch = torch.empty(scratch_bytes, dtype=torch.uint8, device=self.device)
+
+    def splits(self, splits: int, sums: int, programs: int) -> tuple[Tensor, Tensor]:
+        """Sums (fp32, `sums` for each split) and counters (zero between products) of a product with splits."""
+        self.reserve(sums=splits * sums if splits > 1 else 1, counters=programs)
+        return self._partial, self._counters
+
+    def scratch(self, rows: int, columns: int, dtype: torch.dtype) -> Tensor:
+        """An uninitialised matrix [rows, columns]; every call returns the same memory."""
+        size = rows * columns * dtype.itemsize
+        self.reserve(scratch_bytes=size)
+        return self._scratch[:size].view(dtype).view(rows, columns)

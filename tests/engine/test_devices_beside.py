@@ -1,0 +1,198 @@
+"""Models on several devices in one loop: no device waits for another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from queue import SimpleQueue
+
+import pytest
+
+from antiphon.engine.core import EngineCore
+from antiphon.engine.plan import StepHandle, StepPlan
+from antiphon.engine.request import FinishReason, Request
+from antiphon.errors import DeviceError, EngineError, OutOfDeviceMemoryError
+from antiphon.runtime.frontend.loop import EngineLoop
+from support.fake_device import FakeExecutor, fake_request, fake_slot
+from support.waiting import wait_until
+
+SECONDS = 30
+
+
+class World:
+    """A slow CPU model, a CPU model beside it, and a quick model on another device."""
+
+    def __init__(self) -> None:
+        self.core = EngineCore()
+        self.slow = FakeExecutor(computes_in_submit=True)
+        self.beside = FakeExecutor(computes_in_submit=True)
+        self.quick = FakeExecutor()
+        self.core.add_model(fake_slot("slow", "cpu", self.slow, computes_in_submit=True))
+        self.core.add_model(fake_slot("beside", "cpu", self.beside, computes_in_submit=True))
+        self.core.add_model(fake_slot("quick", "gpu", self.quick))
+        self.loop = EngineLoop(self.core)
+        self.ended: SimpleQueue[Request] = SimpleQueue()
+
+    def add(self, name: str, model: str) -> None:
+        self.loop.add([fake_request(name, model, self.ended.put)]).result(SECONDS)
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    made = World()
+    yield made
+    for executor in (made.slow, made.beside, made.quick):
+        for handle in executor.handles:
+            handle.finish()
+    made.loop.close()
+
+
+def test_a_slow_device_does_not_delay_the_other(world: World) -> None:
+    world.add("long", "slow")
+    assert world.slow.submitted.acquire(timeout=SECONDS)
+    wait_until(lambda: world.core.busy_since is not None)
+    since = world.core.busy_since
+    for number in range(3):
+        world.add(f"short {number}", "quick")
+        assert world.quick.submitted.acquire(timeout=SECONDS)
+        world.quick.handles[-1].finish()
+        ended = world.ended.get(timeout=SECONDS)
+        assert (ended.id, ended.finish_reason) == (f"short {number}", FinishReason.STOP)
+    assert not world.slow.handles[0].done()
+    assert world.core.busy_since == since  # what the watchdog sees of the long step
+    world.slow.handles[0].finish()
+    assert world.ended.get(timeout=SECONDS).result == "long done"
+    wait_until(lambda: world.loop.busy_since is None)
+
+
+def test_a_device_computes_one_step_at_a_time_in_its_own_thread(world: World) -> None:
+    world.add("first", "slow")
+    assert world.slow.submitted.acquire(timeout=SECONDS)
+    world.add("second", "beside")
+    world.add("short", "quick")
+    assert world.quick.submitted.acquire(timeout=SECONDS)
+    world.quick.handles[0].finish()
+    assert world.ended.get(timeout=SECONDS).id == "short"
+    assert not world.beside.handles
+    world.slow.handles[0].finish()
+    assert world.beside.submitted.acquire(timeout=SECONDS)
+    world.beside.handles[0].finish()
+    assert {world.ended.get(timeout=SECONDS).id for _ in range(2)} == {"first", "second"}
+    assert world.slow.threads == world.beside.threads == {"antiphon-cpu_0"}
+    assert world.quick.threads == {"antiphon-engine"}
+
+
+def test_the_loop_sleeps_until_a_step_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    core, quick, other = EngineCore(), FakeExecutor(), FakeExecutor(is_instant=True)
+    core.add_model(fake_slot("quick", "gpu", quick))
+    core.add_model(fake_slot("other", "cpu", other))
+    loop = EngineLoop(core)
+    event, waits = loop._wake, []
+    wait = event.wait
+
+    def noted(timeout: float | None = None) -> bool:
+        waits.append(timeout)
+        return wait(timeout)
+
+    monkeypatch.setattr(event, "wait", noted)
+    loop.call(lambda: None).result(SECONDS)  # the thread is in no older wait
+    ended: SimpleQueue[Request] = SimpleQueue()
+    loop.add([fake_request("a", "quick", ended.put)]).result(SECONDS)
+    assert quick.submitted.acquire(timeout=SECONDS)
+    wait_until(lambda: core.is_waiting and bool(waits))
+    quick.handles[0].finish()
+    assert ended.get(timeout=SECONDS).id == "a"
+    loop.close()
+    assert set(waits) == {None}
+
+
+def test_a_failed_step_fails_its_own_requests_alone(world: World) -> None:
+    world.add("lost", "slow")
+    world.add("kept", "quick")
+    assert world.slow.submitted.acquire(timeout=SECONDS) and world.quick.submitted.acquire(timeout=SECONDS)
+    world.slow.handles[0].finish(ValueError("a bad input"))
+    lost = world.ended.get(timeout=SECONDS)
+    assert (lost.id, lost.finish_reason, lost.error) == ("lost", FinishReason.FAILED, "ValueError: a bad input")
+    world.quick.handles[0].finish()
+    assert world.ended.get(timeout=SECONDS).finish_reason is FinishReason.STOP
+
+
+def test_a_model_is_removed_when_its_step_is_done(world: World) -> None:
+    world.add("last", "slow")
+    assert world.slow.submitted.acquire(timeout=SECONDS)
+    removed = world.loop.call(lambda: world.core.remove_model("slow"))
+    world.slow.handles[0].finish()
+    removed.result(SECONDS)
+    world.add("after", "quick")
+    assert world.quick.submitted.acquire(timeout=SECONDS)
+    world.quick.handles[-1].finish()
+    assert {world.ended.get(timeout=SECONDS).id for _ in range(2)} == {"last", "after"}
+
+
+def test_clocks_are_of_one_device() -> None:
+    """A model that comes to a device with little work does not start with the time of a busy device."""
+    core = EngineCore()
+    busy, idle = fake_slot("busy", "gpu", FakeExecutor(is_instant=True)), fake_slot("idle", "cpu", FakeExecutor())
+    core.add_model(busy)
+    busy.clock.time = 100.0
+    core.add_model(idle)
+    assert idle.clock.time == 0.0
+    later = fake_slot("later", "gpu", FakeExecutor())
+    core.add_model(later)
+    assert later.clock.time == 100.0
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_lost_device_ends_the_loop(world: World) -> None:
+    """Of a step, of a load in another thread: whatever is open fails with the cause, and later calls do too."""
+    world.add("guilty", "quick")
+    world.add("innocent", "slow")
+    assert world.slow.submitted.acquire(timeout=SECONDS) and world.quick.submitted.acquire(timeout=SECONDS)
+    world.quick.handles[0].finish(DeviceError("gpu failed: an illegal memory access"))
+    ended = [world.ended.get(timeout=SECONDS) for _ in range(2)]
+    expected = "the engine stopped: DeviceError: gpu failed: an illegal memory access"
+    assert [(request.finish_reason, request.error) for request in ended] == [(FinishReason.FAILED, expected)] * 2
+    wait_until(lambda: world.loop.failure == expected)
+    with pytest.raises(EngineError, match="gpu failed: an illegal memory access"):
+        world.add("late", "slow")
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_device_lost_while_a_model_loads_ends_the_loop(world: World) -> None:
+    world.add("open", "quick")
+    world.loop.end(DeviceError("gpu failed"))
+    assert world.ended.get(timeout=SECONDS).error == "the engine stopped: DeviceError: gpu failed"
+
+
+class SmallExecutor(FakeExecutor):
+    """Has memory for so many requests in a step."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(is_instant=True)
+        self.sizes: list[int] = []
+        self._most = most
+
+    def submit(self, plan: StepPlan) -> StepHandle:
+        self.sizes.append(len(plan.requests))
+        if len(plan.requests) > self._most:
+            raise MemoryError("device")
+        return super().submit(plan)
+
+
+@pytest.mark.parametrize("most", [0, 2])
+def test_a_step_that_runs_out_of_memory_is_halved(most: int) -> None:
+    executor = SmallExecutor(most)
+    slot = fake_slot("model", "gpu", executor)
+    slot.scheduler.max_step_tokens = 8  # type: ignore[attr-defined]
+    slot.translate = lambda error: OutOfDeviceMemoryError("gpu is full") if isinstance(error, MemoryError) else error
+    core, requests = EngineCore(), [fake_request(str(number), "model") for number in range(8)]
+    core.add_model(slot)
+    for request in requests:
+        core.add(request)
+    while core.has_work:
+        core.step()
+    if most:
+        assert executor.sizes == [8, 4, 2, 2, 2, 2]
+        assert all(request.result == f"{request.id} done" for request in requests)
+    else:
+        assert executor.sizes == [8, 4, 2, *[1] * 8]
+        assert {request.error for request in requests} == {"OutOfDeviceMemoryError: gpu is full"}

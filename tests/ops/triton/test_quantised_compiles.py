@@ -1,0 +1,41 @@
+"""The kernels for quantised weights compile for the cards that there are, without one, and spill no registers."""
+
+from __future__ import annotations
+
+import os
+from importlib.util import find_spec
+
+import pytest
+
+from antiphon.ops.triton.quantised.forms import FORMS
+from antiphon.weights.types import TensorType
+from support.quantised_builds import SHARED_LIMITS, Build, builds, fp8_build, resources
+
+pytestmark = pytest.mark.skipif(
+    find_spec("triton") is None or os.environ.get("TRITON_INTERPRET") == "1", reason="Triton compiles nothing here"
+)
+
+
+def check(build: Build, capability: int) -> None:
+    shared, registers, stack = resources(build, capability)
+    print(f"{build.name} sm_{capability}: {shared} bytes of shared memory, {registers} registers, {stack} of stack")
+    assert shared <= SHARED_LIMITS[capability]
+    assert stack == 0
+
+
+def test_one_kernel_compiles() -> None:
+    check(next(build for build in builds(FORMS[TensorType.Q4_K], True) if build.name == "vector down"), 90)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("capability", SHARED_LIMITS)
+@pytest.mark.parametrize("type", FORMS, ids=[type.name for type in FORMS])
+def test_block_kernels_compile(type: TensorType, capability: int) -> None:
+    for build in builds(FORMS[type], capability >= 90):
+        check(build, capability)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("capability", SHARED_LIMITS)
+def test_fp8_kernel_compiles(capability: int) -> None:
+    check(fp8_build(capability >= 90), capability)
