@@ -131,11 +131,15 @@ def test_no_module_imports_itself_through_others(package: str) -> None:
 
 
 def test_computing_rooms_need_torch_and_numpy_alone() -> None:
-    """Import every module of the computing rooms with all other third-party packages hidden."""
+    """Import every module of the computing rooms with all other third-party packages hidden.
+
+    What `ops/triton` holds needs Triton; the package itself, which says whether it is there, does not.
+    """
     modules = [
         "antiphon." + ".".join(path.relative_to(ROOT).with_suffix("").parts)
         for room in COMPUTING
         for path in sorted((ROOT / room).rglob("*.py"))
+        if ROOT / "ops" / "triton" not in path.parents or path == ROOT / "ops" / "triton" / "__init__.py"
     ]
     code = f"""
 import sys, torch, numpy
