@@ -45,7 +45,7 @@ class EngineWorkload:
     temperature: float = 0.0
     ignore_eos: bool = True
     seed: int = 0
-    kv_type: str = "fp16"
+    kv_type: str | None = None  # the usual one of the device
     max_step_tokens: int = 2048
 
     def check(self, loaded: LoadedModel) -> None:
@@ -204,6 +204,7 @@ def _engine(
     running = min(count, max_running or count)
     base = EngineConfig(key_type=workload.kv_type, value_type=workload.kv_type)
     config = EngineConfig(
+        device=loaded.device.name,
         kv_bytes=_kv_bytes(loaded, base, running, workload.input_tokens + workload.output_tokens),
         key_type=workload.kv_type,
         value_type=workload.kv_type,

@@ -10,8 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from antiphon.device_names import CPU
 from antiphon.errors import CheckpointError, InvalidRequestError
 from antiphon.models.registry import build_model
+from antiphon.ops import Device
 from antiphon.runtime.loading.loading import LoadedModel
 from antiphon.runtime.loading.weight_forms import LoadReport, WeightOptions, prepare
 from antiphon.text.tokenization.tokenizer import SpecialTokens, Tokenizer
@@ -145,19 +147,25 @@ class NumberTokenizer(Tokenizer):
         return int(token_text) if token_text.strip().isdigit() else None
 
 
-def random_model(shape: str, options: WeightOptions | None = None, seed: int = 0) -> LoadedModel:
+def random_model(
+    shape: str, options: WeightOptions | None = None, seed: int = 0, device: Device | None = None
+) -> LoadedModel:
     """A model of that shape, ready to run. It generates numbers, and has no token that ends an answer."""
     if shape not in SHAPES:
         raise InvalidRequestError(f"there is no shape {shape!r}; there are: {', '.join(SHAPES)}")
-    return random_model_of(f"random-{shape}", SHAPES[shape], options, seed)
+    return random_model_of(f"random-{shape}", SHAPES[shape], options, seed, device)
 
 
 def random_model_of(
-    name: str, metadata: Mapping[str, Any], options: WeightOptions | None = None, seed: int = 0
+    name: str,
+    metadata: Mapping[str, Any],
+    options: WeightOptions | None = None,
+    seed: int = 0,
+    device: Device | None = None,
 ) -> LoadedModel:
-    """A model of a configuration as Hugging Face writes it."""
-    report = LoadReport()
+    """A model of a configuration as Hugging Face writes it; on the CPU unless a device is given."""
+    report, device = LoadReport(), device or Device.parse(CPU)
     with report.phase("weights"):
         model = build_model(RandomCheckpoint(metadata, seed))
-        prepare(model, report, options or WeightOptions())
-    return LoadedModel(name, model, NumberTokenizer(model.vocab_size), None, frozenset(), report)
+        prepare(model, report, options or WeightOptions(), device=device)
+    return LoadedModel(name, model, NumberTokenizer(model.vocab_size), None, frozenset(), report, device=device)

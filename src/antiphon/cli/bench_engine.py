@@ -59,7 +59,8 @@ def latency(
     ignore_eos: IgnoreEos = True,
     rounds: Annotated[int, typer.Option("--rounds", help="Repetitions; the median is reported.", min=1)] = 1,
     max_step_tokens: StepTokens = 2048,
-    kv_type: options.KVType = options.PageType.FP16,
+    device: options.Device = "auto",
+    kv_type: options.KVType = None,
     quantize: options.Quantize = None,
     seed: options.Seed = 0,
     offline: options.Offline = False,
@@ -70,8 +71,8 @@ def latency(
 
     with usage_errors():
         batches = _sizes(batch_sizes)
-    workload = EngineWorkload(input_len, output_len, temperature, ignore_eos, seed, kv_type.value, max_step_tokens)
-    loaded = _load(model, random_weights, workload, quantize, offline, output)
+    workload = EngineWorkload(input_len, output_len, temperature, ignore_eos, seed, kv_type, max_step_tokens)
+    loaded = _load(model, random_weights, workload, quantize, offline, output, device)
     _report(bench_latency(loaded, workload, batches, rounds), output)
 
 
@@ -85,7 +86,8 @@ def throughput(
     temperature: Temperature = 0.0,
     ignore_eos: IgnoreEos = True,
     max_step_tokens: StepTokens = 2048,
-    kv_type: options.KVType = options.PageType.FP16,
+    device: options.Device = "auto",
+    kv_type: options.KVType = None,
     quantize: options.Quantize = None,
     seed: options.Seed = 0,
     offline: options.Offline = False,
@@ -94,8 +96,8 @@ def throughput(
     """Measure the tokens per second of many prompts together, without a server."""
     from antiphon.bench.engine_bench import EngineWorkload, bench_throughput
 
-    workload = EngineWorkload(input_len, output_len, temperature, ignore_eos, seed, kv_type.value, max_step_tokens)
-    loaded = _load(model, random_weights, workload, quantize, offline, output)
+    workload = EngineWorkload(input_len, output_len, temperature, ignore_eos, seed, kv_type, max_step_tokens)
+    loaded = _load(model, random_weights, workload, quantize, offline, output, device)
     _report(bench_throughput(loaded, workload, num_prompts, max_running), output)
 
 
@@ -116,6 +118,7 @@ def _load(
     quantize: options.Quantization | None,
     offline: bool,
     output: Path | None,
+    device: str,
 ) -> LoadedModel:
     """The model that is measured. What can be wrong with the arguments is rejected before it is loaded."""
     with usage_errors():
@@ -126,13 +129,15 @@ def _load(
     if model is not None:
         from antiphon.cli.session import load
 
-        loaded = load(model, offline, quantize=quantize, task="generate")
+        loaded = load(model, offline, quantize=quantize, task="generate", device=device)
     else:
         from antiphon.bench.random_model import random_model
+        from antiphon.ops import Device
         from antiphon.runtime.loading.weight_forms import WeightOptions
 
         with usage_errors():
-            loaded = random_model(str(random_weights), WeightOptions(quantize=quantize), workload.seed)
+            opened = Device.parse(device)
+            loaded = random_model(str(random_weights), WeightOptions(quantize=quantize), workload.seed, opened)
         print(f"{loaded.name}: {loaded.report.line()}", file=sys.stderr)
     return loaded
 

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from antiphon import ops
 from antiphon.engine.core import ModelSlot
 from antiphon.engine.kv.manager import GroupSpec, KVManager
+from antiphon.engine.plan import Executor
 from antiphon.engine.scheduler import Scheduler
 from antiphon.errors import InvalidRequestError, UnsupportedError
 from antiphon.executor.decoder.executor import DecoderExecutor
 from antiphon.models.base.parts import TokenDecoder
-from antiphon.ops import CacheGroup, CacheKind, CacheLayout, KVCache
+from antiphon.ops import CacheGroup, CacheKind, CacheLayout, Device, KVCache
 from antiphon.runtime.loading.config import PAGE_TYPES, EngineConfig
 from antiphon.runtime.loading.device_sizes import DeviceSizes
 from antiphon.runtime.slots.context import SlotContext
+
+#: Steps in flight on a device: one is launched while the tokens of the one before it are on their way.
+DEVICE_DEPTH = 2
 
 
 def cache_layouts(
@@ -41,6 +46,13 @@ def cache_layouts(
     return layouts
 
 
+def device_executor(part: TokenDecoder, cache: KVCache, device: Device, **shape: Any) -> Executor:
+    """An executor whose kernels only a device other than the CPU has."""
+    from antiphon.executor.device.executor import DeviceExecutor
+
+    return DeviceExecutor(part, cache, device, **shape)
+
+
 def decoder_slot(part: TokenDecoder, context: SlotContext) -> ModelSlot:
     loaded, arena, config, sizes = context.loaded, context.arena, context.config, context.sizes
     layouts = cache_layouts(part.cache_groups, config, sizes)
@@ -62,15 +74,14 @@ def decoder_slot(part: TokenDecoder, context: SlotContext) -> ModelSlot:
         max_tokens,
         DecoderExecutor.late_choice,
     )
-    executor = DecoderExecutor(
-        part,
-        KVCache(arena.memory, layouts, part.key_balance),
-        max_rows=sizes.max_running,
-        max_tokens=max_tokens,
-        vocab_size=min(part.vocab_size, loaded.tokenizer.vocab_size),
-        record=config.record,
+    cache = KVCache(arena.memory, layouts, part.key_balance)
+    vocab_size = min(part.vocab_size, loaded.tokenizer.vocab_size)
+    shape: dict[str, Any] = dict(
+        max_rows=sizes.max_running, max_tokens=max_tokens, vocab_size=vocab_size, record=config.record
     )
-    return ModelSlot(context.name, scheduler, executor)
+    if loaded.device.is_cpu:
+        return ModelSlot(context.name, scheduler, DecoderExecutor(part, cache, **shape))
+    return ModelSlot(context.name, scheduler, device_executor(part, cache, loaded.device, **shape), depth=DEVICE_DEPTH)
 
 
 def _kv_manager(context: SlotContext, layouts: Sequence[CacheLayout], max_tokens: int) -> KVManager:

@@ -43,8 +43,8 @@ class LaunchPlan:
                 f"kv_memory is {kv >> 20:,} MB and memory is {memory >> 20:,} MB: nothing is left for weights; "
                 "raise memory or lower kv_memory"
             )
-        if settings["preload"]:
-            check_models_fit(_on_cpu(settings), memory, kv, settings["kv_memory"] is None)
+        if settings["preload"] and _are_on_cpu(settings):
+            check_models_fit(settings["models"], memory, kv, settings["kv_memory"] is None)
         tls = _tls(settings)
         engine = dict(
             device=check_device_name(settings["device"]),
@@ -144,12 +144,11 @@ def _specs(settings: Settings) -> tuple[ModelSpec, ...]:
     )
 
 
-def _on_cpu(settings: Settings) -> list[str]:
-    """The models that are surely on the CPU; what a GPU has room for, only the engine knows."""
+def _are_on_cpu(settings: Settings) -> bool:
+    """Whether all models are surely on the CPU; what a GPU has room for, only the engine knows."""
     devices: dict[str, str] = settings["device_of"]
-    asked = {reference: devices.get(name_of(reference), settings["device"]) for reference in settings["models"]}
-    is_auto_cpu = not has_gpu_driver()
-    return [name for name, device in asked.items() if device == CPU or (device == AUTO and is_auto_cpu)]
+    asked = {devices.get(name_of(reference), settings["device"]) for reference in settings["models"]}
+    return asked <= ({CPU} if has_gpu_driver() else {CPU, AUTO})
 
 
 def _coming_weight_bytes(settings: Settings) -> int:
