@@ -77,8 +77,8 @@ class QuantisedMatrix:
         """activation(x [T, K] · weightᵀ + bias) + residual → [T, N], or [T, N / 2] for a gated activation.
 
         With `gain` (a single row only) x is first normalised by its root mean square and multiplied by it. The result
-        is `out` if given, else new and of `dtype`, else of the residual's type or that of x. With more than one row x is
-        rounded to bf16 if it is fp32.
+        is `out` if given, else new and of `dtype`, else of the residual's type or that of x. With several rows, an x in
+        fp32 is rounded to bf16.
         """
         gated = activation.endswith("_gate")
         width = self.rows // 2 if gated else self.rows
