@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
@@ -29,6 +30,9 @@ from antiphon.ops import Batch, Device, KVCache
 
 logger = logging.getLogger(__name__)
 
+#: Waits for devices where an engine has several; steps end in the order in which they were launched.
+_WAITING = ThreadPoolExecutor(1, "antiphon-device-wait")
+
 #: Tokens that are being drawn.
 Drawing = Drawn | DrawnTokens
 
@@ -40,11 +44,19 @@ class DeviceHandle:
         self._draw = draw
         self._timings = timings
         self._drawn: Drawing | None = None
+        self._on_done: Callable[[], None] | None = None
 
     def choose(self) -> None:
         begun = time.perf_counter()
-        self._drawn = self._draw()
+        self._drawn = drawn = self._draw()
         self._timings["sample"] = time.perf_counter() - begun
+        if self._on_done is not None:
+            on_done = self._on_done
+            _WAITING.submit(lambda: (drawn.transfer.wait(), on_done()))
+
+    def notify(self, on_done: Callable[[], None]) -> None:
+        """Call `on_done` when the tokens are on the host, from a thread that waits for them."""
+        self._on_done = on_done
 
     def done(self) -> bool:
         return self._drawn is not None and self._drawn.done()

@@ -47,12 +47,16 @@ class Transfer:
     def has_arrived(self) -> bool:
         return self._arrived is None or self._arrived.query()
 
-    def fetch(self) -> None:
-        """Wait for the copy, which begins now unless it has."""
-        if not self._is_started:
-            self.start()
+    def wait(self) -> None:
+        """Return when the copy has arrived."""
         if self._arrived is not None:
             self._arrived.synchronize()
+
+    def fetch(self) -> None:
+        """Wait for the copy, which begins now unless it has, and read it."""
+        if not self._is_started:
+            self.start()
+        self.wait()
         words, begin = self._words.numpy(), 0
         for tensor in self._tensors:
             own = words[begin : begin + tensor.numel()].reshape(tuple(tensor.shape))

@@ -278,7 +278,7 @@ class DecodeLowering:
     def _row_tile(self, i: program.Linear) -> RowTile | None:
         gated = i.activation.endswith("_gate")
         columns = i.matrix.rows // 2 if gated else i.matrix.rows
-        return row_tile(self.padded, i.matrix.columns, columns, gated, self._card.multiprocessors)
+        return row_tile(self.padded, i.matrix.columns, columns, gated)
 
     def _linear(self, i: program.Linear) -> None:
         matrix = self._matrix(i.matrix)
@@ -316,7 +316,7 @@ class DecodeLowering:
         normed = self._normed.get(id(self._origin(i.x.value)))
         x = self._whole(i.x) if normed is None else normed.x
         out = self._take(i.out.value, columns, dtype)
-        tile = vector_tile(self.padded, i.matrix.columns, columns)
+        tile = vector_tile(i.matrix.columns, columns, bool(constants["GATED"]))
         self._launch(
             "product", vector_product, (-(-columns // tile.columns),),
             (x, x if normed is None else normed.gain, matrix, self._side(i.bias, x), self._side(i.residual, x), out,
@@ -459,7 +459,7 @@ class DecodeLowering:
         tops, totals = ((self._scratch((self.rows * heads * self.splits,)) if self.splits > 1 else out) for _ in "ab")
         rotated = 0 if table is None else int(table.shape[1])
         shared = heads // kv_heads
-        tile = attention_tile(self.rows, shared)
+        tile = attention_tile(self.rows, self.splits)
         other = out
         self._launch(
             "attention", decode_attention, (self.splits, kv_heads, self.rows),
@@ -472,7 +472,8 @@ class DecodeLowering:
              "PAGE": layout.block_tokens, "WINDOW": i.window or 0, "SINK_TOKENS": i.sink_tokens,
              "NORM": q_gain is not None, "SOFTCAP": i.softcap is not None, "SINKS": i.sinks is not None,
              "BALANCED": pages.balanced, "NEW": int(k is not None), "GROUP": max(16, ceil_power(shared)),
-             "SPLITS": self.splits, "BT": tile.tokens, "STAGES": tile.stages, "PDL": self._card.dependent_launch},
+             "SPLITS": self.splits, "BT": tile.tokens, "STAGES": tile.stages, "PDL": self._card.dependent_launch,
+             "AHEAD": tile.ahead if self._card.dependent_launch else 0},
             warps=tile.warps,
         )  # fmt: skip
 

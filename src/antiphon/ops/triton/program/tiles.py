@@ -28,52 +28,74 @@ class RowTile:
 
 @dataclass(frozen=True)
 class AttentionTile:
-    """Of `decode_attention`: tokens at a time, and how many tiles are loaded ahead."""
+    """Of `decode_attention`: tokens at a time, how many tiles are loaded ahead, and tokens that are asked for before
+    the kernel before it has ended.
+    """
 
     tokens: int
     warps: int
     stages: int
+    ahead: int = 0
 
 
 #: Rows up to which products are computed without tensor cores.
-VECTOR_ROWS = 4
+VECTOR_ROWS = 1
 #: Rows up to which our own kernels multiply; beyond, the library does.
 ROW_PRODUCT_ROWS = 64
+#: Columns of a result beyond which a product is the head's.
+HEAD_COLUMNS = 32768
 
 
-def vector_tile(rows: int, depth: int, columns: int) -> VectorTile:
+def vector_tile(depth: int, columns: int, gated: bool) -> VectorTile:
     """`depth` is the length of a row of the weight, `columns` their number."""
     wide = 1 << (depth - 1).bit_length()
-    if columns >= 32768:
-        return VectorTile(8 if rows < 4 else 4, min(wide, 1024), 4 if depth > 2048 else 2)
+    if columns >= HEAD_COLUMNS:
+        return VectorTile(16, min(wide, 1024), 4)
     if depth <= 1024:
-        return VectorTile(4, wide, 2 if columns < 6144 else 4)
+        return VectorTile(4, wide, 4)
     if depth <= 2048:
-        return VectorTile(2 if columns <= 2048 else 4, min(wide, 2048), 4)
-    if rows > 1:
-        return VectorTile(4, 1024, 4)
-    return VectorTile(8, 1024, 8) if columns <= 4096 else VectorTile(4, 1024, 4)
+        return VectorTile(2, wide, 4)
+    if depth < 4096:
+        return VectorTile(4, 2048, 8)
+    return VectorTile(2, 4096, 4) if gated else VectorTile(4, 4096, 4)
 
 
-def row_tile(rows: int, depth: int, columns: int, gated: bool, multiprocessors: int) -> RowTile | None:
-    """None: no tile divides the shape, or the library is better."""
-    if rows > ROW_PRODUCT_ROWS:
+def row_tile(rows: int, depth: int, columns: int, gated: bool) -> RowTile | None:
+    """None: no tile divides the shape, or the library is better.
+
+    A product with few columns is divided in its depth too, so that its programs are at least 64.
+    """
+    if rows > ROW_PRODUCT_ROWS or rows < 16:
         return None
-    size = next((size for size in ((32, 16) if gated else (64, 32, 16)) if columns % size == 0), None)
+    if gated:
+        size = 32 if columns % 32 == 0 and columns >= 8192 else 16
+        step = _divisor(depth, 256)
+        return RowTile(size, step, 1, 2, 3) if columns % size == 0 and step else None
+    size = next((size for size in (64, 32, 16) if columns % size == 0), None)
     if size is None:
         return None
-    while size > 16 and columns // size < multiprocessors:
-        size //= 2
-    splits = 1
-    while splits < 4 and columns // size * splits < multiprocessors and depth % (splits * 2 * 128) == 0:
+    splits, programs = 1, columns // size
+    while splits < 4 and depth % (splits * 2 * 64) == 0:
+        part = depth // splits // 2
+        if programs * splits >= 128 or part < (512 if programs * splits < 64 else 1024):
+            break
         splits *= 2
-    step = next((step for step in (256, 128, 64, 32) if (depth // splits) % step == 0), None)
+    step = _divisor(depth // splits, 256 if splits > 1 else 128)
     if step is None:
         return None
-    step = min(step, 16384 // max(size, rows) // (2 if gated else 1))
-    return RowTile(size, step, splits, 4 if size >= 64 else 2, 3)
+    stages = 5 if splits == 1 and columns < HEAD_COLUMNS else 3
+    return RowTile(size, step, splits, 4 if size == 64 else 2, stages)
 
 
-def attention_tile(rows: int, shared: int) -> AttentionTile:
-    """`shared` query heads have one key head."""
-    return AttentionTile(64, 2, 1 if rows <= VECTOR_ROWS else 3)
+def _divisor(depth: int, most: int) -> int | None:
+    """The largest step of at most so many columns that divides a depth."""
+    return next((step for step in (256, 128, 64, 32) if step <= most and depth % step == 0), None)
+
+
+def attention_tile(rows: int, splits: int) -> AttentionTile:
+    """For `rows` requests whose context is read in `splits` parts."""
+    if rows == 1:
+        return AttentionTile(32, 2, 2) if splits >= 16 else AttentionTile(64, 2, 3)
+    if rows <= 16:
+        return AttentionTile(64, 2, 3)
+    return AttentionTile(32, 1, 3)
