@@ -74,7 +74,7 @@ def test_an_engine_quantises_what_it_loads(tiny_gguf: Path) -> None:
 
 
 def test_fp8_needs_a_gpu(tiny_gguf: Path) -> None:
-    with pytest.raises(UnsupportedError, match="fp8 weights need an NVIDIA GPU.*on the CPU use int8 or q4"):
+    with pytest.raises(UnsupportedError, match=r"fp8 weights need an NVIDIA GPU.*on the CPU use int8 or q4"):
         load_model(str(tiny_gguf), options=WeightOptions(quantize="fp8"))
 
 

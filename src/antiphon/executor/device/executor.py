@@ -37,6 +37,13 @@ _WAITING = ThreadPoolExecutor(1, "antiphon-device-wait")
 Drawing = Drawn | DrawnTokens
 
 
+def _wait(transfer: Transfer, on_done: Callable[[], None]) -> None:
+    try:
+        transfer.wait()
+    finally:
+        on_done()  # whoever asks for the result meets the error
+
+
 class DeviceHandle:
     """A step on the device. `draw` begins to draw its tokens, where `submit` has not."""
 
@@ -51,8 +58,7 @@ class DeviceHandle:
         self._drawn = drawn = self._draw()
         self._timings["sample"] = time.perf_counter() - begun
         if self._on_done is not None:
-            on_done = self._on_done
-            _WAITING.submit(lambda: (drawn.transfer.wait(), on_done()))
+            _WAITING.submit(_wait, drawn.transfer, self._on_done)
 
     def notify(self, on_done: Callable[[], None]) -> None:
         """Call `on_done` when the tokens are on the host, from a thread that waits for them."""

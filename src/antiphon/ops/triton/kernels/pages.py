@@ -6,7 +6,6 @@ import triton
 import triton.language as tl
 
 from antiphon.ops.triton.kernels.fp8 import from_e4m3, to_e4m3
-
 from antiphon.ops.triton.kernels.prefetch import LINE, prefetch
 
 #: int8 pages have one fp16 scale for this many channels; the same as `ops.cache.SCALE_CHANNELS`.

@@ -71,9 +71,9 @@ def row_tile(rows: int, depth: int, columns: int, gated: bool) -> RowTile | None
         size = 32 if columns % 32 == 0 and columns >= 8192 else 16
         step = _divisor(depth, 256)
         return RowTile(size, step, 1, 2, 3) if columns % size == 0 and step else None
-    size = next((size for size in (64, 32, 16) if columns % size == 0), None)
-    if size is None:
+    if columns % 16:
         return None
+    size = next(size for size in (64, 32, 16) if columns % size == 0)
     splits, programs = 1, columns // size
     while splits < 4 and depth % (splits * 2 * 64) == 0:
         part = depth // splits // 2
