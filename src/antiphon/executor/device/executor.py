@@ -47,16 +47,19 @@ def _wait(transfer: Transfer, on_done: Callable[[], None]) -> None:
 class DeviceHandle:
     """A step on the device. `draw` begins to draw its tokens, where `submit` has not."""
 
-    def __init__(self, draw: Callable[[], Drawing], timings: dict[str, float]) -> None:
+    def __init__(
+        self, draw: Callable[[], Drawing], timings: dict[str, float], begun: torch.cuda.Event | None = None
+    ) -> None:
         self._draw = draw
         self._timings = timings
+        self._begun = begun  # on the device
         self._drawn: Drawing | None = None
         self._on_done: Callable[[], None] | None = None
 
     def choose(self) -> None:
         begun = time.perf_counter()
         self._drawn = drawn = self._draw()
-        self._timings["sample"] = time.perf_counter() - begun
+        self._timings["build"] += time.perf_counter() - begun
         if self._on_done is not None:
             _WAITING.submit(_wait, drawn.transfer, self._on_done)
 
@@ -69,9 +72,10 @@ class DeviceHandle:
 
     def result(self) -> StepResult:
         assert self._drawn is not None, "the result of a step whose tokens were not drawn"
-        begun = time.perf_counter()
         result = self._drawn.result()
-        result.timings = {**self._timings, "wait": time.perf_counter() - begun}
+        if self._begun is not None:
+            self._timings["run"] = self._drawn.transfer.seconds_since(self._begun)
+        result.timings = self._timings
         return result
 
 
@@ -120,7 +124,11 @@ class DeviceExecutor:
     def submit(self, plan: StepPlan) -> DeviceHandle | DoneHandle:
         """Launch the forward pass, and the draw where it is part of it."""
         begun = time.perf_counter()
+        started: torch.cuda.Event | None = None
         with torch.inference_mode(), self._stream():
+            if self._device.stream is not None:
+                started = torch.cuda.Event(enable_timing=True)
+                started.record()
             self._swap.move(plan)
             self._rows.apply(plan)
             self._sampler.set_up(plan)
@@ -128,7 +136,7 @@ class DeviceExecutor:
             if not plan:
                 return DoneHandle(StepResult([]))
             draw = self._launch(plan)
-        return DeviceHandle(partial(self._choose, draw), {"build": time.perf_counter() - begun})
+        return DeviceHandle(partial(self._choose, draw), {"build": time.perf_counter() - begun}, started)
 
     def _launch(self, plan: StepPlan) -> Callable[[], Drawing]:
         """Launch the forward pass. The call that it returns begins to draw the tokens."""

@@ -40,7 +40,7 @@ class Transfer:
             return
         self._words = torch.empty(words.shape, dtype=torch.int32, pin_memory=True)
         self._words.copy_(words, non_blocking=True)
-        self._arrived = torch.cuda.Event()
+        self._arrived = torch.cuda.Event(enable_timing=True)
         self._arrived.record()
 
     @property
@@ -51,6 +51,10 @@ class Transfer:
         """Return when the copy has arrived."""
         if self._arrived is not None:
             self._arrived.synchronize()
+
+    def seconds_since(self, begun: torch.cuda.Event) -> float:
+        """Seconds of the device from another event to the arrival."""
+        return 0.0 if self._arrived is None else begun.elapsed_time(self._arrived) * 1e-3
 
     def fetch(self) -> None:
         """Wait for the copy, which begins now unless it has, and read it."""
