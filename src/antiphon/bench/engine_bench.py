@@ -24,7 +24,7 @@ from antiphon.errors import InvalidRequestError
 from antiphon.models.base.parts import TokenDecoder
 from antiphon.ops import CacheKind, CacheLayout
 from antiphon.runtime.frontend.engine import Engine
-from antiphon.runtime.loading.config import PAGE_TYPES, EngineConfig
+from antiphon.runtime.loading.config import PAGE_TYPES, SLABS_WANTED, EngineConfig
 from antiphon.runtime.loading.loading import LoadedModel
 from antiphon.runtime.text.output import Completion
 
@@ -227,7 +227,8 @@ def _kv_bytes(loaded: LoadedModel, config: EngineConfig, sequences: int, length:
     groups = [group for group in decoder.cache_groups if group.kind is not CacheKind.CROSS]
     layouts = [CacheLayout(group, config.block_tokens, key_dtype=key, value_dtype=value) for group in groups]
     # A slab is given to one group as a whole; a part of its last one may stay unused.
-    return sum(layout.block_bytes for layout in layouts) * blocks * (sequences + 1) * 9 // 8 + (64 << 20)
+    needed = sum(layout.block_bytes for layout in layouts) * blocks * (sequences + 1) * 9 // 8 + (64 << 20)
+    return max(needed, 2 * SLABS_WANTED * max(layout.block_bytes for layout in layouts))  # a slab holds whole blocks
 
 
 def _result(kind: str, loaded: LoadedModel, workload: EngineWorkload, figures: list[dict[str, Any]]) -> dict[str, Any]:

@@ -119,6 +119,6 @@ def step_bytes(
     card: Card,
 ) -> int:  # fmt: skip
     """Bytes of workspace that a step needs."""
-    empty = torch.zeros(0, dtype=torch.int32)
-    memory = StepMemory(empty, empty, torch.zeros(6, 0, dtype=torch.int32), empty, None)
+    empty = torch.zeros(6, 0, dtype=torch.int32, device=store.words.device)
+    memory = StepMemory(empty[0], empty[0], empty, empty[0], None)
     return DecodeStep(recording, count, splits, store, memory, compute_type, vocab_size, card).workspace_bytes
