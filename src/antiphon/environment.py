@@ -10,6 +10,7 @@
 - `HF_ENDPOINT`, `HF_HUB_CACHE` (or `HF_HOME`), `HF_HUB_OFFLINE`: the model hub's own variables for its address, its
   cache and whether it may be asked. `huggingface_hub` itself reads `HF_TOKEN` and the proxy variables.
 - `NOTIFY_SOCKET`: set by systemd, where a server reports that it listens and still responds.
+- `TRITON_INTERPRET`: Triton's own variable; when it is 1, its interpreter runs GPU kernels on the CPU, for tests.
 """
 
 from __future__ import annotations
@@ -110,3 +111,8 @@ def _require_folder(path: Path, name: str) -> None:
         if is_file:
             where = "a file, not a folder" if place == path else f"inside {place}, which is a file"
             raise HomeError(f"{name} ({path}) is {where}: set ANTIPHON_HOME to a folder")
+
+
+def interprets_triton() -> bool:
+    """Whether Triton's interpreter runs GPU kernels; Triton reads the variable when it is imported."""
+    return os.environ.get("TRITON_INTERPRET", "0") == "1"

@@ -5,7 +5,6 @@ Importing this package imports neither Triton nor a kernel; the first operation 
 
 from __future__ import annotations
 
-import os
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -13,19 +12,21 @@ from typing import Any
 
 import torch
 
+from antiphon.environment import interprets_triton
+
 #: Why the backend is not available, where it is not.
 OBSTACLE = "the triton backend needs an NVIDIA GPU, a CUDA build of PyTorch and the package triton"
 
 
 def is_interpreted() -> bool:
-    """Whether Triton's interpreter runs the kernels, on CPU tensors; Triton reads this variable when it is imported."""
-    return os.environ.get("TRITON_INTERPRET", "0") == "1"
+    """Whether Triton's interpreter runs the kernels, on CPU tensors."""
+    return interprets_triton()
 
 
 @cache
 def available() -> bool:
     """Whether there is something to run the kernels on."""
-    return find_spec("triton") is not None and (is_interpreted() or torch.cuda.is_available())
+    return (is_interpreted() or torch.cuda.is_available()) and find_spec("triton") is not None
 
 
 class _Functions:

@@ -31,7 +31,7 @@ def decode_attention(
     WINDOW: tl.constexpr, SINK_TOKENS: tl.constexpr, NORM: tl.constexpr, SOFTCAP: tl.constexpr, SINKS: tl.constexpr,
     BALANCED: tl.constexpr, NEW: tl.constexpr,
     GROUP: tl.constexpr, SPLITS: tl.constexpr, BT: tl.constexpr, STAGES: tl.constexpr, PDL: tl.constexpr,
-    AHEAD: tl.constexpr = 0,
+    AHEAD: tl.constexpr,
 ):  # fmt: skip
     """out [R, H * D] for R requests with the queries, keys and values of one token each in `qkv`.
 
