@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from antiphon.engine.plan import StepPlan
-from antiphon.executor.step_batch import StepBatch
 from antiphon.executor.upload import upload
 from antiphon.models.base.parts import CrossStates
 from antiphon.ops import Batch, CacheKind, GroupBatch, KVCache
@@ -48,7 +47,7 @@ def fill_cross(plan: StepPlan, cross: CrossStates | None, cache: KVCache) -> Non
 
 
 def forward_observing(
-    plan: StepPlan, step: StepBatch, cross: CrossStates | None, cache: KVCache, forward: Callable[[Batch], Tensor]
+    plan: StepPlan, batch: Batch, cross: CrossStates | None, cache: KVCache, forward: Callable[[Batch], Tensor]
 ) -> tuple[Tensor, dict[int, Any]]:
     """The step's logits, and the cross-attention of the entries whose requests ask for it.
 
@@ -56,9 +55,9 @@ def forward_observing(
     """
     observing = [entry for entry, request in enumerate(plan.requests) if request.observes]
     if not observing:
-        return forward(step.batch), {}
+        return forward(batch), {}
     assert cross is not None
-    logits, seen = cross.forward_aligned(step.batch, cache)
+    logits, seen = cross.forward_aligned(batch, cache)
     weights = torch.cat(seen)  # [heads, tokens, states]
     starts = [0, *accumulate(plan.counts)]
     observed = {

@@ -63,7 +63,7 @@ class DecoderExecutor:
                 return DoneHandle(decode.run(plan, begun))
         step = build_step(plan, self._rows)
         built = time.perf_counter()
-        logits, observed = forward_observing(plan, step, self._decoder.cross, self._cache, self._forward)
+        logits, observed = forward_observing(plan, step.batch, self._decoder.cross, self._cache, self._forward)
         ran = time.perf_counter()
         result = StepResult([], observed=observed, timings={"build": built - begun, "run": ran - built})
         result.native_seconds = self._forward.native_seconds

@@ -2,21 +2,58 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
 
 from antiphon.engine.plan import StepPlan
 from antiphon.executor.device.rows import DeviceRows
-from antiphon.executor.step_batch import StepBatch, has_adapters, logit_rows_of
-from antiphon.executor.upload import upload
+from antiphon.executor.step_batch import StepEntries, has_adapters, logit_rows_of
 from antiphon.ops import Batch, CacheKind, GroupBatch
 
 #: Stands for a token that only the device knows: the last one of its row.
 LAST_TOKEN = -1
+#: Stands for no token at all: it is computed and stored nowhere.
+PADDING = -2
 
 
-def build_device_step(plan: StepPlan, store: DeviceRows) -> StepBatch:
-    """The batch of a step, whose rows grow by the tokens that it computes."""
+@dataclass(frozen=True)
+class StepSize:
+    """How many tokens, requests and rows of logits the tensors of a step have room for."""
+
+    tokens: int
+    requests: int
+    logits: int
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """Of the parts of a packed step, in their order; see `pack`."""
+        return (self.tokens,) * 3 + (self.requests + 1, *(self.requests,) * 3, self.logits)
+
+
+@dataclass(frozen=True)
+class PackedStep:
+    """A step as one array of 32-bit words, and what stays on the host."""
+
+    words: NDArray[np.int32]
+    size: StepSize
+    entries: StepEntries
+    num_decodes: int
+    adapted: bool
+
+
+def step_size(plan: StepPlan, num_logits: int) -> StepSize:
+    return StepSize(plan.num_tokens, len(plan.requests), num_logits)
+
+
+def pack(plan: StepPlan, room: StepSize | None = None) -> PackedStep:
+    """Token ids, positions and rows by token; first token, length, row and new tokens by request; rows of the logits.
+
+    With more `room` than the plan needs, the rest is padding: tokens that are stored nowhere, requests without tokens.
+    """
     count, tokens = len(plan.requests), plan.num_tokens
     rows = np.array([request.row for request in plan.requests], dtype=np.int64)
     starts, counts = np.asarray(plan.starts, dtype=np.int32), np.asarray(plan.counts, dtype=np.int32)
@@ -30,24 +67,37 @@ def build_device_step(plan: StepPlan, store: DeviceRows) -> StepBatch:
     positions = np.repeat(starts - query_start[:-1], counts) + np.arange(tokens, dtype=np.int32)
     entries, logit_rows, sample_rows, prompt_rows, probe_rows = logit_rows_of(plan, query_start)
     parts = (ids, positions, np.repeat(rows, counts), query_start, starts + counts, rows, counts, logit_rows)
-    packed = upload(np.concatenate([part.astype(np.int32, copy=False) for part in parts]), store.device)
-    given, at, token_rows, first, seq_lens, own_rows, grown, wanted = packed.split([len(part) for part in parts])
-    token_ids = torch.where(given < 0, store.last_token[token_rows], given)
+    size = room or step_size(plan, len(logit_rows))
+    fillings = (PADDING, 0, 0, tokens, 0, 0, 0, 0)
+    words = np.concatenate(
+        [
+            np.pad(part, (0, length - len(part)), constant_values=filling).astype(np.int32, copy=False)
+            for part, length, filling in zip(parts, size.lengths, fillings, strict=True)
+        ]
+    )
+    found = StepEntries(rows, entries, sample_rows, prompt_rows, probe_rows)
+    return PackedStep(words, size, found, plan.num_decodes, has_adapters(plan))
+
+
+def unpack(words: Tensor, size: StepSize, store: DeviceRows, num_decodes: int = 0, adapted: bool = False) -> Batch:
+    """The batch of a packed step on the device. The rows grow by the tokens that it computes."""
+    given, at, token_rows, first, seq_lens, own_rows, grown, wanted = words.split(size.lengths)
+    token_ids = torch.where(given == LAST_TOKEN, store.last_token[token_rows], given.clamp(min=0))
     groups: dict[str, GroupBatch] = {}
     for table, layout in zip(store.tables, store.layouts, strict=True):
-        size = layout.block_tokens
+        block = layout.block_tokens
         if layout.group.kind is CacheKind.CROSS:
             lengths, slots = store.cross_tokens[own_rows], torch.empty(0, dtype=torch.int64, device=store.device)
         else:
-            lengths, slots = seq_lens, table[token_rows, at // size].long() * size + at % size
-        groups[layout.group.name] = GroupBatch(slots, table, lengths, first, own_rows, plan.num_decodes)
-    store.length[own_rows] += grown
-    batch = Batch(
+            stored = table[token_rows, at // block].long() * block + at % block
+            lengths, slots = seq_lens, torch.where(given == PADDING, -1, stored)
+        groups[layout.group.name] = GroupBatch(slots, table, lengths, first, own_rows, num_decodes)
+    store.length.index_add_(0, own_rows, grown)
+    return Batch(
         positions=at,
         query_start=first,
         logit_rows=wanted.long(),
         token_ids=token_ids,
-        adapters=store.adapter[token_rows] if has_adapters(plan) else None,
+        adapters=store.adapter[token_rows] if adapted else None,
         groups=groups,
     )
-    return StepBatch(rows, entries, sample_rows, prompt_rows, probe_rows, batch)

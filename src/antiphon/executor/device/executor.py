@@ -16,7 +16,8 @@ from torch import Tensor
 from antiphon.engine.plan import StepPlan, StepResult
 from antiphon.errors import UnrecordableError
 from antiphon.executor.decoder.cross import fill_cross, forward_observing
-from antiphon.executor.device.batch import build_device_step
+from antiphon.executor.device.batch import pack, unpack
+from antiphon.executor.device.forward_graphs import ForwardGraphs
 from antiphon.executor.device.graphs import DecodeGraphs
 from antiphon.executor.device.rows import DeviceRows
 from antiphon.executor.device.swap import SwapPool
@@ -25,6 +26,7 @@ from antiphon.executor.recorded import make_recording
 from antiphon.executor.sampling.sampler import Drawn, DrawnTokens, Sampler
 from antiphon.executor.sampling.transfer import Transfer
 from antiphon.executor.step_batch import decode_entries, has_adapters
+from antiphon.executor.upload import upload
 from antiphon.models.base.parts import TokenDecoder
 from antiphon.ops import Batch, Device, KVCache
 
@@ -108,6 +110,9 @@ class DeviceExecutor:
         self._sampler = Sampler(self._rows, vocab_size, device.torch)
         self._swap = SwapPool(cache.arena)
         self._graphs: DecodeGraphs | None = None
+        self._forwards: ForwardGraphs | None = None
+        if record and device.stream is not None and decoder.cross is None:
+            self._forwards = ForwardGraphs(self._forward, self._rows)
         if record:
             try:
                 with torch.inference_mode(), self._stream():
@@ -149,9 +154,16 @@ class DeviceExecutor:
                 return partial(DrawnTokens, transfer)
             logits = self._graphs.run(rows, longest, draws=False)
             return partial(self._sampler.draw, plan, decode_entries(plan), logits)
-        step = build_device_step(plan, self._rows)
-        logits, observed = forward_observing(plan, step, self._decoder.cross, self._cache, self._forward)
-        return partial(self._sampler.draw, plan, step, logits, observed=observed)
+        room = None if self._forwards is None or not _is_plain(plan) else self._forwards.room(plan, len(plan.requests))
+        if self._forwards is not None and room is not None:
+            packed, logits = self._forwards.run(plan, room)
+            return partial(self._sampler.draw, plan, packed.entries, logits[: len(packed.entries.sample_entries)])
+        packed = pack(plan)
+        words = upload(packed.words, self._rows.device)
+        batch = unpack(words, packed.size, self._rows, packed.num_decodes, packed.adapted)
+        cross = self._decoder.cross
+        logits, observed = forward_observing(plan, batch, cross, self._cache, self._forward)
+        return partial(self._sampler.draw, plan, packed.entries, logits, observed=observed)
 
     def _forward(self, batch: Batch) -> Tensor:
         return self._decoder.forward(batch, self._cache)
@@ -173,15 +185,22 @@ class DeviceExecutor:
         """Free graphs, rows and swapped blocks; the device has finished before."""
         if self._device.stream is not None:
             self._device.stream.synchronize()
-        self._graphs = None
+        self._graphs = self._forwards = None
         self._swap.clear()
 
 
 def _is_decode(plan: StepPlan) -> bool:
     """Whether every request computes and draws one token, and none needs more than the model's own forward."""
-    if plan.num_decodes != len(plan.requests) or not all(plan.samples) or has_adapters(plan):
+    return plan.num_decodes == len(plan.requests) and all(plan.samples) and _is_plain(plan)
+
+
+def _is_plain(plan: StepPlan) -> bool:
+    """Whether a step reads the logits of its last tokens only, by the model's own forward."""
+    if has_adapters(plan):
         return False
-    return not any(request.observes or request.probe is not None for request in plan.requests)
+    return not any(
+        request.observes or request.probe is not None or request.params.prompt_logprobs for request in plan.requests
+    )
 
 
 def _filters(plan: StepPlan) -> bool:

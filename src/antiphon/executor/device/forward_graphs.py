@@ -1,0 +1,72 @@
+"""`ForwardGraphs`: steps with prompts as CUDA graphs, by the number of tokens and requests that they have room for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from antiphon.engine.plan import StepPlan
+from antiphon.executor.device.batch import PackedStep, StepSize, pack, unpack
+from antiphon.executor.device.rows import DeviceRows
+from antiphon.executor.upload import upload
+from antiphon.ops import Batch
+
+#: Tokens of the graphs; a step is padded to the next size.
+TOKEN_SIZES = (64, 128, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 5120, 6144, 7168, 8192)
+#: Requests of the graphs, and rows of logits.
+REQUEST_SIZES = (16, 64, 256)
+
+
+class ForwardGraphs:
+    """Runs the forward pass of a step. Launching hundreds of kernels one by one takes the host longer than the device
+    takes to compute them; a graph is one launch. A graph is captured when its size comes a second time: a size that
+    comes once is not worth it.
+    """
+
+    def __init__(self, forward: Callable[[Batch], Tensor], store: DeviceRows) -> None:
+        self._forward = forward
+        self._store = store
+        self._pool = torch.cuda.graph_pool_handle()
+        self._graphs: dict[StepSize, tuple[torch.cuda.CUDAGraph, Tensor, Tensor]] = {}
+        self._seen: set[StepSize] = set()
+
+    @property
+    def num_graphs(self) -> int:
+        return len(self._graphs)
+
+    def room(self, plan: StepPlan, num_logits: int) -> StepSize | None:
+        """The size of the graph for a plan; None where it has none."""
+        tokens = next((size for size in TOKEN_SIZES if plan.num_tokens <= size), None)
+        requests = next((size for size in REQUEST_SIZES if max(len(plan.requests), num_logits) <= size), None)
+        return None if tokens is None or requests is None or requests > tokens else StepSize(tokens, requests, requests)
+
+    def run(self, plan: StepPlan, room: StepSize) -> tuple[PackedStep, Tensor]:
+        """The step as it was packed, and the logits of its rows, which the next step overwrites."""
+        packed = pack(plan, room)
+        words = upload(packed.words, self._store.device)
+        found = self._graphs.get(room)
+        if found is None and room in self._seen:
+            found = self._graphs[room] = self._capture(room, words)
+        if found is None:
+            self._seen.add(room)
+            return packed, self._compute(words, room)
+        graph, given, logits = found
+        given.copy_(words)
+        graph.replay()
+        return packed, logits
+
+    def _compute(self, words: Tensor, room: StepSize) -> Tensor:
+        return self._forward(unpack(words, room, self._store))
+
+    def _capture(self, room: StepSize, words: Tensor) -> tuple[torch.cuda.CUDAGraph, Tensor, Tensor]:
+        """A step of this size has run before, so its kernels are compiled. Capturing computes nothing."""
+        given, graph = torch.empty_like(words), torch.cuda.CUDAGraph()
+        torch.cuda.current_stream().synchronize()
+        graph.capture_begin(self._pool, capture_error_mode="thread_local")
+        try:
+            logits = self._compute(given, room)
+        finally:
+            graph.capture_end()
+        return graph, given, logits
