@@ -167,10 +167,12 @@ def _choice_builds() -> Iterator[Build]:
 
 def _small_builds() -> Iterator[Build]:
     types = dict(
-        x=_WIDE, residual=_WIDE, gain=_WIDE, bias=_WIDE, y=_HALF, total=_WIDE, x_stride="i32", x_inner_stride="i32",
-        residual_stride="i32", residual_inner_stride="i32", inner="i32", eps="fp32",
+        x=_WIDE, residual=_WIDE, gain=_WIDE, bias=_WIDE, y=_HALF, total=_WIDE, rows="i32", x_stride="i32",
+        x_inner_stride="i32", residual_stride="i32", residual_inner_stride="i32", inner="i32", eps="fp32",
     )  # fmt: skip
-    yield Build("norms.norm_rows", types, dict(WIDTH=4096, BLOCK=4096, CENTRED=True, BIAS=True, RESIDUAL=True), 8)
+    yield Build(
+        "norms.norm_rows", types, dict(WIDTH=4096, BLOCK=4096, ROWS=1, CENTRED=True, BIAS=True, RESIDUAL=True), 8
+    )
     types = dict(ids=_INT, table=_HALF, out=_WIDE, gain=_WIDE, scaled=_HALF, squares=_WIDE, scale="fp32")
     yield Build("embedding.gather_scaled", types, dict(WIDTH=4096, BLOCK=4096, SCALED=True, ROWS=32))
     types = dict(x=_HALF, bias=_WIDE, residual=_WIDE, y=_HALF, total="i64")

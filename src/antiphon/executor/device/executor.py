@@ -32,9 +32,6 @@ from antiphon.ops import Batch, Device, KVCache
 
 logger = logging.getLogger(__name__)
 
-#: Waits for devices where an engine has several; steps end in the order in which they were launched.
-_WAITING = ThreadPoolExecutor(1, "antiphon-device-wait")
-
 #: Tokens that are being drawn.
 Drawing = Drawn | DrawnTokens
 
@@ -50,10 +47,15 @@ class DeviceHandle:
     """A step on the device. `draw` begins to draw its tokens, where `submit` has not."""
 
     def __init__(
-        self, draw: Callable[[], Drawing], timings: dict[str, float], begun: torch.cuda.Event | None = None
+        self,
+        draw: Callable[[], Drawing],
+        timings: dict[str, float],
+        waiter: ThreadPoolExecutor,
+        begun: torch.cuda.Event | None = None,
     ) -> None:
         self._draw = draw
         self._timings = timings
+        self._waiter = waiter
         self._begun = begun  # on the device
         self._drawn: Drawing | None = None
         self._on_done: Callable[[], None] | None = None
@@ -63,7 +65,7 @@ class DeviceHandle:
         self._drawn = drawn = self._draw()
         self._timings["build"] += time.perf_counter() - begun
         if self._on_done is not None:
-            _WAITING.submit(_wait, drawn.transfer, self._on_done)
+            self._waiter.submit(_wait, drawn.transfer, self._on_done)
 
     def notify(self, on_done: Callable[[], None]) -> None:
         """Call `on_done` when the tokens are on the host, from a thread that waits for them."""
@@ -109,6 +111,8 @@ class DeviceExecutor:
         self._rows = DeviceRows(max_rows, layouts, lengths, device.torch)
         self._sampler = Sampler(self._rows, vocab_size, device.torch)
         self._swap = SwapPool(cache.arena)
+        #: Waits for steps where an engine has several devices; they end in the order in which they were launched.
+        self._waiter = ThreadPoolExecutor(1, f"antiphon-{device.name}-wait")
         self._graphs: DecodeGraphs | None = None
         self._forwards: ForwardGraphs | None = None
         if record and device.stream is not None and decoder.cross is None:
@@ -121,6 +125,8 @@ class DeviceExecutor:
                     )
             except UnrecordableError as error:
                 logger.warning("%s runs operation by operation: %s", decoder.owner, error)
+        if device.stream is not None:
+            torch.cuda.synchronize(device.torch)  # weights, pages and rows were made on another stream than steps use
 
     def _stream(self) -> AbstractContextManager[Any]:
         stream = self._device.stream
@@ -141,7 +147,7 @@ class DeviceExecutor:
             if not plan:
                 return DoneHandle(StepResult([]))
             draw = self._launch(plan)
-        return DeviceHandle(partial(self._choose, draw), {"build": time.perf_counter() - begun}, started)
+        return DeviceHandle(partial(self._choose, draw), {"build": time.perf_counter() - begun}, self._waiter, started)
 
     def _launch(self, plan: StepPlan) -> Callable[[], Drawing]:
         """Launch the forward pass. The call that it returns begins to draw the tokens."""
@@ -187,6 +193,7 @@ class DeviceExecutor:
             self._device.stream.synchronize()
         self._graphs = self._forwards = None
         self._swap.clear()
+        self._waiter.shutdown(wait=False)
 
 
 def _is_decode(plan: StepPlan) -> bool:

@@ -38,7 +38,7 @@ class DecodeGraphs:
         self._rows = StepRows(store.words, columns, tables, cross)
         self._kv_heads = min(group.num_kv_heads for group in groups)
         largest = row_bucket(max_rows, max_rows)
-        sizes = sorted({1, min(2, largest), min(64, largest), largest})
+        sizes = sorted({row_bucket(rows, max_rows) for rows in range(1, max_rows + 1)})
         needed = [
             step_bytes(recording, rows, split_count(rows, self._kv_heads, 1 << 20), self._rows, compute_type,
                        vocab_size, self._card)

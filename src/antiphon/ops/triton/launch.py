@@ -59,6 +59,11 @@ def row_warps(width: int) -> int:
     return min(max(ceil_power(width) // 512, 1), 8)
 
 
+def norm_tile(rows: int, width: int) -> int:
+    """Rows of a program that normalises: one where there are few of them, else some thousands of elements."""
+    return 1 if rows < 1024 else max(1, 2048 // ceil_power(width))
+
+
 class VectorTile(NamedTuple):
     """Columns of the result of a program, columns of the weight at a time, warps."""
 

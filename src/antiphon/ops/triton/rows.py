@@ -9,7 +9,7 @@ from antiphon.ops.reference import rows as reference
 from antiphon.ops.triton.kernels.heads import prepare_heads
 from antiphon.ops.triton.kernels.norms import norm_rows
 from antiphon.ops.triton.kernels.row_store import scatter_words as scatter_pairs
-from antiphon.ops.triton.launch import card, ceil_power, row_warps
+from antiphon.ops.triton.launch import card, ceil_power, norm_tile, row_warps
 from antiphon.ops.types import RotaryTable
 
 
@@ -61,11 +61,13 @@ def _norm(
     if not y.numel():
         return y, total
     early = card(x.device).dependent_launch
-    norm_rows[(y.numel() // width,)](
+    rows = y.numel() // width
+    together = norm_tile(rows, width)
+    norm_rows[(-(-rows // together),)](
         x, beside, weight, weight if bias is None else bias, y, total,
-        *own, *places, x.shape[-2] if x.dim() == 3 else 1, eps,
-        WIDTH=width, BLOCK=ceil_power(width), CENTRED=centred, BIAS=bias is not None, RESIDUAL=residual is not None,
-        PDL=early, num_warps=row_warps(width), launch_pdl=early,
+        rows, *own, *places, x.shape[-2] if x.dim() == 3 else 1, eps,
+        WIDTH=width, BLOCK=ceil_power(width), ROWS=together, CENTRED=centred, BIAS=bias is not None,
+        RESIDUAL=residual is not None, PDL=early, num_warps=row_warps(together * width), launch_pdl=early,
     )  # fmt: skip
     return y, total
 

@@ -11,30 +11,32 @@ from antiphon.ops.triton.kernels.dependent_launch import release, wait
 @triton.jit
 def norm_rows(
     x, residual, gain, bias, y, total,
-    x_stride, x_inner_stride, residual_stride, residual_inner_stride, inner, eps,
-    WIDTH: tl.constexpr, BLOCK: tl.constexpr, CENTRED: tl.constexpr, BIAS: tl.constexpr, RESIDUAL: tl.constexpr,
-    PDL: tl.constexpr,
+    rows, x_stride, x_inner_stride, residual_stride, residual_inner_stride, inner, eps,
+    WIDTH: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr, CENTRED: tl.constexpr, BIAS: tl.constexpr,
+    RESIDUAL: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """y = norm(x + residual) * gain + bias over rows of WIDTH, and total = x + residual; computed in fp32.
 
-    A program does one row. Rows are [outer, inner] with strides; y and total are contiguous.
+    A program does ROWS of the `rows`. They are [outer, inner] with strides; y and total are contiguous.
     """
     release(PDL)
-    row = tl.program_id(0).to(tl.int64)
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     outer, within = row // inner, row % inner
-    columns = tl.arange(0, BLOCK)
-    inside = columns < WIDTH
-    scale = tl.load(gain + columns, mask=inside, other=0.0).to(tl.float32)
+    columns = tl.arange(0, BLOCK)[None, :]
+    in_width = columns < WIDTH
+    inside = (row < rows)[:, None] & in_width
+    scale = tl.load(gain + columns, mask=in_width, other=0.0).to(tl.float32)
     wait(PDL)
-    wide = tl.load(x + outer * x_stride + within * x_inner_stride + columns, mask=inside, other=0.0).to(tl.float32)
+    source = x + (outer * x_stride + within * x_inner_stride)[:, None] + columns
+    wide = tl.load(source, mask=inside, other=0.0).to(tl.float32)
     if RESIDUAL:
-        place = residual + outer * residual_stride + within * residual_inner_stride + columns
+        place = residual + (outer * residual_stride + within * residual_inner_stride)[:, None] + columns
         wide += tl.load(place, mask=inside, other=0.0).to(tl.float32)
-        tl.store(total + row * WIDTH + columns, wide.to(total.dtype.element_ty), mask=inside)
+        tl.store(total + row[:, None] * WIDTH + columns, wide.to(total.dtype.element_ty), mask=inside)
     if CENTRED:
-        wide = tl.where(inside, wide - tl.sum(wide, 0) / WIDTH, 0.0)
-    wide *= 1.0 / tl.sqrt(tl.sum(wide * wide, 0) / WIDTH + eps)
+        wide = tl.where(inside, wide - (tl.sum(wide, 1) / WIDTH)[:, None], 0.0)
+    wide *= (1.0 / tl.sqrt(tl.sum(wide * wide, 1) / WIDTH + eps))[:, None]
     wide *= scale
     if BIAS:
-        wide += tl.load(bias + columns, mask=inside, other=0.0).to(tl.float32)
-    tl.store(y + row * WIDTH + columns, wide.to(y.dtype.element_ty), mask=inside)
+        wide += tl.load(bias + columns, mask=in_width, other=0.0).to(tl.float32)
+    tl.store(y + row[:, None] * WIDTH + columns, wide.to(y.dtype.element_ty), mask=inside)

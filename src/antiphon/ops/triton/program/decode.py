@@ -184,7 +184,8 @@ class DecodeLowering:
         self, name: str, kernel: Any, grid: tuple[int, ...], arguments: tuple[Any, ...], constants: dict[str, Any],
         warps: int = 4, stages: int = 1, weight_bytes: int = 0,
     ) -> None:  # fmt: skip
-        dependent = self._dependent
+        """Add a launch. A kernel that has no PDL never waits for the one before it, so it must not start early."""
+        dependent = self._dependent and "PDL" in constants
         self.launches.append(Launch(name, kernel, grid, arguments, constants, warps, stages, dependent, weight_bytes))
 
     def _embed(self, i: program.Embed) -> None:
@@ -267,8 +268,8 @@ class DecodeLowering:
         self._launch(
             "norm", norm_rows, (self.rows,),
             (x, x if residual is None else residual, gain, bias, out, out if total is None else total,
-             width, 0, width, 0, 1, i.eps),
-            {"WIDTH": width, "BLOCK": ceil_power(width), "CENTRED": i.centred, "BIAS": i.bias is not None,
+             self.rows, width, 0, width, 0, 1, i.eps),
+            {"WIDTH": width, "BLOCK": ceil_power(width), "ROWS": 1, "CENTRED": i.centred, "BIAS": i.bias is not None,
              "RESIDUAL": residual is not None, "PDL": self._card.dependent_launch},
             warps=4 if width <= 2048 else 8,
         )  # fmt: skip
