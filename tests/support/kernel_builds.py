@@ -75,7 +75,6 @@ def _decode(channels: int, pages: str, **changes: Any) -> Build:
     plain = dict(
         H=16, HK=8, D=channels, DB=channels, ROTATED=channels, PAGE=16, WINDOW=0, SINK_TOKENS=0, NORM=True,
         SOFTCAP=False, SINKS=False, BALANCED=False, NEW=True, GROUP=16, SPLITS=4, BT=tile.tokens, STAGES=tile.stages,
-        AHEAD=32,
     )  # fmt: skip
     types = _DECODE | dict(keys=pages, values=pages)
     return Build("decode_attention.decode_attention", types, plain | changes, tile.warps)

@@ -12,7 +12,7 @@ PROGRAMS = 1024
 #: A part of the context has at least so many tokens.
 PART_TOKENS = 64
 #: One row alone gains from smaller parts.
-LONE_PART_TOKENS = 32
+LONE_PART_TOKENS = 16
 MAX_SPLITS = 32
 
 

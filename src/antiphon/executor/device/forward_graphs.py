@@ -13,8 +13,8 @@ from antiphon.executor.device.rows import DeviceRows
 from antiphon.executor.upload import upload
 from antiphon.ops import Batch
 
-#: Tokens of the graphs; a step is padded to the next size.
-TOKEN_SIZES = (64, 128, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 5120, 6144, 7168, 8192)
+#: Tokens of the graphs; a step is padded to the next size. The last has room for prompts beside decodes.
+TOKEN_SIZES = (64, 128, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 5120, 6144, 7168, 8192, 8448)
 #: Requests of the graphs, and rows of logits.
 REQUEST_SIZES = (16, 64, 256)
 

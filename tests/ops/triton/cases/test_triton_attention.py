@@ -110,7 +110,7 @@ def test_decode_with_norm_rotation_and_store(
         H=heads, HK=kv_heads, D=channels, DB=ceil_power(channels), ROTATED=rotated, PAGE=16, WINDOW=0,
         SINK_TOKENS=0, NORM=True, SOFTCAP=False, SINKS=False, BALANCED=False, NEW=True,
         GROUP=max(16, ceil_power(shared)), SPLITS=splits, BT=16,
-        STAGES=1, PDL=False, AHEAD=0,
+        STAGES=1, PDL=False,
     )  # fmt: skip
     q, k, v = qkv.view(3, -1, channels).split([heads, kv_heads, kv_heads], 1)
     with ops.use_backend("reference"):

@@ -6,7 +6,7 @@ import triton
 import triton.language as tl
 
 from antiphon.ops.triton.kernels.dependent_launch import release, wait
-from antiphon.ops.triton.kernels.pages import load_tile, prefetch_tokens, store_token
+from antiphon.ops.triton.kernels.pages import load_tile, store_token
 
 #: Stands for the score of a token that is not seen; its exponential is 0.
 UNSEEN = tl.constexpr(-1.0e30)
@@ -31,15 +31,13 @@ def decode_attention(
     WINDOW: tl.constexpr, SINK_TOKENS: tl.constexpr, NORM: tl.constexpr, SOFTCAP: tl.constexpr, SINKS: tl.constexpr,
     BALANCED: tl.constexpr, NEW: tl.constexpr,
     GROUP: tl.constexpr, SPLITS: tl.constexpr, BT: tl.constexpr, STAGES: tl.constexpr, PDL: tl.constexpr,
-    AHEAD: tl.constexpr,
 ):  # fmt: skip
     """out [R, H * D] for R requests with the queries, keys and values of one token each in `qkv`.
 
     Request r has seq_lens[r] tokens once the new one is stored, in the blocks of row rows[r] of the table; with a
     length of 0 it is padding and gets zeros. Without NEW, `qkv` has queries only and all tokens are in the pages.
     A program computes GROUP (at least H / HK) query heads of one key head over one of SPLITS parts of the context; the
-    last program of a head to finish combines the parts. Before it waits for the kernel before it, it asks for the pages
-    of AHEAD tokens of its part. With a WINDOW only the last tokens and the first SINK_TOKENS
+    last program of a head to finish combines the parts. With a WINDOW only the last tokens and the first SINK_TOKENS
     are seen.
     """
     release(PDL)
@@ -80,14 +78,6 @@ def decode_attention(
     if NORM:
         gain = tl.load(q_gain + rd, mask=in_d, other=0.0).to(tl.float32)
         gain_pair = tl.load(q_gain + pair, mask=in_d, other=0.0).to(tl.float32)
-    if AHEAD > 0:
-        index = tl.minimum(low + tl.arange(0, AHEAD), tl.maximum(high - 1, 0))
-        token = index
-        if WINDOW > 0:
-            token = tl.where(index < num_sinks, index, index - num_sinks + first)
-        entry = tl.load(table + token // PAGE)
-        prefetch_tokens(keys, entry, token, head, key_base, PAGE, D)
-        prefetch_tokens(values, entry, token, head, value_base, PAGE, D)
     wait(PDL)
     own = qkv + request.to(tl.int64) * qkv_stride
     heads = (head * G + rg) * D

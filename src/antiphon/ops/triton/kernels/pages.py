@@ -6,7 +6,6 @@ import triton
 import triton.language as tl
 
 from antiphon.ops.triton.kernels.fp8 import from_e4m3, to_e4m3
-from antiphon.ops.triton.kernels.prefetch import LINE, prefetch
 
 #: int8 pages have one fp16 scale for this many channels; the same as `ops.cache.SCALE_CHANNELS`.
 SCALE_CHANNELS = tl.constexpr(32)
@@ -42,16 +41,6 @@ def load_tile(
     if pages.dtype.element_ty == tl.uint8:
         return from_e4m3(tile).to(to)
     return tile.to(to)
-
-
-@triton.jit
-def prefetch_tokens(pages, entry, token, head, base, PAGE: tl.constexpr, D: tl.constexpr):
-    """Ask for the channels of tokens in the blocks `entry` to be brought into the L2 cache."""
-    BYTES: tl.constexpr = pages.dtype.element_ty.primitive_bitwidth // 8
-    STEP: tl.constexpr = LINE // BYTES
-    COUNT: tl.constexpr = triton.next_power_of_2((D + STEP - 1) // STEP)
-    lines = tl.minimum(tl.arange(0, COUNT) * STEP, D - 1)
-    prefetch(pages + token_places(entry, token, head, base, PAGE, D, BYTES)[:, None] + lines[None, :])
 
 
 @triton.jit

@@ -460,7 +460,7 @@ class DecodeLowering:
         tops, totals = ((self._scratch((self.rows * heads * self.splits,)) if self.splits > 1 else out) for _ in "ab")
         rotated = 0 if table is None else int(table.shape[1])
         shared = heads // kv_heads
-        tile = attention_tile(self.rows, self.splits)
+        tile = attention_tile(self.rows)
         other = out
         self._launch(
             "attention", decode_attention, (self.splits, kv_heads, self.rows),
@@ -473,8 +473,7 @@ class DecodeLowering:
              "PAGE": layout.block_tokens, "WINDOW": i.window or 0, "SINK_TOKENS": i.sink_tokens,
              "NORM": q_gain is not None, "SOFTCAP": i.softcap is not None, "SINKS": i.sinks is not None,
              "BALANCED": pages.balanced, "NEW": int(k is not None), "GROUP": max(16, ceil_power(shared)),
-             "SPLITS": self.splits, "BT": tile.tokens, "STAGES": tile.stages, "PDL": self._card.dependent_launch,
-             "AHEAD": tile.ahead if self._card.dependent_launch else 0},
+             "SPLITS": self.splits, "BT": tile.tokens, "STAGES": tile.stages, "PDL": self._card.dependent_launch},
             warps=tile.warps,
         )  # fmt: skip
 

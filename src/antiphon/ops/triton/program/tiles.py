@@ -28,14 +28,11 @@ class RowTile:
 
 @dataclass(frozen=True)
 class AttentionTile:
-    """Of `decode_attention`: tokens at a time, how many tiles are loaded ahead, and tokens that are asked for before
-    the kernel before it has ended.
-    """
+    """Of `decode_attention`: tokens at a time, and how many tiles are loaded ahead."""
 
     tokens: int
     warps: int
     stages: int
-    ahead: int = 0
 
 
 #: Rows up to which products are computed without tensor cores.
@@ -52,11 +49,11 @@ def vector_tile(depth: int, columns: int, gated: bool) -> VectorTile:
     if columns >= HEAD_COLUMNS:
         return VectorTile(16, min(wide, 1024), 4)
     if depth <= 1024:
-        return VectorTile(4, wide, 4)
+        return VectorTile(4, wide, 2 if gated else 4)
     if depth <= 2048:
         return VectorTile(2, wide, 4)
     if depth < 4096:
-        return VectorTile(4, 2048, 8)
+        return VectorTile(2, 2048, 8)
     return VectorTile(2, 4096, 4) if gated else VectorTile(4, 4096, 4)
 
 
@@ -68,9 +65,8 @@ def row_tile(rows: int, depth: int, columns: int, gated: bool) -> RowTile | None
     if rows > ROW_PRODUCT_ROWS or rows < 16:
         return None
     if gated:
-        size = 32 if columns % 32 == 0 and columns >= 8192 else 16
-        step = _divisor(depth, 256)
-        return RowTile(size, step, 1, 2, 3) if columns % size == 0 and step else None
+        step = _divisor(depth, 256 if depth <= 2048 else 128)
+        return RowTile(16, step, 1, 2, 3) if columns % 16 == 0 and step else None
     if columns % 16:
         return None
     size = next(size for size in (64, 32, 16) if columns % size == 0)
@@ -92,10 +88,6 @@ def _divisor(depth: int, most: int) -> int | None:
     return next((step for step in (256, 128, 64, 32) if step <= most and depth % step == 0), None)
 
 
-def attention_tile(rows: int, splits: int) -> AttentionTile:
-    """For `rows` requests whose context is read in `splits` parts."""
-    if rows == 1:
-        return AttentionTile(32, 2, 2) if splits >= 16 else AttentionTile(64, 2, 3)
-    if rows <= 16:
-        return AttentionTile(64, 2, 3)
-    return AttentionTile(32, 1, 3)
+def attention_tile(rows: int) -> AttentionTile:
+    """For so many requests."""
+    return AttentionTile(64, 2, 3) if rows <= 16 else AttentionTile(32, 1, 3)
