@@ -5,10 +5,11 @@
 - `ceilings` measures the device: bytes read and multiplications with additions a second. Without it they are given by
   `--bandwidth` (GB/s) and `--compute` (TFLOP/s).
 - `floors`: what each case takes at best at these ceilings, beside its target and vLLM's time on the same work.
-- `engine` (on the CPU): decode cases through `Engine.generate`, with random weights of the full shape.
+- `engine`: the cases through `Engine.generate`, with random weights of the full shape; the time of a step on the
+  device, and with every token delivered to Python.
 
 Cases: prompts of 512 tokens, 256 steps, temperature 0.6, the end of an answer ignored, prefix cache off; prefill of 64
-prompts of 1,024 tokens.
+prompts of 1,024 tokens. Kernels are compiled by a run before the one that counts.
 """
 
 from __future__ import annotations
@@ -25,10 +26,12 @@ from typing import Any
 import torch
 from ceilings import measure_ceilings
 
-from antiphon.bench.engine_bench import EngineWorkload, bench_latency
+from antiphon.bench.engine_bench import EngineWorkload, bench_latency, bench_throughput
 from antiphon.bench.floors import decode_floor, prefill_floor, shape_program
 from antiphon.bench.random_model import random_model
+from antiphon.ops import Device
 from antiphon.ops.program.profile import MachineLimits
+from antiphon.runtime.loading.loading import LoadedModel
 
 SECTIONS = ("ceilings", "floors", "engine")
 INPUT, STEPS, TEMPERATURE = 512, 256, 0.6
@@ -38,7 +41,9 @@ program = cache(shape_program)
 
 @dataclass(frozen=True)
 class Case:
-    """`must`, `aim` and `vllm` (0.25.1, on an H200) are in `unit`: ms a step for decoding, tokens/s for prefill."""
+    """`must`, `aim` and `vllm` (0.25.1, on an H200) are in `unit`: ms a step for `decode`, tokens/s of the answers for
+    `sequences` (prompts included in the time) and of the prompts for `prefill`.
+    """
 
     shape: str
     kind: str
@@ -59,23 +64,29 @@ class Case:
         """The best figure that the ceilings allow. For decoding, in the middle of the answer."""
         if self.kind == "decode":
             return decode_floor(program(self.shape), self.rows, INPUT + STEPS // 2, limits) * 1e3
-        seconds = prefill_floor(program(self.shape), self.rows, PREFILL_LENGTH, limits)
-        return self.rows * PREFILL_LENGTH / seconds
+        length = INPUT if self.kind == "sequences" else PREFILL_LENGTH
+        seconds = prefill_floor(program(self.shape), self.rows, length, limits)
+        if self.kind == "prefill":
+            return self.rows * length / seconds
+        steps = STEPS * decode_floor(program(self.shape), self.rows, INPUT + STEPS // 2, limits)
+        return self.rows * STEPS / (seconds + steps)
 
 
 CASES = (
     Case("qwen3-0.6b", "decode", 1, 0.65, 0.50, 2.63),
     Case("qwen3-0.6b", "decode", 32, 1.35, 1.1, 3.05),
+    Case("qwen3-0.6b", "sequences", 256, 24_500, 27_000, 20_603),
     Case("qwen3-0.6b", "prefill", 64, 380_000, 420_000, 341_628),
     Case("qwen3-8b", "decode", 1, 4.2, 4.0, 5.17),
     Case("qwen3-8b", "decode", 32, 5.3, 5.0, 6.21),
+    Case("qwen3-8b", "sequences", 256, 9_500, 10_400, 8_953),
     Case("qwen3-8b", "prefill", 64, 43_000, 46_000, 42_589),
 )
 
 
 @dataclass
 class Results:
-    """What was measured; times of the engine by case, in ms a step."""
+    """What was measured, by case, in the unit of each."""
 
     device: str
     limits: MachineLimits
@@ -84,18 +95,29 @@ class Results:
     delivered: dict[str, float] = field(default_factory=dict)
 
 
-def run_engine(results: Results, cases: list[Case]) -> None:
-    """Decode cases, on the device and with every token delivered to the caller."""
-    workload = EngineWorkload(INPUT, STEPS, TEMPERATURE)
+def run_engine(results: Results, cases: list[Case], device: Device) -> None:
+    """The cases of each model, on the device and with every token delivered to the caller."""
     for shape in dict.fromkeys(case.shape for case in cases):
-        loaded = random_model(shape)
-        own = [case for case in cases if case.shape == shape and case.kind == "decode"]
-        figures = bench_latency(loaded, workload, [case.rows for case in own])["figures"]
-        for case, figure in zip(own, figures, strict=True):
-            results.on_device[case.name] = figure["device_ms"]
-            results.delivered[case.name] = figure["delivered_ms"]
+        loaded = random_model(shape, device=device)
+        for case in cases:
+            if case.shape == shape:
+                run_case(results, case, loaded)
         del loaded
         gc.collect()
+
+
+def run_case(results: Results, case: Case, loaded: LoadedModel) -> None:
+    step_tokens = 8192 if loaded.device.torch.type == "cuda" else 2048
+    if case.kind == "decode":
+        workload = EngineWorkload(INPUT, STEPS, TEMPERATURE, max_step_tokens=step_tokens)
+        (figure,) = bench_latency(loaded, workload, [case.rows])["figures"]
+        results.on_device[case.name], results.delivered[case.name] = figure["device_ms"], figure["delivered_ms"]
+        return
+    length, output = (INPUT, STEPS) if case.kind == "sequences" else (PREFILL_LENGTH, 1)
+    workload = EngineWorkload(length, output, TEMPERATURE, max_step_tokens=step_tokens)
+    (figure,) = bench_throughput(loaded, workload, case.rows, case.rows, warm_runs=2)["figures"]
+    tokens = figure["output_tokens"] if case.kind == "sequences" else figure["input_tokens"]
+    results.delivered[case.name] = tokens / figure["seconds"]
 
 
 def table(results: Results, cases: list[Case]) -> str:
@@ -144,8 +166,6 @@ def parse() -> argparse.Namespace:
         parser.error(f"unknown sections: {', '.join(sorted(unknown))}; there are: {', '.join(SECTIONS)}")
     if "ceilings" not in arguments.sections and not (arguments.bandwidth and arguments.compute):
         parser.error("without the section ceilings, give --bandwidth and --compute")
-    if "engine" in arguments.sections and arguments.device != "cpu":
-        parser.error("the engine runs on the CPU; use --device cpu")
     return arguments
 
 
@@ -162,7 +182,7 @@ def main() -> None:
     if "floors" in arguments.sections:
         results.floors = {case.name: case.floor(limits) for case in cases}
     if "engine" in arguments.sections:
-        run_engine(results, cases)
+        run_engine(results, cases, Device.parse(arguments.device))
     if arguments.output is not None:
         content: dict[str, Any] = asdict(results) | {"cases": [asdict(case) for case in cases]}
         arguments.output.write_text(json.dumps(content, indent=2) + "\n")

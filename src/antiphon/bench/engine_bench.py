@@ -118,10 +118,16 @@ def bench_latency(
 
 
 def bench_throughput(
-    loaded: LoadedModel, workload: EngineWorkload, num_prompts: int, max_running: int
+    loaded: LoadedModel, workload: EngineWorkload, num_prompts: int, max_running: int, warm_runs: int = 0
 ) -> dict[str, Any]:
-    """All prompts, of which at most `max_running` are computed together."""
+    """All prompts, of which at most `max_running` are computed together.
+
+    On a GPU a step of a size that is new compiles kernels; `warm_runs` of the whole work before the one that counts see
+    every size.
+    """
     with _engine(loaded, workload, num_prompts, max_running) as engine:
+        for number in range(warm_runs):
+            _run(engine, loaded, workload, num_prompts, f"warm {number}")
         run = _run(engine, loaded, workload, num_prompts, "measured")
     seconds = run.ended - run.begun
     output = sum(len(completion.token_ids) for completion in run.completions)
