@@ -47,3 +47,15 @@ class Workspace:
         size = rows * columns * dtype.itemsize
         self.reserve(scratch_bytes=size)
         return self._scratch[:size].view(dtype).view(rows, columns)
+
+
+_workspaces: dict[tuple[torch.device, int], Workspace] = {}
+
+
+def workspace_of(device: torch.device) -> Workspace:
+    """The workspace of the device's current stream."""
+    stream = torch.cuda.current_stream(device).cuda_stream if device.type == "cuda" else 0
+    found = _workspaces.get((device, stream))
+    if found is None:
+        found = _workspaces[device, stream] = Workspace(device)
+    return found
