@@ -12,6 +12,7 @@ from antiphon.ops.reference.weights import dense
 from antiphon.ops.triton import is_interpreted
 from antiphon.ops.triton.quantised.matrix import can_prepare
 from antiphon.ops.triton.quantised.prepare import PreparedWeight, prepare_quantised
+from antiphon.ops.triton.quantised.workspace import expect_weight
 from antiphon.ops.triton.upload import UploadRing
 from antiphon.ops.types import WeightForm
 from antiphon.weights.dequantize.dequantize import dequantize
@@ -71,6 +72,7 @@ def prepare_weights(
             target = quantize(weight)
             prepared = _quantised(weight, target, device, ring)
             if prepared is not None:
+                expect_weight(device, weight.rows, weight.columns)
                 forms += _quantised_forms(weight, target, prepared.nbytes)
             else:
                 forms += _float_forms(weight, dtype)

@@ -26,6 +26,7 @@ from antiphon.ops.triton.quantised.tiles import RowTile, VectorTile
 from antiphon.ops.triton.quantised.workspace import Workspace
 from antiphon.ops.triton.weights import MATRIX, prepare_weights
 from antiphon.weights.checkpoint import Checkpoint, StoredTensor
+from antiphon.weights.dequantize.dequantize import dequantize
 from antiphon.weights.types import TensorType
 from antiphon.weights.weight import Weight
 from ops.triton.test_quantised import FACTORS, decoded, random_part
@@ -39,6 +40,8 @@ PLACES = {
 }  # fmt: skip
 VOCAB, HIDDEN, INNER, HEADS, KV_HEADS, CHANNELS = 72, 256, 256, 2, 1, 64
 BLOCK_TOKENS = 16
+#: Errors of the logits that rounding of activations explains.
+ROUNDING = {torch.float16: 3e-3, torch.bfloat16: 2e-2}
 #: Types of the weights of a model, by the end of their names; "" is for the others.
 Q8_0 = {"": TensorType.Q8_0}
 #: As llama.cpp mixes them: values and the last products in a larger type.
@@ -47,8 +50,8 @@ MIXED = {"": TensorType.Q4_K, "v_proj": TensorType.Q6_K, "down_proj": TensorType
 GATES = {"": TensorType.Q5_1, "up_proj": TensorType.Q8_0, "v_proj": TensorType.Q4_0, "k_proj": TensorType.Q4_1}
 FLOATS = {"": TensorType.F32}
 TYPES = {"q8_0": Q8_0, "mixed": MIXED, "gates": GATES}
-#: Steps that the interpreter is not too slow for, with every kernel between them.
-QUICK = {("q8_0", 20), ("mixed", 1), ("mixed", 3)}
+#: Steps that the interpreter is quick enough for.
+QUICK = {("mixed", 1), ("mixed", 3)}
 STEPS = [
     pytest.param(types, rows, id=f"{name}-{rows}", marks=() if (name, rows) in QUICK else pytest.mark.slow)
     for name, types in TYPES.items()
@@ -93,10 +96,10 @@ class RandomCheckpoint(Checkpoint):
             self._add(name, type, (rows, columns), values)
         else:
             data = random_part(type, rows, columns, self._generator).data
-            if type.block.elements > 32:  # their scales are multiples of the factors
-                first, count = FACTORS[type]
-                blocks = data.view(rows, -1, type.block.size)[:, :, first : first + 2 * count]
-                blocks.copy_((blocks.contiguous().view(torch.float16) / 64).view(torch.uint8))
+            size = float(dequantize(data, type).square().mean().sqrt()) * columns**0.5
+            first, count = FACTORS[type]
+            factors = data.view(rows, -1, type.block.size)[:, :, first : first + 2 * count]
+            factors.copy_((factors.contiguous().view(torch.float16) / size).view(torch.uint8))
             self._add(name, type, (rows, columns), data)
 
     def _add(self, name: str, type: TensorType, shape: tuple[int, ...], values: Tensor) -> None:
@@ -161,7 +164,7 @@ def test_decode_steps(types: Mapping[str, TensorType], rows: int, device: torch.
     assert all(form.packed and form.quantized is None for form in forms)
     assert sum(form.resident_bytes for form in forms) == sum(weight.resident_bytes for weight in model.weights())
     assert sum(form.resident_bytes for form in forms) < 1.3 * stored
-    assert step_error(model, exact, rows, device, half) < 5e-3
+    assert step_error(model, exact, rows, device, half) < ROUNDING[half]
 
 
 @pytest.mark.usefixtures("wide_tiles")
@@ -182,7 +185,7 @@ def test_decode_steps_of_quantised_floats(rows: int, device: torch.device, half:
         dense = weight.packed[MATRIX].expanded(workspace, torch.float32).cpu().clone()
         other.parts = Weight.from_tensor(dense).parts
     # Activations are rounded to e4m3 on a card that multiplies it.
-    allowed = 0.1 if rows > 1 and workspace.multiplies_fp8 else 5e-3
+    allowed = 0.1 if rows > 1 and workspace.multiplies_fp8 else ROUNDING[half]
     assert step_error(model, exact, rows, device, half) < allowed
 
 

@@ -27,6 +27,8 @@ from antiphon.ops.triton.quantised.tiles import row_tile, vector_tile
 from antiphon.ops.triton.quantised.workspace import Workspace
 from antiphon.ops.types import Activation
 
+#: Stages of the kernels' loops, as for the operations: Triton's default.
+STAGES = 3
 #: Gives an uninitialised tensor that only the present instruction uses.
 Scratch = Callable[[Sequence[int]], Tensor]
 
@@ -162,7 +164,7 @@ def _block_vector(piece: BlockRows, first: int, product: Product, card: Card) ->
          0.0 if norm is None else norm.eps),
         {**piece.form.numbers(), **product.constants(), "K": piece.columns, "N": columns, "BN": tile.columns,
          "BLOCKS": tile.blocks, "NORM": norm is not None, "PDL": card.dependent_launch},
-        tile.warps, weight_bytes=piece.nbytes,
+        tile.warps, STAGES, piece.nbytes,
     )  # fmt: skip
 
 
@@ -175,7 +177,7 @@ def _fp8_vector(matrix: RowScaledMatrix, product: Product, card: Card) -> Launch
          0.0 if norm is None else norm.eps),
         {**product.constants(), "ROWS": ceil_power(product.rows), "K": matrix.columns, "N": columns, "BN": 8,
          "BK": min(1024, ceil_power(matrix.columns)), "NORM": norm is not None, "PDL": card.dependent_launch},
-        weight_bytes=matrix.nbytes,
+        stages=STAGES, weight_bytes=matrix.nbytes,
     )  # fmt: skip
 
 
@@ -203,7 +205,7 @@ def _block_rows(
          "STRIDE": product.out.shape[1], "NORM_PARTS": 0 if norm is None else norm.parts, "ROWS": padded,
          "BN": tile.columns, "BLOCKS": tile.blocks, "SPLITS": tile.splits, "SCALED": following is not None,
          "PDL": card.dependent_launch},
-        tile.warps, weight_bytes=piece.nbytes,
+        tile.warps, STAGES, piece.nbytes,
     )  # fmt: skip
 
 
