@@ -164,7 +164,7 @@ def _block_vector(piece: BlockRows, first: int, product: Product, card: Card) ->
          0.0 if norm is None else norm.eps),
         {**piece.form.numbers(), **product.constants(), "K": piece.columns, "N": columns, "BN": tile.columns,
          "BLOCKS": tile.blocks, "NORM": norm is not None, "PDL": card.dependent_launch},
-        tile.warps, STAGES, piece.nbytes,
+        tile.warps, STAGES, weight_bytes=piece.nbytes,
     )  # fmt: skip
 
 
@@ -205,7 +205,7 @@ def _block_rows(
          "STRIDE": product.out.shape[1], "NORM_PARTS": 0 if norm is None else norm.parts, "ROWS": padded,
          "BN": tile.columns, "BLOCKS": tile.blocks, "SPLITS": tile.splits, "SCALED": following is not None,
          "PDL": card.dependent_launch},
-        tile.warps, STAGES, piece.nbytes,
+        tile.warps, STAGES, weight_bytes=piece.nbytes,
     )  # fmt: skip
 
 
