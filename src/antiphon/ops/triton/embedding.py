@@ -8,13 +8,16 @@ from torch import Tensor
 from antiphon.ops.reference import rows as reference
 from antiphon.ops.triton.kernels.embedding import gather_scaled
 from antiphon.ops.triton.launch import card, ceil_power, row_warps
-from antiphon.ops.triton.weights import matrix_of
+from antiphon.ops.triton.weights import form_of
 from antiphon.weights.weight import Weight
 
 
 def embed(ids: Tensor, weight: Weight, scale: float = 1.0) -> Tensor:
     """Ids below 0 are padding and give zeros."""
-    return _gather(ids, matrix_of(weight, ids.device), scale, torch.float32)
+    table = form_of(weight, ids.device)
+    if not isinstance(table, Tensor):
+        return table.take(ids.contiguous(), scale, card(ids.device).dependent_launch)
+    return _gather(ids, table, scale, torch.float32)
 
 
 def gather_rows(x: Tensor, rows: Tensor) -> Tensor:

@@ -10,7 +10,9 @@ from antiphon.ops.triton.kernels.activations import NUMBERS
 from antiphon.ops.triton.kernels.epilogue import finish_product
 from antiphon.ops.triton.kernels.vector_product import vector_product
 from antiphon.ops.triton.launch import card, vector_tile
-from antiphon.ops.triton.weights import matrix_of
+from antiphon.ops.triton.quantised.prepare import PreparedWeight
+from antiphon.ops.triton.quantised.workspace import workspace_of
+from antiphon.ops.triton.weights import form_of, matrix_of
 from antiphon.ops.types import Activation
 from antiphon.weights.weight import Weight
 
@@ -32,8 +34,10 @@ def linear(
     residual: Tensor | None = None,
     dtype: torch.dtype | None = None,
 ) -> Tensor:
-    matrix = matrix_of(weight, x.device)
+    matrix = form_of(weight, x.device)
     dtype = dtype or (x.dtype if residual is None else residual.dtype)
+    if not isinstance(matrix, Tensor):
+        return _quantised(x, matrix, bias, activation, residual, dtype)
     if len(x) in VECTOR_ROWS:
         return _vector(x, matrix, bias, activation, residual, dtype)
     if bias is None and activation == "none":
@@ -42,6 +46,17 @@ def linear(
         if x.is_cuda and residual.dtype is dtype is torch.float32 and matrix.dtype is not torch.float32:
             return torch.addmm(residual, x.to(matrix.dtype), matrix.T, out_dtype=torch.float32)
     return _finish(_multiply(x, matrix, _inner_type(matrix, dtype)), bias, activation, residual, dtype)
+
+
+def _quantised(
+    x: Tensor, matrix: PreparedWeight, bias: Tensor | None, activation: Activation, residual: Tensor | None,
+    dtype: torch.dtype,
+) -> Tensor:  # fmt: skip
+    kept = None if residual is None else residual.contiguous()
+    early = card(x.device).dependent_launch
+    return matrix.product(
+        x.contiguous(), workspace_of(x.device), bias, activation, kept, dtype=dtype, pdl=early
+    )  # fmt: skip
 
 
 def _inner_type(matrix: Tensor, dtype: torch.dtype) -> torch.dtype:
@@ -107,9 +122,11 @@ def adapted_linear(
     need not know the slots."""
     if not adapters.layers:
         return linear(x, weight, bias, activation, residual, dtype)
-    matrix = matrix_of(weight, x.device)
+    matrix = form_of(weight, x.device)
     dtype = dtype or (x.dtype if residual is None else residual.dtype)
-    if len(x) in VECTOR_ROWS:
+    if not isinstance(matrix, Tensor):
+        y = _quantised(x, matrix, None, "none", None, torch.float32)
+    elif len(x) in VECTOR_ROWS:
         y = _vector(x, matrix, None, "none", None, torch.float32)
     else:
         y = _multiply(x, matrix, _inner_type(matrix, dtype))

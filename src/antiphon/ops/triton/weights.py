@@ -1,4 +1,4 @@
-"""Weights as matrices on the card, in the type that it computes in."""
+"""Weights on the card: quantised ones as they are, others as matrices of the type that it computes in."""
 
 from __future__ import annotations
 
@@ -10,30 +10,41 @@ from torch import Tensor
 from antiphon.errors import UnsupportedError
 from antiphon.ops.reference.weights import dense
 from antiphon.ops.triton import is_interpreted
+from antiphon.ops.triton.quantised.matrix import can_prepare
+from antiphon.ops.triton.quantised.prepare import PreparedWeight, prepare_quantised
+from antiphon.ops.triton.quantised.workspace import expect_weight
 from antiphon.ops.triton.upload import UploadRing
 from antiphon.ops.types import WeightForm
 from antiphon.weights.dequantize.dequantize import dequantize
 from antiphon.weights.types import TORCH_DTYPES, TYPE_OF_DTYPE, TensorType
 from antiphon.weights.weight import Weight, WeightPart
 
-#: The key of a weight's matrix [rows, columns] among its packed forms.
+#: The key of a weight's matrix [rows, columns], or of its quantised form, among its packed forms.
 MATRIX = "triton"
 #: Uploaded bytes after which the file's pages are released.
 RELEASE_BYTES = 1 << 30
 
 
-def matrix_of(weight: Weight, device: torch.device) -> Tensor:
-    """The weight as one matrix on the device.
+def form_of(weight: Weight, device: torch.device) -> Tensor | PreparedWeight:
+    """The weight as one matrix on the device, or as what it is there if it is quantised.
 
     A weight that was not prepared is decoded exactly: it keeps its type if all of it has one float type, else it
     becomes fp32.
     """
-    matrix = weight.packed.get(MATRIX)
+    matrix: Tensor | PreparedWeight | None = weight.packed.get(MATRIX)
     if matrix is None or matrix.device != device:
         types = {part.type for part in weight.parts}
         dtype = TORCH_DTYPES.get(types.pop(), torch.float32) if len(types) == 1 else torch.float32
         matrix = weight.packed[MATRIX] = dense(weight).to(device, dtype)
     return matrix
+
+
+def matrix_of(weight: Weight, device: torch.device) -> Tensor:
+    """The weight as one matrix on the device; it is not quantised."""
+    form = form_of(weight, device)
+    if not isinstance(form, Tensor):
+        raise UnsupportedError("a weight that is quantised on the GPU is needed as floats; load it without")
+    return form
 
 
 def prepare_weights(
@@ -44,8 +55,10 @@ def prepare_weights(
     device: torch.device | None = None,
     dtype: torch.dtype = torch.bfloat16,
 ) -> list[WeightForm]:
-    """Bring every weight to the device as a matrix of `dtype`; the file's bytes are released.
+    """Bring every weight to the device; the file's bytes are released.
 
+    Weights of the quantised types that the kernels read stay so, floats become what `quantize` says, and all others
+    are matrices of `dtype`.
     Without a device it is the current CUDA device (the CPU under the interpreter).
     """
     if device is None:
@@ -54,20 +67,17 @@ def prepare_weights(
     uploaded = 0
     with UploadRing(device) as ring:
         for weight in weights:
-            if quantize(weight) is not None:
-                raise UnsupportedError("float weights cannot be quantised on CUDA; load them without quantisation")
             if MATRIX in weight.packed:
                 continue  # two layers share it
-            matrix = torch.empty(weight.rows, weight.columns, dtype=dtype, device=device)
-            start = 0
-            for part in weight.parts:
-                _fill(matrix[start : start + part.rows], part, ring)
-                start += part.rows
-                size = part.rows * weight.columns * dtype.itemsize
-                became = None if TORCH_DTYPES.get(part.type) is dtype else TYPE_OF_DTYPE[dtype]
-                forms.append(WeightForm(part.type, part.data.numel(), size, quantized=became))
-                uploaded += part.data.numel()
-            weight.packed[MATRIX] = matrix
+            target = quantize(weight)
+            prepared = _quantised(weight, target, device, ring)
+            if prepared is not None:
+                expect_weight(device, weight.rows, weight.columns)
+                forms += _quantised_forms(weight, target, prepared.nbytes)
+            else:
+                forms += _float_forms(weight, dtype)
+            weight.packed[MATRIX] = _matrix(weight, dtype, device, ring) if prepared is None else prepared
+            uploaded += weight.nbytes
             if uploaded >= RELEASE_BYTES:
                 ring.wait()
                 uploaded = 0
@@ -77,6 +87,57 @@ def prepare_weights(
         weight.release_parts()
     release_pages()
     return forms
+
+
+def _quantised(
+    weight: Weight, target: TensorType | None, device: torch.device, ring: UploadRing
+) -> PreparedWeight | None:
+    """The quantised form of a weight on the device, where it has one."""
+    if target is None and not can_prepare(weight):
+        return None
+    parts = []
+    for part in weight.parts:
+        data = torch.empty(part.data.shape, dtype=torch.uint8, device=device)
+        ring.copy(part.data, data)
+        parts.append(WeightPart(part.type, part.rows, data))
+    ring.wait()
+    # Integers that a whole row shares a scale of are the CPU's; here blocks are as fast.
+    target = TensorType.Q8_0 if target is TensorType.I8 else target
+    return prepare_quantised(Weight(tuple(parts), weight.columns), device, target)
+
+
+def _quantised_forms(weight: Weight, target: TensorType | None, nbytes: int) -> list[WeightForm]:
+    """What became of the parts, each with its share of the bytes."""
+    forms, rows, before = [], 0, 0
+    for part in weight.parts:
+        rows += part.rows
+        until = nbytes * rows // weight.rows
+        became = target if part.type in TORCH_DTYPES else None
+        forms.append(
+            WeightForm(part.type, part.data.numel(), until - before, packed=became is None, quantized=became)
+        )  # fmt: skip
+        before = until
+    return forms
+
+
+def _float_forms(weight: Weight, dtype: torch.dtype) -> list[WeightForm]:
+    return [
+        WeightForm(
+            part.type, part.data.numel(), part.rows * weight.columns * dtype.itemsize,
+            quantized=None if TORCH_DTYPES.get(part.type) is dtype else TYPE_OF_DTYPE[dtype],
+        )
+        for part in weight.parts
+    ]  # fmt: skip
+
+
+def _matrix(weight: Weight, dtype: torch.dtype, device: torch.device, ring: UploadRing) -> Tensor:
+    """The weight decoded to `dtype`, when the ring has copied it."""
+    matrix = torch.empty(weight.rows, weight.columns, dtype=dtype, device=device)
+    start = 0
+    for part in weight.parts:
+        _fill(matrix[start : start + part.rows], part, ring)
+        start += part.rows
+    return matrix
 
 
 def _fill(rows: Tensor, part: WeightPart, ring: UploadRing) -> None:

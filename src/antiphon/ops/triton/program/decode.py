@@ -9,7 +9,7 @@ library multiplies. Heads are normalised, rotated, stored and attend in one kern
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -31,9 +31,29 @@ from antiphon.ops.triton.launch import Card, ceil_power
 from antiphon.ops.triton.library import multiply
 from antiphon.ops.triton.pages import pages_of
 from antiphon.ops.triton.program.launch import Call, Launch
-from antiphon.ops.triton.program.tiles import VECTOR_ROWS, RowTile, attention_tile, row_tile, vector_tile
+from antiphon.ops.triton.program.normed import NextNorm, Normed
+from antiphon.ops.triton.program.quantised import (
+    Product,
+    embed_launch,
+    library_calls,
+    row_launches,
+    scaled_parts,
+    takes_scaled,
+    vector_launches,
+)
+from antiphon.ops.triton.program.tiles import (
+    ROW_PRODUCT_ROWS,
+    VECTOR_ROWS,
+    RowTile,
+    attention_tile,
+    row_tile,
+    vector_tile,
+)
 from antiphon.ops.triton.program.workspace import Workspace
-from antiphon.ops.triton.weights import matrix_of
+from antiphon.ops.triton.quantised.matrix import QuantisedMatrix
+from antiphon.ops.triton.quantised.prepare import PreparedWeight
+from antiphon.ops.triton.quantised.workspace import workspace_of
+from antiphon.ops.triton.weights import form_of
 from antiphon.weights.weight import Weight
 
 
@@ -53,17 +73,6 @@ class DecodeInputs:
     tensors: Mapping[str, Tensor]
     table_rows: Tensor  # int32 [rows]
     groups: Mapping[str, GroupRows]
-
-
-@dataclass(frozen=True)
-class Normed:
-    """A norm that the product computes: x in fp32, or scaled already, with its sums of squares."""
-
-    x: Tensor
-    gain: Tensor
-    eps: float
-    squares: Tensor | None = None
-    parts: int = 0
 
 
 class DecodeLowering:
@@ -184,18 +193,27 @@ class DecodeLowering:
         self, name: str, kernel: Any, grid: tuple[int, ...], arguments: tuple[Any, ...], constants: dict[str, Any],
         warps: int = 4, stages: int = 1, weight_bytes: int = 0,
     ) -> None:  # fmt: skip
-        """Add a launch. A kernel that has no PDL never waits for the one before it, so it must not start early."""
-        dependent = self._dependent and "PDL" in constants
-        self.launches.append(Launch(name, kernel, grid, arguments, constants, warps, stages, dependent, weight_bytes))
+        self._emit([Launch(name, kernel, grid, arguments, constants, warps, stages, weight_bytes=weight_bytes)])
+
+    def _emit(self, launches: Sequence[Launch | Call]) -> None:
+        """Add launches. A kernel that has no PDL never waits for the one before it, so it must not start early."""
+        for launch in launches:
+            if isinstance(launch, Launch) and launch.constants.get("PDL", False) and self._dependent:
+                launch = replace(launch, dependent=True)
+            self.launches.append(launch)
 
     def _embed(self, i: program.Embed) -> None:
         table = self._matrix(i.matrix)
         width = i.matrix.columns
         out = self._take(i.out.value, width, torch.float32)
         norm = self._scaled_norm(i.out.value)
-        gain, scaled, squares = out, out, out
-        if norm is not None:
-            gain, scaled, squares = self._leave_scaled(norm, out, width, 1)
+        after = None if norm is None else self._leave_scaled(norm, width, 1)
+        if not isinstance(table, Tensor):
+            if not isinstance(table, QuantisedMatrix) or len(table.pieces) != 1:
+                raise UnrecordableError("an embedding in fp8 or of several types has no kernel in a decode step")
+            self._emit([embed_launch(table, self._whole(i.ids), out, self.rows, i.scale, after, self._card)])
+            return
+        gain, scaled, squares = (out, out, out) if after is None else (after.gain, after.scaled, after.squares)
         self._launch(
             "embed", gather_scaled, (self.rows,),
             (self._whole(i.ids), table, out, gain, scaled, squares, i.scale),
@@ -226,20 +244,24 @@ class DecodeLowering:
         if len(norms) != 1:
             return None
         products = self._product_readers(norms[0].out.value)
-        return norms[0] if products and all(self._row_tile(product) for product in products) else None
+        return norms[0] if products and all(self._takes_scaled(product) for product in products) else None
 
     def _norms_of(self, value: Value) -> list[program.Norm]:
         places = self._readers.get(id(self._origin(value)), ())
         readers = [self.recording.instructions[place] for place in places if place < len(self.recording.instructions)]
         return [reader for reader in readers if isinstance(reader, program.Norm)]
 
-    def _leave_scaled(self, norm: program.Norm, x: Tensor, width: int, parts: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Where the writer of x leaves what the products after the norm need: (gain, scaled, squares)."""
+    def _takes_scaled(self, product: program.Linear) -> bool:
+        matrix = self._matrix(product.matrix)
+        return self._row_tile(product) is not None if isinstance(matrix, Tensor) else takes_scaled(matrix)
+
+    def _leave_scaled(self, norm: program.Norm, width: int, parts: int) -> NextNorm:
+        """Where the writer of a value leaves what the products after its norm need."""
         gain = self._tensor(norm.gain)
         scaled = self._hold(self._workspace.take((self.padded, width), self._type), norm.out.value)
         squares = self._hold(self._workspace.take((parts, self.padded), torch.float32), norm.out.value)
         self._normed[id(norm.out.value)] = Normed(scaled, gain, norm.eps, squares, parts)
-        return gain, scaled, squares
+        return NextNorm(gain, scaled, squares)
 
     def _norm(self, i: program.Norm) -> None:
         if id(i.out.value) in self._normed:
@@ -293,6 +315,9 @@ class DecodeLowering:
             "ACTIVATION": NUMBERS[i.activation.removesuffix("_gate")], "BIAS": i.bias is not None,
             "RESIDUAL": i.residual is not None,
         }  # fmt: skip
+        if not isinstance(matrix, Tensor):
+            self._quantised_product(i, matrix, columns, dtype, constants)
+            return
         if self.rows <= VECTOR_ROWS:
             self._vector_product(i, matrix, columns, dtype, constants)
             return
@@ -302,14 +327,40 @@ class DecodeLowering:
         else:
             self._library_product(i, matrix, columns, dtype, constants)
 
-    def _matrix(self, weight: Weight) -> Tensor:
-        matrix = matrix_of(weight, self._inputs.table_rows.device)
-        if matrix.dtype is not self._type:
+    def _matrix(self, weight: Weight) -> Tensor | PreparedWeight:
+        matrix = form_of(weight, self._inputs.table_rows.device)
+        if not isinstance(matrix, Tensor):
+            if self._type is torch.float32:
+                raise UnrecordableError("products with quantised weights have kernels for 16-bit activations")
+        elif matrix.dtype is not self._type:
             raise UnrecordableError(f"a weight is in {matrix.dtype}, and the step computes in {self._type}")
         return matrix
 
     def _side(self, tensor: Traced | None, otherwise: Tensor) -> Tensor:
         return otherwise if tensor is None else self._tensor(tensor)
+
+    def _quantised_product(
+        self, i: program.Linear, matrix: PreparedWeight, columns: int, dtype: torch.dtype, constants: dict[str, Any]
+    ) -> None:
+        if self.rows > ROW_PRODUCT_ROWS or (self.rows > VECTOR_ROWS and not takes_scaled(matrix)):
+            self._library_product(i, matrix, columns, dtype, constants)
+            return
+        normed = self._normed.get(id(self._origin(i.x.value)))
+        x = normed.x if normed is not None else self._whole(i.x)
+        if self.rows > VECTOR_ROWS:
+            x = self._cast(x)
+        product = Product(
+            x, self._take(i.out.value, columns, dtype), self.rows, i.activation,
+            None if i.bias is None else self._tensor(i.bias),
+            None if i.residual is None else self._tensor(i.residual), normed,
+        )  # fmt: skip
+        if not isinstance(matrix, QuantisedMatrix) or self.rows <= VECTOR_ROWS:
+            self._emit(vector_launches(matrix, product, self._scratch, self._card))
+            return
+        norm, parts = self._scaled_norm(i.out.value), scaled_parts(matrix, columns, product.gated, self._card)
+        if norm is not None and parts:
+            product = replace(product, next=self._leave_scaled(norm, columns, parts))
+        self._emit(row_launches(matrix, product, self._counters, self._scratch, self._card))
 
     def _vector_product(
         self, i: program.Linear, matrix: Tensor, columns: int, dtype: torch.dtype, constants: dict[str, Any]
@@ -336,16 +387,15 @@ class DecodeLowering:
         out = self._take(i.out.value, columns, dtype)
         norm = self._scaled_norm(i.out.value)
         programs = columns // tile.columns
-        gain, scaled, squares = out, out, out
-        if norm is not None:
-            gain, scaled, squares = self._leave_scaled(norm, out, columns, programs)
+        after = NextNorm(out, out, out) if norm is None else self._leave_scaled(norm, columns, programs)
         partial = out
         if tile.splits > 1:
             partial = self._scratch((tile.splits * (2 if constants["GATED"] else 1), columns * self.padded))
         self._launch(
             "product", row_product, (programs, tile.splits),
             (x, x if normed is None else normed.squares, matrix, self._side(i.bias, x), self._side(i.residual, x),
-             gain, out, scaled, squares, partial, self._counters, 0.0 if normed is None else normed.eps),
+             after.gain, out, after.scaled, after.squares, partial, self._counters,
+             0.0 if normed is None else normed.eps),
             {**constants, "NORM_PARTS": 0 if normed is None else normed.parts, "ROWS": self.padded,
              "BN": tile.columns, "BK": tile.depth, "SPLITS": tile.splits, "SCALED": norm is not None,
              "PREFETCH": tile.prefetch, "PDL": self._card.dependent_launch},
@@ -360,8 +410,9 @@ class DecodeLowering:
         return out
 
     def _library_product(
-        self, i: program.Linear, matrix: Tensor, columns: int, dtype: torch.dtype, constants: dict[str, Any]
-    ) -> None:
+        self, i: program.Linear, matrix: Tensor | PreparedWeight, columns: int, dtype: torch.dtype,
+        constants: dict[str, Any],
+    ) -> None:  # fmt: skip
         x = self._cast(self._whole(i.x))
         norms = self._norms_of(i.out.value)
         places = self._readers.get(id(self._origin(i.out.value)), [])
@@ -404,7 +455,10 @@ class DecodeLowering:
                 self._held.setdefault(later, []).append(kept)
                 return
 
-    def _multiply(self, x: Tensor, matrix: Tensor, out: Tensor) -> None:
+    def _multiply(self, x: Tensor, matrix: Tensor | PreparedWeight, out: Tensor) -> None:
+        if not isinstance(matrix, Tensor):
+            self._emit(library_calls(matrix, x, out, None if out.is_meta else workspace_of(out.device)))
+            return
         self.launches.append(Call("library product", multiply, (x, matrix, out), weight_bytes=matrix.nbytes))
 
     # -- attention ---------------------------------------------------------------------------------------------------

@@ -58,6 +58,10 @@ class QuantisedMatrix:
         return sum(piece.rows for piece in self.pieces)
 
     @property
+    def device(self) -> torch.device:
+        return self.pieces[0].words.device
+
+    @property
     def nbytes(self) -> int:
         return sum(piece.nbytes for piece in self.pieces)
 
@@ -87,7 +91,7 @@ class QuantisedMatrix:
             out = torch.empty(len(x), width, dtype=kept, device=x.device)
         if gain is not None and len(x) != 1:
             raise ValueError(f"a norm is computed inside the product of 1 row, not {len(x)}")
-        if gated and not self._is_gated_in_kernel(width):
+        if gated and not self.is_gated_in_kernel(width):
             y = self.product(x, workspace, bias, dtype=torch.float32, gain=gain, eps=eps, pdl=pdl)
             return finish(y, None, activation, residual, out)
         if len(x) > 1:
@@ -95,7 +99,7 @@ class QuantisedMatrix:
         if len(x) > MAX_ROWS:
             y = multiply(x, self.expanded(workspace, x.dtype), out.dtype)
             return finish(y, bias, activation, residual, out)
-        for piece, first in self._placed():
+        for piece, first in self.placed():
             columns = piece.rows // 2 if gated else piece.rows
             target, kept_residual = out[:, first:], None if residual is None else residual[:, first:]
             piece_bias = None if bias is None else bias[first:]
@@ -110,7 +114,7 @@ class QuantisedMatrix:
     def expanded(self, workspace: Workspace, dtype: torch.dtype) -> Tensor:
         """The decoded weight [N, K] in the workspace's scratch buffer, which the next call overwrites."""
         out = workspace.scratch(self.rows, self.columns, dtype)
-        for piece, first in self._placed():
+        for piece, first in self.placed():
             expand(piece, out[first:])
         return out
 
@@ -121,20 +125,22 @@ class QuantisedMatrix:
         piece = self.pieces[0]
         out = torch.empty(len(ids), self.columns, dtype=torch.float32, device=ids.device)
         blocks = triton.next_power_of_2(self.columns // 32)
-        gather_blocks[(len(ids),)](
-            ids, piece.words, piece.scales, piece.factors, out, out, out, out, scale, **piece.form.numbers(),
-            K=self.columns, BLOCKS=blocks, SCALED=False, PDL=pdl, **launch_options(4, pdl),
-        )  # fmt: skip
+        if len(ids):
+            gather_blocks[(len(ids),)](
+                ids, piece.words, piece.scales, piece.factors, out, out, out, out, scale, **piece.form.numbers(),
+                K=self.columns, BLOCKS=blocks, SCALED=False, PDL=pdl, **launch_options(4, pdl),
+            )  # fmt: skip
         return out
 
-    def _placed(self) -> Iterator[tuple[BlockRows, int]]:
+    def placed(self) -> Iterator[tuple[BlockRows, int]]:
         """Each piece and the first of its rows."""
         first = 0
         for piece in self.pieces:
             yield piece, first
             first += piece.rows
 
-    def _is_gated_in_kernel(self, width: int) -> bool:
+    def is_gated_in_kernel(self, width: int) -> bool:
+        """Whether kernels apply the gate of a result of this width themselves."""
         return len(self.pieces) == 1 and width % WIDTH == 0
 
 

@@ -13,7 +13,8 @@ from antiphon.ops.triton.quantised.row_scaled import RowScaledMatrix
 from antiphon.weights.types import TORCH_DTYPES, TensorType
 from antiphon.weights.weight import Weight, WeightPart
 
-#: A weight that stays quantised on the GPU; both have `product`, `take`, `expanded`, `rows`, `columns` and `nbytes`.
+#: A weight that stays quantised on the GPU; both have `product`, `take`, `expanded`, `rows`, `columns`,
+#: `device` and `nbytes`.
 PreparedWeight = QuantisedMatrix | RowScaledMatrix
 
 

@@ -43,6 +43,10 @@ class RowScaledMatrix:
         return self.codes.shape[1]
 
     @property
+    def device(self) -> torch.device:
+        return self.codes.device
+
+    @property
     def nbytes(self) -> int:
         return self.codes.nbytes + self.scales.nbytes
 
@@ -74,14 +78,25 @@ class RowScaledMatrix:
 
     def expanded(self, workspace: Workspace, dtype: torch.dtype) -> Tensor:
         """The decoded weight [N, K] in the workspace's scratch buffer, which the next call overwrites."""
-        out = workspace.scratch(self.rows, self.columns, dtype)
-        return out.copy_(self.codes).mul_(self.scales.to(dtype)[:, None])
+        return self.expand(workspace.scratch(self.rows, self.columns, dtype))
+
+    def expand(self, out: Tensor) -> Tensor:
+        """The decoded weight in `out` [N, K]."""
+        return out.copy_(self.codes).mul_(self.scales.to(out.dtype)[:, None])
 
     def take(self, ids: Tensor, scale: float = 1.0, pdl: bool = False) -> Tensor:
         """Rows of the weight for ids [T], times `scale` → fp32 [T, K]; zeros for an id below 0."""
         kept = ids.clamp(min=0).long()
         rows = self.codes.view(torch.uint8)[kept].view(torch.float8_e4m3fn).float()
         return rows * (self.scales[kept] * (ids >= 0) * scale)[:, None]
+
+    def is_multiplied(self, workspace: Workspace) -> bool:
+        """Whether the library multiplies the codes themselves."""
+        return workspace.multiplies_fp8 and self.rows % ALIGNED == 0 and self.columns % ALIGNED == 0
+
+    def multiply(self, x: Tensor, out: Tensor) -> None:
+        """out = x · weightᵀ, of x rounded to e4m3."""
+        out.copy_(self._scaled_product(x))
 
     def _vector_product(
         self, x: Tensor, y: Tensor, width: int, bias: Tensor | None, activation: Activation, residual: Tensor | None,
@@ -98,10 +113,12 @@ class RowScaledMatrix:
         )  # fmt: skip
 
     def _library_product(self, x: Tensor, workspace: Workspace, dtype: torch.dtype) -> Tensor:
-        aligned = self.rows % ALIGNED == 0 and self.columns % ALIGNED == 0
-        if not workspace.multiplies_fp8 or not aligned:
-            x = rounded(x)
-            return multiply(x, self.expanded(workspace, x.dtype), dtype)
+        if self.is_multiplied(workspace):
+            return self._scaled_product(x)
+        x = rounded(x)
+        return multiply(x, self.expanded(workspace, x.dtype), dtype)
+
+    def _scaled_product(self, x: Tensor) -> Tensor:
         codes, scales = quantise_rows(x)
         return torch._scaled_mm(
             codes, self.codes.T, scale_a=scales[:, None], scale_b=self.scales[None, :], out_dtype=torch.bfloat16
