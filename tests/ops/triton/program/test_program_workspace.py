@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 
 import pytest
 import torch
@@ -37,7 +38,7 @@ def test_live_tensors_never_overlap(seed: int) -> None:
         tensor.fill_(value)
         live.append((tensor, counted.take(shape, dtype), value))
         spans = sorted((span(kept, memory.data_ptr()) for kept, _, _ in live), key=lambda s: s.start)
-        assert all(a.stop <= b.start for a, b in zip(spans, spans[1:], strict=False))
+        assert all(a.stop <= b.start for a, b in pairwise(spans))
     assert workspace.used == counted.used <= len(memory), "counting gives what is used"
 
 
