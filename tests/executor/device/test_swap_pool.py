@@ -29,9 +29,7 @@ def test_moves_follow_each_other() -> None:
     arena = filled()
     pool = SwapPool(arena)
     unit = OFFSET_UNIT
-    pool.move(
-        StepPlan("m", moves=[SwapOut("r", [(1, unit), (4, unit)]), BlockCopy(0, 1, unit), BlockCopy(1, 4, unit)])
-    )
+    pool.move(StepPlan("m", moves=[SwapOut("r", [(1, unit), (4, unit)]), BlockCopy(0, 1, unit), BlockCopy(1, 4, unit)]))
     assert contents(arena) == [0, 0, 2, 3, 0, 5] and pool.num_bytes == 2 * unit
     pool.move(StepPlan("m", moves=[SwapIn("r", [(2, unit), (5, unit)])]))
     assert contents(arena) == [0, 0, 1, 3, 0, 4] and pool.num_bytes == 0

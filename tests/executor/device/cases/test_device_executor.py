@@ -87,7 +87,10 @@ def check(device: Device, make: Make, **options: Any) -> EngineCore:
     requests = make()
     run(core, requests)
     for made, answer in zip(requests, answers, strict=True):
-        assert answer_of(made) == answer, made.id
+        *texts, readings = answer_of(made)
+        assert texts == list(answer[:-1]), made.id
+        # Tensor cores round fp32 factors.
+        assert readings == pytest.approx(answer[-1], abs=2e-3 if device.is_cpu else 5e-2), made.id
     assert executor.swapped_bytes == 0
     executor.close()
     return core
@@ -104,7 +107,7 @@ def test_tokens_that_the_graph_draws(device: Device) -> None:
         device,
         lambda: [
             request("greedy", PROMPTS[0], max_tokens=LENGTH),
-            request("drawn", PROMPTS[2], max_tokens=LENGTH - 2, temperature=0.9, seed=3),
+            request("drawn", PROMPTS[2], max_tokens=LENGTH - 1, temperature=0.9, seed=3),
         ],
     )
 
@@ -150,14 +153,14 @@ def test_a_request_that_is_swapped_out_continues(device: Device) -> None:
 
 def test_a_cancelled_request_leaves_the_others_alone(device: Device) -> None:
     def make() -> list[Request]:
-        return [request("stays", PROMPTS[0], max_tokens=LENGTH), request("goes", PROMPTS[2], max_tokens=LENGTH)]
+        return [request("stays", PROMPTS[0], max_tokens=3), request("goes", PROMPTS[2], max_tokens=8)]
 
     answers = expected(make)
     core, executor = device_core(device)
     stays, goes = make()
     core.add(stays)
     core.add(goes)
-    while goes.num_output_tokens < 2:
+    while not goes.num_output_tokens:
         core.step()
     core.abort("goes")
     while core.has_work:

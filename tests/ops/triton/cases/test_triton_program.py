@@ -17,7 +17,8 @@ from antiphon.models.base.model import CausalLM
 from antiphon.models.base.parts import TokenDecoder
 from antiphon.models.registry import build_model
 from antiphon.ops import KVCache, allocate_arena
-from antiphon.ops.triton.launch import card
+from antiphon.ops.triton.launch import Card, card
+from antiphon.ops.triton.program.launch import Launch
 from antiphon.ops.triton.program.rows import StepRows
 from antiphon.ops.triton.program.step import DecodeStep, StepMemory, step_bytes
 from antiphon.ops.triton.weights import prepare_weights
@@ -100,7 +101,7 @@ class World:
                 entries = torch.tensor(runner.tables[place][layout.group.name], dtype=torch.int32)
                 table[row, : len(entries)] = entries.to(self.device)
 
-    def step(self, splits: int, draws: bool = True) -> tuple[DecodeStep, StepMemory]:
+    def step(self, splits: int, draws: bool = True, on: Card | None = None) -> tuple[DecodeStep, StepMemory]:
         decoder = self.on_device.part(TokenDecoder)
         assert decoder is not None
         recording = make_recording(decoder.step(self.cache))
@@ -110,7 +111,8 @@ class World:
             {name: column.offset for name, column in layout.columns.items()},
             {name: table.offset for name, table in zip(groups, layout.tables, strict=True)},
         )
-        count, vocab, on = self.num_requests + self.padding, self.model.vocab_size - UNUSED, card(self.device)
+        on = on or card(self.device)
+        count, vocab = self.num_requests + self.padding, self.model.vocab_size - UNUSED
         size = step_bytes(recording, count, splits, rows, self.half, vocab, on)
         memory = StepMemory.allocate(count, size, 4096, self.device)
         assert memory.workspace is not None
@@ -190,3 +192,15 @@ def test_a_step_that_leaves_the_draw_to_the_caller_grows_its_rows(device: torch.
     assert world.store.last_token[rows].tolist() == world.tokens
     assert world.store.length[rows].tolist() == [length + 1 for length in world.lengths]
     assert world.store.output_index[rows].tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("make", [qwen3, gpt2])
+@pytest.mark.parametrize("num_requests", [1, 20, 70])
+def test_only_kernels_that_wait_start_early(
+    make: Callable[[int], transformers.PretrainedConfig], num_requests: int, device: torch.device, half: torch.dtype
+) -> None:
+    """And neither the kernel that reads the rows nor the one after it, so that all others may read what it wrote."""
+    step, _ = make_world(make, num_requests, device, half).step(1, on=Card(90, 132))
+    early = [launch for launch in step.launches if isinstance(launch, Launch) and launch.dependent]
+    assert early and all(launch.constants["PDL"] for launch in early)
+    assert [getattr(launch, "dependent", False) for launch in step.launches[:2]] == [False, False]
