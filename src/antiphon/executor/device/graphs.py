@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import torch
@@ -84,7 +83,6 @@ class DecodeGraphs:
             self._memory.rows.copy_(upload(padded, self._store.device))
 
     def _make(self, count: int, splits: int, draws: bool) -> DecodeStep:
-        self._reserve(step_bytes(self._recording, count, splits, self._rows, self._type, self._vocab_size, self._card))
         step = DecodeStep(
             self._recording, count, splits, self._rows, self._memory, self._type, self._vocab_size, self._card, draws
         )
@@ -94,10 +92,3 @@ class DecodeGraphs:
             step.run()  # compiles the kernels; every row is padding
             self._graphs[count, splits, draws] = step.capture(self._pool)
         return step
-
-    def _reserve(self, num_bytes: int) -> None:
-        """Have at least so much workspace for the next step that is made; those before keep theirs."""
-        workspace = self._memory.workspace
-        if workspace is None or workspace.numel() < num_bytes:
-            larger = torch.empty(num_bytes, dtype=torch.uint8, device=self._store.device)
-            self._memory = replace(self._memory, workspace=larger)
