@@ -34,10 +34,10 @@ class Transfer:
         flat = [tensor.contiguous().view(torch.int32).view(-1) for tensor in self._tensors]
         if not flat:
             return
-        words = flat[0] if len(flat) == 1 else torch.cat(flat)
-        if not words.is_cuda:
-            self._words = words
+        if not flat[0].is_cuda:
+            self._words = torch.cat(flat)  # a copy: the next step may overwrite the tensor before it is fetched
             return
+        words = flat[0] if len(flat) == 1 else torch.cat(flat)
         self._words = torch.empty(words.shape, dtype=torch.int32, pin_memory=True)
         self._words.copy_(words, non_blocking=True)
         self._arrived = torch.cuda.Event(enable_timing=True)

@@ -1,0 +1,177 @@
+"""Two steps in flight on a device: every answer is the one of the CPU's executor, one step at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from antiphon import ops
+from antiphon.engine.core import EngineCore
+from antiphon.engine.request import FinishReason, Request
+from antiphon.engine.scheduler import Scheduler
+from antiphon.engine.scheduler_config import Preemption, SchedulerConfig
+from antiphon.executor.device.executor import DeviceExecutor
+from antiphon.models.base.model import CausalLM
+from antiphon.models.base.parts import TokenDecoder
+from antiphon.models.registry import build_model
+from antiphon.ops import CacheLayout, Device, KVCache, allocate_arena
+from antiphon.ops.device import DeviceLimits
+from antiphon.weights.formats.memory import StateDictCheckpoint
+from support.mixed_requests import KINDS, CountingGrammar, answer_of, is_beginning, request
+from support.model_core import BLOCK_TOKENS, MAX_TOKENS, MODEL, SLAB_BLOCKS, VOCABULARY, make_core
+from support.tiny_model import CONFIG, tiny_state
+
+PROMPTS = [[40, 41, 42], [*range(30, 39)], [90]]
+LENGTH = 5
+Make = Callable[[], list[Request]]
+
+
+@pytest.fixture
+def device() -> Iterator[Device]:
+    """In fp32, so that tokens are the CPU's."""
+    place = torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
+    with ops.use_backend("triton"):
+        yield Device(place, ops.get_backend("triton"), torch.float32, DeviceLimits("a card", 0, 4))
+
+
+def device_core(device: Device, **options: Any) -> tuple[EngineCore, DeviceExecutor]:
+    """A core with two steps in flight whose executor is a device's, and that executor."""
+    core, inner = make_core(2, **options)
+    model = build_model(StateDictCheckpoint(tiny_state(), "llama", CONFIG))
+    assert isinstance(model, CausalLM)
+    if not device.is_cpu:
+        model.place(device.torch)
+    decoder = model.part(TokenDecoder)
+    assert decoder is not None
+    layouts = [CacheLayout(group, BLOCK_TOKENS) for group in model.cache_groups()]
+    scheduler = core.slots[MODEL].scheduler
+    assert isinstance(scheduler, Scheduler)
+    size = options.get("num_slabs", 128) * SLAB_BLOCKS * max(layout.block_bytes for layout in layouts)
+    executor = DeviceExecutor(
+        decoder,
+        KVCache(allocate_arena(size, device.torch), layouts, model.key_balance),
+        device,
+        max_rows=scheduler.config.max_running,
+        max_tokens=MAX_TOKENS,
+        vocab_size=VOCABULARY,
+    )
+    assert executor._graphs is not None, "the tiny model has no decode graphs"
+    core.slots[MODEL].executor = executor
+    inner.close()
+    return core, executor
+
+
+def run(core: EngineCore, requests: list[Request]) -> None:
+    for made in requests:
+        core.add(made)
+    while core.has_work:
+        core.step()
+        core.check_integrity()
+
+
+def expected(make: Make) -> list[tuple[Any, ...]]:
+    """The answers of the same requests, each alone with the CPU's executor."""
+    with ops.use_backend(ops.available_backends()[0]):
+        core, _ = make_core(prefix_caching=False)
+        requests = make()
+        run(core, requests)
+    return [answer_of(made) for made in requests]
+
+
+def check(device: Device, make: Make, **options: Any) -> EngineCore:
+    answers = expected(make)
+    core, executor = device_core(device, **options)
+    requests = make()
+    run(core, requests)
+    for made, answer in zip(requests, answers, strict=True):
+        *texts, readings = answer_of(made)
+        assert texts == list(answer[:-1]), made.id
+        # Tensor cores round fp32 factors.
+        assert readings == pytest.approx(answer[-1], abs=2e-3 if device.is_cpu else 5e-2), made.id
+    assert executor.swapped_bytes == 0
+    executor.close()
+    return core
+
+
+def grammatical(made: Request) -> Request:
+    made.constraint = CountingGrammar(made)
+    return made
+
+
+def test_tokens_that_the_graph_draws(device: Device) -> None:
+    """Greedy and drawn from all of the vocabulary; they end one after the other."""
+    check(
+        device,
+        lambda: [
+            request("greedy", PROMPTS[0], max_tokens=LENGTH),
+            request("drawn", PROMPTS[2], max_tokens=LENGTH - 1, temperature=0.9, seed=3),
+        ],
+    )
+
+
+def test_tokens_that_the_sampler_draws(device: Device) -> None:
+    """A part of the vocabulary, edits, masks that follow the last token, and log-probabilities, in one batch."""
+    check(
+        device,
+        lambda: [
+            request("filtered", PROMPTS[0], max_tokens=LENGTH, temperature=0.9, top_k=20, top_p=0.9, min_p=0.01),
+            request("penalties", PROMPTS[2], max_tokens=LENGTH, frequency_penalty=1.5, repetition_penalty=1.3),
+            grammatical(request("grammar", PROMPTS[0], max_tokens=LENGTH)),
+            request("logprobs", PROMPTS[2], max_tokens=LENGTH, logprobs=2, temperature=0.7, seed=6),
+        ],
+    )
+
+
+def test_a_prompt_in_chunks_beside_decodes_and_forks(device: Device) -> None:
+    def make() -> list[Request]:
+        made = [request("first", PROMPTS[2], max_tokens=LENGTH)]
+        for seed in range(2):
+            fork = request(f"fork {seed}", PROMPTS[1], max_tokens=2, temperature=0.9, seed=seed)
+            fork.fork_of = made[1] if seed else None
+            made.append(fork)
+        return made
+
+    check(device, make, config=SchedulerConfig(max_running=4, chunk_tokens=5))
+
+
+def test_a_request_that_is_swapped_out_continues(device: Device) -> None:
+    config = SchedulerConfig(max_running=3, preemption=Preemption.SWAP)
+    core = check(
+        device,
+        lambda: [request(f"{row}", PROMPTS[0], max_tokens=7, temperature=0.8, seed=row) for row in range(2)],
+        config=config,
+        num_slabs=1,
+        prefix_caching=False,
+    )
+    scheduler = core.slots[MODEL].scheduler
+    assert isinstance(scheduler, Scheduler)
+    assert scheduler.counters.swaps_in > 0
+
+
+def test_a_cancelled_request_leaves_the_others_alone(device: Device) -> None:
+    def make() -> list[Request]:
+        return [request("stays", PROMPTS[0], max_tokens=3), request("goes", PROMPTS[2], max_tokens=8)]
+
+    answers = expected(make)
+    core, executor = device_core(device)
+    stays, goes = make()
+    core.add(stays)
+    core.add(goes)
+    while not goes.num_output_tokens:
+        core.step()
+    core.abort("goes")
+    while core.has_work:
+        core.step()
+    assert answer_of(stays) == answers[0]
+    assert goes.finish_reason is FinishReason.CANCELLED and is_beginning(goes, answers[1])
+    executor.close()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_request(device: Device, kind: str) -> None:
+    check(device, lambda: [made for place in (0, 2) for made in KINDS[kind](f"{kind} {place}", PROMPTS[place])])

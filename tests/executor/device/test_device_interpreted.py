@@ -1,0 +1,21 @@
+"""The executor of a GPU with its kernels under Triton's interpreter."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+import pytest
+
+from support.interpreted import run_interpreted
+
+pytestmark = pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
+
+
+def test_cases() -> None:
+    run_interpreted("tests/executor/device/cases")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_every_kind_of_request() -> None:
+    run_interpreted("tests/executor/device/cases", "-m", "slow")

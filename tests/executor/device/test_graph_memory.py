@@ -1,0 +1,43 @@
+"""Decode steps of every size fit their workspace; nothing runs."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from antiphon.bench.random_model import SHAPES, RandomCheckpoint
+from antiphon.executor.device.buckets import row_bucket, split_count
+from antiphon.executor.device.rows import DeviceRows
+from antiphon.executor.recorded import make_recording
+from antiphon.models.base.model import CausalLM
+from antiphon.models.base.parts import TokenDecoder
+from antiphon.models.registry import build_model
+from antiphon.ops import CacheLayout, KVCache
+from antiphon.ops.triton.weights import MATRIX
+
+pytest.importorskip("triton")
+
+
+@pytest.mark.parametrize("kv_heads", [1, 3])
+@pytest.mark.parametrize("max_rows", [20, 64])
+def test_every_size_has_its_workspace(kv_heads: int, max_rows: int) -> None:
+    from antiphon.executor.device.graphs import DecodeGraphs
+
+    shape = SHAPES["smollm2-135m"] | {"num_hidden_layers": 2, "num_key_value_heads": kv_heads, "vocab_size": 2048}
+    model = build_model(RandomCheckpoint(shape, device="meta"))
+    assert isinstance(model, CausalLM)
+    device = torch.device("meta")
+    model.place(device)
+    for weight in model.weights():
+        weight.packed[MATRIX] = torch.empty(weight.rows, weight.columns, dtype=torch.bfloat16, device=device)
+    decoder = model.part(TokenDecoder)
+    assert decoder is not None
+    layouts = [CacheLayout(group, 16, torch.bfloat16, torch.bfloat16) for group in model.cache_groups()]
+    cache = KVCache(torch.empty(1 << 20, dtype=torch.uint8, device="meta"), layouts, model.key_balance)
+    store = DeviceRows(max_rows, layouts, [4096] * len(layouts), device)
+    graphs = DecodeGraphs(make_recording(decoder.step(cache)), store, max_rows, 2048, torch.bfloat16)
+    buckets = {row_bucket(rows, max_rows) for rows in range(1, max_rows + 1)}
+    for rows in sorted(buckets):
+        for splits in sorted({split_count(rows, kv_heads, longest) for longest in range(1, 4096, 16)}):
+            for draws in (True, False):
+                graphs._make(rows, splits, draws)
