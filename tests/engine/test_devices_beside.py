@@ -12,7 +12,7 @@ from antiphon.engine.plan import StepHandle, StepPlan
 from antiphon.engine.request import FinishReason, Request
 from antiphon.errors import DeviceError, EngineError, OutOfDeviceMemoryError
 from antiphon.runtime.frontend.loop import EngineLoop
-from support.fake_device import FakeExecutor, fake_request, fake_slot
+from support.fake_device import FakeExecutor, FakeHandle, fake_request, fake_slot
 from support.waiting import wait_until
 
 SECONDS = 30
@@ -196,3 +196,53 @@ def test_a_step_that_runs_out_of_memory_is_halved(most: int) -> None:
     else:
         assert executor.sizes == [8, 4, 2, *[1] * 8]
         assert {request.error for request in requests} == {"OutOfDeviceMemoryError: gpu is full"}
+
+
+def test_a_step_in_flight_when_a_second_device_comes_is_committed_first() -> None:
+    """It was launched without a call of `on_done`, so the loop would sleep on it."""
+    core, quick = EngineCore(), FakeExecutor()
+    quick_slot = fake_slot("quick", "gpu", quick)
+    quick_slot.depth = 2
+    core.add_model(quick_slot)
+    request = fake_request("a", "quick")
+    core.add(request)
+    core.step()
+    assert quick_slot.in_flight and not quick.handles[0].done()
+    quick.handles[0].finish()
+    core.add_model(fake_slot("other", "cpu", FakeExecutor(is_instant=True)))
+    assert request.finish_reason is FinishReason.STOP and not quick_slot.in_flight and not core.is_waiting
+
+
+def test_a_step_in_a_thread_is_committed_before_its_device_is_alone(world: World) -> None:
+    world.add("last", "slow")
+    assert world.slow.submitted.acquire(timeout=SECONDS)
+    removed = world.loop.call(lambda: world.core.remove_model("quick"))
+    world.slow.handles[0].finish()
+    removed.result(SECONDS)
+    assert world.ended.get(timeout=SECONDS).result == "last done"
+    assert world.core.busy_since is None
+    world.add("after", "beside")
+    assert world.beside.submitted.acquire(timeout=SECONDS)
+    assert world.beside.threads == {"antiphon-engine"}
+
+
+class UnluckyHandle(FakeHandle):
+    def choose(self) -> None:
+        raise ValueError("no tokens")
+
+
+class UnluckyExecutor(FakeExecutor):
+    """Its steps fail when their tokens are to be drawn."""
+
+    def submit(self, plan: StepPlan) -> StepHandle:
+        return UnluckyHandle(plan)
+
+
+def test_a_device_is_idle_after_tokens_could_not_be_drawn() -> None:
+    core, request = EngineCore(), fake_request("a", "unlucky")
+    core.add_model(fake_slot("unlucky", "gpu", UnluckyExecutor()))
+    core.add_model(fake_slot("other", "cpu", FakeExecutor(is_instant=True)))
+    core.add(request)
+    core.step()
+    assert request.error == "ValueError: no tokens" and not core.has_work
+    assert core.busy_since is None  # else the watchdog ends the process

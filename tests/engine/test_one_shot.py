@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from antiphon.engine.one_shot import OneShotScheduler
+from antiphon.engine.one_shot import GROW_STEPS, OneShotScheduler
 from antiphon.engine.plan import StepPlan, StepResult
 from antiphon.engine.policies.registry import make_policy
 from antiphon.engine.request import FinishReason, Priority, Request
@@ -160,3 +160,21 @@ def test_what_is_rejected() -> None:
         own.add(request(str(index)), 0.0)
     with pytest.raises(OverloadedError, match="has 6 requests waiting; at most 6"):
         own.add(request("one too many"), 0.0)
+
+
+def test_the_limit_grows_back_after_good_steps(caplog: pytest.LogCaptureFixture) -> None:
+    own = scheduler(num_stages=1, max_step_tokens=40)
+    for name in "abcd":
+        own.add(request(name), 0.0)
+    plan = own.plan(1.0)
+    tokens = plan.num_tokens
+    assert own.shrink(plan) and own.max_step_tokens == tokens // 2
+    assert f"a step of 4 requests and {tokens} tokens ran out of memory; steps now have at most" in caplog.text
+    own.close(2.0)
+    limits = []
+    for number in range(3 * GROW_STEPS):
+        own.add(request(f"r{number}"), 3.0)
+        run(own, 3.0)
+        limits.append(own.max_step_tokens)
+    assert limits[GROW_STEPS - 2] == tokens // 2 and limits[GROW_STEPS - 1] == min(40, tokens)
+    assert limits[-1] == 40

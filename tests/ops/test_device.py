@@ -89,3 +89,14 @@ def test_errors_of_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
         assert cpu.translate(error) is error
     wrong = ValueError("a shape")
     assert gpu.translate(wrong) is wrong
+
+
+@pytest.mark.usefixtures("card")
+def test_errors_of_libraries_on_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (3 << 20, 8 << 30))
+    gpu, cpu = Device.parse("cuda:1"), Device.parse("cpu")
+    cublas = RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")
+    for error in (cublas, RuntimeError("Triton Error [CUDA]: out of memory")):
+        assert isinstance(gpu.translate(error), OutOfDeviceMemoryError) and cpu.translate(error) is error
+    triton = RuntimeError("Triton Error [CUDA]: an illegal memory access was encountered")
+    assert isinstance(gpu.translate(triton), DeviceError) and cpu.translate(triton) is triton

@@ -115,10 +115,10 @@ class EngineCore:
         self.on_done: Callable[[], None] = lambda: None
 
     def add_model(self, slot: ModelSlot) -> None:
+        self._set_several({slot.device, *(other.device for other in self.slots.values())})
         slot.clock.time = min((other.clock.time for other in self._beside(slot)), default=0.0)
         self.slots[slot.name] = slot
         self._lanes.setdefault(slot.device, DeviceLane(slot.device))
-        self._has_several = len({other.device for other in self.slots.values()}) > 1
 
     def remove_model(self, name: str) -> None:
         """End the model's requests and free its memory."""
@@ -127,7 +127,18 @@ class EngineCore:
         slot.scheduler.close(self.clock())
         slot.executor.close()
         del self.slots[name]
-        self._has_several = len({other.device for other in self.slots.values()}) > 1
+        self._set_several({other.device for other in self.slots.values()})
+
+    def _set_several(self, devices: set[str]) -> None:
+        """The models will be on these devices. No step is in flight when their number becomes one or more than one.
+
+        Steps that were launched alone do not call `on_done`, and those launched beside others may run in a thread.
+        """
+        has_several = len(devices) > 1
+        if has_several is not self._has_several:
+            for slot in self.slots.values():
+                self._drain(slot)
+            self._has_several = has_several
 
     def _beside(self, slot: ModelSlot) -> list[ModelSlot]:
         """The models on the same device, itself included if it is there."""
@@ -203,8 +214,9 @@ class EngineCore:
     @property
     def busy_since(self) -> float | None:
         """When the oldest step in flight beside those of other devices was launched, in `time.monotonic`."""
-        begun = [lane.busy_since for lane in self._lanes.values() if lane.busy_since is not None]
-        return min(begun, default=None)
+        # The heartbeat's thread reads this while models are added.
+        begun = [lane.busy_since for lane in list(self._lanes.values())]
+        return min((since for since in begun if since is not None), default=None)
 
     def step(self) -> bool:
         """One step of the model whose turn it is, on each device; False if nothing advanced."""
@@ -314,6 +326,7 @@ class EngineCore:
             step.handle.choose()
         except Exception as error:
             slot.in_flight.remove(step)
+            self._mark_lane(slot)
             self._failed(slot, step.plan, error)
 
     def _commit_oldest(self, slot: ModelSlot) -> _InFlight:
@@ -326,8 +339,7 @@ class EngineCore:
 
     def _commit(self, slot: ModelSlot, step: _InFlight) -> None:
         plan, lane = step.plan, self._lanes[slot.device]
-        if lane.busy_since is not None:
-            lane.mark(any(other.in_flight for other in self._beside(slot)))
+        self._mark_lane(slot)
         try:
             result = step.handle.result()
         except Exception as error:
@@ -345,6 +357,12 @@ class EngineCore:
         if plan:
             slot.scheduler.observe(plan, ran - begun)
             self._record(slot, step, result, begun, ran, done)
+
+    def _mark_lane(self, slot: ModelSlot) -> None:
+        """A step of the model is not in flight any more."""
+        lane = self._lanes[slot.device]
+        if lane.busy_since is not None:
+            lane.mark(any(other.in_flight for other in self._beside(slot)))
 
     def _failed(self, slot: ModelSlot, plan: StepPlan, error: Exception) -> None:
         """A step raised. Its requests fail, unless they can run in smaller steps; a lost device ends the loop."""

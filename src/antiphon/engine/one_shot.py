@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import logging
+
 from antiphon.engine.cost_model import CostModel, StepShape
 from antiphon.engine.plan import StepPlan, StepResult
 from antiphon.engine.policies.policy import Policy
 from antiphon.engine.request import FinishReason, Priority, Request, RequestState
 from antiphon.errors import ContextLengthError, InvalidRequestError, OverloadedError
+
+logger = logging.getLogger("antiphon.engine")
+
+#: Steps without running out of memory after which a limit that was halved is doubled.
+GROW_STEPS = 64
 
 
 class OneShotScheduler:
@@ -40,6 +47,8 @@ class OneShotScheduler:
         self.waiting: dict[str, Request] = {}
         self.running: dict[str, Request] = {}  # a stage of theirs is in flight
         self._num_arrivals = 0
+        self._full_step_tokens = 0  # the limit before steps ran out of memory, if any did
+        self._num_good_steps = 0
 
     def add(self, request: Request, now: float) -> None:
         """Queue a request. One that is too long, or finds the queue full, is rejected with the numbers."""
@@ -130,6 +139,7 @@ class OneShotScheduler:
                 assert result.outputs is not None
                 request.result = result.outputs[index]
                 self._end(request, FinishReason.STOP, now)
+        self._grow()
 
     def fail(self, plan: StepPlan, error: str, now: float) -> None:
         for request in plan.requests:
@@ -138,16 +148,32 @@ class OneShotScheduler:
                 self._end(request, FinishReason.FAILED, now, error)
 
     def shrink(self, plan: StepPlan) -> bool:
-        """From now on steps have at most half of this one's tokens; one request alone cannot be cut."""
+        """Steps have at most half of this one's tokens, until enough of them went well; one request cannot be cut."""
         if len(plan.requests) < 2:
             return False
-        self.max_step_tokens = max(1, plan.num_tokens // 2)
+        limit, self._num_good_steps = max(1, min(self.max_step_tokens, plan.num_tokens // 2)), 0
+        self._full_step_tokens = max(self._full_step_tokens, self.max_step_tokens)
+        logger.warning(
+            "model %r: a step of %d requests and %d tokens ran out of memory; steps now have at most %d tokens, not %d",
+            self.model, len(plan.requests), plan.num_tokens, limit, self.max_step_tokens,
+        )  # fmt: skip
+        self.max_step_tokens = limit
         for request in plan.requests:
             request.num_in_flight_tokens = 0
             if self.running.pop(request.id, None) is not None:
                 request.state = RequestState.WAITING
                 self.waiting[request.id] = request
         return True
+
+    def _grow(self) -> None:
+        """A step went well: after enough of them, a limit that was halved is doubled."""
+        if self.max_step_tokens >= self._full_step_tokens:
+            return
+        self._num_good_steps += 1
+        if self._num_good_steps == GROW_STEPS:
+            self._num_good_steps = 0
+            self.max_step_tokens = min(self._full_step_tokens, 2 * self.max_step_tokens)
+            logger.info("model %r: steps have at most %d tokens again", self.model, self.max_step_tokens)
 
     def abort(self, request_id: str, reason: FinishReason, now: float) -> bool:
         request = self.waiting.get(request_id) or self.running.get(request_id)

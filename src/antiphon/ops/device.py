@@ -22,6 +22,10 @@ MIN_CAPABILITY = (8, 0)
 #: What activations may be computed in; the residual stream and logits are in 32 bits on every device.
 COMPUTE_TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
+#: Words of errors after which a CUDA device has too little memory, and of others, after which its context is lost.
+FULL = ("CUBLAS_STATUS_ALLOC_FAILED", "CUDA error: out of memory", "Triton Error [CUDA]: out of memory")
+LOST = ("CUDA error", "Triton Error [CUDA]")
+
 
 @dataclass(frozen=True)
 class DeviceLimits:
@@ -80,11 +84,13 @@ class Device:
 
         After a `DeviceError` nothing can be computed on the device in this process: CUDA's context is lost.
         """
-        if isinstance(error, torch.OutOfMemoryError):
+        is_cuda, text = self.torch.type == "cuda", str(error)
+        is_full = is_cuda and any(words in text for words in FULL) and isinstance(error, RuntimeError)
+        if is_full or isinstance(error, torch.OutOfMemoryError):
             free, total = self.free_bytes() >> 20, self.limits.total_bytes >> 20
             return OutOfDeviceMemoryError(f"{self.name} ran out of memory: {free:,} of {total:,} MiB are free")
-        if self.torch.type == "cuda" and (isinstance(error, torch.AcceleratorError) or "CUDA error" in str(error)):
-            cause = str(error).partition("\n")[0]
+        if is_cuda and (isinstance(error, torch.AcceleratorError) or any(words in text for words in LOST)):
+            cause = text.partition("\n")[0]
             return DeviceError(f"{self.name} ({self.limits.hardware}) failed: {cause}; start the process again")
         return error
 

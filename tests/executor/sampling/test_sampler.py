@@ -16,7 +16,8 @@ from antiphon.engine.sampling_params import SamplingParams
 from antiphon.errors import InvalidRequestError
 from antiphon.executor.rows import RowStore
 from antiphon.executor.sampling.edit_batch import EditBatch
-from antiphon.executor.sampling.sampler import Sampler
+from antiphon.executor.sampling.sampler import DrawnTokens, Sampler
+from antiphon.executor.sampling.transfer import Transfer
 from antiphon.executor.step_batch import build_step
 from antiphon.ops import CacheGroup, CacheKind, CacheLayout, LogitEditRows
 
@@ -194,3 +195,23 @@ def test_the_same_seed_gives_the_same_tokens_whatever_the_backend(logits: torch.
 def test_senseless_parameters_are_refused_by_name(name: str, value: Any) -> None:
     with pytest.raises(InvalidRequestError, match=name):
         SamplingParams(**{name: value})
+
+
+class LostEvent:
+    """Of a device whose context is lost."""
+
+    def query(self) -> bool:
+        raise RuntimeError("CUDA error: an illegal memory access")
+
+    synchronize = query
+
+
+def test_a_fault_of_the_device_is_raised_by_the_result_alone() -> None:
+    transfer = Transfer()
+    transfer.add(torch.zeros(2))
+    transfer.start()
+    transfer._arrived = LostEvent()  # type: ignore[assignment]
+    drawn = DrawnTokens(transfer)
+    assert drawn.done()
+    with pytest.raises(RuntimeError, match="an illegal memory access"):
+        drawn.result()

@@ -55,3 +55,10 @@ def test_the_cpu_keeps_no_cache_while_it_is_not_used(books: Books) -> None:
     books.devices.take(Devices([DeviceMemory("cuda:0", "Test GPU", 9000, 5000, 0)], "cuda:0", "cuda:0"))
     cpu, _ = Residency(books, 3000).budgets()  # type: ignore[arg-type]
     assert (cpu.device, cpu.room) == ("cpu", 3000)
+
+
+def test_only_text_generation_is_expected_on_a_gpu(books: Books) -> None:
+    residency = Residency(books, 3000)  # type: ignore[arg-type]
+    for device, expected in ((None, "cpu"), ("auto", "cpu"), ("cuda", "cuda:0")):
+        assert residency.device_of(Resident("ears", "whisper-base.en", device=device)) == expected
+    assert residency.device_of(Resident("chat", "smollm2-135m")) == "cuda:0"

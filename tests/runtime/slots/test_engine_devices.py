@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import gc
+import weakref
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 import torch
 
-from antiphon.errors import MemoryBudgetError, OutOfDeviceMemoryError
+from antiphon.errors import CheckpointError, MemoryBudgetError, OutOfDeviceMemoryError, UnsupportedError
 from antiphon.ops import Device, active_backend
 from antiphon.ops.device import DeviceLimits
+from antiphon.runtime.frontend.engine import Engine
 from antiphon.runtime.loading.config import EngineConfig
 from antiphon.runtime.loading.device_memory import reserve_bytes, workspace_bytes
 from antiphon.runtime.loading.loading import LoadedModel, load_model
 from antiphon.runtime.slots.devices import EngineDevice, EngineDevices
+from antiphon.runtime.slots.resident import check_batch_invariance
+from support.tiny_model import write_bert
 
 TOTAL = 16 << 30
 
@@ -104,3 +109,86 @@ def test_weights_that_do_not_fit_are_reported_with_the_numbers(
     expected = r"meta \(Fake GPU\) has 16,384 MiB free of 16,384 MiB; tiny-llama has \d+ MiB of weights"
     with pytest.raises(OutOfDeviceMemoryError, match=expected):
         load_model(str(tiny_llama), device=fake_gpu())
+
+
+def test_only_text_generation_runs_on_a_gpu(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    encoder = str(write_bert(tmp_path))
+    with pytest.raises(UnsupportedError, match="an embedding model; only text generation models run on a GPU so far"):
+        load_model(encoder, device=fake_gpu())
+    with caplog.at_level("INFO", "antiphon.models"):
+        assert load_model(encoder, device=fake_gpu(), may_move=True).device.is_cpu
+    assert "computes on the CPU: only text generation models run on meta so far" in caplog.text
+
+
+def test_an_engine_on_a_gpu_puts_other_models_on_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless the GPU is named for the model."""
+    parse = Device.parse
+
+    def opened(name: str = "auto", compute_type: str | None = None) -> Device:
+        return parse("cpu") if name == "cpu" else fake_gpu()
+
+    monkeypatch.setattr(Device, "parse", opened)
+    encoder = str(write_bert(tmp_path))
+    with Engine(device="cuda", kv_bytes=1 << 20) as engine:
+        with pytest.raises(UnsupportedError, match="use the device cpu for it, not meta"):
+            engine.load(encoder, device="cuda")
+        assert engine.load(encoder).device.is_cpu
+        assert len(engine.embed(["hello"])) == 1
+        assert set(engine.figures()["devices"]) == {"meta", "cpu"}
+
+
+def test_batch_invariance_is_of_the_cpu_alone() -> None:
+    with pytest.raises(UnsupportedError, match="kept on the CPU only, and the device is meta: use the device cpu"):
+        check_batch_invariance(fake_gpu())
+
+
+def test_slots_that_do_not_fit_are_reported_with_the_numbers(
+    loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr("antiphon.runtime.frontend.front_end.make_slots", refuse)
+    with (
+        Engine(device="cpu", kv_bytes=1 << 20) as engine,
+        pytest.raises(OutOfDeviceMemoryError, match="meta ran out of memory: 16,384 of 16,384 MiB are free"),
+    ):
+        engine.load(replace(loaded, device=fake_gpu()))
+
+
+class Held:
+    """Memory of a load."""
+
+
+def test_a_failed_load_holds_nothing_while_memory_is_given_back(
+    tiny_llama: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held: list[weakref.ref[Held]] = []
+    alive: list[bool] = []
+
+    def fail(*_: object, **__: object) -> LoadedModel:
+        weights = Held()
+        held.append(weakref.ref(weights))
+        raise CheckpointError("a bad file")
+
+    monkeypatch.setattr("antiphon.runtime.frontend.front_end.load_model", fail)
+    monkeypatch.setattr(EngineDevice, "trim", lambda device: alive.append(held[0]() is not None))
+    with Engine(device="cpu", kv_bytes=1 << 20) as engine:
+        with pytest.raises(CheckpointError, match="a bad file"):
+            engine.load(str(tiny_llama))
+        assert alive == [False]
+
+
+def test_an_unloaded_model_is_gone_when_memory_is_given_back(tiny_llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    alive: list[bool] = []
+    with Engine(device="cpu", kv_bytes=1 << 20) as engine:
+        name = engine.load(str(tiny_llama)).name
+        model = weakref.ref(engine._factories[name].loaded.model)
+
+        def trim(device: EngineDevice) -> None:
+            gc.collect()
+            alive.append(model() is not None)
+
+        monkeypatch.setattr(EngineDevice, "trim", trim)
+        engine.unload(name)
+        assert alive == [False]

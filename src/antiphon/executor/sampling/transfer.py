@@ -45,7 +45,11 @@ class Transfer:
 
     @property
     def has_arrived(self) -> bool:
-        return self._arrived is None or self._arrived.query()
+        """Whether `fetch` returns, or raises, without waiting. A fault of the device is raised there, not here."""
+        try:
+            return self._arrived is None or self._arrived.query()
+        except Exception:
+            return True
 
     def wait(self) -> None:
         """Return when the copy has arrived."""

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from antiphon.device_names import AUTO
 from antiphon.engine.core import EngineCore, ModelSlot
 from antiphon.engine.request import Priority
 from antiphon.engine.sampling_params import SamplingParams
@@ -16,6 +17,7 @@ from antiphon.engine.telemetry import SpeechRecord, StepRecord, TranscriptRecord
 from antiphon.errors import DeviceError, InvalidRequestError, ModelNotFoundError
 from antiphon.models.base.model import Task
 from antiphon.models.base.parts import Detector
+from antiphon.ops import Device
 from antiphon.runtime.calls.control import new_id
 from antiphon.runtime.calls.events import Event
 from antiphon.runtime.calls.port import EnginePort
@@ -28,6 +30,7 @@ from antiphon.runtime.loading.adapter_names import SEPARATOR
 from antiphon.runtime.loading.adapters import LoadedAdapter
 from antiphon.runtime.loading.config import EngineConfig
 from antiphon.runtime.loading.loading import LoadedModel, load_model
+from antiphon.runtime.loading.process_memory import drop_locals
 from antiphon.runtime.slots.devices import EngineDevices
 from antiphon.runtime.slots.resident import check_batch_invariance, make_slots, slot_names
 from antiphon.runtime.speech.call import SpeechCall
@@ -101,9 +104,10 @@ class FrontEnd:
     def load(self, model: str | LoadedModel, device: str | None = None) -> LoadedModel:
         """Load a model by catalog name, path or hub reference, or add one that is loaded already.
 
-        `device` is where it computes: `cpu`, `cuda`, `cuda:N`, or the engine's own device if omitted. Returns once the
-        model can be used. Raises `InvalidRequestError` if a model of that name is loaded. A detector that a call has
-        loaded is not loaded again.
+        `device` is where it computes: `cpu`, `cuda`, `cuda:N`, or the engine's own device if omitted. Only text
+        generation runs on GPUs: other models are on the CPU unless `device` names a GPU, which is then an
+        `UnsupportedError`. Returns once the model can be used. Raises `InvalidRequestError` if a model of that name is
+        loaded. A detector that a call has loaded is not loaded again.
         """
         loaded = (self.detectors.loaded(model) or self._load_files(model, device)) if isinstance(model, str) else model
         if loaded.name in self._factories:
@@ -123,28 +127,42 @@ class FrontEnd:
         return loaded
 
     def _load_files(self, reference: str, device: str | None = None) -> LoadedModel:
-        chosen = self._devices.get(device).device
+        chosen, options = self._devices.get(device).device, self.config.weight_options()
+        may_move = device is None or device == AUTO
         try:
-            return load_model(reference, offline=self._offline, options=self.config.weight_options(), device=chosen)
+            return load_model(reference, offline=self._offline, options=options, device=chosen, may_move=may_move)
         except Exception as error:
-            self._devices.trim()
-            meant = chosen.translate(error)
-            if isinstance(meant, DeviceError):
-                self._loop.end(meant)
+            meant = self._load_failed(error, chosen)
             if meant is error:
                 raise
             raise meant from error
+
+    def _load_failed(self, error: Exception, device: Device) -> Exception:
+        """The error of ours that one of a load means. What the load held is freed; a lost device ends the loop."""
+        meant = device.translate(error)
+        drop_locals(error)
+        if isinstance(meant, DeviceError):
+            self._loop.end(meant)
+        else:
+            self._devices.trim()
+        return meant
 
     def _make_slots(self, loaded: LoadedModel) -> list[ModelSlot]:
         device = self._devices.of(loaded.device)
         if self.config.batch_invariant:
             check_batch_invariance(device.device)
-        arena = device.acquire(loaded.model)
         try:
-            return make_slots(loaded, arena, self.config)
-        except BaseException:
-            device.release()
-            raise
+            arena = device.acquire(loaded.model)
+            try:
+                return make_slots(loaded, arena, self.config)
+            except BaseException:
+                device.release()
+                raise
+        except Exception as error:
+            meant = self._load_failed(error, loaded.device)
+            if meant is error:
+                raise
+            raise meant from error
 
     def load_adapter(self, path: str | Path, name: str | None = None, *, model: str | None = None) -> LoadedAdapter:
         """Load a LoRA adapter for a loaded model: a folder as PEFT saves it, or a GGUF file.
@@ -161,6 +179,10 @@ class FrontEnd:
 
     def unload(self, name: str) -> None:
         """Cancel the requests of a model or an adapter and free the memory of its weights, and of a model's cache."""
+        self._remove(name)
+        self._devices.trim()
+
+    def _remove(self, name: str) -> None:
         if name in self._adapters.loaded:
             del self._factories[name]
             self._adapters.unload(name)

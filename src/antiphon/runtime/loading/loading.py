@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
@@ -27,7 +28,7 @@ from antiphon.text.tokenization.llama2c_vocab import tokenizer_from_llama2c
 from antiphon.text.tokenization.symbol_vocab import SymbolTokenizer
 from antiphon.text.tokenization.tokenizer import Tokenizer
 from antiphon.text.tokenization.whisper_vocab import WhisperTokenizer, tokens_from_json, tokens_from_tiktoken
-from antiphon.weights.catalog.model_tasks import check_catalog_task, wrong_task
+from antiphon.weights.catalog.model_tasks import KINDS, check_catalog_task, wrong_task
 from antiphon.weights.catalog.resolve import ResolvedModel, resolve
 from antiphon.weights.checkpoint import Checkpoint
 from antiphon.weights.formats.open import open_checkpoint
@@ -35,8 +36,10 @@ from antiphon.weights.json_object import read_json_object
 
 #: Tokens of Whisper's English-only vocabulary; the multilingual ones are larger.
 ENGLISH_VOCABULARY = 51864
-#: Small models that calls to others use: they run beside them, on the CPU.
-DETECTOR_TASKS = (Task.PHONEMIZE, Task.VOICE_ACTIVITY)
+#: What models on a GPU can be for so far.
+GPU_TASKS = (Task.GENERATE,)
+
+logger = logging.getLogger("antiphon.models")
 
 
 @dataclass(frozen=True)
@@ -75,12 +78,14 @@ def load_model(
     options: WeightOptions | None = None,
     task: str | None = None,
     device: Device | str = AUTO,
+    may_move: bool = False,
 ) -> LoadedModel:
     """Resolve, download if needed, and load. Every failure is an `AntiphonError` that names the file and the cause.
 
-    Its tensors are on `device`, which is opened first if it is a name; detectors are always on the CPU. A model that
-    is not for `task` is rejected as early as its task is known: before the download if the catalog has it, else once
-    its architecture is read.
+    Its tensors are on `device`, which is opened first if it is a name. Only text generation runs on GPUs: a model for
+    another task is an `UnsupportedError` there; with `may_move`, and with the device `auto`, it is on the CPU. A model
+    that is not for `task` is rejected as early as its task is known: before the download if the catalog has it, else
+    once its architecture is read.
     """
     if task is not None:
         check_catalog_task(reference, task)
@@ -88,7 +93,7 @@ def load_model(
     report = LoadReport()
     with report.phase("fetch"):
         resolved = resolve(reference, offline=offline, progress=progress)
-    return load_resolved(resolved, report, options, task, opened)
+    return load_resolved(resolved, report, options, task, opened, may_move or device == AUTO)
 
 
 def load_resolved(
@@ -97,23 +102,29 @@ def load_resolved(
     options: WeightOptions | None = None,
     task: str | None = None,
     device: Device | None = None,
+    may_move: bool = False,
 ) -> LoadedModel:
     """Without a device, on the CPU."""
-    loaded = _load(resolved, report or LoadReport(), options or WeightOptions(), task, device or Device.parse(CPU))
+    opened = device or Device.parse(CPU)
+    loaded = _load(resolved, report or LoadReport(), options or WeightOptions(), task, opened, may_move)
     trim_memory()  # the checkpoint's metadata is not needed any more
     return loaded
 
 
 def _load(
-    resolved: ResolvedModel, report: LoadReport, options: WeightOptions, task: str | None, device: Device
+    resolved: ResolvedModel,
+    report: LoadReport,
+    options: WeightOptions,
+    task: str | None,
+    device: Device,
+    may_move: bool,
 ) -> LoadedModel:
     with report.phase("open"):
         checkpoint = open_checkpoint(resolved.path)
         own = model_class(checkpoint.architecture).task
         if task is not None and own != task:
             raise wrong_task(resolved.name, own, task)
-    if own in DETECTOR_TASKS and not device.is_cpu:
-        device = Device.parse(CPU)
+    device = _device_for(resolved.name, own, device, may_move)
     with report.phase("tokenizer"):
         tokenizer = load_tokenizer(resolved, checkpoint)
     with report.phase("weights"):
@@ -136,6 +147,19 @@ def _load(
     voices = None if synthesis is None else VoiceBook.beside(resolved.files, synthesis.style_size, resolved.name)
     sampling = sampling_defaults(resolved, checkpoint)
     return LoadedModel(resolved.name, model, tokenizer, template, eos_ids, report, voices, sampling, device)
+
+
+def _device_for(name: str, task: Task, device: Device, may_move: bool) -> Device:
+    """The device if models for the task run there, else the CPU where the model may move."""
+    if device.is_cpu or task in GPU_TASKS:
+        return device
+    if not may_move:
+        raise UnsupportedError(
+            f"{name} is {KINDS[task]}; only text generation models run on a GPU so far: use the device cpu for it, "
+            f"not {device.name}"
+        )
+    logger.info("%s computes on the CPU: only text generation models run on %s so far", name, device.name)
+    return Device.parse(CPU)
 
 
 def load_tokenizer(resolved: ResolvedModel, checkpoint: Checkpoint) -> Tokenizer:

@@ -9,6 +9,7 @@ import mmap
 import os
 import resource
 import sys
+import traceback
 
 MADV_POPULATE_READ = 22
 
@@ -33,6 +34,14 @@ def trim_memory() -> None:
     """Have the allocator give back what it keeps of freed memory."""
     with contextlib.suppress(AttributeError, OSError):  # where the allocator is not glibc's
         ctypes.CDLL(None).malloc_trim(0)
+
+
+def drop_locals(error: BaseException) -> None:
+    """Free what the functions held that raised an error and its causes. Its traceback still has their lines."""
+    seen: BaseException | None = error
+    while seen is not None:
+        traceback.clear_frames(seen.__traceback__)
+        seen = seen.__cause__ or seen.__context__
 
 
 def read_pages(address: int, size: int) -> None:

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from antiphon.audio.samples import Floats
-from antiphon.device_names import AUTO
+from antiphon.device_names import AUTO, CPU
 from antiphon.errors import AntiphonError, InvalidRequestError
 from antiphon.models.base.parts import TokenDecoder
 from antiphon.ops import Device
@@ -56,7 +56,8 @@ class ServedEngine(FrontEnd):
         self._transcribe_threads = ThreadPoolExecutor(MAX_TRANSCRIPTIONS, "antiphon-transcribe")
         self._prepare_threads = ThreadPoolExecutor(PREPARE_THREADS, "antiphon-prepare")
         super().__init__(ChannelSink(send), **options)
-        self._auto_device = Device.parse(AUTO).name
+        # A server on the CPU opens no GPU, whose driver may be broken, until a model asks for one.
+        self._auto_device = CPU if self.config.device == CPU else Device.parse(AUTO).name
         self._report_devices()
 
     @property
@@ -159,6 +160,8 @@ class ServedEngine(FrontEnd):
 
     def _load_weights(self, command: messages.Load) -> LoadedModel:
         loaded = replace(self._load_files(command.reference, command.device), name=command.name)
+        if command.device == AUTO:
+            self._auto_device = Device.parse(AUTO).name
         read_weights(loaded)
         return loaded
 
@@ -196,7 +199,6 @@ class ServedEngine(FrontEnd):
             if command.name in self._factories or command.name in self.detectors:
                 self.unload(command.name)
                 return_memory()
-                self._devices.trim()
                 self._report_devices()
         except BaseException:
             traceback.print_exc()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from antiphon.counted import counted
-from antiphon.device_names import CPU
+from antiphon.device_names import AUTO, CPU
 from antiphon.errors import (
     AntiphonError,
     EngineError,
@@ -23,6 +23,7 @@ from antiphon.runtime.residency.budget import MemoryBudget, charged_bytes
 from antiphon.runtime.residency.fetching import FetchLog, fetch_model
 from antiphon.runtime.residency.keep_alive import FOREVER
 from antiphon.runtime.residency.resident import ModelState, Resident
+from antiphon.weights.catalog.model_tasks import catalog_task
 
 if TYPE_CHECKING:
     from antiphon.runtime.loading.model_text import ModelText
@@ -79,7 +80,10 @@ class Residency:
             return model.loaded.device
         if model.base is not None:
             return self.device_of(model.base)
-        return CPU if model.is_companion else self._client.devices.name_of(model.device)
+        is_named = model.device not in (None, AUTO)
+        if model.is_companion or (not is_named and catalog_task(model.reference) not in (None, "generate")):
+            return CPU  # only text generation runs on GPUs
+        return self._client.devices.name_of(model.device)
 
     def _on(self, device: str) -> list[Resident]:
         return [model for model in self.models.values() if model.charged_device == device]
@@ -258,8 +262,9 @@ class Residency:
                 raise text
             if isinstance(loaded, BaseException):
                 raise loaded
+            is_elsewhere = loaded.device != model.charged_device
             model.charged_bytes, model.charged_device = loaded.weight_bytes, loaded.device
-            if loaded.weight_bytes > size:
+            if is_elsewhere or loaded.weight_bytes > size:
                 await self._check_real_size(model, loaded.weight_bytes, evict)
         except BaseException:
             model.charged_bytes = 0
@@ -278,7 +283,7 @@ class Residency:
         return model.base.text
 
     async def _check_real_size(self, model: Resident, size: int, evict: bool) -> None:
-        """Weights that became larger than their files may have no place after all."""
+        """Weights larger than their files, or on another device than expected, may have no place after all."""
         model.charged_bytes = 0
         try:
             await self._make_room(model, size, evict)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Iterator
 
@@ -46,6 +47,7 @@ class EngineDevice:
         """The arena, for a model whose weights are on the device. `release` follows when it is unloaded."""
         with self._lock:
             if self._arena is None:
+                self.trim()  # what the allocator keeps would count as used
                 workspace = workspace_bytes(model, self._config.sizes(self.device))
                 size = kv_bytes_for(self.device, self._config, workspace)
                 self._arena = Arena.allocate(self._config, self.device, size)
@@ -72,8 +74,9 @@ class EngineDevice:
         }
 
     def trim(self) -> None:
-        """Give memory that the allocator keeps back to the device."""
+        """Give memory that nothing uses any more, and that the allocator keeps, back to the device."""
         if self.device.torch.type == "cuda":
+            gc.collect()
             torch.cuda.empty_cache()
 
 

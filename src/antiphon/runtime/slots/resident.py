@@ -52,7 +52,15 @@ def _in_order(model: Model) -> list[Part]:
 
 
 def check_batch_invariance(device: Device) -> None:
-    """Batch-invariant mode needs kernels that treat every row alike; the reference's matrix product does not."""
+    """Batch-invariant mode needs kernels that treat every row alike.
+
+    The reference's matrix product does not, nor do those of GPUs, which depend on the number of rows.
+    """
+    if not device.is_cpu:
+        raise UnsupportedError(
+            f"batch-invariant mode is kept on the CPU only, and the device is {device.name}: use the device cpu, or "
+            "do without batch_invariant"
+        )
     backend = ops.active_backend(device.torch.type)
     if backend.name == "reference":
         raise UnsupportedError(

@@ -56,6 +56,12 @@ def models_for(task: str) -> list[str]:
     return sorted(name for name, entry in catalog().items() if CATALOG_TASKS.get(entry.task) == task)
 
 
+def catalog_task(reference: str) -> str | None:
+    """The engine's task of a model of the catalog that it serves; None for other references."""
+    entry = catalog().get(reference.lower())
+    return None if entry is None else CATALOG_TASKS.get(entry.task)
+
+
 def check_catalog_task(reference: str, wanted: str) -> None:
     """Reject a model of the catalog that is for another task. Other references are not checked."""
     entry = catalog().get(reference.lower())
