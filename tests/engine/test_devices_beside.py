@@ -216,9 +216,13 @@ def test_a_step_in_flight_when_a_second_device_comes_is_committed_first() -> Non
 def test_a_step_in_a_thread_is_committed_before_its_device_is_alone(world: World) -> None:
     world.add("last", "slow")
     assert world.slow.submitted.acquire(timeout=SECONDS)
-    removed = world.loop.call(lambda: world.core.remove_model("quick"))
-    world.slow.handles[0].finish()
-    removed.result(SECONDS)
+
+    def remove() -> bool:
+        world.slow.handles[0].finish()
+        world.core.remove_model("quick")
+        return bool(world.core.slots["slow"].in_flight)
+
+    assert not world.loop.call(remove).result(SECONDS)
     assert world.ended.get(timeout=SECONDS).result == "last done"
     assert world.core.busy_since is None
     world.add("after", "beside")

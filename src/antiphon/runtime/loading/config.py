@@ -31,8 +31,8 @@ class EngineConfig:
     """The settings of an engine. A wrong value raises `InvalidRequestError` with the value.
 
     - `device` is `auto`, `cpu`, `cuda` or `cuda:N`, for models that are given no other; `auto` is the first GPU that
-      can be used, else the CPU. `compute_type` is that of activations: `fp32` on the CPU; `bf16`, `fp16` or `fp32` on
-      a GPU.
+      can be used, else the CPU. Only text generation runs on GPUs; other models are on the CPU. `compute_type` is
+      that of activations: `fp32` on the CPU; `bf16`, `fp16` or `fp32` on a GPU.
     - `kv_bytes` is the memory for keys and values of all models of a device; `key_type` and `value_type` are `fp32`,
       `fp16`, `bf16`, `int8` or, on GPUs, `fp8` (e4m3).
     - What is None depends on the device. CPU: `cpu_kv_bytes` in `fp16`, 64 running, 2,048 tokens a step. GPU: most of
@@ -48,7 +48,7 @@ class EngineConfig:
     - `quantize` is `int8`, `q4` or (on a GPU) `fp8`, for files with floats. `repack` lays quantised weights out for
       this processor. `precision` is `fast` or `fp32`, for speech models.
     - `record` runs each step as one compiled native program; the results are the same.
-    - `batch_invariant` makes an answer independent of other requests in every bit.
+    - `batch_invariant` makes an answer independent of other requests in every bit; on the CPU only.
     - `record_requests` adds to the trace which requests were in each step.
     """
 
