@@ -38,6 +38,8 @@ from antiphon.weights.json_object import read_json_object
 ENGLISH_VOCABULARY = 51864
 #: What models on a GPU can be for so far.
 GPU_TASKS = (Task.GENERATE,)
+#: Small models that calls to others use: they belong on the CPU.
+DETECTOR_TASKS = (Task.PHONEMIZE, Task.VOICE_ACTIVITY)
 
 logger = logging.getLogger("antiphon.models")
 
@@ -158,7 +160,8 @@ def _device_for(name: str, task: Task, device: Device, may_move: bool) -> Device
             f"{name} is {KINDS[task]}; only text generation models run on a GPU so far: use the device cpu for it, "
             f"not {device.name}"
         )
-    logger.info("%s computes on the CPU: only text generation models run on %s so far", name, device.name)
+    level = logging.INFO if task in DETECTOR_TASKS else logging.WARNING
+    logger.log(level, "%s computes on the CPU: only text generation models run on %s so far", name, device.name)
     return Device.parse(CPU)
 
 
