@@ -223,6 +223,31 @@ def test_prompt_logprobs_are_read_once_though_a_request_is_preempted() -> None:
     assert request.prompt_logprobs == [float(position) for position in range(1, 20)]
 
 
+@pytest.mark.parametrize("chunk_tokens", [8, None])
+def test_prompts_whose_logprobs_are_wanted_share_a_limit_of_tokens(chunk_tokens: int | None) -> None:
+    """No step reads more logits of prompts; other requests pass those that wait for it."""
+    _, model = world_of(with_config(SETUP, chunk_tokens=chunk_tokens, prompt_logprob_tokens=6))
+    scheduler, most = model.scheduler, 0
+    params = SamplingParams(max_tokens=2, prompt_logprobs=True)
+    reading = [Request(f"r{number}", "m", prompt_of(20, number), params) for number in range(2)]
+    other = Request("other", "m", prompt_of(7, 3), SamplingParams(max_tokens=1))
+    for request in (*reading, other):
+        scheduler.add(request, 1.0)
+    while not all(request.is_ended for request in reading):
+        plan = scheduler.plan(1.0)
+        rows = list(zip(plan.requests, plan.starts, plan.counts, strict=True))
+        read = {
+            entry: [float(position) for position in range(start + 1, min(start + count + 1, 20))]
+            for entry, (request, start, count) in enumerate(rows)
+            if request is not other and start < 20
+        }
+        most = max(most, sum(count for entry, (_, _, count) in enumerate(rows) if entry in read))
+        scheduler.commit(plan, StepResult([7] * sum(plan.samples), prompt_logprobs=read), 1.0)
+        assert other.is_ended
+    assert most == 6
+    assert all(request.prompt_logprobs == [float(position) for position in range(1, 20)] for request in reading)
+
+
 def test_logprobs_go_to_those_who_asked() -> None:
     _, model = world_of()
     scheduler = model.scheduler

@@ -15,12 +15,17 @@ class Preemption(StrEnum):
 
 @dataclass(frozen=True)
 class SchedulerConfig:
-    """Limits of one model's steps. `chunk_tokens` of None computes every prompt whole."""
+    """Limits of one model's steps. `chunk_tokens` of None computes every prompt whole.
+
+    A step computes at most `prompt_logprob_tokens` of the prompts whose log-probabilities are wanted, because it keeps
+    the logits of all of them.
+    """
 
     max_running: int = 64
     max_waiting: int = 1024
     max_step_tokens: int = 2048
     chunk_tokens: int | None = 512
+    prompt_logprob_tokens: int | None = None
     step_seconds: float | None = None
     preemption: Preemption = Preemption.RECOMPUTE
     swap_bytes: int = 1 << 30
@@ -29,8 +34,9 @@ class SchedulerConfig:
         for name in ("max_running", "max_waiting", "max_step_tokens"):
             if getattr(self, name) < 1:
                 raise InvalidRequestError(f"{name} is {getattr(self, name)}; it must be 1 or more")
-        if self.chunk_tokens is not None and self.chunk_tokens < 1:
-            raise InvalidRequestError(f"chunk_tokens is {self.chunk_tokens}; it must be 1 or more, or None")
+        for name in ("chunk_tokens", "prompt_logprob_tokens"):
+            if getattr(self, name) is not None and getattr(self, name) < 1:
+                raise InvalidRequestError(f"{name} is {getattr(self, name)}; it must be 1 or more, or None")
 
 
 @dataclass(slots=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from antiphon.engine.cost_model import CostModel
 from antiphon.engine.kv.manager import KVManager
 from antiphon.engine.plan import FILLING, RowSetup, StepPlan, SwapIn, SwapOut
@@ -131,16 +133,25 @@ class StepPlanner:
             plan.remove(request)
         self._has_just_filled = bool(others)
 
-    def _chunk(self, request: Request, allowance: int) -> int:
-        behind = request.num_behind
-        if self.config.chunk_tokens is None:
-            return behind
-        return min(behind, allowance, self.config.chunk_tokens)
+    def _chunk(self, request: Request, plan: StepPlan, allowance: int) -> int:
+        """How many tokens of a prompt to compute in this step; 0: no more logits of prompts fit into it."""
+        count = request.num_behind
+        if self.config.chunk_tokens is not None:
+            count = min(count, allowance, self.config.chunk_tokens)
+        return min(count, self._prompt_logits_left(request, plan))
+
+    def _prompt_logits_left(self, request: Request, plan: StepPlan) -> int:
+        """Tokens that the step has left for a request: a limit only where it reads the logits of its prompt."""
+        limit = self.config.prompt_logprob_tokens
+        if limit is None or not _reads_prompt(request, request.num_scheduled_tokens):
+            return sys.maxsize
+        entries = zip(plan.requests, plan.starts, plan.counts, strict=True)
+        return limit - sum(count for other, start, count in entries if _reads_prompt(other, start))
 
     def _advance(self, request: Request, plan: StepPlan, allowance: int) -> int:
         """Advance a running request by a chunk of its prompt; returns the tokens added to the plan."""
-        count = self._chunk(request, allowance)
-        if allowance < 1 or not self._make_room(request, request.num_scheduled_tokens + count, plan):
+        count = self._chunk(request, plan, allowance)
+        if min(allowance, count) < 1 or not self._make_room(request, request.num_scheduled_tokens + count, plan):
             return 0
         plan.add(request, count, samples=count == request.num_behind)
         return count
@@ -212,7 +223,7 @@ class StepPlanner:
         """
         first = None
         if self.queues.free_rows:
-            ready = [request for request in self.waiting.values() if self._is_ready(request)]
+            ready = [request for request in self.waiting.values() if self._is_ready(request, plan)]
             if not ready:
                 return None
             first = self.policy.next_waiting(ready, now)
@@ -221,7 +232,7 @@ class StepPlanner:
         if not self.policy.displaces or not self.running:
             return None
         last, may_displace = self.running[-1], self.policy.may_displace
-        urgent = [r for r in self.waiting.values() if may_displace(r, last, now) and self._is_ready(r)]
+        urgent = [r for r in self.waiting.values() if may_displace(r, last, now) and self._is_ready(r, plan)]
         if not urgent or (request := self.policy.next_waiting(urgent, now)) is first:
             return None
         return self._admit_one(request, plan, allowance, now)
@@ -255,15 +266,18 @@ class StepPlanner:
         plan.num_decodes += 1
         plan.num_tokens += 1
 
-    def _is_ready(self, request: Request) -> bool:
+    def _is_ready(self, request: Request, plan: StepPlan) -> bool:
         """Whether it may be admitted: a fork waits for its parent's prompt, cross blocks for a step to fill them.
 
+        A prompt whose logits are read waits for a step that has room for them.
         A member of a search that was preempted after it offered candidates has nothing to compute until all have.
         """
         if request.beam is not None and request.beam.has_offered(request):
             return False
         parent = request.fork_of
         if parent is None and not self._may_fill and _fills_cross(request):
+            return False
+        if parent is None and self._prompt_logits_left(request, plan) < 1:
             return False
         if parent is None or request.num_computed_tokens or request.swapped:
             return True
@@ -284,7 +298,7 @@ class StepPlanner:
         else:
             self.kv.attach_prefix(request)
         cached = request.num_computed_tokens
-        count = self._chunk(request, allowance)
+        count = max(self._chunk(request, plan, allowance), 1)
         moves = len(plan.moves)
         if not self.kv.grow(request, cached + count, plan, may_pack):
             dropped = request.num_dropped_blocks
@@ -312,6 +326,11 @@ class StepPlanner:
             return False
         self._preempt(last, plan)
         return True
+
+
+def _reads_prompt(request: Request, start: int) -> bool:
+    """Whether a chunk from this position has tokens of the prompt whose logits the request reads."""
+    return request.params.prompt_logprobs and start < request.num_prompt_tokens
 
 
 def _fills_cross(request: Request) -> bool:

@@ -95,16 +95,18 @@ def prepare_weights(
     quantize: Callable[[Weight], TensorType | None] = lambda weight: None,
     release_pages: Callable[[], None] = lambda: None,
     device: torch.device | None = None,
+    dtype: torch.dtype = torch.bfloat16,
 ) -> list[WeightForm]:
     """Bring weights into the form the active backend of a device computes with, and report the form of each part.
 
     They are on the device afterwards, or where they were without one. `repack` allows a copy in another order;
     `quantize` names the type that a weight's floats become, if any; `release_pages` is called when the files' bytes
-    that were read are no longer needed.
+    that were read are no longer needed. `dtype` is what a device other than the CPU computes in: there weights that
+    have no form of their own become matrices of it.
     """
     if device is None or device.type == "cpu":
         return active_backend().prepare_weights(weights, repack, quantize, release_pages)
-    return active_backend(device.type).prepare_weights(weights, repack, quantize, release_pages, device)
+    return active_backend(device.type).prepare_weights(weights, repack, quantize, release_pages, device, dtype)
 
 
 def half_type(device_type: str = "cpu") -> torch.dtype | None:

@@ -127,3 +127,21 @@ def test_a_transfer_keeps_types_shapes_and_bits() -> None:
     assert transfer[numbers[0]].tolist() == whole.tolist()
     assert transfer[numbers[1]].tobytes() == real.numpy().tobytes()
     assert transfer[numbers[2]].shape == (0,) and transfer[numbers[3]].tolist() == [-float("inf")]
+
+
+def test_a_draw_makes_no_tensor_that_a_device_would_wait_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`torch.tensor` copies pageable memory, which waits for the stream: rows and tokens go up by `upload`."""
+    requests = [request(0, [5]), request(1, [3, 7, 9], prompt_logprobs=True, logprobs=2), request(2, [1, 2, 3])]
+    requests[0].beam = BeamGroup(2, [requests[0]])
+    requests[2].probe = (1, 30)
+    plan, step, sampler = step_of(requests, [1, 3, 3], [True, True, True])
+    logits = torch.randn(len(step.batch.logit_rows), VOCAB)
+
+    def refuse(*values: Any, **options: Any) -> torch.Tensor:
+        raise AssertionError("torch.tensor in a draw")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(torch, "tensor", refuse)
+        drawn = sampler.draw(plan, step, logits)
+    result = drawn.result()
+    assert len(result.tokens) == 3 and set(result.candidates) == {0} and set(result.probed) == {2}

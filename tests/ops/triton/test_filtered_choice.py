@@ -102,6 +102,31 @@ def test_tokens_are_the_reference_s(vocabulary: int, kind: str) -> None:
 
 
 @interpreted
+def test_rows_without_a_number_end_and_leave_the_others_alone() -> None:
+    """NaN counts as -inf: such rows get a token of the vocabulary, and the other rows the tokens they have alone."""
+    generator = torch.Generator().manual_seed(3)
+    count, vocabulary = 8, 500
+    filters = torch.tensor([[0, 1, 0], [20, 1, 0], [0, 0.7, 0], [0, 1, 0.1], [20, 0.7, 0.1], [20, 0.7, 0], [9, 1, 0]])
+    filters = torch.cat([filters, filters[4:5]])
+    top_k, top_p, min_p = filters.T.contiguous()
+    heat = torch.tensor([1.0] * 7 + [0.0])
+    logits = 2 * torch.randn(3 * count, vocabulary, generator=generator)
+    logits[::3], logits[1::3] = torch.nan, -torch.inf
+    logits[2, ::7] = torch.nan
+    numbered = logits.nan_to_num(nan=-torch.inf, neginf=-torch.inf)
+    columns = SamplingRows(
+        *(column.repeat_interleave(3) for column in (heat, top_k.int(), top_p, min_p)),
+        torch.arange(3 * count), torch.zeros(3 * count).long(),
+    )  # fmt: skip
+    own = SamplingRows(*(getattr(columns, name)[2::3].clone() for name in SamplingRows.__dataclass_fields__))
+    expected, _ = reference.sample(numbered[2::3], own, logprobs=False)
+    store = {name: torch.zeros(3 * count, dtype=torch.int32) for name in ("last_token", "length")}
+    drawn = draw(logits, columns, torch.arange(3 * count).int(), store)
+    assert drawn[2::3].tolist() == expected.tolist()
+    assert drawn[::3].tolist() == drawn[1::3].tolist() == [0] * count
+
+
+@interpreted
 def test_one_token_of_many_equal_ones() -> None:
     """top-k 1 among equal logits is the first of them, however often the noise favours others."""
     zeros, count = torch.zeros(2), 2

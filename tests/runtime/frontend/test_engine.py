@@ -27,6 +27,7 @@ from antiphon.errors import (
     UnsupportedError,
 )
 from antiphon.runtime.loading.loading import LoadedModel
+from antiphon.runtime.slots import decoder
 from support.waiting import wait_until
 
 LONG = SamplingParams(max_tokens=2000, ignore_eos=True)
@@ -123,6 +124,23 @@ def test_stop_strings_never_show_in_part(engine: Engine) -> None:
     text = "".join(delta.text for delta in stream)
     assert text == whole.text[: whole.text.index(stop)]
     assert stream.completion().finish_reason is FinishReason.STOP
+
+
+def test_logprobs_of_a_prompt_in_parts_are_those_of_the_whole(
+    tiny_loaded: LoadedModel, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Logits of prompts are bounded in bytes, so that long prompts are read in several steps."""
+    prompts = [[3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5], [2, 7, 1, 8, 2, 8, 1, 8]]
+    params = SamplingParams(max_tokens=3, ignore_eos=True, prompt_logprobs=True, prompt_top_logprobs=2)
+    whole = engine.generate(prompts, params)
+    vocab = tiny_loaded.causal_lm().vocab_size
+    monkeypatch.setattr(decoder, "PROMPT_LOGIT_BYTES", 3 * 4 * vocab)
+    with Engine(tiny_loaded, **OPTIONS) as bounded:
+        parts = bounded.generate(prompts, params)
+    for one, other in zip(whole, parts, strict=True):
+        assert one.token_ids == other.token_ids
+        assert one.prompt_logprobs is not None and len(one.prompt_logprobs) == len(one.prompt_top_logprobs or [])
+        assert other.prompt_logprobs == pytest.approx(one.prompt_logprobs, abs=1e-4)
 
 
 def test_logprobs_equal_a_direct_forward(engine: Engine, tiny_loaded: LoadedModel) -> None:

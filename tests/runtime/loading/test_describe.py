@@ -19,7 +19,8 @@ def test_figures_of_both_formats(tiny_llama: Path, tiny_gguf: Path) -> None:
         assert (facts.context, facts.vocabulary) == (CONTEXT, EMBEDDING_ROWS)
         per_token = 2 * LAYERS * KV_HEADS * HEAD_DIM
         # int8 pages need heads of a multiple of 32 channels.
-        assert facts.kv_bytes_per_token == {"fp32": per_token * 4, "fp16": per_token * 2, "fp8": per_token}
+        sizes = {"fp32": 4, "fp16": 2, "bf16": 2, "fp8": 1}
+        assert facts.kv_bytes_per_token == {name: per_token * size for name, size in sizes.items()}
         assert facts.cache_groups == [f"self (full): {LAYERS} layers x {KV_HEADS} heads x {HEAD_DIM}"]
 
 

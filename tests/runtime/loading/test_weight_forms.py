@@ -13,6 +13,7 @@ from antiphon import ops
 from antiphon.errors import InvalidRequestError, UnsupportedError
 from antiphon.models.registry import build_model
 from antiphon.models.whisper import Whisper
+from antiphon.ops.device import Device, DeviceLimits
 from antiphon.runtime.frontend.engine import Engine
 from antiphon.runtime.loading.config import EngineConfig
 from antiphon.runtime.loading.loading import LoadedModel, load_model
@@ -158,3 +159,18 @@ print((resident() - before) / resolved.path.stat().st_size)
 def test_a_packed_model_takes_little_more_memory_than_its_file() -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
     assert 0.9 <= float(done.stdout) <= 1.15
+
+
+@pytest.mark.parametrize(("dtype", "became"), [(torch.float16, "F16"), (torch.bfloat16, "BF16"), (torch.float32, "")])
+def test_weights_on_a_device_have_its_compute_type(dtype: torch.dtype, became: str, tiny_gguf: Path) -> None:
+    """The device is one without data, whose backend is the reference."""
+    model = build_model(open_checkpoint(tiny_gguf))
+    place = torch.device("meta")
+    device = Device(place, ops.active_backend("meta"), dtype, DeviceLimits("none", 0, 1))
+    report = LoadReport()
+    prepare(model, report, device=device)
+    forms = [matrix for weight in model.weights() for matrix in weight.packed.values()]
+    assert forms and {(matrix.dtype, matrix.device) for matrix in forms} == {(dtype, place)}
+    size = sum(weight.rows * weight.columns for weight in model.weights()) * dtype.itemsize
+    assert report.resident_bytes == size
+    assert f"converted to {became}" in report.weights()

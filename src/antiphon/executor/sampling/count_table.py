@@ -10,6 +10,7 @@ from torch import Tensor
 
 from antiphon import ops
 from antiphon.engine.request import Request
+from antiphon.executor.upload import upload_constant
 from antiphon.ops import TokenCounts
 
 FIRST_SLOTS, FIRST_CAPACITY = 4, 256
@@ -33,13 +34,13 @@ class CountTable:
         prompt = request.prompt if request.params.repetition_penalty != 1.0 else ()
         known = {token: 0 for token in prompt if 0 <= token < self._vocab_size} | Counter(request.output)
         columns = (np.fromiter(column, np.int32, len(known)) for column in (known.keys(), known.values()))
-        ids, counts = (torch.from_numpy(column) for column in columns)
+        ids, counts = (upload_constant(column, self._device) for column in columns)
         if len(ids) > self.counts.ids.shape[1]:
             self._grow(len(self.counts.num_ids), 2 * len(ids))
         self._most = max(self._most, len(ids))
         slot = self._free.pop()
-        self.counts.ids[slot, : len(ids)] = ids.to(self._device)
-        self.counts.counts[slot, : len(ids)] = counts.to(self._device)
+        self.counts.ids[slot, : len(ids)] = ids
+        self.counts.counts[slot, : len(ids)] = counts
         self.counts.num_ids[slot] = len(ids)
         return slot
 

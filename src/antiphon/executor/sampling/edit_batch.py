@@ -15,6 +15,7 @@ from antiphon.engine.request import Request
 from antiphon.executor.sampling.count_table import CountTable
 from antiphon.executor.sampling.row_edits import FixedEdits, RowEdits, row_edits
 from antiphon.executor.sampling.transcript_spans import whole
+from antiphon.executor.upload import upload_constant
 from antiphon.ops import LogitEditRows, Penalties, TokenLists, TokenMasks
 
 NO_EDITS = FixedEdits()
@@ -157,4 +158,4 @@ class EditBatch:
         return TokenMasks(self._put(bits), self._put(index))
 
     def _put(self, values: NDArray[Any]) -> Tensor:
-        return torch.from_numpy(values).to(self._device)
+        return upload_constant(values, self._device)

@@ -15,6 +15,7 @@ from torch import Tensor
 from antiphon.engine.plan import StepPlan, StepResult
 from antiphon.executor.sampling.transfer import Transfer
 from antiphon.executor.step_batch import StepEntries
+from antiphon.executor.upload import upload_numbers
 
 Pairs = list[tuple[int, float]]
 
@@ -75,7 +76,7 @@ class Readings:
         rows = self._wanted.rows
         if not rows:
             return
-        self._at = torch.tensor(rows, device=logits.device)
+        self._at = upload_numbers(rows, logits.device)
         if 2 * len(rows) < len(logits):
             logits, self._at = logits[self._at], torch.arange(len(rows), device=logits.device)
         self._logprobs = logits.float().log_softmax(-1)
@@ -86,10 +87,10 @@ class Readings:
         if not wanted.rows:
             return
         at = self._at
-        tokens = torch.tensor(wanted.tokens, dtype=torch.int64, device=at.device)
+        tokens = upload_numbers(wanted.tokens, at.device)
         if wanted.drawn:
             assert drawn is not None
-            tokens = torch.cat([tokens, drawn[torch.tensor(wanted.drawn, device=at.device)].long()])
+            tokens = torch.cat([tokens, drawn[upload_numbers(wanted.drawn, at.device)].long()])
         picked = self._logprobs[at, tokens]
         self._values = transfer.add(picked)
         if wanted.has_ranks:
@@ -147,7 +148,7 @@ class BeamReadings:
         if not widths:
             return
         if len(widths) < len(logits):
-            logits = logits[torch.tensor(list(widths), device=logits.device)]
+            logits = logits[upload_numbers(list(widths), logits.device)]
         values, ids = logits.float().log_softmax(-1).topk(max(widths.values()))
         self._values, self._ids = transfer.add(values), transfer.add(ids)
 

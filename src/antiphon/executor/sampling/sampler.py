@@ -16,6 +16,7 @@ from antiphon.executor.sampling.edit_batch import EditBatch, Mask
 from antiphon.executor.sampling.readings import BeamReadings, Readings
 from antiphon.executor.sampling.transfer import Transfer
 from antiphon.executor.step_batch import StepEntries
+from antiphon.executor.upload import upload_numbers
 
 
 class SampledRows(Protocol):
@@ -127,7 +128,7 @@ class Sampler:
             transfer.start()
             return Drawn(transfer, readings, observed=observed or {})
         if step.sample_rows is not None:
-            logits = logits[torch.tensor(step.sample_rows, device=logits.device)]
+            logits = logits[upload_numbers(step.sample_rows, logits.device)]
         rows = step.rows if len(step.sample_entries) == len(step.rows) else step.rows[step.sample_entries]
         failures: dict[int, str] = {}
         if self._edits:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from antiphon.ops.adapters import AdapterTable
 from antiphon.ops.reference.activation import activate
-from antiphon.ops.reference.weights import BF16_PACK, dense
+from antiphon.ops.reference.weights import DENSE_PACK, dense
 from antiphon.ops.types import Activation
 from antiphon.weights.dequantize.dequantize import dequantize
 from antiphon.weights.weight import Weight
@@ -15,7 +15,7 @@ from antiphon.weights.weight import Weight
 
 def embed(ids: Tensor, weight: Weight, scale: float = 1.0) -> Tensor:
     """Rows of the weight for ids [T], times `scale` → fp32 [T, H]. Ids must lie within the weight's rows."""
-    packed = weight.packed.get(BF16_PACK)
+    packed = weight.packed.get(DENSE_PACK)
     if packed is not None:
         return packed[ids.long()].float() * scale
     out = torch.empty(len(ids), weight.columns, device=ids.device)

@@ -1,4 +1,4 @@
-"""Weights decoded to floats, and to bf16 once where there is no faster form."""
+"""Weights decoded to floats, and once to the type of matrices where there is no faster form."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from torch import Tensor
 from antiphon.errors import UnsupportedError
 from antiphon.ops.types import WeightForm
 from antiphon.weights.dequantize.dequantize import dequantize
-from antiphon.weights.types import TensorType
+from antiphon.weights.types import TYPE_OF_DTYPE, TensorType
 from antiphon.weights.weight import Weight
 
-BF16_PACK = "reference.bf16"
+DENSE_PACK = "reference.dense"
 
 
 def dense(weight: Weight) -> Tensor:
-    """The weight as one float matrix [rows, columns]: bf16 where it was packed so, else decoded exactly to fp32."""
-    packed = weight.packed.get(BF16_PACK)
+    """The weight as one float matrix [rows, columns]: of the type it was packed in, else decoded exactly to fp32."""
+    packed = weight.packed.get(DENSE_PACK)
     if packed is not None:
         return packed
     parts = [dequantize(part.data, part.type).view(part.rows, weight.columns) for part in weight.parts]
     return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
-def pack_bf16(weight: Weight, device: torch.device | None = None) -> None:
-    """Decode a weight to bf16 once, for machines without a native backend and for other devices."""
-    if BF16_PACK not in weight.packed:
-        weight.packed[BF16_PACK] = dense(weight).to(torch.bfloat16).to(device)
+def pack_dense(weight: Weight, device: torch.device | None = None, dtype: torch.dtype = torch.bfloat16) -> None:
+    """Decode a weight to `dtype` once, for machines without a native backend and for other devices."""
+    if DENSE_PACK not in weight.packed:
+        weight.packed[DENSE_PACK] = dense(weight).to(dtype).to(device)
         weight.release_parts()
 
 
@@ -38,16 +38,17 @@ def prepare_weights(
     quantize: Callable[[Weight], TensorType | None] = lambda weight: None,
     release_pages: Callable[[], None] = lambda: None,
     device: torch.device | None = None,
+    dtype: torch.dtype = torch.bfloat16,
 ) -> list[WeightForm]:
-    """Decode every weight to bf16, on the device. Nothing is repacked; only the native backend quantises."""
+    """Decode every weight to `dtype`, on the device. Nothing is repacked; only the native backend quantises."""
     forms = []
     for weight in weights:
         if quantize(weight) is not None:
             raise UnsupportedError("weights are quantised by the native backend, which was not built on this machine")
         parts = weight.parts
-        pack_bf16(weight, device)
+        pack_dense(weight, device, dtype)
         for part in parts:
-            size = part.rows * weight.columns * 2
-            forms.append(WeightForm(part.type, part.data.numel(), size, quantized=TensorType.BF16))
+            size = part.rows * weight.columns * dtype.itemsize
+            forms.append(WeightForm(part.type, part.data.numel(), size, quantized=TYPE_OF_DTYPE[dtype]))
     release_pages()
     return forms

@@ -10,6 +10,7 @@ from antiphon.ops.triton.kernels.activations import NUMBERS
 from antiphon.ops.triton.kernels.epilogue import finish_product
 from antiphon.ops.triton.kernels.vector_product import vector_product
 from antiphon.ops.triton.launch import card, vector_tile
+from antiphon.ops.triton.library import product
 from antiphon.ops.triton.quantised.prepare import PreparedWeight
 from antiphon.ops.triton.quantised.workspace import workspace_of
 from antiphon.ops.triton.weights import form_of, matrix_of
@@ -42,10 +43,10 @@ def linear(
         return _vector(x, matrix, bias, activation, residual, dtype)
     if bias is None and activation == "none":
         if residual is None:
-            return _multiply(x, matrix, dtype)
+            return product(x, matrix, dtype)
         if x.is_cuda and residual.dtype is dtype is torch.float32 and matrix.dtype is not torch.float32:
             return torch.addmm(residual, x.to(matrix.dtype), matrix.T, out_dtype=torch.float32)
-    return _finish(_multiply(x, matrix, _inner_type(matrix, dtype)), bias, activation, residual, dtype)
+    return _finish(product(x, matrix, _inner_type(matrix, dtype)), bias, activation, residual, dtype)
 
 
 def _quantised(
@@ -62,16 +63,6 @@ def _quantised(
 def _inner_type(matrix: Tensor, dtype: torch.dtype) -> torch.dtype:
     """The type of a product between the library and the epilogue."""
     return torch.promote_types(matrix.dtype, dtype)
-
-
-def _multiply(x: Tensor, matrix: Tensor, dtype: torch.dtype) -> Tensor:
-    """x · matrixᵀ in fp32, stored in `dtype`; x is rounded to the matrix's type."""
-    x = x.to(matrix.dtype)
-    if not x.is_cuda:
-        return (x.float() @ matrix.float().T).to(dtype)
-    if dtype is torch.float32 and matrix.dtype is not torch.float32:
-        return torch.mm(x, matrix.T, out_dtype=torch.float32)
-    return torch.mm(x, matrix.T).to(dtype)
 
 
 def _vector(
@@ -129,7 +120,7 @@ def adapted_linear(
     elif len(x) in VECTOR_ROWS:
         y = _vector(x, matrix, None, "none", None, torch.float32)
     else:
-        y = _multiply(x, matrix, _inner_type(matrix, dtype))
+        y = product(x, matrix, _inner_type(matrix, dtype))
     wide = x.float()
     for slot, layer in adapters.layers.items():
         used = (slots == slot)[:, None]

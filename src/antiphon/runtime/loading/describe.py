@@ -14,6 +14,7 @@ from antiphon.models.base.model import Model
 from antiphon.models.base.parts import TokenDecoder
 from antiphon.models.registry import build_model
 from antiphon.ops import CacheGroup, CacheKind, CacheLayout, Device, KVCache, allocate_arena
+from antiphon.runtime.loading.config import PAGE_TYPES
 from antiphon.runtime.loading.device_sizes import default_sizes
 from antiphon.weights.catalog.resolve import ResolvedModel
 from antiphon.weights.formats.open import open_checkpoint
@@ -21,8 +22,6 @@ from antiphon.weights.formats.open import open_checkpoint
 if TYPE_CHECKING:
     from antiphon.ops.program import Recording
     from antiphon.ops.program.profile import MachineLimits
-
-PAGE_TYPES = {"fp32": torch.float32, "fp16": torch.float16, "int8": torch.int8, "fp8": torch.float8_e4m3fn}
 
 
 @dataclass(frozen=True)

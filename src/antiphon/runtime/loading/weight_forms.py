@@ -15,7 +15,7 @@ from antiphon.layers.module import Halvable, Module
 from antiphon.models.base.model import Model
 from antiphon.models.base.parts import WeightRules
 from antiphon.ops import Device, WeightForm
-from antiphon.weights.types import TensorType
+from antiphon.weights.types import TORCH_DTYPES, TensorType
 from antiphon.weights.weight import Weight
 
 #: What float weights may become: the type of matrices, and that of embeddings and heads.
@@ -111,8 +111,8 @@ class LoadReport:
 
 
 def _became(form: WeightForm) -> str:
-    if form.quantized is TensorType.BF16:
-        return "converted to BF16"
+    if form.quantized in TORCH_DTYPES:
+        return f"converted to {form.quantized.name}"
     if form.quantized is not None:
         return f"quantised to {form.quantized.name}"
     return "packed" if form.packed else "kept as stored"
@@ -160,7 +160,8 @@ def prepare(
         if isinstance(node, Halvable):
             node.half = (fast_type is not None or quantize is not None) and node not in exact
         node.prepare()
-    report.forms += ops.prepare_weights(list(model.weights()), options.repack, target, release_pages, place)
+    dtype = compute_type or torch.bfloat16
+    report.forms += ops.prepare_weights(list(model.weights()), options.repack, target, release_pages, place, dtype)
 
 
 def _exact_nodes(rules: WeightRules, device_type: str) -> list[Module]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from antiphon import ops
@@ -20,6 +21,8 @@ from antiphon.runtime.slots.context import SlotContext
 
 #: Steps in flight on a device: one is launched while the tokens of the one before it are on their way.
 DEVICE_DEPTH = 2
+#: Bytes of a step's fp32 logits of prompts whose log-probabilities are wanted.
+PROMPT_LOGIT_BYTES = 256 << 20
 
 
 def cache_layouts(
@@ -70,7 +73,7 @@ def decoder_slot(part: TokenDecoder, context: SlotContext) -> ModelSlot:
         context.name,
         _kv_manager(context, layouts, max_tokens),
         config.make_policy(),
-        config.scheduler(sizes),
+        replace(config.scheduler(sizes), prompt_logprob_tokens=max(1, PROMPT_LOGIT_BYTES // (4 * part.vocab_size))),
         max_tokens,
         DecoderExecutor.late_choice,
     )

@@ -6,20 +6,9 @@ import triton
 import triton.language as tl
 
 from antiphon.ops.triton.kernels.dependent_launch import release, wait
+from antiphon.ops.triton.kernels.noise import gumbel
 
 LOWEST = tl.constexpr(float("-inf"))
-
-
-@triton.jit
-def _noise(seed, index, first, BLOCK: tl.constexpr):
-    """Gumbel noise [BLOCK] for the tokens from `first`, a multiple of 4; the numbers of `reference.philox.uniform`."""
-    counter = (first // 4 + tl.arange(0, BLOCK // 4)).to(tl.uint32)
-    low = (index & 0xFFFFFFFF).to(tl.uint32) + tl.zeros_like(counter)
-    high = ((index >> 32) & 0xFFFFFFFF).to(tl.uint32) + tl.zeros_like(counter)
-    a, b, c, d = tl.philox(seed, counter, low, high, tl.zeros_like(counter))
-    words = tl.reshape(tl.join(tl.join(a, c), tl.join(b, d)), (BLOCK,))
-    uniform = ((words >> 9).to(tl.float32) + 0.5) * 1.1920928955078125e-07  # 2 ** -23
-    return -tl.log(-tl.log(uniform))
 
 
 @triton.jit
@@ -43,8 +32,10 @@ def best_in_blocks(
         token = block * BLOCK + tl.arange(0, BLOCK)
         inside = token < V
         x = tl.load(logits + place.to(tl.int64) * stride + token, mask=inside, other=LOWEST).to(tl.float32)
+        x = tl.where(x == x, x, LOWEST)  # else the largest of a row with NaN could be one beyond the vocabulary
         if heat > 0:
-            x = x / heat + _noise(own_seed, own_index, block * BLOCK, BLOCK)
+            counter = (block * (BLOCK // 4) + tl.arange(0, BLOCK // 4)).to(tl.uint32)
+            x = x / heat + gumbel(own_seed, own_index, counter)
             x = tl.where(inside, x, LOWEST)
         top, at = tl.max(x, 0, return_indices=True, return_indices_tie_break_left=True)
         tl.store(best + place * num_blocks + block, top)

@@ -3,7 +3,7 @@
 The kept tokens are a head of the order by value, then by number. So the token with the largest noisy logit of all is
 the one to draw if it is kept. If not, neither is any token after it in that order, and the search continues among those
 before it. Whether a token is kept follows from the number and the mass of the tokens before it, which are only in
-groups whose largest logit is at least as large.
+groups whose largest logit is at least as large. A logit that is NaN counts as -inf.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import triton
 import triton.language as tl
 
 from antiphon.ops.triton.kernels.dependent_launch import release, wait
+from antiphon.ops.triton.kernels.noise import gumbel
 
 LOWEST = tl.constexpr(float("-inf"))
 #: Tokens of a group, whose largest logit is kept.
@@ -19,14 +20,10 @@ GROUP = tl.constexpr(64)
 
 
 @triton.jit
-def _noise(seed, index, counter):
-    """Gumbel noise for four tokens from 4 * counter each; the numbers of `reference.philox.uniform`."""
-    low = (index & 0xFFFFFFFF).to(tl.uint32) + tl.zeros_like(counter)
-    high = ((index >> 32) & 0xFFFFFFFF).to(tl.uint32) + tl.zeros_like(counter)
-    a, b, c, d = tl.philox(seed, counter, low, high, tl.zeros_like(counter))
-    words = tl.reshape(tl.join(tl.join(a, c), tl.join(b, d)), (4 * counter.shape[0],))
-    uniform = ((words >> 9).to(tl.float32) + 0.5) * 1.1920928955078125e-07  # 2 ** -23
-    return -tl.log(-tl.log(uniform))
+def _load(logits, token, inside):
+    """The logits of tokens; -inf for those that are not inside, and for NaN."""
+    x = tl.load(logits + token, mask=inside, other=LOWEST).to(tl.float32)
+    return tl.where(x == x, x, LOWEST)
 
 
 @triton.jit
@@ -50,12 +47,12 @@ def survey_blocks(
         own_index = tl.load(index + row * long_stride)
         token = block * BLOCK + tl.arange(0, BLOCK)
         inside = token < V
-        x = tl.load(logits + place.to(tl.int64) * stride + token, mask=inside, other=LOWEST).to(tl.float32)
+        x = _load(logits + place.to(tl.int64) * stride, token, inside)
         noisy = x
         if heat > 0:
             x = x / heat
             counter = (block * (BLOCK // 4) + tl.arange(0, BLOCK // 4)).to(tl.uint32)
-            noisy = tl.where(inside, x + _noise(own_seed, own_index, counter), LOWEST)
+            noisy = tl.where(inside, x + gumbel(own_seed, own_index, counter), LOWEST)
         value, at = tl.max(noisy, 0, return_indices=True, return_indices_tie_break_left=True)
         top = tl.max(x, 0)
         total = tl.sum(tl.where(x > LOWEST, tl.exp(x - top), 0.0), 0)
@@ -100,7 +97,7 @@ def _load_listed(logits, heat, listed, first, count, V, CHUNK: tl.constexpr):
     place = first + lane // GROUP
     token = tl.load(listed + place, mask=place < count, other=0) * GROUP + lane % GROUP
     inside = (place < count) & (token < V)
-    x = tl.load(logits + token, mask=inside, other=LOWEST).to(tl.float32) / heat
+    x = _load(logits, token, inside) / heat
     return tl.where(inside, token, -1), x
 
 
@@ -134,12 +131,12 @@ def _draw_before(logits, heat, seed, index, listed, count, limit, limit_token, V
         group = tl.load(listed + place, mask=place < count, other=0)
         counter = (group * (GROUP // 4) + quad % (GROUP // 4)).to(tl.uint32)
         before = _is_before(x, token, limit, limit_token)
-        noisy = tl.where(before, x + _noise(seed, index, counter), LOWEST)
+        noisy = tl.where(before, x + gumbel(seed, index, counter), LOWEST)
         value, at = tl.max(noisy, 0, return_indices=True, return_indices_tie_break_left=True)
         found = tl.sum(tl.where(tl.arange(0, CHUNK * GROUP) == at, token, 0), 0)
         drawn = tl.where(value > best, found, drawn)
         best = tl.maximum(best, value)
-    return drawn, tl.load(logits + drawn).to(tl.float32) / heat
+    return drawn, _load(logits, drawn, drawn < V) / heat
 
 
 @triton.jit
@@ -186,7 +183,7 @@ def _first_kept(
         if p < 1:
             count = _list_groups(largest, reached, listed, GROUPS)
             total = _mass_of_largest(logits, heat, listed, count, reached, top, k, V, CHUNK)
-    x = tl.load(logits + token).to(tl.float32) / heat
+    x = _load(logits, token, token < V) / heat
     kept = False
     while not kept:
         limit = tl.where(x >= least, x, least)
@@ -198,6 +195,7 @@ def _first_kept(
             kept = (number == 0) | ((number < k) & ((p >= 1) | (mass < p * total)) & likely)
         if not kept:
             token, x = _draw_before(logits, heat, seed, index, listed, count, limit, limit_token, V, CHUNK)
+            kept = not _is_before(x, token, limit, limit_token)  # there was none to draw: the search ends
     return token
 
 
