@@ -287,7 +287,7 @@ class TestInfo:
         rows = self.rows(invoke("info", str(tiny_llama)))
         assert (rows["name"], rows["format"], rows["architecture"]) == ("tiny-llama", "hf", "llama")
         assert rows["context"] == "4,096 tokens"
-        assert rows["KV bytes per token"] == "fp32 512, fp16 256, fp8 128"
+        assert rows["KV bytes per token"] == "fp32 512, fp16 256, bf16 256, fp8 128"
         assert "not runnable" not in rows
 
     @pytest.mark.skipif(not native.available(), reason="programs need the native extension")

@@ -66,7 +66,16 @@ def pack(plan: StepPlan, room: StepSize | None = None) -> PackedStep:
         ids[query_start[entry] : query_start[entry + 1]] = span
     positions = np.repeat(starts - query_start[:-1], counts) + np.arange(tokens, dtype=np.int32)
     entries, logit_rows, sample_rows, prompt_rows, probe_rows = logit_rows_of(plan, query_start)
-    parts = (ids, positions, np.repeat(rows, counts), query_start, starts + counts, rows, counts, logit_rows)
+    parts: tuple[NDArray[np.integer], ...] = (
+        ids,
+        positions,
+        np.repeat(rows, counts),
+        query_start,
+        starts + counts,
+        rows,
+        counts,
+        logit_rows,
+    )
     size = room or step_size(plan, len(logit_rows))
     fillings = (PADDING, 0, 0, tokens, 0, 0, 0, 0)
     words = np.concatenate(
