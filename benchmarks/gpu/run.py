@@ -110,7 +110,7 @@ def run_case(results: Results, case: Case, loaded: LoadedModel) -> None:
     step_tokens = 8192 if loaded.device.torch.type == "cuda" else 2048
     if case.kind == "decode":
         workload = EngineWorkload(INPUT, STEPS, TEMPERATURE, max_step_tokens=step_tokens)
-        (figure,) = bench_latency(loaded, workload, [case.rows])["figures"]
+        (figure,) = bench_latency(loaded, workload, [case.rows], rounds=3)["figures"]
         results.on_device[case.name], results.delivered[case.name] = figure["device_ms"], figure["delivered_ms"]
         return
     length, output = (INPUT, STEPS) if case.kind == "sequences" else (PREFILL_LENGTH, 1)
