@@ -40,8 +40,8 @@ PLACES = {
 }  # fmt: skip
 VOCAB, HIDDEN, INNER, HEADS, KV_HEADS, CHANNELS = 72, 256, 256, 2, 1, 64
 BLOCK_TOKENS = 16
-#: Errors of the logits that rounding of activations explains. Random blocks are not centred, which makes it worse: the same
-#: weights as dense fp16 have an error of 1.5e-3 in the step of one row.
+#: Errors of the logits that rounding of activations explains. Random blocks are not centred, which makes it worse: the
+#: same weights as dense fp16 have an error of 1.5e-3 in the step of one row.
 ROUNDING = {torch.float16: 3e-3, torch.bfloat16: 5e-2}
 #: Types of the weights of a model, by the end of their names; "" is for the others.
 Q8_0 = {"": TensorType.Q8_0}
