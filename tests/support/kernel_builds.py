@@ -52,7 +52,7 @@ _COLUMNS = dict.fromkeys(("rows", "last_token", "length"), _INT) | dict(
 
 @dataclass(frozen=True)
 class Build:
-    """A kernel (`module.name`) with the types of its arguments and its constants."""
+    """A kernel (`folder.module.name`) with the types of its arguments and its constants."""
 
     kernel: str
     types: dict[str, str]
@@ -77,7 +77,7 @@ def _decode(channels: int, pages: str, **changes: Any) -> Build:
         SOFTCAP=False, SINKS=False, BALANCED=False, NEW=True, GROUP=16, SPLITS=4, BT=tile.tokens, STAGES=tile.stages,
     )  # fmt: skip
     types = _DECODE | dict(keys=pages, values=pages)
-    return Build("decode_attention.decode_attention", types, plain | changes, tile.warps)
+    return Build("attention.decode.decode_attention", types, plain | changes, tile.warps)
 
 
 def _prefill(channels: int, pages: str, queries: int, **changes: Any) -> Build:
@@ -87,7 +87,7 @@ def _prefill(channels: int, pages: str, queries: int, **changes: Any) -> Build:
         BALANCED=False, G=2, TOKENS=tile.queries, BT=tile.tokens, STAGES=tile.stages,
     )  # fmt: skip
     types = _PREFILL | dict(keys=pages, values=pages)
-    return Build("prefill_attention.prefill_attention", types, plain | changes, tile.warps)
+    return Build("attention.prefill.prefill_attention", types, plain | changes, tile.warps)
 
 
 def _vector(rows: int, inputs: int, outputs: int, gated: bool) -> Build:
@@ -97,7 +97,7 @@ def _vector(rows: int, inputs: int, outputs: int, gated: bool) -> Build:
         BIAS=False, RESIDUAL=False,
     )  # fmt: skip
     types = dict(x=_WIDE, gain=_WIDE, w=_HALF, bias=_WIDE, residual=_WIDE, y=_HALF, eps="fp32")
-    return Build("vector_product.vector_product", types, constants, tile.warps)
+    return Build("products.vector.vector_product", types, constants, tile.warps)
 
 
 def _rows(inputs: int, outputs: int, columns: int, depth: int, splits: int, warps: int, **changes: Any) -> Build:
@@ -105,7 +105,7 @@ def _rows(inputs: int, outputs: int, columns: int, depth: int, splits: int, warp
         K=inputs, N=outputs, NORM_PARTS=0, ROWS=32, BN=columns, BK=depth, SPLITS=splits, GATED=False, ACTIVATION=0,
         BIAS=False, RESIDUAL=True, SCALED=True, PREFETCH=True,
     )  # fmt: skip
-    return Build("row_product.row_product", _ROWS, plain | changes, warps)
+    return Build("products.rows.row_product", _ROWS, plain | changes, warps)
 
 
 def builds(capability: int) -> Iterator[Build]:
@@ -128,13 +128,13 @@ def builds(capability: int) -> Iterator[Build]:
     yield _prefill(256, _HALF, 512)
     tile = sequence_tile(torch.bfloat16, 64)
     sizes = dict(SHARED=1, H=8, D=64, DB=64, CAUSAL=False, BIAS=False, BM=tile.queries, BT=tile.tokens)
-    yield Build("sequence_attention.sequence_attention", _SEQUENCE, sizes | {"STAGES": tile.stages}, tile.warps)
+    yield Build("attention.sequence.sequence_attention", _SEQUENCE, sizes | {"STAGES": tile.stages}, tile.warps)
     heads = dict(H=32, HK=8, D=128, DB=128, HB=32, HKB=8, ROTATED=128, PAGE=16, BALANCED=False, STORE=True)
-    yield Build("heads.prepare_heads", _HEADS, heads | dict(Q_NORM=True, K_NORM=True))
+    yield Build("attention.heads.prepare_heads", _HEADS, heads | dict(Q_NORM=True, K_NORM=True))
     types = dict(logits=_WIDE, temperature=_WIDE, seed=_LONG, tokens=_INT, stride="i32", V="i32")
     own = {name: _COLUMNS[name] for name in ("rows", "parameter_stride", "long_stride", "num_blocks", "index", "best")}
-    yield Build("choice.best_in_blocks", types | own, dict(BLOCK=1024))
-    yield Build("choice.best_of_rows", _COLUMNS | dict(block_tokens=_INT, drawn=_INT), dict(BLOCKS=256))
+    yield Build("sampling.choice.best_in_blocks", types | own, dict(BLOCK=1024))
+    yield Build("sampling.choice.best_of_rows", _COLUMNS | dict(block_tokens=_INT, drawn=_INT), dict(BLOCKS=256))
     yield from _choice_builds()
     yield from _small_builds()
 
@@ -145,12 +145,12 @@ def _choice_builds() -> Iterator[Build]:
         logits=_WIDE, temperature=_WIDE, seed=_LONG, index=_LONG, rows=_INT, best=_WIDE, tokens=_INT, tops=_WIDE,
         sums=_WIDE, maxima=_WIDE, stride="i32", parameter_stride="i32", long_stride="i32", V="i32", num_blocks="i32",
     )  # fmt: skip
-    yield Build("filtered_choice.survey_blocks", survey, dict(BLOCK=1024))
+    yield Build("sampling.filtered_choice.survey_blocks", survey, dict(BLOCK=1024))
     types = survey | dict(
         top_k=_INT, top_p=_WIDE, min_p=_WIDE, block_tokens=_INT, listed=_INT, last_token=_INT, length=_INT, drawn=_INT,
         num_groups="i32",
     )  # fmt: skip
-    yield Build("filtered_choice.choose_filtered", types, dict(BLOCKS=256, GROUPS=4096, CHUNK=16), 8)
+    yield Build("sampling.filtered_choice.choose_filtered", types, dict(BLOCKS=256, GROUPS=4096, CHUNK=16), 8)
     lists = dict(
         logits=_WIDE, masks="*u8", mask_index=_INT, allowed_start=_INT, allowed_ids=_INT, kept=_WIDE, banned_start=_INT,
         banned_ids=_INT, spans=_INT, bias_start=_INT, bias_ids=_INT, bias=_WIDE, penalties=_WIDE, slots=_INT, ids=_INT,
@@ -158,10 +158,10 @@ def _choice_builds() -> Iterator[Build]:
         V="i32",
     )  # fmt: skip
     every = dict(MASKS=True, ALLOWED=True, BANNED=True, SPANS=True, BLOCK=4096)
-    yield Build("logit_edits.restrict_logits", lists, every, 8)
-    yield Build("logit_edits.shift_logits", lists, dict(BIAS=True, PENALTIES=True, BLOCK=512))
-    yield Build("logit_edits.keep_typical", lists, dict(BLOCK=4096), 8)
-    yield Build("logit_edits.count_drawn", lists, dict(BLOCK=512))
+    yield Build("sampling.logit_edits.restrict_logits", lists, every, 8)
+    yield Build("sampling.logit_edits.shift_logits", lists, dict(BIAS=True, PENALTIES=True, BLOCK=512))
+    yield Build("sampling.logit_edits.keep_typical", lists, dict(BLOCK=4096), 8)
+    yield Build("sampling.logit_edits.count_drawn", lists, dict(BLOCK=512))
 
 
 def _small_builds() -> Iterator[Build]:
@@ -170,21 +170,23 @@ def _small_builds() -> Iterator[Build]:
         x_inner_stride="i32", residual_stride="i32", residual_inner_stride="i32", inner="i32", eps="fp32",
     )  # fmt: skip
     yield Build(
-        "norms.norm_rows", types, dict(WIDTH=4096, BLOCK=4096, ROWS=1, CENTRED=True, BIAS=True, RESIDUAL=True), 8
+        "rows.norms.norm_rows", types, dict(WIDTH=4096, BLOCK=4096, ROWS=1, CENTRED=True, BIAS=True, RESIDUAL=True), 8
     )
     types = dict(ids=_INT, table=_HALF, out=_WIDE, gain=_WIDE, scaled=_HALF, squares=_WIDE, scale="fp32")
-    yield Build("embedding.gather_scaled", types, dict(WIDTH=4096, BLOCK=4096, SCALED=True, ROWS=32))
+    yield Build("rows.embedding.gather_scaled", types, dict(WIDTH=4096, BLOCK=4096, SCALED=True, ROWS=32))
     types = dict(x=_HALF, bias=_WIDE, residual=_WIDE, y=_HALF, total="i64")
     gate = dict(N=12288, BLOCK=1024, GATED=True, ACTIVATION=4, BIAS=False, RESIDUAL=False)
-    yield Build("epilogue.finish_product", types, gate)
+    yield Build("products.epilogue.finish_product", types, gate)
     names = (
         "rows", "last_token", "length", "cross_tokens", "adapter", "token_ids", "positions", "seq_lens", "cross_lens",
         "table_rows", "adapters",
     )  # fmt: skip
-    yield Build("row_store.decode_inputs", dict.fromkeys(names, _INT) | dict(count="i32", stride="i32"), {"BLOCK": 256})
-    yield Build("row_store.scatter_words", dict(store=_INT, changes=_INT, count="i32"), {"BLOCK": 256})
+    yield Build(
+        "rows.store.decode_inputs", dict.fromkeys(names, _INT) | dict(count="i32", stride="i32"), {"BLOCK": 256}
+    )
+    yield Build("rows.store.scatter_words", dict(store=_INT, changes=_INT, count="i32"), {"BLOCK": 256})
     types = dict(starts=_INT, tiles=_INT, first="i32", num_requests="i32", num_tiles="i32", TOKENS="i32")
-    yield Build("tiles.list_tiles", types, dict(REQUESTS=256, BLOCK=128))
+    yield Build("attention.tiles.list_tiles", types, dict(REQUESTS=256, BLOCK=128))
 
 
 def compile_build(build: Build, capability: int) -> Resources:
@@ -193,7 +195,7 @@ def compile_build(build: Build, capability: int) -> Resources:
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    module, name = build.kernel.split(".")
+    module, _, name = build.kernel.rpartition(".")
     kernel = getattr(import_module(f"{_KERNELS}.{module}"), name)
     constants = dict(build.constants)
     if "PDL" in kernel.arg_names:

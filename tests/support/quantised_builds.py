@@ -38,9 +38,9 @@ class Build:
 
 def builds(form: BlockForm, pdl: bool) -> Iterator[Build]:
     """Every kernel with the shapes of an 8B model."""
-    from antiphon.ops.triton.kernels.quantised_row_product import quantised_row_product
-    from antiphon.ops.triton.kernels.quantised_rows import expand_blocks, gather_blocks
-    from antiphon.ops.triton.kernels.quantised_vector_product import quantised_vector_product
+    from antiphon.ops.triton.kernels.quantised.expansion import expand_blocks, gather_blocks
+    from antiphon.ops.triton.kernels.quantised.row_product import quantised_row_product
+    from antiphon.ops.triton.kernels.quantised.vector_product import quantised_vector_product
 
     numbers = form.numbers() | {"PDL": pdl}
     types = _TYPES | dict(scales=_SCALES[form.scale], factors="*fp16" if form.scale == "signed" else "*i32")
@@ -65,7 +65,7 @@ def builds(form: BlockForm, pdl: bool) -> Iterator[Build]:
 
 
 def fp8_build(pdl: bool) -> Build:
-    from antiphon.ops.triton.kernels.quantised_fp8_product import fp8_vector_product
+    from antiphon.ops.triton.kernels.quantised.fp8_product import fp8_vector_product
 
     constants = _EPILOGUE | dict(ROWS=4, K=4096, N=12288, BN=8, BK=512, NORM=True, GATED=True, RESIDUAL=False, PDL=pdl)
     return Build("fp8", fp8_vector_product, _TYPES | dict(x="*fp32", scales="*fp32"), constants)

@@ -34,7 +34,7 @@ def test_under_the_interpreter() -> None:
 
 def draw(logits: Tensor, columns: SamplingRows, rows: Tensor, store: dict[str, Tensor]) -> Tensor:
     """The tokens of places whose parameters are at `rows` of the columns; -7 where a place is padding."""
-    from antiphon.ops.triton.kernels.filtered_choice import GROUP, choose_filtered, survey_blocks
+    from antiphon.ops.triton.kernels.sampling.filtered_choice import GROUP, choose_filtered, survey_blocks
 
     (count, vocabulary), group = logits.shape, int(GROUP.value)
     blocks = -(-vocabulary // BLOCK)

@@ -8,10 +8,10 @@ from torch import Tensor
 from antiphon.ops.batch import GroupBatch
 from antiphon.ops.cache import LayerCache
 from antiphon.ops.reference import attention as reference
-from antiphon.ops.triton.kernels.decode_attention import decode_attention
-from antiphon.ops.triton.kernels.heads import prepare_heads
-from antiphon.ops.triton.kernels.prefill_attention import prefill_attention
-from antiphon.ops.triton.kernels.sequence_attention import sequence_attention
+from antiphon.ops.triton.kernels.attention.decode import decode_attention
+from antiphon.ops.triton.kernels.attention.heads import prepare_heads
+from antiphon.ops.triton.kernels.attention.prefill import prefill_attention
+from antiphon.ops.triton.kernels.attention.sequence import sequence_attention
 from antiphon.ops.triton.launch import (
     card,
     ceil_power,

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from antiphon.ops.reference import rows as reference
-from antiphon.ops.triton.kernels.embedding import gather_scaled
+from antiphon.ops.triton.kernels.rows.embedding import gather_scaled
 from antiphon.ops.triton.launch import card, ceil_power, row_warps
 from antiphon.ops.triton.weights import form_of
 from antiphon.weights.weight import Weight

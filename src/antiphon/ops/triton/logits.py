@@ -7,7 +7,7 @@ from torch import Tensor
 
 from antiphon.ops.logit_edits import LogitEditRows, TokenCounts, TokenLists
 from antiphon.ops.reference import logits as reference
-from antiphon.ops.triton.kernels.logit_edits import count_drawn, keep_typical, restrict_logits, shift_logits
+from antiphon.ops.triton.kernels.sampling.logit_edits import count_drawn, keep_typical, restrict_logits, shift_logits
 
 #: Tokens at a time of a program that goes through a row, and of one that goes through lists.
 WIDE, NARROW = 4096, 512

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from antiphon.ops.batch import GroupBatch
 from antiphon.ops.cache import LayerCache
-from antiphon.ops.triton.kernels.tiles import list_tiles
+from antiphon.ops.triton.kernels.attention.tiles import list_tiles
 from antiphon.ops.triton.launch import card, ceil_power
 
 _KEY = "triton"

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from antiphon.ops.adapters import AdapterTable
-from antiphon.ops.triton.kernels.activations import NUMBERS
-from antiphon.ops.triton.kernels.epilogue import finish_product
-from antiphon.ops.triton.kernels.vector_product import vector_product
+from antiphon.ops.triton.kernels.products.activations import NUMBERS
+from antiphon.ops.triton.kernels.products.epilogue import finish_product
+from antiphon.ops.triton.kernels.products.vector import vector_product
 from antiphon.ops.triton.launch import card, vector_tile
 from antiphon.ops.triton.library import product
 from antiphon.ops.triton.quantised.prepare import PreparedWeight

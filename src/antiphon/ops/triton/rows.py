@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from antiphon.ops.reference import rows as reference
-from antiphon.ops.triton.kernels.heads import prepare_heads
-from antiphon.ops.triton.kernels.norms import norm_rows
-from antiphon.ops.triton.kernels.row_store import scatter_words as scatter_pairs
+from antiphon.ops.triton.kernels.attention.heads import prepare_heads
+from antiphon.ops.triton.kernels.rows.norms import norm_rows
+from antiphon.ops.triton.kernels.rows.store import scatter_words as scatter_pairs
 from antiphon.ops.triton.launch import card, ceil_power, norm_tile, row_warps
 from antiphon.ops.types import RotaryTable
 

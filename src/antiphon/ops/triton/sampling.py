@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from antiphon.ops.triton.kernels.filtered_choice import GROUP, choose_filtered, survey_blocks
+from antiphon.ops.triton.kernels.sampling.filtered_choice import GROUP, choose_filtered, survey_blocks
 from antiphon.ops.triton.launch import card, ceil_power
 from antiphon.ops.types import SamplingRows
 

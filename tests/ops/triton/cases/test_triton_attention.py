@@ -8,7 +8,7 @@ import torch
 from antiphon import ops
 from antiphon.ops import GroupBatch, RotaryTable
 from antiphon.ops.cache import LayerCache
-from antiphon.ops.triton.kernels.decode_attention import decode_attention
+from antiphon.ops.triton.kernels.attention.decode import decode_attention
 from antiphon.ops.triton.launch import ceil_power
 from antiphon.ops.triton.pages import pages_of
 from support.triton_cases import error, expected_attention, normal, number, pick, scatter

@@ -11,9 +11,9 @@ from gguf import GGMLQuantizationType, quants
 from torch import Tensor
 
 from antiphon import ops
-from antiphon.ops.triton.kernels.activations import NUMBERS
-from antiphon.ops.triton.kernels.row_product import row_product
-from antiphon.ops.triton.kernels.vector_product import vector_product
+from antiphon.ops.triton.kernels.products.activations import NUMBERS
+from antiphon.ops.triton.kernels.products.rows import row_product
+from antiphon.ops.triton.kernels.products.vector import vector_product
 from antiphon.ops.triton.product import linear
 from antiphon.ops.triton.upload import UploadRing
 from antiphon.ops.triton.weights import MATRIX, prepare_weights

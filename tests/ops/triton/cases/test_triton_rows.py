@@ -6,7 +6,7 @@ import torch
 
 from antiphon import ops
 from antiphon.ops import RotaryTable
-from antiphon.ops.triton.kernels.row_store import decode_inputs
+from antiphon.ops.triton.kernels.rows.store import decode_inputs
 from antiphon.ops.triton.pages import query_tiles
 from antiphon.ops.triton.rows import layer_norm, rms_norm
 from antiphon.weights.weight import Weight

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from antiphon.ops.triton.kernels.activations import NUMBERS
-from antiphon.ops.triton.kernels.epilogue import finish_product
-from antiphon.ops.triton.kernels.quantised_fp8_product import fp8_vector_product
-from antiphon.ops.triton.kernels.quantised_row_product import quantised_row_product
-from antiphon.ops.triton.kernels.quantised_rows import expand_blocks, gather_blocks
-from antiphon.ops.triton.kernels.quantised_vector_product import quantised_vector_product
+from antiphon.ops.triton.kernels.products.activations import NUMBERS
+from antiphon.ops.triton.kernels.products.epilogue import finish_product
+from antiphon.ops.triton.kernels.quantised.expansion import expand_blocks, gather_blocks
+from antiphon.ops.triton.kernels.quantised.fp8_product import fp8_vector_product
+from antiphon.ops.triton.kernels.quantised.row_product import quantised_row_product
+from antiphon.ops.triton.kernels.quantised.vector_product import quantised_vector_product
 from antiphon.ops.triton.launch import Card, ceil_power
 from antiphon.ops.triton.library import multiply
 from antiphon.ops.triton.program.launch import Call, Launch

@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 
 from antiphon.ops.program.recording import Recording
-from antiphon.ops.triton.kernels.choice import best_in_blocks, best_of_rows
-from antiphon.ops.triton.kernels.row_store import decode_inputs, grow_rows
+from antiphon.ops.triton.kernels.rows.store import decode_inputs, grow_rows
+from antiphon.ops.triton.kernels.sampling.choice import best_in_blocks, best_of_rows
 from antiphon.ops.triton.launch import Card, ceil_power
-from antiphon.ops.triton.program.decode import DecodeInputs, DecodeLowering, GroupRows
+from antiphon.ops.triton.program.builder import DecodeInputs, GroupRows, StepBuilder
+from antiphon.ops.triton.program.decode import lower
 from antiphon.ops.triton.program.launch import Call, Launch
 from antiphon.ops.triton.program.rows import StepRows
 from antiphon.ops.triton.program.workspace import Workspace
@@ -54,8 +55,8 @@ class DecodeStep:
         }
         inputs = DecodeInputs({"token_ids": token_ids, "positions": positions}, table_rows, groups)
         workspace = Workspace(memory.workspace)
-        lowering = DecodeLowering(recording, count, splits, inputs, workspace, memory.counters, compute_type, card)
-        self.logits = lowering.output
+        step = StepBuilder(recording, count, splits, inputs, workspace, memory.counters, compute_type, card)
+        self.logits = lower(step)
         length = store.column("length")
         begin = Launch(
             "inputs", decode_inputs, (1,),
@@ -63,7 +64,7 @@ class DecodeStep:
              token_ids, positions, seq_lens, cross_lens, table_rows, adapters, count, store.width),
             {"BLOCK": ceil_power(count)},
         )  # fmt: skip
-        self.launches: list[Launch | Call] = [begin, *lowering.launches]
+        self.launches: list[Launch | Call] = [begin, *step.launches]
         if draws:
             self.launches += self._choice(store, memory, workspace, vocab_size, card)
         else:

@@ -11,11 +11,11 @@ import triton
 from torch import Tensor
 
 from antiphon.errors import UnsupportedError
-from antiphon.ops.triton.kernels.activations import NUMBERS
-from antiphon.ops.triton.kernels.epilogue import finish_product
-from antiphon.ops.triton.kernels.quantised_row_product import quantised_row_product
-from antiphon.ops.triton.kernels.quantised_rows import expand_blocks, gather_blocks
-from antiphon.ops.triton.kernels.quantised_vector_product import quantised_vector_product
+from antiphon.ops.triton.kernels.products.activations import NUMBERS
+from antiphon.ops.triton.kernels.products.epilogue import finish_product
+from antiphon.ops.triton.kernels.quantised.expansion import expand_blocks, gather_blocks
+from antiphon.ops.triton.kernels.quantised.row_product import quantised_row_product
+from antiphon.ops.triton.kernels.quantised.vector_product import quantised_vector_product
 from antiphon.ops.triton.quantised.forms import FORMS, WIDTH
 from antiphon.ops.triton.quantised.repacking import BlockRows, repack
 from antiphon.ops.triton.quantised.tiles import RowTile, VectorTile, row_tile, vector_tile

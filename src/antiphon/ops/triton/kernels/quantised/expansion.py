@@ -6,7 +6,7 @@ import triton
 import triton.language as tl
 
 from antiphon.ops.triton.kernels.dependent_launch import release, wait
-from antiphon.ops.triton.kernels.quantised_blocks import all_values, load_blocks
+from antiphon.ops.triton.kernels.quantised.blocks import all_values, load_blocks
 
 
 @triton.jit

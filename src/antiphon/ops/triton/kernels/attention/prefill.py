@@ -5,8 +5,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from antiphon.ops.triton.kernels.decode_attention import UNSEEN
-from antiphon.ops.triton.kernels.pages import load_tile
+from antiphon.ops.triton.kernels.attention.decode import UNSEEN
+from antiphon.ops.triton.kernels.attention.pages import load_tile
 
 
 @triton.jit

@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from antiphon.ops.triton.kernels.decode_attention import UNSEEN
+from antiphon.ops.triton.kernels.attention.decode import UNSEEN
 
 
 @triton.jit

@@ -5,8 +5,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from antiphon.ops.triton.kernels.fp8 import to_e4m3
-from antiphon.ops.triton.kernels.pages import SCALE_CHANNELS, token_places
+from antiphon.ops.triton.kernels.attention.fp8 import to_e4m3
+from antiphon.ops.triton.kernels.attention.pages import SCALE_CHANNELS, token_places
 
 
 @triton.jit

@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from antiphon.ops.triton.kernels.fp8 import from_e4m3, to_e4m3
+from antiphon.ops.triton.kernels.attention.fp8 import from_e4m3, to_e4m3
 
 #: int8 pages have one fp16 scale for this many channels; the same as `ops.cache.SCALE_CHANNELS`.
 SCALE_CHANNELS = tl.constexpr(32)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from antiphon.ops.triton.kernels.activations import activate
+from antiphon.ops.triton.kernels.products.activations import activate
 
 
 @triton.jit

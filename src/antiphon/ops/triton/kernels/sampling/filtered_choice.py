@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 
 from antiphon.ops.triton.kernels.dependent_launch import release, wait
-from antiphon.ops.triton.kernels.noise import gumbel
+from antiphon.ops.triton.kernels.sampling.noise import gumbel
 
 LOWEST = tl.constexpr(float("-inf"))
 #: Tokens of a group, whose largest logit is kept.

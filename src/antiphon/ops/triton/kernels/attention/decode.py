@@ -5,8 +5,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from antiphon.ops.triton.kernels.attention.pages import load_tile, store_token
 from antiphon.ops.triton.kernels.dependent_launch import release, wait
-from antiphon.ops.triton.kernels.pages import load_tile, store_token
 
 #: Stands for the score of a token that is not seen; its exponential is 0.
 UNSEEN = tl.constexpr(-1.0e30)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from antiphon.ops.triton.kernels.activations import activate
 from antiphon.ops.triton.kernels.dependent_launch import release, wait
+from antiphon.ops.triton.kernels.products.activations import activate
 
 
 @triton.jit

@@ -1,0 +1,1 @@
+"""Attention over pages and over sequences, and what writes the pages."""

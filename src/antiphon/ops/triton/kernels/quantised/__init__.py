@@ -1,0 +1,1 @@
+"""Products with weights in blocks or in 8-bit floats."""

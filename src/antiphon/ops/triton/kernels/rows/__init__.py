@@ -1,0 +1,1 @@
+"""Operations on rows of activations, and the rows of running requests."""

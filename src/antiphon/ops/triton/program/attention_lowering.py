@@ -1,0 +1,85 @@
+"""Attention in a decode step: heads are normalised, rotated and stored, and attend, in one kernel."""
+
+from __future__ import annotations
+
+from antiphon.errors import UnrecordableError
+from antiphon.ops.program import instructions as program
+from antiphon.ops.program.traced import Traced, Value
+from antiphon.ops.triton.kernels.attention.decode import decode_attention
+from antiphon.ops.triton.launch import ceil_power
+from antiphon.ops.triton.pages import pages_of
+from antiphon.ops.triton.program.builder import StepBuilder
+from antiphon.ops.triton.program.tiles import attention_tile
+
+
+def lower_heads(step: StepBuilder, i: program.PrepareHeads) -> None:
+    attention = _attention_after(step, i.q_out.value)
+    if attention is None:
+        raise UnrecordableError("heads that are stored have a kernel only with the attention that follows")
+    if i.q_eps != i.k_eps:
+        raise UnrecordableError("queries and keys that are normalised differently have no kernel")
+    _attend(step, attention, i.q, i.k, i.v, i.q_gain, i.k_gain, i.q_eps, i.table)
+
+
+def lower_store(step: StepBuilder, i: program.StoreKV) -> None:
+    attention = next(
+        (later for later in step.recording.instructions[step.place + 1 :]
+         if isinstance(later, program.PagedAttention) and later.cache is i.cache), None,
+    )  # fmt: skip
+    if attention is None:
+        raise UnrecordableError("heads that are stored have a kernel only with the attention that follows")
+    step.fused.add(step.recording.instructions.index(attention))
+    _attend(step, attention, attention.q, i.k, i.v, None, None, 0.0, None)
+
+
+def _attention_after(step: StepBuilder, queries: Value) -> program.PagedAttention | None:
+    places = step.readers.places(queries)
+    attention = step.recording.instructions[places[0]] if len(places) == 1 else None
+    if not isinstance(attention, program.PagedAttention):
+        return None
+    step.fused.add(places[0])
+    return attention
+
+
+def lower_attention(step: StepBuilder, i: program.PagedAttention) -> None:
+    """Without a token to store: the keys of an encoder."""
+    _attend(step, i, i.q, None, None, None, None, 0.0, None)
+
+
+def _attend(
+    step: StepBuilder, i: program.PagedAttention, q: Traced, k: Traced | None, v: Traced | None, q_gain: Traced | None,
+    k_gain: Traced | None, eps: float, table: Traced | None,
+) -> None:  # fmt: skip
+    if i.bias is not None:
+        raise UnrecordableError("attention with a bias has no kernel in a decode step")
+    heads, head_dim = int(q.shape[1]), int(q.shape[2])
+    cache, layout = i.cache, i.cache.layout
+    kv_heads = layout.group.num_kv_heads
+    stride = int(q.strides[0])
+    starts = (0, heads * head_dim, (heads + kv_heads) * head_dim)
+    if [t.offset for t in (q, k, v) if t is not None] != list(starts[: 1 if k is None else 3]):
+        raise UnrecordableError("queries, keys and values that are no parts of one product have no kernel")
+    qkv = step.tensor(q)
+    out = step.take(i.out.value, heads * head_dim, step.compute_type)
+    group = step.inputs.groups[i.group]
+    pages = pages_of(cache)
+    partial = step.scratch((step.rows * heads * step.splits, head_dim)) if step.splits > 1 else out
+    tops, totals = ((step.scratch((step.rows * heads * step.splits,)) if step.splits > 1 else out) for _ in "ab")
+    rotated = 0 if table is None else int(table.shape[1])
+    shared = heads // kv_heads
+    tile = attention_tile(step.rows)
+    other = out
+    step.launch(
+        "attention", decode_attention, (step.splits, kv_heads, step.rows),
+        (qkv, step.side(q_gain, other), step.side(k_gain, other), step.side(table, other), group.seq_lens,
+         step.inputs.table_rows, group.tables, *pages.regions, step.side(i.sinks, other),
+         out, partial, tops, totals, step.counters,
+         stride, group.stride, *pages.bases,
+         i.scale, i.softcap or 0.0, eps),
+        {"H": heads, "HK": kv_heads, "D": head_dim, "DB": max(16, ceil_power(head_dim)), "ROTATED": rotated,
+         "PAGE": layout.block_tokens, "WINDOW": i.window or 0, "SINK_TOKENS": i.sink_tokens,
+         "NORM": q_gain is not None, "SOFTCAP": i.softcap is not None, "SINKS": i.sinks is not None,
+         "BALANCED": pages.balanced, "NEW": int(k is not None), "GROUP": max(16, ceil_power(shared)),
+         "SPLITS": step.splits, "BT": tile.tokens, "STAGES": tile.stages, "PDL": step.card.dependent_launch},
+        warps=tile.warps,
+    )  # fmt: skip

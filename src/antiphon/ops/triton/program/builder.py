@@ -1,0 +1,169 @@
+"""`StepBuilder`: the launches of a decode step as they are written, and where its values are meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from antiphon.errors import UnrecordableError
+from antiphon.ops.program.recording import Recording
+from antiphon.ops.program.traced import Kind, Traced, Value
+from antiphon.ops.triton.launch import Card, ceil_power
+from antiphon.ops.triton.program.launch import Call, Launch
+from antiphon.ops.triton.program.normed import Normed
+from antiphon.ops.triton.program.readers import Readers
+from antiphon.ops.triton.program.tiles import ROW_PRODUCT_ROWS, VECTOR_ROWS
+from antiphon.ops.triton.program.workspace import Workspace
+from antiphon.ops.triton.quantised.prepare import PreparedWeight
+from antiphon.ops.triton.weights import form_of
+from antiphon.weights.weight import Weight
+
+
+@dataclass(frozen=True)
+class GroupRows:
+    """Where the rows' blocks of a cache group are: row r's table begins at tables[r * stride]."""
+
+    tables: Tensor  # int32, flat
+    stride: int
+    seq_lens: Tensor  # int32 [rows], the new token included
+
+
+@dataclass(frozen=True)
+class DecodeInputs:
+    """What a step reads: inputs of the recording by name, and by place the row of each table."""
+
+    tensors: Mapping[str, Tensor]
+    table_rows: Tensor  # int32 [rows]
+    groups: Mapping[str, GroupRows]
+
+
+def padded_rows(rows: int) -> int:
+    """Rows that buffers have: tensor cores take 16 or more, and a power of two."""
+    if rows <= VECTOR_ROWS:
+        return ceil_power(rows)
+    return max(16, ceil_power(rows)) if rows <= ROW_PRODUCT_ROWS else rows
+
+
+class StepBuilder:
+    """For one step of `rows` requests. `place` is the instruction that is being lowered; those in `fused` are part of
+    others.
+    """
+
+    def __init__(
+        self,
+        recording: Recording,
+        rows: int,
+        splits: int,
+        inputs: DecodeInputs,
+        workspace: Workspace,
+        counters: Tensor,
+        compute_type: torch.dtype,
+        card: Card,
+    ) -> None:
+        self.recording, self.rows, self.splits = recording, rows, splits
+        self.inputs, self.workspace, self.counters = inputs, workspace, counters
+        self.compute_type, self.card = compute_type, card
+        self.padded = padded_rows(rows)
+        self.readers = Readers(recording)
+        self.launches: list[Launch | Call] = []
+        self.tensors: dict[int, Tensor] = {}  # by the value's id
+        self.normed: dict[int, Normed] = {}
+        #: A product whose residual the norm after it adds, and that residual, by the id of their sum.
+        self.sums: dict[int, tuple[Tensor, Traced]] = {}
+        self.place = 0
+        self.fused: set[int] = set()
+        self._held: dict[int, list[Tensor]] = {}
+
+    # -- values ------------------------------------------------------------------------------------------------------
+
+    def take(self, value: Value, width: int, dtype: torch.dtype) -> Tensor:
+        """A tensor [padded rows, width] for a value."""
+        tensor = self.workspace.take((self.padded, width), dtype)
+        self.tensors[id(value)] = tensor
+        return self.hold(tensor, value)
+
+    def hold(self, tensor: Tensor, value: Value) -> Tensor:
+        """Keep a tensor until the last reader of the value."""
+        self._held.setdefault(self.readers.last(value, self.place), []).append(tensor)
+        return tensor
+
+    def scratch(self, shape: Sequence[int], dtype: torch.dtype = torch.float32) -> Tensor:
+        """A tensor that only the present instruction uses."""
+        tensor = self.workspace.take(shape, dtype)
+        self._held.setdefault(self.place, []).append(tensor)
+        return tensor
+
+    def extend(self, value: Value, until: Value) -> None:
+        """Keep a value that would be given back now until the last reader of another."""
+        kept = self.tensors[id(self.readers.origin(value))]
+        for place, tensors in self._held.items():
+            if any(tensor is kept for tensor in tensors):
+                later = max(place, self.readers.last(until, self.place))
+                self._held[place] = [tensor for tensor in tensors if tensor is not kept]
+                self._held.setdefault(later, []).append(kept)
+                return
+
+    def release(self) -> None:
+        """Give back the places of values that nothing reads after the present instruction."""
+        for tensor in self._held.pop(self.place, ()):
+            self.workspace.give_back(tensor)
+
+    def tensor(self, traced: Traced) -> Tensor:
+        """The contents of a view, whose rows are those of its value."""
+        value = self.readers.origin(traced.value)
+        if value.constant is not None:
+            return value.constant
+        if value.kind is Kind.INPUT:
+            return self.inputs.tensors[value.name]
+        if id(value) in self.normed:
+            raise UnrecordableError("a norm inside a product is read by something else")
+        return self.tensors[id(value)]
+
+    def whole(self, traced: Traced) -> Tensor:
+        if traced.offset:
+            raise UnrecordableError(f"a product of a part of {traced.text} has no kernel in a decode step")
+        return self.tensor(traced)
+
+    def side(self, tensor: Traced | None, otherwise: Tensor) -> Tensor:
+        """An operand that a kernel may not have; it is given something then, which it does not read."""
+        return otherwise if tensor is None else self.tensor(tensor)
+
+    def matrix(self, weight: Weight) -> Tensor | PreparedWeight:
+        matrix = form_of(weight, self.inputs.table_rows.device)
+        if not isinstance(matrix, Tensor):
+            if self.compute_type is torch.float32:
+                raise UnrecordableError("products with quantised weights have kernels for 16-bit activations")
+        elif matrix.dtype is not self.compute_type:
+            raise UnrecordableError(f"a weight is in {matrix.dtype}, and the step computes in {self.compute_type}")
+        return matrix
+
+    def cast(self, x: Tensor) -> Tensor:
+        """In the compute type."""
+        if x.dtype is self.compute_type:
+            return x
+        out = self.scratch(x.shape, self.compute_type)
+        self.launches.append(Call("cast", out.copy_, (x,)))
+        return out
+
+    # -- launches ----------------------------------------------------------------------------------------------------
+
+    def launch(
+        self, name: str, kernel: Any, grid: tuple[int, ...], arguments: tuple[Any, ...], constants: dict[str, Any],
+        warps: int = 4, stages: int = 1, weight_bytes: int = 0,
+    ) -> None:  # fmt: skip
+        self.emit([Launch(name, kernel, grid, arguments, constants, warps, stages, weight_bytes=weight_bytes)])
+
+    def emit(self, launches: Sequence[Launch | Call]) -> None:
+        """Add launches.
+
+        The first kernel waits for all before it, so that the others may read the step's inputs before they wait. A
+        kernel that has no PDL never waits for the one before it, so it must not start early.
+        """
+        for launch in launches:
+            if isinstance(launch, Launch) and launch.constants.get("PDL", False) and self.launches:
+                launch = replace(launch, dependent=True)
+            self.launches.append(launch)

@@ -1,0 +1,86 @@
+"""Norms in a decode step: inside the product after them, or a kernel of their own."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from antiphon.errors import UnrecordableError
+from antiphon.ops.program import instructions as program
+from antiphon.ops.program.traced import Value
+from antiphon.ops.triton.kernels.rows.norms import norm_rows
+from antiphon.ops.triton.launch import ceil_power
+from antiphon.ops.triton.program.builder import StepBuilder
+from antiphon.ops.triton.program.normed import NextNorm, Normed
+from antiphon.ops.triton.program.quantised import takes_scaled
+from antiphon.ops.triton.program.tiles import ROW_PRODUCT_ROWS, VECTOR_ROWS, RowTile, row_tile
+
+
+def _is_plain(norm: program.Norm) -> bool:
+    return not norm.centred and norm.bias is None and norm.residual is None and norm.x.dim() == 2
+
+
+def linear_row_tile(step: StepBuilder, i: program.Linear) -> RowTile | None:
+    """The tile of a product on tensor cores; None where the library is better."""
+    gated = i.activation.endswith("_gate")
+    columns = i.matrix.rows // 2 if gated else i.matrix.rows
+    return row_tile(step.padded, i.matrix.columns, columns, gated)
+
+
+def scaled_norm(step: StepBuilder, value: Value) -> program.Norm | None:
+    """The norm whose products divide by the root mean square, if that is how this value is read."""
+    if not VECTOR_ROWS < step.rows <= ROW_PRODUCT_ROWS:
+        return None
+    norms = [norm for norm in step.readers.norms_of(value) if _is_plain(norm)]
+    if len(norms) != 1:
+        return None
+    products = step.readers.products_of(norms[0].out.value)
+    return norms[0] if products and all(_takes_scaled(step, product) for product in products) else None
+
+
+def _takes_scaled(step: StepBuilder, product: program.Linear) -> bool:
+    matrix = step.matrix(product.matrix)
+    return linear_row_tile(step, product) is not None if isinstance(matrix, Tensor) else takes_scaled(matrix)
+
+
+def leave_scaled(step: StepBuilder, norm: program.Norm, width: int, parts: int) -> NextNorm:
+    """Where the writer of a value leaves what the products after its norm need."""
+    gain = step.tensor(norm.gain)
+    scaled = step.hold(step.workspace.take((step.padded, width), step.compute_type), norm.out.value)
+    squares = step.hold(step.workspace.take((parts, step.padded), torch.float32), norm.out.value)
+    step.normed[id(norm.out.value)] = Normed(scaled, gain, norm.eps, squares, parts)
+    return NextNorm(gain, scaled, squares)
+
+
+def lower_norm(step: StepBuilder, i: program.Norm) -> None:
+    if id(i.out.value) in step.normed:
+        return
+    width = int(i.x.shape[-1])
+    origin = step.readers.origin(i.x.value)
+    if step.rows <= VECTOR_ROWS and _is_plain(i) and step.readers.products_of(i.out.value):
+        step.normed[id(i.out.value)] = Normed(step.whole(i.x), step.tensor(i.gain), i.eps)
+        return
+    if i.x.dim() != 2:
+        raise UnrecordableError("a norm of heads has a kernel only beside rotary embedding and store")
+    residual: Tensor | None = None
+    total: Tensor | None = None
+    if id(origin) in step.sums:
+        x, before = step.sums.pop(id(origin))
+        residual, total = step.tensor(before), step.tensors[id(origin)]
+    else:
+        x = step.whole(i.x)
+    if i.residual is not None:
+        if residual is not None or i.total is None:
+            raise UnrecordableError("a norm after two residuals has no kernel")
+        residual, total = step.tensor(i.residual), step.take(i.total.value, width, torch.float32)
+    out = step.take(i.out.value, width, step.compute_type if step.readers.products_of(i.out.value) else torch.float32)
+    gain = step.tensor(i.gain)
+    bias = gain if i.bias is None else step.tensor(i.bias)
+    step.launch(
+        "norm", norm_rows, (step.rows,),
+        (x, x if residual is None else residual, gain, bias, out, out if total is None else total,
+         step.rows, width, 0, width, 0, 1, i.eps),
+        {"WIDTH": width, "BLOCK": ceil_power(width), "ROWS": 1, "CENTRED": i.centred, "BIAS": i.bias is not None,
+         "RESIDUAL": residual is not None, "PDL": step.card.dependent_launch},
+        warps=4 if width <= 2048 else 8,
+    )  # fmt: skip

@@ -1,0 +1,166 @@
+"""Products in a decode step, in one of three ways by the number of rows; see `decode`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from antiphon.ops.program import instructions as program
+from antiphon.ops.triton.kernels.products.activations import NUMBERS
+from antiphon.ops.triton.kernels.products.epilogue import finish_product
+from antiphon.ops.triton.kernels.products.rows import row_product
+from antiphon.ops.triton.kernels.products.vector import vector_product
+from antiphon.ops.triton.library import multiply
+from antiphon.ops.triton.program.builder import StepBuilder
+from antiphon.ops.triton.program.launch import Call
+from antiphon.ops.triton.program.norm_lowering import leave_scaled, linear_row_tile, scaled_norm
+from antiphon.ops.triton.program.normed import NextNorm
+from antiphon.ops.triton.program.quantised import (
+    Product,
+    library_calls,
+    row_launches,
+    scaled_parts,
+    takes_scaled,
+    vector_launches,
+)
+from antiphon.ops.triton.program.tiles import ROW_PRODUCT_ROWS, VECTOR_ROWS, RowTile, vector_tile
+from antiphon.ops.triton.quantised.matrix import QuantisedMatrix
+from antiphon.ops.triton.quantised.prepare import PreparedWeight
+from antiphon.ops.triton.quantised.workspace import workspace_of
+
+
+def lower_linear(step: StepBuilder, i: program.Linear) -> None:
+    matrix = step.matrix(i.matrix)
+    gated = i.activation.endswith("_gate")
+    columns = i.matrix.rows // 2 if gated else i.matrix.rows
+    is_output = None in step.readers.of(i.out.value)
+    dtype = torch.float32 if is_output or i.residual is not None else step.compute_type
+    constants = {
+        "K": i.matrix.columns, "N": columns, "GATED": gated,
+        "ACTIVATION": NUMBERS[i.activation.removesuffix("_gate")], "BIAS": i.bias is not None,
+        "RESIDUAL": i.residual is not None,
+    }  # fmt: skip
+    if not isinstance(matrix, Tensor):
+        _quantised_product(step, i, matrix, columns, dtype, constants)
+        return
+    if step.rows <= VECTOR_ROWS:
+        _vector_product(step, i, matrix, columns, dtype, constants)
+        return
+    tile = linear_row_tile(step, i)
+    if tile is not None:
+        _row_product(step, i, matrix, columns, dtype, constants, tile)
+    else:
+        _library_product(step, i, matrix, columns, dtype, constants)
+
+
+def _quantised_product(
+    step: StepBuilder, i: program.Linear, matrix: PreparedWeight, columns: int, dtype: torch.dtype,
+    constants: dict[str, Any],
+) -> None:  # fmt: skip
+    if step.rows > ROW_PRODUCT_ROWS or (step.rows > VECTOR_ROWS and not takes_scaled(matrix)):
+        _library_product(step, i, matrix, columns, dtype, constants)
+        return
+    normed = step.normed.get(id(step.readers.origin(i.x.value)))
+    x = normed.x if normed is not None else step.whole(i.x)
+    if step.rows > VECTOR_ROWS:
+        x = step.cast(x)
+    product = Product(
+        x, step.take(i.out.value, columns, dtype), step.rows, i.activation,
+        None if i.bias is None else step.tensor(i.bias),
+        None if i.residual is None else step.tensor(i.residual), normed,
+    )  # fmt: skip
+    if not isinstance(matrix, QuantisedMatrix) or step.rows <= VECTOR_ROWS:
+        step.emit(vector_launches(matrix, product, step.scratch, step.card))
+        return
+    norm, parts = scaled_norm(step, i.out.value), scaled_parts(matrix, columns, product.gated, step.card)
+    if norm is not None and parts:
+        product = replace(product, next=leave_scaled(step, norm, columns, parts))
+    step.emit(row_launches(matrix, product, step.counters, step.scratch, step.card))
+
+
+def _vector_product(
+    step: StepBuilder, i: program.Linear, matrix: Tensor, columns: int, dtype: torch.dtype, constants: dict[str, Any]
+) -> None:
+    normed = step.normed.get(id(step.readers.origin(i.x.value)))
+    x = step.whole(i.x) if normed is None else normed.x
+    out = step.take(i.out.value, columns, dtype)
+    tile = vector_tile(i.matrix.columns, columns, bool(constants["GATED"]))
+    step.launch(
+        "product", vector_product, (-(-columns // tile.columns),),
+        (x, x if normed is None else normed.gain, matrix, step.side(i.bias, x), step.side(i.residual, x), out,
+         0.0 if normed is None else normed.eps),
+        {**constants, "ROWS": step.padded, "BN": tile.columns, "BK": tile.depth, "NORM": normed is not None,
+         "PDL": step.card.dependent_launch},
+        tile.warps, weight_bytes=matrix.nbytes,
+    )  # fmt: skip
+
+
+def _row_product(
+    step: StepBuilder, i: program.Linear, matrix: Tensor, columns: int, dtype: torch.dtype, constants: dict[str, Any],
+    tile: RowTile,
+) -> None:  # fmt: skip
+    normed = step.normed.get(id(step.readers.origin(i.x.value)))
+    x = step.cast(step.whole(i.x)) if normed is None else normed.x
+    out = step.take(i.out.value, columns, dtype)
+    norm = scaled_norm(step, i.out.value)
+    programs = columns // tile.columns
+    after = NextNorm(out, out, out) if norm is None else leave_scaled(step, norm, columns, programs)
+    partial = out
+    if tile.splits > 1:
+        partial = step.scratch((tile.splits * (2 if constants["GATED"] else 1), columns * step.padded))
+    step.launch(
+        "product", row_product, (programs, tile.splits),
+        (x, x if normed is None else normed.squares, matrix, step.side(i.bias, x), step.side(i.residual, x),
+         after.gain, out, after.scaled, after.squares, partial, step.counters,
+         0.0 if normed is None else normed.eps),
+        {**constants, "NORM_PARTS": 0 if normed is None else normed.parts, "ROWS": step.padded,
+         "BN": tile.columns, "BK": tile.depth, "SPLITS": tile.splits, "SCALED": norm is not None,
+         "PREFETCH": tile.prefetch, "PDL": step.card.dependent_launch},
+        tile.warps, tile.stages, matrix.nbytes,
+    )  # fmt: skip
+
+
+def _library_product(
+    step: StepBuilder, i: program.Linear, matrix: Tensor | PreparedWeight, columns: int, dtype: torch.dtype,
+    constants: dict[str, Any],
+) -> None:  # fmt: skip
+    x = step.cast(step.whole(i.x))
+    norms = step.readers.norms_of(i.out.value)
+    plain = not constants["GATED"] and not constants["ACTIVATION"] and i.bias is None
+    added = (
+        plain and i.residual is not None and len(norms) > 0 and norms[0].residual is None
+        and step.readers.of(i.out.value)[0] is norms[0]
+    )  # fmt: skip
+    if plain and i.residual is None:
+        _multiply(step, x, matrix, step.take(i.out.value, columns, dtype))
+        return
+    if added:
+        product = step.hold(step.workspace.take((step.padded, columns), step.compute_type), i.out.value)
+        _multiply(step, x, matrix, product)
+        step.take(i.out.value, columns, torch.float32)
+        assert i.residual is not None
+        # The residual must live until the norm adds it.
+        step.sums[id(step.readers.origin(i.out.value))] = (product, i.residual)
+        step.extend(i.residual.value, i.out.value)
+        return
+    wide = i.matrix.rows
+    product = step.scratch((step.padded, wide), step.compute_type)
+    _multiply(step, x, matrix, product)
+    out = step.take(i.out.value, columns, dtype)
+    total = step.rows * columns
+    keep = ("N", "GATED", "ACTIVATION", "BIAS", "RESIDUAL")
+    step.launch(
+        "finish", finish_product, (-(-total // 1024),),
+        (product, step.side(i.bias, product), step.side(i.residual, product), out, total),
+        {**{name: constants[name] for name in keep}, "BLOCK": 1024},
+    )  # fmt: skip
+
+
+def _multiply(step: StepBuilder, x: Tensor, matrix: Tensor | PreparedWeight, out: Tensor) -> None:
+    if not isinstance(matrix, Tensor):
+        step.emit(library_calls(matrix, x, out, None if out.is_meta else workspace_of(out.device)))
+        return
+    step.launches.append(Call("library product", multiply, (x, matrix, out), weight_bytes=matrix.nbytes))

@@ -1,0 +1,60 @@
+"""`Readers`: who reads each value of a recording."""
+
+from __future__ import annotations
+
+from antiphon.ops.program import instructions as program
+from antiphon.ops.program.instructions import Instruction
+from antiphon.ops.program.recording import Recording
+from antiphon.ops.program.traced import Value
+
+
+class Readers:
+    """In a decode step every row has logits, so gathering their rows gives the value itself."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._instructions = recording.instructions
+        self._aliases: dict[int, Value] = {}
+        for instruction in recording.instructions:
+            if isinstance(instruction, program.GatherRows):
+                self._aliases[id(instruction.out.value)] = instruction.x.value
+        self._places: dict[int, list[int]] = {}
+        for place, instruction in enumerate(recording.instructions):
+            if not isinstance(instruction, program.GatherRows):
+                for value in instruction.reads():
+                    self._places.setdefault(id(self.origin(value)), []).append(place)
+        if recording.output is not None:  # read after the last instruction
+            self._places.setdefault(id(self.origin(recording.output)), []).append(len(recording.instructions))
+
+    def origin(self, value: Value) -> Value:
+        """The value that holds the contents."""
+        while id(value) in self._aliases:
+            value = self._aliases[id(value)]
+        return value
+
+    def places(self, value: Value) -> list[int]:
+        """The numbers of the instructions that read it, in order."""
+        return self._places.get(id(self.origin(value)), [])
+
+    def of(self, value: Value) -> list[Instruction | None]:
+        """The instructions that read it; None for the reader of the result."""
+        count = len(self._instructions)
+        return [self._instructions[place] if place < count else None for place in self.places(value)]
+
+    def products_of(self, value: Value) -> list[program.Linear]:
+        """The products that read a value, if nothing else does."""
+        found = []
+        for reader in self.of(value):
+            if type(reader) is not program.Linear or self.origin(reader.x.value) is not self.origin(value):
+                return []
+            found.append(reader)
+        return found
+
+    def norms_of(self, value: Value) -> list[program.Norm]:
+        return [reader for reader in self.of(value) if isinstance(reader, program.Norm)]
+
+    def last(self, value: Value, now: int) -> int:
+        """The last reader, from instruction `now` on, through norms that only their readers compute."""
+        last = max([now, *self.places(value)])
+        for norm in self.norms_of(value):
+            last = max(last, self.last(norm.out.value, now))
+        return last
