@@ -16,6 +16,7 @@ def test_cases() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)
-def test_every_kind_of_request() -> None:
+def test_every_kind_of_request(soak: bool) -> None:
+    if not soak:
+        pytest.skip("the interpreter takes many minutes: --soak runs it")
     run_interpreted("tests/executor/device/cases", "-m", "slow")

@@ -25,6 +25,8 @@ def test_conformance() -> None:
 
 
 @pytest.mark.slow
-def test_whole_conformance() -> None:
+def test_whole_conformance(soak: bool) -> None:
+    if not soak:
+        pytest.skip("the interpreter takes many minutes: --soak runs it")
     run_interpreted("tests/ops/conformance", "-k", "triton and not distribution")
     run_interpreted("tests/ops/triton/cases", "-m", "slow")
