@@ -84,7 +84,9 @@ class DeviceHandle:
 
 
 class DeviceExecutor:
-    """Steps of one token for each request are CUDA graphs; others are launched operation by operation."""
+    """Steps of one token for each request are CUDA graphs that may draw, and so are forward passes with prompts; what
+    reads more than the last logits, or has adapters, is launched operation by operation.
+    """
 
     #: Tokens are drawn by `choose`, or by `submit` where no request needs more than its unedited logits.
     late_choice = True
