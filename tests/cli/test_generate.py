@@ -329,7 +329,7 @@ class TestInfo:
     def test_a_gguf_of_the_catalog(self, invoke: Invoke) -> None:
         rows = self.rows(invoke("info", "gemma-3-270m"))
         assert rows["parameters"] == "268,098,176"
-        assert rows["KV bytes per token"] == "fp32 36,864, fp16 18,432, int8 9,792"
+        assert rows["KV bytes per token"] == "fp32 36,864, fp16 18,432, bf16 18,432, int8 9,792, fp8 9,216"
 
 
 @pytest.mark.weights
