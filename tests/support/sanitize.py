@@ -20,7 +20,10 @@ ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "build" / "sanitize"
 SITE = FOLDER / "site"
 BUILD_INPUTS = ("pyproject.toml", "CMakeLists.txt", "csrc")
-DEFAULT_TESTS = ("tests/ops", "tests/executor")
+#: The kernels of GPUs are not native code of ours, and Triton's interpreter and compiler are slow under a sanitizer.
+DEFAULT_TESTS = (
+    "tests/ops", "tests/executor", "--ignore=tests/ops/triton", "--ignore=tests/executor/device",
+)  # fmt: skip
 #: Python and PyTorch release much only at exit, so leaks are not reported.
 ENVIRONMENT = {"ASAN_OPTIONS": "detect_leaks=0:halt_on_error=1", "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1"}
 LIBRARIES = ("libasan.so", "libubsan.so", "libstdc++.so.6")
