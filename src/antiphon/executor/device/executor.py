@@ -40,7 +40,7 @@ def _wait(transfer: Transfer, on_done: Callable[[], None]) -> None:
     try:
         transfer.wait()
     finally:
-        on_done()  # whoever asks for the result meets the error
+        on_done()  # `result` raises the same error
 
 
 class DeviceHandle:

@@ -95,7 +95,7 @@ def query_tiles(starts: Tensor, num_queries: int, tokens: int, first: int = 0) -
 def group_tiles(group: GroupBatch, num_queries: int, tokens: int, first: int) -> Tensor:
     """`query_tiles` of a group's step, made once for all layers that divide it in the same way.
 
-    Inference tensors have no version; whoever changes theirs makes another `GroupBatch`.
+    Inference tensors have no version: where their contents change, a new `GroupBatch` is needed.
     """
     key = f"{_KEY} tiles {tokens}"
     starts = group.query_start
