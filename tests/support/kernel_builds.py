@@ -74,7 +74,8 @@ def _decode(channels: int, pages: str, **changes: Any) -> Build:
     tile = decode_tile(torch.bfloat16, channels, 2 if pages == _HALF else 1)
     plain = dict(
         H=16, HK=8, D=channels, DB=channels, ROTATED=channels, PAGE=16, WINDOW=0, SINK_TOKENS=0, NORM=True,
-        SOFTCAP=False, SINKS=False, BALANCED=False, NEW=True, GROUP=16, SPLITS=4, BT=tile.tokens, STAGES=tile.stages,
+        SOFTCAP=False, SINKS=False, BALANCED=False, NEW=True, GROUP=16, SPLITS=4, PARTS=5, JOINED=2, BT=tile.tokens,
+        STAGES=tile.stages, EARLY=channels <= 128,
     )  # fmt: skip
     types = _DECODE | dict(keys=pages, values=pages)
     return Build("attention.decode.decode_attention", types, plain | changes, tile.warps)
@@ -94,7 +95,7 @@ def _vector(rows: int, inputs: int, outputs: int, gated: bool) -> Build:
     tile = vector_tile(rows, inputs, outputs)
     constants = dict(
         ROWS=rows, K=inputs, N=outputs, BN=tile.columns, BK=tile.depth, NORM=True, GATED=gated, ACTIVATION=4,
-        BIAS=False, RESIDUAL=False,
+        BIAS=False, RESIDUAL=False, AHEAD=rows > 1,
     )  # fmt: skip
     types = dict(x=_WIDE, gain=_WIDE, w=_HALF, bias=_WIDE, residual=_WIDE, y=_HALF, eps="fp32")
     return Build("products.vector.vector_product", types, constants, tile.warps)
@@ -103,7 +104,7 @@ def _vector(rows: int, inputs: int, outputs: int, gated: bool) -> Build:
 def _rows(inputs: int, outputs: int, columns: int, depth: int, splits: int, warps: int, **changes: Any) -> Build:
     plain = dict(
         K=inputs, N=outputs, NORM_PARTS=0, ROWS=32, BN=columns, BK=depth, SPLITS=splits, GATED=False, ACTIVATION=0,
-        BIAS=False, RESIDUAL=True, SCALED=True, PREFETCH=True,
+        BIAS=False, RESIDUAL=True, SCALED=True, EARLY=True,
     )  # fmt: skip
     return Build("products.rows.row_product", _ROWS, plain | changes, warps)
 

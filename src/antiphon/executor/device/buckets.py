@@ -11,8 +11,6 @@ COARSER = ((64, 8), (256, 16), (1 << 30, 64))
 PROGRAMS = 1024
 #: A part of the context has at least so many tokens.
 PART_TOKENS = 64
-#: One row alone gains from smaller parts.
-LONE_PART_TOKENS = 16
 MAX_SPLITS = 32
 
 
@@ -26,6 +24,8 @@ def row_bucket(rows: int, max_rows: int) -> int:
 
 def split_count(rows: int, kv_heads: int, longest: int) -> int:
     """Parts of the context, a power of two, for rows of which the longest has so many tokens."""
-    part = LONE_PART_TOKENS if rows == 1 else PART_TOKENS
-    wanted = min(PROGRAMS // max(rows * kv_heads, 1), -(-longest // part), MAX_SPLITS)
+    parts = -(-longest // PART_TOKENS)
+    if rows == 1:  # alone, it gains from a program for every tile
+        return min(1 << (parts - 1).bit_length(), MAX_SPLITS)
+    wanted = min(PROGRAMS // max(rows * kv_heads, 1), parts, MAX_SPLITS)
     return 1 << max(wanted, 1).bit_length() - 1

@@ -74,7 +74,7 @@ class VectorTile(NamedTuple):
 
 def vector_tile(rows: int, inputs: int, outputs: int) -> VectorTile:
     """Tiles for products of 1 to 4 rows, as measured for the shapes of 0.6B and 8B models."""
-    depth = min(ceil_power(inputs), 1024 if rows == 1 else 512)
+    depth = min(ceil_power(inputs), 1024 if rows == 1 else 256)
     if inputs <= 1024:
         return VectorTile(8 if outputs > 65536 else 4, depth, 2)
     return VectorTile(8 if outputs > 65536 or inputs > outputs else 4, depth, 4)
@@ -120,3 +120,14 @@ def decode_tile(dtype: torch.dtype, channels: int, page_bytes: int = 2) -> Atten
 def decode_splits(on: Card, programs: int) -> int:
     """Parts of the context that programs compute side by side, where there would be `programs` without."""
     return min(max(ceil_power(2 * on.multiprocessors // max(programs, 1) + 1) // 2, 1), 8)
+
+
+def attention_parts(splits: int, new: bool) -> int:
+    """Programs of a head in `decode_attention`: where several share the context, the new token has one of its own."""
+    return splits + new if splits > 1 else 1
+
+
+def joined_heads(heads: int, parts: int, channels: int, warps: int) -> int:
+    """How many of a key head's query heads a program combines at once: as many as 64 registers a thread hold."""
+    room = 64 * 32 * warps // (ceil_power(parts) * ceil_power(channels))
+    return max(1, min(ceil_power(heads), 1 << max(room, 1).bit_length() - 1))

@@ -65,23 +65,29 @@ def test_residual_in_fp32_of_a_large_product(
     assert error(y - residual, x.double() @ matrix.double().T.to(device)) < 1e-4
 
 
-def test_vector_product_with_a_norm(generator: torch.Generator, device: torch.device, half: torch.dtype) -> None:
+@pytest.mark.parametrize("ahead", [False, True])
+def test_vector_product_with_a_norm(
+    ahead: bool, generator: torch.Generator, device: torch.device, half: torch.dtype
+) -> None:
     rows, inputs, outputs = pick(generator, (1, 2, 4)), number(generator, 1, 300), number(generator, 1, 60)
+    inputs = 64 * (1 + inputs // 64) if ahead else inputs
     gated = bool(number(generator, 0, 1))
     x, gain = normal(generator, rows, inputs).to(device), normal(generator, inputs).to(device)
     matrix = (normal(generator, outputs * (1 + gated), inputs) / inputs**0.5).to(half).to(device)
     y = torch.empty(rows, outputs, device=device)
     vector_product[(-(-outputs // 4),)](
         x, gain, matrix, gain, gain, y, 1e-5, ROWS=rows, K=inputs, N=outputs, BN=4, BK=64, NORM=True, GATED=gated,
-        ACTIVATION=NUMBERS["silu"], BIAS=False, RESIDUAL=False, PDL=False,
+        ACTIVATION=NUMBERS["silu"], BIAS=False, RESIDUAL=False, AHEAD=ahead, PDL=False,
     )  # fmt: skip
     wide = x.double()
     wide = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + 1e-5) * gain.double()
     assert error(y, activated(wide @ matrix.double().T, "silu_gate" if gated else "silu")) < 1e-5
 
 
-@pytest.mark.parametrize("splits", [1, 2])
-def test_row_product(splits: int, generator: torch.Generator, device: torch.device, half: torch.dtype) -> None:
+@pytest.mark.parametrize(("splits", "early"), [(1, False), (1, True), (2, True)])
+def test_row_product(
+    splits: int, early: bool, generator: torch.Generator, device: torch.device, half: torch.dtype
+) -> None:
     rows, inputs, outputs, parts = 16, 128 * splits, 64, 3
     gated, biased, scaled = (bool(number(generator, 0, 1)) for _ in range(3))
     x = normal(generator, rows, inputs).to(half).to(device)
@@ -96,7 +102,7 @@ def test_row_product(splits: int, generator: torch.Generator, device: torch.devi
     row_product[(outputs // 32, splits)](
         x, squares, matrix, bias, residual, gain, y, y_scaled, next_squares, partial, counters, 1e-5,
         K=inputs, N=outputs, NORM_PARTS=parts, ROWS=rows, BN=32, BK=64, SPLITS=splits, GATED=gated,
-        ACTIVATION=NUMBERS["silu"], BIAS=biased, RESIDUAL=True, SCALED=scaled, PREFETCH=False, PDL=False,
+        ACTIVATION=NUMBERS["silu"], BIAS=biased, RESIDUAL=True, SCALED=scaled, EARLY=early, PDL=False,
     )  # fmt: skip
     wide = x.double() @ matrix.double().T * torch.rsqrt(squares.double().sum(0) / inputs + 1e-5)[:, None]
     wide = wide + bias.double() if biased else wide

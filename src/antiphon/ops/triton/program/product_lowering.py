@@ -93,7 +93,7 @@ def _vector_product(
         (x, x if normed is None else normed.gain, matrix, step.side(i.bias, x), step.side(i.residual, x), out,
          0.0 if normed is None else normed.eps),
         {**constants, "ROWS": step.padded, "BN": tile.columns, "BK": tile.depth, "NORM": normed is not None,
-         "PDL": step.card.dependent_launch},
+         "AHEAD": tile.ahead, "PDL": step.card.dependent_launch},
         tile.warps, weight_bytes=matrix.nbytes,
     )  # fmt: skip
 
@@ -118,7 +118,7 @@ def _row_product(
          0.0 if normed is None else normed.eps),
         {**constants, "NORM_PARTS": 0 if normed is None else normed.parts, "ROWS": step.padded,
          "BN": tile.columns, "BK": tile.depth, "SPLITS": tile.splits, "SCALED": norm is not None,
-         "PREFETCH": tile.prefetch, "PDL": step.card.dependent_launch},
+         "EARLY": tile.early, "PDL": step.card.dependent_launch},
         tile.warps, tile.stages, matrix.nbytes,
     )  # fmt: skip
 

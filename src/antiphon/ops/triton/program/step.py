@@ -18,8 +18,10 @@ from antiphon.ops.triton.program.launch import Call, Launch
 from antiphon.ops.triton.program.rows import StepRows
 from antiphon.ops.triton.program.workspace import Workspace
 
-#: Tokens of the vocabulary that one program of the choice compares.
-CHOICE_BLOCK = 2048
+
+def choice_block(rows: int) -> int:
+    """Tokens of the vocabulary that one program of the choice compares: few, where there are not many programs."""
+    return 512 if rows <= 8 else 2048
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,8 @@ class DecodeStep:
         self, store: StepRows, memory: StepMemory, workspace: Workspace, vocab_size: int, card: Card
     ) -> list[Launch]:
         """The launches that draw the tokens and write them to their rows, which grow by one."""
-        count, blocks = self.count, -(-vocab_size // CHOICE_BLOCK)
+        count, block = self.count, choice_block(self.count)
+        blocks = -(-vocab_size // block)
         best, tokens = workspace.take((count, blocks), torch.float32), workspace.take((count, blocks), torch.int32)
         index, strides = store.column("output_index", torch.int64), (store.width, store.width // 2)
         pdl = card.dependent_launch
@@ -83,7 +86,7 @@ class DecodeStep:
             "best in blocks", best_in_blocks, (blocks, count),
             (self.logits, store.column("temperature", torch.float32), store.column("seed", torch.int64), index,
              memory.rows, best, tokens, self.logits.shape[1], *strides, vocab_size, blocks),
-            {"BLOCK": CHOICE_BLOCK, "PDL": pdl}, dependent=pdl,
+            {"BLOCK": block, "PDL": pdl}, dependent=pdl,
         )  # fmt: skip
         choose = Launch(
             "best of rows", best_of_rows, (count,),

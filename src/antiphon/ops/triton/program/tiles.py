@@ -7,32 +7,40 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class VectorTile:
-    """Of `vector_product`: columns of the result for a program, columns of the weight at a time."""
+    """Of `vector_product`: columns of the result for a program, columns of the weight at a time. `ahead`: the next tile
+    alone is loaded while one is computed.
+    """
 
     columns: int
     depth: int
     warps: int
+    ahead: bool = False
 
 
 @dataclass(frozen=True)
 class RowTile:
-    """Of `row_product`; `splits` programs share the depth of a product."""
+    """Of `row_product`; `splits` programs share the depth of a product. `early`: the first tile of weights is loaded
+    before the kernel before has ended.
+    """
 
     columns: int
     depth: int
     splits: int
     warps: int
     stages: int
-    prefetch: bool = False
+    early: bool = False
 
 
 @dataclass(frozen=True)
 class AttentionTile:
-    """Of `decode_attention`: tokens at a time, and how many tiles are loaded ahead."""
+    """Of `decode_attention`: tokens at a time, and how many tiles are loaded ahead. `early`: the first tile is loaded
+    before the kernel before has ended.
+    """
 
     tokens: int
     warps: int
     stages: int
+    early: bool = False
 
 
 #: Rows up to which products are computed without tensor cores.
@@ -47,14 +55,17 @@ def vector_tile(depth: int, columns: int, gated: bool) -> VectorTile:
     """`depth` is the length of a row of the weight, `columns` their number."""
     wide = 1 << (depth - 1).bit_length()
     if columns >= HEAD_COLUMNS:
-        return VectorTile(16, min(wide, 1024), 4)
+        is_deep = depth > 2048 and depth % 512 == 0
+        return VectorTile(8, 512, 4, ahead=True) if is_deep else VectorTile(16, min(wide, 1024), 4)
     if depth <= 1024:
-        return VectorTile(4, wide, 2 if gated else 4)
+        return VectorTile(2, wide, 1) if gated else VectorTile(8, wide, 4)
     if depth <= 2048:
         return VectorTile(2, wide, 4)
     if depth < 4096:
         return VectorTile(2, 2048, 8)
-    return VectorTile(2, 4096, 4) if gated else VectorTile(4, 4096, 4)
+    if depth > 8192 and depth % 512 == 0:
+        return VectorTile(4, 512, 2, ahead=True)
+    return VectorTile(4, 4096, 8) if gated else VectorTile(4, 4096 if columns > depth else 2048, 4)
 
 
 def row_tile(rows: int, depth: int, columns: int, gated: bool) -> RowTile | None:
@@ -66,9 +77,14 @@ def row_tile(rows: int, depth: int, columns: int, gated: bool) -> RowTile | None
         return None
     if gated:
         step = _divisor(depth, 256 if depth <= 2048 else 128)
-        return RowTile(16, step, 1, 2, 3) if columns % 16 == 0 and step else None
+        size = 32 if depth > 2048 and columns % 32 == 0 else 16
+        return RowTile(size, step, 1, 2, 4) if columns % size == 0 and step else None
     if columns % 16:
         return None
+    if depth <= 2048 and columns <= 1024 and depth % 512 == 0 and rows <= 32:
+        return RowTile(16, 512, 1, 4, 4)
+    if depth >= 4096 and depth % 512 == 0 and columns % 64 == 0 and columns < HEAD_COLUMNS:
+        return RowTile(64, 128 if columns > depth or rows > 32 else 256, 2, 4, 3, early=True)
     size = next(size for size in (64, 32, 16) if columns % size == 0)
     splits, programs = 1, columns // size
     while splits < 4 and depth % (splits * 2 * 64) == 0:
@@ -90,4 +106,6 @@ def _divisor(depth: int, most: int) -> int | None:
 
 def attention_tile(rows: int) -> AttentionTile:
     """For so many requests."""
-    return AttentionTile(64, 2, 3) if rows <= 16 else AttentionTile(32, 1, 3)
+    if rows <= 8:
+        return AttentionTile(64 if rows == 1 else 32, 4, 1, early=True)
+    return AttentionTile(32, 1, 3)

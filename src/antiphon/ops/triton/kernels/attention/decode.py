@@ -22,6 +22,25 @@ def _rotated(x, turned, gain, gain_turned, cos, sin, factor, NORM: tl.constexpr)
 
 
 @triton.jit
+def _capped(scores, softcap, SOFTCAP: tl.constexpr):
+    if SOFTCAP:
+        scores = softcap * (2.0 / (1.0 + tl.exp(-2.0 * scores / softcap)) - 1.0)
+    return scores
+
+
+@triton.jit
+def _attend(q, k, v, mask, top, total, acc, softcap, SOFTCAP: tl.constexpr):
+    """Running maximum, sum and result after one more tile of tokens."""
+    scores = _capped(tl.dot(q, tl.trans(k), input_precision="ieee"), softcap, SOFTCAP)
+    scores = tl.where(mask[None, :], scores, UNSEEN)
+    higher = tl.maximum(top, tl.max(scores, 1))
+    p = tl.exp(scores - higher[:, None])
+    fade = tl.exp(top - higher)
+    acc = acc * fade[:, None] + tl.dot(p.to(v.dtype), v, input_precision="ieee")
+    return higher, total * fade + tl.sum(p, 1), acc
+
+
+@triton.jit
 def decode_attention(
     qkv, q_gain, k_gain, angles, seq_lens, rows, tables,
     keys, values, key_scales, value_scales, balance, sinks,
@@ -30,15 +49,18 @@ def decode_attention(
     H: tl.constexpr, HK: tl.constexpr, D: tl.constexpr, DB: tl.constexpr, ROTATED: tl.constexpr, PAGE: tl.constexpr,
     WINDOW: tl.constexpr, SINK_TOKENS: tl.constexpr, NORM: tl.constexpr, SOFTCAP: tl.constexpr, SINKS: tl.constexpr,
     BALANCED: tl.constexpr, NEW: tl.constexpr,
-    GROUP: tl.constexpr, SPLITS: tl.constexpr, BT: tl.constexpr, STAGES: tl.constexpr, PDL: tl.constexpr,
+    GROUP: tl.constexpr, SPLITS: tl.constexpr, PARTS: tl.constexpr, JOINED: tl.constexpr, BT: tl.constexpr,
+    STAGES: tl.constexpr, EARLY: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """out [R, H * D] for R requests with the queries, keys and values of one token each in `qkv`.
 
     Request r has seq_lens[r] tokens once the new one is stored, in the blocks of row rows[r] of the table; with a
     length of 0 it is padding and gets zeros. Without NEW, `qkv` has queries only and all tokens are in the pages.
-    A program computes GROUP (at least H / HK) query heads of one key head over one of SPLITS parts of the context; the
-    last program of a head to finish combines the parts. With a WINDOW only the last tokens and the first SINK_TOKENS
-    are seen.
+    A program computes GROUP (at least H / HK) query heads of one key head over one of SPLITS parts of the context.
+    Where there are PARTS = SPLITS + 1 programs the last has the new token alone, else the only one has it too. The last
+    program of a head to finish combines the parts, JOINED heads at a time.
+    With a WINDOW only the last tokens and the first SINK_TOKENS are seen. With EARLY the first tile of the pages is
+    loaded before the wait for the kernel before.
     """
     release(PDL)
     split, head, request = tl.program_id(0), tl.program_id(1), tl.program_id(2)
@@ -48,6 +70,7 @@ def decode_attention(
     dot_type: tl.constexpr = out.dtype.element_ty
     rd = tl.arange(0, DB)
     rg = tl.arange(0, GROUP)
+    rt = tl.arange(0, BT)
     in_g = rg < G
     in_d = rd < D
     length = tl.load(seq_lens + request)
@@ -64,6 +87,18 @@ def decode_attention(
     per = tl.cdiv(seen, SPLITS * BT) * BT
     low = split * per
     high = tl.minimum(low + per, seen)
+    mask = low + rt < high
+    k = tl.zeros((BT, DB), dot_type)
+    v = tl.zeros((BT, DB), dot_type)
+    if EARLY:
+        token = low + rt
+        if WINDOW > 0:
+            token = tl.where(token < num_sinks, token, token - num_sinks + first)
+        entry = tl.load(table + token // PAGE, mask=mask, other=0)
+        k = load_tile(keys, key_scales, entry, token, head, key_base, key_scale_base, mask, rd, dot_type, PAGE, D, EVEN)
+        v = load_tile(
+            values, value_scales, entry, token, head, value_base, value_scale_base, mask, rd, dot_type, PAGE, D, EVEN
+        )
     # Each rotated channel is paired with one half of ROTATED away; the rest pass through.
     pair = tl.where(rd < HALF, rd + HALF, tl.where(rd < ROTATED, rd - HALF, rd))
     cos = tl.full((DB,), 1.0, tl.float32)
@@ -95,53 +130,42 @@ def decode_attention(
     top = tl.full((GROUP,), UNSEEN, tl.float32)
     total = tl.zeros((GROUP,), tl.float32)
     acc = tl.zeros((GROUP, DB), tl.float32)
-    rt = tl.arange(0, BT)
-    for start in tl.range(low, high, BT, num_stages=STAGES):
-        index = start + rt
-        mask = index < high
-        token = index
+    if NEW and split == PARTS - 1 and length > 0:
+        own_entry = tl.load(table + position // PAGE)
+        k_place = own + (H + head) * D
+        new_k = tl.load(k_place + rd, mask=in_d, other=0.0).to(tl.float32)
+        k_pair = tl.load(k_place + pair, mask=in_d, other=0.0).to(tl.float32)
+        new_v = tl.load(own + (H + HK + head) * D + rd, mask=in_d, other=0.0).to(tl.float32)
+        k_factor = 1.0
+        if NORM:
+            k_factor = 1.0 / tl.sqrt(tl.sum(new_k * new_k) / D + eps)
+            gain = tl.load(k_gain + rd, mask=in_d, other=0.0).to(tl.float32)
+            gain_pair = tl.load(k_gain + pair, mask=in_d, other=0.0).to(tl.float32)
+        new_k = _rotated(new_k, k_pair, gain, gain_pair, cos, sin, k_factor, NORM)
+        if BALANCED:
+            new_k /= tl.load(balance + head * D + rd, mask=in_d, other=1.0)
+        new_k = store_token(
+            keys, key_scales, own_entry, position, head, key_base, key_scale_base, new_k, rd, PAGE, D, DB
+        )
+        new_v = store_token(
+            values, value_scales, own_entry, position, head, value_base, value_scale_base, new_v, rd, PAGE, D, DB
+        )
+        top = _capped(tl.sum(q * new_k[None, :], 1), softcap, SOFTCAP)
+        total = tl.full((GROUP,), 1.0, tl.float32)
+        acc += new_v[None, :]
+    if EARLY:
+        top, total, acc = _attend(q_dot, k, v, mask, top, total, acc, softcap, SOFTCAP)
+    for start in tl.range(low + BT if EARLY else low, high, BT, num_stages=STAGES):
+        token = start + rt
+        mask = token < high
         if WINDOW > 0:
-            token = tl.where(index < num_sinks, index, index - num_sinks + first)
+            token = tl.where(token < num_sinks, token, token - num_sinks + first)
         entry = tl.load(table + token // PAGE, mask=mask, other=0)
         k = load_tile(keys, key_scales, entry, token, head, key_base, key_scale_base, mask, rd, dot_type, PAGE, D, EVEN)
         v = load_tile(
             values, value_scales, entry, token, head, value_base, value_scale_base, mask, rd, dot_type, PAGE, D, EVEN
         )
-        scores = tl.dot(q_dot, tl.trans(k), input_precision="ieee")
-        if SOFTCAP:
-            scores = softcap * (2.0 / (1.0 + tl.exp(-2.0 * scores / softcap)) - 1.0)
-        scores = tl.where(mask[None, :], scores, UNSEEN)
-        higher = tl.maximum(top, tl.max(scores, 1))
-        p = tl.exp(scores - higher[:, None])
-        fade = tl.exp(top - higher)
-        total = total * fade + tl.sum(p, 1)
-        acc = acc * fade[:, None] + tl.dot(p.to(dot_type), v, input_precision="ieee")
-        top = higher
-    if NEW and split == 0 and length > 0:
-        entry = tl.load(table + position // PAGE)
-        k_place = own + (H + head) * D
-        k = tl.load(k_place + rd, mask=in_d, other=0.0).to(tl.float32)
-        k_pair = tl.load(k_place + pair, mask=in_d, other=0.0).to(tl.float32)
-        k_factor = 1.0
-        if NORM:
-            k_factor = 1.0 / tl.sqrt(tl.sum(k * k) / D + eps)
-            gain = tl.load(k_gain + rd, mask=in_d, other=0.0).to(tl.float32)
-            gain_pair = tl.load(k_gain + pair, mask=in_d, other=0.0).to(tl.float32)
-        k = _rotated(k, k_pair, gain, gain_pair, cos, sin, k_factor, NORM)
-        if BALANCED:
-            k /= tl.load(balance + head * D + rd, mask=in_d, other=1.0)
-        v = tl.load(own + (H + HK + head) * D + rd, mask=in_d, other=0.0).to(tl.float32)
-        k = store_token(keys, key_scales, entry, position, head, key_base, key_scale_base, k, rd, PAGE, D, DB)
-        v = store_token(values, value_scales, entry, position, head, value_base, value_scale_base, v, rd, PAGE, D, DB)
-        score = tl.sum(q * k[None, :], 1)
-        if SOFTCAP:
-            score = softcap * (2.0 / (1.0 + tl.exp(-2.0 * score / softcap)) - 1.0)
-        higher = tl.maximum(top, score)
-        p = tl.exp(score - higher)
-        fade = tl.exp(top - higher)
-        total = total * fade + p
-        acc = acc * fade[:, None] + p[:, None] * v[None, :]
-        top = higher
+        top, total, acc = _attend(q_dot, k, v, mask, top, total, acc, softcap, SOFTCAP)
     if SINKS and split == 0:
         sink = tl.load(sinks + head * G + rg, mask=in_g, other=UNSEEN)
         higher = tl.maximum(top, sink)
@@ -150,38 +174,41 @@ def decode_attention(
         acc = acc * fade[:, None]
         top = higher
     target = out + request.to(tl.int64) * (H * D)
-    if SPLITS == 1:
+    if PARTS == 1:
         acc = tl.where(total[:, None] > 0, acc / total[:, None], 0.0)
         tl.store(target + heads[:, None] + rd[None, :], acc.to(dot_type), mask=inside)
     else:
-        place = (request * H + head * G + rg) * SPLITS + split
+        place = (request * H + head * G + rg) * PARTS + split
         tl.store(partial + place[:, None].to(tl.int64) * D + rd[None, :], acc, mask=inside)
         tl.store(tops + place, top, mask=in_g)
         tl.store(totals + place, total, mask=in_g)
         tl.debug_barrier()
         counter = counters + request * HK + head
-        if tl.atomic_add(counter, 1, sem="acq_rel", scope="gpu") == SPLITS - 1:
+        if tl.atomic_add(counter, 1, sem="acq_rel", scope="gpu") == PARTS - 1:
             tl.store(counter, 0)
-            _combine(partial, tops, totals, target, request * H + head * G, head * G, H, D, DB, G, SPLITS)
+            for g in tl.static_range(0, G, JOINED):
+                _combine(partial, tops, totals, target, request * H, head * G + g, G - g, D, DB, JOINED, PARTS)
 
 
 @triton.jit
 def _combine(
-    partial, tops, totals, target, first, head,
-    H: tl.constexpr, D: tl.constexpr, DB: tl.constexpr, G: tl.constexpr, SPLITS: tl.constexpr,
+    partial, tops, totals, target, first, head, left,
+    D: tl.constexpr, DB: tl.constexpr, HEADS: tl.constexpr, PARTS: tl.constexpr,
 ):  # fmt: skip
-    """The results of G heads from the parts that SPLITS programs left."""
+    """The results of the next HEADS heads, of which `left` exist, from the parts that PARTS programs left."""
     rd = tl.arange(0, DB)
-    in_d = rd < D
-    rs = tl.arange(0, triton.next_power_of_2(SPLITS))
-    in_s = rs < SPLITS
-    for g in tl.static_range(G):
-        place = (first + g) * SPLITS + rs
-        top = tl.load(tops + place, mask=in_s, other=UNSEEN, cache_modifier=".cg")
-        weight = tl.where(in_s, tl.exp(top - tl.max(top, 0)), 0.0)
-        total = tl.sum(weight * tl.load(totals + place, mask=in_s, other=0.0, cache_modifier=".cg"), 0)
-        at = partial + place[:, None].to(tl.int64) * D + rd[None, :]
-        parts = tl.load(at, mask=in_s[:, None] & in_d[None, :], other=0.0, cache_modifier=".cg")
-        acc = tl.sum(parts * weight[:, None], 0)
-        acc = tl.where(total > 0, acc / total, 0.0)
-        tl.store(target + (head + g) * D + rd, acc.to(target.dtype.element_ty), mask=in_d)
+    rh = tl.arange(0, HEADS)
+    rs = tl.arange(0, triton.next_power_of_2(PARTS))
+    place = (first + head + rh)[:, None] * PARTS + rs[None, :]
+    in_h = rh < left
+    known = in_h[:, None] & (rs < PARTS)[None, :]
+    at = partial + place[:, :, None].to(tl.int64) * D + rd[None, None, :]
+    top = tl.load(tops + place, mask=known, other=UNSEEN, cache_modifier=".cg")
+    parts_total = tl.load(totals + place, mask=known, other=0.0, cache_modifier=".cg")
+    parts = tl.load(at, mask=known[:, :, None] & (rd < D)[None, None, :], other=0.0, cache_modifier=".cg")
+    weight = tl.exp(top - tl.max(top, 1)[:, None])
+    total = tl.sum(weight * parts_total, 1)
+    acc = tl.sum(parts * weight[:, :, None], 1)
+    acc = tl.where(total[:, None] > 0, acc / total[:, None], 0.0)
+    inside = in_h[:, None] & (rd < D)[None, :]
+    tl.store(target + (head + rh)[:, None] * D + rd[None, :], acc.to(target.dtype.element_ty), mask=inside)

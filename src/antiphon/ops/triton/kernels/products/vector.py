@@ -15,12 +15,14 @@ def vector_product(
     eps,
     ROWS: tl.constexpr, K: tl.constexpr, N: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
     NORM: tl.constexpr, GATED: tl.constexpr, ACTIVATION: tl.constexpr, BIAS: tl.constexpr, RESIDUAL: tl.constexpr,
-    PDL: tl.constexpr,
+    AHEAD: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """y [ROWS, N] = activation(norm(x) [ROWS, K] · wᵀ + bias) + residual, with w [N, K], or [2 N, K] if GATED.
 
     With NORM, x is normalised by its root mean square and multiplied by `gain`; every program computes the norm again,
     which costs less than a kernel of its own. ROWS is a power of two; a program computes BN columns of all rows.
+    Sums are kept by element and added up once, at the end, so that the loads of all tiles may be under way; with AHEAD,
+    where BK divides K, only those of the next tile are, which takes fewer registers.
     """
     release(PDL)
     EVEN_K: tl.constexpr = K % BK == 0
@@ -37,42 +39,72 @@ def vector_product(
     g_tile = tl.zeros((BK,), tl.float32)
     if NORM:
         g_tile = tl.load(gain + rk, mask=rk < K, other=0.0).to(tl.float32)
-    wait(PDL)
-    squares = tl.zeros((ROWS,), tl.float32)
-    acc = tl.zeros((ROWS, BN), tl.float32)
-    up = tl.zeros((ROWS, BN), tl.float32)
-    for k in tl.static_range(0, K, BK):
-        at = k + rk
-        in_k = at < K
-        if k > 0:
-            if EVEN_K:
-                mask = in_n[:, None]
-            else:
-                mask = in_n[:, None] & in_k[None, :]
-            w_tile = tl.load(wp + k, mask=mask, other=0.0, eviction_policy="evict_first")
-            if GATED:
-                u_tile = tl.load(wp + (N * K + k), mask=mask, other=0.0, eviction_policy="evict_first")
-            if NORM:
-                g_tile = tl.load(gain + at, mask=in_k, other=0.0).to(tl.float32)
-        x_tile = tl.load(x + rm[:, None] * K + at[None, :], mask=in_k[None, :], other=0.0).to(tl.float32)
-        if NORM:
-            squares += tl.sum(x_tile * x_tile, 1)
-            x_tile *= g_tile[None, :]
-        acc += tl.sum(w_tile.to(tl.float32)[None, :, :] * x_tile[:, None, :], 2)
+    b_tile = tl.zeros((BN,), tl.float32)
+    b_up = b_tile
+    if BIAS:
+        b_tile = tl.load(bias + rn, mask=in_n, other=0.0).to(tl.float32)
         if GATED:
-            up += tl.sum(u_tile.to(tl.float32)[None, :, :] * x_tile[:, None, :], 2)
+            b_up = tl.load(bias + N + rn, mask=in_n, other=0.0).to(tl.float32)
+    wait(PDL)
+    place = rm[:, None] * N + rn[None, :]
+    added = tl.zeros((ROWS, BN), tl.float32)
+    if RESIDUAL:
+        added = tl.load(residual + place, mask=in_n[None, :], other=0.0)
+    squares = tl.zeros((ROWS, BK), tl.float32)
+    sums = tl.zeros((ROWS, BN, BK), tl.float32)
+    up_sums = tl.zeros((ROWS, BN, BK), tl.float32)
+    if AHEAD:
+        for k in range(0, K, BK):
+            at = k + rk
+            more = in_n[:, None] & (k + BK < K)
+            w_next = tl.load(wp + (k + BK), mask=more, other=0.0, eviction_policy="evict_first")
+            u_next = w_next
+            if GATED:
+                u_next = tl.load(wp + (N * K + k + BK), mask=more, other=0.0, eviction_policy="evict_first")
+            x_tile = tl.load(x + rm[:, None] * K + at[None, :]).to(tl.float32)
+            if NORM:
+                squares += x_tile * x_tile
+                x_tile *= tl.load(gain + at).to(tl.float32)[None, :]
+            sums += w_tile.to(tl.float32)[None, :, :] * x_tile[:, None, :]
+            if GATED:
+                up_sums += u_tile.to(tl.float32)[None, :, :] * x_tile[:, None, :]
+            w_tile = w_next
+            u_tile = u_next
+    else:
+        for k in tl.static_range(0, K, BK):
+            at = k + rk
+            in_k = at < K
+            if k > 0:
+                if EVEN_K:
+                    mask = in_n[:, None]
+                else:
+                    mask = in_n[:, None] & in_k[None, :]
+                w_tile = tl.load(wp + k, mask=mask, other=0.0, eviction_policy="evict_first")
+                if GATED:
+                    u_tile = tl.load(wp + (N * K + k), mask=mask, other=0.0, eviction_policy="evict_first")
+                if NORM:
+                    g_tile = tl.load(gain + at, mask=in_k, other=0.0).to(tl.float32)
+            x_tile = tl.load(x + rm[:, None] * K + at[None, :], mask=in_k[None, :], other=0.0).to(tl.float32)
+            if NORM:
+                squares += x_tile * x_tile
+                x_tile *= g_tile[None, :]
+            sums += w_tile.to(tl.float32)[None, :, :] * x_tile[:, None, :]
+            if GATED:
+                up_sums += u_tile.to(tl.float32)[None, :, :] * x_tile[:, None, :]
+    acc = tl.sum(sums, 2)
+    up = acc
+    if GATED:
+        up = tl.sum(up_sums, 2)
     if NORM:
-        factor = 1.0 / tl.sqrt(squares / K + eps)
+        factor = 1.0 / tl.sqrt(tl.sum(squares, 1) / K + eps)
         acc *= factor[:, None]
         up *= factor[:, None]
     if BIAS:
-        acc += tl.load(bias + rn, mask=in_n, other=0.0).to(tl.float32)[None, :]
-        if GATED:
-            up += tl.load(bias + N + rn, mask=in_n, other=0.0).to(tl.float32)[None, :]
+        acc += b_tile[None, :]
+        up += b_up[None, :]
     acc = activate(acc, ACTIVATION)
     if GATED:
         acc *= up
-    place = rm[:, None] * N + rn[None, :]
     if RESIDUAL:
-        acc += tl.load(residual + place, mask=in_n[None, :], other=0.0)
+        acc += added
     tl.store(y + place, acc.to(y.dtype.element_ty), mask=in_n[None, :])

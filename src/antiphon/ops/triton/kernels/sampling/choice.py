@@ -35,8 +35,7 @@ def best_in_blocks(
         x = tl.where(x == x, x, LOWEST)  # else the largest of a row with NaN could be one beyond the vocabulary
         if heat > 0:
             counter = (block * (BLOCK // 4) + tl.arange(0, BLOCK // 4)).to(tl.uint32)
-            x = x / heat + gumbel(own_seed, own_index, counter)
-            x = tl.where(inside, x, LOWEST)
+            x = x * (1.0 / heat) + gumbel(own_seed, own_index, counter)
         top, at = tl.max(x, 0, return_indices=True, return_indices_tie_break_left=True)
         tl.store(best + place * num_blocks + block, top)
         tl.store(tokens + place * num_blocks + block, block * BLOCK + at)
