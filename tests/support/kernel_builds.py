@@ -74,7 +74,7 @@ def _decode(channels: int, pages: str, **changes: Any) -> Build:
     tile = decode_tile(torch.bfloat16, channels, 2 if pages == _HALF else 1)
     plain = dict(
         H=16, HK=8, D=channels, DB=channels, ROTATED=channels, PAGE=16, WINDOW=0, SINK_TOKENS=0, NORM=True,
-        SOFTCAP=False, SINKS=False, BALANCED=False, NEW=True, GROUP=16, SPLITS=4, PARTS=5, JOINED=2, BT=tile.tokens,
+        SOFTCAP=False, SINKS=False, BALANCED=False, NEW=True, GROUP=16, SPLITS=4, JOINED=2, BT=tile.tokens,
         STAGES=tile.stages, EARLY=channels <= 128,
     )  # fmt: skip
     types = _DECODE | dict(keys=pages, values=pages)
@@ -95,7 +95,7 @@ def _vector(rows: int, inputs: int, outputs: int, gated: bool) -> Build:
     tile = vector_tile(rows, inputs, outputs)
     constants = dict(
         ROWS=rows, K=inputs, N=outputs, BN=tile.columns, BK=tile.depth, NORM=True, GATED=gated, ACTIVATION=4,
-        BIAS=False, RESIDUAL=False, AHEAD=rows > 1,
+        BIAS=False, RESIDUAL=False, LOOP=2 if rows > 1 else 0,
     )  # fmt: skip
     types = dict(x=_WIDE, gain=_WIDE, w=_HALF, bias=_WIDE, residual=_WIDE, y=_HALF, eps="fp32")
     return Build("products.vector.vector_product", types, constants, tile.warps)

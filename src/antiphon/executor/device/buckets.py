@@ -12,6 +12,8 @@ PROGRAMS = 1024
 #: A part of the context has at least so many tokens.
 PART_TOKENS = 64
 MAX_SPLITS = 32
+#: Beyond, every head of a row is one program's.
+SPLIT_ROWS = 40
 
 
 def row_bucket(rows: int, max_rows: int) -> int:
@@ -27,5 +29,5 @@ def split_count(rows: int, kv_heads: int, longest: int) -> int:
     parts = -(-longest // PART_TOKENS)
     if rows == 1:  # alone, it gains from a program for every tile
         return min(1 << (parts - 1).bit_length(), MAX_SPLITS)
-    wanted = min(PROGRAMS // max(rows * kv_heads, 1), parts, MAX_SPLITS)
+    wanted = 1 if rows > SPLIT_ROWS else min(PROGRAMS // max(rows * kv_heads, 1), parts, MAX_SPLITS)
     return 1 << max(wanted, 1).bit_length() - 1

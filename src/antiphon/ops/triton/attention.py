@@ -96,7 +96,7 @@ def _decode(
         H=heads, HK=kv_heads, D=channels, DB=ceil_power(channels), ROTATED=0, PAGE=cache.layout.block_tokens,
         WINDOW=seen[0], SINK_TOKENS=seen[1], NORM=False, SOFTCAP=softcap is not None, SINKS=sinks is not None,
         BALANCED=pages.balanced, NEW=False, GROUP=max(16, ceil_power(heads // kv_heads)), SPLITS=splits,
-        PARTS=splits, JOINED=joined_heads(heads // kv_heads, splits, channels, tile.warps), BT=tile.tokens,
+        JOINED=joined_heads(heads // kv_heads, splits, channels, tile.warps), BT=tile.tokens,
         STAGES=tile.stages, EARLY=False, PDL=early, num_warps=tile.warps, launch_pdl=early,
     )  # fmt: skip
 

@@ -122,12 +122,7 @@ def decode_splits(on: Card, programs: int) -> int:
     return min(max(ceil_power(2 * on.multiprocessors // max(programs, 1) + 1) // 2, 1), 8)
 
 
-def attention_parts(splits: int, new: bool) -> int:
-    """Programs of a head in `decode_attention`: where several share the context, the new token has one of its own."""
-    return splits + new if splits > 1 else 1
-
-
-def joined_heads(heads: int, parts: int, channels: int, warps: int) -> int:
+def joined_heads(heads: int, splits: int, channels: int, warps: int) -> int:
     """How many of a key head's query heads a program combines at once: as many as 64 registers a thread hold."""
-    room = 64 * 32 * warps // (ceil_power(parts) * ceil_power(channels))
+    room = 64 * 32 * warps // (ceil_power(splits) * ceil_power(channels))
     return max(1, min(ceil_power(heads), 1 << max(room, 1).bit_length() - 1))

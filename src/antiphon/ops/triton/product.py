@@ -78,7 +78,7 @@ def _vector(
         x.contiguous(), matrix, matrix, matrix if bias is None else bias,
         matrix if residual is None else residual.contiguous(), out, 0.0,
         ROWS=rows, K=inputs, N=outputs, BN=tile.columns, BK=tile.depth, NORM=False, GATED=gated, ACTIVATION=number,
-        BIAS=bias is not None, RESIDUAL=residual is not None, AHEAD=False, PDL=early,
+        BIAS=bias is not None, RESIDUAL=residual is not None, LOOP=0, PDL=early,
         num_warps=tile.warps, launch_pdl=early,
     )  # fmt: skip
     return out

@@ -9,7 +9,7 @@ from antiphon import ops
 from antiphon.ops import GroupBatch, RotaryTable
 from antiphon.ops.cache import LayerCache
 from antiphon.ops.triton.kernels.attention.decode import decode_attention
-from antiphon.ops.triton.launch import attention_parts, ceil_power
+from antiphon.ops.triton.launch import ceil_power
 from antiphon.ops.triton.pages import pages_of
 from support.triton_cases import error, expected_attention, normal, number, pick, scatter
 
@@ -101,16 +101,15 @@ def test_decode_with_norm_rotation_and_store(
     mine = LayerCache(pages.cache.arena.clone(), pages.cache.layout, 1)
     view = pages_of(mine)
     out = torch.empty(3, heads * channels, dtype=half, device=device)
-    parts = attention_parts(splits, True)
-    partial = torch.empty(3 * heads * parts * channels, device=device)
-    tops, totals = torch.empty(2, 3 * heads * parts, device=device)
+    partial = torch.empty(3 * heads * splits * channels, device=device)
+    tops, totals = torch.empty(2, 3 * heads * splits, device=device)
     counters = torch.zeros(3 * kv_heads, dtype=torch.int32, device=device)
-    decode_attention[(parts, kv_heads, 3)](
+    decode_attention[(splits, kv_heads, 3)](
         qkv, *gains, table, seq_lens, pages.rows, pages.tables, *view.regions, qkv, out, partial, tops, totals,
         counters, qkv.stride(0), pages.tables.stride(0), *view.bases, 0.2, 1.0, 1e-6,
         H=heads, HK=kv_heads, D=channels, DB=ceil_power(channels), ROTATED=rotated, PAGE=16, WINDOW=0,
         SINK_TOKENS=0, NORM=True, SOFTCAP=False, SINKS=False, BALANCED=False, NEW=True,
-        GROUP=max(16, ceil_power(shared)), SPLITS=splits, PARTS=parts, JOINED=2, BT=16,
+        GROUP=max(16, ceil_power(shared)), SPLITS=splits, JOINED=2, BT=16,
         STAGES=1, EARLY=early, PDL=False,
     )  # fmt: skip
     q, k, v = qkv.view(3, -1, channels).split([heads, kv_heads, kv_heads], 1)

@@ -65,19 +65,19 @@ def test_residual_in_fp32_of_a_large_product(
     assert error(y - residual, x.double() @ matrix.double().T.to(device)) < 1e-4
 
 
-@pytest.mark.parametrize("ahead", [False, True])
+@pytest.mark.parametrize("loop", [0, 1, 2])
 def test_vector_product_with_a_norm(
-    ahead: bool, generator: torch.Generator, device: torch.device, half: torch.dtype
+    loop: int, generator: torch.Generator, device: torch.device, half: torch.dtype
 ) -> None:
     rows, inputs, outputs = pick(generator, (1, 2, 4)), number(generator, 1, 300), number(generator, 1, 60)
-    inputs = 64 * (1 + inputs // 64) if ahead else inputs
+    inputs = 64 * (1 + inputs // 64) if loop else inputs
     gated = bool(number(generator, 0, 1))
     x, gain = normal(generator, rows, inputs).to(device), normal(generator, inputs).to(device)
     matrix = (normal(generator, outputs * (1 + gated), inputs) / inputs**0.5).to(half).to(device)
     y = torch.empty(rows, outputs, device=device)
     vector_product[(-(-outputs // 4),)](
         x, gain, matrix, gain, gain, y, 1e-5, ROWS=rows, K=inputs, N=outputs, BN=4, BK=64, NORM=True, GATED=gated,
-        ACTIVATION=NUMBERS["silu"], BIAS=False, RESIDUAL=False, AHEAD=ahead, PDL=False,
+        ACTIVATION=NUMBERS["silu"], BIAS=False, RESIDUAL=False, LOOP=loop, PDL=False,
     )  # fmt: skip
     wide = x.double()
     wide = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + 1e-5) * gain.double()

@@ -6,7 +6,7 @@ from antiphon.errors import UnrecordableError
 from antiphon.ops.program import instructions as program
 from antiphon.ops.program.traced import Traced, Value
 from antiphon.ops.triton.kernels.attention.decode import decode_attention
-from antiphon.ops.triton.launch import attention_parts, ceil_power, joined_heads
+from antiphon.ops.triton.launch import ceil_power, joined_heads
 from antiphon.ops.triton.pages import pages_of
 from antiphon.ops.triton.program.builder import StepBuilder
 from antiphon.ops.triton.program.tiles import attention_tile
@@ -63,15 +63,14 @@ def _attend(
     out = step.take(i.out.value, heads * head_dim, step.compute_type)
     group = step.inputs.groups[i.group]
     pages = pages_of(cache)
-    parts = attention_parts(step.splits, k is not None)
-    partial = step.scratch((step.rows * heads * parts, head_dim)) if parts > 1 else out
-    tops, totals = ((step.scratch((step.rows * heads * parts,)) if parts > 1 else out) for _ in "ab")
+    partial = step.scratch((step.rows * heads * step.splits, head_dim)) if step.splits > 1 else out
+    tops, totals = ((step.scratch((step.rows * heads * step.splits,)) if step.splits > 1 else out) for _ in "ab")
     rotated = 0 if table is None else int(table.shape[1])
     shared = heads // kv_heads
-    tile = attention_tile(step.rows)
+    tile = attention_tile(step.rows, shared)
     other = out
     step.launch(
-        "attention", decode_attention, (parts, kv_heads, step.rows),
+        "attention", decode_attention, (step.splits, kv_heads, step.rows),
         (qkv, step.side(q_gain, other), step.side(k_gain, other), step.side(table, other), group.seq_lens,
          step.inputs.table_rows, group.tables, *pages.regions, step.side(i.sinks, other),
          out, partial, tops, totals, step.counters,
@@ -81,7 +80,7 @@ def _attend(
          "PAGE": layout.block_tokens, "WINDOW": i.window or 0, "SINK_TOKENS": i.sink_tokens,
          "NORM": q_gain is not None, "SOFTCAP": i.softcap is not None, "SINKS": i.sinks is not None,
          "BALANCED": pages.balanced, "NEW": int(k is not None), "GROUP": max(16, ceil_power(shared)),
-         "SPLITS": step.splits, "PARTS": parts, "JOINED": joined_heads(shared, parts, head_dim, tile.warps),
+         "SPLITS": step.splits, "JOINED": joined_heads(shared, step.splits, head_dim, tile.warps),
          "BT": tile.tokens, "STAGES": tile.stages, "EARLY": tile.early, "PDL": step.card.dependent_launch},
         warps=tile.warps,
     )  # fmt: skip

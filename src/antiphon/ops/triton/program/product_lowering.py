@@ -93,7 +93,7 @@ def _vector_product(
         (x, x if normed is None else normed.gain, matrix, step.side(i.bias, x), step.side(i.residual, x), out,
          0.0 if normed is None else normed.eps),
         {**constants, "ROWS": step.padded, "BN": tile.columns, "BK": tile.depth, "NORM": normed is not None,
-         "AHEAD": tile.ahead, "PDL": step.card.dependent_launch},
+         "LOOP": tile.loop, "PDL": step.card.dependent_launch},
         tile.warps, weight_bytes=matrix.nbytes,
     )  # fmt: skip
 

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+#: Tiles of a weight: all may be loaded at once; one after another; the next while one is computed.
+UNROLLED, IN_TURN, AHEAD = range(3)
+
 
 @dataclass(frozen=True)
 class VectorTile:
-    """Of `vector_product`: columns of the result for a program, columns of the weight at a time. `ahead`: the next tile
-    alone is loaded while one is computed.
+    """Of `vector_product`: columns of the result for a program, columns of the weight at a time, and how the tiles of
+    the weight follow each other.
     """
 
     columns: int
     depth: int
     warps: int
-    ahead: bool = False
+    loop: int = UNROLLED
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,7 @@ def vector_tile(depth: int, columns: int, gated: bool) -> VectorTile:
     wide = 1 << (depth - 1).bit_length()
     if columns >= HEAD_COLUMNS:
         is_deep = depth > 2048 and depth % 512 == 0
-        return VectorTile(8, 512, 4, ahead=True) if is_deep else VectorTile(16, min(wide, 1024), 4)
+        return VectorTile(8, 512, 4, IN_TURN) if is_deep else VectorTile(16, min(wide, 1024), 4)
     if depth <= 1024:
         return VectorTile(2, wide, 1) if gated else VectorTile(8, wide, 4)
     if depth <= 2048:
@@ -64,7 +67,7 @@ def vector_tile(depth: int, columns: int, gated: bool) -> VectorTile:
     if depth < 4096:
         return VectorTile(2, 2048, 8)
     if depth > 8192 and depth % 512 == 0:
-        return VectorTile(4, 512, 2, ahead=True)
+        return VectorTile(4, 512, 2, AHEAD)
     return VectorTile(4, 4096, 8) if gated else VectorTile(4, 4096 if columns > depth else 2048, 4)
 
 
@@ -104,8 +107,10 @@ def _divisor(depth: int, most: int) -> int | None:
     return next((step for step in (256, 128, 64, 32) if step <= most and depth % step == 0), None)
 
 
-def attention_tile(rows: int) -> AttentionTile:
-    """For so many requests."""
+def attention_tile(rows: int, shared: int) -> AttentionTile:
+    """For so many requests, and query heads that share a key head."""
     if rows <= 8:
         return AttentionTile(64 if rows == 1 else 32, 4, 1, early=True)
-    return AttentionTile(32, 1, 3)
+    if 40 < rows < 128:
+        return AttentionTile(64, 2, 3)
+    return AttentionTile(32 if shared <= 2 or rows >= 128 else 16, 1, 3)

@@ -49,7 +49,7 @@ def decode_attention(
     H: tl.constexpr, HK: tl.constexpr, D: tl.constexpr, DB: tl.constexpr, ROTATED: tl.constexpr, PAGE: tl.constexpr,
     WINDOW: tl.constexpr, SINK_TOKENS: tl.constexpr, NORM: tl.constexpr, SOFTCAP: tl.constexpr, SINKS: tl.constexpr,
     BALANCED: tl.constexpr, NEW: tl.constexpr,
-    GROUP: tl.constexpr, SPLITS: tl.constexpr, PARTS: tl.constexpr, JOINED: tl.constexpr, BT: tl.constexpr,
+    GROUP: tl.constexpr, SPLITS: tl.constexpr, JOINED: tl.constexpr, BT: tl.constexpr,
     STAGES: tl.constexpr, EARLY: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """out [R, H * D] for R requests with the queries, keys and values of one token each in `qkv`.
@@ -57,8 +57,8 @@ def decode_attention(
     Request r has seq_lens[r] tokens once the new one is stored, in the blocks of row rows[r] of the table; with a
     length of 0 it is padding and gets zeros. Without NEW, `qkv` has queries only and all tokens are in the pages.
     A program computes GROUP (at least H / HK) query heads of one key head over one of SPLITS parts of the context.
-    Where there are PARTS = SPLITS + 1 programs the last has the new token alone, else the only one has it too. The last
-    program of a head to finish combines the parts, JOINED heads at a time.
+    The last part, which may be shorter than the others, has the new token too. The last program of a head to finish
+    combines the parts, JOINED heads at a time.
     With a WINDOW only the last tokens and the first SINK_TOKENS are seen. With EARLY the first tile of the pages is
     loaded before the wait for the kernel before.
     """
@@ -130,7 +130,7 @@ def decode_attention(
     top = tl.full((GROUP,), UNSEEN, tl.float32)
     total = tl.zeros((GROUP,), tl.float32)
     acc = tl.zeros((GROUP, DB), tl.float32)
-    if NEW and split == PARTS - 1 and length > 0:
+    if NEW and split == SPLITS - 1 and length > 0:
         own_entry = tl.load(table + position // PAGE)
         k_place = own + (H + head) * D
         new_k = tl.load(k_place + rd, mask=in_d, other=0.0).to(tl.float32)
@@ -174,34 +174,34 @@ def decode_attention(
         acc = acc * fade[:, None]
         top = higher
     target = out + request.to(tl.int64) * (H * D)
-    if PARTS == 1:
+    if SPLITS == 1:
         acc = tl.where(total[:, None] > 0, acc / total[:, None], 0.0)
         tl.store(target + heads[:, None] + rd[None, :], acc.to(dot_type), mask=inside)
     else:
-        place = (request * H + head * G + rg) * PARTS + split
+        place = (request * H + head * G + rg) * SPLITS + split
         tl.store(partial + place[:, None].to(tl.int64) * D + rd[None, :], acc, mask=inside)
         tl.store(tops + place, top, mask=in_g)
         tl.store(totals + place, total, mask=in_g)
         tl.debug_barrier()
         counter = counters + request * HK + head
-        if tl.atomic_add(counter, 1, sem="acq_rel", scope="gpu") == PARTS - 1:
+        if tl.atomic_add(counter, 1, sem="acq_rel", scope="gpu") == SPLITS - 1:
             tl.store(counter, 0)
             for g in tl.static_range(0, G, JOINED):
-                _combine(partial, tops, totals, target, request * H, head * G + g, G - g, D, DB, JOINED, PARTS)
+                _combine(partial, tops, totals, target, request * H, head * G + g, G - g, D, DB, JOINED, SPLITS)
 
 
 @triton.jit
 def _combine(
     partial, tops, totals, target, first, head, left,
-    D: tl.constexpr, DB: tl.constexpr, HEADS: tl.constexpr, PARTS: tl.constexpr,
+    D: tl.constexpr, DB: tl.constexpr, HEADS: tl.constexpr, SPLITS: tl.constexpr,
 ):  # fmt: skip
-    """The results of the next HEADS heads, of which `left` exist, from the parts that PARTS programs left."""
+    """The results of the next HEADS heads, of which `left` exist, from the parts that SPLITS programs left."""
     rd = tl.arange(0, DB)
     rh = tl.arange(0, HEADS)
-    rs = tl.arange(0, triton.next_power_of_2(PARTS))
-    place = (first + head + rh)[:, None] * PARTS + rs[None, :]
+    rs = tl.arange(0, triton.next_power_of_2(SPLITS))
+    place = (first + head + rh)[:, None] * SPLITS + rs[None, :]
     in_h = rh < left
-    known = in_h[:, None] & (rs < PARTS)[None, :]
+    known = in_h[:, None] & (rs < SPLITS)[None, :]
     at = partial + place[:, :, None].to(tl.int64) * D + rd[None, None, :]
     top = tl.load(tops + place, mask=known, other=UNSEEN, cache_modifier=".cg")
     parts_total = tl.load(totals + place, mask=known, other=0.0, cache_modifier=".cg")

@@ -15,14 +15,14 @@ def vector_product(
     eps,
     ROWS: tl.constexpr, K: tl.constexpr, N: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
     NORM: tl.constexpr, GATED: tl.constexpr, ACTIVATION: tl.constexpr, BIAS: tl.constexpr, RESIDUAL: tl.constexpr,
-    AHEAD: tl.constexpr, PDL: tl.constexpr,
+    LOOP: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """y [ROWS, N] = activation(norm(x) [ROWS, K] · wᵀ + bias) + residual, with w [N, K], or [2 N, K] if GATED.
 
     With NORM, x is normalised by its root mean square and multiplied by `gain`; every program computes the norm again,
     which costs less than a kernel of its own. ROWS is a power of two; a program computes BN columns of all rows.
-    Sums are kept by element and added up once, at the end, so that the loads of all tiles may be under way; with AHEAD,
-    where BK divides K, only those of the next tile are, which takes fewer registers.
+    Sums are kept by element and added up once, at the end, so that the loads of all tiles may be under way. With a
+    LOOP, where BK divides K, they follow each other: one after another (1), or the next while one is computed (2).
     """
     release(PDL)
     EVEN_K: tl.constexpr = K % BK == 0
@@ -53,14 +53,16 @@ def vector_product(
     squares = tl.zeros((ROWS, BK), tl.float32)
     sums = tl.zeros((ROWS, BN, BK), tl.float32)
     up_sums = tl.zeros((ROWS, BN, BK), tl.float32)
-    if AHEAD:
+    if LOOP > 0:
         for k in range(0, K, BK):
             at = k + rk
             more = in_n[:, None] & (k + BK < K)
-            w_next = tl.load(wp + (k + BK), mask=more, other=0.0, eviction_policy="evict_first")
-            u_next = w_next
-            if GATED:
-                u_next = tl.load(wp + (N * K + k + BK), mask=more, other=0.0, eviction_policy="evict_first")
+            w_next = w_tile
+            u_next = u_tile
+            if LOOP == 2:
+                w_next = tl.load(wp + (k + BK), mask=more, other=0.0, eviction_policy="evict_first")
+                if GATED:
+                    u_next = tl.load(wp + (N * K + k + BK), mask=more, other=0.0, eviction_policy="evict_first")
             x_tile = tl.load(x + rm[:, None] * K + at[None, :]).to(tl.float32)
             if NORM:
                 squares += x_tile * x_tile
@@ -68,6 +70,10 @@ def vector_product(
             sums += w_tile.to(tl.float32)[None, :, :] * x_tile[:, None, :]
             if GATED:
                 up_sums += u_tile.to(tl.float32)[None, :, :] * x_tile[:, None, :]
+            if LOOP == 1:
+                w_next = tl.load(wp + (k + BK), mask=more, other=0.0, eviction_policy="evict_first")
+                if GATED:
+                    u_next = tl.load(wp + (N * K + k + BK), mask=more, other=0.0, eviction_policy="evict_first")
             w_tile = w_next
             u_tile = u_next
     else:
