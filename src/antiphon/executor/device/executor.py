@@ -144,8 +144,8 @@ class DeviceExecutor:
     @contextmanager
     def _computing(self) -> Iterator[None]:
         """On the device's stream, with the operations of batch-invariant mode if it is on."""
-        operations = self._operations
-        with torch.inference_mode(), self._stream(), nullcontext() if operations is None else use_operations(operations):
+        mode = nullcontext() if self._operations is None else use_operations(self._operations)
+        with torch.inference_mode(), self._stream(), mode:
             yield
 
     def submit(self, plan: StepPlan) -> DeviceHandle | DoneHandle:

@@ -57,7 +57,7 @@ def check_batch_invariance(device: Device, loaded: LoadedModel | None = None) ->
         missing = (
             "native kernels, and this installation was made without a C++ compiler"
             if device.is_cpu
-            else f"Triton kernels, which {device.name} cannot run here: install the package triton, or use the device cpu"
+            else f"Triton kernels on {device.name}, and the package triton is missing: install it, or use the CPU"
         )
         raise UnsupportedError(f"batch-invariant mode needs the {missing}")
     if loaded is not None and not device.is_cpu and loaded.model.task is not Task.GENERATE:

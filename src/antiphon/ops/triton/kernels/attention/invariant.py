@@ -194,7 +194,7 @@ def join_parts(
     acc = tl.zeros((ROWS, DB), tl.float32)
     top = tl.full((ROWS,), UNSEEN, tl.float32)
     total = tl.zeros((ROWS,), tl.float32)
-    for part in range(0, tl.cdiv(limit, PART)):
+    for part in range(tl.cdiv(limit, PART)):
         at = (place * H + head * SHARED + group) * max_parts + part
         part_acc = tl.load(partial + at[:, None] * D + rd[None, :], mask=inside, other=0.0)
         part_top = tl.load(tops + at, mask=valid, other=UNSEEN)
