@@ -69,6 +69,21 @@ def test_products(
     assert error(whole, expected) < (1e-5 if wide else 1e-2 if added else 5e-3)
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="the interpreter takes hours")
+@pytest.mark.parametrize(("inputs", "outputs"), [(1024, 4096), (3072, 1024), (4096, 24576), (1024, 151936)])
+def test_products_of_real_shapes(inputs: int, outputs: int, half: torch.dtype, device: torch.device) -> None:
+    """Every tile that rows and columns can get."""
+    generator = torch.Generator().manual_seed(inputs)
+    weight = matrix(generator, outputs, inputs, half, device)
+    x = normal(generator, 2048, inputs).to(half).to(device)
+    for activation in ("none", "silu_gate"):
+        whole = ops.linear(x, weight, None, activation)  # type: ignore[arg-type]
+        for count in (1, 7, 16, 17, 32, 33, 256, 1000):
+            for first in (0, 5, 2048 - count):
+                part = ops.linear(x[first : first + count], weight, None, activation)  # type: ignore[arg-type]
+                assert torch.equal(part, whole[first : first + count]), (activation, count, first)
+
+
 def test_quantised_weights(half: torch.dtype, device: torch.device) -> None:
     """They are expanded for any number of rows."""
     from antiphon.ops.triton.quantised.prepare import prepare_quantised
