@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from antiphon import ops
 from antiphon.bench.engine_bench import EngineWorkload, bench_latency, bench_throughput
 from antiphon.bench.engine_table import engine_table
 from antiphon.bench.floors import decode_floor, prefill_floor, shape_program
@@ -141,3 +142,14 @@ def test_floors_of_a_shape() -> None:
         assert keys == pytest.approx(32 * 512 * layers * 2 * 8 * 128 * 2 / 4.40e12, rel=0.001)
         one, many = (prefill_floor(program, count, 1024, limits) for count in (1, 64))
         assert 0.9 * 64 * one < many < 64 * one  # operations, but for the head of a single prompt
+
+
+@pytest.mark.skipif("native" not in ops.available_backends(), reason="needs batch-invariant kernels")
+def test_the_batch_invariant_mode_is_measured(invoke: Invoke, tiny_llama: Path) -> None:
+    lengths = ["--input-len", "6", "--output-len", "3", "--device", "cpu"]
+    answer = invoke("bench", "latency", str(tiny_llama), *lengths, "--batch-invariant")
+    assert answer.code == 0, answer.err
+    assert "native backend, batch-invariant; " in answer.out
+    with ops.use_backend("reference"):
+        answer = invoke("bench", "latency", str(tiny_llama), *lengths, "--batch-invariant")
+    assert answer.code != 0 and "batch-invariant mode needs the native kernels" in answer.err

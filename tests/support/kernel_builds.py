@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from antiphon.ops.triton.invariant.tiles import PART_TOKENS, attention_tile, product_tile
 from antiphon.ops.triton.launch import decode_tile, prefill_tile, sequence_tile, vector_tile
 
 #: Shared memory that a program may have, in bytes, by capability.
@@ -30,6 +31,7 @@ _DECODE = _PAGES | dict(
     qkv_stride="i32", eps="fp32",
 )  # fmt: skip
 _PREFILL = _PAGES | dict(queries=_HALF, tiles=_INT, query_start=_INT, query_stride="i32")
+_INVARIANT = _PREFILL | dict(partial=_WIDE, tops=_WIDE, totals=_WIDE, max_parts="i32")
 _ROWS = dict(
     x=_HALF, squares=_WIDE, w=_HALF, bias=_WIDE, residual=_WIDE, next_gain=_WIDE, y=_WIDE, y_scaled=_HALF,
     next_squares=_WIDE, partial=_WIDE, counters=_INT, eps="fp32",
@@ -59,15 +61,20 @@ class Build:
     constants: dict[str, Any]
     warps: int = 4
     stages: int = 3
+    fuses: bool = True  # a product and a sum into one instruction
 
 
 @dataclass(frozen=True)
 class Resources:
-    """What a build takes: bytes of shared memory, registers a thread, bytes of stack a thread (registers spilled)."""
+    """What a build takes: bytes of shared memory, registers a thread, bytes of stack a thread (registers spilled).
+
+    `products` are its instructions for products of matrices.
+    """
 
     shared: int
     registers: int
     stack: int
+    products: frozenset[str] = frozenset()
 
 
 def _decode(channels: int, pages: str, **changes: Any) -> Build:
@@ -109,6 +116,39 @@ def _rows(inputs: int, outputs: int, columns: int, depth: int, splits: int, warp
     return Build("products.rows.row_product", _ROWS, plain | changes, warps)
 
 
+def _invariant(rows: int, outputs: int, gated: bool) -> Build:
+    tile = product_tile(torch.bfloat16, rows, outputs, gated, 132)
+    constants = dict(
+        K=1024, N=outputs, BM=tile.rows, BN=tile.columns, BK=64, GATED=gated, ACTIVATION=4 if gated else 0, BIAS=False,
+        RESIDUAL=not gated,
+    )  # fmt: skip
+    types = dict(x=_HALF, w=_HALF, bias=_WIDE, residual=_WIDE, y=_HALF, rows="i32")
+    return Build("products.invariant.invariant_product", types, constants, tile.warps, tile.stages, False)
+
+
+def _invariant_attention(channels: int, pages: str, splits: int, **changes: Any) -> Build:
+    tile = attention_tile(torch.bfloat16, channels, 2)
+    plain = dict(
+        H=16, HK=8, D=channels, DB=channels, PAGE=16, CAUSAL=True, WINDOW=0, SINK_TOKENS=0, SOFTCAP=False, SINKS=False,
+        BALANCED=False, G=2, TOKENS=tile.queries, BT=tile.tokens, PART=PART_TOKENS, SPLITS=splits, STAGES=tile.stages,
+    )  # fmt: skip
+    types = _INVARIANT | dict(keys=pages, values=pages)
+    kernel = "attention.invariant.invariant_attention"
+    return Build(kernel, types, plain | changes, tile.warps, fuses=False)
+
+
+def invariant_builds() -> Iterator[Build]:
+    """Those of batch-invariant mode."""
+    for rows, outputs, gated in ((1, 1024, False), (16, 12288, True), (256, 4096, False), (8192, 12288, True)):
+        yield _invariant(rows, outputs, gated)
+    yield _invariant_attention(128, _HALF, 1)
+    yield _invariant_attention(128, _HALF, 8)
+    yield _invariant_attention(128, "*i8", 1, WINDOW=64, SINK_TOKENS=4, SOFTCAP=True, SINKS=True, BALANCED=True)
+    tile = attention_tile(torch.bfloat16, 128, 2)
+    constants = dict(H=16, HK=8, D=128, DB=128, CAUSAL=True, SINKS=False, G=2, TOKENS=tile.queries, PART=PART_TOKENS)
+    yield Build("attention.invariant.join_parts", _INVARIANT, constants, tile.warps, fuses=False)
+
+
 def builds(capability: int) -> Iterator[Build]:
     """The kernels with the types and tiles that models of 0.6B and 8B use on such a card."""
     yield _vector(1, 1024, 3072, True)
@@ -138,6 +178,7 @@ def builds(capability: int) -> Iterator[Build]:
     yield Build("sampling.choice.best_of_rows", _COLUMNS | dict(block_tokens=_INT, drawn=_INT), dict(BLOCKS=256))
     yield from _choice_builds()
     yield from _small_builds()
+    yield from invariant_builds()
 
 
 def _choice_builds() -> Iterator[Build]:
@@ -211,10 +252,11 @@ def compile_build(build: Build, capability: int) -> Resources:
     built = triton.compile(
         ASTSource(kernel, signature, values, aligned),
         target=GPUTarget("cuda", capability, 32),
-        options={"num_warps": build.warps, "num_stages": build.stages},
+        options={"num_warps": build.warps, "num_stages": build.stages, "enable_fp_fusion": build.fuses},
     )
     registers, stack = _usage(Path(triton.__file__).parent / "backends/nvidia/bin/cuobjdump", built.asm["cubin"])
-    return Resources(built.metadata.shared, registers, stack)
+    products = frozenset(re.findall(r"(?:wgmma\.mma_async|mma\.sync)[.\w]*", built.asm["ptx"]))
+    return Resources(built.metadata.shared, registers, stack, products)
 
 
 def _usage(tool: Path, cubin: bytes) -> tuple[int, int]:

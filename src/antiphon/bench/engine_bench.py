@@ -47,6 +47,7 @@ class EngineWorkload:
     seed: int = 0
     kv_type: str | None = None  # the usual one of the device
     max_step_tokens: int = 2048
+    batch_invariant: bool = False
 
     def check(self, loaded: LoadedModel) -> None:
         total, limit = self.input_tokens + self.output_tokens, loaded.model.max_positions
@@ -219,6 +220,7 @@ def _engine(
         max_waiting=count,
         max_step_tokens=max(workload.max_step_tokens, running),
         chunk_tokens=None,
+        batch_invariant=workload.batch_invariant,
     )
     with Engine(loaded, config=config) as engine:
         yield engine

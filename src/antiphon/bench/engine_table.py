@@ -28,9 +28,10 @@ def engine_table(result: dict[str, Any]) -> str:
     """A result of `bench_latency` or `bench_throughput`."""
     columns = _LATENCY if result["kind"] == "latency" else _THROUGHPUT
     workload = result["workload"]
+    mode = ", batch-invariant" if workload["batch_invariant"] else ""
     heading = (
         f"{result['model']}: {workload['input_tokens']} tokens in, {workload['output_tokens']} out, temperature "
-        f"{workload['temperature']:g}; {result['backend']} backend; {result['weights']}"
+        f"{workload['temperature']:g}; {result['backend']} backend{mode}; {result['weights']}"
     )
     rows = [[name for name, _, _ in columns]]
     rows += [[form.format(figures[key]) for _, key, form in columns] for figures in result["figures"]]

@@ -41,6 +41,10 @@ IgnoreEos = Annotated[
     bool, typer.Option("--ignore-eos/--no-ignore-eos", help="Continue every answer to its full length.")
 ]
 StepTokens = Annotated[int, typer.Option("--max-step-tokens", help="Maximum number of tokens in one step.", min=1)]
+BatchInvariant = Annotated[
+    bool,
+    typer.Option("--batch-invariant", help="Measure the mode in which an answer does not depend on other requests."),
+]
 Output = Annotated[
     Path | None,
     typer.Option("--output", metavar="FILE", help="Also write the results as JSON.", show_default=False),
@@ -62,6 +66,7 @@ def latency(
     device: options.Device = "auto",
     kv_type: options.KVType = None,
     quantize: options.Quantize = None,
+    batch_invariant: BatchInvariant = False,
     seed: options.Seed = 0,
     offline: options.Offline = False,
     output: Output = None,
@@ -71,7 +76,9 @@ def latency(
 
     with usage_errors():
         batches = _sizes(batch_sizes)
-    workload = EngineWorkload(input_len, output_len, temperature, ignore_eos, seed, kv_type, max_step_tokens)
+    workload = EngineWorkload(
+        input_len, output_len, temperature, ignore_eos, seed, kv_type, max_step_tokens, batch_invariant
+    )
     loaded = _load(model, random_weights, workload, quantize, offline, output, device)
     _report(bench_latency(loaded, workload, batches, rounds), output)
 
@@ -89,6 +96,7 @@ def throughput(
     device: options.Device = "auto",
     kv_type: options.KVType = None,
     quantize: options.Quantize = None,
+    batch_invariant: BatchInvariant = False,
     seed: options.Seed = 0,
     offline: options.Offline = False,
     output: Output = None,
@@ -96,7 +104,9 @@ def throughput(
     """Measure the tokens per second of many prompts together, without a server."""
     from antiphon.bench.engine_bench import EngineWorkload, bench_throughput
 
-    workload = EngineWorkload(input_len, output_len, temperature, ignore_eos, seed, kv_type, max_step_tokens)
+    workload = EngineWorkload(
+        input_len, output_len, temperature, ignore_eos, seed, kv_type, max_step_tokens, batch_invariant
+    )
     loaded = _load(model, random_weights, workload, quantize, offline, output, device)
     _report(bench_throughput(loaded, workload, num_prompts, max_running), output)
 

@@ -19,6 +19,7 @@ from antiphon.ops.registry import (
     available_backends,
     get_backend,
     half_type,
+    invariant_backend,
     prepare_weights,
     stores_pages,
     use_backend,
@@ -40,8 +41,8 @@ __all__ = [
     "Activation", "AdapterTable", "AdapterUp", "Batch", "CacheGroup", "CacheKind", "CacheLayout", "CountScale",
     "Device", "Function", "GroupBatch", "KVCache", "LSTMWeights", "LayerAdapter", "LayerCache", "LogitEditRows",
     "Penalties", "RotaryTable", "SamplingRows", "TokenCounts", "TokenLists", "TokenMasks", "WeightForm",
-    "active_backend", "allocate_arena", "available_backends", "get_backend", "half_type", "prepare_weights",
-    "rounds_inputs", "stores_pages", "use_backend",
+    "active_backend", "allocate_arena", "available_backends", "get_backend", "half_type", "invariant_backend",
+    "prepare_weights", "rounds_inputs", "stores_pages", "use_backend",
 ]  # fmt: skip
 
 embed = operation(reference.product.embed)

@@ -20,22 +20,29 @@ from antiphon.weights.weight import Weight
 
 @dataclass(frozen=True)
 class BackendEntry:
-    """Where a backend's operations are, the devices that it is the default for, and whether it can run here."""
+    """Where a backend's operations are, the devices that it is the default for, and whether it can run here.
+
+    In batch-invariant mode those of `invariant` come before the others; None: it has no such mode.
+    """
 
     name: str
     modules: tuple[object, ...]
     devices: tuple[str, ...] = ()
     available: Callable[[], bool] = lambda: True
     obstacle: str = ""  # why it is not available, where it is not
+    invariant: tuple[object, ...] | None = None
 
 
 #: One line for each backend. The reference computes wherever no other backend is the default.
 BACKENDS = (
     BackendEntry("reference", (reference.weights, reference.convolution)),
-    BackendEntry("triton", (triton.functions,), ("cuda",), triton.available, triton.OBSTACLE),
+    BackendEntry(
+        "triton", (triton.functions,), ("cuda",), triton.available, triton.OBSTACLE, (triton.invariant_functions,)
+    ),
     BackendEntry(
         "native", (native, native_sound), ("cpu",), native.available,
         "the native backend was not built on this machine (no C++ compiler at install time)",
+        (),
     ),
 )  # fmt: skip
 
@@ -58,6 +65,15 @@ def make_backend(name: str) -> Backend:
 def get_backend(name: str) -> Backend:
     """A backend by name. Asking for one that this machine cannot run is an error that says why."""
     return make_backend(name)
+
+
+@cache
+def invariant_backend(name: str) -> Backend:
+    """The backend of that name in batch-invariant mode: a row's result depends on that row alone, in every bit."""
+    entry = next((entry for entry in BACKENDS if entry.name == name), None)
+    if entry is None or entry.invariant is None:
+        raise UnsupportedError(f"the backend {name} has no batch-invariant mode")
+    return Backend(name, (*entry.invariant, *entry.modules))
 
 
 #: The default of each kind of device that operations have met.

@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from antiphon import ops
 from antiphon.errors import CheckpointError, MemoryBudgetError, OutOfDeviceMemoryError, UnsupportedError
 from antiphon.ops import Device, active_backend
+from antiphon.ops.backend import Backend, use_operations
 from antiphon.ops.device import DeviceLimits
 from antiphon.runtime.frontend.engine import Engine
 from antiphon.runtime.loading.config import EngineConfig
@@ -136,9 +138,21 @@ def test_an_engine_on_a_gpu_puts_other_models_on_the_cpu(tmp_path: Path, monkeyp
         assert set(engine.figures()["devices"]) == {"meta", "cpu"}
 
 
-def test_batch_invariance_is_of_the_cpu_alone() -> None:
-    with pytest.raises(UnsupportedError, match="kept on the CPU only, and the device is meta: use the device cpu"):
+def test_batch_invariance_needs_kernels_that_have_it() -> None:
+    with pytest.raises(UnsupportedError, match="needs the Triton kernels on meta, and the package triton is missing"):
         check_batch_invariance(fake_gpu())
+    with ops.use_backend("reference"), pytest.raises(UnsupportedError, match="needs the native kernels"):
+        check_batch_invariance(Device.parse("cpu"))
+    with pytest.raises(UnsupportedError, match="the backend reference has no batch-invariant mode"):
+        ops.invariant_backend("reference")
+
+
+def test_on_a_gpu_batch_invariance_is_for_text_generation(tmp_path: Path, loaded: LoadedModel) -> None:
+    encoder = load_model(str(write_bert(tmp_path)))
+    with use_operations(Backend("triton", ())):
+        check_batch_invariance(fake_gpu(), loaded)
+        with pytest.raises(UnsupportedError, match="an embedding model; on meta batch-invariant mode is for text"):
+            check_batch_invariance(fake_gpu(), encoder)
 
 
 def test_slots_that_do_not_fit_are_reported_with_the_numbers(

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from antiphon import ops
 from antiphon.engine.plan import StepPlan, StepResult
 from antiphon.errors import UnrecordableError
 from antiphon.executor.decoder.cross import fill_cross, forward_observing
 from antiphon.executor.device.batch import pack, unpack
-from antiphon.executor.device.forward_graphs import ForwardGraphs
+from antiphon.executor.device.forward_graphs import FEW_TOKEN_SIZES, TOKEN_SIZES, ForwardGraphs
 from antiphon.executor.device.graphs import DecodeGraphs
 from antiphon.executor.device.rows import DeviceRows
 from antiphon.executor.device.swap import SwapPool
@@ -29,6 +30,7 @@ from antiphon.executor.step_batch import decode_entries, has_adapters
 from antiphon.executor.upload import upload
 from antiphon.models.base.parts import TokenDecoder
 from antiphon.ops import Batch, Device, KVCache
+from antiphon.ops.backend import use_operations
 
 logger = logging.getLogger(__name__)
 
@@ -86,6 +88,8 @@ class DeviceHandle:
 class DeviceExecutor:
     """Steps of one token for each request are CUDA graphs that may draw, and so are forward passes with prompts; what
     reads more than the last logits, or has adapters, is launched operation by operation.
+
+    In batch-invariant mode every step is such a forward pass, with operations that treat every row alike.
     """
 
     #: Tokens are drawn by `choose`, or by `submit` where no request needs more than its unedited logits.
@@ -101,8 +105,10 @@ class DeviceExecutor:
         max_tokens: int,
         vocab_size: int,
         record: bool = True,
+        batch_invariant: bool = False,
     ) -> None:
         self._decoder, self._cache, self._device = decoder, cache, device
+        self._operations = ops.invariant_backend(device.backend.name) if batch_invariant else None
         layouts = list(cache.layouts.values())
         lengths = [
             max_tokens
@@ -118,10 +124,11 @@ class DeviceExecutor:
         self._graphs: DecodeGraphs | None = None
         self._forwards: ForwardGraphs | None = None
         if record and device.stream is not None and decoder.cross is None:
-            self._forwards = ForwardGraphs(self._forward, self._rows)
-        if record:
+            sizes = (*FEW_TOKEN_SIZES, *TOKEN_SIZES) if batch_invariant else TOKEN_SIZES
+            self._forwards = ForwardGraphs(self._forward, self._rows, sizes)
+        if record and not batch_invariant:
             try:
-                with torch.inference_mode(), self._stream():
+                with self._computing():
                     self._graphs = DecodeGraphs(
                         make_recording(decoder.step(cache)), self._rows, max_rows, vocab_size, device.compute_type
                     )
@@ -134,11 +141,18 @@ class DeviceExecutor:
         stream = self._device.stream
         return nullcontext() if stream is None else torch.cuda.stream(stream)
 
+    @contextmanager
+    def _computing(self) -> Iterator[None]:
+        """On the device's stream, with the operations of batch-invariant mode if it is on."""
+        mode = nullcontext() if self._operations is None else use_operations(self._operations)
+        with torch.inference_mode(), self._stream(), mode:
+            yield
+
     def submit(self, plan: StepPlan) -> DeviceHandle | DoneHandle:
         """Launch the forward pass, and the draw where it is part of it."""
         begun = time.perf_counter()
         started: torch.cuda.Event | None = None
-        with torch.inference_mode(), self._stream():
+        with self._computing():
             if self._device.stream is not None:
                 started = torch.cuda.Event(enable_timing=True)
                 started.record()
@@ -177,7 +191,7 @@ class DeviceExecutor:
         return self._decoder.forward(batch, self._cache)
 
     def _choose(self, draw: Callable[[], Drawing]) -> Drawing:
-        with torch.inference_mode(), self._stream():
+        with self._computing():
             return draw()
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -15,6 +15,8 @@ from antiphon.ops import Batch
 
 #: Tokens of the graphs; a step is padded to the next size. The last has room for prompts beside decodes.
 TOKEN_SIZES = (64, 128, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 5120, 6144, 7168, 8192, 8448)
+#: Sizes below those, for steps of one token for each request where they have no graphs of their own.
+FEW_TOKEN_SIZES = (1, 4, 16, 32)
 #: Requests of the graphs, and rows of logits.
 REQUEST_SIZES = (16, 64, 256)
 
@@ -25,8 +27,11 @@ class ForwardGraphs:
     comes once is not worth it.
     """
 
-    def __init__(self, forward: Callable[[Batch], Tensor], store: DeviceRows) -> None:
+    def __init__(
+        self, forward: Callable[[Batch], Tensor], store: DeviceRows, token_sizes: Sequence[int] = TOKEN_SIZES
+    ) -> None:
         self._forward = forward
+        self._token_sizes = token_sizes
         self._store = store
         self._pool = torch.cuda.graph_pool_handle()
         self._graphs: dict[StepSize, tuple[torch.cuda.CUDAGraph, Tensor, Tensor]] = {}
@@ -38,9 +43,12 @@ class ForwardGraphs:
 
     def room(self, plan: StepPlan, num_logits: int) -> StepSize | None:
         """The size of the graph for a plan; None where it has none."""
-        tokens = next((size for size in TOKEN_SIZES if plan.num_tokens <= size), None)
+        tokens = next((size for size in self._token_sizes if plan.num_tokens <= size), None)
         requests = next((size for size in REQUEST_SIZES if max(len(plan.requests), num_logits) <= size), None)
-        return None if tokens is None or requests is None or requests > tokens else StepSize(tokens, requests, requests)
+        if tokens is None or requests is None:
+            return None
+        requests = min(requests, tokens)  # each has a token
+        return StepSize(tokens, requests, requests)
 
     def run(self, plan: StepPlan, room: StepSize) -> tuple[PackedStep, Tensor]:
         """The step as it was packed, and the logits of its rows, which the next step overwrites."""

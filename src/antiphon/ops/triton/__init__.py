@@ -30,10 +30,15 @@ def available() -> bool:
 
 
 class _Functions:
-    """The functions of `operations`, which is imported when the first of them is asked for."""
+    """The functions of a module, which is imported when the first of them is asked for."""
+
+    def __init__(self, module: str) -> None:
+        self._module = module
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(import_module("antiphon.ops.triton.operations"), name)
+        return getattr(import_module(self._module), name)
 
 
-functions = _Functions()
+functions = _Functions("antiphon.ops.triton.operations")
+#: Those that batch-invariant mode has instead of some of `functions`.
+invariant_functions = _Functions("antiphon.ops.triton.invariant.operations")

@@ -16,7 +16,7 @@ from antiphon.ops.types import RotaryTable
 def rms_norm(
     x: Tensor, weight: Tensor, eps: float, residual: Tensor | None = None, dtype: torch.dtype | None = None
 ) -> tuple[Tensor, Tensor]:
-    return _norm(False, x, weight, None, eps, residual, dtype)
+    return norm(False, x, weight, None, eps, residual, dtype)
 
 
 def layer_norm(
@@ -27,7 +27,7 @@ def layer_norm(
     residual: Tensor | None = None,
     dtype: torch.dtype | None = None,
 ) -> tuple[Tensor, Tensor]:
-    return _norm(True, x, weight, bias, eps, residual, dtype)
+    return norm(True, x, weight, bias, eps, residual, dtype)
 
 
 def _strides(x: Tensor) -> tuple[Tensor, int, int]:
@@ -39,7 +39,7 @@ def _strides(x: Tensor) -> tuple[Tensor, int, int]:
     return x, x.stride(0) if x.dim() == 2 else x.shape[-1], 0
 
 
-def _norm(
+def norm(
     centred: bool,
     x: Tensor,
     weight: Tensor,
@@ -47,7 +47,9 @@ def _norm(
     eps: float,
     residual: Tensor | None,
     dtype: torch.dtype | None,
+    together: int | None = None,
 ) -> tuple[Tensor, Tensor]:
+    """`layer_norm` if `centred`, else `rms_norm`. A program does `together` rows; as suits their number if None."""
     shape, width = x.shape, x.shape[-1]
     if x.dim() > 3:
         x, residual = x.flatten(0, -2), None if residual is None else residual.expand(shape).flatten(0, -2)
@@ -62,7 +64,7 @@ def _norm(
         return y, total
     early = card(x.device).dependent_launch
     rows = y.numel() // width
-    together = norm_tile(rows, width)
+    together = together or norm_tile(rows, width)
     norm_rows[(-(-rows // together),)](
         x, beside, weight, weight if bias is None else bias, y, total,
         rows, *own, *places, x.shape[-2] if x.dim() == 3 else 1, eps,

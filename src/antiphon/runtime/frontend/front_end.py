@@ -150,7 +150,7 @@ class FrontEnd:
     def _make_slots(self, loaded: LoadedModel) -> list[ModelSlot]:
         device = self._devices.of(loaded.device)
         if self.config.batch_invariant:
-            check_batch_invariance(device.device)
+            check_batch_invariance(device.device, loaded)
         try:
             arena = device.acquire(loaded.model)
             try:

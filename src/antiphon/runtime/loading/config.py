@@ -48,7 +48,8 @@ class EngineConfig:
     - `quantize` is `int8`, `q4` or (on a GPU) `fp8`, for files with floats. `repack` lays quantised weights out for
       this processor. `precision` is `fast` or `fp32`, for speech models.
     - `record` runs each step as one compiled native program; the results are the same.
-    - `batch_invariant` makes an answer independent of other requests in every bit; on the CPU only.
+    - `batch_invariant` makes an answer independent of other requests in every bit; on a GPU for text generation only,
+      where it is slower.
     - `record_requests` adds to the trace which requests were in each step.
     """
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from antiphon import ops
 from antiphon.engine.core import ModelSlot
 from antiphon.errors import UnsupportedError
-from antiphon.models.base.model import Model
+from antiphon.models.base.model import Model, Task
 from antiphon.models.base.parts import Encoder, Part
 from antiphon.ops import Device
 from antiphon.runtime.loading.config import EngineConfig
@@ -51,18 +51,18 @@ def _in_order(model: Model) -> list[Part]:
     return sorted(model.parts(), key=lambda part: part.feeds is not None)
 
 
-def check_batch_invariance(device: Device) -> None:
-    """Batch-invariant mode needs kernels that treat every row alike.
-
-    The reference's matrix product does not, nor do those of GPUs, which depend on the number of rows.
-    """
-    if not device.is_cpu:
-        raise UnsupportedError(
-            f"batch-invariant mode is kept on the CPU only, and the device is {device.name}: use the device cpu, or "
-            "do without batch_invariant"
+def check_batch_invariance(device: Device, loaded: LoadedModel | None = None) -> None:
+    """Batch-invariant mode needs kernels that treat every row alike; GPUs have them for text generation."""
+    if ops.active_backend(device.torch.type).name == "reference":
+        missing = (
+            "native kernels, and this installation was made without a C++ compiler"
+            if device.is_cpu
+            else f"Triton kernels on {device.name}, and the package triton is missing: install it, or use the CPU"
         )
-    backend = ops.active_backend(device.torch.type)
-    if backend.name == "reference":
+        raise UnsupportedError(f"batch-invariant mode needs the {missing}")
+    if loaded is not None and not device.is_cpu and loaded.model.task is not Task.GENERATE:
+        kind = KINDS.get(loaded.model.task, f"for {loaded.model.task}")
         raise UnsupportedError(
-            "batch-invariant mode needs the native kernels, and this installation was made without a C++ compiler"
+            f"{loaded.name} is {kind}; on {device.name} batch-invariant mode is for text generation only: use the "
+            "device cpu for it, or do without batch_invariant"
         )

@@ -157,7 +157,9 @@ OPTIONS: tuple[Option, ...] = (
     _whole("engine.max_model_tokens", None, "Limit the context of every model to this many tokens.", 2),
     _switch("engine.prefix_caching", True, "Reuse the KV cache of prompts that begin alike."),
     _switch(
-        "engine.batch_invariant", False, "Guarantee that an answer does not depend on other running requests (CPU)."
+        "engine.batch_invariant",
+        False,
+        "Guarantee that an answer does not depend on other running requests; slower on a GPU.",
     ),
     _switch("engine.repack", True, "Repack quantised weights for this processor (faster, more memory)."),
     _text(

@@ -29,15 +29,24 @@ def reject(operation: Operation) -> Implementation:
     raise AssertionError(f"{operation.name} has no kernel of the Triton backend")
 
 
-@pytest.fixture
-def own_kernels(monkeypatch: pytest.MonkeyPatch) -> Iterator[Backend]:
-    """The backend with every way to the reference closed, those inside its own functions too."""
+def closed(monkeypatch: pytest.MonkeyPatch, *modules: object) -> Backend:
+    """The backend of these functions with every way to the reference closed, those inside its own functions too."""
     for module in (reference.attention, reference.product, reference.rows, reference.sampling, reference.logits):
         for name in ops.OPERATIONS:
             if hasattr(module, name) and name not in ALLOWED:
                 monkeypatch.setattr(module, name, lambda *_, name=name, **__: pytest.fail(f"the reference's {name}"))
-    backend = Backend("triton", (triton.functions,), reject)
-    with use_operations(backend):
+    return Backend("triton", modules, reject)
+
+
+@pytest.fixture
+def own_kernels(monkeypatch: pytest.MonkeyPatch) -> Iterator[Backend]:
+    with use_operations(closed(monkeypatch, triton.functions)) as backend:
+        yield backend
+
+
+@pytest.fixture
+def invariant_kernels(monkeypatch: pytest.MonkeyPatch) -> Iterator[Backend]:
+    with use_operations(closed(monkeypatch, triton.invariant_functions, triton.functions)) as backend:
         yield backend
 
 
@@ -45,11 +54,25 @@ def own_kernels(monkeypatch: pytest.MonkeyPatch) -> Iterator[Backend]:
     "make", [pytest.param(make, marks=() if make in FAST else pytest.mark.slow) for make in CONFIGS]
 )
 def test_steps(make: Callable[[], transformers.PretrainedConfig], request: pytest.FixtureRequest) -> None:
+    check_steps(make, request, "own_kernels")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("make", CONFIGS)
+def test_batch_invariant_steps(
+    make: Callable[[], transformers.PretrainedConfig], request: pytest.FixtureRequest
+) -> None:
+    check_steps(make, request, "invariant_kernels")
+
+
+def check_steps(
+    make: Callable[[], transformers.PretrainedConfig], request: pytest.FixtureRequest, kernels: str
+) -> None:
     _, model = pair((lambda: shortened(make())) if make in FAST else make)
     prompts = [random_tokens(4, 1), random_tokens(6, 2)]
     with ops.use_backend("reference"):
         expected = steps(model, prompts)
-    request.getfixturevalue("own_kernels")
+    request.getfixturevalue(kernels)
     got = steps(model, prompts)
     assert all((a - b).abs().max() < 1e-4 for a, b in zip(got, expected, strict=True))
 

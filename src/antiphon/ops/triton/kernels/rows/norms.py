@@ -8,7 +8,7 @@ import triton.language as tl
 from antiphon.ops.triton.kernels.dependent_launch import release, wait
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows"])
 def norm_rows(
     x, residual, gain, bias, y, total,
     rows, x_stride, x_inner_stride, residual_stride, residual_inner_stride, inner, eps,

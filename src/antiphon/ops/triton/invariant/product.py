@@ -1,0 +1,100 @@
+"""Products of batch-invariant mode. Quantised weights are expanded to the type of the activations first."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from antiphon.ops.adapters import AdapterTable
+from antiphon.ops.triton.invariant.tiles import DEPTH, WIDE_DEPTH, product_tile
+from antiphon.ops.triton.kernels.products.activations import NUMBERS
+from antiphon.ops.triton.kernels.products.epilogue import finish_product
+from antiphon.ops.triton.kernels.products.invariant import invariant_product
+from antiphon.ops.triton.launch import card
+from antiphon.ops.triton.quantised.matrix import rounded
+from antiphon.ops.triton.quantised.workspace import workspace_of
+from antiphon.ops.triton.weights import form_of, matrix_of
+from antiphon.ops.types import Activation
+from antiphon.weights.weight import Weight
+
+_FINISHED = 1024  # elements of a program
+
+
+def linear(
+    x: Tensor,
+    weight: Weight,
+    bias: Tensor | None = None,
+    activation: Activation = "none",
+    residual: Tensor | None = None,
+    dtype: torch.dtype | None = None,
+) -> Tensor:
+    dtype = dtype or (x.dtype if residual is None else residual.dtype)
+    return _product(x, _matrix(weight, x), bias, activation, residual, dtype)
+
+
+def _matrix(weight: Weight, x: Tensor) -> Tensor:
+    """The weight as floats; a quantised one is in a buffer that the next call overwrites."""
+    matrix = form_of(weight, x.device)
+    return matrix if isinstance(matrix, Tensor) else matrix.expanded(workspace_of(x.device), rounded(x[:0]).dtype)
+
+
+def _product(
+    x: Tensor, matrix: Tensor, bias: Tensor | None, activation: Activation, residual: Tensor | None, dtype: torch.dtype
+) -> Tensor:
+    """activation(x · matrixᵀ + bias) + residual; x is rounded to the matrix's type."""
+    gated = activation.endswith("_gate")
+    (rows, inputs), outputs = x.shape, len(matrix) // 2 if gated else len(matrix)
+    out = torch.empty(rows, outputs, dtype=dtype, device=x.device)
+    if not out.numel():
+        return out
+    tile = product_tile(matrix.dtype, rows, outputs, gated, card(x.device).multiprocessors)
+    invariant_product[(-(-rows // tile.rows) * -(-outputs // tile.columns),)](
+        x.contiguous(), matrix, x if bias is None else bias, x if residual is None else residual.contiguous(), out,
+        rows, K=inputs, N=outputs, BM=tile.rows, BN=tile.columns,
+        BK=WIDE_DEPTH if matrix.dtype is torch.float32 else DEPTH, GATED=gated,
+        ACTIVATION=NUMBERS[activation.removesuffix("_gate")], BIAS=bias is not None, RESIDUAL=residual is not None,
+        num_warps=tile.warps, num_stages=tile.stages, enable_fp_fusion=False,
+    )  # fmt: skip
+    return out
+
+
+def adapted_linear(
+    x: Tensor,
+    weight: Weight,
+    adapters: AdapterTable,
+    slots: Tensor,
+    bias: Tensor | None = None,
+    activation: Activation = "none",
+    residual: Tensor | None = None,
+    dtype: torch.dtype | None = None,
+) -> Tensor:
+    """Every adapter of the table is multiplied with every token, and its result kept where the token has it."""
+    if not adapters.layers:
+        return linear(x, weight, bias, activation, residual, dtype)
+    dtype = dtype or (x.dtype if residual is None else residual.dtype)
+    y = _product(x, _matrix(weight, x), None, "none", None, torch.float32)
+    for slot, layer in adapters.layers.items():
+        down = _product(x, matrix_of(layer.down, x.device), None, "none", None, torch.float32)
+        reduced = torch.where((slots == slot)[:, None], down, 0.0)
+        for up in layer.ups:
+            rank, width = up.rows.shape
+            part = reduced[:, up.offset : up.offset + rank]
+            rows = up.rows.to(x.device).T.contiguous()
+            y[:, up.first : up.first + width] += _product(part, rows, None, "none", None, torch.float32)
+    return _finish(y, bias, activation, residual, dtype)
+
+
+def _finish(
+    y: Tensor, bias: Tensor | None, activation: Activation, residual: Tensor | None, dtype: torch.dtype
+) -> Tensor:
+    """What `_product` does with its sums: bias, activation, residual, in that order."""
+    gated = activation.endswith("_gate")
+    width = y.shape[1] // 2 if gated else y.shape[1]
+    out = torch.empty(len(y), width, dtype=dtype, device=y.device)
+    if out.numel():
+        finish_product[(-(-out.numel() // _FINISHED),)](
+            y, y if bias is None else bias, y if residual is None else residual.contiguous(), out, out.numel(),
+            N=width, BLOCK=_FINISHED, GATED=gated, ACTIVATION=NUMBERS[activation.removesuffix("_gate")],
+            BIAS=bias is not None, RESIDUAL=residual is not None, enable_fp_fusion=False,
+        )  # fmt: skip
+    return out
