@@ -16,6 +16,7 @@ from torch import Tensor
 from antiphon.engine.plan import StepPlan, StepResult
 from antiphon.errors import UnrecordableError
 from antiphon.executor.decoder.cross import fill_cross, forward_observing
+from antiphon.executor.device.ahead import is_first, prompt_variants
 from antiphon.executor.device.batch import pack, unpack
 from antiphon.executor.device.forward_graphs import ForwardGraphs
 from antiphon.executor.device.graphs import DecodeGraphs
@@ -29,6 +30,8 @@ from antiphon.executor.step_batch import decode_entries, has_adapters
 from antiphon.executor.upload import upload
 from antiphon.models.base.parts import TokenDecoder
 from antiphon.ops import Batch, Device, KVCache
+from antiphon.ops.triton.ahead.compiler import AheadCompiler
+from antiphon.ops.triton.ahead.variant import Variant
 
 logger = logging.getLogger(__name__)
 
@@ -115,6 +118,8 @@ class DeviceExecutor:
         self._swap = SwapPool(cache.arena)
         #: Waits for steps where an engine has several devices; they end in the order in which they were launched.
         self._waiter = ThreadPoolExecutor(1, f"antiphon-{device.name}-wait")
+        self._max_tokens = max_tokens
+        self._ahead: AheadCompiler | None = None
         self._graphs: DecodeGraphs | None = None
         self._forwards: ForwardGraphs | None = None
         if record and device.stream is not None and decoder.cross is None:
@@ -129,6 +134,43 @@ class DeviceExecutor:
                 logger.warning("%s runs operation by operation: %s", decoder.owner, error)
         if device.stream is not None:
             torch.cuda.synchronize(device.torch)  # weights, pages and rows were made on another stream than steps use
+
+    def compile_ahead(self, compiler: AheadCompiler) -> None:
+        """Compile the kernels of small decode steps and of prompts; those of other steps follow in the background.
+
+        Before the first step, in any thread. Nothing is launched on the stream of steps.
+        """
+        self._ahead = compiler
+        first, later = self._prompt_variants(), dict[Variant, None]()
+        sizes = iter(()) if self._graphs is None else self._graphs.variants(self._max_tokens)
+        with torch.inference_mode(), self._stream():
+            for rows, variants in sizes:
+                (first if is_first(rows) else later).update(variants)
+                if not is_first(rows):
+                    break
+        begun = compiler.begin(first)
+        with torch.inference_mode(), self._stream():
+            for _, variants in sizes:  # while processes compile
+                later.update(variants)
+        compiler.finish(begun)
+        logger.info("%s: %d kernels, %d of them compiled now", self._decoder.owner, len(first), len(begun.missing))
+        compiler.compile_in_background([variant for variant in later if variant not in first])
+
+    def _prompt_variants(self) -> dict[Variant, None]:
+        """The kernels of steps with a prompt, as far as they are found."""
+        if self._decoder.cross is not None:
+            return {}
+        try:
+            return prompt_variants(self._rows, self._max_tokens, lambda plan: self._launch(plan)())
+        except Exception as error:  # they are compiled when a prompt comes
+            logger.warning("kernels for prompts are not compiled ahead: %s: %s", type(error).__name__, error)
+            return {}
+        finally:
+            if self._forwards is not None:
+                self._forwards = ForwardGraphs(self._forward, self._rows)  # it has seen no step yet
+            if self._device.stream is not None:
+                torch.cuda.synchronize(self._device.torch)
+                torch.cuda.empty_cache()  # of another stream than that of steps
 
     def _stream(self) -> AbstractContextManager[Any]:
         stream = self._device.stream
@@ -191,6 +233,8 @@ class DeviceExecutor:
 
     def close(self) -> None:
         """Free graphs, rows and swapped blocks; the device has finished before."""
+        if self._ahead is not None:
+            self._ahead.cancel()
         if self._device.stream is not None:
             self._device.stream.synchronize()
         self._graphs = self._forwards = None

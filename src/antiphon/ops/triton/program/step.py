@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from antiphon.ops.program.recording import Recording
+from antiphon.ops.triton.ahead.variant import Variant
 from antiphon.ops.triton.kernels.rows.store import decode_inputs, grow_rows
 from antiphon.ops.triton.kernels.sampling.choice import best_in_blocks, best_of_rows
 from antiphon.ops.triton.launch import Card, ceil_power
@@ -67,10 +68,12 @@ class DecodeStep:
             {"BLOCK": ceil_power(count)},
         )  # fmt: skip
         self.launches: list[Launch | Call] = [begin, *step.launches]
+        #: What a step ends with that does not draw.
+        self.growth = _growth(memory.rows, length, count, store.width)
         if draws:
             self.launches += self._choice(store, memory, workspace, vocab_size, card)
         else:
-            self.launches.append(_growth(memory.rows, length, count, store.width))
+            self.launches.append(self.growth)
         self.workspace_bytes = workspace.used
 
     def _choice(
@@ -95,6 +98,11 @@ class DecodeStep:
             {"BLOCKS": ceil_power(blocks), "PDL": pdl}, dependent=pdl,
         )  # fmt: skip
         return [compare, choose]
+
+    def variants(self) -> dict[Variant, None]:
+        """The kernels that it launches, with the draw and without; each once."""
+        launches = [launch for launch in (*self.launches, self.growth) if isinstance(launch, Launch)]
+        return dict.fromkeys(Variant.of(launch.kernel, launch.arguments, launch.keywords) for launch in launches)
 
     def run(self) -> None:
         """Launch every kernel by itself."""
