@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -16,7 +16,7 @@ from torch import Tensor
 from antiphon.engine.plan import StepPlan, StepResult
 from antiphon.errors import UnrecordableError
 from antiphon.executor.decoder.cross import fill_cross, forward_observing
-from antiphon.executor.device.ahead import is_first, prompt_variants
+from antiphon.executor.device.ahead import compile_in_order, prompt_variants
 from antiphon.executor.device.batch import pack, unpack
 from antiphon.executor.device.forward_graphs import ForwardGraphs
 from antiphon.executor.device.graphs import DecodeGraphs
@@ -136,41 +136,19 @@ class DeviceExecutor:
             torch.cuda.synchronize(device.torch)  # weights, pages and rows were made on another stream than steps use
 
     def compile_ahead(self, compiler: AheadCompiler) -> None:
-        """Compile the kernels of small decode steps and of prompts; those of other steps follow in the background.
+        """Compile the kernels of prompts and of small decode steps; those of other steps follow in the background.
 
-        Before the first step, in any thread. Nothing is launched on the stream of steps.
+        Before the first step, in any thread: nothing is launched on the stream of steps.
         """
         self._ahead = compiler
-        first, later = self._prompt_variants(), dict[Variant, None]()
-        sizes = iter(()) if self._graphs is None else self._graphs.variants(self._max_tokens)
+        prompts: Iterable[Variant] = ()
+        if self._decoder.cross is None:
+            prompts = prompt_variants(self._rows, self._max_tokens, lambda plan: self._launch(plan)())
+        if self._forwards is not None:
+            self._forwards.forget()
+        steps = iter(()) if self._graphs is None else self._graphs.variants(self._max_tokens)
         with torch.inference_mode(), self._stream():
-            for rows, variants in sizes:
-                (first if is_first(rows) else later).update(variants)
-                if not is_first(rows):
-                    break
-        begun = compiler.begin(first)
-        with torch.inference_mode(), self._stream():
-            for _, variants in sizes:  # while processes compile
-                later.update(variants)
-        compiler.finish(begun)
-        logger.info("%s: %d kernels, %d of them compiled now", self._decoder.owner, len(first), len(begun.missing))
-        compiler.compile_in_background([variant for variant in later if variant not in first])
-
-    def _prompt_variants(self) -> dict[Variant, None]:
-        """The kernels of steps with a prompt, as far as they are found."""
-        if self._decoder.cross is not None:
-            return {}
-        try:
-            return prompt_variants(self._rows, self._max_tokens, lambda plan: self._launch(plan)())
-        except Exception as error:  # they are compiled when a prompt comes
-            logger.warning("kernels for prompts are not compiled ahead: %s: %s", type(error).__name__, error)
-            return {}
-        finally:
-            if self._forwards is not None:
-                self._forwards = ForwardGraphs(self._forward, self._rows)  # it has seen no step yet
-            if self._device.stream is not None:
-                torch.cuda.synchronize(self._device.torch)
-                torch.cuda.empty_cache()  # of another stream than that of steps
+            compile_in_order(compiler, prompts, steps, self._decoder.owner)
 
     def _stream(self) -> AbstractContextManager[Any]:
         stream = self._device.stream

@@ -84,10 +84,13 @@ class DecodeGraphs:
             padded[: len(batch)] = batch
             self._memory.rows.copy_(upload(padded, self._store.device))
 
-    def variants(self, max_tokens: int) -> Iterator[tuple[int, dict[Variant, None]]]:
-        """Rows of a step and the kernels that it launches, for steps that launch all that there are."""
+    def variants(self, max_tokens: int) -> Iterator[tuple[int, list[Variant]]]:
+        """Rows of a step and kernels that it launches, until there are no others; small steps come first."""
+        last = 0
         for count, splits in decode_sizes(self._max_rows, self._kv_heads, max_tokens):
-            yield count, self._lower(count, splits, draws=True).variants()
+            for draws in (True,) if count == last else (True, False):  # the draw is the same for any splits
+                yield count, self._lower(count, splits, draws).variants()
+            last = count
 
     def _lower(self, count: int, splits: int, draws: bool) -> DecodeStep:
         return DecodeStep(
@@ -99,6 +102,6 @@ class DecodeGraphs:
         if self._pool is not None:
             self._memory.rows.fill_(-1)
             self._batch = ()
-            step.run()  # compiles kernels that are not yet; every row is padding
+            step.run()  # loads the kernels, and compiles those that were not; every row is padding
             self._graphs[count, splits, draws] = step.capture(self._pool)
         return step

@@ -10,8 +10,11 @@ import os
 import tempfile
 from pathlib import Path
 
+from triton import knobs
+
 from antiphon import environment
 from antiphon.errors import HomeError
+from antiphon.ops.triton.ahead.kernel_modules import hash_kernels
 
 logger = logging.getLogger(__name__)
 
@@ -24,10 +27,14 @@ MARKS = "ahead"
 def use_kernel_cache() -> None:
     """Have Triton keep kernels in `ANTIPHON_HOME`, unless TRITON_CACHE_DIR or TRITON_HOME says where.
 
-    Where that cannot be written, Triton's own default stays, with a warning.
+    Where that cannot be written, Triton's own default stays, with a warning. To be called before the first kernel.
     """
-    if environment.triton_cache_is_chosen():
-        return
+    hash_kernels()
+    if not environment.triton_cache_is_chosen():
+        _use_home()
+
+
+def _use_home() -> None:
     try:
         folder = environment.home() / FOLDER
         folder.mkdir(parents=True, exist_ok=True)
@@ -36,19 +43,11 @@ def use_kernel_cache() -> None:
     except (OSError, HomeError) as error:
         logger.warning("kernels are cached in %s, not in ANTIPHON_HOME: %s", cache_folder(), error)
         return
-    _set_folder(folder)
-
-
-def _set_folder(folder: Path) -> None:
-    from triton import knobs
-
     knobs.cache.dir = str(folder)
 
 
 def cache_folder() -> Path:
     """The folder that Triton uses; it need not exist."""
-    from triton import knobs
-
     return Path(knobs.cache.dir)
 
 

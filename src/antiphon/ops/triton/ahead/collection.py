@@ -1,23 +1,18 @@
 """The kernels that a function would launch, found by calling it while its launches do nothing.
 
-What it computes is meaningless: its outputs are memory as it was. So nothing that it calls may use a kernel's result as an
-index, nor wait for it.
+What it computes is meaningless: its outputs are memory as it was. So nothing that it calls may use a kernel's result as
+an index, nor wait for it.
 """
 
 from __future__ import annotations
 
-import pkgutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import cache
-from importlib import import_module
 from threading import Lock
 from typing import Any
 
-from triton.runtime.jit import KernelInterface
-
-from antiphon.ops.triton import kernels
+from antiphon.ops.triton.ahead.kernel_modules import all_kernels
 from antiphon.ops.triton.ahead.variant import Variant
 
 #: The variants that this thread collects; None: it launches.
@@ -38,19 +33,14 @@ def collecting() -> Iterator[dict[Variant, None]]:
         _collected.reset(token)
 
 
-@cache
 def _intercept_launches() -> None:
     """Every kernel's `run`, which is how it is launched, asks first whether its thread collects."""
-    for module in pkgutil.walk_packages(kernels.__path__, f"{kernels.__name__}."):
-        for value in vars(import_module(module.name)).values():
-            if isinstance(value, KernelInterface):
-                value.run = _intercepted(value, value.run)
+    for kernel in all_kernels():
+        if not getattr(kernel.run, "is_intercepted", False):
+            kernel.run = _intercepted(kernel, kernel.run)
 
 
 def _intercepted(kernel: Any, run: Callable[..., Any]) -> Callable[..., Any]:
-    if getattr(run, "is_intercepted", False):  # a module has it from another one
-        return run
-
     def launch(*arguments: Any, grid: Any, warmup: bool, **keywords: Any) -> Any:
         found = _collected.get()
         if found is None or warmup:

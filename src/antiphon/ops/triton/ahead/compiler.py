@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import torch
 
+from antiphon.ops.triton.ahead.kernel_modules import hash_kernels
 from antiphon.ops.triton.ahead.processes import CompilerProcess, ProcessEndedError, process_count
 from antiphon.ops.triton.ahead.variant import Variant
 from antiphon.ops.triton.kernel_cache import CompiledMarks
@@ -61,6 +62,7 @@ class AheadCompiler:
         read: Callable[[Variant, bool], None] = read_kernel,
         marks: CompiledMarks | None = None,
     ) -> None:
+        hash_kernels()
         self._device, self._capability = device, card(device).capability
         self._start, self._read = start, read
         self._marks = marks or CompiledMarks()

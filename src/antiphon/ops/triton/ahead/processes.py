@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 import weakref
+from contextlib import suppress
 from pathlib import Path
 
 import antiphon
@@ -76,10 +77,8 @@ def _end(process: subprocess.Popen[str]) -> None:
     process.wait()
     for pipe in (process.stdin, process.stdout):
         if pipe is not None:
-            try:
+            with suppress(OSError):  # of what it was not sent any more
                 pipe.close()
-            except OSError:  # what it was not sent any more
-                pass
 
 
 def process_count(is_nice: bool) -> int:

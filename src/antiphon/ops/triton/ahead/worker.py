@@ -1,8 +1,8 @@
 """A process that compiles kernels for a card without opening it: `python worker.py FOLDER CAPABILITY NICENESS`.
 
-FOLDER is where the package `antiphon` is. Every line of standard input is a variant; the answer is a line with the error
-as JSON, or null when the kernel is in Triton's cache on disk. It ends with its input. It imports no torch, which would
-take longer than a kernel and most of the memory.
+FOLDER is where the package `antiphon` is. Every line of standard input is a variant; the answer is a line with the
+error as JSON, or null when the kernel is in Triton's cache on disk. It ends with its input. It imports no torch, which
+would take longer than a kernel and most of the memory.
 """
 
 from __future__ import annotations
@@ -56,8 +56,10 @@ def make_launcher(kernel: Any) -> None:
 
 def serve(lines: TextIO, answers: TextIO) -> None:
     """Compile what comes until there is no more."""
+    from antiphon.ops.triton.ahead.kernel_modules import hash_kernels
     from antiphon.ops.triton.ahead.variant import Variant
 
+    hash_kernels()
     for line in lines:
         try:
             make_launcher(Variant.parse(line).compile())

@@ -68,12 +68,10 @@ class DecodeStep:
             {"BLOCK": ceil_power(count)},
         )  # fmt: skip
         self.launches: list[Launch | Call] = [begin, *step.launches]
-        #: What a step ends with that does not draw.
-        self.growth = _growth(memory.rows, length, count, store.width)
         if draws:
             self.launches += self._choice(store, memory, workspace, vocab_size, card)
         else:
-            self.launches.append(self.growth)
+            self.launches.append(_growth(memory.rows, length, count, store.width))
         self.workspace_bytes = workspace.used
 
     def _choice(
@@ -99,10 +97,10 @@ class DecodeStep:
         )  # fmt: skip
         return [compare, choose]
 
-    def variants(self) -> dict[Variant, None]:
-        """The kernels that it launches, with the draw and without; each once."""
-        launches = [launch for launch in (*self.launches, self.growth) if isinstance(launch, Launch)]
-        return dict.fromkeys(Variant.of(launch.kernel, launch.arguments, launch.keywords) for launch in launches)
+    def variants(self) -> list[Variant]:
+        """The kernels that it launches."""
+        launches = [launch for launch in self.launches if isinstance(launch, Launch)]
+        return [Variant.of(launch.kernel, launch.arguments, launch.keywords) for launch in launches]
 
     def run(self) -> None:
         """Launch every kernel by itself."""
