@@ -20,7 +20,7 @@ from antiphon.ops.triton.ahead.variant import Variant
 from support.device_cores import device_core
 from support.mixed_requests import request
 
-PROMPTS = [[40, 41, 42], [*range(30, 39)]]
+PROMPTS = [[40], [90]]
 
 
 class Compiler(AheadCompiler):
@@ -96,7 +96,7 @@ def test_every_kernel_of_a_request_was_compiled_ahead(
         compilations.append(src.name)
 
     monkeypatch.setattr(knobs.compilation, "listener", listen)
-    requests = [request("short", PROMPTS[0], max_tokens=3), request("long", PROMPTS[1], max_tokens=5)]
+    requests = [request("short", PROMPTS[0], max_tokens=3), request("long", PROMPTS[1], max_tokens=4)]
     if not device.is_cpu:  # the interpreter is slow
         requests.append(request("filtered", PROMPTS[1], max_tokens=2, top_p=0.95, temperature=0.7))
     for made in requests:

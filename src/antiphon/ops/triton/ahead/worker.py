@@ -77,7 +77,7 @@ def main(folder: str, capability: str, niceness: str) -> None:
     import_bare(Path(folder))
     from triton.runtime.driver import driver
 
-    driver.set_active(TargetDriver(int(capability)))  # type: ignore[arg-type]
+    driver.set_active(TargetDriver(int(capability)))
     serve(sys.stdin, answers)
 
 
