@@ -1,7 +1,7 @@
 """Every environment variable that Antiphon reads. An argument given in code or on the command line comes first.
 
-- `ANTIPHON_HOME`: the folder for models, the history of `antiphon chat`, and the files and batches of a server; the
-  platform's cache folder when unset.
+- `ANTIPHON_HOME`: the folder for models, the history of `antiphon chat`, the files and batches of a server, and
+  compiled GPU kernels; the platform's cache folder when unset.
 - `ANTIPHON_OFFLINE`: when set to anything but `0`, `false`, `no` or `off`, nothing is downloaded.
 - `ANTIPHON_CONFIG`: the configuration file of a server.
 - `ANTIPHON_` and the name of an option of `antiphon serve` in capitals, as in ANTIPHON_PORT: that option's value.
@@ -10,6 +10,8 @@
 - `HF_ENDPOINT`, `HF_HUB_CACHE` (or `HF_HOME`), `HF_HUB_OFFLINE`: the model hub's own variables for its address, its
   cache and whether it may be asked. `huggingface_hub` itself reads `HF_TOKEN` and the proxy variables.
 - `NOTIFY_SOCKET`: set by systemd, where a server reports that it listens and still responds.
+- `TRITON_CACHE_DIR`, `TRITON_HOME`: Triton's own variables for where compiled GPU kernels are kept; `kernels` in
+  `ANTIPHON_HOME` when both are unset.
 - `TRITON_INTERPRET`: Triton's own variable; when it is 1, its interpreter runs GPU kernels on the CPU, for tests.
 """
 
@@ -116,3 +118,8 @@ def _require_folder(path: Path, name: str) -> None:
 def interprets_triton() -> bool:
     """Whether Triton's interpreter runs GPU kernels; Triton reads the variable when it is imported."""
     return os.environ.get("TRITON_INTERPRET", "0") == "1"
+
+
+def triton_cache_is_chosen() -> bool:
+    """Whether the user has said where Triton keeps compiled kernels."""
+    return any(os.environ.get(name) for name in ("TRITON_CACHE_DIR", "TRITON_HOME"))

@@ -14,6 +14,7 @@ from torch.cuda import Stream
 
 from antiphon.device_names import AUTO, CPU, check_device_name
 from antiphon.errors import DeviceError, OutOfDeviceMemoryError, UnsupportedError
+from antiphon.ops import triton
 from antiphon.ops.backend import Backend
 from antiphon.ops.registry import active_backend, default_backend
 
@@ -131,6 +132,10 @@ def _open_cuda(index: int, compute_type: torch.dtype | None) -> Device:
     obstacle = cuda_obstacle(index)
     if obstacle is not None:
         raise UnsupportedError(obstacle)
+    if triton.available():
+        from antiphon.ops.triton.kernel_cache import use_kernel_cache
+
+        use_kernel_cache()
     found = torch.cuda.get_device_properties(index)
     limits = DeviceLimits(found.name, found.total_memory, found.multi_processor_count, (found.major, found.minor))
     return Device(torch.device("cuda", index), active_backend("cuda"), compute_type or torch.bfloat16, limits)

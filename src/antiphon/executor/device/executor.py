@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
@@ -17,6 +17,7 @@ from antiphon import ops
 from antiphon.engine.plan import StepPlan, StepResult
 from antiphon.errors import UnrecordableError
 from antiphon.executor.decoder.cross import fill_cross, forward_observing
+from antiphon.executor.device.ahead import compile_in_order, prompt_variants
 from antiphon.executor.device.batch import pack, unpack
 from antiphon.executor.device.forward_graphs import FEW_TOKEN_SIZES, TOKEN_SIZES, ForwardGraphs
 from antiphon.executor.device.graphs import DecodeGraphs
@@ -31,6 +32,8 @@ from antiphon.executor.upload import upload
 from antiphon.models.base.parts import TokenDecoder
 from antiphon.ops import Batch, Device, KVCache
 from antiphon.ops.backend import use_operations
+from antiphon.ops.triton.ahead.compiler import AheadCompiler
+from antiphon.ops.triton.ahead.variant import Variant
 
 logger = logging.getLogger(__name__)
 
@@ -121,6 +124,8 @@ class DeviceExecutor:
         self._swap = SwapPool(cache.arena)
         #: Waits for steps where an engine has several devices; they end in the order in which they were launched.
         self._waiter = ThreadPoolExecutor(1, f"antiphon-{device.name}-wait")
+        self._max_tokens = max_tokens
+        self._ahead: AheadCompiler | None = None
         self._graphs: DecodeGraphs | None = None
         self._forwards: ForwardGraphs | None = None
         if record and device.stream is not None and decoder.cross is None:
@@ -137,6 +142,22 @@ class DeviceExecutor:
         if device.stream is not None:
             torch.cuda.synchronize(device.torch)  # weights, pages and rows were made on another stream than steps use
 
+    def compile_ahead(self, compiler: AheadCompiler) -> None:
+        """Compile the kernels of prompts and of small decode steps; those of other steps follow in the background.
+
+        Before the first step, in any thread: nothing is launched on the stream of steps.
+        """
+        self._ahead = compiler
+        prompts: Iterable[Variant] = ()
+        if self._decoder.cross is None:
+            with self._mode():
+                prompts = prompt_variants(self._rows, self._max_tokens, lambda plan: self._launch(plan)())
+        if self._forwards is not None:
+            self._forwards.forget()
+        steps = iter(()) if self._graphs is None else self._graphs.variants(self._max_tokens)
+        with torch.inference_mode(), self._stream():
+            compile_in_order(compiler, prompts, steps, self._decoder.owner)
+
     def _stream(self) -> AbstractContextManager[Any]:
         stream = self._device.stream
         return nullcontext() if stream is None else torch.cuda.stream(stream)
@@ -144,9 +165,11 @@ class DeviceExecutor:
     @contextmanager
     def _computing(self) -> Iterator[None]:
         """On the device's stream, with the operations of batch-invariant mode if it is on."""
-        mode = nullcontext() if self._operations is None else use_operations(self._operations)
-        with torch.inference_mode(), self._stream(), mode:
+        with torch.inference_mode(), self._stream(), self._mode():
             yield
+
+    def _mode(self) -> AbstractContextManager[Any]:
+        return nullcontext() if self._operations is None else use_operations(self._operations)
 
     def submit(self, plan: StepPlan) -> DeviceHandle | DoneHandle:
         """Launch the forward pass, and the draw where it is part of it."""
@@ -205,6 +228,8 @@ class DeviceExecutor:
 
     def close(self) -> None:
         """Free graphs, rows and swapped blocks; the device has finished before."""
+        if self._ahead is not None:
+            self._ahead.cancel()
         if self._device.stream is not None:
             self._device.stream.synchronize()
         self._graphs = self._forwards = None

@@ -41,6 +41,10 @@ class ForwardGraphs:
     def num_graphs(self) -> int:
         return len(self._graphs)
 
+    def forget(self) -> None:
+        """Steps so far do not count as seen."""
+        self._seen.clear()
+
     def room(self, plan: StepPlan, num_logits: int) -> StepSize | None:
         """The size of the graph for a plan; None where it has none."""
         tokens = next((size for size in self._token_sizes if plan.num_tokens <= size), None)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from antiphon.executor.device.ahead import decode_sizes
 from antiphon.executor.device.buckets import row_bucket, split_count
 from antiphon.executor.device.rows import DeviceRows
 from antiphon.executor.upload import upload
 from antiphon.ops import CacheKind
 from antiphon.ops.program import Recording
+from antiphon.ops.triton.ahead.variant import Variant
 from antiphon.ops.triton.launch import card
 from antiphon.ops.triton.program.rows import StepRows
 from antiphon.ops.triton.program.step import DecodeStep, StepMemory, step_bytes
@@ -82,13 +84,24 @@ class DecodeGraphs:
             padded[: len(batch)] = batch
             self._memory.rows.copy_(upload(padded, self._store.device))
 
-    def _make(self, count: int, splits: int, draws: bool) -> DecodeStep:
-        step = DecodeStep(
+    def variants(self, max_tokens: int) -> Iterator[tuple[int, list[Variant]]]:
+        """Rows of a step and kernels that it launches, until there are no others; small steps come first."""
+        last = 0
+        for count, splits in decode_sizes(self._max_rows, self._kv_heads, max_tokens):
+            for draws in (True,) if count == last else (True, False):  # the draw is the same for any splits
+                yield count, self._lower(count, splits, draws).variants()
+            last = count
+
+    def _lower(self, count: int, splits: int, draws: bool) -> DecodeStep:
+        return DecodeStep(
             self._recording, count, splits, self._rows, self._memory, self._type, self._vocab_size, self._card, draws
         )
+
+    def _make(self, count: int, splits: int, draws: bool) -> DecodeStep:
+        step = self._lower(count, splits, draws)
         if self._pool is not None:
             self._memory.rows.fill_(-1)
             self._batch = ()
-            step.run()  # compiles the kernels; every row is padding
+            step.run()  # loads the kernels, and compiles those that were not; every row is padding
             self._graphs[count, splits, draws] = step.capture(self._pool)
         return step

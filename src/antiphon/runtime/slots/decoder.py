@@ -14,9 +14,10 @@ from antiphon.engine.scheduler import Scheduler
 from antiphon.errors import InvalidRequestError, UnsupportedError
 from antiphon.executor.decoder.executor import DecoderExecutor
 from antiphon.models.base.parts import TokenDecoder
-from antiphon.ops import CacheGroup, CacheKind, CacheLayout, Device, KVCache
+from antiphon.ops import CacheGroup, CacheKind, CacheLayout, KVCache
 from antiphon.runtime.loading.config import PAGE_TYPES, EngineConfig
 from antiphon.runtime.loading.device_sizes import DeviceSizes
+from antiphon.runtime.loading.loading import LoadedModel
 from antiphon.runtime.slots.context import SlotContext
 
 #: Steps in flight on a device: one is launched while the tokens of the one before it are on their way.
@@ -49,11 +50,15 @@ def cache_layouts(
     return layouts
 
 
-def device_executor(part: TokenDecoder, cache: KVCache, device: Device, **shape: Any) -> Executor:
-    """An executor whose kernels only a device other than the CPU has."""
+def device_executor(part: TokenDecoder, cache: KVCache, loaded: LoadedModel, **shape: Any) -> Executor:
+    """An executor whose kernels only a device other than the CPU has; those of the first steps are compiled."""
     from antiphon.executor.device.executor import DeviceExecutor
+    from antiphon.ops.triton.ahead.compiler import AheadCompiler
 
-    return DeviceExecutor(part, cache, device, **shape)
+    executor = DeviceExecutor(part, cache, loaded.device, **shape)
+    with loaded.report.phase("kernels"):
+        executor.compile_ahead(AheadCompiler(loaded.device.torch))
+    return executor
 
 
 def decoder_slot(part: TokenDecoder, context: SlotContext) -> ModelSlot:
@@ -85,7 +90,7 @@ def decoder_slot(part: TokenDecoder, context: SlotContext) -> ModelSlot:
     if loaded.device.is_cpu:
         return ModelSlot(context.name, scheduler, DecoderExecutor(part, cache, **shape))
     shape["batch_invariant"] = config.batch_invariant
-    return ModelSlot(context.name, scheduler, device_executor(part, cache, loaded.device, **shape), depth=DEVICE_DEPTH)
+    return ModelSlot(context.name, scheduler, device_executor(part, cache, loaded, **shape), depth=DEVICE_DEPTH)
 
 
 def _kv_manager(context: SlotContext, layouts: Sequence[CacheLayout], max_tokens: int) -> KVManager:

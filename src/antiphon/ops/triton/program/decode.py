@@ -59,7 +59,8 @@ def _lower_embed(step: StepBuilder, i: program.Embed) -> None:
     step.launch(
         "embed", gather_scaled, (step.rows,),
         (step.whole(i.ids), table, out, gain, scaled, squares, i.scale),
-        {"WIDTH": width, "BLOCK": ceil_power(width), "SCALED": norm is not None, "ROWS": step.padded,
+        {"WIDTH": width, "BLOCK": ceil_power(width), "SCALED": norm is not None,
+         "ROWS": step.padded if norm is not None else 1,
          "PDL": step.card.dependent_launch},
     )  # fmt: skip
 

@@ -22,9 +22,14 @@ class Launch:
     #: Bytes of weights that it reads, for reports.
     weight_bytes: int = 0
 
-    def __call__(self) -> None:
+    @property
+    def keywords(self) -> dict[str, Any]:
+        """The constants and the options of the launch."""
         extra: dict[str, Any] = {"launch_pdl": True} if self.dependent else {}
-        self.kernel[self.grid](*self.arguments, **self.constants, num_warps=self.warps, num_stages=self.stages, **extra)
+        return {**self.constants, "num_warps": self.warps, "num_stages": self.stages, **extra}
+
+    def __call__(self) -> None:
+        self.kernel[self.grid](*self.arguments, **self.keywords)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from antiphon.ops.program.recording import Recording
+from antiphon.ops.triton.ahead.variant import Variant
 from antiphon.ops.triton.kernels.rows.store import decode_inputs, grow_rows
 from antiphon.ops.triton.kernels.sampling.choice import best_in_blocks, best_of_rows
 from antiphon.ops.triton.launch import Card, ceil_power
@@ -95,6 +96,11 @@ class DecodeStep:
             {"BLOCKS": ceil_power(blocks), "PDL": pdl}, dependent=pdl,
         )  # fmt: skip
         return [compare, choose]
+
+    def variants(self) -> list[Variant]:
+        """The kernels that it launches."""
+        launches = [launch for launch in self.launches if isinstance(launch, Launch)]
+        return [Variant.of(launch.kernel, launch.arguments, launch.keywords) for launch in launches]
 
     def run(self) -> None:
         """Launch every kernel by itself."""

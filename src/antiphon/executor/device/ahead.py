@@ -1,0 +1,100 @@
+"""The kernels of a model's steps, compiled before requests come: first those that requests meet first."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+
+import torch
+
+from antiphon import ops
+from antiphon.engine.plan import StepPlan
+from antiphon.engine.request import Request
+from antiphon.engine.sampling_params import SamplingParams
+from antiphon.executor.device.buckets import DENSE_ROWS, row_bucket, split_count
+from antiphon.executor.device.rows import DeviceRows
+from antiphon.ops.triton.ahead.collection import collecting
+from antiphon.ops.triton.ahead.compiler import AheadCompiler
+from antiphon.ops.triton.ahead.variant import Variant
+from antiphon.ops.triton.launch import ceil_power
+from antiphon.ops.triton.program.builder import padded_rows
+from antiphon.ops.triton.program.tiles import ROW_PRODUCT_ROWS
+
+logger = logging.getLogger(__name__)
+
+#: Numbers of prompts and their lengths whose kernels are collected: tiles differ between short and long ones, and
+#: kernels that draw are compiled for addresses that follow from the number of rows.
+PROMPTS = ((1, 24), (1, 96), (1, 200), (1, 512), (1, 1024), (1, 2048), (2, 24), (3, 24), (4, 24), (16, 24))
+#: Numbers of changed words of rows whose kernels are collected: 1, a multiple of 16, another one.
+CHANGES = (1, 16, 17)
+
+
+def decode_sizes(max_rows: int, kv_heads: int, max_tokens: int) -> Iterator[tuple[int, int]]:
+    """Rows and splits of steps that together launch every kernel of a decode step, small steps first.
+
+    Kernels depend on the padded number of rows, on the power of two that holds them, and on whether 16 divides them.
+    """
+    seen: set[tuple[object, ...]] = set()
+    for rows in sorted({row_bucket(count, max_rows) for count in range(1, max_rows + 1)}):
+        padded = padded_rows(rows) if rows <= ROW_PRODUCT_ROWS else 0
+        lengths = (1 << power for power in range(max_tokens.bit_length() + 1))
+        for splits in sorted({split_count(rows, kv_heads, longest) for longest in lengths}):
+            kind = (padded, ceil_power(rows), rows % 16 == 0, splits)
+            if kind not in seen:
+                seen.add(kind)
+                yield rows, splits
+
+
+def prompt_variants(store: DeviceRows, longest: int, run: Callable[[StepPlan], object]) -> Iterable[Variant]:
+    """The kernels of steps with a prompt, as far as they are found. `run` launches a plan's forward pass and draws.
+
+    No request may have a row yet: all rows are zero before and afterwards.
+    """
+    found: Iterable[Variant] = ()
+    try:
+        with torch.inference_mode(), collecting() as found:
+            for count in CHANGES:
+                changes = torch.zeros(count, 2, dtype=torch.int32, device=store.device)
+                ops.scatter_words(store.words.view(-1), changes)
+            for prompts, length in PROMPTS:
+                if length < longest and prompts <= len(store.words):
+                    run(_prompt_plan(prompts, length))
+    except Exception as error:  # they are compiled when a prompt comes
+        logger.warning("not all kernels of prompts are compiled ahead: %s: %s", type(error).__name__, error)
+    finally:
+        store.words.zero_()
+        if store.device.type == "cuda":
+            torch.cuda.current_stream(store.device).synchronize()
+            torch.cuda.empty_cache()  # what another stream than that of steps took
+    return found
+
+
+def compile_in_order(
+    compiler: AheadCompiler, prompts: Iterable[Variant], steps: Iterator[tuple[int, Iterable[Variant]]], owner: str
+) -> None:
+    """Return when the kernels of prompts and of small steps are compiled; the others follow in the background.
+
+    `steps` are rows and kernels of decode steps, small ones first.
+    """
+    first, later = dict.fromkeys(prompts), dict[Variant, None]()
+    for rows, variants in steps:
+        if rows > DENSE_ROWS:
+            later.update(dict.fromkeys(variants))
+            break
+        first.update(dict.fromkeys(variants))
+    begun = compiler.begin(first)
+    for _, variants in steps:  # while processes compile
+        later.update(dict.fromkeys(variants))
+    compiler.finish(begun)
+    logger.info("%s: %d kernels, %d of them compiled now", owner, len(first), len(begun.missing))
+    compiler.compile_in_background([variant for variant in later if variant not in first])
+
+
+def _prompt_plan(prompts: int, length: int) -> StepPlan:
+    """Requests that compute their whole prompts, in the first rows, and draw from a part of the vocabulary."""
+    plan = StepPlan("")
+    for row in range(prompts):
+        request = Request("", "", [0] * length, SamplingParams(temperature=0.7, top_p=0.95, max_tokens=1))
+        request.row = row
+        plan.add(request, length, samples=True)
+    return plan

@@ -1,0 +1,1 @@
+"""Kernels compiled before a step needs them."""

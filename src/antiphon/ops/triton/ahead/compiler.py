@@ -1,0 +1,175 @@
+"""`AheadCompiler`: compiles variants of kernels for a card in several processes, and reads them into this one."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from queue import SimpleQueue
+from threading import Event, Lock, Thread
+from typing import Any, Protocol
+
+import torch
+
+from antiphon.ops.triton.ahead.kernel_modules import hash_kernels
+from antiphon.ops.triton.ahead.processes import CompilerProcess, ProcessEndedError, process_count
+from antiphon.ops.triton.ahead.variant import Variant
+from antiphon.ops.triton.kernel_cache import CompiledMarks
+from antiphon.ops.triton.launch import card
+
+logger = logging.getLogger(__name__)
+
+
+class Process(Protocol):
+    """What compiles into the cache on disk, one kernel at a time."""
+
+    def compile(self, variant: Variant) -> None: ...
+    def kill(self) -> None: ...
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class Compilation:
+    """Variants with their digests, and those that processes compile; each of these comes through `done` once."""
+
+    digests: Mapping[Variant, str]
+    missing: Sequence[Variant]
+    #: Whether requests run meanwhile.
+    in_background: bool
+    done: SimpleQueue[tuple[Variant, Exception | None]] = field(default_factory=SimpleQueue)
+
+
+def read_kernel(variant: Variant, loads: bool) -> None:
+    """Have the kernel in Triton's own memory for the current device; `loads`: and on the device.
+
+    It is compiled here if the cache on disk does not have it.
+    """
+    kernel: Any = variant.compile()
+    if loads and kernel is not None:
+        _ = kernel.run  # makes the launcher and loads the binary
+
+
+class AheadCompiler:
+    """For the kernels of one model. A kernel that fails is a warning: its first launch will report the error."""
+
+    def __init__(
+        self,
+        device: torch.device,
+        *,
+        start: Callable[[int, bool], Process] = CompilerProcess,
+        read: Callable[[Variant, bool], None] = read_kernel,
+        marks: CompiledMarks | None = None,
+    ) -> None:
+        hash_kernels()
+        self._device, self._capability = device, card(device).capability
+        self._start, self._read = start, read
+        self._marks = marks or CompiledMarks()
+        self._cancelled = Event()
+        self._lock = Lock()
+        self._processes: set[Process] = set()
+        self._background: Thread | None = None
+
+    def begin(self, variants: Iterable[Variant], in_background: bool = False) -> Compilation:
+        """Begin to compile what the cache on disk does not have; `finish` does the rest."""
+        digests = {variant: self._digest(variant) for variant in dict.fromkeys(variants)}
+        missing = [variant for variant, digest in digests.items() if digest not in self._marks]
+        begun = Compilation(digests, missing, in_background)
+        queue = deque(missing)
+        for number in range(min(process_count(in_background), len(missing))):
+            name = f"antiphon-compile-{number}"
+            Thread(target=self._work, args=(queue, begun), name=name, daemon=True).start()
+        return begun
+
+    def finish(self, begun: Compilation) -> None:
+        """Return when all are compiled and read into this process; in the foreground, also loaded onto the device."""
+        missing = set(begun.missing)
+        with self._current_device():
+            for variant in begun.digests:
+                if variant not in missing:
+                    self._take(variant, None, begun.in_background)
+            for _ in missing:
+                variant, error = begun.done.get()
+                if error is None:
+                    self._marks.add(begun.digests[variant])
+                self._take(variant, error, begun.in_background)
+
+    def compile_in_background(self, variants: Sequence[Variant]) -> None:
+        """Compile while requests run, in a thread that does not keep this process from ending."""
+        if variants and not self._cancelled.is_set():
+
+            def run() -> None:
+                self.finish(self.begin(variants, in_background=True))
+
+            self._background = Thread(target=run, name="antiphon-kernels", daemon=True)
+            self._background.start()
+
+    def wait(self) -> None:
+        """Return when nothing compiles in the background."""
+        if self._background is not None:
+            self._background.join()
+
+    def cancel(self) -> None:
+        """Compile nothing more; kernels that are being compiled are given up."""
+        self._cancelled.set()
+        with self._lock:
+            for process in self._processes:
+                process.kill()
+
+    # -- in the calling thread ----------------------------------------------------------------------------------
+
+    def _digest(self, variant: Variant) -> str:
+        import triton
+
+        return variant.digest(triton.__version__, str(self._capability))
+
+    def _current_device(self) -> AbstractContextManager[Any]:
+        return torch.cuda.device(self._device) if self._device.type == "cuda" else nullcontext()
+
+    def _take(self, variant: Variant, error: Exception | None, in_background: bool) -> None:
+        """Read a kernel that is on disk. One that no process could compile is compiled here, if nothing runs yet."""
+        if self._cancelled.is_set():
+            return
+        try:
+            if error is not None and (in_background or not isinstance(error, ProcessEndedError | OSError)):
+                raise error
+            self._read(variant, not in_background)
+        except Exception as failure:
+            reason = str(failure).strip().partition("\n")[0]
+            logger.warning("the kernel %s could not be compiled ahead: %s", variant.name, reason)
+
+    # -- in threads of their own --------------------------------------------------------------------------------
+
+    def _work(self, queue: deque[Variant], begun: Compilation) -> None:
+        """Compile in a process of this thread until the queue is empty; every variant has an answer."""
+        process: Process | None = None
+        while True:
+            try:
+                variant = queue.popleft()
+            except IndexError:
+                break
+            try:
+                process = process or self._start_process(begun.in_background)
+                process.compile(variant)
+                begun.done.put((variant, None))
+            except Exception as error:
+                if process is not None and isinstance(error, ProcessEndedError):
+                    self._end(process)
+                    process = None
+                begun.done.put((variant, error))
+        if process is not None:
+            self._end(process)
+
+    def _start_process(self, is_nice: bool) -> Process:
+        with self._lock:
+            if self._cancelled.is_set():
+                raise ProcessEndedError("cancelled")
+            process = self._start(self._capability, is_nice)
+            self._processes.add(process)
+            return process
+
+    def _end(self, process: Process) -> None:
+        with self._lock:
+            self._processes.discard(process)
+        process.close()

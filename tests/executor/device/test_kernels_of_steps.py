@@ -1,0 +1,132 @@
+"""The kernels of decode steps are known before a step runs, and can be compiled for a card that is not there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+pytest.importorskip("triton")
+
+from triton import knobs
+from triton.runtime.driver import driver
+
+from antiphon.bench.random_model import SHAPES, RandomCheckpoint
+from antiphon.executor.device.ahead import compile_in_order, decode_sizes
+from antiphon.executor.device.buckets import row_bucket, split_count
+from antiphon.executor.device.graphs import DecodeGraphs
+from antiphon.executor.device.rows import DeviceRows
+from antiphon.executor.recorded import make_recording
+from antiphon.models.base.model import CausalLM
+from antiphon.models.base.parts import TokenDecoder
+from antiphon.models.registry import build_model
+from antiphon.ops import CacheLayout, KVCache
+from antiphon.ops.triton import is_interpreted
+from antiphon.ops.triton.ahead import compiler as ahead
+from antiphon.ops.triton.ahead.compiler import AheadCompiler, Compilation
+from antiphon.ops.triton.ahead.variant import Variant
+from antiphon.ops.triton.ahead.worker import TargetDriver
+from antiphon.ops.triton.launch import Card
+from antiphon.ops.triton.weights import MATRIX
+
+MAX_TOKENS = 2048
+
+
+def make_graphs(max_rows: int, **changes: Any) -> DecodeGraphs:
+    """Of a model without values."""
+    shape = SHAPES["smollm2-135m"] | {"num_hidden_layers": 1, "vocab_size": 2048} | changes
+    model = build_model(RandomCheckpoint(shape, device="meta"))
+    assert isinstance(model, CausalLM)
+    device = torch.device("meta")
+    model.place(device)
+    for weight in model.weights():
+        weight.packed[MATRIX] = torch.empty(weight.rows, weight.columns, dtype=torch.bfloat16, device=device)
+    decoder = model.part(TokenDecoder)
+    assert decoder is not None
+    layouts = [CacheLayout(group, 16, torch.bfloat16, torch.bfloat16) for group in model.cache_groups()]
+    cache = KVCache(torch.empty(1 << 20, dtype=torch.uint8, device="meta"), layouts, model.key_balance)
+    store = DeviceRows(max_rows, layouts, [MAX_TOKENS] * len(layouts), device)
+    return DecodeGraphs(make_recording(decoder.step(cache)), store, max_rows, 2048, torch.bfloat16)
+
+
+@pytest.mark.parametrize(("max_rows", "kv_heads"), [(80, 3), (20, 9), (1, 3)])
+def test_no_step_has_another_kernel(max_rows: int, kv_heads: int) -> None:
+    graphs = make_graphs(max_rows, num_key_value_heads=kv_heads)
+    known = {variant for _, variants in graphs.variants(MAX_TOKENS) for variant in variants}
+    for rows in sorted({row_bucket(count, max_rows) for count in range(1, max_rows + 1)}):
+        for splits in sorted({split_count(rows, kv_heads, longest) for longest in range(1, MAX_TOKENS, 16)}):
+            for draws in (True, False):
+                missed = set(graphs._lower(rows, splits, draws).variants()) - known
+                assert not missed, (rows, splits, draws, [variant.text() for variant in missed])
+
+
+def test_small_steps_come_first() -> None:
+    sizes = [rows for rows, _ in decode_sizes(256, 8, 4096)]
+    assert sizes == sorted(sizes) and sizes[0] == 1 and sizes[-1] > 128
+    assert len(sizes) < 60, "each is lowered before a model is ready"
+
+
+class FakeCompiler:
+    """Keeps the order of what happens."""
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+
+    def begin(self, variants: Iterable[Variant]) -> Compilation:
+        self.events.append("begin " + " ".join(variant.name for variant in variants))
+        return Compilation({}, [], False)
+
+    def finish(self, _: Compilation) -> None:
+        self.events.append("finish")
+
+    def compile_in_background(self, variants: Iterable[Variant]) -> None:
+        self.events.append("background " + " ".join(variant.name for variant in variants))
+
+
+def test_order() -> None:
+    """A model is ready with the kernels of prompts and small steps; larger steps are lowered while they compile."""
+
+    def variants(*names: str) -> list[Variant]:
+        return [Variant(f"module:{name}", (), ()) for name in names]
+
+    compiler = FakeCompiler()
+
+    def steps() -> Iterable[tuple[int, list[Variant]]]:
+        yield 1, variants("a", "b")
+        yield 16, variants("b", "c")
+        yield 24, variants("c", "d")
+        compiler.events.append("lowered")
+        yield 256, variants("a", "e")
+
+    compile_in_order(compiler, variants("p", "a"), iter(steps()), "a model")  # type: ignore[arg-type]
+    assert compiler.events == ["begin p a b c", "lowered", "finish", "background d e"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(is_interpreted(), reason="kernels are compiled by Triton, not interpreted")
+def test_the_kernels_of_a_step_compile_without_a_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two processes compile them, this one reads them, and the launches themselves need nothing more."""
+    found: list[tuple[str, bool]] = []
+
+    def listen(*, src: Any, cache_hit: bool, **_: Any) -> None:
+        found.append((src.name, cache_hit))
+
+    monkeypatch.setattr(ahead, "card", lambda device: Card(90, 132))
+    monkeypatch.setattr(ahead, "process_count", lambda is_nice: 2)
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))  # restored afterwards; Triton sets it with the knob
+    monkeypatch.setattr(knobs.cache, "dir", str(tmp_path))
+    monkeypatch.setattr(knobs.compilation, "listener", listen)
+    monkeypatch.setattr(driver, "_active", TargetDriver(90))
+    graphs = make_graphs(1, hidden_size=64, intermediate_size=128, num_attention_heads=4, num_key_value_heads=2)
+    graphs._card = Card(90, 132)
+    compiler = AheadCompiler(torch.device("cpu"), read=lambda variant, loads: ahead.read_kernel(variant, False))
+    step = graphs._lower(1, 2, draws=True)
+    begun = compiler.begin(step.variants())
+    compiler.finish(begun)
+    assert {"vector_product", "decode_attention", "gather_scaled", "decode_inputs"} <= {name for name, _ in found}
+    for launch in step.launches:
+        launch.kernel.warmup(*launch.arguments, grid=launch.grid, **launch.keywords)  # type: ignore[union-attr]
+    assert len(found) == len(begun.missing) and all(is_hit for _, is_hit in found), found

@@ -1,0 +1,32 @@
+"""A model on a GPU is ready when the kernels of its first steps are compiled, and says how long that took."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+pytest.importorskip("triton")
+
+from antiphon.executor.device import executor as device
+from antiphon.ops.triton.ahead.compiler import AheadCompiler
+from antiphon.runtime.loading.weight_forms import LoadReport
+from antiphon.runtime.slots.decoder import device_executor
+
+
+class FakeExecutor:
+    def __init__(self, part: Any, cache: Any, on: Any, **shape: Any) -> None:
+        self.compiler: AheadCompiler | None = None
+
+    def compile_ahead(self, compiler: AheadCompiler) -> None:
+        self.compiler = compiler
+
+
+def test_kernels_are_a_phase_of_loading(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device, "DeviceExecutor", FakeExecutor)
+    loaded: Any = SimpleNamespace(device=SimpleNamespace(torch=torch.device("cpu")), report=LoadReport())
+    made: Any = device_executor(None, None, loaded, max_rows=1)  # type: ignore[arg-type]
+    assert isinstance(made.compiler, AheadCompiler)
+    assert list(loaded.report.seconds) == ["kernels"]
