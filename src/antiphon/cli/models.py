@@ -119,8 +119,8 @@ def info(
 ) -> None:
     """Print a model's architecture, sizes, tensor types and context length. Downloads it if needed."""
     from antiphon.cli.progress import fetch_progress
-    from antiphon.runtime.loading.describe import describe, device_lines
     from antiphon.ops import Device
+    from antiphon.runtime.loading.describe import describe, device_lines
     from antiphon.weights.catalog.resolve import resolve
 
     opened = Device.parse(device)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -94,7 +95,7 @@ class MeasuredStep:
                 call()
                 event.record()
             events[-1].synchronize()
-        return [before.elapsed_time(after) / 1e3 for before, after in zip(events, events[1:], strict=False)]
+        return [before.elapsed_time(after) / 1e3 for before, after in pairwise(events)]
 
     def _begin(self) -> None:
         """Every step makes its rows longer."""
