@@ -1,4 +1,4 @@
-"""`MeasuredStep`: the decode step of a model on a device, with requests that exist for it alone, and its times."""
+"""`MeasuredStep`: the decode step of a model on a device by itself, and its times."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ from itertools import pairwise
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from antiphon.errors import UnsupportedError
 from antiphon.executor.device.buckets import split_count
 from antiphon.executor.device.graphs import step_rows
-from antiphon.executor.device.rows import DeviceRows
+from antiphon.executor.device.trial_rows import TrialRows
 from antiphon.executor.recorded import make_recording
 from antiphon.models.base.parts import TokenDecoder
-from antiphon.ops import CacheKind, CacheLayout, Device, KVCache, allocate_arena
-from antiphon.ops.cache import OFFSET_UNIT
+from antiphon.ops import Device
 from antiphon.ops.triton.launch import card
 from antiphon.ops.triton.program.costs import LaunchCost, launch_costs
 from antiphon.ops.triton.program.launch import Call, Launch
@@ -29,27 +28,22 @@ BUSY_CYCLES = 40_000_000
 
 
 class MeasuredStep:
-    """A step that gives each of `rows` requests a token after `context` tokens. The pages hold zeros.
+    """A step that gives each of the requests a token after `context` tokens.
 
     The weights are on the device. `UnrecordableError` says why a model has no such step.
     """
 
     def __init__(
-        self, decoder: TokenDecoder, device: Device, page_type: torch.dtype, rows: int, context: int, vocab_size: int
+        self, decoder: TokenDecoder, device: Device, requests: TrialRows, context: int, vocab_size: int
     ) -> None:
         self._device, self._context = device, context
-        self._rows, place = rows, device.torch
-        layouts = [CacheLayout(group, key_dtype=page_type, value_dtype=page_type) for group in decoder.cache_groups]
+        self._requests, rows, place = requests, requests.count, device.torch
         if device.stream is not None:
-            torch.cuda.synchronize(place)  # weights were made on another stream than the step's
+            torch.cuda.synchronize(place)  # weights and rows were made on another stream than the step's
         with torch.inference_mode(), self._stream():
-            self._store = DeviceRows(rows, layouts, [context + 1] * len(layouts), place)
-            arena = allocate_arena(sum(self._num_blocks(layout) * layout.block_bytes for layout in layouts), place)
-            self._fill_tables(layouts)
-            self.recording = make_recording(decoder.step(KVCache(arena, layouts, decoder.key_balance)))
-            found = step_rows(self._store)
-            heads = [layout.group.num_kv_heads for layout in layouts]
-            size = (rows, split_count(rows, min(heads), context + 1), found)
+            self.recording = make_recording(decoder.step(requests.cache))
+            heads = [layout.group.num_kv_heads for layout in requests.store.layouts]
+            size = (rows, split_count(rows, min(heads), context + 1), step_rows(requests.store))
             on = card(place)
             needed = step_bytes(self.recording, *size, device.compute_type, vocab_size, on)
             memory = StepMemory.allocate(rows, needed, max(1 << 14, rows * max(heads)), place)
@@ -62,14 +56,19 @@ class MeasuredStep:
 
     def costs(self) -> list[LaunchCost]:
         """Of each launch."""
-        return list(launch_costs(self.recording, self.launches, self._rows, self._context))
+        return list(launch_costs(self.recording, self.launches, self._requests.count, self._context))
 
-    def run(self) -> torch.Tensor:
-        """Compute the step as it is launched kernel by kernel; the logits."""
+    def run(self, tokens: Tensor | None = None) -> Tensor:
+        """The logits after tokens [rows], or after the last ones that were drawn; launched kernel by kernel."""
         with torch.inference_mode(), self._stream():
+            if tokens is not None:
+                self._requests.store.last_token.copy_(tokens)
             self._begin()
             self._step.run()
-        return self._step.logits[: self._rows]
+            logits = self._step.logits[: self._requests.count].clone()
+        if self._device.stream is not None:
+            self._device.stream.synchronize()
+        return logits
 
     def launch_seconds(self) -> list[float]:
         """Of each launch by the card's clock: the median of some steps. No kernel starts before the last has ended."""
@@ -99,21 +98,7 @@ class MeasuredStep:
 
     def _begin(self) -> None:
         """Every step makes its rows longer."""
-        self._store.length.fill_(self._context)
-
-    def _num_blocks(self, layout: CacheLayout) -> int:
-        if layout.group.kind is CacheKind.CROSS:
-            raise UnsupportedError("the step of a decoder that reads an encoder is not measured")
-        return self._rows * (self._context // layout.block_tokens + 1)
-
-    def _fill_tables(self, layouts: list[CacheLayout]) -> None:
-        """Give every row blocks of its own."""
-        first = 0
-        for layout, table in zip(layouts, self._store.tables, strict=True):
-            count, size = self._num_blocks(layout), layout.block_bytes // OFFSET_UNIT
-            entries = first + size * torch.arange(count, dtype=torch.int32)
-            table[:, : count // self._rows] = entries.view(self._rows, -1).to(table.device)
-            first += count * size
+        self._requests.store.length.fill_(self._context)
 
     def _stream(self) -> AbstractContextManager[Any]:
         stream = self._device.stream

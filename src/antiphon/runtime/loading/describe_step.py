@@ -47,6 +47,7 @@ def describe_step(resolved: ResolvedModel, device: Device, size: StepSize, given
 def step_lines(loaded: LoadedModel, size: StepSize, given: GivenLimits) -> list[str]:
     """The launches of a step as a readable table; on a card with the time of each."""
     from antiphon.executor.device.measured_step import MeasuredStep
+    from antiphon.executor.device.trial_rows import TrialRows
 
     device, decoder = loaded.device, loaded.model.part(TokenDecoder)
     if decoder is None:
@@ -54,7 +55,8 @@ def step_lines(loaded: LoadedModel, size: StepSize, given: GivenLimits) -> list[
     page_type = PAGE_TYPES[default_sizes(device).key_type]
     limits = _limits(device, given)
     try:
-        step = MeasuredStep(decoder, device, page_type, size.rows, size.context, loaded.tokenizer.vocab_size)
+        requests = TrialRows(decoder, size.rows, size.context + 1, page_type, device.torch)
+        step = MeasuredStep(decoder, device, requests, size.context, loaded.tokenizer.vocab_size)
     except UnrecordableError as error:
         return [f"decode step: runs operation by operation: {error}"]
     except RuntimeError as error:

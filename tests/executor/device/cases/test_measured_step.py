@@ -10,6 +10,7 @@ import torch
 from antiphon import ops
 from antiphon.bench.random_model import SHAPES, NumberTokenizer, RandomCheckpoint
 from antiphon.executor.device.measured_step import MeasuredStep
+from antiphon.executor.device.trial_rows import TrialRows
 from antiphon.models.base.parts import TokenDecoder
 from antiphon.models.registry import build_model
 from antiphon.ops import Device
@@ -21,6 +22,7 @@ from antiphon.runtime.loading.describe_step import step_lines
 from antiphon.runtime.loading.loading import LoadedModel
 from antiphon.runtime.loading.weight_forms import LoadReport
 from antiphon.weights.types import TensorType
+from support.triton_cases import error
 
 VOCABULARY, CONTEXT = 300, 40
 SMALL = {
@@ -53,7 +55,8 @@ def load(device: Device, target: TensorType | None = None) -> LoadedModel:
 def make_step(loaded: LoadedModel, rows: int) -> MeasuredStep:
     decoder = loaded.model.part(TokenDecoder)
     assert decoder is not None
-    return MeasuredStep(decoder, loaded.device, loaded.device.compute_type, rows, CONTEXT, VOCABULARY)
+    requests = TrialRows(decoder, rows, CONTEXT + 1, loaded.device.compute_type, loaded.device.torch)
+    return MeasuredStep(decoder, loaded.device, requests, CONTEXT, VOCABULARY)
 
 
 @pytest.mark.parametrize("target", [None, TensorType.Q8_0])
@@ -73,14 +76,20 @@ def test_the_costs_of_launches_are_those_of_the_recording(
     )
 
 
-def test_the_step_runs_again_and_again(device: Device) -> None:
-    step = make_step(load(device), 3)
-    with ops.use_backend("triton"):
-        first = step.run().clone()
-        assert first.shape == (3, VOCABULARY) and first.isfinite().all()
-        # The first run drew the tokens that the second reads.
-        again = [step.run().clone() for _ in range(3)]
-    assert all(logits.isfinite().all() for logits in again)
+def test_the_step_gives_the_logits_of_the_forward_pass(device: Device) -> None:
+    """After a prompt that the forward pass has read; and again, though every step makes the rows longer."""
+    loaded, context = load(device), 5
+    decoder = loaded.model.part(TokenDecoder)
+    assert decoder is not None
+    requests = TrialRows(decoder, 2, context + 1, device.compute_type, device.torch)
+    step = MeasuredStep(decoder, device, requests, context, VOCABULARY)
+    tokens = torch.randint(VOCABULARY, (2, context + 1), generator=torch.Generator().manual_seed(0))
+    with ops.use_backend("triton"), torch.inference_mode():
+        decoder.forward(requests.batch(tokens[:, :-1]), requests.cache)
+        expected = decoder.forward(requests.batch(tokens[:, -1:], context), requests.cache)
+        first, again = step.run(tokens[:, -1]), step.run(tokens[:, -1])
+    assert error(first, expected) < 2e-2
+    assert torch.equal(first, again)
 
 
 def test_the_table_of_a_step(device: Device) -> None:
