@@ -26,7 +26,7 @@ from support.triton_cases import error
 
 VOCABULARY, CONTEXT = 300, 40
 SMALL = {
-    "num_hidden_layers": 2, "hidden_size": 64, "intermediate_size": 128, "vocab_size": VOCABULARY, "head_dim": 32,
+    "hidden_size": 64, "intermediate_size": 128, "vocab_size": VOCABULARY, "head_dim": 32,
     "num_attention_heads": 2, "num_key_value_heads": 1,
 }  # fmt: skip
 #: Reads 1 GB and computes 1 GMAC in a second.
@@ -40,8 +40,8 @@ def device() -> Device:
     return Device(torch.device("cpu"), ops.get_backend("triton"), torch.float16, DeviceLimits("a card", 0, 4))
 
 
-def load(device: Device, target: TensorType | None = None) -> LoadedModel:
-    model = build_model(RandomCheckpoint(SHAPES["qwen3-0.6b"] | SMALL))
+def load(device: Device, target: TensorType | None = None, layers: int = 2) -> LoadedModel:
+    model = build_model(RandomCheckpoint(SHAPES["qwen3-0.6b"] | SMALL | {"num_hidden_layers": layers}))
     if not device.is_cpu:
         model.place(device.torch)
     for node in model.modules():
@@ -61,9 +61,7 @@ def make_step(loaded: LoadedModel, rows: int) -> MeasuredStep:
 
 @pytest.mark.parametrize("target", [None, TensorType.Q8_0])
 @pytest.mark.parametrize("rows", [1, 20, 70])
-def test_the_costs_of_launches_are_those_of_the_recording(
-    device: Device, rows: int, target: TensorType | None
-) -> None:
+def test_the_costs_of_launches_are_those_of_the_recording(device: Device, rows: int, target: TensorType | None) -> None:
     loaded = load(device, target)
     step = make_step(loaded, rows)
     costs, instructions = step.costs(), step.recording.instructions
@@ -78,7 +76,7 @@ def test_the_costs_of_launches_are_those_of_the_recording(
 
 def test_the_step_gives_the_logits_of_the_forward_pass(device: Device) -> None:
     """After a prompt that the forward pass has read; and again, though every step makes the rows longer."""
-    loaded, context = load(device), 5
+    loaded, context = load(device, layers=1), 3
     decoder = loaded.model.part(TokenDecoder)
     assert decoder is not None
     requests = TrialRows(decoder, 2, context + 1, device.compute_type, device.torch)
