@@ -20,7 +20,7 @@ class TrialRows:
     ) -> None:
         if any(group.kind is CacheKind.CROSS for group in decoder.cache_groups):
             raise UnsupportedError("the step of a decoder that reads an encoder is not measured")
-        self.count, self._max_tokens = count, max_tokens
+        self.count, self.max_tokens = count, max_tokens
         layouts = [CacheLayout(group, key_dtype=page_type, value_dtype=page_type) for group in decoder.cache_groups]
         self.store = DeviceRows(count, layouts, [max_tokens] * len(layouts), device)
         size = sum(count * self._num_blocks(layout) * layout.block_bytes for layout in layouts)
@@ -52,7 +52,7 @@ class TrialRows:
 
     def _num_blocks(self, layout: CacheLayout) -> int:
         """Of one request."""
-        return -(-self._max_tokens // layout.block_tokens)
+        return -(-self.max_tokens // layout.block_tokens)
 
     def _fill_tables(self, layouts: list[CacheLayout]) -> None:
         first = 0
