@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from checks.architectures import ARCHITECTURES, LARGE, LARGE_METADATA, Placed, build, half_type, own_backend
-from checks.outcome import Outcome, Subject
 from torch import Tensor
 
 from antiphon import ops
 from antiphon.executor.device.trial_rows import TrialRows
 from antiphon.ops import Device
+from checks.architectures import ARCHITECTURES, LARGE, LARGE_METADATA, Placed, build, half_type, own_backend
+from checks.outcome import Outcome, Subject
 
 MAX_RATIO = 1.5
 #: Below this the error is that of fp32 itself, and a ratio says nothing.
