@@ -1,12 +1,14 @@
-"""The table of a card: its two ceilings, and for each case the least time that they allow.
+"""The table of a card: its two ceilings, for each case the least time that they allow, and checks of what it computes.
 
-    python benchmarks/gpu/run.py [--device cuda] [--sections ceilings,floors,engine] [--output FILE]
+    python benchmarks/gpu/run.py [--device cuda] [--sections ceilings,floors,engine,checks] [--model MODEL]
 
 - `ceilings` measures the device: bytes read and multiplications with additions a second. Without it they are given by
   `--bandwidth` (GB/s) and `--compute` (TFLOP/s).
 - `floors`: what each case takes at best at these ceilings, beside its target and vLLM's time on the same work.
 - `engine`: the cases through `Engine.generate`, with random weights of the full shape; the time of a step on the
   device, and with every token delivered to Python.
+- `checks`: one line for each check, see `checks/`; `--model` names a real model for those that need one, `--checks`
+  chooses some of them. The exit status is 1 if one fails.
 
 Cases: prompts of 512 tokens, 256 steps, temperature 0.6, the end of an answer ignored, prefix cache off; prefill of 64
 prompts of 1,024 tokens. Kernels are compiled by a run before the one that counts.
@@ -18,6 +20,7 @@ import argparse
 import gc
 import json
 import platform
+import sys
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
@@ -25,6 +28,8 @@ from typing import Any
 
 import torch
 from ceilings import measure_ceilings
+from checks.outcome import Outcome, Subject, outcome_lines
+from checks.run_checks import CHECKS, run_checks
 
 from antiphon.bench.engine_bench import EngineWorkload, bench_latency, bench_throughput
 from antiphon.bench.floors import decode_floor, prefill_floor, shape_program
@@ -33,7 +38,9 @@ from antiphon.ops import Device
 from antiphon.ops.program.profile import MachineLimits
 from antiphon.runtime.loading.loading import LoadedModel
 
-SECTIONS = ("ceilings", "floors", "engine")
+SECTIONS = ("ceilings", "floors", "engine", "checks")
+#: Those that compare with the ceilings.
+COMPARED = ("floors", "engine")
 INPUT, STEPS, TEMPERATURE = 512, 256, 0.6
 PREFILL_LENGTH = 1024
 program = cache(shape_program)
@@ -93,6 +100,7 @@ class Results:
     floors: dict[str, float] = field(default_factory=dict)
     on_device: dict[str, float] = field(default_factory=dict)
     delivered: dict[str, float] = field(default_factory=dict)
+    checks: list[Outcome] = field(default_factory=list)
 
 
 def run_engine(results: Results, cases: list[Case], device: Device) -> None:
@@ -158,13 +166,20 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--cases", default="", help="only cases whose name contains this")
     parser.add_argument("--bandwidth", type=float, help="GB/s, without the section ceilings")
     parser.add_argument("--compute", type=float, help="TFLOP/s in bf16, without the section ceilings")
+    parser.add_argument("--model", help="a catalog name, file or folder, for checks of a real model")
+    parser.add_argument("--checks", default=",".join(CHECKS), help="which checks; default: all")
     parser.add_argument("--output", type=Path, help="also write the results as JSON")
     arguments = parser.parse_args()
     arguments.sections = arguments.sections.split(",")
     unknown = set(arguments.sections).difference(SECTIONS)
     if unknown:
         parser.error(f"unknown sections: {', '.join(sorted(unknown))}; there are: {', '.join(SECTIONS)}")
-    if "ceilings" not in arguments.sections and not (arguments.bandwidth and arguments.compute):
+    arguments.checks = arguments.checks.split(",")
+    unknown = set(arguments.checks).difference(CHECKS)
+    if unknown:
+        parser.error(f"unknown checks: {', '.join(sorted(unknown))}; there are: {', '.join(CHECKS)}")
+    needs_ceilings = "ceilings" not in arguments.sections and set(COMPARED).intersection(arguments.sections)
+    if needs_ceilings and not (arguments.bandwidth and arguments.compute):
         parser.error("without the section ceilings, give --bandwidth and --compute")
     return arguments
 
@@ -172,21 +187,26 @@ def parse() -> argparse.Namespace:
 def main() -> None:
     arguments = parse()
     device = torch.device(arguments.device)
+    limits = MachineLimits((arguments.bandwidth or 0.0) * 1e9, (arguments.compute or 0.0) * 1e12 / 2, 0.0)
     if "ceilings" in arguments.sections:
         limits = measure_ceilings(device)
-    else:
-        limits = MachineLimits(arguments.bandwidth * 1e9, arguments.compute * 1e12 / 2, 0.0)
     name = device_name(device) if "ceilings" in arguments.sections else "given ceilings"
     results = Results(name, limits)
     cases = [case for case in CASES if arguments.cases in case.name]
     if "floors" in arguments.sections:
         results.floors = {case.name: case.floor(limits) for case in cases}
+    if "checks" in arguments.sections:
+        results.checks = list(run_checks(Subject(Device.parse(arguments.device), arguments.model), arguments.checks))
     if "engine" in arguments.sections:
         run_engine(results, cases, Device.parse(arguments.device))
     if arguments.output is not None:
         content: dict[str, Any] = asdict(results) | {"cases": [asdict(case) for case in cases]}
         arguments.output.write_text(json.dumps(content, indent=2) + "\n")
-    print(table(results, cases))
+    if set(COMPARED).intersection(arguments.sections) or not results.checks:
+        print(table(results, cases))
+    print("\n".join(outcome_lines(results.checks)))
+    if any(outcome.passed is False for outcome in results.checks):
+        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+import torch
 
 from antiphon.cli.app import main
 from antiphon.ops import native
@@ -310,6 +311,11 @@ class TestInfo:
         assert "least time of forward for 4 rows after 8 tokens, at 0.0 GB/s and 1,000.0 GMAC/s" in lines
         all_of_it = next(line for line in lines if line.startswith("all ")).split()
         assert float(all_of_it[1]) * 1e6 == pytest.approx(float(all_of_it[3].replace(",", "")), rel=0.01)
+
+    @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+    def test_the_program_of_a_gpu_needs_one(self, invoke: Invoke, tiny_gguf: Path) -> None:
+        outcome = invoke("info", str(tiny_gguf), "--program", "--device", "cuda")
+        assert outcome.code == 1 and "use the device cpu" in outcome.err
 
     def test_a_gguf(self, invoke: Invoke, tiny_gguf: Path) -> None:
         rows = self.rows(invoke("info", str(tiny_gguf)))

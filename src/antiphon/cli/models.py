@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from antiphon.cli.options import check_device
+
 Models = Annotated[
     list[str],
     typer.Argument(
@@ -78,6 +80,15 @@ def info(
     program: Annotated[
         bool, typer.Option("--program", help="Also print the compiled forward: instructions, weights, buffers, costs.")
     ] = False,
+    device: Annotated[
+        str,
+        typer.Option(
+            "--device",
+            metavar="DEVICE",
+            help="With --program: cpu, or cuda[:N] for the launches of a decode step on that GPU, with their times.",
+            callback=check_device,
+        ),
+    ] = "cpu",
     step_rows: Annotated[
         int, typer.Option("--rows", help="With --program: sequences in the step whose least time is printed.", min=1)
     ] = 1,
@@ -108,9 +119,11 @@ def info(
 ) -> None:
     """Print a model's architecture, sizes, tensor types and context length. Downloads it if needed."""
     from antiphon.cli.progress import fetch_progress
+    from antiphon.ops import Device
     from antiphon.runtime.loading.describe import describe, device_lines
     from antiphon.weights.catalog.resolve import resolve
 
+    opened = Device.parse(device)
     with fetch_progress() as progress:
         model = resolve(name, offline=offline, progress=progress)
     facts = describe(model)
@@ -139,10 +152,16 @@ def info(
     for label, value in rows:
         typer.echo(f"{label.ljust(width)}  {value}")
     if program and facts.obstacle is None:
+        from antiphon.ops.program.floor import StepSize
         from antiphon.runtime.loading.describe import GivenLimits, describe_programs
+        from antiphon.runtime.loading.describe_step import describe_step
 
         given = GivenLimits(*(None if rate is None else rate * 1e9 for rate in (bandwidth, compute)))
-        typer.echo("\n".join(["", *describe_programs(model, step_rows, context, given)]))
+        if opened.is_cpu:
+            lines = describe_programs(model, step_rows, context, given)
+        else:
+            lines = describe_step(model, opened, StepSize(step_rows, context), given)
+        typer.echo("\n".join(["", *lines]))
 
 
 def _megabytes(size: int) -> str:

@@ -60,7 +60,8 @@ def _check_kv_memory(context: typer.Context, megabytes: int | None) -> int | Non
     return megabytes
 
 
-def _check_device(name: str) -> str:
+def check_device(name: str) -> str:
+    """A name that no device has is a usage error."""
     from antiphon.device_names import check_device_name
 
     try:
@@ -181,7 +182,7 @@ KVType = Annotated[
 DEVICE_HELP = "Where the model computes: cpu, cuda, cuda:N; auto is the first GPU that can be used, else the CPU."
 Device = Annotated[
     str,
-    typer.Option("--device", metavar="DEVICE", help=DEVICE_HELP, callback=_check_device, is_eager=True),
+    typer.Option("--device", metavar="DEVICE", help=DEVICE_HELP, callback=check_device, is_eager=True),
 ]
 NoRepack = Annotated[
     bool, typer.Option("--no-repack", help="Keep quantised weights in the file's layout (less memory, slower).")

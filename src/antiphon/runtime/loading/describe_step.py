@@ -1,0 +1,137 @@
+"""The decode step of a model on a GPU, launch by launch, for `antiphon info --program --device cuda`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from antiphon.counted import counted
+from antiphon.errors import UnrecordableError, UnsupportedError
+from antiphon.models.base.parts import TokenDecoder
+from antiphon.ops import Device
+from antiphon.ops.program.floor import StepSize
+from antiphon.ops.program.profile import MachineLimits
+from antiphon.runtime.loading.config import PAGE_TYPES
+from antiphon.runtime.loading.describe import GivenLimits
+from antiphon.runtime.loading.device_sizes import default_sizes
+from antiphon.runtime.loading.loading import LoadedModel, load_resolved
+from antiphon.weights.catalog.resolve import ResolvedModel
+
+if TYPE_CHECKING:
+    from antiphon.ops.triton.program.costs import LaunchCost
+    from antiphon.ops.triton.program.launch import Call, Launch
+
+HEADINGS = ("LAUNCH", "COUNT", "KERNEL", "GRID", "MB", "MMAC", "AT BEST µS", "MEASURED µS", "OF LIMIT")
+
+
+@dataclass
+class LaunchKind:
+    """Launches that differ only in the layer: the sums of their costs and times."""
+
+    name: str
+    kernel: str
+    grid: str
+    count: int = 0
+    bytes: float = 0.0
+    macs: float = 0.0
+    least: float = 0.0  # seconds
+    measured: float = 0.0
+
+
+def describe_step(resolved: ResolvedModel, device: Device, size: StepSize, given: GivenLimits) -> list[str]:
+    """Load the model on the device, and describe its decode step. Limits that are not given are measured."""
+    return step_lines(load_resolved(resolved, device=device), size, given)
+
+
+def step_lines(loaded: LoadedModel, size: StepSize, given: GivenLimits) -> list[str]:
+    """The launches of a step as a readable table; on a card with the time of each."""
+    from antiphon.executor.device.measured_step import MeasuredStep
+    from antiphon.executor.device.trial_rows import TrialRows
+
+    device, decoder = loaded.device, loaded.model.part(TokenDecoder)
+    if decoder is None:
+        raise UnsupportedError(f"{loaded.name} generates no tokens; it has no decode step")
+    page_type = PAGE_TYPES[default_sizes(device).key_type]
+    limits = _limits(device, given)
+    try:
+        requests = TrialRows(decoder, size.rows, size.context + 1, page_type, device.torch)
+        step = MeasuredStep(decoder, device, requests, size.context, loaded.tokenizer.vocab_size)
+    except UnrecordableError as error:
+        return [f"decode step: runs operation by operation: {error}"]
+    except RuntimeError as error:
+        raise device.translate(error) from error
+    is_timed = device.stream is not None
+    times = step.launch_seconds() if is_timed else []
+    kinds = launch_kinds(step.launches, step.costs(), times, limits)
+    return [
+        f"decode step on {device.name} ({device.limits.hardware}) for {counted(size.rows, 'row')} after "
+        f"{counted(size.context, 'token')}: {counted(len(step.launches), 'launch', 'launches')}, at "
+        f"{limits.bytes_per_second / 1e9:,.1f} GB/s and {limits.macs_per_second / 1e9:,.1f} GMAC/s",
+        *_table(kinds, is_timed),
+        *(_graph_lines(sum(kind.least for kind in kinds), step.graph_seconds()) if is_timed else ()),
+    ]
+
+
+def launch_kinds(
+    launches: Sequence[Launch | Call], costs: Sequence[LaunchCost], times: Sequence[float], limits: MachineLimits
+) -> list[LaunchKind]:
+    """Launches of one kernel, grid and cost together, in the order of their first. Without times none is measured."""
+    kinds: dict[tuple[object, ...], LaunchKind] = {}
+    for launch, cost, seconds in zip(launches, costs, times or [0.0] * len(launches), strict=True):
+        kernel, grid = _kernel(launch), " × ".join(map(str, getattr(launch, "grid", ())))
+        kind = kinds.setdefault(
+            (launch.name, kernel, grid, cost.bytes, cost.macs), LaunchKind(launch.name, kernel, grid)
+        )
+        kind.count += 1
+        kind.bytes += cost.bytes
+        kind.macs += cost.macs
+        kind.least += cost.seconds(limits)
+        kind.measured += seconds
+    return list(kinds.values())
+
+
+def _kernel(launch: Launch | Call) -> str:
+    """The name of the function that it runs."""
+    function = getattr(launch, "kernel", None) or getattr(launch, "function", None)
+    inner = getattr(function, "fn", function)  # of a kernel
+    return str(getattr(inner, "__name__", inner))
+
+
+def _limits(device: Device, given: GivenLimits) -> MachineLimits:
+    bandwidth, compute = given.bytes_per_second, given.macs_per_second
+    if bandwidth is None or compute is None:
+        if device.stream is None:
+            raise UnsupportedError(f"the limits of {device.name} are not measured: give --bandwidth and --compute")
+        from antiphon.ops.triton.program.limits import measure_card
+
+        measured = measure_card(device.torch)
+        bandwidth, compute = bandwidth or measured.bytes_per_second, compute or measured.macs_per_second
+    return MachineLimits(bandwidth, compute, 0.0)
+
+
+def _table(kinds: Sequence[LaunchKind], is_timed: bool) -> Iterator[str]:
+    total = LaunchKind("all", "", "")
+    for kind in kinds:
+        for name in ("count", "bytes", "macs", "least", "measured"):
+            setattr(total, name, getattr(total, name) + getattr(kind, name))
+    rows = [HEADINGS, *(_cells(kind) for kind in (*kinds, total))]
+    if not is_timed:
+        rows = [row[:-2] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    left = {HEADINGS.index(name) for name in ("LAUNCH", "KERNEL", "GRID")}
+    for row in rows:
+        pairs = enumerate(zip(row, widths, strict=True))
+        cells = (cell.ljust(width) if place in left else cell.rjust(width) for place, (cell, width) in pairs)
+        yield "  ".join(cells).rstrip()
+
+
+def _cells(kind: LaunchKind) -> tuple[str, ...]:
+    share = f"{kind.least / kind.measured:.0%}" if kind.measured and kind.least else ""
+    figures = (kind.bytes / 1e6, kind.macs / 1e6), (kind.least * 1e6, kind.measured * 1e6)
+    costs, times = ([f"{value:,.{places}f}" for value in pair] for pair, places in zip(figures, (3, 1), strict=True))
+    return (kind.name, f"{kind.count}", kind.kernel, kind.grid, *costs, *times, share)
+
+
+def _graph_lines(least: float, seconds: float) -> Iterator[str]:
+    yield f"as one graph, in which kernels overlap: {seconds * 1e6:,.1f} µs, {least / seconds:.0%} of the limit"
