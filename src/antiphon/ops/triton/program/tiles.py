@@ -59,7 +59,7 @@ def vector_tile(depth: int, columns: int, gated: bool) -> VectorTile:
     wide = 1 << (depth - 1).bit_length()
     if columns >= HEAD_COLUMNS:
         is_deep = depth > 2048 and depth % 512 == 0
-        return VectorTile(8, 512, 4, IN_TURN) if is_deep else VectorTile(16, min(wide, 1024), 4)
+        return VectorTile(16, 256, 4, IN_TURN) if is_deep else VectorTile(16, min(wide, 1024), 4)
     if depth <= 1024:
         return VectorTile(2, wide, 1) if gated else VectorTile(8, wide, 4)
     if depth <= 2048:
@@ -68,7 +68,9 @@ def vector_tile(depth: int, columns: int, gated: bool) -> VectorTile:
         return VectorTile(2, 2048, 8)
     if depth > 8192 and depth % 512 == 0:
         return VectorTile(4, 512, 2, AHEAD)
-    return VectorTile(4, 4096, 8) if gated else VectorTile(4, 4096 if columns > depth else 2048, 4)
+    if depth % 512 == 0 and (gated or columns > depth):
+        return VectorTile(8, 256, 2, IN_TURN) if gated else VectorTile(16, 512, 8, IN_TURN)
+    return VectorTile(4, 2048, 4)
 
 
 def row_tile(rows: int, depth: int, columns: int, gated: bool) -> RowTile | None:
