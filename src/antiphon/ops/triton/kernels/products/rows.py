@@ -65,16 +65,16 @@ def row_product(
     xp = x + rm[None, :] * K + (pk * PER + rk)[:, None]
     if EARLY:
         x_tile = tl.load(xp)
-        acc = tl.dot(w_tile, x_tile, acc)
+        acc = tl.dot(w_tile, x_tile, acc, input_precision="ieee")
         if GATED:
-            up = tl.dot(u_tile, x_tile, up)
+            up = tl.dot(u_tile, x_tile, up, input_precision="ieee")
     for k in range(BK if EARLY else 0, PER, BK):
         w_tile = tl.load(wp + k, eviction_policy="evict_first")
         x_tile = tl.load(xp + k)
-        acc = tl.dot(w_tile, x_tile, acc)
+        acc = tl.dot(w_tile, x_tile, acc, input_precision="ieee")
         if GATED:
             u_tile = tl.load(wp + (N * K + k), eviction_policy="evict_first")
-            up = tl.dot(u_tile, x_tile, up)
+            up = tl.dot(u_tile, x_tile, up, input_precision="ieee")
     last = True
     if SPLITS > 1:
         at = rn[:, None] * ROWS + rm[None, :]
