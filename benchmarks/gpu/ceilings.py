@@ -20,14 +20,14 @@ def measure_ceilings(device: torch.device) -> MachineLimits:
     if device.type == "cpu":
         return measure_limits(MOST_READ_BYTES)
     values = torch.ones(READ_BYTES // 4, dtype=torch.float32, device=device)
-    reading = min(_seconds(values.sum), _seconds(values.amax))
+    reading = min(seconds(values.sum), seconds(values.amax))
     del values
     left, right = (torch.randn(SIDE, SIDE, device=device).to(torch.bfloat16) for _ in range(2))
-    multiplying = _seconds(lambda: left @ right)
+    multiplying = seconds(lambda: left @ right)
     return MachineLimits(READ_BYTES / reading, SIDE**3 / multiplying, 0.0)
 
 
-def _seconds(function: Callable[[], object]) -> float:
+def seconds(function: Callable[[], object]) -> float:
     """Of the fastest call, by the card's clock."""
     for _ in range(WARM_UP):
         function()

@@ -39,12 +39,17 @@ class PromptSteps:
 
     def run(self, words: Tensor, size: StepSize) -> Tensor:
         """The logits of a packed step, which the next one overwrites. The rows grow by the tokens that it computes."""
-        step = self._steps.get(size)
-        if step is None:
-            step = self._steps[size] = self._make(size)
+        step = self.step(size)
         self._words[: len(words)].copy_(words)
         step.run()
         return step.logits
+
+    def step(self, size: StepSize) -> PromptStep:
+        """The step of a size; it reads the words of the last `run`."""
+        step = self._steps.get(size)
+        if step is None:
+            step = self._steps[size] = self._make(size)
+        return step
 
     def _make(self, size: StepSize) -> PromptStep:
         words = PromptWords(*self._words[: sum(size.lengths)].split(size.lengths))
