@@ -74,7 +74,7 @@ def _tensors(instruction: Instruction) -> dict[str, Traced]:
 
 
 def _with_operands(instruction: Instruction, tensors: dict[str, Traced]) -> Instruction:
-    return replace(instruction, **tensors)  # type: ignore[arg-type]
+    return replace(instruction, **tensors)
 
 
 def _is_whole(tensor: Traced) -> bool:
