@@ -1,18 +1,21 @@
 """Time the kernels of a step of prompts on an NVIDIA GPU, with random weights of the full shape but few layers.
 
-python benchmarks/gpu/prefill.py [--shapes qwen3-0.6b,qwen3-8b] [--requests 8] [--length 1024]
-    [--sweep]     # every tile of the attention kernel; the best ones are printed
+python benchmarks/gpu/prefill.py [--shapes qwen3-0.6b,qwen3-8b] [--sweep]
+
+`--sweep` times the attention kernel with every tile, and prints the best ones.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import product
 
 import torch
 from ceilings import seconds
+from triton.runtime.errors import OutOfResources
 
 from antiphon.bench.random_model import SHAPES, random_model_of
 from antiphon.executor.device.batch import StepSize
@@ -28,14 +31,13 @@ from antiphon.ops.triton.pages import query_tiles
 from antiphon.ops.triton.program.launch import Call, Launch
 from antiphon.ops.triton.program.prompt_step import PromptStep
 
-LAYERS, PAGE = 3, 16
+REQUESTS, LENGTH, LAYERS, PAGE = 8, 1024, 3, 16
 
 
 def graph_seconds(run: Callable[[], None], repeats: int = 1) -> float:
     """Of one run, from a graph of several."""
     run()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    with torch.cuda.graph(graph := torch.cuda.CUDAGraph()):
         for _ in range(repeats):
             run()
     return seconds(graph.replay) / repeats
@@ -70,34 +72,43 @@ def work(launch: Launch | Call, pairs: int) -> tuple[float, float]:
     if launch.name == "attention":
         return 2.0 * given[0].nbytes, 4.0 * pairs * sizes["H"] * sizes["D"]
     if launch.name == "heads":
-        return launch.grid[0] * 4.0 * (sizes["H"] + 2 * sizes["HK"]) * sizes["D"], 0.0  # type: ignore[union-attr]
+        return REQUESTS * LENGTH * 4.0 * (sizes["H"] + 2 * sizes["HK"]) * sizes["D"], 0.0
     moved = {"norm": given[:2] + given[4:6], "activation": (given[0], given[3])}.get(launch.name, ())
     return float(sum(tensor.nbytes for tensor in moved)), 0.0
 
 
-def sweep(launch: Launch, tokens: int) -> Iterator[tuple[float, AttentionTile]]:
-    """The time of the attention kernel with every tile that compiles."""
-    for rows, keys, warps, stages in product((64, 128, 256), (32, 64, 128), (4, 8), (1, 2, 3, 4)):
+def sweep(launch: Launch) -> list[tuple[float, AttentionTile]]:
+    """The best tiles of the attention kernel, of those that compile, with their times."""
+    launches: dict[AttentionTile, Launch] = {}
+    for (rows, warps), keys, stages in product(((64, 4), (128, 4), (128, 8), (256, 8)), (32, 64, 128), (2, 3, 4)):
         tile = AttentionTile(max(1, rows // launch.constants["G"]), keys, warps, stages)
-        tiles = query_tiles(launch.arguments[2], tokens, tile.queries)
+        tiles = query_tiles(launch.arguments[2], REQUESTS * LENGTH, tile.queries)
         constants = {**launch.constants, "TOKENS": tile.queries, "BT": keys, "STAGES": stages}
-        given = (launch.arguments[0], tiles, *launch.arguments[2:])
-        changed = replace(launch, grid=(len(tiles), launch.grid[1]), arguments=given, constants=constants, warps=warps)
-        try:
-            yield graph_seconds(changed, 5), tile
-        except Exception as problem:  # too little shared memory
-            print(f"  {tile}: {str(problem).splitlines()[0][:90]}")
+        given, grid = (launch.arguments[0], tiles, *launch.arguments[2:]), (len(tiles), launch.grid[1])
+        launches[tile] = replace(launch, grid=grid, arguments=given, constants=constants, warps=warps)
+    with ThreadPoolExecutor() as pool:
+        fits = list(pool.map(compiles, launches.values()))
+    return sorted((graph_seconds(launches[tile], 5), tile) for tile, fit in zip(launches, fits, strict=True) if fit)[:6]
+
+
+def compiles(launch: Launch) -> bool:
+    """Compile a kernel; false where it needs more than the card has."""
+    try:
+        launch()
+    except OutOfResources:
+        return False
+    return True
 
 
 @torch.inference_mode()
-def report(step: PromptStep, tokens: int, length: int, num_layers: int, swept: bool) -> None:
-    layer = 0.0
+def report(step: PromptStep, num_layers: int, swept: bool) -> None:
+    layer, tokens = 0.0, REQUESTS * LENGTH
     first, second = [place for place, launch in enumerate(step.launches) if launch.name == "heads"][:2]
     for launch in step.launches[first:second]:
         if launch.name == "attention" and isinstance(launch, Launch) and swept:
-            for time, tile in sorted(sweep(launch, tokens))[:6]:
+            for time, tile in sweep(launch):
                 print(f"  {time * 1e6:8.1f} µs {tile}")
-        time, work_done = graph_seconds(launch, 20), work(launch, tokens * (length + 1) // 2)
+        time, work_done = graph_seconds(launch, 20), work(launch, tokens * (LENGTH + 1) // 2)
         layer += 0.0 if launch.name == "tiles" else time
         figures = (f"{done / time / 1e12:8.2f} T{unit}/s" for done, unit in zip(work_done, ("B", "FLOP"), strict=True))
         print(f"  {launch.name:16} {time * 1e6:8.1f} µs", *figures)
@@ -108,13 +119,10 @@ def report(step: PromptStep, tokens: int, length: int, num_layers: int, swept: b
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shapes", default="qwen3-0.6b,qwen3-8b")
-    parser.add_argument("--requests", type=int, default=8)
-    parser.add_argument("--length", type=int, default=1024)
     parser.add_argument("--sweep", action="store_true")
     options = parser.parse_args()
-    card, tokens = Device.parse("cuda"), options.requests * options.length
     for name in options.shapes.split(","):
-        print(f"{name}, {options.requests} prompts of {options.length} tokens")
-        model = random_model_of(name, SHAPES[name] | {"num_hidden_layers": LAYERS}, device=card).causal_lm()
-        step = make_step(model, options.requests, options.length, card)
-        report(step, tokens, options.length, SHAPES[name]["num_hidden_layers"], options.sweep)
+        print(f"{name}, {REQUESTS} prompts of {LENGTH} tokens")
+        card, shape = Device.parse("cuda"), SHAPES[name]
+        model = random_model_of(name, shape | {"num_hidden_layers": LAYERS}, device=card).causal_lm()
+        report(make_step(model, REQUESTS, LENGTH, card), shape["num_hidden_layers"], options.sweep)
