@@ -38,6 +38,7 @@ def device_core(device: Device, **options: Any) -> tuple[EngineCore, DeviceExecu
         vocab_size=VOCABULARY,
     )
     assert executor._graphs is not None, "the tiny model has no decode graphs"
+    assert executor._forwards is not None, "the tiny model has no steps with prompts"
     core.slots[MODEL].executor = executor
     inner.close()
     return core, executor

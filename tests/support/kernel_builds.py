@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from antiphon.ops.triton.invariant.tiles import PART_TOKENS, attention_tile, product_tile
-from antiphon.ops.triton.launch import decode_tile, prefill_tile, sequence_tile, vector_tile
+from antiphon.ops.triton.launch import decode_tile, prefill_tile, row_warps, sequence_tile, vector_tile
 
 #: Shared memory that a program may have, in bytes, by capability.
 SHARED_LIMITS = {80: 163 << 10, 89: 99 << 10, 90: 227 << 10}
@@ -172,6 +172,7 @@ def builds(capability: int) -> Iterator[Build]:
     yield Build("attention.sequence.sequence_attention", _SEQUENCE, sizes | {"STAGES": tile.stages}, tile.warps)
     heads = dict(H=32, HK=8, D=128, DB=128, HB=32, HKB=8, ROTATED=128, PAGE=16, BALANCED=False, STORE=True)
     yield Build("attention.heads.prepare_heads", _HEADS, heads | dict(Q_NORM=True, K_NORM=True))
+    yield from _rotation_builds(eight)
     types = dict(logits=_WIDE, temperature=_WIDE, seed=_LONG, tokens=_INT, stride="i32", V="i32")
     own = {name: _COLUMNS[name] for name in ("rows", "parameter_stride", "long_stride", "num_blocks", "index", "best")}
     yield Build("sampling.choice.best_in_blocks", types | own, dict(BLOCK=1024))
@@ -179,6 +180,16 @@ def builds(capability: int) -> Iterator[Build]:
     yield from _choice_builds()
     yield from _small_builds()
     yield from invariant_builds()
+
+
+def _rotation_builds(eight: str) -> Iterator[Build]:
+    """Heads of 0.6B and 8B models, in pages of 16 and of 8 bits."""
+    for heads, pages, balanced in ((16, _HALF, False), (32, "*i8", True), (32, eight, False)):
+        sizes = dict(H=heads, HK=8, D=128, DB=128, HALFB=64, HB=heads, HKB=8, PAGE=16, BALANCED=balanced)
+        types = _HEADS | dict(keys=pages, values=pages)
+        yield Build(
+            "attention.rotation.rotate_heads", types, sizes | dict(Q_NORM=True, K_NORM=True), row_warps(heads * 128)
+        )
 
 
 def _choice_builds() -> Iterator[Build]:
@@ -214,6 +225,8 @@ def _small_builds() -> Iterator[Build]:
     yield Build(
         "rows.norms.norm_rows", types, dict(WIDTH=4096, BLOCK=4096, ROWS=1, CENTRED=True, BIAS=True, RESIDUAL=True), 8
     )
+    sizes = dict(WIDTH=1024, BLOCK=1024, ROWS=2, CENTRED=False, BIAS=False, RESIDUAL=True)
+    yield Build("rows.norms.norm_rows", types | dict(x=_HALF), sizes)
     types = dict(ids=_INT, table=_HALF, out=_WIDE, gain=_WIDE, scaled=_HALF, squares=_WIDE, scale="fp32")
     yield Build("rows.embedding.gather_scaled", types, dict(WIDTH=4096, BLOCK=4096, SCALED=True, ROWS=32))
     types = dict(x=_HALF, bias=_WIDE, residual=_WIDE, y=_HALF, total="i64")
@@ -226,6 +239,14 @@ def _small_builds() -> Iterator[Build]:
     yield Build(
         "rows.store.decode_inputs", dict.fromkeys(names, _INT) | dict(count="i32", stride="i32"), {"BLOCK": 256}
     )
+    gate = dict(N=12288, ROWS=2, BLOCK=1024, GATED=True, ACTIVATION=4, BIAS=True, RESIDUAL=True)
+    types = dict(x=_HALF, bias=_WIDE, residual=_WIDE, y=_WIDE, rows="i32")
+    yield Build("rows.activation.activate_rows", types, gate)
+    names = (
+        "given", "positions", "token_rows", "rows", "grown", "last_token", "length", "table", "token_ids",
+    )  # fmt: skip
+    types = dict.fromkeys(names, _INT) | dict(slots=_LONG, tokens="i32", requests="i32", stride="i32")
+    yield Build("rows.prompt.prompt_inputs", types, dict(PAGE=16, FIRST=True, REQUESTS=256, BLOCK=256))
     yield Build("rows.store.scatter_words", dict(store=_INT, changes=_INT, count="i32"), {"BLOCK": 256})
     types = dict(starts=_INT, tiles=_INT, first="i32", num_requests="i32", num_tiles="i32", TOKENS="i32")
     yield Build("attention.tiles.list_tiles", types, dict(REQUESTS=256, BLOCK=128))

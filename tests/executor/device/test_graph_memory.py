@@ -1,4 +1,4 @@
-"""Decode steps of every size fit their workspace; nothing runs."""
+"""Steps of every size fit their workspace; nothing runs."""
 
 from __future__ import annotations
 
@@ -13,16 +13,14 @@ from antiphon.models.base.model import CausalLM
 from antiphon.models.base.parts import TokenDecoder
 from antiphon.models.registry import build_model
 from antiphon.ops import CacheLayout, KVCache
+from antiphon.ops.program import Recording
 from antiphon.ops.triton.weights import MATRIX
 
 pytest.importorskip("triton")
 
 
-@pytest.mark.parametrize("kv_heads", [1, 3])
-@pytest.mark.parametrize("max_rows", [20, 64])
-def test_every_size_has_its_workspace(kv_heads: int, max_rows: int) -> None:
-    from antiphon.executor.device.graphs import DecodeGraphs
-
+def on_meta(kv_heads: int, max_rows: int) -> tuple[Recording, DeviceRows]:
+    """The recording of a model without weights, and its rows."""
     shape = SHAPES["smollm2-135m"] | {"num_hidden_layers": 2, "num_key_value_heads": kv_heads, "vocab_size": 2048}
     model = build_model(RandomCheckpoint(shape, device="meta"))
     assert isinstance(model, CausalLM)
@@ -35,9 +33,35 @@ def test_every_size_has_its_workspace(kv_heads: int, max_rows: int) -> None:
     layouts = [CacheLayout(group, 16, torch.bfloat16, torch.bfloat16) for group in model.cache_groups()]
     cache = KVCache(torch.empty(1 << 20, dtype=torch.uint8, device="meta"), layouts, model.key_balance)
     store = DeviceRows(max_rows, layouts, [4096] * len(layouts), device)
-    graphs = DecodeGraphs(make_recording(decoder.step(cache)), store, max_rows, 2048, torch.bfloat16)
+    return make_recording(decoder.step(cache)), store
+
+
+@pytest.mark.parametrize("kv_heads", [1, 3])
+@pytest.mark.parametrize("max_rows", [20, 64])
+def test_every_size_has_its_workspace(kv_heads: int, max_rows: int) -> None:
+    from antiphon.executor.device.graphs import DecodeGraphs
+
+    recording, store = on_meta(kv_heads, max_rows)
+    graphs = DecodeGraphs(recording, store, max_rows, 2048, torch.bfloat16)
     buckets = {row_bucket(rows, max_rows) for rows in range(1, max_rows + 1)}
     for rows in sorted(buckets):
         for splits in sorted({split_count(rows, kv_heads, longest) for longest in range(1, 4096, 16)}):
             for draws in (True, False):
                 graphs._make(rows, splits, draws)
+
+
+@pytest.mark.parametrize("max_rows", [16, 256])
+def test_every_size_of_prompts_has_its_workspace(max_rows: int) -> None:
+    from antiphon.executor.device.batch import StepSize
+    from antiphon.executor.device.forward_graphs import REQUEST_SIZES, TOKEN_SIZES
+    from antiphon.executor.device.prompt_steps import PromptSteps
+
+    recording, store = on_meta(3, max_rows)
+    steps = PromptSteps(recording, store, max_rows, 2048, torch.bfloat16)
+    # The residual stream, and the two halves of a gated layer with their product, for each token; logits.
+    least = 2048 * (576 * 4 + 3 * 1536 * 2)
+    assert least < steps.workspace_bytes < 1.2 * (least + max_rows * 2048 * 4)
+    for tokens in TOKEN_SIZES[: TOKEN_SIZES.index(2048) + 1]:
+        for requests in REQUEST_SIZES[: REQUEST_SIZES.index(max_rows) + 1]:
+            if requests <= tokens:
+                assert steps.step(StepSize(tokens, requests, requests)).workspace_bytes <= steps.workspace_bytes

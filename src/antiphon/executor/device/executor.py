@@ -18,9 +18,10 @@ from antiphon.engine.plan import StepPlan, StepResult
 from antiphon.errors import UnrecordableError
 from antiphon.executor.decoder.cross import fill_cross, forward_observing
 from antiphon.executor.device.ahead import compile_in_order, prompt_variants
-from antiphon.executor.device.batch import pack, unpack
-from antiphon.executor.device.forward_graphs import FEW_TOKEN_SIZES, TOKEN_SIZES, ForwardGraphs
+from antiphon.executor.device.batch import StepSize, pack, unpack
+from antiphon.executor.device.forward_graphs import FEW_TOKEN_SIZES, ForwardGraphs, token_sizes
 from antiphon.executor.device.graphs import DecodeGraphs
+from antiphon.executor.device.prompt_steps import PromptSteps
 from antiphon.executor.device.rows import DeviceRows
 from antiphon.executor.device.swap import SwapPool
 from antiphon.executor.handle import DoneHandle
@@ -32,6 +33,7 @@ from antiphon.executor.upload import upload
 from antiphon.models.base.parts import TokenDecoder
 from antiphon.ops import Batch, Device, KVCache
 from antiphon.ops.backend import use_operations
+from antiphon.ops.program import Recording
 from antiphon.ops.triton.ahead.compiler import AheadCompiler
 from antiphon.ops.triton.ahead.variant import Variant
 
@@ -107,6 +109,7 @@ class DeviceExecutor:
         max_rows: int,
         max_tokens: int,
         vocab_size: int,
+        max_step_tokens: int = 8192,
         record: bool = True,
         batch_invariant: bool = False,
     ) -> None:
@@ -126,19 +129,12 @@ class DeviceExecutor:
         self._waiter = ThreadPoolExecutor(1, f"antiphon-{device.name}-wait")
         self._max_tokens = max_tokens
         self._ahead: AheadCompiler | None = None
+        self._prompt_steps: PromptSteps | None = None
         self._graphs: DecodeGraphs | None = None
         self._forwards: ForwardGraphs | None = None
-        if record and device.stream is not None and decoder.cross is None:
-            sizes = (*FEW_TOKEN_SIZES, *TOKEN_SIZES) if batch_invariant else TOKEN_SIZES
-            self._forwards = ForwardGraphs(self._forward, self._rows, sizes)
-        if record and not batch_invariant:
-            try:
-                with self._computing():
-                    self._graphs = DecodeGraphs(
-                        make_recording(decoder.step(cache)), self._rows, max_rows, vocab_size, device.compute_type
-                    )
-            except UnrecordableError as error:
-                logger.warning("%s runs operation by operation: %s", decoder.owner, error)
+        if record:
+            with self._computing():
+                self._record(max_rows, vocab_size, max_step_tokens + max_rows)
         if device.stream is not None:
             torch.cuda.synchronize(device.torch)  # weights, pages and rows were made on another stream than steps use
 
@@ -154,9 +150,42 @@ class DeviceExecutor:
                 prompts = prompt_variants(self._rows, self._max_tokens, lambda plan: self._launch(plan)())
         if self._forwards is not None:
             self._forwards.forget()
+        if self._prompt_steps is not None:
+            self._prompt_steps.forget()
         steps = iter(()) if self._graphs is None else self._graphs.variants(self._max_tokens)
         with torch.inference_mode(), self._stream():
             compile_in_order(compiler, prompts, steps, self._decoder.owner)
+
+    def _record(self, max_rows: int, vocab_size: int, max_step_tokens: int) -> None:
+        """Lower the model's recording to kernels. What has none runs operation by operation, prompts in graphs."""
+        decoder, compute_type = self._decoder, self._device.compute_type
+        eager = self._device.stream is not None and decoder.cross is None
+        forward: Callable[[Tensor, StepSize], Tensor] | None = self._unpacked_forward if eager else None
+        sizes = token_sizes(max_step_tokens)
+        if self._operations is not None:  # batch-invariant: operations of its own, and decodes too are graphs of these
+            sizes = (*FEW_TOKEN_SIZES, *sizes)
+        else:
+            try:
+                recording = make_recording(decoder.step(self._cache))
+                self._graphs = DecodeGraphs(recording, self._rows, max_rows, vocab_size, compute_type)
+                if decoder.cross is None:
+                    forward = self._prompts(recording, max_rows, max_step_tokens) or forward
+            except UnrecordableError as error:
+                logger.warning("%s runs operation by operation: %s", decoder.owner, error)
+        if forward is not None:
+            self._forwards = ForwardGraphs(forward, self._rows.device, sizes)
+
+    def _prompts(
+        self, recording: Recording, max_rows: int, max_step_tokens: int
+    ) -> Callable[[Tensor, StepSize], Tensor] | None:
+        """The forward of steps with prompts, lowered to kernels; None where it cannot be."""
+        try:
+            steps = PromptSteps(recording, self._rows, max_rows, max_step_tokens, self._device.compute_type)
+        except UnrecordableError as error:
+            logger.debug("%s computes prompts operation by operation: %s", self._decoder.owner, error)
+            return None
+        self._prompt_steps = steps
+        return steps.run
 
     def _stream(self) -> AbstractContextManager[Any]:
         stream = self._device.stream
@@ -209,6 +238,9 @@ class DeviceExecutor:
         cross = self._decoder.cross
         logits, observed = forward_observing(plan, batch, cross, self._cache, self._forward)
         return partial(self._sampler.draw, plan, packed.entries, logits, observed=observed)
+
+    def _unpacked_forward(self, words: Tensor, size: StepSize) -> Tensor:
+        return self._forward(unpack(words, size, self._rows))
 
     def _forward(self, batch: Batch) -> Tensor:
         return self._decoder.forward(batch, self._cache)

@@ -8,10 +8,8 @@ import torch
 from torch import Tensor
 
 from antiphon.engine.plan import StepPlan
-from antiphon.executor.device.batch import PackedStep, StepSize, pack, unpack
-from antiphon.executor.device.rows import DeviceRows
+from antiphon.executor.device.batch import PackedStep, StepSize, pack, step_size
 from antiphon.executor.upload import upload
-from antiphon.ops import Batch
 
 #: Tokens of the graphs; a step is padded to the next size. The last has room for prompts beside decodes.
 TOKEN_SIZES = (64, 128, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 5120, 6144, 7168, 8192, 8448)
@@ -21,19 +19,30 @@ FEW_TOKEN_SIZES = (1, 4, 16, 32)
 REQUEST_SIZES = (16, 64, 256)
 
 
+def largest_size(max_tokens: int) -> int:
+    """The tokens of the largest graph for steps of so many."""
+    return next((size for size in TOKEN_SIZES if size >= max_tokens), TOKEN_SIZES[-1])
+
+
+def token_sizes(max_tokens: int) -> tuple[int, ...]:
+    """The sizes of graphs for steps of up to so many tokens."""
+    return TOKEN_SIZES[: TOKEN_SIZES.index(largest_size(max_tokens)) + 1]
+
+
 class ForwardGraphs:
     """Runs the forward pass of a step. Launching hundreds of kernels one by one takes the host longer than the device
     takes to compute them; a graph is one launch. A graph is captured when its size comes a second time: a size that
-    comes once is not worth it.
+    comes once is not worth it. Where there is no card, steps are launched and have no padding.
     """
 
     def __init__(
-        self, forward: Callable[[Batch], Tensor], store: DeviceRows, token_sizes: Sequence[int] = TOKEN_SIZES
+        self, forward: Callable[[Tensor, StepSize], Tensor], device: torch.device, sizes: Sequence[int] = TOKEN_SIZES
     ) -> None:
+        """`forward` computes the logits of a packed step of some size; `sizes` are those of tokens, in order."""
         self._forward = forward
-        self._token_sizes = token_sizes
-        self._store = store
-        self._pool = torch.cuda.graph_pool_handle()
+        self._device = device
+        self._token_sizes = sizes
+        self._pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
         self._graphs: dict[StepSize, tuple[torch.cuda.CUDAGraph, Tensor, Tensor]] = {}
         self._seen: set[StepSize] = set()
 
@@ -47,6 +56,8 @@ class ForwardGraphs:
 
     def room(self, plan: StepPlan, num_logits: int) -> StepSize | None:
         """The size of the graph for a plan; None where it has none."""
+        if self._pool is None:
+            return step_size(plan, num_logits) if plan.num_tokens <= self._token_sizes[-1] else None
         tokens = next((size for size in self._token_sizes if plan.num_tokens <= size), None)
         requests = next((size for size in REQUEST_SIZES if max(len(plan.requests), num_logits) <= size), None)
         if tokens is None or requests is None:
@@ -57,20 +68,17 @@ class ForwardGraphs:
     def run(self, plan: StepPlan, room: StepSize) -> tuple[PackedStep, Tensor]:
         """The step as it was packed, and the logits of its rows, which the next step overwrites."""
         packed = pack(plan, room)
-        words = upload(packed.words, self._store.device)
+        words = upload(packed.words, self._device)
         found = self._graphs.get(room)
-        if found is None and room in self._seen:
+        if found is None and room in self._seen and self._pool is not None:
             found = self._graphs[room] = self._capture(room, words)
         if found is None:
             self._seen.add(room)
-            return packed, self._compute(words, room)
+            return packed, self._forward(words, room)
         graph, given, logits = found
         given.copy_(words)
         graph.replay()
         return packed, logits
-
-    def _compute(self, words: Tensor, room: StepSize) -> Tensor:
-        return self._forward(unpack(words, room, self._store))
 
     def _capture(self, room: StepSize, words: Tensor) -> tuple[torch.cuda.CUDAGraph, Tensor, Tensor]:
         """A step of this size has run before, so its kernels are compiled. Capturing computes nothing."""
@@ -78,7 +86,7 @@ class ForwardGraphs:
         torch.cuda.current_stream().synchronize()
         graph.capture_begin(self._pool, capture_error_mode="thread_local")
         try:
-            logits = self._compute(given, room)
+            logits = self._forward(given, room)
         finally:
             graph.capture_end()
         return graph, given, logits

@@ -12,21 +12,10 @@ from antiphon.executor.device.ahead import decode_sizes
 from antiphon.executor.device.buckets import row_bucket, split_count
 from antiphon.executor.device.rows import DeviceRows
 from antiphon.executor.upload import upload
-from antiphon.ops import CacheKind
 from antiphon.ops.program import Recording
 from antiphon.ops.triton.ahead.variant import Variant
 from antiphon.ops.triton.launch import card
-from antiphon.ops.triton.program.rows import StepRows
 from antiphon.ops.triton.program.step import DecodeStep, StepMemory, step_bytes
-
-
-def step_rows(store: DeviceRows) -> StepRows:
-    """The rows as a step finds them."""
-    groups = [layout.group for layout in store.layouts]
-    columns = {name: column.offset for name, column in store.layout.columns.items()}
-    tables = {group.name: table.offset for group, table in zip(groups, store.layout.tables, strict=True)}
-    cross = frozenset(group.name for group in groups if group.kind is CacheKind.CROSS)
-    return StepRows(store.words, columns, tables, cross)
 
 
 class DecodeGraphs:
@@ -42,7 +31,8 @@ class DecodeGraphs:
         self._recording, self._max_rows, self._vocab_size = recording, max_rows, vocab_size
         self._type = compute_type
         self._store, self._card = store, card(store.device)
-        self._rows, groups = step_rows(store), [layout.group for layout in store.layouts]
+        groups = [layout.group for layout in store.layouts]
+        self._rows = store.as_step_rows()
         self._kv_heads = min(group.num_kv_heads for group in groups)
         largest = row_bucket(max_rows, max_rows)
         sizes = sorted({row_bucket(rows, max_rows) for rows in range(1, max_rows + 1)})

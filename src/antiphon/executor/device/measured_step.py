@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from antiphon.executor.device.buckets import split_count
-from antiphon.executor.device.graphs import step_rows
 from antiphon.executor.device.trial_rows import TrialRows
 from antiphon.executor.recorded import make_recording
 from antiphon.models.base.parts import TokenDecoder
@@ -43,7 +42,7 @@ class MeasuredStep:
         with torch.inference_mode(), self._stream():
             self.recording = make_recording(decoder.step(requests.cache))
             heads = [layout.group.num_kv_heads for layout in requests.store.layouts]
-            size = (rows, split_count(rows, min(heads), context + 1), step_rows(requests.store))
+            size = (rows, split_count(rows, min(heads), context + 1), requests.store.as_step_rows())
             on = card(place)
             needed = step_bytes(self.recording, *size, device.compute_type, vocab_size, on)
             memory = StepMemory.allocate(rows, needed, max(1 << 14, rows * max(heads)), place)

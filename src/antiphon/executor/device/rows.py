@@ -11,7 +11,8 @@ from antiphon import ops
 from antiphon.engine.plan import StepPlan
 from antiphon.executor.row_layout import RowLayout
 from antiphon.executor.upload import upload
-from antiphon.ops import CacheLayout, SamplingRows
+from antiphon.ops import CacheKind, CacheLayout, SamplingRows
+from antiphon.ops.triton.program.rows import StepRows
 
 
 class DeviceRows:
@@ -35,6 +36,14 @@ class DeviceRows:
         """A column of all rows, as a view."""
         column = self.layout.columns[name]
         return self.words[:, column.offset : column.offset + column.words].view(dtype)[:, 0]
+
+    def as_step_rows(self) -> StepRows:
+        """The same words as the steps of `ops/triton/program` read them."""
+        groups = [layout.group for layout in self.layouts]
+        columns = {name: column.offset for name, column in self.layout.columns.items()}
+        tables = {group.name: table.offset for group, table in zip(groups, self.layout.tables, strict=True)}
+        cross = frozenset(group.name for group in groups if group.kind is CacheKind.CROSS)
+        return StepRows(self.words, columns, tables, cross)
 
     def apply(self, plan: StepPlan) -> None:
         """Apply the plan's changes of tables and rows."""

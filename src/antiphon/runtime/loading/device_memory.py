@@ -13,7 +13,7 @@ from antiphon.runtime.loading.device_sizes import DeviceSizes
 RESERVE_SHARE = 0.05
 MIN_RESERVE_BYTES = 1 << 29
 #: Activations of one token in a step: residual, projections and the two halves of a gated layer of a 8B model.
-TOKEN_BYTES = 96 << 10
+TOKEN_BYTES = 112 << 10
 #: Less than this for keys and values is of no use.
 MIN_KV_BYTES = 16 << 20
 

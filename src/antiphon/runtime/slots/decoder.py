@@ -90,6 +90,7 @@ def decoder_slot(part: TokenDecoder, context: SlotContext) -> ModelSlot:
     if loaded.device.is_cpu:
         return ModelSlot(context.name, scheduler, DecoderExecutor(part, cache, **shape))
     shape["batch_invariant"] = config.batch_invariant
+    shape["max_step_tokens"] = sizes.max_step_tokens
     return ModelSlot(context.name, scheduler, device_executor(part, cache, loaded, **shape), depth=DEVICE_DEPTH)
 
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 import torch
 
-from antiphon.ops.triton.program.workspace import ALIGNMENT, Workspace
+from antiphon.ops.triton.program.workspace import ALIGNMENT, CompactWorkspace, Workspace
 
 TYPES = [torch.float32, torch.float16, torch.bfloat16, torch.int32, torch.uint8]
 
@@ -18,11 +18,12 @@ def span(tensor: torch.Tensor, base: int) -> range:
     return range(start, start + tensor.nbytes)
 
 
+@pytest.mark.parametrize("kind", [Workspace, CompactWorkspace])
 @pytest.mark.parametrize("seed", range(4))
-def test_live_tensors_never_overlap(seed: int) -> None:
+def test_live_tensors_never_overlap(seed: int, kind: type[Workspace]) -> None:
     source = random.Random(seed)
     memory = torch.zeros(1 << 20, dtype=torch.uint8)
-    workspace, counted = Workspace(memory), Workspace(None)
+    workspace, counted = kind(memory), kind(None)
     live: list[tuple[torch.Tensor, torch.Tensor, int]] = []
     for step in range(300):
         if live and source.random() < 0.5:
@@ -42,12 +43,24 @@ def test_live_tensors_never_overlap(seed: int) -> None:
     assert workspace.used == counted.used <= len(memory), "counting gives what is used"
 
 
-def test_a_place_is_used_again() -> None:
-    workspace = Workspace(torch.zeros(4096, dtype=torch.uint8))
+@pytest.mark.parametrize("kind", [Workspace, CompactWorkspace])
+def test_a_place_is_used_again(kind: type[Workspace]) -> None:
+    workspace = kind(torch.zeros(4096, dtype=torch.uint8))
     first = workspace.take((4, 64), torch.float32)
     workspace.give_back(first)
     second = workspace.take((8, 64), torch.float16)
     assert second.data_ptr() == first.data_ptr() and workspace.used == 1024
+
+
+def test_gaps_are_joined_and_divided() -> None:
+    workspace = CompactWorkspace(torch.zeros(4096, dtype=torch.uint8))
+    first, second, last = (workspace.take((256,), torch.float32) for _ in range(3))
+    workspace.give_back(second)
+    workspace.give_back(first)
+    halves = [workspace.take((512,), torch.float16), workspace.take((1024,), torch.uint8)]
+    assert [tensor.data_ptr() for tensor in halves] == [first.data_ptr(), second.data_ptr()]
+    workspace.give_back(last)
+    assert workspace.take((512,), torch.float32).data_ptr() == last.data_ptr() and workspace.used == 4096
 
 
 def test_too_little_memory_is_an_error() -> None:

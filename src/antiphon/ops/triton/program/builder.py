@@ -107,6 +107,18 @@ class StepBuilder:
                 self._held.setdefault(later, []).append(kept)
                 return
 
+    def hand_over(self, value: Value, to: Value) -> bool:
+        """Let a value of the same shape and type have the place of one that nothing reads after the present
+        instruction; false where something does.
+        """
+        tensor = self.tensors.get(id(value))
+        held = self._held.get(self.place, [])
+        if tensor is None or not any(kept is tensor for kept in held):
+            return False
+        self._held[self.place] = [kept for kept in held if kept is not tensor]
+        self.tensors[id(to)] = self.hold(tensor, to)
+        return True
+
     def release(self) -> None:
         """Give back the places of values that nothing reads after the present instruction."""
         for tensor in self._held.pop(self.place, ()):

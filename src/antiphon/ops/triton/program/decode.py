@@ -8,7 +8,7 @@ library multiplies. Heads are normalised, rotated, stored and attend in one kern
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -27,20 +27,25 @@ from antiphon.ops.triton.program.product_lowering import lower_linear
 from antiphon.ops.triton.program.quantised import embed_launch
 from antiphon.ops.triton.quantised.matrix import QuantisedMatrix
 
+#: The function that writes the launches of an instruction, by the instruction's class.
+Lowerings = Mapping[type[Instruction], Callable[[Any, Any], None]]
 
-def lower(step: StepBuilder) -> Tensor:
-    """Write the launches of the step. The tensor has the result when they have run."""
-    recording = step.recording
+
+def lower(step: StepBuilder, lowerings: Lowerings | None = None) -> Tensor:
+    """Write the launches of the step, by these lowerings or those of a decode step. The tensor has the result when they
+    have run.
+    """
+    recording, lowerings = step.recording, lowerings or _LOWERINGS
     for place, instruction in enumerate(recording.instructions):
         step.place = place
         if place not in step.fused:
-            lowering = _LOWERINGS.get(type(instruction))
+            lowering = lowerings.get(type(instruction))
             if lowering is None:
-                raise UnrecordableError(f"{instruction.operation} has no kernel in a decode step")
+                raise UnrecordableError(f"{instruction.operation} has no kernel in a step")
             lowering(step, instruction)
         step.release()
     if recording.output is None:
-        raise UnrecordableError("a decode step gives logits")
+        raise UnrecordableError("a step gives logits")
     return step.tensors[id(step.readers.origin(recording.output))]
 
 
@@ -77,7 +82,7 @@ def _lower_gather(_: StepBuilder, __: program.GatherRows) -> None:
     """Every row has logits: nothing to do."""
 
 
-_LOWERINGS: dict[type[Instruction], Callable[[StepBuilder, Any], None]] = {
+_LOWERINGS: Lowerings = {
     program.Embed: _lower_embed,
     program.Linear: lower_linear,
     program.Norm: lower_norm,

@@ -18,14 +18,14 @@ def measure_card(device: torch.device) -> MachineLimits:
     """By PyTorch's own operations: reductions in fp32, and a product in bf16. Takes under a second."""
     read_bytes = min(READ_BYTES, torch.cuda.mem_get_info(device)[0] // 4)
     values = torch.ones(read_bytes // 4, dtype=torch.float32, device=device)
-    reading = min(_seconds(values.sum), _seconds(values.amax))
+    reading = min(seconds(values.sum), seconds(values.amax))
     del values
     left, right = (torch.randn(SIDE, SIDE, device=device).to(torch.bfloat16) for _ in range(2))
-    multiplying = _seconds(lambda: left @ right)
+    multiplying = seconds(lambda: left @ right)
     return MachineLimits(read_bytes / reading, SIDE**3 / multiplying, 0.0)
 
 
-def _seconds(function: Callable[[], object]) -> float:
+def seconds(function: Callable[[], object]) -> float:
     """Of the fastest call, by the card's clock."""
     for _ in range(WARM_UP):
         function()

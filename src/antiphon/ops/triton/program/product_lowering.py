@@ -135,11 +135,11 @@ def _library_product(
         and step.readers.of(i.out.value)[0] is norms[0]
     )  # fmt: skip
     if plain and i.residual is None:
-        _multiply(step, x, matrix, step.take(i.out.value, columns, dtype))
+        multiply_rows(step, x, matrix, step.take(i.out.value, columns, dtype))
         return
     if added:
         product = step.hold(step.workspace.take((step.padded, columns), step.compute_type), i.out.value)
-        _multiply(step, x, matrix, product)
+        multiply_rows(step, x, matrix, product)
         step.take(i.out.value, columns, torch.float32)
         assert i.residual is not None
         # The residual must live until the norm adds it.
@@ -148,7 +148,7 @@ def _library_product(
         return
     wide = i.matrix.rows
     product = step.scratch((step.padded, wide), step.compute_type)
-    _multiply(step, x, matrix, product)
+    multiply_rows(step, x, matrix, product)
     out = step.take(i.out.value, columns, dtype)
     total = step.rows * columns
     keep = ("N", "GATED", "ACTIVATION", "BIAS", "RESIDUAL")
@@ -159,7 +159,8 @@ def _library_product(
     )  # fmt: skip
 
 
-def _multiply(step: StepBuilder, x: Tensor, matrix: Tensor | PreparedWeight, out: Tensor) -> None:
+def multiply_rows(step: StepBuilder, x: Tensor, matrix: Tensor | PreparedWeight, out: Tensor) -> None:
+    """Launch out = x · matrixᵀ by the library."""
     if not isinstance(matrix, Tensor):
         step.emit(library_calls(matrix, x, out, None if out.is_meta else workspace_of(out.device)))
         return

@@ -9,17 +9,20 @@ from antiphon.ops.program.traced import Value
 
 
 class Readers:
-    """In a decode step every row has logits, so gathering their rows gives the value itself."""
+    """In a decode step every row has logits, so gathering their rows gives the value itself, and the readers of a norm
+    may read what it is a norm of. Neither holds in a step with prompts.
+    """
 
-    def __init__(self, recording: Recording) -> None:
+    def __init__(self, recording: Recording, is_decode: bool = True) -> None:
         self._instructions = recording.instructions
+        self._is_decode = is_decode
         self._aliases: dict[int, Value] = {}
         for instruction in recording.instructions:
-            if isinstance(instruction, program.GatherRows):
+            if is_decode and isinstance(instruction, program.GatherRows):
                 self._aliases[id(instruction.out.value)] = instruction.x.value
         self._places: dict[int, list[int]] = {}
         for place, instruction in enumerate(recording.instructions):
-            if not isinstance(instruction, program.GatherRows):
+            if not (is_decode and isinstance(instruction, program.GatherRows)):
                 for value in instruction.reads():
                     self._places.setdefault(id(self.origin(value)), []).append(place)
         if recording.output is not None:  # read after the last instruction
@@ -55,6 +58,6 @@ class Readers:
     def last(self, value: Value, now: int) -> int:
         """The last reader, from instruction `now` on, through norms that only their readers compute."""
         last = max([now, *self.places(value)])
-        for norm in self.norms_of(value):
+        for norm in self.norms_of(value) if self._is_decode else ():
             last = max(last, self.last(norm.out.value, now))
         return last

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import insort
 from collections import defaultdict
 from collections.abc import Sequence
 
@@ -23,10 +24,7 @@ class Workspace:
 
     def take(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
         size = -(-max(math.prod(shape) * dtype.itemsize, 1) // ALIGNMENT) * ALIGNMENT
-        if self._free[size]:
-            start = self._free[size].pop()
-        else:
-            start, self.used = self.used, self.used + size
+        start = self._place(size)
         if self._memory is None:
             tensor = torch.empty(tuple(shape), dtype=dtype, device="meta")
         else:
@@ -39,5 +37,42 @@ class Workspace:
 
     def give_back(self, tensor: Tensor) -> None:
         """The tensor is read by nothing that follows."""
-        start, size = self._places.pop(id(tensor))
+        self._leave(*self._places.pop(id(tensor)))
+
+    def _place(self, size: int) -> int:
+        """Where so many bytes begin: a place of that size that was left, else the end."""
+        if self._free[size]:
+            return self._free[size].pop()
+        start, self.used = self.used, self.used + size
+        return start
+
+    def _leave(self, start: int, size: int) -> None:
         self._free[size].append(start)
+
+
+class CompactWorkspace(Workspace):
+    """Places that were left are joined and divided, for steps whose values are large and of many sizes."""
+
+    def __init__(self, memory: Tensor | None) -> None:
+        super().__init__(memory)
+        self._gaps: list[tuple[int, int]] = []  # begin and end of each, in order
+
+    def _place(self, size: int) -> int:
+        """In the smallest gap that has room, else at the end, beginning with the gap before it if there is one."""
+        fitting = [(end - start, start, end) for start, end in self._gaps if end - start >= size]
+        if fitting:
+            _, start, end = min(fitting)
+            self._gaps.remove((start, end))
+            if start + size < end:
+                insort(self._gaps, (start + size, end))
+            return start
+        start = self._gaps.pop()[0] if self._gaps and self._gaps[-1][1] == self.used else self.used
+        self.used = start + size
+        return start
+
+    def _leave(self, start: int, size: int) -> None:
+        end = start + size
+        for gap in [gap for gap in self._gaps if gap[1] == start or gap[0] == end]:
+            self._gaps.remove(gap)
+            start, end = min(start, gap[0]), max(end, gap[1])
+        insort(self._gaps, (start, end))

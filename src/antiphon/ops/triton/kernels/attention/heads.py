@@ -37,15 +37,18 @@ def _prepared(x, gain, angles, position, stride, first, count, eps, D: tl.conste
 
 
 @triton.jit
-def _store(pages, scales, slot, base, scale_base, x, count, PAGE: tl.constexpr, D: tl.constexpr, DB: tl.constexpr,
-           HB: tl.constexpr):  # fmt: skip
-    """Write the heads [HB, DB] of one token to its slot."""
+def store_heads(pages, scales, slot, base, scale_base, x, count, FIRST: tl.constexpr, WIDTH: tl.constexpr,
+                PAGE: tl.constexpr, D: tl.constexpr, DB: tl.constexpr, HB: tl.constexpr):  # fmt: skip
+    """Write WIDTH channels from FIRST on, x [HB, DB], of one token's `count` heads to its slot.
+
+    In int8 pages FIRST and WIDTH are multiples of SCALE_CHANNELS.
+    """
     BYTES: tl.constexpr = pages.dtype.element_ty.primitive_bitwidth // 8
     rh = tl.arange(0, HB)
     rd = tl.arange(0, DB)
     entry, token = slot // PAGE, slot % PAGE
-    inside = (rh < count)[:, None] & (rd < D)[None, :]
-    place = pages + token_places(entry, token, rh, base, PAGE, D, BYTES)[:, None] + rd[None, :]
+    inside = (rh < count)[:, None] & (rd < WIDTH)[None, :]
+    place = pages + token_places(entry, token, rh, base, PAGE, D, BYTES)[:, None] + FIRST + rd[None, :]
     if pages.dtype.element_ty == tl.int8:
         grouped = tl.reshape(x, (HB, DB // SCALE_CHANNELS, SCALE_CHANNELS))
         scale = (tl.max(tl.abs(grouped), 2) / 127.0).to(tl.float16)
@@ -56,9 +59,9 @@ def _store(pages, scales, slot, base, scale_base, x, count, PAGE: tl.constexpr, 
         rounded = tl.minimum(tl.maximum(rounded, -127.0), 127.0)
         tl.store(place, tl.reshape(rounded, (HB, DB)).to(tl.int8), mask=inside)
         groups = tl.arange(0, DB // SCALE_CHANNELS)
-        known = (rh < count)[:, None] & (groups < D // SCALE_CHANNELS)[None, :]
+        known = (rh < count)[:, None] & (groups < WIDTH // SCALE_CHANNELS)[None, :]
         target = scales + token_places(entry, token, rh, scale_base, PAGE, D // SCALE_CHANNELS, 2)[:, None]
-        tl.store(target + groups[None, :], scale, mask=known)
+        tl.store(target + FIRST // SCALE_CHANNELS + groups[None, :], scale, mask=known)
     elif pages.dtype.element_ty == tl.uint8:
         tl.store(place, to_e4m3(x), mask=inside)
     else:
@@ -98,10 +101,10 @@ def prepare_heads(
         if slot >= 0:
             if BALANCED:
                 k_heads /= tl.load(balance + rk[:, None] * D + rd[None, :], mask=k_inside, other=1.0)
-            _store(keys, key_scales, slot, key_base, key_scale_base, k_heads, HK, PAGE, D, DB, HKB)
+            store_heads(keys, key_scales, slot, key_base, key_scale_base, k_heads, HK, 0, D, PAGE, D, DB, HKB)
             source = v + token * v_stride + rk[:, None] * v_head_stride + rd[None, :]
             v_heads = tl.load(source, mask=k_inside, other=0.0).to(tl.float32)
-            _store(values, value_scales, slot, value_base, value_scale_base, v_heads, HK, PAGE, D, DB, HKB)
+            store_heads(values, value_scales, slot, value_base, value_scale_base, v_heads, HK, 0, D, PAGE, D, DB, HKB)
     else:
         k_target = k_out + token * (HK * D) + rk[:, None] * D + rd[None, :]
         tl.store(k_target, k_heads.to(k_out.dtype.element_ty), mask=k_inside)

@@ -8,16 +8,21 @@ import triton.language as tl
 from antiphon.ops.triton.kernels.attention.decode import UNSEEN
 from antiphon.ops.triton.kernels.attention.pages import load_tile
 
+LOG2_E = tl.constexpr(1.4426950408889634)
+
 
 @triton.jit
 def _attend(
     q, acc, top, total, low, high, table, keys, values, key_scales, value_scales,
-    key_base, value_base, key_scale_base, value_scale_base, head, position, limit, num_sinks, first, softcap,
+    key_base, value_base, key_scale_base, value_scale_base, head, position, limit, num_sinks, first, factor, softcap,
     rd,
     MASKED: tl.constexpr, CAUSAL: tl.constexpr, WINDOW: tl.constexpr, SINK_TOKENS: tl.constexpr, SOFTCAP: tl.constexpr,
     PAGE: tl.constexpr, D: tl.constexpr, EVEN: tl.constexpr, BT: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    """The tiles of keys with indices from `low` to `high`; without MASKED every query sees all of them."""
+    """The tiles of keys with indices from `low` to `high`; without MASKED every query sees all of them.
+
+    `top` is in units of ln 2: a score times `factor` is, or one that was capped.
+    """
     rt = tl.arange(0, BT)
     for start in tl.range(low, high, BT, num_stages=STAGES):
         index = start + rt
@@ -31,7 +36,9 @@ def _attend(
         )
         scores = tl.dot(q, tl.trans(k), input_precision="ieee")
         if SOFTCAP:
-            scores = softcap * (2.0 / (1.0 + tl.exp(-2.0 * scores / softcap)) - 1.0)
+            # tanh(u) = 2 / (1 + exp(-2 u)) - 1
+            capped = 2.0 / (1.0 + tl.exp2(scores * (-2.0 * factor / softcap))) - 1.0
+            scores = capped * (softcap * LOG2_E)
         if MASKED:
             seen = inside[None, :] & (token[None, :] < limit)
             if CAUSAL:
@@ -40,11 +47,15 @@ def _attend(
                 near = token[None, :] > position[:, None] - WINDOW
                 seen = seen & (near | (token[None, :] < SINK_TOKENS))
             scores = tl.where(seen, scores, UNSEEN)
-        higher = tl.maximum(top, tl.max(scores, 1))
-        p = tl.exp2((scores - higher[:, None]) * 1.4426950408889634)
+        if SOFTCAP:
+            higher = tl.maximum(top, tl.max(scores, 1))
+            p = tl.exp2(scores - higher[:, None])
+        else:
+            higher = tl.maximum(top, tl.max(scores, 1) * factor)
+            p = tl.exp2(scores * factor - higher[:, None])
         if MASKED:
             p = tl.where(seen, p, 0.0)  # a query that has seen nothing yet has no highest score
-        fade = tl.exp2((top - higher) * 1.4426950408889634)
+        fade = tl.exp2(top - higher)
         total = total * fade + tl.sum(p, 1)
         v = load_tile(
             values, value_scales, entry, token, head, value_base, value_scale_base, inside, rd, q.dtype, PAGE, D, EVEN
@@ -67,9 +78,10 @@ def prefill_attention(
     """out [T, H * D] of `queries` [T, H, D], whose keys and values are in the pages already.
 
     A program computes TOKENS queries of one request, from place tiles[t, 1] of its chunk, for the heads that share a
-    key head (G is their number, rounded up to a power of two). A negative request is none.
+    key head (G is their number, rounded up to a power of two). A negative request is none. The last tiles, which see
+    the most tokens, begin first. `scale` is positive.
     """
-    tile, head = tl.program_id(0), tl.program_id(1)
+    tile, head = tl.num_programs(0) - 1 - tl.program_id(0), tl.program_id(1)
     EVEN: tl.constexpr = D == DB
     SHARED: tl.constexpr = H // HK
     request = tl.load(tiles + 2 * tile)
@@ -88,10 +100,10 @@ def prefill_attention(
     inside = valid[:, None] & (rd < D)[None, :]
     place = (begin + local).to(tl.int64) * query_stride + (head * SHARED + group) * D
     q = tl.load(queries + place[:, None] + rd[None, :], mask=inside, other=0.0)
-    wide = q.to(tl.float32) * scale
     if BALANCED:
-        wide *= tl.load(balance + head * D + rd, mask=rd < D, other=1.0)[None, :]
-    q = wide.to(out.dtype.element_ty)
+        q = q.to(tl.float32) * tl.load(balance + head * D + rd, mask=rd < D, other=1.0)[None, :]
+    q = q.to(out.dtype.element_ty)
+    factor = scale * LOG2_E
     earliest = length - count + offset
     position = length - count + local
     first = 0
@@ -114,19 +126,21 @@ def prefill_attention(
     total = tl.zeros((TOKENS * G,), tl.float32)
     acc, top, total = _attend(
         q, acc, top, total, 0, plain, table, keys, values, key_scales, value_scales,
-        key_base, value_base, key_scale_base, value_scale_base, head, position, limit, num_sinks, first, softcap, rd,
+        key_base, value_base, key_scale_base, value_scale_base, head, position, limit, num_sinks, first, factor,
+        softcap, rd,
         False, CAUSAL, WINDOW, SINK_TOKENS, SOFTCAP, PAGE, D, EVEN, BT, STAGES,
     )  # fmt: skip
     acc, top, total = _attend(
         q, acc, top, total, plain, high, table, keys, values, key_scales, value_scales,
-        key_base, value_base, key_scale_base, value_scale_base, head, position, limit, num_sinks, first, softcap, rd,
+        key_base, value_base, key_scale_base, value_scale_base, head, position, limit, num_sinks, first, factor,
+        softcap, rd,
         True, CAUSAL, WINDOW, SINK_TOKENS, SOFTCAP, PAGE, D, EVEN, BT, STAGES,
     )  # fmt: skip
     if SINKS:
-        sink = tl.load(sinks + head * SHARED + group, mask=group < SHARED, other=UNSEEN)
+        sink = tl.load(sinks + head * SHARED + group, mask=group < SHARED, other=UNSEEN) * LOG2_E
         higher = tl.maximum(top, sink)
-        fade = tl.exp(top - higher)
-        total = total * fade + tl.exp(sink - higher)
+        fade = tl.exp2(top - higher)
+        total = total * fade + tl.exp2(sink - higher)
         acc = acc * fade[:, None]
     acc = acc / tl.where(total > 0, total, 1.0)[:, None]
     row = (begin + local).to(tl.int64) * (H * D) + (head * SHARED + group) * D

@@ -1,0 +1,60 @@
+"""`PromptSteps`: forward passes with prompts as kernels, lowered when a step of that size first comes."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from antiphon.executor.device.batch import StepSize
+from antiphon.executor.device.forward_graphs import REQUEST_SIZES, largest_size
+from antiphon.executor.device.rows import DeviceRows
+from antiphon.ops.program import Recording
+from antiphon.ops.triton.launch import card
+from antiphon.ops.triton.program.gathering import gather_early
+from antiphon.ops.triton.program.prompt_step import PromptStep, PromptWords
+
+
+class PromptSteps:
+    """The steps of one model. They share one workspace, which is reserved for the largest: one runs at a time."""
+
+    def __init__(
+        self, recording: Recording, store: DeviceRows, max_rows: int, max_tokens: int, compute_type: torch.dtype
+    ) -> None:
+        """For up to `max_tokens` tokens and `max_rows` requests. `UnrecordableError` says what has no kernel."""
+        self._recording, self._type = gather_early(recording), compute_type
+        self._rows, self._card = store.as_step_rows(), card(store.device)
+        self._pages = {layout.group.name: layout.block_tokens for layout in store.layouts}
+        most = next((place for place, size in enumerate(REQUEST_SIZES) if size >= max_rows), len(REQUEST_SIZES) - 1)
+        tokens = largest_size(max_tokens)
+        largest = [StepSize(tokens, requests, requests) for requests in REQUEST_SIZES[: most + 1]]
+        self._words = torch.zeros(max(sum(size.lengths) for size in largest), dtype=torch.int32, device=store.device)
+        self._memory: Tensor | None = None
+        needed = max(self._make(size).workspace_bytes for size in largest)
+        self._memory = torch.empty(needed, dtype=torch.uint8, device=store.device)
+        self._steps: dict[StepSize, PromptStep] = {}
+
+    @property
+    def workspace_bytes(self) -> int:
+        return 0 if self._memory is None else self._memory.numel()
+
+    def run(self, words: Tensor, size: StepSize) -> Tensor:
+        """The logits of a packed step, which the next one overwrites. The rows grow by the tokens that it computes."""
+        step = self.step(size)
+        self._words[: len(words)].copy_(words)
+        step.run()
+        return step.logits
+
+    def step(self, size: StepSize) -> PromptStep:
+        """The step of a size; it reads the words of the last `run`."""
+        step = self._steps.get(size)
+        if step is None:
+            step = self._steps[size] = self._make(size)
+        return step
+
+    def forget(self) -> None:
+        """Free what steps so far hold."""
+        self._steps.clear()
+
+    def _make(self, size: StepSize) -> PromptStep:
+        words = PromptWords(*self._words[: sum(size.lengths)].split(size.lengths))
+        return PromptStep(self._recording, words, self._rows, self._pages, self._memory, self._type, self._card)

@@ -1,0 +1,37 @@
+"""What follows a library's product of many rows: bias, activation, gate, residual."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from antiphon.ops.triton.kernels.products.activations import activate
+
+
+@triton.jit
+def activate_rows(
+    x, bias, residual, y, rows,
+    N: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, GATED: tl.constexpr, ACTIVATION: tl.constexpr,
+    BIAS: tl.constexpr, RESIDUAL: tl.constexpr,
+):  # fmt: skip
+    """y [rows, N] = activation(x + bias) + residual, of x [rows, N]; if GATED, x [rows, 2 N] has the gates first.
+
+    A program does BLOCK columns of ROWS rows. y may be the residual.
+    """
+    WIDTH: tl.constexpr = 2 * N if GATED else N
+    row = tl.program_id(1).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
+    column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)[None, :]
+    inside = (row < rows) & (column < N)
+    source = x + row * WIDTH + column
+    values = tl.load(source, mask=inside, other=0.0).to(tl.float32)
+    if BIAS:
+        values += tl.load(bias + column, mask=column < N, other=0.0).to(tl.float32)
+    values = activate(values, ACTIVATION)
+    if GATED:
+        up = tl.load(source + N, mask=inside, other=0.0).to(tl.float32)
+        if BIAS:
+            up += tl.load(bias + N + column, mask=column < N, other=0.0).to(tl.float32)
+        values *= up
+    if RESIDUAL:
+        values += tl.load(residual + row * N + column, mask=inside, other=0.0).to(tl.float32)
+    tl.store(y + row * N + column, values.to(y.dtype.element_ty), mask=inside)

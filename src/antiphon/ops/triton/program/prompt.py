@@ -1,0 +1,182 @@
+"""Lowering of a recorded forward to the kernels of a step with chunks of prompts: many tokens of several requests.
+
+The library multiplies. One kernel adds a product to the residual stream and normalises, one does bias, activation and
+gate, one the norms, rotation and store of heads, one attention. What only rows with logits need is computed for them
+alone (`gather_early`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from antiphon.errors import UnrecordableError
+from antiphon.ops.program import instructions as program
+from antiphon.ops.program.dimension import as_dim
+from antiphon.ops.program.instructions import Instruction
+from antiphon.ops.program.recording import Recording
+from antiphon.ops.program.traced import Traced, Value
+from antiphon.ops.triton.kernels.products.activations import NUMBERS
+from antiphon.ops.triton.kernels.rows.activation import activate_rows
+from antiphon.ops.triton.kernels.rows.embedding import gather_scaled
+from antiphon.ops.triton.kernels.rows.norms import norm_rows
+from antiphon.ops.triton.launch import Card, ceil_power, row_warps
+from antiphon.ops.triton.program.builder import DecodeInputs, StepBuilder
+from antiphon.ops.triton.program.launch import Call
+from antiphon.ops.triton.program.product_lowering import multiply_rows
+from antiphon.ops.triton.program.quantised import embed_launch
+from antiphon.ops.triton.program.readers import Readers
+from antiphon.ops.triton.program.workspace import Workspace
+from antiphon.ops.triton.quantised.matrix import QuantisedMatrix
+
+#: Elements that a program of a row-wise kernel computes: 16 for each of its threads, so that no two load the same.
+TILE_ELEMENTS = 2048
+
+
+class PromptBuilder(StepBuilder):
+    """For one step of `tokens` tokens, of which `logits` rows have logits. `slots` are the tokens' by cache group."""
+
+    def __init__(
+        self, recording: Recording, tokens: int, logits: int, inputs: DecodeInputs, slots: Mapping[str, Tensor],
+        workspace: Workspace, compute_type: torch.dtype, card: Card,
+    ) -> None:  # fmt: skip
+        unused = inputs.table_rows
+        super().__init__(recording, tokens, 1, inputs, workspace, unused, compute_type, card)
+        self.padded, self.slots = tokens, slots
+        self.readers = Readers(recording, is_decode=False)
+        self._sizes = {"T": tokens, "L": logits, "R": len(inputs.table_rows)}
+        #: Tiles of queries for attention, by the number of queries of a tile.
+        self.tiles: dict[int, Tensor] = {}
+
+    def rows_of(self, value: Value) -> int:
+        return as_dim(value.shape[0]).value(self._sizes)
+
+    def take(self, value: Value, width: int, dtype: torch.dtype) -> Tensor:
+        """A tensor [rows, width] for a value."""
+        tensor = self.workspace.take((self.rows_of(value), width), dtype)
+        self.tensors[id(value)] = tensor
+        return self.hold(tensor, value)
+
+    def hold_for_first(self, tensor: Tensor, value: Value) -> Tensor:
+        """Keep a tensor until the first reader of the value."""
+        self._held.setdefault(self.readers.places(value)[0], []).append(tensor)
+        return tensor
+
+    def sum_of(self, residual: Traced, value: Value, width: int) -> Tensor:
+        """The fp32 tensor for a sum that takes the place of its residual, if nothing else reads that later."""
+        tensor = self.tensors.get(id(residual.value))
+        same = tensor is not None and tensor.dtype is torch.float32 and tensor.shape == (self.rows_of(value), width)
+        if same and not residual.offset and self.hand_over(residual.value, value):
+            return self.tensors[id(value)]
+        return self.take(value, width, torch.float32)
+
+
+def lower_embed(step: PromptBuilder, i: program.Embed) -> None:
+    table, width = step.matrix(i.matrix), i.matrix.columns
+    out = step.take(i.out.value, width, torch.float32)
+    if isinstance(table, Tensor):
+        _gather(step, "embed", step.whole(i.ids), table, out, i.scale)
+    elif isinstance(table, QuantisedMatrix) and len(table.pieces) == 1:
+        ordinary = replace(step.card, capability=80)  # without dependent launch
+        step.emit([embed_launch(table, step.whole(i.ids), out, step.rows, i.scale, None, ordinary)])
+    else:
+        raise UnrecordableError("an embedding in fp8 or of several types has no kernel in a step")
+
+
+def lower_gather(step: PromptBuilder, i: program.GatherRows) -> None:
+    x = step.whole(i.x)
+    _gather(step, "gather", step.whole(i.index), x, step.take(i.out.value, x.shape[1], x.dtype), 1.0)
+
+
+def _gather(step: PromptBuilder, name: str, ids: Tensor, table: Tensor, out: Tensor, scale: float) -> None:
+    rows, width = out.shape
+    step.launch(
+        name, gather_scaled, (rows,), (ids, table, out, out, out, out, scale),
+        {"WIDTH": width, "BLOCK": ceil_power(width), "SCALED": False, "ROWS": 1, "PDL": False},
+        warps=row_warps(width),
+    )  # fmt: skip
+
+
+def lower_linear(step: PromptBuilder, i: program.Linear) -> None:
+    """A product that is added to the residual stream before a norm is left to the norm's kernel."""
+    x, matrix = step.cast(step.whole(i.x)), step.matrix(i.matrix)
+    rows, wide = step.rows_of(i.out.value), i.matrix.rows
+    gated = i.activation.endswith("_gate")
+    columns = wide // 2 if gated else wide
+    is_plain = i.activation == "none" and i.bias is None
+    is_output = None in step.readers.of(i.out.value)
+    if is_plain and i.residual is None:
+        dtype = torch.float32 if is_output else step.compute_type
+        multiply_rows(step, x, matrix, step.take(i.out.value, columns, dtype))
+        return
+    if is_plain and i.residual is not None and _is_normed(step.readers.of(i.out.value)[0], i.out.value):
+        product = step.hold_for_first(step.workspace.take((rows, columns), step.compute_type), i.out.value)
+        multiply_rows(step, x, matrix, product)
+        residual = step.tensor(i.residual)
+        total = step.sum_of(i.residual, i.out.value, columns)
+        if total is not residual:
+            step.extend(i.residual.value, i.out.value)
+        step.sums[id(i.out.value)] = (product, i.residual)
+        return
+    product = step.scratch((rows, wide), step.compute_type)
+    multiply_rows(step, x, matrix, product)
+    residual = product if i.residual is None else step.tensor(i.residual)
+    if i.residual is not None:
+        out = step.sum_of(i.residual, i.out.value, columns)
+    else:
+        out = step.take(i.out.value, columns, torch.float32 if is_output else step.compute_type)
+    block = min(ceil_power(columns), 1024)
+    together = TILE_ELEMENTS // block
+    step.launch(
+        "activation", activate_rows, (-(-columns // block), -(-rows // together)),
+        (product, step.side(i.bias, product), residual, out, rows),
+        {"N": columns, "ROWS": together, "BLOCK": block, "GATED": gated,
+         "ACTIVATION": NUMBERS[i.activation.removesuffix("_gate")], "BIAS": i.bias is not None,
+         "RESIDUAL": i.residual is not None},
+    )  # fmt: skip
+
+
+def _is_normed(reader: Instruction | None, value: Value) -> bool:
+    """Whether a reader is a norm of the value alone."""
+    return isinstance(reader, program.Norm) and reader.x.value is value and reader.residual is None
+
+
+def lower_norm(step: PromptBuilder, i: program.Norm) -> None:
+    if i.x.dim() != 2:
+        raise UnrecordableError("a norm of heads has a kernel only beside rotary embedding and store")
+    width, rows = int(i.x.shape[1]), step.rows_of(i.out.value)
+    residual: Tensor | None = None
+    total: Tensor | None = None
+    if id(i.x.value) in step.sums:
+        x, before = step.sums.pop(id(i.x.value))
+        residual, total = step.tensor(before), step.tensors[id(i.x.value)]
+    else:
+        x = step.whole(i.x)
+    if i.residual is not None:
+        if residual is not None or i.total is None:
+            raise UnrecordableError("a norm after two residuals has no kernel")
+        residual, total = step.tensor(i.residual), step.sum_of(i.residual, i.total.value, width)
+    out = step.take(i.out.value, width, step.compute_type if step.readers.products_of(i.out.value) else torch.float32)
+    gain = step.tensor(i.gain)
+    block = ceil_power(width)
+    together = max(1, TILE_ELEMENTS // block)
+    step.launch(
+        "norm", norm_rows, (-(-rows // together),),
+        (x, x if residual is None else residual, gain, step.side(i.bias, gain), out, out if total is None else total,
+         rows, width, 0, width, 0, 1, i.eps),
+        {"WIDTH": width, "BLOCK": block, "ROWS": together, "CENTRED": i.centred, "BIAS": i.bias is not None,
+         "RESIDUAL": residual is not None, "PDL": False},
+        warps=row_warps(together * block),
+    )  # fmt: skip
+
+
+def lower_add(step: PromptBuilder, i: program.Add) -> None:
+    x, y = step.whole(i.x), step.whole(i.y)
+    shape = (step.rows_of(i.out.value), int(i.out.shape[-1]))
+    if x.shape != shape or y.shape != shape:
+        raise UnrecordableError(f"a sum of {tuple(x.shape)} and {tuple(y.shape)} has no kernel in a step")
+    out = step.sum_of(i.y, i.out.value, shape[1])
+    step.launches.append(Call("add", torch.add, (x, y), {"out": out}))

@@ -1,0 +1,108 @@
+"""A step with chunks of prompts, from its packed words to the logits, as launches and as a CUDA graph."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from antiphon.errors import UnrecordableError
+from antiphon.ops.program import instructions as program
+from antiphon.ops.program.recording import Recording
+from antiphon.ops.triton.kernels.rows.prompt import prompt_inputs
+from antiphon.ops.triton.launch import Card, ceil_power
+from antiphon.ops.triton.program.builder import DecodeInputs, GroupRows
+from antiphon.ops.triton.program.decode import Lowerings, lower
+from antiphon.ops.triton.program.launch import Call, Launch
+from antiphon.ops.triton.program.prompt import (
+    PromptBuilder,
+    lower_add,
+    lower_embed,
+    lower_gather,
+    lower_linear,
+    lower_norm,
+)
+from antiphon.ops.triton.program.prompt_attention import lower_attention, lower_heads, lower_store
+from antiphon.ops.triton.program.rows import StepRows
+from antiphon.ops.triton.program.workspace import CompactWorkspace
+
+#: Tokens of a program that makes the inputs.
+INPUT_BLOCK = 256
+
+_LOWERINGS: Lowerings = {
+    program.Embed: lower_embed,
+    program.Linear: lower_linear,
+    program.Norm: lower_norm,
+    program.PrepareHeads: lower_heads,
+    program.StoreKV: lower_store,
+    program.PagedAttention: lower_attention,
+    program.Add: lower_add,
+    program.GatherRows: lower_gather,
+}
+
+
+@dataclass(frozen=True)
+class PromptWords:
+    """What the host says of a step, int32: T tokens of R requests, of which L have logits.
+
+    A token of -1 is the last one of its row; -2 is none, and is stored nowhere. A request without tokens is padding.
+    """
+
+    tokens: Tensor  # [T]
+    positions: Tensor  # [T]
+    token_rows: Tensor  # [T]
+    query_start: Tensor  # [R + 1]
+    seq_lens: Tensor  # [R], the new tokens included
+    rows: Tensor  # [R]
+    grown: Tensor  # [R]: tokens that the step computes
+    logit_rows: Tensor  # [L]
+
+
+class PromptStep:
+    """The launches of a step that reads `words`. Their lengths are its size, whatever they hold."""
+
+    def __init__(
+        self, recording: Recording, words: PromptWords, store: StepRows, pages: dict[str, int],
+        memory: Tensor | None, compute_type: torch.dtype, card: Card,
+    ) -> None:  # fmt: skip
+        """`pages` are the tokens of a block, by cache group. `recording` is the forward after `gather_early`. Without
+        memory the step only counts its `workspace_bytes`.
+        """
+        if store.cross:
+            raise UnrecordableError("the states of an encoder have no kernel in a step with prompts")
+        workspace = CompactWorkspace(memory)
+        tokens = len(words.tokens)
+        ids = workspace.take((tokens,), torch.int32)
+        slots = {name: workspace.take((tokens,), torch.int64) for name in recording.groups}
+        groups = {name: GroupRows(store.table(name), store.width, words.seq_lens) for name in recording.groups}
+        tensors = {
+            "token_ids": ids, "positions": words.positions, "query_start": words.query_start,
+            "logit_rows": words.logit_rows,
+        }  # fmt: skip
+        inputs = DecodeInputs(tensors, words.rows, groups)
+        step = PromptBuilder(recording, tokens, len(words.logit_rows), inputs, slots, workspace, compute_type, card)
+        self.launches: list[Launch | Call] = [
+            _inputs(words, store, ids, slots[name], name, pages[name], place == 0)
+            for place, name in enumerate(recording.groups)
+        ]
+        self.logits = lower(step, _LOWERINGS)
+        self.launches += step.launches
+        self.workspace_bytes = workspace.used
+
+    def run(self) -> None:
+        """Launch every kernel by itself."""
+        for launch in self.launches:
+            launch()
+
+
+def _inputs(
+    words: PromptWords, store: StepRows, ids: Tensor, slots: Tensor, group: str, page: int, is_first: bool
+) -> Launch:
+    tokens, requests = len(words.tokens), len(words.rows)
+    return Launch(
+        "inputs", prompt_inputs, (-(-tokens // INPUT_BLOCK),),
+        (words.tokens, words.positions, words.token_rows, words.rows, words.grown, store.column("last_token"),
+         store.column("length"), store.table(group), ids, slots, tokens, requests, store.width),
+        {"PAGE": page, "FIRST": is_first, "REQUESTS": ceil_power(requests), "BLOCK": INPUT_BLOCK},
+    )  # fmt: skip
