@@ -264,7 +264,7 @@ class DeviceExecutor:
             self._ahead.cancel()
         if self._device.stream is not None:
             self._device.stream.synchronize()
-        self._graphs = self._forwards = None
+        self._graphs = self._forwards = self._prompt_steps = None
         self._swap.clear()
         self._waiter.shutdown(wait=False)
 
