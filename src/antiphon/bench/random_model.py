@@ -167,5 +167,6 @@ def random_model_of(
     report, device = LoadReport(), device or Device.parse(CPU)
     with report.phase("weights"):
         model = build_model(RandomCheckpoint(metadata, seed))
+        device = device.preferring(model.preferred_type)
         prepare(model, report, options or WeightOptions(), device=device)
     return LoadedModel(name, model, NumberTokenizer(model.vocab_size), None, frozenset(), report, device=device)

@@ -6,9 +6,8 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,6 +19,7 @@ from antiphon.executor.decoder.cross import fill_cross, forward_observing
 from antiphon.executor.device.batch import pack, unpack
 from antiphon.executor.device.forward_graphs import FEW_TOKEN_SIZES, TOKEN_SIZES, ForwardGraphs
 from antiphon.executor.device.graphs import DecodeGraphs
+from antiphon.executor.device.one_shot import on_stream, wait_for
 from antiphon.executor.device.rows import DeviceRows
 from antiphon.executor.device.swap import SwapPool
 from antiphon.executor.handle import DoneHandle
@@ -36,13 +36,6 @@ logger = logging.getLogger(__name__)
 
 #: Tokens that are being drawn.
 Drawing = Drawn | DrawnTokens
-
-
-def _wait(transfer: Transfer, on_done: Callable[[], None]) -> None:
-    try:
-        transfer.wait()
-    finally:
-        on_done()  # `result` raises the same error
 
 
 class DeviceHandle:
@@ -67,7 +60,7 @@ class DeviceHandle:
         self._drawn = drawn = self._draw()
         self._timings["build"] += time.perf_counter() - begun
         if self._on_done is not None:
-            self._waiter.submit(_wait, drawn.transfer, self._on_done)
+            self._waiter.submit(wait_for, drawn.transfer, self._on_done)
 
     def notify(self, on_done: Callable[[], None]) -> None:
         """Call `on_done` when the tokens are on the host, from a thread that waits for them."""
@@ -116,6 +109,7 @@ class DeviceExecutor:
             else decoder.cross.num_states
             for layout in layouts
         ]
+        self._cross_tokens = 0 if decoder.cross is None else decoder.cross.num_states
         self._rows = DeviceRows(max_rows, layouts, lengths, device.torch)
         self._sampler = Sampler(self._rows, vocab_size, device.torch)
         self._swap = SwapPool(cache.arena)
@@ -123,7 +117,7 @@ class DeviceExecutor:
         self._waiter = ThreadPoolExecutor(1, f"antiphon-{device.name}-wait")
         self._graphs: DecodeGraphs | None = None
         self._forwards: ForwardGraphs | None = None
-        if record and device.stream is not None and decoder.cross is None:
+        if record and device.stream is not None:
             sizes = (*FEW_TOKEN_SIZES, *TOKEN_SIZES) if batch_invariant else TOKEN_SIZES
             self._forwards = ForwardGraphs(self._forward, self._rows, sizes)
         if record and not batch_invariant:
@@ -137,15 +131,11 @@ class DeviceExecutor:
         if device.stream is not None:
             torch.cuda.synchronize(device.torch)  # weights, pages and rows were made on another stream than steps use
 
-    def _stream(self) -> AbstractContextManager[Any]:
-        stream = self._device.stream
-        return nullcontext() if stream is None else torch.cuda.stream(stream)
-
     @contextmanager
     def _computing(self) -> Iterator[None]:
         """On the device's stream, with the operations of batch-invariant mode if it is on."""
         mode = nullcontext() if self._operations is None else use_operations(self._operations)
-        with torch.inference_mode(), self._stream(), mode:
+        with torch.inference_mode(), on_stream(self._device), mode:
             yield
 
     def submit(self, plan: StepPlan) -> DeviceHandle | DoneHandle:
@@ -168,7 +158,7 @@ class DeviceExecutor:
     def _launch(self, plan: StepPlan) -> Callable[[], Drawing]:
         """Launch the forward pass. The call that it returns begins to draw the tokens."""
         if self._graphs is not None and _is_decode(plan):
-            rows, longest = [request.row for request in plan.requests], max(plan.starts) + 1
+            rows, longest = [request.row for request in plan.requests], max(max(plan.starts) + 1, self._cross_tokens)
             if self._sampler.is_plain(plan) and not _filters(plan):
                 transfer = Transfer()
                 transfer.add(self._graphs.run(rows, longest, draws=True))
@@ -176,10 +166,10 @@ class DeviceExecutor:
                 return partial(DrawnTokens, transfer)
             logits = self._graphs.run(rows, longest, draws=False)
             return partial(self._sampler.draw, plan, decode_entries(plan), logits)
-        room = None if self._forwards is None or not _is_plain(plan) else self._forwards.room(plan, len(plan.requests))
+        room = None if self._forwards is None or not _is_plain(plan) else self._forwards.room(plan, _num_logits(plan))
         if self._forwards is not None and room is not None:
             packed, logits = self._forwards.run(plan, room)
-            return partial(self._sampler.draw, plan, packed.entries, logits[: len(packed.entries.sample_entries)])
+            return partial(self._sampler.draw, plan, packed.entries, logits[: _num_logits(plan)])
         packed = pack(plan)
         words = upload(packed.words, self._rows.device)
         batch = unpack(words, packed.size, self._rows, packed.num_decodes, packed.adapted)
@@ -200,6 +190,11 @@ class DeviceExecutor:
         return None
 
     @property
+    def num_decode_steps(self) -> int:
+        """Sizes of decode steps that were lowered to kernels, which graphs launch on a GPU."""
+        return 0 if self._graphs is None else self._graphs.num_steps
+
+    @property
     def swapped_bytes(self) -> int:
         return self._swap.num_bytes
 
@@ -214,16 +209,31 @@ class DeviceExecutor:
 
 def _is_decode(plan: StepPlan) -> bool:
     """Whether every request computes and draws one token, and none needs more than the model's own forward."""
-    return plan.num_decodes == len(plan.requests) and all(plan.samples) and _is_plain(plan)
+    return plan.num_decodes == len(plan.requests) and all(plan.samples) and _is_plain(plan) and not _num_probed(plan)
 
 
 def _is_plain(plan: StepPlan) -> bool:
-    """Whether a step reads the logits of its last tokens only, by the model's own forward."""
+    """Whether a step reads the logits of its last tokens and of probes only, by the model's own forward."""
     if has_adapters(plan):
         return False
-    return not any(
-        request.observes or request.probe is not None or request.params.prompt_logprobs for request in plan.requests
+    reads_prompt = any(
+        request.params.prompt_logprobs and start < request.num_prompt_tokens
+        for request, start in zip(plan.requests[plan.num_decodes :], plan.starts[plan.num_decodes :], strict=True)
     )
+    return not reads_prompt and not any(request.observes for request in plan.requests)
+
+
+def _num_probed(plan: StepPlan) -> int:
+    """Requests whose probe reads the logits of a token of this step."""
+    triples = zip(plan.requests, plan.starts, plan.counts, strict=True)
+    return sum(
+        request.probe is not None and start <= request.probe[0] < start + count for request, start, count in triples
+    )
+
+
+def _num_logits(plan: StepPlan) -> int:
+    """Rows of logits that a plain step has."""
+    return sum(plan.samples) + _num_probed(plan)
 
 
 def _filters(plan: StepPlan) -> bool:

@@ -121,10 +121,10 @@ def _load(
 ) -> LoadedModel:
     with report.phase("open"):
         checkpoint = open_checkpoint(resolved.path)
-        own = model_class(checkpoint.architecture).task
-        if task is not None and own != task:
-            raise wrong_task(resolved.name, own, task)
-    device = device_for(resolved.name, own, device, may_move)
+        kind = model_class(checkpoint.architecture)
+        if task is not None and kind.task != task:
+            raise wrong_task(resolved.name, kind.task, task)
+    device = device_for(resolved.name, kind.task, device, may_move).preferring(kind.preferred_type)
     with report.phase("tokenizer"):
         tokenizer = load_tokenizer(resolved, checkpoint)
     with report.phase("weights"):
