@@ -95,6 +95,10 @@ class OneShotExecutor(ABC):
     def _launch(self, plan: StepPlan, transfer: Transfer) -> Outputs:
         """Launch the kernels of a step; what the host reads is added to the transfer."""
 
+    @property
+    def num_graphs(self) -> int:
+        return 0 if self._graphs is None else self._graphs.num_graphs
+
     def close(self) -> None:
         """Free graphs; the device has finished before."""
         if self._device.stream is not None:

@@ -29,7 +29,7 @@ from support.cards import a_card, loaded_on
 from support.tiny_whisper import MELS, small_dims, state_dict
 
 NAME = "ears"
-STATES, TEXT_POSITIONS, VOCABULARY = 20, 24, 90
+STATES, TEXT_POSITIONS, VOCABULARY = 6, 16, 90
 START, END, LANGUAGES, TASK, NO_SPEECH, FIRST_TIMESTAMP = 50, 51, (52, 53, 54), 55, 56, 60
 DIMS = small_dims(VOCABULARY, STATES, TEXT_POSITIONS)
 Make = Callable[[torch.Tensor, int], list[Request]]
@@ -52,7 +52,7 @@ def slots_on(device: Device) -> list[ModelSlot]:
 
 def recordings(count: int) -> list[np.ndarray]:
     generator = np.random.default_rng(0)
-    lengths = [STATES * 320 - 700 * number for number in range(count)]
+    lengths = [STATES * 320 - 300 * number for number in range(count)]
     return [generator.standard_normal(length).astype(np.float32) * 0.1 for length in lengths]
 
 
