@@ -28,6 +28,11 @@ class ImitatedCard(Device):
         return False
 
 
+def imitated_card() -> ImitatedCard:
+    """A card without kernels, whose operations are those of the CPU."""
+    return ImitatedCard(torch.device("cpu"), ops.active_backend(), torch.float32, DeviceLimits("a card", 1 << 40, 4))
+
+
 def a_card(compute_type: torch.dtype = torch.float32) -> Device:
     """In fp32 unless another type is given, so that results are the CPU's."""
     kind = Device if torch.cuda.is_available() else ImitatedCard

@@ -22,6 +22,7 @@ from antiphon.runtime.loading.device_memory import reserve_bytes, workspace_byte
 from antiphon.runtime.loading.loading import LoadedModel, device_for, load_model
 from antiphon.runtime.slots.devices import EngineDevice, EngineDevices
 from antiphon.runtime.slots.resident import check_batch_invariance
+from support.tiny_model import write_bert
 
 TOTAL = 16 << 30
 
@@ -82,6 +83,17 @@ def test_too_little_memory_is_reported_with_the_numbers(loaded: LoadedModel) -> 
     expected = r"has 1,024 MiB free of 16,384 MiB; of that 768 MiB are needed for a step and 819 MiB kept in reserve"
     with pytest.raises(MemoryBudgetError, match=expected):
         device.acquire(loaded.model)
+    assert device.books is None
+
+
+def test_a_model_without_a_cache_reserves_none(loaded: LoadedModel, tmp_path: Path) -> None:
+    device = EngineDevice(fake_gpu(), EngineConfig(kv_bytes=1 << 20))
+    encoder = load_model(str(write_bert(tmp_path)), device="cpu").model
+    assert device.acquire(encoder).books.total_bytes == 0 and device.books is None
+    assert device.acquire(loaded.model).books.total_bytes == device.acquire(encoder).books.total_bytes == 1 << 20
+    for _ in range(3):
+        assert device.books is not None
+        device.release()
     assert device.books is None
 
 
