@@ -125,6 +125,14 @@ def test_weights_that_do_not_fit_are_reported_with_the_numbers(
         load_model(str(tiny_llama), device=fake_gpu())
 
 
+def test_an_encoder_on_a_gpu_computes_in_fp16_by_default(tmp_path: Path) -> None:
+    encoder, gpu = str(write_bert(tmp_path)), fake_gpu()
+    assert load_model(encoder, device=gpu).device.compute_type is torch.bfloat16  # as it was asked for
+    loaded = load_model(encoder, device=replace(gpu, has_default_type=True))
+    assert loaded.device.compute_type is torch.float16 and loaded.device.name == gpu.name
+    assert all(leaf.device.type == "meta" for leaf in loaded.model.leaves() if isinstance(leaf, torch.Tensor))
+
+
 def test_detectors_alone_stay_on_the_cpu(caplog: pytest.LogCaptureFixture) -> None:
     gpu = fake_gpu()
     for task in Task:

@@ -21,12 +21,13 @@ from antiphon.executor.device.encoder import DeviceEncoderExecutor
 from antiphon.executor.device.executor import DeviceExecutor
 from antiphon.models.registry import build_model
 from antiphon.ops import Device
+from antiphon.runtime.frontend.engine import Engine
 from antiphon.runtime.loading.config import EngineConfig
 from antiphon.runtime.slots.arena import Arena
 from antiphon.runtime.slots.resident import encoder_name, make_slots
 from antiphon.weights.formats.memory import StateDictCheckpoint
 from support.cards import a_card, loaded_on
-from support.tiny_whisper import MELS, small_dims, state_dict
+from support.tiny_whisper import MELS, MULTILINGUAL, small_dims, state_dict, tiny_whisper
 
 NAME = "ears"
 STATES, TEXT_POSITIONS, VOCABULARY = 6, 16, 90
@@ -159,3 +160,20 @@ def test_words_are_aligned(device: Device) -> None:
         return [request(states, f"{number}", [START, 10 + number, 11, 12, END], params, observes=True)]
 
     check(device, make)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="the interpreter takes minutes for the real vocabulary")
+def test_recordings_through_an_engine() -> None:
+    """Twice: kernels are compiled and graphs captured the first time."""
+    options: dict[str, Any] = dict(voice_activity=False, temperatures=(0.0,), words=True)
+    sounds = [np.random.default_rng(seed).standard_normal(20 * 16_000).astype(np.float32) * 0.1 for seed in (0, 1, 2)]
+    with Engine(tiny_whisper(MULTILINGUAL), device="cpu", kv_bytes=64 << 20) as engine:
+        expected = engine.transcribe_all(sounds, **options)
+    loaded = tiny_whisper(MULTILINGUAL)
+    card = loaded_on(a_card(), loaded.model, loaded.tokenizer, loaded.name)
+    with Engine(card, device="cuda", compute_type="fp32", kv_bytes=64 << 20) as engine:
+        for _ in range(2):
+            got = engine.transcribe_all(sounds, **options)
+            for own, other in zip(got, expected, strict=True):
+                assert own.language == other.language and own.text[:24] == other.text[:24]
+                assert len(own.segments) > 0 and own.segments[0].words
