@@ -118,15 +118,23 @@ def config_from_openai(dims: Mapping[str, Any]) -> WhisperConfig:
 
 
 class Convolution(Halvable):
-    """A convolution of width 3 with GELU, over [B, frames, channels]."""
+    """A convolution of width 3 with GELU, over [B, frames, channels].
+
+    It may be in 16 bits where the products after it are.
+    """
+
+    is_narrow = False
 
     def __init__(self, source: Source, name: str, inputs: int, outputs: int, stride: int) -> None:
         self.weight = source.tensor(f"{name}.weight", (outputs, inputs, 3))
         self.bias = source.tensor(f"{name}.bias", (outputs,))
         self.stride = stride
 
+    def set_compute_type(self, dtype: torch.dtype | None) -> None:
+        self.is_narrow = dtype is not None
+
     def __call__(self, x: Tensor) -> Tensor:
-        convolve = ops.half_conv1d if self.half else ops.conv1d
+        convolve = ops.half_conv1d if self.half or self.is_narrow else ops.conv1d
         return convolve(x, self.weight, self.bias, self.stride, padding=(1, 1), activation="gelu")
 
 

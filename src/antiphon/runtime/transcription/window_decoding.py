@@ -142,7 +142,7 @@ class WindowJob:
 
     def start(self) -> list[Request]:
         inputs = self._inputs()
-        self._content = blake2b(inputs.numpy(), digest_size=16).digest()
+        self._content = blake2b(inputs.numpy().tobytes(), digest_size=16).digest()
         request = Request(
             new_id(),
             encoder_name(self.recogniser.loaded.name),

@@ -38,7 +38,7 @@ Make = Callable[[torch.Tensor, int], list[Request]]
 
 @pytest.fixture
 def device() -> Iterator[Device]:
-    with ops.use_backend("triton"):
+    with ops.use_backend("triton"), torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
         yield a_card()
 
 
@@ -104,7 +104,7 @@ def check(device: Device, make: Make) -> tuple[DeviceExecutor, DeviceEncoderExec
     with ops.use_backend(ops.available_backends()[0]):
         expected, _ = answers(Device.parse("cpu"), make)
     got, slots = answers(device, make)
-    near = 2e-3 if not torch.cuda.is_available() else 2e-2
+    near = 5e-2 if torch.cuda.is_available() else 2e-3
     for own, other in zip(got, expected, strict=True):
         assert own.finish_reason is other.finish_reason and other.error is None, own.error
         assert own.output == other.output, own.id
