@@ -11,6 +11,9 @@ from antiphon.executor.encoder import EncoderExecutor
 from antiphon.models.base.parts import Encoder
 from antiphon.runtime.slots.context import DEVICE_DEPTH, SlotContext
 
+#: Requests up to which a decoder on a GPU is fed first: its steps take about as long for many as for one.
+DEVICE_FEED_REQUESTS = 64
+
 
 def encoder_slot(part: Encoder, context: SlotContext) -> ModelSlot:
     """Every stage is a step of its own, so that other models' steps come between the layers of a window; on a GPU, many
@@ -31,4 +34,6 @@ def encoder_slot(part: Encoder, context: SlotContext) -> ModelSlot:
     if device.is_cpu:
         return ModelSlot(context.name, scheduler, EncoderExecutor(part), **shared)
     executor = DeviceEncoderExecutor(part, device, config.record)
-    return ModelSlot(context.name, scheduler, executor, depth=DEVICE_DEPTH, **shared)
+    return ModelSlot(
+        context.name, scheduler, executor, depth=DEVICE_DEPTH, feed_requests=DEVICE_FEED_REQUESTS, **shared
+    )
