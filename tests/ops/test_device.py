@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 import torch
 
 from antiphon.errors import DeviceError, InvalidRequestError, OutOfDeviceMemoryError, UnsupportedError
-from antiphon.ops import Device
+from antiphon.ops import Device, active_backend
 from antiphon.ops.backend import Backend
+from antiphon.ops.device import DeviceLimits
 from antiphon.ops.registry import defaults
 
 
@@ -100,3 +102,11 @@ def test_errors_of_libraries_on_a_device(monkeypatch: pytest.MonkeyPatch) -> Non
         assert isinstance(gpu.translate(error), OutOfDeviceMemoryError) and cpu.translate(error) is error
     triton = RuntimeError("Triton Error [CUDA]: an illegal memory access was encountered")
     assert isinstance(gpu.translate(triton), DeviceError) and cpu.translate(triton) is triton
+
+
+def test_a_model_may_prefer_a_type_where_none_was_asked_for() -> None:
+    limits = DeviceLimits("none", 0, 1)
+    given = Device(torch.device("meta"), active_backend("meta"), torch.bfloat16, limits)
+    default = replace(given, has_default_type=True)
+    assert default.preferring(torch.float16).compute_type is torch.float16
+    assert default.preferring(None).compute_type is given.preferring(torch.float16).compute_type is torch.bfloat16

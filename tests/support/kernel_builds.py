@@ -249,6 +249,13 @@ def _small_builds() -> Iterator[Build]:
     yield Build("rows.prompt.prompt_inputs", types, dict(PAGE=16, FIRST=True, REQUESTS=256, BLOCK=256))
     yield Build("rows.store.scatter_words", dict(store=_INT, changes=_INT, count="i32"), {"BLOCK": 256})
     types = dict(starts=_INT, tiles=_INT, first="i32", num_requests="i32", num_tiles="i32", TOKENS="i32")
+    scores = {name: _DECODE[name] for name in ("seq_lens", "rows", "tables", "keys", "key_scales", "balance")}
+    strides = ("q_stride", "q_head_stride", "num_queries", "table_stride", "key_base", "key_scale_base", "width")
+    scores |= dict(q=_HALF, chosen=_INT, requests=_INT, out=_WIDE, scale="fp32") | dict.fromkeys(strides, "i32")
+    sizes = dict(SHARED=1, D=64, DB=64, PAGE=16, BALANCED=False, BT=128)
+    yield Build("attention.scores.paged_scores", scores, sizes)
+    means = dict(x=_HALF, starts=_INT, y=_WIDE, x_stride="i32")
+    yield Build("rows.pooling.mean_rows", means, dict(WIDTH=384, BLOCK=128, ROWS=32))
     yield Build("attention.tiles.list_tiles", types, dict(REQUESTS=256, BLOCK=128))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 
 from antiphon.models.registry import build_model
@@ -21,8 +23,20 @@ def dims(vocab_size: int = ENGLISH) -> dict[str, int]:
     )  # fmt: skip
 
 
-def state_dict(vocab_size: int = ENGLISH, seed: int = 0) -> dict[str, torch.Tensor]:
-    """Random tensors under OpenAI's names."""
+default_dims = dims
+
+
+def small_dims(vocab_size: int, states: int, text_positions: int) -> dict[str, int]:
+    """Of a model of one layer with any vocabulary and windows of any length."""
+    lengths = {"n_audio_ctx": states, "n_text_ctx": text_positions}
+    return dims(vocab_size) | lengths | {"n_audio_layer": 1, "n_text_layer": 1}
+
+
+def state_dict(
+    vocab_size: int = ENGLISH, seed: int = 0, dims: Mapping[str, int] | None = None
+) -> dict[str, torch.Tensor]:
+    """Random tensors under OpenAI's names; the width is the same whatever `dims` are."""
+    sizes = dims or default_dims(vocab_size)
     generator = torch.Generator().manual_seed(seed)
 
     def random(*shape: int) -> torch.Tensor:
@@ -31,14 +45,14 @@ def state_dict(vocab_size: int = ENGLISH, seed: int = 0) -> dict[str, torch.Tens
     state = {
         "encoder.conv1.weight": random(HIDDEN, MELS, 3),
         "encoder.conv2.weight": random(HIDDEN, HIDDEN, 3),
-        "encoder.positional_embedding": random(POSITIONS, HIDDEN),
-        "decoder.positional_embedding": random(TEXT_POSITIONS, HIDDEN),
-        "decoder.token_embedding.weight": random(vocab_size, HIDDEN),
+        "encoder.positional_embedding": random(sizes["n_audio_ctx"], HIDDEN),
+        "decoder.positional_embedding": random(sizes["n_text_ctx"], HIDDEN),
+        "decoder.token_embedding.weight": random(sizes["n_vocab"], HIDDEN),
     }
     norms = ["encoder.ln_post", "decoder.ln"]
     linears: list[tuple[str, int, int]] = []
     for side in ("encoder", "decoder"):
-        for layer in range(LAYERS):
+        for layer in range(sizes["n_text_layer"]):
             block = f"{side}.blocks.{layer}"
             norms += [f"{block}.attn_ln", f"{block}.mlp_ln"]
             linears += [(f"{block}.mlp.0", 4 * HIDDEN, HIDDEN), (f"{block}.mlp.2", HIDDEN, 4 * HIDDEN)]

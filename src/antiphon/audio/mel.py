@@ -81,12 +81,18 @@ def window_features(samples: Floats, num_mels: int, seconds: float = WINDOW_SECO
 
     What `WhisperFeatureExtractor` gives for the same samples. Only the frames that touch sound are computed.
     """
-    num_frames = round(seconds * FRAMES_PER_SECOND)
-    if len(samples) > num_frames * HOP:
-        raise AudioError(f"{len(samples) / SPEECH_RATE:.2f} s of sound do not fit a window of {seconds:g} s")
+    num_frames = check_window(samples, seconds)
     sounding = min(num_frames * HOP, len(samples) + FFT)  # so many samples that the mirrored end is silence
     frames = log_mel(np.pad(samples, (0, sounding - len(samples))), num_mels)
     return normalize(pad_frames(frames, num_frames))
+
+
+def check_window(samples: Floats, seconds: float) -> int:
+    """Reject sound that is longer than a window; the frames of the window."""
+    num_frames = round(seconds * FRAMES_PER_SECOND)
+    if len(samples) > num_frames * HOP:
+        raise AudioError(f"{len(samples) / SPEECH_RATE:.2f} s of sound do not fit a window of {seconds:g} s")
+    return num_frames
 
 
 class MelStream:

@@ -162,10 +162,16 @@ def random_model_of(
     options: WeightOptions | None = None,
     seed: int = 0,
     device: Device | None = None,
+    tokenizer: Tokenizer | None = None,
 ) -> LoadedModel:
-    """A model of a configuration as Hugging Face writes it; on the CPU unless a device is given."""
+    """A model of a configuration as Hugging Face writes it; on the CPU unless a device is given.
+
+    Its tokens are numbers unless a tokenizer is given.
+    """
     report, device = LoadReport(), device or Device.parse(CPU)
     with report.phase("weights"):
         model = build_model(RandomCheckpoint(metadata, seed))
+        device = device.preferring(model.preferred_type)
         prepare(model, report, options or WeightOptions(), device=device)
-    return LoadedModel(name, model, NumberTokenizer(model.vocab_size), None, frozenset(), report, device=device)
+    text = tokenizer or NumberTokenizer(model.vocab_size)
+    return LoadedModel(name, model, text, None, frozenset(), report, device=device)

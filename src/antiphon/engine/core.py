@@ -17,7 +17,7 @@ from antiphon.errors import DeviceError, ModelNotFoundError, OutOfDeviceMemoryEr
 #: A model's share of time when several have work, by its most urgent request. Critical requests always go first.
 SHARES = {Priority.CRITICAL: 16.0, Priority.HIGH: 4.0, Priority.NORMAL: 1.0, Priority.LOW: 0.25}
 
-#: Above this many requests, a decoder's step gains nothing from a larger batch.
+#: Above this many requests, a decoder's step on a CPU gains nothing from a larger batch.
 FEED_REQUESTS = 16
 
 
@@ -77,6 +77,8 @@ class ModelSlot:
     clock: TurnClock = field(default_factory=lambda: TurnClock())
     #: The part of the same model whose requests this part's results become: an encoder's decoder.
     feeds: ModelSlot | None = None
+    #: It goes before the part that it feeds while that has fewer requests.
+    feed_requests: int = FEED_REQUESTS
     in_flight: deque[_InFlight] = field(default_factory=deque)
     #: Seconds of a step: a moving average in which each new step has a weight of a tenth.
     usual_step: float = 0.0
@@ -93,7 +95,7 @@ class ModelSlot:
         """The order of a model's parts: an encoder goes first while its decoder's batch is not full."""
         if self.feeds is None:
             return 1
-        return 0 if len(self.feeds.scheduler.requests()) < FEED_REQUESTS else 2
+        return 0 if len(self.feeds.scheduler.requests()) < self.feed_requests else 2
 
 
 class EngineCore:

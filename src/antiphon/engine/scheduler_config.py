@@ -18,7 +18,7 @@ class SchedulerConfig:
     """Limits of one model's steps. `chunk_tokens` of None computes every prompt whole.
 
     A step computes at most `prompt_logprob_tokens` of the prompts whose log-probabilities are wanted, because it keeps
-    the logits of all of them.
+    the logits of all of them. With `isolates_fills`, a step that fills the cross blocks of a request does nothing else.
     """
 
     max_running: int = 64
@@ -29,6 +29,7 @@ class SchedulerConfig:
     step_seconds: float | None = None
     preemption: Preemption = Preemption.RECOMPUTE
     swap_bytes: int = 1 << 30
+    isolates_fills: bool = True
 
     def __post_init__(self) -> None:
         for name in ("max_running", "max_waiting", "max_step_tokens"):

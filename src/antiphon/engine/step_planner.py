@@ -118,7 +118,7 @@ class StepPlanner:
             taken = self._admit(plan, max(allowance, 1), now)
             if taken is None:
                 break
-            if _fills_cross(admitted := plan.row_setups[-1].request):
+            if self.config.isolates_fills and _fills_cross(admitted := plan.row_setups[-1].request):
                 self._isolate(admitted, plan)
                 break
             allowance -= taken

@@ -12,6 +12,7 @@ from torch import Tensor
 from antiphon import ops
 from antiphon.layers.attention import CrossAttention, EncoderAttention, SelfAttention
 from antiphon.layers.linear import Embedding, Head
+from antiphon.layers.log_mel import LogMel
 from antiphon.layers.mlp import MLP
 from antiphon.layers.module import Halvable, Module
 from antiphon.layers.norm import LayerNorm
@@ -19,7 +20,7 @@ from antiphon.models.base.companions import VOICE_ACTIVITY
 from antiphon.models.base.encoder_decoder import EncoderDecoder
 from antiphon.models.base.metadata import require
 from antiphon.models.base.model import Task
-from antiphon.models.base.parts import CrossStates, Recordable, Vocabulary, WeightRules
+from antiphon.models.base.parts import CrossStates, Recordable, SoundFeatures, Vocabulary, WeightRules
 from antiphon.models.whisper_alignment import Heads, alignment_heads
 from antiphon.ops import Batch, CacheGroup, CacheKind, KVCache, LayerCache
 from antiphon.ops.program import InputSpec
@@ -117,15 +118,23 @@ def config_from_openai(dims: Mapping[str, Any]) -> WhisperConfig:
 
 
 class Convolution(Halvable):
-    """A convolution of width 3 with GELU, over [B, frames, channels]."""
+    """A convolution of width 3 with GELU, over [B, frames, channels].
+
+    It may be in 16 bits where the products after it are.
+    """
+
+    is_narrow = False
 
     def __init__(self, source: Source, name: str, inputs: int, outputs: int, stride: int) -> None:
         self.weight = source.tensor(f"{name}.weight", (outputs, inputs, 3))
         self.bias = source.tensor(f"{name}.bias", (outputs,))
         self.stride = stride
 
+    def set_compute_type(self, dtype: torch.dtype | None) -> None:
+        self.is_narrow = dtype is not None
+
     def __call__(self, x: Tensor) -> Tensor:
-        convolve = ops.half_conv1d if self.half else ops.conv1d
+        convolve = ops.half_conv1d if self.half or self.is_narrow else ops.conv1d
         return convolve(x, self.weight, self.bias, self.stride, padding=(1, 1), activation="gelu")
 
 
@@ -184,12 +193,15 @@ class Whisper(EncoderDecoder):
     task = Task.TRANSCRIBE
     vocabulary = Vocabulary.WHISPER
     companions = (VOICE_ACTIVITY,)
+    #: Its weights are published in fp16, and its activations fit.
+    preferred_type = torch.float16
 
     def __init__(self, config: WhisperConfig, source: Source) -> None:
         self.config = config
         self.vocab_size = config.vocab_size
         self.max_positions = config.text_positions
         self.cross_tokens = config.audio_positions
+        self.log_mel = LogMel(config.num_mels, 2 * config.audio_positions)
         hidden, encoder, decoder = config.hidden_size, source.at("model", "encoder"), source.at("model", "decoder")
         self.conv1 = Convolution(encoder, "conv1", config.num_mels, hidden, stride=1)
         self.conv2 = Convolution(encoder, "conv2", hidden, hidden, stride=2)
@@ -230,6 +242,9 @@ class Whisper(EncoderDecoder):
         features = InputSpec("features", torch.float32, ("B", ("S", 0, 2), self.config.num_mels))
         seq_start = InputSpec("seq_start", torch.int32, (("B", 1),))
         return Recordable("Whisper", "encode", (features, seq_start), lambda inputs, _: self.encode(**inputs))
+
+    def sound_features(self) -> SoundFeatures:
+        return SoundFeatures(self.log_mel.num_samples, self.log_mel)
 
     def weight_rules(self) -> WeightRules:
         batched = [weight for layer in self.encoder_layers for weight in layer.weights()]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cache
 
 import torch
 from torch import device as TorchDevice
@@ -42,13 +42,14 @@ class DeviceLimits:
 class Device:
     """A device that is open. A model slot owns one; every tensor of its model is on `torch`.
 
-    Activations between the residual stream's sums have `compute_type`.
+    Activations between the residual stream's sums have `compute_type`; a model may prefer another than a default.
     """
 
     torch: TorchDevice
     backend: Backend
     compute_type: DataType
     limits: DeviceLimits
+    has_default_type: bool = False
 
     @classmethod
     def parse(cls, name: str = AUTO, compute_type: str | None = None) -> Device:
@@ -71,10 +72,14 @@ class Device:
     def is_cpu(self) -> bool:
         return self.torch.type == CPU
 
-    @cached_property
+    @property
     def stream(self) -> Stream | None:
-        """The stream that all steps of the device run on; None on the CPU."""
-        return Stream(self.torch) if self.torch.type == "cuda" else None
+        """The stream that all steps of the device run on, whatever the model; None on the CPU."""
+        return _stream(self.torch) if self.torch.type == "cuda" else None
+
+    def preferring(self, dtype: DataType | None) -> Device:
+        """The same device, computing in the type that a model prefers, if any, where no type was asked for."""
+        return self if dtype is None or not self.has_default_type else replace(self, compute_type=dtype)
 
     def free_bytes(self) -> int:
         """Memory that is free now, of all processes; on the CPU all that the machine has."""
@@ -94,6 +99,11 @@ class Device:
             cause = text.partition("\n")[0]
             return DeviceError(f"{self.name} ({self.limits.hardware}) failed: {cause}; start the process again")
         return error
+
+
+@cache
+def _stream(device: TorchDevice) -> Stream:
+    return Stream(device)
 
 
 def cuda_obstacle(index: int) -> str | None:
@@ -138,7 +148,8 @@ def _open_cuda(index: int, compute_type: torch.dtype | None) -> Device:
         use_kernel_cache()
     found = torch.cuda.get_device_properties(index)
     limits = DeviceLimits(found.name, found.total_memory, found.multi_processor_count, (found.major, found.minor))
-    return Device(torch.device("cuda", index), active_backend("cuda"), compute_type or torch.bfloat16, limits)
+    place, dtype = torch.device("cuda", index), compute_type or torch.bfloat16
+    return Device(place, active_backend("cuda"), dtype, limits, has_default_type=compute_type is None)
 
 
 #: How a device of each kind is opened: by its number and compute type. A new kind is one line here.

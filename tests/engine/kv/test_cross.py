@@ -16,11 +16,11 @@ CROSS = 40
 PROMPT = list(range(20))
 
 
-def make_scheduler(max_running: int = 8) -> Scheduler:
+def make_scheduler(max_running: int = 8, isolates_fills: bool = True) -> Scheduler:
     groups = [GroupSpec("self", 512), GroupSpec("cross", 512, cross=True)]
     kv = KVManager(SlabArena(1 << 20, 4096), groups, 8)
     policy = make_policy("fcfs", ageing_seconds=None, tpot_target=0.1, ttft_target=None)
-    return Scheduler("m", kv, policy, SchedulerConfig(max_running=max_running), 100)
+    return Scheduler("m", kv, policy, SchedulerConfig(max_running=max_running, isolates_fills=isolates_fills), 100)
 
 
 def request(name: str, content: bytes, fork_of: Request | None = None) -> Request:
@@ -57,6 +57,18 @@ def test_cross_blocks_are_filled_in_a_step_of_their_own() -> None:
     scheduler.add(request("d", b"d"), 0.0)
     assert [member.id for member in step(scheduler).requests] == ["d"]  # no request was left out of the last step
     finish(scheduler)
+
+
+def test_a_device_fills_many_beside_other_work() -> None:
+    scheduler = make_scheduler(isolates_fills=False)
+    for names in ("abc", "de"):
+        for name in names:
+            scheduler.add(request(name, name.encode()), 0.0)
+        plan = step(scheduler)
+        assert [setup.request.id for setup in plan.row_setups if setup.fills_cross] == list(names)
+    assert {member.id for member in plan.requests} == set("abcde")
+    finish(scheduler)
+    assert scheduler.kv.usage().owned == 0
 
 
 def test_one_request_is_filled_a_step_and_forks_share_it() -> None:

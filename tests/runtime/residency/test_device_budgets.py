@@ -57,8 +57,8 @@ def test_the_cpu_keeps_no_cache_while_it_is_not_used(books: Books) -> None:
     assert (cpu.device, cpu.room) == ("cpu", 3000)
 
 
-def test_only_text_generation_is_expected_on_a_gpu(books: Books) -> None:
+def test_models_for_every_task_are_expected_on_a_gpu(books: Books) -> None:
     residency = Residency(books, 3000)  # type: ignore[arg-type]
-    for device, expected in ((None, "cpu"), ("auto", "cpu"), ("cuda", "cuda:0")):
+    for device, expected in ((None, "cuda:0"), ("auto", "cuda:0"), ("cuda", "cuda:0"), ("cpu", "cpu")):
         assert residency.device_of(Resident("ears", "whisper-base.en", device=device)) == expected
     assert residency.device_of(Resident("chat", "smollm2-135m")) == "cuda:0"

@@ -12,13 +12,14 @@ import torch
 
 from antiphon import ops
 from antiphon.errors import CheckpointError, MemoryBudgetError, OutOfDeviceMemoryError, UnsupportedError
+from antiphon.models.base.model import Task
 from antiphon.ops import Device, active_backend
 from antiphon.ops.backend import Backend, use_operations
 from antiphon.ops.device import DeviceLimits
 from antiphon.runtime.frontend.engine import Engine
 from antiphon.runtime.loading.config import EngineConfig
 from antiphon.runtime.loading.device_memory import reserve_bytes, workspace_bytes
-from antiphon.runtime.loading.loading import LoadedModel, load_model
+from antiphon.runtime.loading.loading import LoadedModel, device_for, load_model
 from antiphon.runtime.slots.devices import EngineDevice, EngineDevices
 from antiphon.runtime.slots.resident import check_batch_invariance
 from support.tiny_model import write_bert
@@ -85,6 +86,17 @@ def test_too_little_memory_is_reported_with_the_numbers(loaded: LoadedModel) -> 
     assert device.books is None
 
 
+def test_a_model_without_a_cache_reserves_none(loaded: LoadedModel, tmp_path: Path) -> None:
+    device = EngineDevice(fake_gpu(), EngineConfig(kv_bytes=1 << 20))
+    encoder = load_model(str(write_bert(tmp_path)), device="cpu").model
+    assert device.acquire(encoder).books.total_bytes == 0 and device.books is None
+    assert device.acquire(loaded.model).books.total_bytes == device.acquire(encoder).books.total_bytes == 1 << 20
+    for _ in range(3):
+        assert device.books is not None
+        device.release()
+    assert device.books is None
+
+
 def test_a_refused_arena_is_reported_with_the_numbers(loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(size: int, place: torch.device) -> torch.Tensor:
         raise torch.OutOfMemoryError("CUDA out of memory")
@@ -113,29 +125,24 @@ def test_weights_that_do_not_fit_are_reported_with_the_numbers(
         load_model(str(tiny_llama), device=fake_gpu())
 
 
-def test_only_text_generation_runs_on_a_gpu(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    encoder = str(write_bert(tmp_path))
-    with pytest.raises(UnsupportedError, match="an embedding model; only text generation models run on a GPU so far"):
-        load_model(encoder, device=fake_gpu())
-    assert load_model(encoder, device=fake_gpu(), may_move=True).device.is_cpu
-    assert "computes on the CPU: only text generation models run on meta so far" in caplog.text
+def test_an_encoder_on_a_gpu_computes_in_fp16_by_default(tmp_path: Path) -> None:
+    encoder, gpu = str(write_bert(tmp_path)), fake_gpu()
+    assert load_model(encoder, device=gpu).device.compute_type is torch.bfloat16  # as it was asked for
+    loaded = load_model(encoder, device=replace(gpu, has_default_type=True))
+    assert loaded.device.compute_type is torch.float16 and loaded.device.name == gpu.name
+    assert all(leaf.device.type == "meta" for leaf in loaded.model.leaves() if isinstance(leaf, torch.Tensor))
 
 
-def test_an_engine_on_a_gpu_puts_other_models_on_the_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Unless the GPU is named for the model."""
-    parse = Device.parse
-
-    def opened(name: str = "auto", compute_type: str | None = None) -> Device:
-        return parse("cpu") if name == "cpu" else fake_gpu()
-
-    monkeypatch.setattr(Device, "parse", opened)
-    encoder = str(write_bert(tmp_path))
-    with Engine(device="cuda", kv_bytes=1 << 20) as engine:
-        with pytest.raises(UnsupportedError, match="use the device cpu for it, not meta"):
-            engine.load(encoder, device="cuda")
-        assert engine.load(encoder).device.is_cpu
-        assert len(engine.embed(["hello"])) == 1
-        assert set(engine.figures()["devices"]) == {"meta", "cpu"}
+def test_detectors_alone_stay_on_the_cpu(caplog: pytest.LogCaptureFixture) -> None:
+    gpu = fake_gpu()
+    for task in Task:
+        if task not in (Task.VOICE_ACTIVITY, Task.PHONEMIZE):
+            assert device_for("model", task, gpu, may_move=False) is gpu
+    with pytest.raises(UnsupportedError, match=r"a voice activity detector, which runs on the CPU .* not meta"):
+        device_for("ears", Task.VOICE_ACTIVITY, gpu, may_move=False)
+    with caplog.at_level("INFO"):
+        assert device_for("ears", Task.VOICE_ACTIVITY, gpu, may_move=True).is_cpu
+    assert "ears computes on the CPU, not on meta" in caplog.text
 
 
 def test_batch_invariance_needs_kernels_that_have_it() -> None:

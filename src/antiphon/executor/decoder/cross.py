@@ -2,54 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import accumulate
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from antiphon.engine.plan import StepPlan
+from antiphon.engine.plan import RowSetup, StepPlan
 from antiphon.executor.upload import upload
 from antiphon.models.base.parts import CrossStates
 from antiphon.ops import Batch, CacheKind, GroupBatch, KVCache
 
+#: Requests whose states become keys and values at once.
+FILLED_TOGETHER = 8
+
 
 def fill_cross(plan: StepPlan, cross: CrossStates | None, cache: KVCache) -> None:
-    """Write the encoder states of new requests to their cross blocks."""
+    """Write the encoder states of new requests to their cross blocks, those of several requests together."""
     setups = [setup for setup in plan.row_setups if setup.fills_cross and setup.request.row >= 0]
     if not setups:
         return
     assert cross is not None
+    for first in range(0, len(setups), FILLED_TOGETHER):
+        _fill(setups[first : first + FILLED_TOGETHER], cross, cache)
+
+
+def _fill(setups: Sequence[RowSetup], cross: CrossStates, cache: KVCache) -> None:
     device = cache.arena.device
     put = partial(upload, device=device)
-    for setup in setups:
-        request = setup.request
-        length = request.cross_tokens
-        groups: dict[str, GroupBatch] = {}
-        positions = np.arange(length, dtype=np.int64)
-        query_start = put(np.array([0, length], dtype=np.int32))
-        for table, layout in zip(setup.tables, cache.layouts.values(), strict=True):
-            if layout.group.kind is not CacheKind.CROSS:
-                continue
-            entries = np.array(table[: -(-length // layout.block_tokens)], dtype=np.int32)
-            slots = entries.astype(np.int64)[positions // layout.block_tokens] * layout.block_tokens
-            groups[layout.group.name] = GroupBatch(
-                put(slots + positions % layout.block_tokens),
-                put(entries[None]),
-                put(np.array([length], dtype=np.int32)),
-                query_start,
-            )
-        batch = Batch(put(positions.astype(np.int32)), query_start, put(np.zeros(0, dtype=np.int64)), groups=groups)
-        cross.store(request.inputs.to(device), batch, cache)
+    lengths = np.array([setup.request.cross_tokens for setup in setups], dtype=np.int32)
+    positions = np.concatenate([np.arange(length, dtype=np.int32) for length in lengths])
+    query_start = put(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32))
+    groups: dict[str, GroupBatch] = {}
+    for number, layout in enumerate(cache.layouts.values()):
+        if layout.group.kind is not CacheKind.CROSS:
+            continue
+        size = layout.block_tokens
+        tables = np.zeros((len(setups), -(-int(lengths.max()) // size)), dtype=np.int32)
+        for row, setup in zip(tables, setups, strict=True):
+            own = setup.tables[number][: len(row)]
+            row[: len(own)] = own
+        rows = np.repeat(np.arange(len(setups)), lengths)
+        slots = tables[rows, positions // size].astype(np.int64) * size + positions % size
+        groups[layout.group.name] = GroupBatch(put(slots), put(tables), put(lengths), query_start)
+    batch = Batch(put(positions), query_start, put(np.zeros(0, dtype=np.int64)), groups=groups)
+    states = [setup.request.inputs.to(device) for setup in setups]
+    cross.store(states[0] if len(states) == 1 else torch.cat(states), batch, cache)
 
 
 def forward_observing(
     plan: StepPlan, batch: Batch, cross: CrossStates | None, cache: KVCache, forward: Callable[[Batch], Tensor]
-) -> tuple[Tensor, dict[int, Any]]:
-    """The step's logits, and the cross-attention of the entries whose requests ask for it.
+) -> tuple[Tensor, dict[int, Tensor]]:
+    """The step's logits, and on their device the cross-attention of the entries whose requests ask for it.
 
     `forward` runs a step in which no request does.
     """
@@ -61,7 +67,7 @@ def forward_observing(
     weights = torch.cat(seen)  # [heads, tokens, states]
     starts = [0, *accumulate(plan.counts)]
     observed = {
-        entry: weights[:, starts[entry] : starts[entry + 1], : plan.requests[entry].cross_tokens].clone().cpu()
+        entry: weights[:, starts[entry] : starts[entry + 1], : plan.requests[entry].cross_tokens].clone()
         for entry in observing
     }
     return logits, observed

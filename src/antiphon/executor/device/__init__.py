@@ -1,1 +1,1 @@
-"""The executor of a decoder on a GPU: rows and choices stay on the device, and results arrive later."""
+"""Executors of a GPU: rows, choices and states stay on the device, and results arrive later."""

@@ -21,6 +21,7 @@ from antiphon.executor.device.ahead import compile_in_order, prompt_variants
 from antiphon.executor.device.batch import StepSize, pack, unpack
 from antiphon.executor.device.forward_graphs import FEW_TOKEN_SIZES, ForwardGraphs, token_sizes
 from antiphon.executor.device.graphs import DecodeGraphs
+from antiphon.executor.device.one_shot import on_stream, wait_for
 from antiphon.executor.device.prompt_steps import PromptSteps
 from antiphon.executor.device.rows import DeviceRows
 from antiphon.executor.device.swap import SwapPool
@@ -41,13 +42,6 @@ logger = logging.getLogger(__name__)
 
 #: Tokens that are being drawn.
 Drawing = Drawn | DrawnTokens
-
-
-def _wait(transfer: Transfer, on_done: Callable[[], None]) -> None:
-    try:
-        transfer.wait()
-    finally:
-        on_done()  # `result` raises the same error
 
 
 class DeviceHandle:
@@ -72,7 +66,7 @@ class DeviceHandle:
         self._drawn = drawn = self._draw()
         self._timings["build"] += time.perf_counter() - begun
         if self._on_done is not None:
-            self._waiter.submit(_wait, drawn.transfer, self._on_done)
+            self._waiter.submit(wait_for, drawn.transfer, self._on_done)
 
     def notify(self, on_done: Callable[[], None]) -> None:
         """Call `on_done` when the tokens are on the host, from a thread that waits for them."""
@@ -122,6 +116,7 @@ class DeviceExecutor:
             else decoder.cross.num_states
             for layout in layouts
         ]
+        self._cross_tokens = 0 if decoder.cross is None else decoder.cross.num_states
         self._rows = DeviceRows(max_rows, layouts, lengths, device.torch)
         self._sampler = Sampler(self._rows, vocab_size, device.torch)
         self._swap = SwapPool(cache.arena)
@@ -153,13 +148,13 @@ class DeviceExecutor:
         if self._prompt_steps is not None:
             self._prompt_steps.forget()
         steps = iter(()) if self._graphs is None else self._graphs.variants(self._max_tokens)
-        with torch.inference_mode(), self._stream():
+        with torch.inference_mode(), on_stream(self._device):
             compile_in_order(compiler, prompts, steps, self._decoder.owner)
 
     def _record(self, max_rows: int, vocab_size: int, max_step_tokens: int) -> None:
         """Lower the model's recording to kernels. What has none runs operation by operation, prompts in graphs."""
         decoder, compute_type = self._decoder, self._device.compute_type
-        eager = self._device.stream is not None and decoder.cross is None
+        eager = self._device.stream is not None
         forward: Callable[[Tensor, StepSize], Tensor] | None = self._unpacked_forward if eager else None
         sizes = token_sizes(max_step_tokens)
         if self._operations is not None:  # batch-invariant: operations of its own, and decodes too are graphs of these
@@ -187,14 +182,10 @@ class DeviceExecutor:
         self._prompt_steps = steps
         return steps.run
 
-    def _stream(self) -> AbstractContextManager[Any]:
-        stream = self._device.stream
-        return nullcontext() if stream is None else torch.cuda.stream(stream)
-
     @contextmanager
     def _computing(self) -> Iterator[None]:
         """On the device's stream, with the operations of batch-invariant mode if it is on."""
-        with torch.inference_mode(), self._stream(), self._mode():
+        with torch.inference_mode(), on_stream(self._device), self._mode():
             yield
 
     def _mode(self) -> AbstractContextManager[Any]:
@@ -220,7 +211,7 @@ class DeviceExecutor:
     def _launch(self, plan: StepPlan) -> Callable[[], Drawing]:
         """Launch the forward pass. The call that it returns begins to draw the tokens."""
         if self._graphs is not None and _is_decode(plan):
-            rows, longest = [request.row for request in plan.requests], max(plan.starts) + 1
+            rows, longest = [request.row for request in plan.requests], max(max(plan.starts) + 1, self._cross_tokens)
             if self._sampler.is_plain(plan) and not _filters(plan):
                 transfer = Transfer()
                 transfer.add(self._graphs.run(rows, longest, draws=True))
@@ -228,10 +219,10 @@ class DeviceExecutor:
                 return partial(DrawnTokens, transfer)
             logits = self._graphs.run(rows, longest, draws=False)
             return partial(self._sampler.draw, plan, decode_entries(plan), logits)
-        room = None if self._forwards is None or not _is_plain(plan) else self._forwards.room(plan, len(plan.requests))
+        room = None if self._forwards is None or not _is_plain(plan) else self._forwards.room(plan, _num_logits(plan))
         if self._forwards is not None and room is not None:
             packed, logits = self._forwards.run(plan, room)
-            return partial(self._sampler.draw, plan, packed.entries, logits[: len(packed.entries.sample_entries)])
+            return partial(self._sampler.draw, plan, packed.entries, logits[: _num_logits(plan)])
         packed = pack(plan)
         words = upload(packed.words, self._rows.device)
         batch = unpack(words, packed.size, self._rows, packed.num_decodes, packed.adapted)
@@ -255,6 +246,11 @@ class DeviceExecutor:
         return None
 
     @property
+    def num_decode_steps(self) -> int:
+        """Sizes of decode steps that were lowered to kernels, which graphs launch on a GPU."""
+        return 0 if self._graphs is None else self._graphs.num_steps
+
+    @property
     def swapped_bytes(self) -> int:
         return self._swap.num_bytes
 
@@ -271,16 +267,31 @@ class DeviceExecutor:
 
 def _is_decode(plan: StepPlan) -> bool:
     """Whether every request computes and draws one token, and none needs more than the model's own forward."""
-    return plan.num_decodes == len(plan.requests) and all(plan.samples) and _is_plain(plan)
+    return plan.num_decodes == len(plan.requests) and all(plan.samples) and _is_plain(plan) and not _num_probed(plan)
 
 
 def _is_plain(plan: StepPlan) -> bool:
-    """Whether a step reads the logits of its last tokens only, by the model's own forward."""
+    """Whether a step reads the logits of its last tokens and of probes only, by the model's own forward."""
     if has_adapters(plan):
         return False
-    return not any(
-        request.observes or request.probe is not None or request.params.prompt_logprobs for request in plan.requests
+    reads_prompt = any(
+        request.params.prompt_logprobs and start < request.num_prompt_tokens
+        for request, start in zip(plan.requests[plan.num_decodes :], plan.starts[plan.num_decodes :], strict=True)
     )
+    return not reads_prompt and not any(request.observes for request in plan.requests)
+
+
+def _num_probed(plan: StepPlan) -> int:
+    """Requests whose probe reads the logits of a token of this step."""
+    triples = zip(plan.requests, plan.starts, plan.counts, strict=True)
+    return sum(
+        request.probe is not None and start <= request.probe[0] < start + count for request, start, count in triples
+    )
+
+
+def _num_logits(plan: StepPlan) -> int:
+    """Rows of logits that a plain step has."""
+    return sum(plan.samples) + _num_probed(plan)
 
 
 def _filters(plan: StepPlan) -> bool:

@@ -63,7 +63,7 @@ class ForwardGraphs:
         if tokens is None or requests is None:
             return None
         requests = min(requests, tokens)  # each has a token
-        return StepSize(tokens, requests, requests)
+        return StepSize(tokens, requests, requests) if num_logits <= requests else None
 
     def run(self, plan: StepPlan, room: StepSize) -> tuple[PackedStep, Tensor]:
         """The step as it was packed, and the logits of its rows, which the next step overwrites."""

@@ -52,6 +52,10 @@ class DecodeGraphs:
     def num_graphs(self) -> int:
         return len(self._graphs)
 
+    @property
+    def num_steps(self) -> int:
+        return len(self._steps)
+
     def run(self, rows: Sequence[int], longest: int, draws: bool) -> Tensor:
         """The tokens [len(rows)] if it draws them, else the logits; the next step overwrites them.
 

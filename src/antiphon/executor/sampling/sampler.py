@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from types import MappingProxyType
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -36,15 +38,16 @@ class Drawn:
     tokens: int = 0
     logprobs: int | None = None
     failures: dict[int, str] = field(default_factory=dict)
-    observed: dict[int, Any] = field(default_factory=dict)
+    observed: dict[int, int] = field(default_factory=dict)  # by entry: its number in the transfer
 
     def done(self) -> bool:
         return self.transfer.has_arrived
 
     def result(self) -> StepResult:
         """Wait for the tokens."""
-        transfer, result = self.transfer, StepResult([], observed=self.observed)
+        transfer, result = self.transfer, StepResult([])
         transfer.fetch()
+        result.observed = {entry: torch.from_numpy(transfer[number]) for entry, number in self.observed.items()}
         if self.beams is not None:
             result.tokens = transfer[self.tokens].tolist()
             result.drawn_logprobs = None if self.logprobs is None else transfer[self.logprobs].tolist()
@@ -113,20 +116,21 @@ class Sampler:
         step: StepEntries,
         logits: Tensor,
         masks: list[Mask] | None = None,
-        observed: dict[int, Any] | None = None,
+        observed: Mapping[int, Tensor] = MappingProxyType({}),
     ) -> Drawn:
         """Begin to draw the tokens of the sampling entries and write them to their rows.
 
         `masks` are those of `masks(plan)`; they are asked for here unless they are given. The logits may be changed.
-        `observed` becomes part of the result.
+        `observed` becomes part of the result, on the host.
         """
         # Rows of the head beyond the tokenizer's vocabulary are padding and must never be drawn.
         logits = logits[:, : self.vocab_size]
         readings, transfer = Readings(plan, step, logits), Transfer()
+        seen = {entry: transfer.add(attention) for entry, attention in observed.items()}
         if not step.sample_entries:
             readings.read(None, transfer)
             transfer.start()
-            return Drawn(transfer, readings, observed=observed or {})
+            return Drawn(transfer, readings, observed=seen)
         if step.sample_rows is not None:
             logits = logits[upload_numbers(step.sample_rows, logits.device)]
         rows = step.rows if len(step.sample_entries) == len(step.rows) else step.rows[step.sample_entries]
@@ -142,7 +146,7 @@ class Sampler:
         readings.read(drawn, transfer)
         beams = BeamReadings(plan, step, logits, transfer)
         transfer.start()
-        return Drawn(transfer, readings, beams, tokens, drawn_logprobs, failures, observed or {})
+        return Drawn(transfer, readings, beams, tokens, drawn_logprobs, failures, seen)
 
     def _edit(self, step: StepEntries, rows: np.ndarray, logits: Tensor, masks: list[Mask]) -> dict[int, str]:
         """Apply the rows' edits. One that fails is reported by entry; the others of the step continue."""

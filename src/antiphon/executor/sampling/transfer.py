@@ -28,11 +28,14 @@ class Transfer:
         self._tensors.append(narrow)
         return len(self._tensors) - 1
 
-    def start(self) -> None:
-        """Begin to copy everything that was added."""
+    def start(self, stream: torch.cuda.Stream | None = None) -> None:
+        """Begin to copy everything that was added. Without anything, it arrives when the stream has got this far."""
         self._is_started = True
         flat = [tensor.contiguous().view(torch.int32).view(-1) for tensor in self._tensors]
         if not flat:
+            if stream is not None:
+                self._arrived = torch.cuda.Event(enable_timing=True)
+                self._arrived.record(stream)
             return
         if not flat[0].is_cuda:
             self._words = torch.cat(flat)  # a copy: the next step may overwrite the tensor before it is fetched

@@ -7,7 +7,7 @@ from abc import abstractmethod
 from torch import Tensor
 
 from antiphon.models.base.model import CausalLM
-from antiphon.models.base.parts import CrossStates, Encoder, Part, Recordable
+from antiphon.models.base.parts import CrossStates, Encoder, Part, Recordable, SoundFeatures
 from antiphon.ops import Batch, KVCache
 
 
@@ -24,6 +24,7 @@ class EncoderDecoder(CausalLM):
             num_states=self.cross_tokens,
             run_stage=self.encode_stage,
             encode=self.whole_encoder(),
+            features=self.sound_features(),
         )
         return encoder, self.decoder()
 
@@ -32,6 +33,10 @@ class EncoderDecoder(CausalLM):
 
     def whole_encoder(self) -> Recordable | None:
         """All stages of the encoder as one function that can be recorded, where there is one."""
+        return None
+
+    def sound_features(self) -> SoundFeatures | None:
+        """How the encoder's inputs are made of samples on the model's device, where its inputs are sound."""
         return None
 
     @property

@@ -51,6 +51,8 @@ class Model(Module, ABC):
     companions: ClassVar[tuple[str, ...]] = ()
     #: Whether its activations may have a device's compute type; others compute in 32 bits.
     takes_compute_type: ClassVar[bool] = True
+    #: The compute type on a GPU where none is asked for; None: the device's own.
+    preferred_type: ClassVar[torch.dtype | None] = None
     vocab_size: int
     max_positions: int
 

@@ -127,6 +127,15 @@ class TokenDecoder(Part):
 
 
 @dataclass(frozen=True)
+class SoundFeatures:
+    """Inputs of an encoder made of sound on its device, for many at once."""
+
+    num_samples: int  # of one input; shorter sound is followed by zeros
+    #: fp32 [B, num_samples] → inputs [B, …] of stage 0.
+    compute: Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True)
 class Encoder(Part):
     """Turns inputs of one fixed length into states, in stages that other models' steps may come between."""
 
@@ -139,6 +148,8 @@ class Encoder(Part):
     run_stage: Callable[[int, Tensor, Tensor], Tensor]
     #: All stages as one function, where they can be recorded.
     encode: Recordable | None = None
+    #: On a GPU, requests have samples as inputs where this is given.
+    features: SoundFeatures | None = None
 
     def recordables(self, cache: KVCache) -> tuple[Recordable, ...]:
         return () if self.encode is None else (self.encode,)

@@ -60,7 +60,10 @@ def paged_attention(
 def paged_attention_weights(
     q: Tensor, cache: LayerCache, group: GroupBatch, scale: float, heads: Sequence[int], causal: bool = False
 ) -> Tensor:
-    """Probabilities [len(heads), T, longest seq_len] of these heads' queries over cached tokens; 0 past the end."""
+    """Probabilities [len(heads), T, longest seq_len or more] of these heads' queries over cached tokens.
+
+    They are 0 past the end of a request.
+    """
     starts, lengths, tables = group.query_start.tolist(), group.seq_lens.tolist(), _tables(group)
     out = torch.zeros(len(heads), len(q), max(lengths, default=0), device=q.device)
     for row, length in enumerate(lengths):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import cache as cached
+
 import torch
 from torch import Tensor
 
@@ -11,6 +14,7 @@ from antiphon.ops.reference import attention as reference
 from antiphon.ops.triton.kernels.attention.decode import decode_attention
 from antiphon.ops.triton.kernels.attention.heads import prepare_heads
 from antiphon.ops.triton.kernels.attention.prefill import prefill_attention
+from antiphon.ops.triton.kernels.attention.scores import paged_scores
 from antiphon.ops.triton.kernels.attention.sequence import sequence_attention
 from antiphon.ops.triton.launch import (
     card,
@@ -24,6 +28,9 @@ from antiphon.ops.triton.launch import (
     sequence_tile,
 )
 from antiphon.ops.triton.pages import group_tiles, pages_of, query_tiles, table_rows
+
+#: Cached tokens that a program scores.
+SCORED_TOKENS = 128
 
 
 def store_kv(k: Tensor, v: Tensor, cache: LayerCache, group: GroupBatch) -> None:
@@ -129,6 +136,36 @@ def _prefill(
         BALANCED=pages.balanced, G=shared, TOKENS=tile.queries, BT=tile.tokens, STAGES=tile.stages,
         num_warps=tile.warps,
     )  # fmt: skip
+
+
+def paged_attention_weights(
+    q: Tensor, cache: LayerCache, group: GroupBatch, scale: float, heads: Sequence[int], causal: bool = False
+) -> Tensor:
+    """As wide as the block tables: the host does not know the lengths."""
+    if causal:
+        return reference.paged_attention_weights(q, cache, group, scale, heads, causal)
+    q = q if q.stride(-1) == 1 else q.contiguous()
+    (queries, all_heads, channels), page = q.shape, cache.layout.block_tokens
+    pages, tables = pages_of(cache), group.block_tables
+    out = torch.empty(len(heads), queries, tables.shape[1] * page, device=q.device)
+    if not out.numel():
+        return out
+    places = torch.arange(queries, dtype=torch.int32, device=q.device)
+    requests = torch.bucketize(places, group.query_start, out_int32=True, right=True) - 1
+    requests = torch.where(requests < len(group.seq_lens), requests, -1)
+    paged_scores[(queries, len(heads), -(-out.shape[2] // SCORED_TOKENS))](
+        q, _numbers(tuple(heads), q.device), requests, group.seq_lens, table_rows(group), tables,
+        pages.keys, pages.scales, pages.balance, out,
+        *q.stride()[:2], queries, tables.stride(0), pages.bases[0], pages.bases[2], out.shape[2], scale,
+        SHARED=all_heads // cache.layout.group.num_kv_heads, D=channels, DB=ceil_power(channels), PAGE=page,
+        BALANCED=pages.balanced, BT=SCORED_TOKENS,
+    )  # fmt: skip
+    return out.softmax(-1).nan_to_num_(0.0)
+
+
+@cached
+def _numbers(numbers: tuple[int, ...], device: torch.device) -> Tensor:
+    return torch.tensor(numbers, dtype=torch.int32, device=device)
 
 
 def attention(

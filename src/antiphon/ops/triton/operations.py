@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from antiphon.ops.reference.convolution import half_type
-from antiphon.ops.triton.attention import attention, paged_attention, store_kv
+from antiphon.ops.triton.attention import attention, paged_attention, paged_attention_weights, store_kv
 from antiphon.ops.triton.embedding import embed, gather_rows
 from antiphon.ops.triton.logits import count_tokens, edit_logits
 from antiphon.ops.triton.pooling import segment_mean
@@ -15,6 +15,6 @@ from antiphon.ops.triton.weights import prepare_weights
 
 __all__ = [
     "adapted_linear", "attention", "count_tokens", "edit_logits", "embed", "gather_rows", "half_type", "layer_norm",
-    "linear", "lstm", "paged_attention", "prepare_weights", "rms_norm", "rotary", "sample", "scatter_words",
-    "segment_mean", "store_kv",
+    "linear", "lstm", "paged_attention", "paged_attention_weights", "prepare_weights", "rms_norm", "rotary", "sample",
+    "scatter_words", "segment_mean", "store_kv",
 ]  # fmt: skip

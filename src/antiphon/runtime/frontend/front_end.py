@@ -104,10 +104,10 @@ class FrontEnd:
     def load(self, model: str | LoadedModel, device: str | None = None) -> LoadedModel:
         """Load a model by catalog name, path or hub reference, or add one that is loaded already.
 
-        `device` is where it computes: `cpu`, `cuda`, `cuda:N`, or the engine's own device if omitted. Only text
-        generation runs on GPUs: other models are on the CPU unless `device` names a GPU, which is then an
-        `UnsupportedError`. Returns once the model can be used. Raises `InvalidRequestError` if a model of that name is
-        loaded. A detector that a call has loaded is not loaded again.
+        `device` is where it computes: `cpu`, `cuda`, `cuda:N`, or the engine's own device if omitted. Detectors
+        are always on the CPU; to name a GPU for one is an `UnsupportedError`. Returns once the model can be used.
+        Raises `InvalidRequestError` if a model of that name is loaded. A detector that a call has loaded is not loaded
+        again.
         """
         loaded = (self.detectors.loaded(model) or self._load_files(model, device)) if isinstance(model, str) else model
         if loaded.name in self._factories:

@@ -31,8 +31,9 @@ class EngineConfig:
     """The settings of an engine. A wrong value raises `InvalidRequestError` with the value.
 
     - `device` is `auto`, `cpu`, `cuda` or `cuda:N`, for models that are given no other; `auto` is the first GPU that
-      can be used, else the CPU. Only text generation runs on GPUs; other models are on the CPU. `compute_type` is
-      that of activations: `fp32` on the CPU; `bf16`, `fp16` or `fp32` on a GPU.
+      can be used, else the CPU. Voice activity and letter-to-sound are always on the CPU. `compute_type` is that
+      of activations: `fp32` on the CPU; `bf16`, `fp16` or `fp32` on a GPU, by default `fp16` for embeddings, scores and
+      transcription and `bf16` for text generation.
     - `kv_bytes` is the memory for keys and values of all models of a device; `key_type` and `value_type` are `fp32`,
       `fp16`, `bf16`, `int8` or, on GPUs, `fp8` (e4m3).
     - What is None depends on the device. CPU: `cpu_kv_bytes` in `fp16`, 64 running, 2,048 tokens a step. GPU: most of

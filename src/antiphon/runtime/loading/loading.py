@@ -36,9 +36,7 @@ from antiphon.weights.json_object import read_json_object
 
 #: Tokens of Whisper's English-only vocabulary; the multilingual ones are larger.
 ENGLISH_VOCABULARY = 51864
-#: What models on a GPU can be for so far.
-GPU_TASKS = (Task.GENERATE,)
-#: Small models that calls to others use: they belong on the CPU.
+#: What models on the CPU alone are for: small ones that calls to others use.
 DETECTOR_TASKS = (Task.PHONEMIZE, Task.VOICE_ACTIVITY)
 
 logger = logging.getLogger("antiphon.models")
@@ -84,10 +82,10 @@ def load_model(
 ) -> LoadedModel:
     """Resolve, download if needed, and load. Every failure is an `AntiphonError` that names the file and the cause.
 
-    Its tensors are on `device`, which is opened first if it is a name. Only text generation runs on GPUs: a model for
-    another task is an `UnsupportedError` there; with `may_move`, and with the device `auto`, it is on the CPU. A model
-    that is not for `task` is rejected as early as its task is known: before the download if the catalog has it, else
-    once its architecture is read.
+    Its tensors are on `device`, which is opened first if it is a name. Detectors run on the CPU alone: one is an
+    `UnsupportedError` elsewhere; with `may_move`, and with the device `auto`, it is on the CPU. A model that is not for
+    `task` is rejected as early as its task is known: before the download if the catalog has it, else once its
+    architecture is read.
     """
     if task is not None:
         check_catalog_task(reference, task)
@@ -123,10 +121,10 @@ def _load(
 ) -> LoadedModel:
     with report.phase("open"):
         checkpoint = open_checkpoint(resolved.path)
-        own = model_class(checkpoint.architecture).task
-        if task is not None and own != task:
-            raise wrong_task(resolved.name, own, task)
-    device = _device_for(resolved.name, own, device, may_move)
+        kind = model_class(checkpoint.architecture)
+        if task is not None and kind.task != task:
+            raise wrong_task(resolved.name, kind.task, task)
+    device = device_for(resolved.name, kind.task, device, may_move).preferring(kind.preferred_type)
     with report.phase("tokenizer"):
         tokenizer = load_tokenizer(resolved, checkpoint)
     with report.phase("weights"):
@@ -151,17 +149,16 @@ def _load(
     return LoadedModel(resolved.name, model, tokenizer, template, eos_ids, report, voices, sampling, device)
 
 
-def _device_for(name: str, task: Task, device: Device, may_move: bool) -> Device:
-    """The device if models for the task run there, else the CPU where the model may move."""
-    if device.is_cpu or task in GPU_TASKS:
+def device_for(name: str, task: Task, device: Device, may_move: bool) -> Device:
+    """The device; for a detector the CPU, where the model may move."""
+    if device.is_cpu or task not in DETECTOR_TASKS:
         return device
     if not may_move:
         raise UnsupportedError(
-            f"{name} is {KINDS[task]}; only text generation models run on a GPU so far: use the device cpu for it, "
+            f"{name} is {KINDS[task]}, which runs on the CPU beside other models: use the device cpu for it, "
             f"not {device.name}"
         )
-    level = logging.INFO if task in DETECTOR_TASKS else logging.WARNING
-    logger.log(level, "%s computes on the CPU: only text generation models run on %s so far", name, device.name)
+    logger.info("%s computes on the CPU, not on %s: it is %s", name, device.name, KINDS[task])
     return Device.parse(CPU)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from antiphon.counted import counted
-from antiphon.device_names import AUTO, CPU
+from antiphon.device_names import CPU
 from antiphon.errors import (
     AntiphonError,
     EngineError,
@@ -23,7 +23,6 @@ from antiphon.runtime.residency.budget import MemoryBudget, charged_bytes
 from antiphon.runtime.residency.fetching import FetchLog, fetch_model
 from antiphon.runtime.residency.keep_alive import FOREVER
 from antiphon.runtime.residency.resident import ModelState, Resident
-from antiphon.weights.catalog.model_tasks import catalog_task
 
 if TYPE_CHECKING:
     from antiphon.runtime.loading.model_text import ModelText
@@ -80,9 +79,8 @@ class Residency:
             return model.loaded.device
         if model.base is not None:
             return self.device_of(model.base)
-        is_named = model.device not in (None, AUTO)
-        if model.is_companion or (not is_named and catalog_task(model.reference) not in (None, "generate")):
-            return CPU  # only text generation runs on GPUs
+        if model.is_companion:
+            return CPU
         return self._client.devices.name_of(model.device)
 
     def _on(self, device: str) -> list[Resident]:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from antiphon import ops
-from antiphon.engine.kv.arena import SlabArena
+from antiphon.engine.kv.arena import UNIT_BYTES, SlabArena
 from antiphon.errors import MemoryBudgetError
 from antiphon.ops import Device
 from antiphon.runtime.loading.config import EngineConfig
@@ -38,6 +38,11 @@ class Arena:
             free = "" if device is None or device.is_cpu else f"; {device.free_bytes() >> 20:,} MiB are free"
             where = "the system" if place.type == "cpu" else str(place)
             raise MemoryBudgetError(f"{where} refused {asked}{free}; ask for less") from error
+
+    @classmethod
+    def empty(cls, device: Device) -> Arena:
+        """Of no bytes, for models that cache nothing."""
+        return cls(SlabArena(0, UNIT_BYTES), torch.empty(0, dtype=torch.uint8, device=device.torch))
 
     def release_free_pages(self) -> None:
         """Return the memory of free slabs to the system; it reads as zero when it is used again."""

@@ -12,6 +12,9 @@ from antiphon.runtime.loading.device_sizes import DeviceSizes
 from antiphon.runtime.loading.loading import LoadedModel
 from antiphon.runtime.slots.arena import Arena
 
+#: Steps of a model in flight on a GPU: one is launched while the results of the one before it are on their way.
+DEVICE_DEPTH = 2
+
 
 @dataclass(frozen=True)
 class SlotContext:

@@ -18,10 +18,8 @@ from antiphon.ops import CacheGroup, CacheKind, CacheLayout, KVCache
 from antiphon.runtime.loading.config import PAGE_TYPES, EngineConfig
 from antiphon.runtime.loading.device_sizes import DeviceSizes
 from antiphon.runtime.loading.loading import LoadedModel
-from antiphon.runtime.slots.context import SlotContext
+from antiphon.runtime.slots.context import DEVICE_DEPTH, SlotContext
 
-#: Steps in flight on a device: one is launched while the tokens of the one before it are on their way.
-DEVICE_DEPTH = 2
 #: Bytes of a step's fp32 logits of prompts whose log-probabilities are wanted.
 PROMPT_LOGIT_BYTES = 256 << 20
 
@@ -74,11 +72,16 @@ def decoder_slot(part: TokenDecoder, context: SlotContext) -> ModelSlot:
             f"{arena.books.total_bytes / 1e6:.2f} MB"
         )
     max_tokens = min(part.max_positions, config.max_model_tokens or part.max_positions)
+    limits = replace(
+        config.scheduler(sizes),
+        prompt_logprob_tokens=max(1, PROMPT_LOGIT_BYTES // (4 * part.vocab_size)),
+        isolates_fills=loaded.device.is_cpu,
+    )
     scheduler = Scheduler(
         context.name,
         _kv_manager(context, layouts, max_tokens),
         config.make_policy(),
-        replace(config.scheduler(sizes), prompt_logprob_tokens=max(1, PROMPT_LOGIT_BYTES // (4 * part.vocab_size))),
+        limits,
         max_tokens,
         DecoderExecutor.late_choice,
     )

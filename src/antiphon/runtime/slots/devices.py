@@ -10,6 +10,7 @@ import torch
 
 from antiphon.engine.kv.arena import SlabArena
 from antiphon.models.base.model import Model
+from antiphon.models.base.parts import TokenDecoder
 from antiphon.ops import Device
 from antiphon.runtime.loading.config import EngineConfig
 from antiphon.runtime.loading.device_memory import kv_bytes_for, reserve_bytes, workspace_bytes
@@ -20,8 +21,8 @@ from antiphon.runtime.slots.arena import Arena
 class EngineDevice:
     """A device with the memory for keys and values of its models.
 
-    That of the CPU is reserved at once. That of another device is reserved for its first model, whose weights are on
-    the device by then: it takes what they leave. It is freed with the last model.
+    That of the CPU is reserved at once. That of another device is reserved for the first model that has a cache, whose
+    weights are on the device by then: it takes what they leave. It is freed with the last model.
     """
 
     def __init__(self, device: Device, config: EngineConfig) -> None:
@@ -46,13 +47,13 @@ class EngineDevice:
     def acquire(self, model: Model) -> Arena:
         """The arena, for a model whose weights are on the device. `release` follows when it is unloaded."""
         with self._lock:
-            if self._arena is None:
+            if self._arena is None and model.part(TokenDecoder) is not None:
                 self.trim()  # what the allocator keeps would count as used
                 workspace = workspace_bytes(model, self._config.sizes(self.device))
                 size = kv_bytes_for(self.device, self._config, workspace)
                 self._arena = Arena.allocate(self._config, self.device, size)
             self._num_models += 1
-            return self._arena
+            return self._arena or Arena.empty(self.device)
 
     def release(self) -> None:
         """A model is unloaded; the memory of free slabs goes back to the system."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from antiphon.engine.core import ModelSlot
 from antiphon.engine.one_shot import OneShotScheduler
+from antiphon.executor.device.embedding import DeviceEmbeddingExecutor
 from antiphon.executor.embedding import EmbeddingExecutor
 from antiphon.models.base.parts import TextEmbedding
-from antiphon.runtime.slots.context import SlotContext
+from antiphon.runtime.slots.context import DEVICE_DEPTH, SlotContext
 
 
 def embedding_slot(part: TextEmbedding, context: SlotContext) -> ModelSlot:
@@ -18,4 +19,7 @@ def embedding_slot(part: TextEmbedding, context: SlotContext) -> ModelSlot:
         max_step_tokens=max(context.sizes.max_step_tokens, part.max_positions),
         step_seconds=config.step_seconds,
     )
-    return ModelSlot(context.name, scheduler, EmbeddingExecutor(part, record=config.record))
+    device = context.loaded.device
+    if device.is_cpu:
+        return ModelSlot(context.name, scheduler, EmbeddingExecutor(part, record=config.record))
+    return ModelSlot(context.name, scheduler, DeviceEmbeddingExecutor(part, device, config.record), depth=DEVICE_DEPTH)

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from antiphon.audio.mel import window_features
+from antiphon.audio.mel import check_window, window_features
 from antiphon.audio.samples import SPEECH_RATE, Floats
 from antiphon.engine.beam import BeamGroup
 from antiphon.engine.request import FinishReason, Request
@@ -141,8 +141,8 @@ class WindowJob:
         return max(plain or self.attempts, key=lambda attempt: attempt.avg_logprob)
 
     def start(self) -> list[Request]:
-        features = window_features(self.samples, self.recogniser.model.config.num_mels, self.recogniser.window_seconds)
-        self._content = blake2b(features.tobytes(), digest_size=16).digest()
+        inputs = self._inputs()
+        self._content = blake2b(inputs.numpy().tobytes(), digest_size=16).digest()
         request = Request(
             new_id(),
             encoder_name(self.recogniser.loaded.name),
@@ -151,9 +151,18 @@ class WindowJob:
             task="encode",
             priority=self.options.priority,
             deadline=self.deadline,
-            inputs=torch.from_numpy(features),
+            inputs=inputs,
         )
         return self._submitted([request])
+
+    def _inputs(self) -> Tensor:
+        """What the encoder takes: frames, or on a GPU the samples, of which it makes frames there."""
+        recogniser = self.recogniser
+        if recogniser.loaded.device.is_cpu:
+            num_mels = recogniser.model.config.num_mels
+            return torch.from_numpy(window_features(self.samples, num_mels, recogniser.window_seconds))
+        check_window(self.samples, recogniser.window_seconds)
+        return torch.from_numpy(np.ascontiguousarray(self.samples, dtype=np.float32))
 
     def _submitted(self, requests: list[Request]) -> list[Request]:
         self._pending = {request.id: request for request in requests}

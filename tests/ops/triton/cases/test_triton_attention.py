@@ -59,6 +59,19 @@ def test_attention_to_encoder_states(generator: torch.Generator, device: torch.d
     assert error(got, expected_attention(q, pages, lengths, counts, scale=0.2, causal=False)) < 2e-5
 
 
+def test_probabilities_over_encoder_states(generator: torch.Generator, device: torch.device, half: torch.dtype) -> None:
+    """Of some heads, over pages of a random type; the third request has no tokens, and the last query no request."""
+    lengths, counts, chosen = [50, 21, 0], [2, 1, 1], [3, 1]
+    pages = scatter(lengths, 2, 32, pick(generator, PAGE_TYPES), torch.float32, generator, device)
+    q = normal(generator, 5, 4, 32).to(device).to(half)
+    with ops.use_backend("triton"):
+        got = ops.paged_attention_weights(q, pages.cache, pages.group(lengths, counts), 0.2, chosen)
+    with ops.use_backend("reference"):
+        expected = ops.paged_attention_weights(q, pages.cache, pages.group(lengths, counts), 0.2, chosen)
+    assert error(got[..., :50], expected.double()) < 1e-5 and got.dtype is torch.float32
+    assert not got[..., 50:].any() and not got[:, 3:].any()
+
+
 @pytest.mark.parametrize("key_type", STORED_TYPES)
 def test_store_writes_the_reference_s_bytes(
     key_type: torch.dtype, generator: torch.Generator, device: torch.device

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import torch
 
 from antiphon import ops
@@ -90,3 +92,14 @@ def test_rows_of_requests(device: torch.device) -> None:
     decode_inputs[(1,)](rows, *(store[:, word] for word in range(4)), *out, 3, 10, BLOCK=4)
     expected = [[77, -1, 50], [5, 0, 51], [6, 0, 52], [22, 0, 52], [2, 0, 5], [23, -1, 53]]
     assert [column.tolist() for column in out] == expected
+
+
+def test_means_of_sequences(generator: torch.Generator, device: torch.device, half: torch.dtype) -> None:
+    """Of a part of wider rows; the last sequence is empty."""
+    for dtype in (torch.float32, half):
+        starts, width = [0, number(generator, 1, 40), 41, 44, 44], number(generator, 1, 140)
+        x = normal(generator, 50, 150).to(device).to(dtype)[:, :width]
+        with ops.use_backend("triton"):
+            got = ops.segment_mean(x, torch.tensor(starts, dtype=torch.int32, device=device))
+        own = [x[begin:end].double().mean(0) for begin, end in pairwise(starts[:-1])]
+        assert got.dtype is torch.float32 and error(got[:3], torch.stack(own)) < 1e-5 and not got[3].any()

@@ -1,0 +1,107 @@
+"""Steps of one-shot requests on a GPU: they run on the device's stream, and their results arrive later."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+
+from antiphon.engine.plan import StepPlan, StepResult
+from antiphon.executor.device.stage_graphs import StageGraphs
+from antiphon.executor.sampling.transfer import Transfer
+from antiphon.ops import Device
+
+#: The outputs of a step, one for each request, once its transfer has been fetched.
+Outputs = Callable[[Transfer], list[Any]]
+
+
+def on_stream(device: Device) -> AbstractContextManager[Any]:
+    """What is launched inside runs on the device's stream."""
+    return nullcontext() if device.stream is None else torch.cuda.stream(device.stream)
+
+
+def wait_for(transfer: Transfer, on_done: Callable[[], None]) -> None:
+    """Call `on_done` when the transfer has arrived."""
+    try:
+        transfer.wait()
+    finally:
+        on_done()  # fetching it raises the same error
+
+
+class OneShotHandle:
+    """A step of one-shot requests on the device."""
+
+    def __init__(
+        self,
+        transfer: Transfer,
+        outputs: Outputs,
+        timings: dict[str, float],
+        waiter: ThreadPoolExecutor,
+        begun: torch.cuda.Event | None,
+    ) -> None:
+        self._transfer, self._outputs = transfer, outputs
+        self._timings, self._waiter, self._begun = timings, waiter, begun
+
+    def choose(self) -> None:
+        """There are no tokens to draw."""
+
+    def notify(self, on_done: Callable[[], None]) -> None:
+        """Call `on_done` when the step is done, from a thread that waits for it."""
+        self._waiter.submit(wait_for, self._transfer, on_done)
+
+    def done(self) -> bool:
+        return self._transfer.has_arrived
+
+    def result(self) -> StepResult:
+        self._transfer.fetch()
+        if self._begun is not None:
+            self._timings["run"] = self._transfer.seconds_since(self._begun)
+        return StepResult([], outputs=self._outputs(self._transfer), timings=self._timings)
+
+
+class OneShotExecutor(ABC):
+    """Runs the plans of one-shot requests. Nothing waits for the device but a step's result.
+
+    A step that raises leaves the states of its requests as they were, so that they can run again in smaller steps.
+    """
+
+    def __init__(self, device: Device, record: bool = True) -> None:
+        self._device = device
+        self._graphs = StageGraphs() if record and device.stream is not None else None
+        #: Waits for steps where an engine has several devices; they end in the order in which they were launched.
+        self._waiter = ThreadPoolExecutor(1, f"antiphon-{device.name}-wait")
+        if device.stream is not None:
+            torch.cuda.synchronize(device.torch)  # weights were made on another stream than steps use
+
+    def submit(self, plan: StepPlan) -> OneShotHandle:
+        """Launch the step."""
+        begun = time.perf_counter()
+        started: torch.cuda.Event | None = None
+        with torch.inference_mode(), on_stream(self._device):
+            if self._device.stream is not None:
+                started = torch.cuda.Event(enable_timing=True)
+                started.record()
+            transfer = Transfer()
+            outputs = self._launch(plan, transfer)
+            transfer.start(self._device.stream)
+        return OneShotHandle(transfer, outputs, {"build": time.perf_counter() - begun}, self._waiter, started)
+
+    @abstractmethod
+    def _launch(self, plan: StepPlan, transfer: Transfer) -> Outputs:
+        """Launch the kernels of a step; what the host reads is added to the transfer."""
+
+    @property
+    def num_graphs(self) -> int:
+        return 0 if self._graphs is None else self._graphs.num_graphs
+
+    def close(self) -> None:
+        """Free graphs; the device has finished before."""
+        if self._device.stream is not None:
+            self._device.stream.synchronize()
+        self._graphs = None
+        self._waiter.shutdown(wait=False)

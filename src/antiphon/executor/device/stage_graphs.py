@@ -1,0 +1,53 @@
+"""`StageGraphs`: passes of encoders as CUDA graphs, by the size of their inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+
+import torch
+from torch import Tensor
+
+
+class StageGraphs:
+    """Launching a pass kernel by kernel takes the host longer than a small model takes to compute it. A graph is
+    captured when its size comes a second time: the first run compiles the kernels, and a size that comes once is not
+    worth it.
+    """
+
+    def __init__(self) -> None:
+        self._pool = torch.cuda.graph_pool_handle()
+        self._graphs: dict[Hashable, tuple[torch.cuda.CUDAGraph, Tensor, Tensor]] = {}
+        self._seen: set[Hashable] = set()
+
+    @property
+    def num_graphs(self) -> int:
+        return len(self._graphs)
+
+    def run(self, size: Hashable, compute: Callable[[Tensor], Tensor], inputs: Tensor) -> Tensor:
+        """compute(inputs), on the current stream; the next pass of any size may overwrite it.
+
+        Inputs of one size have one shape and one type, and `compute` does the same with them every time.
+        """
+        found = self._graphs.get(size)
+        if found is None and size in self._seen:
+            found = self._graphs[size] = self._capture(compute, inputs)
+        if found is None:
+            self._seen.add(size)
+            return compute(inputs)
+        graph, given, result = found
+        given.copy_(inputs)
+        graph.replay()
+        return result
+
+    def _capture(
+        self, compute: Callable[[Tensor], Tensor], inputs: Tensor
+    ) -> tuple[torch.cuda.CUDAGraph, Tensor, Tensor]:
+        """Capturing computes nothing."""
+        given, graph = torch.empty_like(inputs), torch.cuda.CUDAGraph()
+        torch.cuda.current_stream().synchronize()
+        graph.capture_begin(self._pool, capture_error_mode="thread_local")
+        try:
+            result = compute(given)
+        finally:
+            graph.capture_end()
+        return graph, given, result
