@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 from unittest.mock import patch
 
 import torch
 
+from antiphon import ops
 from antiphon.bench.random_voice import VOICE_SHAPES, RandomVoice, random_utterance
 from antiphon.engine.core import EngineCore, ModelSlot
 from antiphon.engine.one_shot import OneShotScheduler
 from antiphon.engine.policies.registry import make_policy
 from antiphon.engine.request import Request
 from antiphon.engine.sampling_params import SamplingParams
+from antiphon.executor.synthesis import SynthesisExecutor
+from antiphon.models import hibari
 from antiphon.models.base.parts import SynthesisStages
 from antiphon.models.base.speech_state import Speech, Utterance
 from antiphon.models.base.synthesizer import Synthesizer
 from antiphon.models.kokoro import decoder
 from antiphon.models.registry import build_model
 from antiphon.ops import Device
-from antiphon.runtime.loading.weight_forms import LoadReport, prepare
+from antiphon.ops.registry import default_backend
+from antiphon.runtime.loading.weight_forms import LoadReport, WeightOptions, prepare
 
 TINY_KOKORO: dict[str, Any] = VOICE_SHAPES["kokoro-82m"] | {
     "hidden_dim": 16,
@@ -34,18 +39,30 @@ TINY_KOKORO: dict[str, Any] = VOICE_SHAPES["kokoro-82m"] | {
         "num_hidden_layers": 2,
         "max_position_embeddings": 64,
     },
-    "istftnet": VOICE_SHAPES["kokoro-82m"]["istftnet"] | {"upsample_initial_channel": 16},
+    "istftnet": VOICE_SHAPES["kokoro-82m"]["istftnet"]
+    | {
+        "upsample_rates": [4, 2],
+        "upsample_kernel_sizes": [8, 4],
+        "upsample_initial_channel": 16,
+        "resblock_kernel_sizes": [3, 5],
+        "resblock_dilation_sizes": [[1, 3]] * 2,
+    },
 }
 TINY_VOICES = {"hibari": VOICE_SHAPES["hibari-6m"], "kokoro": TINY_KOKORO}
-DECODER_CHANNELS = 24
+TINY_HIBARI: dict[str, Any] = {
+    "DECODER_TEXT": (32, 1),
+    "PROSODY_TEXT": (48, 1),
+    "DECODER_SIZE": 64,
+    "DECODER_BLOCKS": 2,
+    "PROSODY_DILATIONS": (1, 2),
+}
+#: Phonemes and speeds of utterances.
+SIZES = ((9, 1.0), (5, 0.8), (7, 1.3))
 
 
 def build_voice(name: str) -> Synthesizer:
-    """A new model whose weights are not prepared.
-
-    Kokoro's decoder, which has one width whatever the configuration is, is narrow here.
-    """
-    with patch.object(decoder, "DECODER_CHANNELS", DECODER_CHANNELS):
+    """A new model whose weights are not prepared, with smaller values of what is the same in every configuration."""
+    with patch.multiple(decoder, DECODER_CHANNELS=24), patch.multiple(hibari, **TINY_HIBARI):
         model = build_model(RandomVoice(TINY_VOICES[name]))
     assert isinstance(model, Synthesizer)
     return model
@@ -53,10 +70,22 @@ def build_voice(name: str) -> Synthesizer:
 
 @cache
 def tiny_voice(name: str) -> Synthesizer:
-    """The model on the CPU, which tests share."""
+    """The model on the CPU in 32 bits and for its own backend, which tests share."""
     model = build_voice(name)
-    prepare(model, LoadReport(), device=Device.parse("cpu"))
+    with ops.use_backend(default_backend("cpu").name):
+        prepare(model, LoadReport(), WeightOptions(precision="fp32"), device=Device.parse("cpu"))
     return model
+
+
+def speech_on_cpu(name: str, spoken: list[Utterance]) -> list[Speech]:
+    """By the CPU's executor and its own backend."""
+    model = tiny_voice(name)
+    executor = SynthesisExecutor(stages_of(model))
+    try:
+        with ops.use_backend(default_backend("cpu").name):
+            return speak(speaking_core(model, executor), spoken)
+    finally:
+        executor.close()
 
 
 def stages_of(model: Synthesizer) -> SynthesisStages:
@@ -65,11 +94,11 @@ def stages_of(model: Synthesizer) -> SynthesisStages:
     return stages
 
 
-def utterances(model: Synthesizer) -> list[Utterance]:
-    """Three of different lengths, speeds and seeds."""
+def utterances(model: Synthesizer, sizes: Sequence[tuple[int, float]] = SIZES) -> list[Utterance]:
+    """Of different numbers of phonemes, speeds and seeds."""
     return [
         Utterance(made.ids, made.style, speed, seed)
-        for seed, (count, speed) in enumerate(((9, 1.0), (5, 0.8), (7, 1.3)))
+        for seed, (count, speed) in enumerate(sizes)
         for made in [random_utterance(model, count, seed)]
     ]
 

@@ -17,6 +17,7 @@ from antiphon.models.registry import build_model
 from antiphon.ops import Device
 from antiphon.runtime.loading.weight_forms import LoadReport, WeightOptions, prepare
 from antiphon.weights.checkpoint import StoredTensor
+from antiphon.weights.types import TensorType
 
 #: Symbols that a random voice knows.
 VOCABULARY = {chr(ord("!") + number): number for number in range(1, 100)}
@@ -68,18 +69,22 @@ _FIXED = {
 
 
 class RandomVoice(RandomCheckpoint):
-    """A random checkpoint whose speech has the length that speech of as many phonemes has."""
+    """A random checkpoint in fp32, as speech models are published, whose phonemes last as long as those of speech."""
 
     def has(self, name: str) -> bool:
         return True
 
     def stored(self, name: str, shape: tuple[int, ...] | None = None) -> StoredTensor:
-        is_new = name not in self.tensors()
+        is_known = name in self._tensors
         stored = super().stored(name, shape)
-        value = next((value for pattern, value in _FIXED.items() if fnmatch(name, pattern)), None)
-        if is_new and value is not None:
-            stored.data.view(torch.bfloat16).fill_(value)
-        return stored
+        if is_known:
+            return stored
+        values = stored.data.view(torch.bfloat16).float()
+        fixed = next((value for pattern, value in _FIXED.items() if fnmatch(name, pattern)), None)
+        if fixed is not None:
+            values.fill_(fixed)
+        self._tensors[name] = StoredTensor(name, TensorType.F32, stored.shape, values.view(torch.uint8))
+        return self._tensors[name]
 
 
 def random_voice(

@@ -16,7 +16,6 @@ from antiphon import ops
 from antiphon.engine.request import FinishReason
 from antiphon.executor.device.synthesis import DeviceSynthesisExecutor
 from antiphon.executor.sampling.transfer import Transfer
-from antiphon.executor.synthesis import SynthesisExecutor
 from antiphon.models.base.speech_state import SpeechState, Utterance, join
 from antiphon.models.base.synthesizer import Synthesizer
 from antiphon.models.hibari import Hibari
@@ -31,6 +30,7 @@ from support.tiny_voice import (
     difference,
     speak,
     speaking_core,
+    speech_on_cpu,
     stages_of,
     tiny_voice,
     utterances,
@@ -38,8 +38,14 @@ from support.tiny_voice import (
 
 
 @pytest.fixture(params=TINY_VOICES)
-def model(request: pytest.FixtureRequest) -> Synthesizer:
-    return tiny_voice(request.param)
+def name(request: pytest.FixtureRequest) -> str:
+    voice: str = request.param
+    return voice
+
+
+@pytest.fixture
+def model(name: str) -> Synthesizer:
+    return tiny_voice(name)
 
 
 @pytest.fixture
@@ -49,20 +55,14 @@ def executor(model: Synthesizer) -> Iterator[DeviceSynthesisExecutor]:
     made.close()
 
 
-def on_cpu(model: Synthesizer) -> list[Any]:
-    executor = SynthesisExecutor(stages_of(model))
-    try:
-        return speak(speaking_core(model, executor), utterances(model))
-    finally:
-        executor.close()
-
-
-def test_a_batch_is_what_each_is_on_the_cpu(model: Synthesizer, executor: DeviceSynthesisExecutor) -> None:
+def test_a_batch_is_what_each_is_on_the_cpu(
+    name: str, model: Synthesizer, executor: DeviceSynthesisExecutor
+) -> None:
     core = speaking_core(model, executor)
     together = speak(core, utterances(model))
     steps = list(core.telemetry.steps)
     assert len(steps) == len(model.stages), "a stage of three utterances is one step"
-    for speech, expected in zip(together, on_cpu(model), strict=True):
+    for speech, expected in zip(together, speech_on_cpu(name, utterances(model)), strict=True):
         assert speech.id_samples == expected.id_samples
         assert sum(speech.id_samples) == len(speech.samples)
         assert difference(speech.samples, expected.samples) < 2e-3
@@ -181,7 +181,6 @@ def stage_by_stage(model: Synthesizer, spoken: Sequence[Utterance]) -> SpeechSta
     return states[0]
 
 
-@pytest.mark.parametrize("name", TINY_VOICES)
 def test_every_tensor_is_on_the_card_and_none_is_read(name: str, card: Device) -> None:
     model = build_voice(name)
     spoken = utterances(model)
