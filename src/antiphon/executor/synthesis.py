@@ -55,7 +55,7 @@ class SynthesisExecutor:
 def keep(
     plan: StepPlan, states: Sequence[SpeechState], order: Sequence[int], synthesis: SynthesisStages
 ) -> list[Speech] | None:
-    """Give each request its row of the states after a stage; after the last one, return the requests' speech instead."""
+    """Give each request its row of the states after a stage; after the last one, return their speech instead."""
     if plan.stage == len(synthesis.stages) - 1:
         speeches = [speech for state in states for speech in synthesis.speech(state)]
         return [speeches[place] for place in order]

@@ -32,8 +32,8 @@ class Speech:
 class SpeechState:
     """The state of some utterances between two stages, one row each.
 
-    `tensors` are padded [B, …]; `lengths` are counts [B] by name. They are on the model's device. No stage changes them,
-    so that a stage that fails can be run again.
+    `tensors` are padded [B, …]; `lengths` are counts [B] by name. They are on the model's device. No stage changes
+    them, so that a stage that fails can be run again.
     """
 
     utterances: tuple[Utterance, ...]

@@ -70,7 +70,7 @@ class Synthesizer(Model):
         return next((leaf.device for leaf in self.leaves() if isinstance(leaf, Tensor)), torch.device("cpu"))
 
     def advance(self, stage: int, states: Sequence[SpeechState], for_each: ForEach = _in_turn) -> list[SpeechState]:
-        """The states after a stage: as many as `for_each` gives while rows are computed by themselves, then a single one.
+        """The states after a stage: what `for_each` gives while rows are computed by themselves, then a single one.
 
         `for_each` applies a function to states that are computed by themselves; by default one after the other.
         """

@@ -168,7 +168,7 @@ def prepare(
 
 
 def _exact_nodes(rules: WeightRules, backend: str, device_type: str) -> list[Module]:
-    """What stays in 32 bits: on a GPU always, else if the CPU's 16-bit floats are those with a mantissa of eight bits."""
+    """What stays in 32 bits: on a GPU always, else if the CPU's 16-bit floats have a mantissa of eight bits."""
     if not rules.exact or (backend != GPU_BACKEND and ops.half_type(device_type) is not torch.bfloat16):
         return []
     return [node for module in rules.exact for node in module.modules()]

@@ -15,7 +15,7 @@ from antiphon.runtime.slots.context import SlotContext
 STEP_TOKENS = 96
 
 
-#: Phonemes of a step on a GPU, some two minutes of speech: convolutions of less leave it idle, and more takes gigabytes.
+#: Phonemes of a step on a GPU, some two minutes of speech: less leaves it idle, and more takes many gigabytes.
 DEVICE_STEP_TOKENS = 2048
 
 
