@@ -75,11 +75,11 @@ def test_two_things_come_to_the_host(
     sent: list[list[int]] = []
 
     class Counted(Transfer):
-        def start(self) -> None:
+        def start(self, stream: Any = None) -> None:
             sent.append([tensor.dim() for tensor in self._tensors])
-            super().start()
+            super().start(stream)
 
-    monkeypatch.setattr("antiphon.executor.device.synthesis.Transfer", Counted)
+    monkeypatch.setattr("antiphon.executor.device.one_shot.Transfer", Counted)
     speak(speaking_core(model, executor), utterances(model))
     assert sent == [[2], *([[]] * (len(model.stages) - 2)), [2]]
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
-from functools import partial
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 
-from antiphon.engine.plan import StepPlan, StepResult
-from antiphon.executor.device.stage_handle import StageHandle
+from antiphon.engine.plan import StepPlan
+from antiphon.executor.device.one_shot import OneShotExecutor, Outputs
 from antiphon.executor.sampling.transfer import Transfer
 from antiphon.executor.synthesis import gathered, keep
 from antiphon.models.base.parts import SynthesisStages
@@ -23,74 +20,31 @@ def _together(function: Callable[[SpeechState], SpeechState], states: Sequence[S
     return [function(join(states))]
 
 
-class DeviceSynthesisExecutor:
-    """Every stage computes its utterances as one padded batch. Nothing waits for the device but a stage's result.
+class DeviceSynthesisExecutor(OneShotExecutor):
+    """Every stage computes its utterances as one padded batch.
 
     Two things come to the host, each in one transfer at the end of a stage: how long every phoneme lasts, and the
     samples. A request gets its new state with the result, so that one whose stage failed still has the one before.
     """
 
     def __init__(self, synthesis: SynthesisStages, device: Device) -> None:
-        self._synthesis, self._device = synthesis, device
-        #: Waits for stages where an engine has several devices.
-        self._waiter = ThreadPoolExecutor(1, f"antiphon-{device.name}-speech")
-        if device.stream is not None:
-            torch.cuda.synchronize(device.torch)  # weights were made on another stream than stages use
+        super().__init__(device, record=False)  # sizes are those of the utterances: few come twice
+        self._synthesis = synthesis
 
-    @contextmanager
-    def _computing(self) -> Iterator[None]:
-        """On the device's stream, with cuDNN's 32-bit factors not rounded to TF32: durations and pitch depend on them.
-
-        16-bit convolutions are not affected.
-        """
-        stream = self._device.stream
-        with (
-            torch.inference_mode(),
-            nullcontext() if stream is None else torch.cuda.stream(stream),
-            torch.backends.cudnn.flags(enabled=True, deterministic=True, allow_tf32=False),
-        ):
-            yield
-
-    def _event(self) -> torch.cuda.Event | None:
-        """Now, on the device."""
-        if self._device.stream is None:
-            return None
-        event = torch.cuda.Event(enable_timing=True)
-        event.record()
-        return event
-
-    def submit(self, plan: StepPlan) -> StageHandle:
-        """Launch the stage and the transfer of what the host needs of it."""
-        begun = time.perf_counter()
-        with self._computing():
-            started = self._event()
-            states, order = gathered(plan)
+    def _launch(self, plan: StepPlan, transfer: Transfer) -> Outputs:
+        """cuDNN's 32-bit factors are not rounded to TF32: durations and pitch depend on them."""
+        states, order = gathered(plan)
+        with torch.backends.cudnn.flags(enabled=True, deterministic=True, allow_tf32=False):
             states = self._synthesis.advance(plan.stage, states, _together)
-            is_last = plan.stage == len(self._synthesis.stages) - 1
-            transfer = Transfer()
-            numbers = [_add(transfer, state, is_last) for state in states]
-            transfer.start()
-            ended = self._event()
-        build = time.perf_counter() - begun
-        finish = partial(self._finish, plan, states, order, transfer, numbers, build)
-        return StageHandle(transfer, finish, self._waiter, started, ended)
+        is_last = plan.stage == len(self._synthesis.stages) - 1
+        numbers = [_add(transfer, state, is_last) for state in states]
 
-    def _finish(
-        self,
-        plan: StepPlan,
-        states: Sequence[SpeechState],
-        order: Sequence[int],
-        transfer: Transfer,
-        numbers: Sequence[tuple[int | None, int | None]],
-        build: float,
-    ) -> StepResult:
-        arrived = [_arrived(state, transfer, *own) for state, own in zip(states, numbers, strict=True)]
-        return StepResult([], outputs=keep(plan, arrived, order, self._synthesis), timings={"build": build})
+        def outputs(arrived: Transfer) -> list[Any]:
+            pairs = zip(states, numbers, strict=True)
+            known = [_arrived(state, arrived, counts, samples) for state, (counts, samples) in pairs]
+            return keep(plan, known, order, self._synthesis) or []
 
-    def close(self) -> None:
-        if self._device.stream is not None:
-            self._device.stream.synchronize()
-        self._waiter.shutdown(wait=False)
+        return outputs
 
 
 def _add(transfer: Transfer, state: SpeechState, is_last: bool) -> tuple[int | None, int | None]:
