@@ -15,6 +15,7 @@ import torch
 
 from antiphon.ops.triton.invariant.tiles import PART_TOKENS, attention_tile, product_tile
 from antiphon.ops.triton.launch import decode_tile, prefill_tile, row_warps, sequence_tile, vector_tile
+from antiphon.ops.triton.sound import frame_norm
 
 #: Shared memory that a program may have, in bytes, by capability.
 SHARED_LIMITS = {80: 163 << 10, 89: 99 << 10, 90: 227 << 10}
@@ -180,6 +181,7 @@ def builds(capability: int) -> Iterator[Build]:
     yield from _choice_builds()
     yield from _small_builds()
     yield from invariant_builds()
+    yield from _sound_builds()
 
 
 def _rotation_builds(eight: str) -> Iterator[Build]:
@@ -257,6 +259,19 @@ def _small_builds() -> Iterator[Build]:
     means = dict(x=_HALF, starts=_INT, y=_WIDE, x_stride="i32")
     yield Build("rows.pooling.mean_rows", means, dict(WIDTH=384, BLOCK=128, ROWS=32))
     yield Build("attention.tiles.list_tiles", types, dict(REQUESTS=256, BLOCK=128))
+
+
+def _sound_builds() -> Iterator[Build]:
+    types = dict(
+        x=_WIDE, lengths=_LONG, means=_WIDE, squares=_WIDE, scale=_WIDE, mean=_WIDE, factor=_WIDE, shift=_WIDE,
+        alpha=_WIDE, y="*fp16", num_frames="i32", num_channels="i32", num_parts="i32", scale_stride="i32",
+        shift_stride="i32", eps="fp32", slope="fp32",
+    )  # fmt: skip
+    part = dict(FRAMES=frame_norm.PART_FRAMES, CHANNELS=frame_norm.PART_CHANNELS)
+    yield Build("sound.frame_norm.part_moments", types, part, 8)
+    yield Build("sound.frame_norm.row_moments", types, part | dict(PARTS=frame_norm.MAX_PARTS), 8)
+    result = dict(FUNCTION=2, FRAMES=frame_norm.FRAMES, CHANNELS=frame_norm.CHANNELS)
+    yield Build("sound.frame_norm.norm_frames", types, result)
 
 
 def compile_build(build: Build, capability: int) -> Resources:

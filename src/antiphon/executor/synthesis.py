@@ -13,11 +13,11 @@ from antiphon.engine.request import Request
 from antiphon.executor.handle import DoneHandle
 from antiphon.executor.side_by_side import SideBySide
 from antiphon.models.base.parts import SynthesisStages
-from antiphon.models.base.speech_state import SpeechState
+from antiphon.models.base.speech_state import Speech, SpeechState
 
 
 @dataclass(frozen=True)
-class _Place:
+class Place:
     """A request's row in a state between two stages."""
 
     state: SpeechState
@@ -25,7 +25,9 @@ class _Place:
 
 
 class SynthesisExecutor:
-    """Between stages a request's state is kept in its `result`, so that an aborted request leaves nothing behind."""
+    """On the CPU. Between stages a request's state is kept in its `result`, so that an aborted request leaves nothing
+    behind.
+    """
 
     def __init__(self, synthesis: SynthesisStages) -> None:
         self._synthesis = synthesis
@@ -33,18 +35,11 @@ class SynthesisExecutor:
 
     def submit(self, plan: StepPlan) -> DoneHandle:
         begun = time.perf_counter()
-        states, order = _gathered(plan)
+        states, order = gathered(plan)
         built = time.perf_counter()
         with torch.inference_mode():
             states = self._synthesis.advance(plan.stage, states, self._for_each)
-        places = [_Place(state, row) for state in states for row in range(len(state.utterances))]
-        outputs = None
-        if plan.stage == len(self._synthesis.stages) - 1:
-            speeches = [speech for state in states for speech in self._synthesis.speech(state)]
-            outputs = [speeches[place] for place in order]
-        else:
-            for request, place in zip(plan.requests, order, strict=True):
-                request.result = places[place]
+        outputs = keep(plan, states, order, self._synthesis)
         timings = {"build": built - begun, "run": time.perf_counter() - built}
         return DoneHandle(StepResult([], outputs=outputs, timings=timings))
 
@@ -57,11 +52,24 @@ class SynthesisExecutor:
         self._side_by_side.close()
 
 
+def keep(
+    plan: StepPlan, states: Sequence[SpeechState], order: Sequence[int], synthesis: SynthesisStages
+) -> list[Speech] | None:
+    """Give each request its row of the states after a stage; after the last one, return their speech instead."""
+    if plan.stage == len(synthesis.stages) - 1:
+        speeches = [speech for state in states for speech in synthesis.speech(state)]
+        return [speeches[place] for place in order]
+    places = [Place(state, row) for state in states for row in range(len(state.utterances))]
+    for request, place in zip(plan.requests, order, strict=True):
+        request.result = places[place]
+    return None
+
+
 def _size(state: SpeechState) -> int:
     return sum(len(utterance.ids) for utterance in state.utterances)
 
 
-def _gathered(plan: StepPlan) -> tuple[list[SpeechState], list[int]]:
+def gathered(plan: StepPlan) -> tuple[list[SpeechState], list[int]]:
     """The states of the plan's requests, without the rows of other requests, and each request's row among them."""
     if plan.stage == 0:
         return [SpeechState((request.inputs,)) for request in plan.requests], list(range(len(plan.requests)))

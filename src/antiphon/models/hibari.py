@@ -15,7 +15,7 @@ from antiphon.layers.linear import Embedding, Linear
 from antiphon.layers.mlp import MLP
 from antiphon.layers.module import Module
 from antiphon.layers.norm import LayerNorm
-from antiphon.models.base.speech_state import Speech, SpeechState, flatten
+from antiphon.models.base.speech_state import FlatRows, Speech, SpeechState, flatten, upload
 from antiphon.models.base.synthesizer import Synthesizer
 from antiphon.weights.checkpoint import Checkpoint
 from antiphon.weights.source import Source
@@ -88,14 +88,14 @@ class TextSide(Module):
         self.norm = LayerNorm(source, "norm", size, NORM_EPS)
         self.repeats = repeats
 
-    def __call__(self, ids: Tensor, seq_start: Tensor, lengths: Tensor) -> Tensor:
-        x = ops.pad_rows(self.embedding(ids), seq_start)
+    def __call__(self, rows: FlatRows) -> Tensor:
+        x = ops.pad_rows(self.embedding(rows.ids), rows.seq_start, rows.longest)
         for block in self.blocks:
-            x = block(x, lengths)
-        rows = ops.pack_rows(x, lengths)
+            x = block(x, rows.lengths)
+        y = ops.pack_rows(x, rows.lengths, len(rows.ids))
         for _ in range(self.repeats):
-            rows = self.layer(rows, seq_start)
-        return ops.pad_rows(self.norm(rows), seq_start)
+            y = self.layer(y, rows.seq_start)
+        return ops.pad_rows(self.norm(y), rows.seq_start, rows.longest)
 
 
 class Hibari(Synthesizer):
@@ -144,17 +144,18 @@ class Hibari(Synthesizer):
         return (self._text, self._prosody, self._decode, self._waveform)[stage](state)
 
     def _text(self, state: SpeechState) -> SpeechState:
-        ids, _, seq_start, lengths = flatten([utterance.ids for utterance in state.utterances])
-        speed = torch.tensor([utterance.speed for utterance in state.utterances])
-        meaning = self.prosody_text(ids, seq_start, lengths)
+        rows = flatten([utterance.ids for utterance in state.utterances], self.device)
+        speed = upload(torch.tensor([utterance.speed for utterance in state.utterances]), self.device)
+        meaning = self.prosody_text(rows)
         hidden = ops.conv1d(meaning, self.duration1.weight, self.duration1.bias, padding=(1, 1), activation="gelu")
-        counts = ops.frame_counts(self.duration2(hidden), lengths, speed, "expm1")
-        text = self.decoder_text(ids, seq_start, lengths)
+        counts = ops.frame_counts(self.duration2(hidden), rows.lengths, speed, "expm1")
+        text = self.decoder_text(rows)
         return state.with_({"frames": counts.sum(1)}, counts=counts, meaning=meaning, text=text)
 
     def _prosody(self, state: SpeechState) -> SpeechState:
         have, frames = state.tensors, state.lengths["frames"]
-        x = ops.mask_frames(self.prosody_in(ops.expand_frames(have["meaning"], have["counts"])), frames)
+        expanded = ops.expand_frames(have["meaning"], have["counts"], max(state.num_frames()))
+        x = ops.mask_frames(self.prosody_in(expanded), frames)
         for block in self.prosody_blocks:
             x = block(x, frames)
         curves = ops.mask_frames(self.prosody_out(x), frames)  # [B, frames, 4]
@@ -163,7 +164,7 @@ class Hibari(Synthesizer):
 
     def _decode(self, state: SpeechState) -> SpeechState:
         have, lengths = state.tensors, 2 * state.lengths["frames"]
-        text = ops.repeat_frames(ops.expand_frames(have["text"], have["counts"]), 2)
+        text = ops.repeat_frames(ops.expand_frames(have["text"], have["counts"], max(state.num_frames())), 2)
         x = ops.concatenate([text, ops.log_pitch(have["pitch"], FEATURE_SCALE), have["energy"]])
         x = ops.mask_frames(self.decoder_in(ops.mask_frames(x, lengths)), lengths)
         for block in self.decoder_blocks:
@@ -172,20 +173,18 @@ class Hibari(Synthesizer):
         return state.without("text", "energy").with_({"spectra": lengths}, spectra=spectra)
 
     def _waveform(self, state: SpeechState) -> SpeechState:
-        have, lengths = state.tensors, state.lengths["spectra"]
+        have, lengths = state.tensors, torch.tensor([2 * frames for frames in state.num_frames()])  # on the host
         pairs = zip(state.utterances, lengths.tolist(), strict=True)
-        noise = [_noise(utterance.seed, frames) for utterance, frames in pairs]
+        noise = [upload(_noise(utterance.seed, frames), self.device) for utterance, frames in pairs]
         pitch = have["pitch"].squeeze(-1)
         samples = ops.pulse_noise_vocoder(have["spectra"], pitch, noise, lengths, WIDTH, HOP, SAMPLE_RATE)
         return state.without("spectra", "pitch").with_(samples=samples)
 
     def speech(self, state: SpeechState) -> list[Speech]:
-        out = []
-        for row, utterance in enumerate(state.utterances):
-            counts = state.tensors["counts"][row, : len(utterance.ids)].tolist()
-            samples = state.tensors["samples"][row, : 2 * HOP * sum(counts)]
-            out.append(Speech(samples, [2 * HOP * count for count in counts]))
-        return out
+        return [
+            Speech(samples[: 2 * HOP * sum(counts)], [2 * HOP * count for count in counts])
+            for samples, counts in zip(state.tensors["samples"], state.frames_of_ids(), strict=True)
+        ]
 
 
 def _noise(seed: int, frames: int) -> Tensor:

@@ -60,7 +60,8 @@ def test_convolution(
     assert error(got, expected.relu() + residual) < TOLERANCE
     alone = ops.half_conv1d(x[1:], weight, bias, stride, padding, dilation, "relu", residual[1:])
     exactly = backend == "native" and half.computes_in_half()
-    torch.testing.assert_close(got[1:], alone, rtol=0, atol=0 if exactly else 1e-4)
+    rounded = 4e-3 if backend == "triton" else 1e-4  # a last bit of fp16, which the sum is rounded to
+    torch.testing.assert_close(got[1:], alone, rtol=0, atol=0 if exactly else rounded)
     narrow = ops.half_conv1d(x, weight, bias, stride, padding, dilation, narrow=True)
     assert error(narrow, expected) < TOLERANCE
 

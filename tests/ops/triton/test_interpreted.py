@@ -10,8 +10,9 @@ from support.interpreted import run_interpreted
 
 #: Conformance cases that the interpreter takes minutes for, which the cases of this folder make up for.
 LONG = "not distribution and not many_blocks and not dtypes and not options and not adapted"
-#: The files with cases of operations that the backend implements itself; the others are the reference's.
-OWN = [f"tests/ops/conformance/test_{name}_operations.py" for name in ("attention", "product", "recurrent", "row")]
+#: The files with cases of operations that the backend implements itself; `cases` has those of its convolutions.
+FILES = ("attention", "product", "recurrent", "row", "sound")
+OWN = [f"tests/ops/conformance/test_{name}_operations.py" for name in FILES]
 
 pytestmark = pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
 

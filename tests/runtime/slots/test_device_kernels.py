@@ -26,7 +26,7 @@ class FakeExecutor:
 
 def test_kernels_are_a_phase_of_loading(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device, "DeviceExecutor", FakeExecutor)
-    loaded: Any = SimpleNamespace(device=SimpleNamespace(torch=torch.device("cpu")), report=LoadReport())
+    loaded: Any = SimpleNamespace(device=SimpleNamespace(torch=torch.device("cuda", 0)), report=LoadReport())
     made: Any = device_executor(None, None, loaded, max_rows=1)  # type: ignore[arg-type]
     assert isinstance(made.compiler, AheadCompiler)
     assert list(loaded.report.seconds) == ["kernels"]

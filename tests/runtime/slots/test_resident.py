@@ -9,10 +9,12 @@ import pytest
 import torch
 
 from antiphon.engine.core import EngineCore, ModelSlot
+from antiphon.engine.one_shot import OneShotScheduler
 from antiphon.engine.request import Request
 from antiphon.engine.sampling_params import SamplingParams
 from antiphon.errors import UnsupportedError
 from antiphon.executor.decoder.executor import DecoderExecutor
+from antiphon.executor.device.synthesis import DeviceSynthesisExecutor
 from antiphon.executor.embedding import EmbeddingExecutor
 from antiphon.executor.encoder import EncoderExecutor
 from antiphon.models.base.model import Model, Task
@@ -26,6 +28,8 @@ from antiphon.runtime.slots.context import SlotContext
 from antiphon.runtime.slots.embedding import embedding_slot
 from antiphon.runtime.slots.registry import SLOT_MAKERS
 from antiphon.runtime.slots.resident import encoder_name, make_slots, slot_names
+from antiphon.runtime.slots.synthesis import DEVICE_STEP_TOKENS
+from support.placement import meta_device
 from support.tiny_model import write_bert
 from support.tiny_whisper import tiny_whisper
 
@@ -100,6 +104,15 @@ def test_a_synthesiser_runs_its_stages_as_steps() -> None:
     ]  # fmt: skip
     assert {step.stage for step in core.telemetry.steps} == {0, 1}
     core.remove_model("voice")
+
+
+def test_a_synthesiser_on_a_device_computes_utterances_together() -> None:
+    loaded = replace(tiny_whisper(), model=ToySynthesizer(), name="voice", device=meta_device())
+    (slot,) = slots_of(loaded)
+    assert isinstance(slot.executor, DeviceSynthesisExecutor) and not slot.computes_in_submit
+    assert isinstance(slot.scheduler, OneShotScheduler)
+    assert slot.scheduler.side_by_side == 1 and slot.scheduler.max_step_tokens == DEVICE_STEP_TOKENS
+    slot.executor.close()
 
 
 class Plain(Model):

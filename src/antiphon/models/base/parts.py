@@ -220,7 +220,7 @@ class WeightRules:
     heads: tuple[Weight, ...] = ()
     #: Matrices that only multiply the states of whole inputs, never those of single tokens.
     batched: tuple[Weight, ...] = ()
-    #: Modules that stay in 32 bits where 16-bit floats have a mantissa of only eight bits.
+    #: Modules that stay in 32 bits on GPUs, and where 16-bit floats have a mantissa of only eight bits.
     exact: tuple[Module, ...] = ()
     #: What matrices become where `precision` is "fast"; None: they stay as they are.
     fast_type: TensorType | None = None

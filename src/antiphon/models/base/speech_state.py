@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Self
+from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -32,12 +32,15 @@ class Speech:
 class SpeechState:
     """The state of some utterances between two stages, one row each.
 
-    `tensors` are padded [B, …]; `lengths` are counts [B] by name.
+    `tensors` are padded [B, …]; `lengths` are counts [B] by name. They are on the model's device. No stage changes
+    them, so that a stage that fails can be run again.
     """
 
     utterances: tuple[Utterance, ...]
     tensors: Mapping[str, Tensor] = field(default_factory=dict)
     lengths: Mapping[str, Tensor] = field(default_factory=dict)
+    #: The tensor `counts` on the host, if it was brought there: frames of every id, by row.
+    id_frames: tuple[Sequence[int], ...] | None = None
 
     def with_(self, lengths: Mapping[str, Tensor] | None = None, **tensors: Tensor) -> Self:
         """A state with more tensors and lengths."""
@@ -46,16 +49,33 @@ class SpeechState:
     def without(self, *names: str) -> Self:
         return replace(self, tensors={name: value for name, value in self.tensors.items() if name not in names})
 
+    def timed(self, counts: Sequence[Sequence[int]]) -> Self:
+        """A state that knows its `counts`, rows of which may be padded, on the host."""
+        pairs = zip(self.utterances, counts, strict=True)
+        return replace(self, id_frames=tuple(list(row[: len(utterance.ids)]) for utterance, row in pairs))
+
+    def frames_of_ids(self) -> tuple[Sequence[int], ...]:
+        """Frames of every id, by row. To read them from `counts` on another device waits for it."""
+        if self.id_frames is not None:
+            return self.id_frames
+        return self.timed(self.tensors["counts"].tolist()).frames_of_ids()
+
+    def num_frames(self) -> list[int]:
+        """Frames of every row, as `frames_of_ids` has them."""
+        return [sum(frames) for frames in self.frames_of_ids()]
+
     def take(self, rows: Sequence[int]) -> Self:
         """The state of some of the rows."""
         if list(rows) == list(range(len(self.utterances))):
             return self
-        index = torch.tensor(rows)
+        kept = [*self.tensors.values(), *self.lengths.values()]
+        index = upload(torch.tensor(rows), kept[0].device) if kept else torch.tensor(rows)
         return replace(
             self,
             utterances=tuple(self.utterances[row] for row in rows),
             tensors={name: value[index] for name, value in self.tensors.items()},
             lengths={name: value[index] for name, value in self.lengths.items()},
+            id_frames=None if self.id_frames is None else tuple(self.id_frames[row] for row in rows),
         )
 
 
@@ -64,10 +84,12 @@ def join(states: Sequence[SpeechState]) -> SpeechState:
     first = states[0]
     if len(states) == 1:
         return first
+    known = [state.id_frames for state in states if state.id_frames is not None]
     return SpeechState(
         tuple(utterance for state in states for utterance in state.utterances),
         {name: _stacked([state.tensors[name] for state in states]) for name in first.tensors},
         {name: torch.cat([state.lengths[name] for state in states]) for name in first.lengths},
+        tuple(row for rows in known for row in rows) if len(known) == len(states) else None,
     )
 
 
@@ -83,15 +105,32 @@ def _stacked(parts: Sequence[Tensor]) -> Tensor:
     return out
 
 
-def flatten(rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Ids end to end, their positions, where each row starts, and the rows' lengths."""
-    lengths = torch.tensor([len(row) for row in rows])
+def upload(tensor: Tensor, device: torch.device) -> Tensor:
+    """A tensor of the host on a device; nothing waits for the copy."""
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
+
+
+class FlatRows(NamedTuple):
+    """Ids end to end, their positions, where each row starts, the rows' lengths, and the longest of these."""
+
+    ids: Tensor
+    positions: Tensor
+    seq_start: Tensor
+    lengths: Tensor
+    longest: int
+
+
+def flatten(rows: Sequence[Sequence[int]], device: torch.device) -> FlatRows:
+    """The rows' ids on a device."""
+    sizes = [len(row) for row in rows]
+    lengths = torch.tensor(sizes)
     ids = torch.tensor([token for row in rows for token in row], dtype=torch.int32)
-    positions = torch.cat([torch.arange(len(row), dtype=torch.int32) for row in rows])
+    positions = torch.cat([torch.arange(size, dtype=torch.int32) for size in sizes])
     starts = torch.zeros(len(rows) + 1, dtype=torch.int32)
     starts[1:] = lengths.cumsum(0)
-    return ids, positions, starts, lengths
+    placed = [upload(tensor, device) for tensor in (ids, positions, starts, lengths)]
+    return FlatRows(placed[0], placed[1], placed[2], placed[3], max(sizes))
 
 
-#: Applies a function of one state to several.
+#: Applies a function of one state to several: to each by itself, or to all of them joined.
 ForEach = Callable[[Callable[[SpeechState], SpeechState], Sequence[SpeechState]], list[SpeechState]]

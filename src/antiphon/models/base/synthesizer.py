@@ -6,6 +6,9 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
+import torch
+from torch import Tensor
+
 from antiphon.layers.module import Module
 from antiphon.models.base.companions import LETTER_TO_SOUND
 from antiphon.models.base.model import Model, Task
@@ -19,7 +22,9 @@ def _in_turn(function: Callable[[SpeechState], SpeechState], states: Sequence[Sp
 
 
 class Synthesizer(Model):
-    """Speaks whole utterances, several at a time; each gets the samples it would get alone."""
+    """Speaks whole utterances, several at a time; each gets the samples it would get alone: on the CPU bit by bit up to
+    the pitch, on other devices but for rounding.
+    """
 
     task = Task.SYNTHESIZE
     takes_compute_type = False
@@ -37,7 +42,7 @@ class Synthesizer(Model):
     #: What matrices become where `precision` is "fast".
     fast_type: TensorType = TensorType.F16
     #: How many stages, from the first, compute every utterance by itself. The phase of a voice is its pitch added up
-    #: over the utterance, so the last bit of the pitch is heard at its end: it must not depend on the batch.
+    #: over the utterance, so the last bit of the pitch is heard at its end: on the CPU it does not depend on the batch.
     lone_stages: int
 
     def parts(self) -> tuple[SynthesisStages, ...]:
@@ -59,8 +64,13 @@ class Synthesizer(Model):
         """The modules that durations and pitch follow from: rounding in them moves whole phonemes."""
         return ()
 
+    @property
+    def device(self) -> torch.device:
+        """Where its tensors are."""
+        return next((leaf.device for leaf in self.leaves() if isinstance(leaf, Tensor)), torch.device("cpu"))
+
     def advance(self, stage: int, states: Sequence[SpeechState], for_each: ForEach = _in_turn) -> list[SpeechState]:
-        """The states after a stage: as many as before while rows are computed by themselves, then a single one.
+        """The states after a stage: what `for_each` gives while rows are computed by themselves, then a single one.
 
         `for_each` applies a function to states that are computed by themselves; by default one after the other.
         """

@@ -10,7 +10,7 @@ import torch
 from antiphon import ops
 from antiphon.layers.linear import Linear
 from antiphon.layers.module import Module
-from antiphon.models.base.speech_state import Speech, SpeechState, flatten
+from antiphon.models.base.speech_state import Speech, SpeechState, flatten, upload
 from antiphon.models.base.synthesizer import Synthesizer
 from antiphon.models.kokoro.config import SAMPLE_RATE, KokoroConfig, config_from_json
 from antiphon.models.kokoro.decoder import FrameDecoder, Generator
@@ -70,28 +70,27 @@ class Kokoro(Synthesizer):
         return self._steps[stage](state)
 
     def _text(self, state: SpeechState) -> SpeechState:
-        ids, positions, seq_start, lengths = flatten([utterance.ids for utterance in state.utterances])
-        decoder_style, style = torch.stack([utterance.style for utterance in state.utterances]).split(
-            self.config.style_size, dim=-1
-        )
-        speed = torch.tensor([utterance.speed for utterance in state.utterances])
-        meaning = self.bert_encoder(self.bert(ids, positions, seq_start))
-        encoded = self.predictor.text(ops.pad_rows(meaning, seq_start), style, lengths)
-        counts = self.predictor.frame_counts(encoded, lengths, speed)
+        rows = flatten([utterance.ids for utterance in state.utterances], self.device)
+        styles = upload(torch.stack([utterance.style for utterance in state.utterances]), self.device)
+        decoder_style, style = styles.split(self.config.style_size, dim=-1)
+        speed = upload(torch.tensor([utterance.speed for utterance in state.utterances]), self.device)
+        meaning = ops.pad_rows(self.bert_encoder(self.bert(rows)), rows.seq_start, rows.longest)
+        encoded = self.predictor.text(meaning, style, rows.lengths)
+        counts = self.predictor.frame_counts(encoded, rows.lengths, speed)
         return state.with_(
-            {"ids": lengths, "frames": counts.sum(1)},
+            {"ids": rows.lengths, "frames": counts.sum(1)},
             style=style,
             decoder_style=decoder_style,
             counts=counts,
             encoded=encoded,
-            text=self.text_encoder(ids, seq_start, lengths),
+            text=self.text_encoder(rows),
         )
 
     def _prosody(self, state: SpeechState) -> SpeechState:
-        have, frames = state.tensors, state.lengths["frames"]
-        expanded = ops.expand_frames(have["encoded"], have["counts"])
+        have, frames, longest = state.tensors, state.lengths["frames"], max(state.num_frames())
+        expanded = ops.expand_frames(have["encoded"], have["counts"], longest)
         pitch, energy = self.predictor.curves(expanded, have["style"], frames)
-        text = ops.expand_frames(have["text"], have["counts"])
+        text = ops.expand_frames(have["text"], have["counts"], longest)
         return state.without("encoded", "style").with_(text=text, pitch=pitch, energy=energy)
 
     def _source(self, state: SpeechState) -> SpeechState:
@@ -129,9 +128,7 @@ class Kokoro(Synthesizer):
 
     def speech(self, state: SpeechState) -> list[Speech]:
         hop = 2 * self.config.hop
-        out = []
-        for row, utterance in enumerate(state.utterances):
-            counts = state.tensors["counts"][row, : len(utterance.ids)].tolist()
-            samples = state.tensors["samples"][row, : hop * sum(counts)]
-            out.append(Speech(samples, [hop * count for count in counts]))
-        return out
+        return [
+            Speech(samples[: hop * sum(counts)], [hop * count for count in counts])
+            for samples, counts in zip(state.tensors["samples"], state.frames_of_ids(), strict=True)
+        ]

@@ -12,6 +12,7 @@ from antiphon.layers.mlp import MLP
 from antiphon.layers.module import Module
 from antiphon.layers.norm import LayerNorm
 from antiphon.layers.recurrent import BidirectionalLSTM
+from antiphon.models.base.speech_state import FlatRows
 from antiphon.models.kokoro.blocks import NORM_EPS, SLOPE, StyleBlock, StyleGain
 from antiphon.models.kokoro.config import KokoroConfig
 from antiphon.weights.source import Source
@@ -38,11 +39,11 @@ class PhonemeBert(Module):
         self.output_norm = LayerNorm(layer, "full_layer_layer_norm", hidden, BERT_EPS)
         self.num_layers = config.bert_layers
 
-    def __call__(self, ids: Tensor, positions: Tensor, seq_start: Tensor) -> Tensor:
-        x = ops.add(ops.add(self.words(ids), self.positions(positions)), self.token_type)
+    def __call__(self, rows: FlatRows) -> Tensor:
+        x = ops.add(ops.add(self.words(rows.ids), self.positions(rows.positions)), self.token_type)
         x = self.widen(self.embedding_norm(x))  # [T, hidden]
         for _ in range(self.num_layers):
-            x = self.attention_norm(self.attention(x, seq_start, residual=x))
+            x = self.attention_norm(self.attention(x, rows.seq_start, residual=x))
             x = self.output_norm(self.mlp(x, residual=x))
         return x
 
@@ -60,11 +61,11 @@ class TextEncoder(Module):
         ]
         self.lstm = BidirectionalLSTM(source, "lstm", hidden, hidden // 2)
 
-    def __call__(self, ids: Tensor, seq_start: Tensor, lengths: Tensor) -> Tensor:
-        x = ops.pad_rows(self.embedding(ids), seq_start)
+    def __call__(self, rows: FlatRows) -> Tensor:
+        x = ops.pad_rows(self.embedding(rows.ids), rows.seq_start, rows.longest)
         for conv, (weight, bias) in zip(self.convs, self.norms, strict=True):
-            x = ops.leaky_relu(ops.layer_norm(conv(x), weight, bias, NORM_EPS)[0], SLOPE, lengths)
-        return self.lstm(x, lengths)
+            x = ops.leaky_relu(ops.layer_norm(conv(x), weight, bias, NORM_EPS)[0], SLOPE, rows.lengths)
+        return self.lstm(x, rows.lengths)
 
 
 class DurationEncoder(Module):

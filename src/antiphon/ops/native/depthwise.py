@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from antiphon.ops.native.derived import Derived
+from antiphon.ops.derived import Derived
 from antiphon.ops.native.extension import extension
 from antiphon.ops.threads import default_threads
 

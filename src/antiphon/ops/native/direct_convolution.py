@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from antiphon.ops.native.derived import Derived
+from antiphon.ops.derived import Derived
 from antiphon.ops.native.extension import available, extension
 from antiphon.ops.native.tables import ACTIVATIONS
 from antiphon.ops.reference import convolution as reference

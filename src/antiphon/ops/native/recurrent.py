@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from antiphon.ops.native.derived import Derived
+from antiphon.ops.derived import Derived
 from antiphon.ops.native.extension import available, extension
 from antiphon.ops.native.product import linear
 from antiphon.ops.reference import recurrent as reference

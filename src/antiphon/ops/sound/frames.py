@@ -7,7 +7,6 @@ the input and, where a result is masked, zero in the output.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 
 import torch
 import torch.nn.functional as F
@@ -19,7 +18,7 @@ from antiphon.ops.types import CountScale
 def mask_frames(x: Tensor, lengths: Tensor) -> Tensor:
     """x [B, T, C] with the frames beyond each row's length set to zero."""
     beyond = _beyond(lengths, x.shape[1])
-    return x if beyond is None else x.masked_fill(beyond.to(x.device)[..., None], 0.0)
+    return x if beyond is None else x.masked_fill(beyond[..., None], 0.0)
 
 
 def leaky_relu(x: Tensor, slope: float, lengths: Tensor) -> Tensor:
@@ -79,27 +78,40 @@ def prepend_mirrored(x: Tensor) -> Tensor:
     return torch.cat([x[:, 1:2], x], dim=1)
 
 
-def pad_rows(x: Tensor, seq_start: Tensor) -> Tensor:
-    """Sequences seq_start [B + 1] of x [T, C], laid end to end, padded with zeros to the longest → [B, longest, C]."""
-    starts = seq_start.tolist()
-    longest = max(end - start for start, end in pairwise(starts))
-    out = x.new_zeros(len(starts) - 1, longest, x.shape[-1])
-    for row, (start, end) in enumerate(pairwise(starts)):
-        out[row, : end - start] = x[start:end]
-    return out
+def pad_rows(x: Tensor, seq_start: Tensor, longest: int | None = None) -> Tensor:
+    """Sequences seq_start [B + 1] of x [T, C], laid end to end, padded with zeros to the longest → [B, longest, C].
+
+    The length of the longest is read from `seq_start` where it is not given, which waits for the device.
+    """
+    starts = seq_start.long()
+    lengths = starts.diff()
+    frames = torch.arange(int(lengths.max()) if longest is None else longest, device=x.device)
+    rows = x[(starts[:-1, None] + frames).clamp(max=len(x) - 1)]
+    return rows.masked_fill((frames >= lengths[:, None])[..., None], 0.0)
 
 
-def pack_rows(x: Tensor, lengths: Tensor) -> Tensor:
-    """The frames of x [B, T, C] within the lengths, end to end → [sum(lengths), C]."""
-    if len(x) == 1:
-        return x[0, : int(lengths[0])]
-    return torch.cat([row[:length] for row, length in zip(x, lengths.tolist(), strict=True)])
+def pack_rows(x: Tensor, lengths: Tensor, total: int | None = None) -> Tensor:
+    """The frames of x [B, T, C] within the lengths, end to end → [sum(lengths), C].
+
+    The sum is read from `lengths` where it is not given as `total`, which waits for the device.
+    """
+    ends = lengths.long().cumsum(0)
+    frames = torch.arange(int(ends[-1]) if total is None else total, device=x.device)
+    row = torch.searchsorted(ends, frames, right=True)
+    return x[row, frames - (ends - lengths)[row]]
 
 
-def expand_frames(x: Tensor, counts: Tensor) -> Tensor:
-    """Frame t of row b of x [B, T, C] counts[b, t] times → [B, longest sum, C]; masked."""
-    rows = [frames.repeat_interleave(count, dim=0) for frames, count in zip(x, counts, strict=True)]
-    return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
+def expand_frames(x: Tensor, counts: Tensor, longest: int | None = None) -> Tensor:
+    """Frame t of row b of x [B, T, C] counts[b, t] times → [B, longest sum, C]; masked.
+
+    The longest sum is read from `counts` where it is not given, which waits for the device.
+    """
+    ends = counts.cumsum(1)
+    size = int(ends[:, -1].max()) if longest is None else longest
+    frames = torch.arange(size, device=x.device).expand(len(x), size).contiguous()
+    index = torch.searchsorted(ends, frames, right=True).clamp(max=x.shape[1] - 1)
+    rows = x.gather(1, index[..., None].expand(-1, -1, x.shape[2]))
+    return rows.masked_fill((frames >= ends[:, -1:])[..., None], 0.0)
 
 
 def frame_counts(logits: Tensor, lengths: Tensor, speed: Tensor, scale: CountScale) -> Tensor:
@@ -111,7 +123,7 @@ def frame_counts(logits: Tensor, lengths: Tensor, speed: Tensor, scale: CountSca
 
 
 def _beyond(lengths: Tensor, frames: int) -> Tensor | None:
-    """[B, T], True past the end of a row; None where every row is full."""
-    if min(lengths.tolist()) >= frames:
+    """[B, T], True past the end of a row; None where the host knows that every row is full."""
+    if lengths.is_cpu and min(lengths.tolist()) >= frames:
         return None
     return torch.arange(frames, device=lengths.device)[None, :] >= lengths[:, None]

@@ -72,7 +72,7 @@ def inverse_spectrum(x: Tensor, lengths: Tensor, basis: Tensor, edge: Tensor, ho
     parts = mask_frames(parts, lengths)
     y = _overlap_add(parts @ basis[:, 0], hop)
     covered = edge > torch.finfo(torch.float32).tiny
-    y[:, : len(edge)] = torch.where(covered, y[:, : len(edge)] / edge.where(covered, torch.ones(())), y[:, : len(edge)])
+    y[:, : len(edge)] = torch.where(covered, y[:, : len(edge)] / edge.where(covered, 1.0), y[:, : len(edge)])
     return y[:, half : y.shape[1] - half] * (width / hop)
 
 

@@ -19,7 +19,8 @@ def pulse_noise_vocoder(
 
     `spectra` [B, T, 5 * bins] are log magnitude and turn of the filter, log magnitude of the noise, log magnitude and
     phase of the free part; pitch [B, T] in Hz is unvoiced below 40; noise is complex [bins, T] or longer for each row.
-    Frames have `width` samples under a Hann window and stand `hop` apart; bins = width / 2 + 1.
+    Frames have `width` samples under a Hann window and stand `hop` apart; bins = width / 2 + 1. `lengths` may be on the
+    host: elsewhere reading them waits for the device.
     """
     return vocode(pulse_train, sum_spectra, spectra, pitch, noise, lengths, width, hop, rate)
 

@@ -46,7 +46,7 @@ def linear(
             return product(x, matrix, dtype)
         if x.is_cuda and residual.dtype is dtype is torch.float32 and matrix.dtype is not torch.float32:
             return torch.addmm(residual, x.to(matrix.dtype), matrix.T, out_dtype=torch.float32)
-    return _finish(product(x, matrix, _inner_type(matrix, dtype)), bias, activation, residual, dtype)
+    return finish(product(x, matrix, _inner_type(matrix, dtype)), bias, activation, residual, dtype)
 
 
 def _quantised(
@@ -84,7 +84,7 @@ def _vector(
     return out
 
 
-def _finish(
+def finish(
     y: Tensor, bias: Tensor | None, activation: Activation, residual: Tensor | None, dtype: torch.dtype
 ) -> Tensor:
     """The end of a product: bias, activation, residual, in that order."""
@@ -130,4 +130,4 @@ def adapted_linear(
             rank, width = up.rows.shape
             delta = reduced[:, up.offset : up.offset + rank] @ up.rows.to(x.device)
             y[:, up.first : up.first + width] += delta.to(y.dtype)
-    return _finish(y, bias, activation, residual, dtype)
+    return finish(y, bias, activation, residual, dtype)

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.backends.cudnn.rnn import get_cudnn_mode
 
+from antiphon.ops.derived import Derived
 from antiphon.ops.reference import recurrent as reference
 from antiphon.ops.types import LSTMWeights
+
+_PARAMETERS: Derived[list[Tensor]] = Derived()
 
 
 def lstm(
@@ -34,5 +38,17 @@ def lstm(
 def _run(x: Tensor, weights: LSTMWeights) -> Tensor:
     """One direction over all frames of x [B, T, I] → [B, T, hidden], from a state of zeros."""
     zeros = x.new_zeros(1, len(x), weights.hidden.shape[1])
-    parameters = [weights.input, weights.hidden, weights.input_bias, weights.hidden_bias]
+    parameters = _PARAMETERS.get(weights.input, lambda: _compact(weights))
     return torch.lstm(x, [zeros, zeros], parameters, True, 1, 0.0, False, False, True)[0]
+
+
+def _compact(weights: LSTMWeights) -> list[Tensor]:
+    """The parameters of a direction; copies in one piece of memory, as cuDNN reads them, where it computes."""
+    parameters = [weights.input, weights.hidden, weights.input_bias, weights.hidden_bias]
+    if not (weights.input.is_cuda and torch.backends.cudnn.is_acceptable(weights.input)):
+        return parameters
+    copies = [parameter.clone() for parameter in parameters]
+    inputs, hidden = weights.input.shape[1], weights.hidden.shape[1]
+    with torch.no_grad():
+        torch._cudnn_rnn_flatten_weight(copies, 4, inputs, get_cudnn_mode("LSTM"), hidden, 0, 1, True, False)
+    return copies

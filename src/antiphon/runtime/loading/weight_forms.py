@@ -25,10 +25,10 @@ QUANTIZATIONS = {
     "fp8": (TensorType.F8_E4M3, TensorType.Q8_0),
 }
 
-#: The backend that computes with 8-bit floats.
-FP8_BACKEND = "triton"
+#: The backend of GPUs, which computes with 8-bit floats.
+GPU_BACKEND = "triton"
 
-#: What speech models may compute in: 16-bit floats where the processor has them, or 32 bits throughout.
+#: What speech models may compute in: 16-bit floats where the processor or the GPU has them, or 32 bits throughout.
 PRECISIONS = ("fast", "fp32")
 
 
@@ -57,7 +57,7 @@ class WeightOptions:
             return None
         if self.quantize == "auto":
             return rules.auto_quantize if backend == "native" else None
-        if self.quantize == "fp8" and backend != FP8_BACKEND:
+        if self.quantize == "fp8" and backend != GPU_BACKEND:
             raise UnsupportedError("fp8 weights need an NVIDIA GPU (`--device cuda`); on the CPU use int8 or q4")
         return None if self.quantize == "none" else self.quantize
 
@@ -136,10 +136,12 @@ def prepare(
     rules = model.weight_rules()
     looked_up = {id(weight) for weight in (*rules.embeddings, *rules.heads)}
     batched = {id(weight) for weight in rules.batched}
-    is_fast = options.precision == "fast" and report.backend == "native"
-    fast_type = rules.fast_type if is_fast else None
+    is_fast = options.precision == "fast"
+    fast_type = rules.fast_type if is_fast and report.backend == "native" else None
+    # A GPU has no use for 8 bits in models this small; its products stay exact, and convolutions are in 16 bits.
+    half_convolutions = is_fast and report.backend == GPU_BACKEND and rules.fast_type is TensorType.F16
     quantize = options.quantize_for(rules, report.backend)
-    exact = _exact_nodes(rules, place.type)
+    exact = _exact_nodes(rules, report.backend, place.type)
     kept = looked_up | {id(weight) for node in exact for weight in node.weights()}
 
     def target(weight: Weight) -> TensorType | None:
@@ -158,14 +160,15 @@ def prepare(
             node.set_compute_type(compute_type)
     for node in model.modules():
         if isinstance(node, Halvable):
-            node.half = (fast_type is not None or quantize is not None) and node not in exact
+            wanted = fast_type is not None or quantize is not None or half_convolutions
+            node.half = wanted and node not in exact
         node.prepare()
-    dtype = compute_type or torch.bfloat16
+    dtype = torch.bfloat16 if compute_type is None else compute_type if model.takes_compute_type else torch.float32
     report.forms += ops.prepare_weights(list(model.weights()), options.repack, target, release_pages, place, dtype)
 
 
-def _exact_nodes(rules: WeightRules, device_type: str) -> list[Module]:
-    """What stays in 32 bits, if the processor's 16-bit floats are those with a mantissa of eight bits."""
-    if not rules.exact or ops.half_type(device_type) is not torch.bfloat16:
+def _exact_nodes(rules: WeightRules, backend: str, device_type: str) -> list[Module]:
+    """What stays in 32 bits: on a GPU always, else if the CPU's 16-bit floats have a mantissa of eight bits."""
+    if not rules.exact or (backend != GPU_BACKEND and ops.half_type(device_type) is not torch.bfloat16):
         return []
     return [node for module in rules.exact for node in module.modules()]

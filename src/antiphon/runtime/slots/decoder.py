@@ -54,6 +54,8 @@ def device_executor(part: TokenDecoder, cache: KVCache, loaded: LoadedModel, **s
     from antiphon.ops.triton.ahead.compiler import AheadCompiler
 
     executor = DeviceExecutor(part, cache, loaded.device, **shape)
+    if loaded.device.torch.type != "cuda":  # imitated: nothing is compiled
+        return executor
     with loaded.report.phase("kernels"):
         executor.compile_ahead(AheadCompiler(loaded.device.torch))
     return executor

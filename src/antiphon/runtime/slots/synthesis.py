@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from antiphon.engine.core import ModelSlot
 from antiphon.engine.one_shot import OneShotScheduler
+from antiphon.executor.device.synthesis import DeviceSynthesisExecutor
 from antiphon.executor.synthesis import SynthesisExecutor
 from antiphon.models.base.parts import SynthesisStages
 from antiphon.ops.threads import machine_threads
@@ -14,20 +15,26 @@ from antiphon.runtime.slots.context import SlotContext
 STEP_TOKENS = 96
 
 
+#: Phonemes of a step on a GPU, some two minutes of speech: less leaves it idle, and more takes many gigabytes.
+DEVICE_STEP_TOKENS = 2048
+
+
 def synthesis_slot(part: SynthesisStages, context: SlotContext) -> ModelSlot:
     """Every stage is a step of its own.
 
     Requests are ordered by priority even where the policy is by arrival: a listener whose audio runs out goes first.
     """
-    config = context.config
-    side_by_side = machine_threads() if part.lone_stages == len(part.stages) else 1
+    config, device = context.config, context.loaded.device
+    side_by_side = machine_threads() if device.is_cpu and part.lone_stages == len(part.stages) else 1
     scheduler = OneShotScheduler(
         context.name,
         context.priority_policy(),
         max_model_tokens=part.max_positions,
         num_stages=len(part.stages),
         side_by_side=side_by_side,
-        max_step_tokens=STEP_TOKENS * side_by_side,
+        max_step_tokens=STEP_TOKENS * side_by_side if device.is_cpu else DEVICE_STEP_TOKENS,
         step_seconds=config.step_seconds,
     )
-    return ModelSlot(context.name, scheduler, SynthesisExecutor(part))
+    if device.is_cpu:
+        return ModelSlot(context.name, scheduler, SynthesisExecutor(part))
+    return ModelSlot(context.name, scheduler, DeviceSynthesisExecutor(part, device))

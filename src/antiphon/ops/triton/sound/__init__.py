@@ -1,0 +1,1 @@
+"""Operations on frames of sound: kernels for the norms, cuDNN for convolutions."""

@@ -1,0 +1,22 @@
+"""Spectra of all rows at once, without their lengths on the host."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from antiphon.ops.sound.frames import mask_frames
+
+
+def harmonic_spectrum(source: Tensor, lengths: Tensor, basis: Tensor, hop: int) -> Tensor:
+    bins, _, width = basis.shape
+    half, batch = width // 2, len(source)
+    # The place of every sample of the mirrored rows; what is beyond a row's end is masked afterwards.
+    place = torch.arange(-half, source.shape[1] + half, device=source.device).abs()
+    last = (lengths - 1)[:, None]
+    mirrored = (last - (last - place).abs()).clamp(min=0)
+    pieces = source.gather(1, mirrored).unfold(1, width, hop)  # [B, frames, width]
+    spectrum = pieces.reshape(-1, width) @ basis[:, 0].T
+    real, imaginary = spectrum.view(batch, -1, bins).split(bins // 2, dim=-1)
+    magnitude = (real.square() + imaginary.square()).sqrt_()
+    return mask_frames(torch.cat([magnitude, torch.atan2(imaginary, real)], -1), lengths // hop + 1)
