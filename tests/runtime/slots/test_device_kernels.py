@@ -11,22 +11,28 @@ import torch
 pytest.importorskip("triton")
 
 from antiphon.executor.device import executor as device
-from antiphon.ops.triton.ahead.compiler import AheadCompiler
+from antiphon.ops.triton.ahead import compiler
 from antiphon.runtime.loading.weight_forms import LoadReport
 from antiphon.runtime.slots.decoder import device_executor
 
 
+class FakeCompiler:
+    def __init__(self, on: torch.device) -> None:
+        self.on = on
+
+
 class FakeExecutor:
     def __init__(self, part: Any, cache: Any, on: Any, **shape: Any) -> None:
-        self.compiler: AheadCompiler | None = None
+        self.compiler: FakeCompiler | None = None
 
-    def compile_ahead(self, compiler: AheadCompiler) -> None:
+    def compile_ahead(self, compiler: FakeCompiler) -> None:
         self.compiler = compiler
 
 
 def test_kernels_are_a_phase_of_loading(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device, "DeviceExecutor", FakeExecutor)
+    monkeypatch.setattr(compiler, "AheadCompiler", FakeCompiler)
     loaded: Any = SimpleNamespace(device=SimpleNamespace(torch=torch.device("cuda", 0)), report=LoadReport())
     made: Any = device_executor(None, None, loaded, max_rows=1)  # type: ignore[arg-type]
-    assert isinstance(made.compiler, AheadCompiler)
+    assert made.compiler.on == torch.device("cuda", 0)
     assert list(loaded.report.seconds) == ["kernels"]
