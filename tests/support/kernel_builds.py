@@ -47,9 +47,6 @@ _SEQUENCE = dict(
     k_stride="i32", k_head_stride="i32", v_stride="i32", v_head_stride="i32", bias_stride="i32",
     bias_row_stride="i32", scale="fp32",
 )  # fmt: skip
-_COLUMNS = dict.fromkeys(("rows", "last_token", "length"), _INT) | dict(
-    parameter_stride="i32", long_stride="i32", num_blocks="i32", index=_LONG, best=_WIDE
-)
 
 
 @dataclass(frozen=True)
@@ -173,10 +170,6 @@ def builds(capability: int) -> Iterator[Build]:
     heads = dict(H=32, HK=8, D=128, DB=128, HB=32, HKB=8, ROTATED=128, PAGE=16, BALANCED=False, STORE=True)
     yield Build("attention.heads.prepare_heads", _HEADS, heads | dict(Q_NORM=True, K_NORM=True))
     yield from _rotation_builds(eight)
-    types = dict(logits=_WIDE, temperature=_WIDE, seed=_LONG, tokens=_INT, stride="i32", V="i32")
-    own = {name: _COLUMNS[name] for name in ("rows", "parameter_stride", "long_stride", "num_blocks", "index", "best")}
-    yield Build("sampling.choice.best_in_blocks", types | own, dict(BLOCK=1024))
-    yield Build("sampling.choice.best_of_rows", _COLUMNS | dict(block_tokens=_INT, drawn=_INT), dict(BLOCKS=256))
     yield from _choice_builds()
     yield from _small_builds()
     yield from invariant_builds()
@@ -193,17 +186,19 @@ def _rotation_builds(eight: str) -> Iterator[Build]:
 
 
 def _choice_builds() -> Iterator[Build]:
-    """The choice under filters, and the edits of logits before it."""
-    survey = dict(
+    """The choice with and without filters, and the edits of logits before it."""
+    types = dict(
         logits=_WIDE, temperature=_WIDE, seed=_LONG, index=_LONG, rows=_INT, best=_WIDE, tokens=_INT, tops=_WIDE,
-        sums=_WIDE, maxima=_WIDE, stride="i32", parameter_stride="i32", long_stride="i32", V="i32", num_blocks="i32",
+        sums=_WIDE, maxima=_WIDE, top_k=_INT, top_p=_WIDE, min_p=_WIDE, block_tokens=_INT, listed=_INT,
+        last_token=_INT, length=_INT, drawn=_INT, stride="i32", parameter_stride="i32", long_stride="i32", V="i32",
+        num_blocks="i32", num_groups="i32",
     )  # fmt: skip
-    yield Build("sampling.filtered_choice.survey_blocks", survey, dict(BLOCK=1024))
-    types = survey | dict(
-        top_k=_INT, top_p=_WIDE, min_p=_WIDE, block_tokens=_INT, listed=_INT, last_token=_INT, length=_INT, drawn=_INT,
-        num_groups="i32",
-    )  # fmt: skip
-    yield Build("sampling.filtered_choice.choose_filtered", types, dict(BLOCKS=256, GROUPS=4096, CHUNK=16), 8)
+    for filtered in (False, True):
+        absent = {} if filtered else dict.fromkeys(("tops", "sums", "maxima"))
+        yield Build("sampling.choice.survey_blocks", types, dict(BLOCK=2048, FILTERED=filtered) | absent)
+        absent = {} if filtered else absent | {"listed": None}
+        sizes = dict(BLOCKS=128, GROUPS=4096, CHUNK=32, FILTERED=filtered)
+        yield Build("sampling.choice.choose_tokens", types, sizes | absent, 8 if filtered else 4)
     lists = dict(
         logits=_WIDE, masks="*u8", mask_index=_INT, allowed_start=_INT, allowed_ids=_INT, kept=_WIDE, banned_start=_INT,
         banned_ids=_INT, spans=_INT, bias_start=_INT, bias_ids=_INT, bias=_WIDE, penalties=_WIDE, slots=_INT, ids=_INT,

@@ -47,7 +47,10 @@ def compiled(request: pytest.FixtureRequest) -> Iterator[dict[tuple[int, int], F
 def test_every_kernel_has_a_build() -> None:
     """Functions that others call have names that begin with an underscore, or are in files without a kernel."""
     folder = Path(triton.__file__).parent / "kernels"
-    helpers = {"products.activations", "products.prefetch", "attention.pages", "attention.fp8", "sampling.noise"}
+    helpers = {
+        "products.activations", "products.prefetch", "attention.pages", "attention.fp8", "sampling.noise",
+        "sampling.filters",
+    }  # fmt: skip
     built = {build.kernel.rpartition(".")[0] for build in builds(90)}
     modules = {f"{path.parent.name}.{path.stem}" for path in folder.glob("*/*.py") if path.stem != "__init__"}
     # test_quantised_compiles.py builds those of quantised weights.

@@ -16,8 +16,9 @@ OWN = [f"tests/ops/conformance/test_{name}_operations.py" for name in ("attentio
 pytestmark = pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
 
 
-def test_cases() -> None:
-    run_interpreted("tests/ops/triton/cases")
+@pytest.mark.parametrize("which", ["quantised", "not quantised"])
+def test_cases(which: str) -> None:
+    run_interpreted("tests/ops/triton/cases", "-k", which)
 
 
 def test_conformance() -> None:

@@ -79,7 +79,7 @@ def test_collecting_launches_nothing_and_leaves_no_trace(device: Device, launche
     assert not launched
     assert not executor._rows.words.any()
     names = {variant.name for variant in compiler.first}
-    assert {"prefill_attention", "scatter_words", "choose_filtered", "decode_attention", "best_of_rows"} <= names
+    assert {"prefill_attention", "scatter_words", "survey_blocks", "choose_tokens", "decode_attention"} <= names
     executor.close()
 
 

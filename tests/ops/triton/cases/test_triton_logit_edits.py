@@ -1,34 +1,36 @@
-"""Logit edits by the Triton kernels are the reference's.
-
-The cases run under Triton's interpreter, in a process of their own that is started with it.
-"""
+"""Logit edits by the Triton kernels are the reference's."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from importlib.util import find_spec
-from pathlib import Path
+from dataclasses import fields, is_dataclass
+from typing import TypeVar
 
 import pytest
 import torch
+from torch import Tensor
 
 from antiphon.ops import LogitEditRows, Penalties, TokenCounts, TokenLists, TokenMasks
 from antiphon.ops.reference import logits as reference
+from antiphon.ops.triton import logits as own
 
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
-interpreted = pytest.mark.skipif(not INTERPRETED, reason="Triton's interpreter is not in use")
+T = TypeVar("T")
 ROWS = 4
 
 
-@pytest.mark.skipif(INTERPRETED or find_spec("triton") is None, reason="Triton is not installed")
-def test_under_the_interpreter() -> None:
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "0", __file__]
-    environment = os.environ | {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
-    root = Path(__file__).parents[3]
-    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0 and " passed" in done.stdout, done.stdout[-8000:] + done.stderr[-2000:]
+def copied(value: T, device: torch.device) -> T:
+    """A copy of a tensor, or of all tensors of a dataclass."""
+    if isinstance(value, Tensor):
+        return value.to(device, copy=True)
+    if not is_dataclass(value):
+        return value
+    return type(value)(**{part.name: copied(getattr(value, part.name), device) for part in fields(value)})
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several parts of a row and of a list."""
+    monkeypatch.setattr(own, "WIDE", 256)
+    monkeypatch.setattr(own, "NARROW", 16)
 
 
 def some_lists(vocabulary: int, longest: int, generator: torch.Generator, valued: bool = False) -> TokenLists:
@@ -66,52 +68,41 @@ def some_edits(vocabulary: int, kind: str, generator: torch.Generator) -> LogitE
     return LogitEditRows(**(parts if kind == "all" else {kind: parts[kind]}))  # type: ignore[arg-type]
 
 
-@interpreted
 @pytest.mark.parametrize("kind", ["masks", "allowed", "banned", "spans", "bias", "penalties", "typical", "all"])
-def test_edits_are_the_reference_s(kind: str) -> None:
-    from antiphon.ops.triton import logits as own
-
-    own.WIDE, own.NARROW = 256, 16  # several parts of a row and of a list
+def test_edits_are_the_reference_s(kind: str, device: torch.device) -> None:
     generator = torch.Generator().manual_seed(len(kind))
     vocabulary = 600
     edits = some_edits(vocabulary, kind, generator)
-    whole = torch.randn(ROWS, vocabulary + 9, generator=generator) * 3
-    expected = whole.clone()
+    expected = torch.randn(ROWS, vocabulary + 9, generator=generator) * 3
+    whole, on_device = copied(expected, device), copied(edits, device)
     reference.edit_logits(expected[:, :vocabulary], edits)
-    own.edit_logits(whole[:, :vocabulary], edits)
-    torch.testing.assert_close(whole, expected, rtol=2e-6, atol=2e-6)
-    assert not torch.equal(whole.isinf(), torch.zeros_like(whole).bool()) or kind == "penalties"
+    own.edit_logits(whole[:, :vocabulary], on_device)
+    torch.testing.assert_close(whole.cpu(), expected, rtol=2e-6, atol=2e-6)
+    assert whole.isinf().any() or kind == "penalties"
 
 
-@interpreted
 @pytest.mark.parametrize("lift", [-8.0, 8.0])
-def test_timestamps_and_text(lift: float) -> None:
-    from antiphon.ops.triton import logits as own
-
+def test_timestamps_and_text(lift: float, device: torch.device) -> None:
     logits = torch.randn(2, 700, generator=torch.Generator().manual_seed(1))
     logits[:, 500:] += lift
     edits = LogitEditRows(spans=torch.tensor([[0, 700, 499, 520, 500], [0, 700, 0, 0, -1]], dtype=torch.int32))
-    expected = logits.clone()
-    reference.edit_logits(expected, edits)
-    own.edit_logits(logits, edits)
-    assert torch.equal(logits, expected) and logits[0, :499].isfinite().any() == (lift < 0)
+    edited = copied(logits, device)
+    reference.edit_logits(logits, edits)
+    own.edit_logits(edited, copied(edits, device))
+    assert torch.equal(edited.cpu(), logits) and logits[0, :499].isfinite().any() == (lift < 0)
 
 
-@interpreted
-def test_counts_are_the_reference_s() -> None:
-    from antiphon.ops.triton import logits as own
-
-    own.NARROW = 16
+def test_counts_are_the_reference_s(device: torch.device) -> None:
     generator = torch.Generator().manual_seed(5)
-    counts = some_counts(60, generator)
-    counts.num_ids[1] = 33
-    expected = TokenCounts(counts.ids.clone(), counts.counts.clone(), counts.num_ids.clone())
+    expected = some_counts(60, generator)
+    expected.num_ids[1] = 33
+    counts = copied(expected, device)
     for _ in range(6):
         slots = torch.randperm(6, generator=generator)[:4].int() - 1
         tokens = torch.randint(0, 60, (4,), generator=generator)
-        own.count_tokens(counts, slots, tokens)
+        own.count_tokens(counts, slots.to(device), tokens.to(device))
         reference.count_tokens(expected, slots, tokens)
     for slot, used in enumerate(expected.num_ids.tolist()):
         assert counts.num_ids[slot] == used
-        assert torch.equal(counts.ids[slot, :used], expected.ids[slot, :used])
-        assert torch.equal(counts.counts[slot, :used], expected.counts[slot, :used])
+        assert torch.equal(counts.ids[slot, :used].cpu(), expected.ids[slot, :used])
+        assert torch.equal(counts.counts[slot, :used].cpu(), expected.counts[slot, :used])

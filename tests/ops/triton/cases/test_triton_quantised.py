@@ -2,61 +2,26 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from importlib.util import find_spec
-from pathlib import Path
-
 import pytest
 import torch
 from torch import Tensor
 from torch.nn.functional import gelu, silu
 
-from antiphon.weights.dequantize.dequantize import dequantize
 from antiphon.weights.types import TensorType
 from antiphon.weights.weight import Weight, WeightPart
+from support.random_blocks import FACTORS, decoded, random_part
 
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
-interpreted = pytest.mark.skipif(not INTERPRETED, reason="Triton's interpreter is not in use")
+pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="test_triton_quantised_steps.py has a card's cases")
 
-#: Where the f16 factors of a block are, and how many.
-FACTORS = {
-    TensorType.Q4_0: (0, 1), TensorType.Q4_1: (0, 2), TensorType.Q5_0: (0, 1), TensorType.Q5_1: (0, 2),
-    TensorType.Q8_0: (0, 1), TensorType.Q4_K: (0, 2), TensorType.Q5_K: (0, 2), TensorType.Q6_K: (208, 1),
-}  # fmt: skip
 #: Types that between them have every kind of code and scale.
 KINDS = (TensorType.Q8_0, TensorType.Q4_K, TensorType.Q6_K)
 TYPES = pytest.mark.parametrize("type", FACTORS, ids=[type.name for type in FACTORS])
 ACTIVATIONS = {"none": lambda x: x, "silu": silu, "gelu_tanh": lambda x: gelu(x, approximate="tanh")}
 
 
-@pytest.mark.skipif(INTERPRETED or find_spec("triton") is None, reason="Triton is not installed")
-def test_under_the_interpreter() -> None:
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "0", __file__]
-    environment = os.environ | {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
-    root = Path(__file__).parents[3]
-    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0 and " passed" in done.stdout, done.stdout[-8000:] + done.stderr[-2000:]
-
-
 @pytest.fixture
 def generator() -> torch.Generator:
     return torch.Generator().manual_seed(14)
-
-
-def random_part(type: TensorType, rows: int, columns: int, generator: torch.Generator) -> WeightPart:
-    """Every bit at random, but factors of a sensible size."""
-    data = torch.randint(0, 256, (rows, type.row_bytes(columns)), dtype=torch.uint8, generator=generator)
-    blocks = data.view(rows, -1, type.block.size)
-    first, count = FACTORS[type]
-    factors = (torch.rand(*blocks.shape[:2], count, generator=generator) * 2 - 1) * 0.01
-    blocks[:, :, first : first + 2 * count] = factors.half().view(torch.uint8).view(*blocks.shape[:2], 2 * count)
-    return WeightPart(type, rows, data)
-
-
-def decoded(weight: Weight) -> Tensor:
-    return torch.cat([dequantize(part.data, part.type).view(part.rows, -1) for part in weight.parts]).double()
 
 
 def expected(
@@ -77,7 +42,6 @@ def error(y: Tensor, exact: Tensor) -> float:
     return float((y.double() - exact).norm() / exact.norm())
 
 
-@interpreted
 @TYPES
 @pytest.mark.parametrize("shape", [(16, 256), (11, 512), (5, 288)])
 def test_repacking_loses_nothing(type: TensorType, shape: tuple[int, int], generator: torch.Generator) -> None:
@@ -94,7 +58,6 @@ def test_repacking_loses_nothing(type: TensorType, shape: tuple[int, int], gener
         assert matrix.nbytes <= weight.nbytes * 37 / 36  # six-bit scales become bytes
 
 
-@interpreted
 @TYPES
 def test_one_row(type: TensorType, generator: torch.Generator) -> None:
     from antiphon.ops.triton.quantised.matrix import vector_product
@@ -117,7 +80,6 @@ def test_one_row(type: TensorType, generator: torch.Generator) -> None:
     assert error(y, expected(normal, Weight((part,), 768), bias[:16], "silu_gate")) < 2e-4
 
 
-@interpreted
 @TYPES
 def test_several_rows(type: TensorType, generator: torch.Generator) -> None:
     from antiphon.ops.triton.quantised.matrix import row_product
@@ -145,7 +107,6 @@ def test_several_rows(type: TensorType, generator: torch.Generator) -> None:
     assert not workspace.splits(2, 1, 1)[1].any()  # counters are zero between products
 
 
-@interpreted
 @pytest.mark.parametrize(("rows", "activation"), [(1, "silu_gate"), (3, "none"), (70, "silu_gate")])
 def test_parts_of_several_types(rows: int, activation: str, generator: torch.Generator) -> None:
     from antiphon.ops.triton.quantised.matrix import QuantisedMatrix
@@ -164,7 +125,6 @@ def test_parts_of_several_types(rows: int, activation: str, generator: torch.Gen
     assert error(y, expected(x, weight, bias, activation, residual)) < 4e-3
 
 
-@interpreted
 @TYPES
 def test_embedding_rows(type: TensorType, generator: torch.Generator) -> None:
     from antiphon.ops.triton.quantised.matrix import QuantisedMatrix
@@ -177,7 +137,6 @@ def test_embedding_rows(type: TensorType, generator: torch.Generator) -> None:
     assert not rows[1].any()
 
 
-@interpreted
 def test_types_that_are_not_read() -> None:
     from antiphon.errors import UnsupportedError
     from antiphon.ops.triton.quantised.matrix import QuantisedMatrix
@@ -187,7 +146,6 @@ def test_types_that_are_not_read() -> None:
         QuantisedMatrix.of(weight, "cpu")
 
 
-@interpreted
 @pytest.mark.parametrize("rows", [1, 3, 6])
 @pytest.mark.parametrize("activation", ["none", "silu_gate"])
 def test_fp8_products(rows: int, activation: str, generator: torch.Generator) -> None:
@@ -208,7 +166,6 @@ def test_fp8_products(rows: int, activation: str, generator: torch.Generator) ->
     assert error(y, expected(normal, weight, bias, activation)) < 1e-5
 
 
-@interpreted
 def test_float_weights_are_quantised(generator: torch.Generator) -> None:
     import numpy as np
     from gguf import GGMLQuantizationType, quants

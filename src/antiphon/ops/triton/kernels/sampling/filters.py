@@ -1,4 +1,4 @@
-"""The token of each row of logits where top-k, top-p and min-p limit the choice, without a sort of the vocabulary.
+"""The draw of a row of logits where top-k, top-p and min-p limit the choice, without a sort of the vocabulary.
 
 The kept tokens are a head of the order by value, then by number. So the token with the largest noisy logit of all is
 the one to draw if it is kept. If not, neither is any token after it in that order, and the search continues among those
@@ -11,7 +11,6 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from antiphon.ops.triton.kernels.dependent_launch import release, wait
 from antiphon.ops.triton.kernels.sampling.noise import gumbel
 
 LOWEST = tl.constexpr(float("-inf"))
@@ -20,50 +19,10 @@ GROUP = tl.constexpr(64)
 
 
 @triton.jit
-def _load(logits, token, inside):
+def load_logits(logits, token, inside):
     """The logits of tokens; -inf for those that are not inside, and for NaN."""
     x = tl.load(logits + token, mask=inside, other=LOWEST).to(tl.float32)
     return tl.where(x == x, x, LOWEST)
-
-
-@triton.jit
-def survey_blocks(
-    logits, temperature, seed, index, rows, best, tokens, tops, sums, maxima,
-    stride, parameter_stride, long_stride, V, num_blocks,
-    BLOCK: tl.constexpr, PDL: tl.constexpr,
-):  # fmt: skip
-    """For each block of BLOCK tokens of each row of logits, over the logits divided by the temperature:
-
-    the largest with noise and its token, the largest without (`tops`), the sum of e^(logit - top), and the largest of
-    each group of GROUP tokens, in maxima [R, num_blocks * BLOCK / GROUP]. A temperature of 0 divides and adds nothing.
-    """
-    release(PDL)
-    block, place = tl.program_id(0), tl.program_id(1)
-    row = tl.load(rows + place).to(tl.int64)
-    wait(PDL)
-    if row >= 0:
-        heat = tl.load(temperature + row * parameter_stride)
-        own_seed = tl.load(seed + row * long_stride)
-        own_index = tl.load(index + row * long_stride)
-        token = block * BLOCK + tl.arange(0, BLOCK)
-        inside = token < V
-        x = _load(logits + place.to(tl.int64) * stride, token, inside)
-        noisy = x
-        if heat > 0:
-            x = x / heat
-            counter = (block * (BLOCK // 4) + tl.arange(0, BLOCK // 4)).to(tl.uint32)
-            noisy = tl.where(inside, x + gumbel(own_seed, own_index, counter), LOWEST)
-        value, at = tl.max(noisy, 0, return_indices=True, return_indices_tie_break_left=True)
-        top = tl.max(x, 0)
-        total = tl.sum(tl.where(x > LOWEST, tl.exp(x - top), 0.0), 0)
-        where = place * num_blocks + block
-        tl.store(best + where, value)
-        tl.store(tokens + where, block * BLOCK + at)
-        tl.store(tops + where, top)
-        tl.store(sums + where, total)
-        groups = BLOCK // GROUP
-        largest = tl.max(tl.reshape(x, (BLOCK // GROUP, GROUP)), 1)
-        tl.store(maxima + where.to(tl.int64) * groups + tl.arange(0, BLOCK // GROUP), largest)
 
 
 @triton.jit
@@ -97,7 +56,7 @@ def _load_listed(logits, heat, listed, first, count, V, CHUNK: tl.constexpr):
     place = first + lane // GROUP
     token = tl.load(listed + place, mask=place < count, other=0) * GROUP + lane % GROUP
     inside = (place < count) & (token < V)
-    x = _load(logits, token, inside) / heat
+    x = load_logits(logits, token, inside) / heat
     return tl.where(inside, token, -1), x
 
 
@@ -136,7 +95,7 @@ def _draw_before(logits, heat, seed, index, listed, count, limit, limit_token, V
         found = tl.sum(tl.where(tl.arange(0, CHUNK * GROUP) == at, token, 0), 0)
         drawn = tl.where(value > best, found, drawn)
         best = tl.maximum(best, value)
-    return drawn, _load(logits, drawn, drawn < V) / heat
+    return drawn, load_logits(logits, drawn, drawn < V) / heat
 
 
 @triton.jit
@@ -169,7 +128,7 @@ def _mass_of_largest(logits, heat, listed, count, least, top, k, V, CHUNK: tl.co
 
 
 @triton.jit
-def _first_kept(
+def first_kept(
     logits, heat, seed, index, k, p, min_p, token, largest, top, total, listed, V,
     GROUPS: tl.constexpr, CHUNK: tl.constexpr,
 ):  # fmt: skip
@@ -183,7 +142,7 @@ def _first_kept(
         if p < 1:
             count = _list_groups(largest, reached, listed, GROUPS)
             total = _mass_of_largest(logits, heat, listed, count, reached, top, k, V, CHUNK)
-    x = _load(logits, token, token < V) / heat
+    x = load_logits(logits, token, token < V) / heat
     kept = False
     while not kept:
         limit = tl.where(x >= least, x, least)
@@ -197,47 +156,3 @@ def _first_kept(
             token, x = _draw_before(logits, heat, seed, index, listed, count, limit, limit_token, V, CHUNK)
             kept = not _is_before(x, token, limit, limit_token)  # there was none to draw: the search ends
     return token
-
-
-@triton.jit
-def choose_filtered(
-    logits, temperature, top_k, top_p, min_p, seed, index, rows, best, block_tokens, tops, sums, maxima, listed,
-    last_token, length, drawn,
-    stride, parameter_stride, long_stride, V, num_blocks, num_groups,
-    BLOCKS: tl.constexpr, GROUPS: tl.constexpr, CHUNK: tl.constexpr, PDL: tl.constexpr,
-):  # fmt: skip
-    """The token of each row from the survey of its blocks; rows without a filter take the best of all blocks.
-
-    It becomes the row's last token, and the row grows by one. `listed` int32 [R, GROUPS] is scratch.
-    """
-    release(PDL)
-    place = tl.program_id(0).to(tl.int64)
-    wait(PDL)
-    row = tl.load(rows + place).to(tl.int64)
-    if row >= 0:
-        blocks = tl.arange(0, BLOCKS)
-        inside = blocks < num_blocks
-        values = tl.load(best + place * num_blocks + blocks, mask=inside, other=LOWEST)
-        _, at = tl.max(values, 0, return_indices=True, return_indices_tie_break_left=True)
-        token = tl.load(block_tokens + place * num_blocks + at)
-        heat = tl.load(temperature + row * parameter_stride)
-        own_index = tl.load(index + row * long_stride)
-        k = tl.load(top_k + row * parameter_stride)
-        k = tl.where((k > 0) & (k < V), k, V)
-        p = tl.load(top_p + row * parameter_stride)
-        least = tl.load(min_p + row * parameter_stride)
-        if (heat > 0) & ((k < V) | (p < 1) | (least > 0)):
-            block_tops = tl.load(tops + place * num_blocks + blocks, mask=inside, other=LOWEST)
-            top = tl.max(block_tops, 0)
-            block_sums = tl.load(sums + place * num_blocks + blocks, mask=inside, other=0.0)
-            total = tl.sum(tl.where(block_tops > LOWEST, block_sums * tl.exp(block_tops - top), 0.0), 0)
-            groups = tl.arange(0, GROUPS)
-            largest = tl.load(maxima + place * num_groups + groups, mask=groups < num_groups, other=LOWEST)
-            token = _first_kept(
-                logits + place * stride, heat, tl.load(seed + row * long_stride), own_index, k, p, least, token,
-                largest, top, total, listed + place * GROUPS, V, GROUPS, CHUNK,
-            )  # fmt: skip
-        tl.store(drawn + place, token)
-        tl.store(last_token + row * parameter_stride, token)
-        tl.store(length + row * parameter_stride, tl.load(length + row * parameter_stride) + 1)
-        tl.store(index + row * long_stride, own_index + 1)
