@@ -62,11 +62,11 @@ def test_repacking_loses_nothing(type: TensorType, shape: tuple[int, int], gener
 def test_one_row(type: TensorType, generator: torch.Generator) -> None:
     from antiphon.ops.triton.quantised.matrix import vector_product
     from antiphon.ops.triton.quantised.repacking import repack
-    from antiphon.ops.triton.quantised.tiles import VectorTile
+    from antiphon.ops.triton.quantised.tiles import BlockVectorTile
 
     part = random_part(type, 24, 768, generator)
     x, gain, bias, residual = (torch.randn(size, generator=generator) for size in ((1, 768), 768, 24, (1, 24)))
-    piece, tile = repack(part.data, type, 768), VectorTile(16, 16, 4)  # columns and blocks do not divide the tile
+    piece, tile = repack(part.data, type, 768), BlockVectorTile(16, 16, 4)  # columns and blocks do not divide the tile
     y = torch.full((1, 24), torch.nan)
     vector_product(piece, x, y, 24, bias, "none", residual, None, 0.0, False, tile)
     assert error(y, expected(x, Weight((part,), 768), bias, "none", residual)) < 1e-4
@@ -75,7 +75,7 @@ def test_one_row(type: TensorType, generator: torch.Generator) -> None:
     y = torch.full((1, 8), torch.nan)
     part = WeightPart(type, 16, part.data[:16])
     piece = repack(part.data, type, 768)
-    vector_product(piece, x, y, 8, bias, "silu_gate", None, gain, 1e-5, False, VectorTile(8, 32, 4))
+    vector_product(piece, x, y, 8, bias, "silu_gate", None, gain, 1e-5, False, BlockVectorTile(8, 32, 4))
     normal = x.double() * torch.rsqrt(x.double().square().mean() + 1e-5) * gain
     assert error(y, expected(normal, Weight((part,), 768), bias[:16], "silu_gate")) < 2e-4
 
@@ -84,14 +84,14 @@ def test_one_row(type: TensorType, generator: torch.Generator) -> None:
 def test_several_rows(type: TensorType, generator: torch.Generator) -> None:
     from antiphon.ops.triton.quantised.matrix import row_product
     from antiphon.ops.triton.quantised.repacking import repack
-    from antiphon.ops.triton.quantised.tiles import RowTile
+    from antiphon.ops.triton.quantised.tiles import BlockRowTile
     from antiphon.ops.triton.quantised.workspace import Workspace
 
     part = random_part(type, 24, 512, generator)
     x, bias = torch.randn(5, 512, generator=generator).half(), torch.randn(24, generator=generator)
     wide, residual = torch.full((5, 64), torch.nan), torch.randn(5, 64, generator=generator)
     workspace = Workspace("cpu")
-    tile = RowTile(32, 8, 2 if type in KINDS else 1, 4)
+    tile = BlockRowTile(32, 8, 2 if type in KINDS else 1, 4)
     row_product(
         repack(part.data, type, 512), x, wide[:, 8:], 24, workspace, bias, "gelu_tanh", residual[:, 8:], False, tile
     )  # fmt: skip

@@ -23,7 +23,7 @@ from antiphon.ops.triton.program.choice import Draw
 from antiphon.ops.triton.program.rows import StepRows
 from antiphon.ops.triton.program.step import DecodeStep, StepMemory, step_bytes
 from antiphon.ops.triton.quantised.prepare import prepare_quantised
-from antiphon.ops.triton.quantised.tiles import RowTile, VectorTile
+from antiphon.ops.triton.quantised.tiles import BlockRowTile, BlockVectorTile
 from antiphon.ops.triton.quantised.workspace import Workspace
 from antiphon.ops.triton.weights import MATRIX, prepare_weights
 from antiphon.weights.checkpoint import Checkpoint, StoredTensor
@@ -121,8 +121,8 @@ def place(model: CausalLM, device: torch.device) -> None:
 def wide_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few programs, which the interpreter runs one after the other."""
     if is_interpreted():
-        monkeypatch.setattr(lowering, "vector_tile", lambda *_: VectorTile(128, 8, 4))
-        monkeypatch.setattr(lowering, "row_tile", lambda *_: RowTile(128, 4, 2, 4))
+        monkeypatch.setattr(lowering, "vector_tile", lambda *_: BlockVectorTile(128, 8, 4))
+        monkeypatch.setattr(lowering, "row_tile", lambda *_: BlockRowTile(128, 4, 2, 4))
 
 
 def step_error(model: CausalLM, exact: CausalLM, rows: int, device: torch.device, half: torch.dtype) -> float:
