@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from antiphon import environment
-from support.source_archives import download_source
+from support.source_archives import download_source, write_whole
 
 PACKAGE = "x-transformers==2.16.1"
 BACKEND = "hatchling.build"
@@ -33,7 +33,7 @@ def enwik8_text() -> str:
                 assert stream is not None
                 with gzip.open(stream) as text:
                     data = text.read(SLICE[1])[SLICE[0] :]
-        path.write_bytes(data)
+        write_whole(path, data)
     data = path.read_bytes()
     assert hashlib.sha256(data).hexdigest() == SLICE_SHA256
     return data.decode("utf-8", errors="ignore")

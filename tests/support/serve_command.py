@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -13,10 +15,15 @@ import httpx
 
 
 class ServeCommand:
-    """The running command, its standard error read as it comes."""
+    """The running command, its standard error read as it comes.
+
+    It has a folder of its own for files and batches unless it is given one: only one server at a time can use the
+    default one.
+    """
 
     def __init__(self, *arguments: str, before: str = "", folder: Path | None = None) -> None:
         code = f"{before}\nfrom antiphon.cli.app import main; main()"
+        self._files = tempfile.TemporaryDirectory(prefix="antiphon-files-")
         self.started = time.monotonic()
         self.process = subprocess.Popen(
             [sys.executable, "-c", code, "serve", *arguments],
@@ -24,6 +31,7 @@ class ServeCommand:
             stdout=subprocess.PIPE,
             text=True,
             cwd=folder,
+            env={"ANTIPHON_FILES_DIR": self._files.name, **os.environ},
         )
         self.lines: list[str] = []
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -56,4 +64,5 @@ class ServeCommand:
         """Exit code; all that it said is in `lines`."""
         code = self.process.wait(60)
         self._reader.join(60)
+        self._files.cleanup()
         return code

@@ -34,6 +34,13 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
 """
 
 
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file that other processes of the tests see whole or not at all; they may write the same one."""
+    partial = path.with_name(f"{path.name}.{os.getpid()}.part")
+    partial.write_bytes(data)
+    partial.rename(path)
+
+
 def download_source(requirement: str, backend: str, folder: Path, sha256: str | None = None) -> Path:
     """The source archive of a pinned package (`name==version`), in an empty folder.
 

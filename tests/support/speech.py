@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from antiphon import environment
 from antiphon.audio.decode import decode
 from antiphon.weights.catalog.catalog import Package
-from support.source_archives import download_source
+from support.source_archives import download_source, write_whole
 from support.vocabularies import package_files
 
 Floats = NDArray[np.float32]
@@ -63,9 +63,7 @@ def _clips_folder() -> Path:
             for name in sorted(wanted):
                 stream = tar.extractfile(CLIPS_FOLDER + name)
                 assert stream is not None
-                partial = folder / f"{name}.part"
-                partial.write_bytes(stream.read())
-                partial.rename(folder / name)
+                write_whole(folder / name, stream.read())
     return folder
 
 

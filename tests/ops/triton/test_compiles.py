@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from importlib.util import find_spec
 from multiprocessing import get_context
 from pathlib import Path
@@ -17,6 +17,8 @@ from support.kernel_builds import SHARED_LIMITS, Resources, builds, compile_buil
 pytestmark = pytest.mark.skipif(
     find_spec("triton") is None or triton.is_interpreted(), reason="kernels are compiled by Triton, not interpreted"
 )
+
+Compile = Callable[[int, int], Resources]
 
 #: Bytes of registers that a thread may spill to memory.
 MAX_STACK = 32
@@ -31,17 +33,22 @@ CASES = [
 ]
 
 
+def compile_place(capability: int, place: int) -> Resources:
+    return compile_build(list(builds(capability))[place], capability)
+
+
 @pytest.fixture(scope="module")
-def compiled(request: pytest.FixtureRequest) -> Iterator[dict[tuple[int, int], Future[Resources]]]:
-    """The builds of the tests that run, compiled side by side."""
+def compiled(request: pytest.FixtureRequest) -> Iterator[Compile]:
+    """The builds of the tests that run, compiled side by side. Workers of xdist compile what each of them tests."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        yield compile_place
+        return
     wanted = [item.callspec.params for item in request.session.items if item.originalname == "test_compiles"]
     keys = [(params["capability"], params["place"]) for params in wanted]
     workers = min(len(os.sched_getaffinity(0)), 4)
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        yield {
-            (capability, place): pool.submit(compile_build, list(builds(capability))[place], capability)
-            for capability, place in keys
-        }
+        futures = {key: pool.submit(compile_place, *key) for key in keys}
+        yield lambda capability, place: futures[capability, place].result()
 
 
 def test_every_kernel_has_a_build() -> None:
@@ -58,8 +65,8 @@ def test_every_kernel_has_a_build() -> None:
 
 
 @pytest.mark.parametrize(("capability", "place"), CASES)
-def test_compiles(capability: int, place: int, compiled: dict[tuple[int, int], Future[Resources]]) -> None:
-    used = compiled[capability, place].result()
+def test_compiles(capability: int, place: int, compiled: Compile) -> None:
+    used = compiled(capability, place)
     build = list(builds(capability))[place]
     print(f"{build.kernel} sm_{capability}: {used}")
     # Builds for sm_80 and sm_89 take the same shared memory, of which sm_89 has less.
