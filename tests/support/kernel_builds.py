@@ -195,9 +195,10 @@ def _choice_builds() -> Iterator[Build]:
     )  # fmt: skip
     for filtered in (False, True):
         absent = {} if filtered else dict.fromkeys(("tops", "sums", "maxima"))
-        yield Build("sampling.choice.survey_blocks", types, dict(BLOCK=2048, FILTERED=filtered) | absent)
+        block, blocks = (1024, 256) if filtered else (2048, 128)
+        yield Build("sampling.choice.survey_blocks", types, dict(BLOCK=block, FILTERED=filtered) | absent)
         absent = {} if filtered else absent | {"listed": None}
-        sizes = dict(BLOCKS=128, GROUPS=4096, CHUNK=32, FILTERED=filtered)
+        sizes = dict(BLOCKS=blocks, GROUPS=4096, CHUNK=32, FILTERED=filtered)
         yield Build("sampling.choice.choose_tokens", types, sizes | absent, 8 if filtered else 4)
     lists = dict(
         logits=_WIDE, masks="*u8", mask_index=_INT, allowed_start=_INT, allowed_ids=_INT, kept=_WIDE, banned_start=_INT,

@@ -19,6 +19,7 @@ from antiphon.ops.triton.program.choice import ChoiceColumns, choice_launches
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Several blocks of a row, and several chunks of listed groups."""
     monkeypatch.setattr(choice, "BLOCK", 256)
+    monkeypatch.setattr(choice, "plain_block", lambda rows: 256)
     monkeypatch.setattr(choice, "CHUNK", 4)
 
 

@@ -14,8 +14,14 @@ from antiphon.ops.triton.kernels.sampling.filters import GROUP
 from antiphon.ops.triton.launch import ceil_power
 from antiphon.ops.triton.program.launch import Launch
 
-#: Tokens of a program that surveys the logits, and groups of tokens that one takes at a time where a row has a filter.
-BLOCK, CHUNK = 2048, 32
+#: Where rows have filters: tokens of a program that surveys the logits, and groups of tokens that one takes at a time.
+#: The block is the same for any number of rows, and so is the sum of a row's probabilities, to the last bit.
+BLOCK, CHUNK = 1024, 32
+
+
+def plain_block(rows: int) -> int:
+    """Tokens of a program where no row has a filter: few, where there are not many programs."""
+    return 512 if rows <= 8 else 2048
 
 
 class Draw(Enum):
@@ -53,8 +59,9 @@ def choice_launches(
     A negative row is padding. The tokens become the rows' last ones, and the rows grow by one. `take` gives memory that
     keeps its content between the launches; `early` launches may start while the kernel before them still runs.
     """
-    blocks = -(-vocab_size // BLOCK)
-    groups = blocks * BLOCK // int(GROUP.value)
+    block = BLOCK if filtered else plain_block(count)
+    blocks = -(-vocab_size // block)
+    groups = blocks * block // int(GROUP.value)
     best, tokens = take((count, blocks), torch.float32), take((count, blocks), torch.int32)
     tops = sums = maxima = listed = None
     if filtered:
@@ -64,7 +71,7 @@ def choice_launches(
     survey = Launch(
         "survey blocks", survey_blocks, (blocks, count),
         (logits, columns.temperature, columns.seed, columns.index, rows, best, tokens, tops, sums, maxima, *sizes),
-        {"BLOCK": BLOCK, "FILTERED": filtered, "PDL": early}, dependent=early,
+        {"BLOCK": block, "FILTERED": filtered, "PDL": early}, dependent=early,
     )  # fmt: skip
     choose = Launch(
         "choose tokens", choose_tokens, (count,),

@@ -116,8 +116,8 @@ def step_bytes(
     """Bytes of workspace that a step needs, whatever it draws."""
     empty = torch.zeros(6, 0, dtype=torch.int32, device=store.words.device)
     memory = StepMemory(empty[0], empty[0], empty, empty[0], None)
-    step = DecodeStep(
-        recording, count, splits, store, memory, compute_type, vocab_size, card,
-        Draw.FILTERED,  # takes what the others take, and more
-    )  # fmt: skip
-    return step.workspace_bytes
+    steps = (
+        DecodeStep(recording, count, splits, store, memory, compute_type, vocab_size, card, draw)
+        for draw in (Draw.PLAIN, Draw.FILTERED)
+    )
+    return max(step.workspace_bytes for step in steps)

@@ -39,9 +39,9 @@ def survey_blocks(
         x = load_logits(logits + place.to(tl.int64) * stride, token, inside)
         noisy = x
         if heat > 0:
-            x = x / heat
+            x = x * (1.0 / heat)
             counter = (block * (BLOCK // 4) + tl.arange(0, BLOCK // 4)).to(tl.uint32)
-            noisy = tl.where(inside, x + gumbel(own_seed, own_index, counter), LOWEST)
+            noisy = x + gumbel(own_seed, own_index, counter)
         value, at = tl.max(noisy, 0, return_indices=True, return_indices_tie_break_left=True)
         where = place * num_blocks + block
         tl.store(best + where, value)
@@ -89,9 +89,10 @@ def choose_tokens(
                 total = tl.sum(tl.where(block_tops > LOWEST, block_sums * tl.exp(block_tops - top), 0.0), 0)
                 groups = tl.arange(0, GROUPS)
                 largest = tl.load(maxima + place * num_groups + groups, mask=groups < num_groups, other=LOWEST)
+                own_seed = tl.load(seed + row * long_stride)
                 token = first_kept(
-                    logits + place * stride, heat, tl.load(seed + row * long_stride), own_index, k, p, least, token,
-                    largest, top, total, listed + place * GROUPS, V, GROUPS, CHUNK,
+                    logits + place * stride, 1.0 / heat, own_seed, own_index, k, p, least, token, largest, top, total,
+                    listed + place * GROUPS, V, GROUPS, CHUNK,
                 )  # fmt: skip
         tl.store(drawn + place, token)
         tl.store(last_token + row * parameter_stride, token)
