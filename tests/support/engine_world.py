@@ -6,9 +6,10 @@ import random
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
-from antiphon.engine.core import EngineCore, ModelSlot
+from antiphon.engine.core import EngineCore
 from antiphon.engine.kv.arena import SlabArena
 from antiphon.engine.kv.manager import GroupSpec, KVManager
+from antiphon.engine.model_slot import ModelSlot
 from antiphon.engine.plan import StepPlan
 from antiphon.engine.policies.registry import make_policy
 from antiphon.engine.request import FinishReason, Priority, Request, RequestState

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from functools import cache
 
-from antiphon.engine.core import EngineCore, ModelSlot
+from antiphon.engine.core import EngineCore
 from antiphon.engine.kv.arena import SlabArena
 from antiphon.engine.kv.manager import GroupSpec, KVManager
+from antiphon.engine.model_slot import ModelSlot
 from antiphon.engine.policies.fcfs import FirstComeFirstServed
 from antiphon.engine.policies.policy import Policy
 from antiphon.engine.scheduler import Scheduler

@@ -10,7 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from antiphon.engine.core import EngineCore, ModelSlot
+from antiphon.engine.core import EngineCore
+from antiphon.engine.model_slot import ModelSlot
 from antiphon.engine.one_shot import OneShotScheduler
 from antiphon.engine.policies.registry import make_policy
 from antiphon.engine.request import FinishReason, Request

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from antiphon import Engine, GrammarSpec, SamplingParams
-from antiphon.engine.core import ModelSlot
+from antiphon.engine.model_slot import ModelSlot
 from antiphon.runtime.loading.loading import LoadedModel
 from antiphon.runtime.slots import decoder
 from support.late_device import LateDevice, LateExecutor

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from antiphon.engine.core import EngineCore, ModelSlot
+from antiphon.engine.core import EngineCore
+from antiphon.engine.model_slot import ModelSlot
 from antiphon.engine.request import Request
 from antiphon.engine.sampling_params import SamplingParams
 from antiphon.errors import UnsupportedError

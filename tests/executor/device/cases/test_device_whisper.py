@@ -13,7 +13,8 @@ from antiphon import ops
 from antiphon.audio.mel import window_features
 from antiphon.bench.random_model import NumberTokenizer
 from antiphon.engine.beam import BeamGroup
-from antiphon.engine.core import EngineCore, ModelSlot
+from antiphon.engine.core import EngineCore
+from antiphon.engine.model_slot import ModelSlot
 from antiphon.engine.request import FinishReason, Request
 from antiphon.engine.sampling_params import SamplingParams
 from antiphon.engine.transcript_rules import TranscriptRules
