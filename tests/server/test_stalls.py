@@ -15,7 +15,7 @@ import pytest
 
 from antiphon.errors import AntiphonError
 from antiphon.weights.catalog.resolve import resolve
-from support.serve_command import ServeCommand
+from support.server.serve_command import ServeCommand
 
 pytestmark = [pytest.mark.weights, pytest.mark.alone]
 

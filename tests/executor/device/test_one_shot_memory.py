@@ -20,7 +20,7 @@ from antiphon.executor.device.embedding import DeviceEmbeddingExecutor
 from antiphon.executor.device.encoder import STAGES_PER_STEP, DeviceEncoderExecutor, num_steps
 from antiphon.executor.device.one_shot import OneShotExecutor
 from antiphon.models.base.parts import Encoder, SoundFeatures, TextEmbedding
-from support.cards import imitated_card
+from support.kernels.cards import imitated_card
 
 NAME, STATES = "part", 4
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from antiphon.ops import triton
-from support.kernel_builds import SHARED_LIMITS, Resources, builds, compile_build
+from support.kernels.kernel_builds import SHARED_LIMITS, Resources, builds, compile_build
 
 pytestmark = pytest.mark.skipif(
     find_spec("triton") is None or triton.is_interpreted(), reason="kernels are compiled by Triton, not interpreted"

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from support.interpreted import run_interpreted
+from support.kernels.interpreted import run_interpreted
 
 #: Conformance cases that the interpreter takes minutes for, which the cases of this folder make up for.
 LONG = "not distribution and not many_blocks and not dtypes and not options and not adapted"

@@ -27,8 +27,8 @@ from antiphon.runtime.slots.context import SlotContext
 from antiphon.runtime.slots.embedding import embedding_slot
 from antiphon.runtime.slots.registry import SLOT_MAKERS
 from antiphon.runtime.slots.resident import encoder_name, make_slots, slot_names
-from support.tiny_model import write_bert
-from support.tiny_whisper import tiny_whisper
+from support.models.tiny_model import write_bert
+from support.models.tiny_whisper import tiny_whisper
 
 CONFIG = EngineConfig(kv_bytes=8 << 20)
 

@@ -16,9 +16,9 @@ from antiphon.engine.scheduler_config import Preemption, SchedulerConfig
 from antiphon.ops import Device
 from antiphon.ops.device import DeviceLimits
 from antiphon.ops.triton.program.choice import Draw
-from support.device_cores import device_core
-from support.mixed_requests import KINDS, CountingGrammar, answer_of, is_beginning, request
-from support.model_core import MODEL, make_core
+from support.engine.device_cores import device_core
+from support.engine.mixed_requests import KINDS, CountingGrammar, answer_of, is_beginning, request
+from support.engine.model_core import MODEL, make_core
 
 PROMPTS = [[40, 41, 42], [*range(30, 39)], [90]]
 LENGTH = 5

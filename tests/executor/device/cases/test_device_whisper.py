@@ -27,8 +27,8 @@ from antiphon.runtime.loading.config import EngineConfig
 from antiphon.runtime.slots.arena import Arena
 from antiphon.runtime.slots.resident import encoder_name, make_slots
 from antiphon.weights.formats.memory import StateDictCheckpoint
-from support.cards import a_card, loaded_on
-from support.tiny_whisper import MELS, MULTILINGUAL, small_dims, state_dict, tiny_whisper
+from support.kernels.cards import a_card, loaded_on
+from support.models.tiny_whisper import MELS, MULTILINGUAL, small_dims, state_dict, tiny_whisper
 
 NAME = "ears"
 STATES, TEXT_POSITIONS, VOCABULARY = 6, 16, 90

@@ -17,8 +17,8 @@ from antiphon.ops.device import DeviceLimits
 from antiphon.ops.triton.ahead.compiler import AheadCompiler, Compilation
 from antiphon.ops.triton.ahead.kernel_modules import all_kernels
 from antiphon.ops.triton.ahead.variant import Variant
-from support.device_cores import device_core
-from support.mixed_requests import request
+from support.engine.device_cores import device_core
+from support.engine.mixed_requests import request
 
 PROMPTS = [[40], [90]]
 

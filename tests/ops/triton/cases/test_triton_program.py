@@ -26,8 +26,8 @@ from antiphon.ops.triton.program.step import DecodeStep, StepMemory, step_bytes
 from antiphon.ops.triton.weights import prepare_weights
 from antiphon.weights.formats.memory import StateDictCheckpoint
 from models.test_causal_lm import randomize
-from support.paged import PagedRunner
-from support.triton_cases import error
+from support.kernels.paged import PagedRunner
+from support.kernels.triton_cases import error
 
 VOCAB, MAX_TOKENS, BLOCK_TOKENS = 112, 48, 16
 #: Ids of the head beyond the vocabulary, which are never drawn.

@@ -9,7 +9,7 @@ from torch.nn.functional import gelu, silu
 
 from antiphon.weights.types import TensorType
 from antiphon.weights.weight import Weight, WeightPart
-from support.random_blocks import FACTORS, decoded, random_part
+from support.kernels.random_blocks import FACTORS, decoded, random_part
 
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="test_triton_quantised_steps.py has a card's cases")
 

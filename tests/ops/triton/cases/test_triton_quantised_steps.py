@@ -30,9 +30,9 @@ from antiphon.weights.checkpoint import Checkpoint, StoredTensor
 from antiphon.weights.dequantize.dequantize import dequantize
 from antiphon.weights.types import TensorType
 from antiphon.weights.weight import Weight
-from support.paged import PagedRunner
-from support.random_blocks import FACTORS, decoded, random_part
-from support.triton_cases import error
+from support.kernels.paged import PagedRunner
+from support.kernels.random_blocks import FACTORS, decoded, random_part
+from support.kernels.triton_cases import error
 
 #: Where a row of the step's store has what, in words.
 PLACES = {

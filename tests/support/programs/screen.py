@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 import pyte
 
-from support.terminal import Terminal
+from support.programs.terminal import Terminal
 
 PASTE_START, PASTE_END = "\x1b[200~", "\x1b[201~"
 UP = "\x1b[A"

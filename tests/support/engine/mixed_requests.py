@@ -11,7 +11,7 @@ from antiphon.engine.beam import BeamGroup
 from antiphon.engine.request import Request
 from antiphon.engine.sampling_params import SamplingParams
 from antiphon.engine.transcript_rules import TranscriptRules
-from support.model_core import MODEL, VOCABULARY
+from support.engine.model_core import MODEL, VOCABULARY
 
 LENGTH = 18
 END = 190

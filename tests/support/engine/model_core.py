@@ -18,7 +18,7 @@ from antiphon.models.base.parts import TokenDecoder
 from antiphon.models.registry import build_model
 from antiphon.ops import CacheLayout, KVCache, allocate_arena
 from antiphon.weights.formats.memory import StateDictCheckpoint
-from support.tiny_model import CONFIG, EMBEDDING_ROWS, tiny_state
+from support.models.tiny_model import CONFIG, EMBEDDING_ROWS, tiny_state
 
 MODEL = "tiny"
 VOCABULARY = EMBEDDING_ROWS

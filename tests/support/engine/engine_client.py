@@ -19,7 +19,7 @@ from antiphon.engine.sampling_params import SamplingParams
 from antiphon.runtime.calls.events import Ended, TextDelta
 from antiphon.runtime.process.client import EngineClient, EngineState
 from antiphon.runtime.process.messages import Generate
-from support.tiny_model import write_bert
+from support.models.tiny_model import write_bert
 
 OPTIONS: dict[str, Any] = dict(kv_bytes=8 << 20, key_type="fp32", value_type="fp32", max_running=40, max_waiting=64)
 

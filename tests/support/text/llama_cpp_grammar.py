@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from support.llama_cpp import _Parameters
+from support.models.llama_cpp import _Parameters
 
 
 class _TokenData(ctypes.Structure):

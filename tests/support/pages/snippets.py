@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 #: Generated pages have no commands to run: docs/cli.md is help, docs/python-api.md is signatures.
 GENERATED = ("cli.md", "python-api.md")
 PAGES = [

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from antiphon import environment
 from antiphon.audio.decode import decode
 from antiphon.weights.catalog.catalog import Package
-from support.source_archives import download_source, write_whole
-from support.vocabularies import package_files
+from support.fetching.source_archives import download_source, write_whole
+from support.text.vocabularies import package_files
 
 Floats = NDArray[np.float32]
 

@@ -12,8 +12,8 @@ from antiphon.models.base.parts import TokenDecoder
 from antiphon.models.registry import build_model
 from antiphon.ops import CacheLayout, Device, KVCache, allocate_arena
 from antiphon.weights.formats.memory import StateDictCheckpoint
-from support.model_core import BLOCK_TOKENS, MAX_TOKENS, MODEL, SLAB_BLOCKS, VOCABULARY, make_core
-from support.tiny_model import CONFIG, tiny_state
+from support.engine.model_core import BLOCK_TOKENS, MAX_TOKENS, MODEL, SLAB_BLOCKS, VOCABULARY, make_core
+from support.models.tiny_model import CONFIG, tiny_state
 
 
 def device_core(device: Device, **options: Any) -> tuple[EngineCore, DeviceExecutor]:

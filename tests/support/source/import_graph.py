@@ -7,7 +7,7 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 
 import antiphon
-from support.parsed_source import parsed
+from support.source.parsed_source import parsed
 
 ROOT = Path(antiphon.__file__).parent
 

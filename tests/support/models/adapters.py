@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from support import tiny_model
+from support.models import tiny_model
 
 #: Pairs (down [rank, inputs], up [outputs, rank]) by the layer's name.
 Pairs = dict[str, tuple[Tensor, Tensor]]

@@ -14,7 +14,7 @@ from antiphon.runtime.loading.loading import LoadedModel
 from antiphon.runtime.loading.weight_forms import LoadReport
 from antiphon.text.tokenization.hf_vocab import FileTokenizer
 from antiphon.weights.checkpoint import Checkpoint
-from support.tiny_model import CHAT_TEMPLATE, EMBEDDING_ROWS, tiny_tokenizer
+from support.models.tiny_model import CHAT_TEMPLATE, EMBEDDING_ROWS, tiny_tokenizer
 
 
 class ScriptedModel(CausalLM):

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from antiphon import environment
-from support.source_archives import download_source, write_whole
+from support.fetching.source_archives import download_source, write_whole
 
 PACKAGE = "x-transformers==2.16.1"
 BACKEND = "hatchling.build"

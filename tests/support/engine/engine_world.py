@@ -17,7 +17,7 @@ from antiphon.engine.sampling_params import SamplingParams
 from antiphon.engine.scheduler import Scheduler
 from antiphon.engine.scheduler_config import Preemption, SchedulerConfig
 from antiphon.errors import ContextLengthError, OverloadedError
-from support.memory_executor import VOCABULARY, MemoryDevice, MemoryExecutor, expected_output
+from support.engine.memory_executor import VOCABULARY, MemoryDevice, MemoryExecutor, expected_output
 
 #: Drawing this token ends a request that listens to its tokens, as a stop string would.
 ENDING_TOKEN = VOCABULARY - 2

@@ -11,7 +11,7 @@ import av
 import numpy as np
 from numpy.typing import NDArray
 
-from support.speech import JFK_SPEECH, RATE, jfk
+from support.sound.speech import JFK_SPEECH, RATE, jfk
 
 PERSON_SCHEMA = {
     "type": "object",

@@ -24,7 +24,7 @@ from antiphon.server.draining_server import server_settings
 from antiphon.server.http.listener import address, bind
 from antiphon.server.serving.serving import Serving
 from antiphon.server.setup.config import ServerConfig
-from support.tiny_model import write_bert
+from support.models.tiny_model import write_bert
 from support.waiting import wait_until
 
 #: As Qwen writes it, cut down to what matters here.
