@@ -27,7 +27,8 @@ test: $(VENV)/.installed-test
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/pytest -n 2
-	$(BIN)/pytest -m "slow or weights or browser" --durations 20
+	$(BIN)/pytest -n 2 --dist loadfile -m "(slow or weights or browser) and not alone" --durations 20
+	$(BIN)/pytest -m "alone and (slow or weights or browser)"
 	$(BIN)/python tests/support/sanitize.py
 
 soak: export ANTIPHON_HOME := $(CURDIR)/.weights

@@ -137,7 +137,7 @@ def main() -> None:
     parser.add_argument("--quantize", choices=("int8", "q4", "none"), default="int8")
     parser.add_argument("--only", nargs="*", choices=CONTESTS, default=list(CONTESTS))
     arguments = parser.parse_args()
-    from support.speech import joined_recording, silence_share, word_error_rate
+    from support.sound.speech import joined_recording, silence_share, word_error_rate
 
     context = multiprocessing.get_context("spawn")
     pipes: dict[str, Connection] = {}

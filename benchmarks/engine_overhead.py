@@ -12,9 +12,10 @@ import argparse
 import statistics
 import time
 
-from antiphon.engine.core import EngineCore, ModelSlot
+from antiphon.engine.core import EngineCore
 from antiphon.engine.kv.arena import SlabArena
 from antiphon.engine.kv.manager import GroupSpec, KVManager
+from antiphon.engine.model_slot import ModelSlot
 from antiphon.engine.plan import StepPlan, StepResult
 from antiphon.engine.policies.fcfs import FirstComeFirstServed
 from antiphon.engine.request import Request

@@ -128,7 +128,7 @@ def main() -> None:
     parser.add_argument("--transcription", default="whisper-base.en")
     parser.add_argument("--quantize", choices=("int8", "q4", "none"), default="int8")
     arguments = parser.parse_args()
-    from support.speech import joined_recording, word_error_rate
+    from support.sound.speech import joined_recording, word_error_rate
 
     made = [joined_recording(arguments.seconds, seed) for seed in range(arguments.files)]
     quantize = None if arguments.quantize == "none" else arguments.quantize

@@ -34,7 +34,7 @@ from antiphon.runtime.speech.pronunciation import Pronunciation
 from antiphon.weights.catalog.resolve import resolve
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from support.heard_words import SENTENCES, normalizer, word_errors
+from support.sound.heard_words import SENTENCES, normalizer, word_errors
 
 MODEL, VOICE, HEARER = "kokoro-82m", "af_heart", "whisper-base.en"
 #: DNSMOS P.835: seconds of a window, and the curves from the network's numbers to opinion scores.

@@ -11,7 +11,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
-from support.tiny_model import tiny_gguf, tiny_llama  # noqa: F401  (fixtures for every test)
+from support.models.tiny_model import tiny_gguf, tiny_llama  # noqa: F401  (fixtures for every test)
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # Started in the background by a shell, which has its jobs ignore Ctrl-C; programs that tests start must not.

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from support.http_server import TOOL_TEMPLATE
-from support.tiny_model import write_folder
+from support.models.tiny_model import write_folder
+from support.server.http_server import TOOL_TEMPLATE
 
 SCRIPT = Path(__file__).parents[1] / "examples" / "first_question.py"
 

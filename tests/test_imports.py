@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import antiphon
-from support.import_graph import assert_no_cycle, import_graph
-from support.parsed_source import parsed
+from support.source.import_graph import assert_no_cycle, import_graph
+from support.source.parsed_source import parsed
 
 ROOT = Path(antiphon.__file__).parent
 ROOMS = [

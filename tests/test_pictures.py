@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from support.scripts import script
+from support.source.scripts import script
 
 ROOT = Path(__file__).parents[1]
 IMAGES = sorted((ROOT / "docs" / "images").glob("*.svg"))

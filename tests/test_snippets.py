@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from antiphon import environment
-from support.doc_files import write_doc_files
-from support.serve_command import ServeCommand
-from support.snippets import PAGES, ROOT, Snippet, in_language, line_is_shown, snippets
+from support.pages.doc_files import write_doc_files
+from support.pages.snippets import PAGES, ROOT, Snippet, in_language, line_is_shown, snippets
+from support.server.serve_command import ServeCommand
 
 COMMANDS = in_language("sh")
 #: At most so many blocks are not run. A new one needs a reason in its page and a look at this number.

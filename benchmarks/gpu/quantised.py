@@ -22,7 +22,7 @@ from torch import Tensor
 from antiphon.ops.triton.quantised.forms import BLOCK, FORMS, GROUP, WIDTH
 from antiphon.ops.triton.quantised.matrix import expand, row_product, vector_product
 from antiphon.ops.triton.quantised.repacking import BlockRows
-from antiphon.ops.triton.quantised.tiles import RowTile, VectorTile, row_tile, vector_tile
+from antiphon.ops.triton.quantised.tiles import BlockRowTile, BlockVectorTile, row_tile, vector_tile
 from antiphon.ops.triton.quantised.workspace import Workspace
 from antiphon.ops.types import Activation
 from antiphon.weights.types import TensorType
@@ -125,8 +125,8 @@ class Case:
         self.residual = torch.randn(self.rows, self.columns, device="cuda") if shape.residual else None
         self.y = torch.empty(self.rows, self.columns, device="cuda")
 
-    def launch(self, piece: BlockRows, tile: VectorTile | RowTile) -> None:
-        if isinstance(tile, VectorTile):
+    def launch(self, piece: BlockRows, tile: BlockVectorTile | BlockRowTile) -> None:
+        if isinstance(tile, BlockVectorTile):
             vector_product(
                 piece, self.x, self.y, self.columns, None, self.activation, self.residual, self.gain, 1e-6, self.pdl,
                 tile,
@@ -137,10 +137,10 @@ class Case:
                 tile,
             )  # fmt: skip
 
-    def time(self, tile: VectorTile | RowTile) -> float:
+    def time(self, tile: BlockVectorTile | BlockRowTile) -> float:
         return microseconds([partial(self.launch, piece, tile) for piece in self.pieces])
 
-    def error(self, tile: VectorTile | RowTile) -> float:
+    def error(self, tile: BlockVectorTile | BlockRowTile) -> float:
         """The relative error of a product, against fp32 products with the expanded weights."""
         self.y.fill_(torch.nan)
         self.launch(self.pieces[0], tile)
@@ -159,12 +159,12 @@ class Case:
             y = torch.nn.functional.silu(gate) * value
         return y if self.residual is None else y + self.residual
 
-    def default_tile(self) -> VectorTile | RowTile:
+    def default_tile(self) -> BlockVectorTile | BlockRowTile:
         if self.rows == 1:
             return vector_tile(self.pieces[0].form, self.shape.k, self.shape.gated)
         return row_tile(self.columns, self.shape.k, self.workspace.multiprocessors)
 
-    def tiles(self) -> Iterator[VectorTile | RowTile]:
+    def tiles(self) -> Iterator[BlockVectorTile | BlockRowTile]:
         """Every tile of a sweep."""
         blocks = self.shape.k // BLOCK
         for columns in (8, 16, 32) if self.rows == 1 else (16, 32, 64):
@@ -173,20 +173,20 @@ class Case:
                     for each in (1, 2):  # blocks of four columns for a thread
                         size = 128 * warps * each // columns
                         if 8 <= size <= blocks:
-                            yield VectorTile(columns, size, warps)
+                            yield BlockVectorTile(columns, size, warps)
                 else:
                     for size in (8, 16):
                         for splits in (1, 2, 4, 8):
-                            yield RowTile(columns, size, splits, warps)
+                            yield BlockRowTile(columns, size, splits, warps)
 
 
-def best_tiles(case: Case, workers: int) -> list[tuple[float, VectorTile | RowTile]]:
+def best_tiles(case: Case, workers: int) -> list[tuple[float, BlockVectorTile | BlockRowTile]]:
     """The fastest tiles of a sweep with their times. Kernels are compiled side by side."""
     tiles = list(case.tiles())
-    most = max((tile.splits for tile in tiles if isinstance(tile, RowTile)), default=1)
+    most = max((tile.splits for tile in tiles if isinstance(tile, BlockRowTile)), default=1)
     case.workspace.reserve(sums=most * case.shape.n * 64, counters=case.shape.n)
 
-    def compiles(tile: VectorTile | RowTile) -> bool:
+    def compiles(tile: BlockVectorTile | BlockRowTile) -> bool:
         try:
             case.launch(case.pieces[0], tile)
         except Exception as problem:

@@ -26,7 +26,7 @@ from antiphon.audio.pcm import alaw_table, mulaw_table, to_floats
 from antiphon.audio.resample import Resampler, resample
 from antiphon.audio.samples import DecodeLimits, Encoding, RawFormat
 from antiphon.errors import AudioError
-from support.sounds import Floats, chords, lag_and_ratio, noise, tone
+from support.sound.sounds import Floats, chords, lag_and_ratio, noise, tone
 
 
 class Pipe:

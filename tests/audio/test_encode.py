@@ -12,7 +12,7 @@ from antiphon.audio.decode import decode
 from antiphon.audio.encode import FORMATS, AudioFormat, Encoder, content_type, encode
 from antiphon.audio.samples import RawFormat
 from antiphon.errors import AudioError
-from support.sounds import Floats, chords, lag_and_ratio, noise
+from support.sound.sounds import Floats, chords, lag_and_ratio, noise
 
 #: Least signal-to-noise ratio in dB, and samples at the coded rate that stand before the sound.
 QUALITY: dict[AudioFormat, tuple[float, int]] = {

@@ -18,7 +18,7 @@ from antiphon.audio.mel import (
     window_features,
 )
 from antiphon.errors import AudioError
-from support.sounds import Floats, chords, noise, silence, tone
+from support.sound.sounds import Floats, chords, noise, silence, tone
 
 
 def expected(samples: Floats, num_mels: int) -> Floats:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from antiphon.audio.decode import decode
-from support.speech import (
+from support.sound.speech import (
     JFK_TEXT,
     jfk,
     joined_recording,

@@ -19,7 +19,7 @@ from antiphon.bench.table import result_table
 from antiphon.bench.words import COMMON
 from antiphon.bench.workload import Workload
 from antiphon.errors import AntiphonError, InvalidRequestError
-from support.fake_openai import Behaviour, FakeServer, fake_server
+from support.server.fake_openai import Behaviour, FakeServer, fake_server
 
 WORKLOAD = Workload(
     endpoint=Endpoint.CHAT,

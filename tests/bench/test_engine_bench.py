@@ -19,8 +19,8 @@ from antiphon.models.registry import build_model
 from antiphon.ops.program.profile import MachineLimits
 from antiphon.runtime.frontend.engine import Engine
 from antiphon.runtime.loading.loading import LoadedModel
-from support.command_line import Invoke, invoker
-from support.tiny_model import CONFIG
+from support.models.tiny_model import CONFIG
+from support.programs.command_line import Invoke, invoker
 
 SHAPE: dict[str, Any] = CONFIG | {"tie_word_embeddings": True}
 

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from antiphon.cli.app import app
-from support.fake_openai import Behaviour, FakeServer, fake_server
+from support.server.fake_openai import Behaviour, FakeServer, fake_server
 
 
 def run(server: FakeServer, *arguments: Any) -> Any:

@@ -15,8 +15,8 @@ import torch
 
 from antiphon.cli.app import main
 from antiphon.ops import native
-from support.terminal import CTRL_C, CTRL_D, Terminal
-from support.tiny_model import CONFIG, CONTEXT, write_bert, write_folder
+from support.models.tiny_model import CONFIG, CONTEXT, write_bert, write_folder
+from support.programs.terminal import CTRL_C, CTRL_D, Terminal
 
 GREEDY = ("--temperature", "0")
 COMMAND = [sys.executable, "-c", "from antiphon.cli.app import main; main()"]

@@ -15,7 +15,7 @@ import pytest
 import antiphon
 from antiphon.weights.catalog.catalog import catalog, find_entry
 from antiphon.weights.catalog.store import ModelStore
-from support.registries import Registries, local_hub, put_in_cache
+from support.fetching.registries import Registries, local_hub, put_in_cache
 from support.waiting import wait_until
 
 COMMAND = [sys.executable, "-c", "from antiphon.cli.app import main; main()"]

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from cli.test_generate import Invoke, assert_refused, invoke  # noqa: F401  (a fixture)
-from support.speech import JFK_TEXT, jfk, normalize_words
-from support.tiny_whisper import dims, state_dict, vocabulary
+from support.models.tiny_whisper import dims, state_dict, vocabulary
+from support.sound.speech import JFK_TEXT, jfk, normalize_words
 from weights.whisper_files import ggml_file
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from antiphon.runtime.loading import loading
 from cli.test_generate import Invoke, assert_refused, invoke  # noqa: F401  (a fixture)
-from support.tiny_model import write_bert
+from support.models.tiny_model import write_bert
 
 CHAT = "smollm2-135m is a chat model; "
 CASES = [

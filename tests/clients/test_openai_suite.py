@@ -20,9 +20,9 @@ import pytest
 
 from antiphon.server.access.keys import KeyRing
 from antiphon.server.setup.config import ModelSpec, ServerConfig
-from support.http_server import TOOL_TEMPLATE, RunningServer, running_server
-from support.source_archives import download_source
-from support.tiny_model import write_folder
+from support.fetching.source_archives import download_source
+from support.models.tiny_model import write_folder
+from support.server.http_server import TOOL_TEMPLATE, RunningServer, running_server
 
 pytestmark = [pytest.mark.slow, pytest.mark.weights]
 

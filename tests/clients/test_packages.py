@@ -17,7 +17,7 @@ import pytest
 
 from antiphon.server.access.keys import KeyRing
 from antiphon.server.setup.config import ModelSpec, ServerConfig
-from support.http_server import RunningServer, running_server
+from support.server.http_server import RunningServer, running_server
 
 pytestmark = [pytest.mark.slow, pytest.mark.weights]
 

@@ -13,8 +13,8 @@ from antiphon.engine.request import FinishReason, Priority, Request, RequestStat
 from antiphon.engine.sampling_params import SamplingParams
 from antiphon.engine.scheduler_config import Preemption, SchedulerConfig
 from antiphon.errors import ContextLengthError, InvalidRequestError, ModelNotFoundError, OverloadedError
-from support.engine_world import ModelSetup, World, with_config
-from support.memory_executor import expected_output
+from support.engine.engine_world import ModelSetup, World, with_config
+from support.engine.memory_executor import expected_output
 
 PLAIN = ModelSetup()
 

@@ -12,7 +12,7 @@ from antiphon.engine.plan import StepHandle, StepPlan
 from antiphon.engine.request import FinishReason, Request
 from antiphon.errors import DeviceError, EngineError, OutOfDeviceMemoryError
 from antiphon.runtime.frontend.loop import EngineLoop
-from support.fake_device import FakeExecutor, FakeHandle, fake_request, fake_slot
+from support.engine.fake_device import FakeExecutor, FakeHandle, fake_request, fake_slot
 from support.waiting import wait_until
 
 SECONDS = 30

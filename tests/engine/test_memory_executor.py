@@ -13,7 +13,7 @@ from antiphon.engine.plan import BlockCopy, StepPlan, SwapIn
 from antiphon.engine.request import Request, RequestState
 from antiphon.engine.scheduler import Scheduler
 from antiphon.engine.scheduler_config import Preemption, SchedulerConfig
-from support.engine_world import ModelSetup, World, with_config
+from support.engine.engine_world import ModelSetup, World, with_config
 
 WINDOWED = ModelSetup((GroupSpec("full", 256), GroupSpec("window", 256, window=6, sink_tokens=3)), 4)
 

@@ -11,8 +11,8 @@ from antiphon.engine.plan import StepPlan, StepResult
 from antiphon.engine.request import FinishReason, Request
 from antiphon.engine.sampling_params import SamplingParams
 from antiphon.engine.scheduler_config import Preemption, SchedulerConfig
-from support.engine_world import ModelSetup, SimulatedModel, World, with_config
-from support.memory_executor import Truth
+from support.engine.engine_world import ModelSetup, SimulatedModel, World, with_config
+from support.engine.memory_executor import Truth
 
 BLOCK = 16
 SETUP = ModelSetup((GroupSpec("full", 512),), BLOCK, SchedulerConfig(chunk_tokens=256))

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from support.engine_world import Traffic
+from support.engine.engine_world import Traffic
 
 #: An event is something that happens to a request: it arrives, is rejected, computes in a step, is preempted, ends, …
 EVENTS = (

@@ -10,7 +10,7 @@ from antiphon.engine.kv.manager import GroupSpec
 from antiphon.engine.request import Priority, Request
 from antiphon.engine.scheduler_config import Preemption, SchedulerConfig
 from antiphon.errors import ContextLengthError, OverloadedError
-from support.engine_world import ENDING_TOKEN, ModelSetup, World
+from support.engine.engine_world import ENDING_TOKEN, ModelSetup, World
 
 BLOCK_BYTES = st.sampled_from([256, 512, 1024])
 

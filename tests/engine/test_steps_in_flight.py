@@ -15,7 +15,7 @@ from antiphon.engine.request import FinishReason, Request
 from antiphon.engine.sampling_params import SamplingParams
 from antiphon.engine.transcript_rules import TranscriptRules
 from antiphon.executor.decoder.executor import DecoderExecutor
-from support.model_core import MODEL, VOCABULARY, make_core
+from support.engine.model_core import MODEL, VOCABULARY, make_core
 
 PROMPT = [40, 41, 42, 43, 44]
 LENGTH = 24

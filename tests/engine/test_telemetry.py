@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from antiphon.engine.request import TimeMarks
-from support.engine_world import ModelSetup, World, with_config
+from support.engine.engine_world import ModelSetup, World, with_config
 
 SETUP = with_config(ModelSetup(), max_running=4, chunk_tokens=8)
 

@@ -10,7 +10,7 @@ from antiphon.engine.request import Request
 from antiphon.engine.sampling_params import SamplingParams
 from antiphon.executor.decoder.decode_step import DecodeStep
 from antiphon.ops import native
-from support.model_core import MODEL, make_core
+from support.engine.model_core import MODEL, make_core
 
 pytestmark = pytest.mark.skipif(not native.available(), reason="programs need the native extension")
 

@@ -14,9 +14,9 @@ from antiphon.engine.policies.registry import make_policy
 from antiphon.engine.request import FinishReason, Priority, Request
 from antiphon.engine.scheduler import Scheduler
 from antiphon.engine.scheduler_config import Preemption, SchedulerConfig
-from support.late_device import LateDevice, LateExecutor
-from support.mixed_requests import KINDS, answer_of, is_beginning
-from support.model_core import BLOCK_TOKENS, MODEL, SLAB_BLOCKS, make_core
+from support.engine.late_device import LateDevice, LateExecutor
+from support.engine.mixed_requests import KINDS, answer_of, is_beginning
+from support.engine.model_core import BLOCK_TOKENS, MODEL, SLAB_BLOCKS, make_core
 
 #: Some share their beginning, for the prefix cache.
 PROMPTS = [

@@ -23,7 +23,7 @@ from antiphon.weights.types import TensorType
 from models.test_bert import flatten, tiny_bert
 from models.test_causal_lm import CONFIGS, VOCAB, gemma3, llama, pair, qwen3, random_tokens
 from models.test_whisper import tiny_whisper
-from support.paged import PagedRunner, Span, build_batch
+from support.kernels.paged import PagedRunner, Span, build_batch
 
 pytestmark = pytest.mark.skipif(not native.available(), reason="programs need the native extension")
 

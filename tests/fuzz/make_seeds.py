@@ -17,7 +17,7 @@ from onnx import TensorProto, helper, numpy_helper
 from antiphon.audio import wav
 from antiphon.audio.samples import RawFormat
 from support.fuzzing import SEEDS
-from support.tiny_whisper import dims, state_dict
+from support.models.tiny_whisper import dims, state_dict
 from weights.whisper_files import ctranslate2_file, ggml_file
 
 RANDOM = np.random.default_rng(0)

@@ -19,7 +19,7 @@ from antiphon.text.grammar import GrammarCompiler
 from antiphon.text.grammar_spec import GrammarSpec
 from antiphon.text.tokenization.gguf_vocab import tokenizer_from_gguf
 from support.fuzzing import damaged, damaged_text, fuzz, seeds
-from support.vocabularies import small_bpe
+from support.text.vocabularies import small_bpe
 
 MESSAGES = [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "hi"}]
 TOOLS = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]

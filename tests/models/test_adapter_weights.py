@@ -17,7 +17,7 @@ from antiphon.models.registry import build_model
 from antiphon.weights.adapters.open import open_adapter
 from antiphon.weights.formats.open import open_checkpoint
 from models.test_model_adapters import adapted_logits
-from support.adapters import linear_layers, merged, random_pairs, write_gguf_adapter, write_peft
+from support.models.adapters import linear_layers, merged, random_pairs, write_gguf_adapter, write_peft
 
 pytestmark = pytest.mark.weights
 

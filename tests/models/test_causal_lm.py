@@ -14,8 +14,8 @@ from antiphon.models.registry import build_model
 from antiphon.ops.device import Device, DeviceLimits
 from antiphon.runtime.loading.weight_forms import LoadReport, prepare
 from antiphon.weights.formats.memory import StateDictCheckpoint
-from support.paged import PagedRunner
-from support.placement import stray_tensors
+from support.engine.placement import stray_tensors
+from support.kernels.paged import PagedRunner
 
 TOLERANCE = 1e-4
 VOCAB = 97

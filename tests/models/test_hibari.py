@@ -14,7 +14,7 @@ from antiphon.models.hibari import NUM_BINS, Hibari
 from antiphon.models.letter_to_sound import LetterToSound
 from antiphon.runtime.loading.weight_forms import LoadReport, WeightOptions, prepare
 from antiphon.weights.formats.open import open_checkpoint
-from support.onnx_graphs import OnnxReference
+from support.models.onnx_graphs import OnnxReference
 
 pytestmark = pytest.mark.weights
 

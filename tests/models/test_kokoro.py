@@ -22,7 +22,7 @@ from antiphon.models.base.speech_state import Speech, SpeechState, Utterance
 from antiphon.models.kokoro.model import Kokoro
 from antiphon.runtime.loading.weight_forms import LoadReport, WeightOptions, prepare
 from antiphon.weights.formats.open import open_checkpoint
-from support.onnx_graphs import Array, OnnxReference
+from support.models.onnx_graphs import Array, OnnxReference
 
 pytestmark = [pytest.mark.weights, pytest.mark.slow]
 

@@ -20,10 +20,10 @@ from antiphon.models.registry import build_model
 from antiphon.weights.adapters.open import open_adapter
 from antiphon.weights.formats.open import open_checkpoint
 from models.test_causal_lm import TOLERANCE, gemma3, gpt2, llama, pair, qwen2, random_tokens
-from support.adapters import Pairs, merged, random_pairs, write_gguf_adapter, write_peft
-from support.llama_cpp import llama_cpp_logits
-from support.paged import PagedRunner, Span, build_batch
-from support.tiny_model import tiny_state, vocabulary, write_gguf
+from support.kernels.paged import PagedRunner, Span, build_batch
+from support.models.adapters import Pairs, merged, random_pairs, write_gguf_adapter, write_peft
+from support.models.llama_cpp import llama_cpp_logits
+from support.models.tiny_model import tiny_state, vocabulary, write_gguf
 
 Make = Callable[[], transformers.PretrainedConfig]
 

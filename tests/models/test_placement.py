@@ -12,9 +12,9 @@ from antiphon.models.registry import build_model
 from antiphon.runtime.loading.loading import load_model
 from antiphon.weights.catalog.resolve import resolve
 from antiphon.weights.formats.open import open_checkpoint
-from support.placement import meta_device, stray_tensors, tensors_below
-from support.tiny_model import write_bert
-from support.tiny_whisper import tiny_whisper
+from support.engine.placement import meta_device, stray_tensors, tensors_below
+from support.models.tiny_model import write_bert
+from support.models.tiny_whisper import tiny_whisper
 
 
 class Leaky(Module):

@@ -14,7 +14,7 @@ from antiphon import ops
 from models.test_bert import flatten, tiny_bert, tiny_cross_encoder
 from models.test_causal_lm import CONFIGS, pair
 from models.test_whisper import tiny_whisper
-from support.paged import PagedRunner
+from support.kernels.paged import PagedRunner
 
 VIEWS = {
     "aten.alias", "aten.as_strided", "aten.detach", "aten.expand", "aten.permute", "aten.select", "aten.slice",

@@ -20,9 +20,9 @@ from antiphon.text.tokenization.hf_vocab import tokenizer_from_file
 from antiphon.text.tokenization.llama2c_vocab import tokenizer_from_llama2c
 from antiphon.weights.formats.open import open_checkpoint
 from models.test_bert import flatten
-from support.enwik8 import enwik8_text
-from support.llama_cpp import llama_cpp_logits
-from support.paged import PagedRunner
+from support.kernels.paged import PagedRunner
+from support.models.llama_cpp import llama_cpp_logits
+from support.text.enwik8 import enwik8_text
 
 pytestmark = pytest.mark.weights
 

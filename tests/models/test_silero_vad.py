@@ -25,8 +25,8 @@ from antiphon.models.silero_vad import SileroVAD, voice_probabilities
 from antiphon.weights.formats.memory import StateDictCheckpoint
 from antiphon.weights.formats.open import open_checkpoint
 from models.test_purity import only_ops_and_views
-from support.sounds import Floats, chords, noise, silence
-from support.speech import jfk, librivox_clips
+from support.sound.sounds import Floats, chords, noise, silence
+from support.sound.speech import jfk, librivox_clips
 
 #: The package's names of a network's tensors → those of its safetensors file.
 NAMES = {

@@ -23,7 +23,7 @@ from antiphon.runtime.loading.model_text import ModelText
 from antiphon.runtime.loading.weight_forms import WeightOptions
 from antiphon.weights.catalog.resolve import resolve
 from antiphon.weights.types import TensorType
-from support.tiny_model import EMBEDDING_ROWS, tiny_state, write_folder
+from support.models.tiny_model import EMBEDDING_ROWS, tiny_state, write_folder
 
 FOLDER = Path(__file__).parents[1] / "support" / "architectures"
 HIDDEN, HEADS, POSITIONS = 64, 4, 128

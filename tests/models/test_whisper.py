@@ -10,7 +10,7 @@ from antiphon.models.whisper import Whisper, _openai_names
 from antiphon.weights.formats.memory import StateDictCheckpoint
 from antiphon.weights.source import TensorNames
 from models.test_causal_lm import random_tokens, randomize
-from support.paged import PagedRunner
+from support.kernels.paged import PagedRunner
 
 CONFIG = dict(
     vocab_size=97, num_mel_bins=8, d_model=48, encoder_layers=2, encoder_attention_heads=4, encoder_ffn_dim=192,

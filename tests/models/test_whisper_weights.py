@@ -22,9 +22,9 @@ from antiphon.weights.checkpoint import Checkpoint
 from antiphon.weights.dequantize.dequantize import dequantize
 from antiphon.weights.formats.open import open_checkpoint
 from antiphon.weights.source import TensorNames
-from support.paged import PagedRunner
-from support.speech import JFK_PACKAGE, JFK_SHA256, jfk
-from support.vocabularies import package_files
+from support.kernels.paged import PagedRunner
+from support.sound.speech import JFK_PACKAGE, JFK_SHA256, jfk
+from support.text.vocabularies import package_files
 
 pytestmark = [pytest.mark.weights, pytest.mark.slow]
 

@@ -14,7 +14,7 @@ from antiphon import ops
 from antiphon.ops import native
 from antiphon.ops.operation import implemented_by
 from antiphon.ops.program.recorder import Recorder
-from support.conformance import has_declared_parameters, operations_with_cases, without_case
+from support.kernels.conformance import has_declared_parameters, operations_with_cases, without_case
 
 MODULES = [
     import_module(f"ops.conformance.{path.stem}")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from antiphon import ops
-from support.parsed_source import parsed
+from support.source.parsed_source import parsed
 
 ROOT = Path(ops.__file__).parent
 #: What the files of each sub-package may not import, of `antiphon.ops`.

@@ -1,4 +1,4 @@
-"""A toy operation is one file (`support/toy_operation.py`) and one line, and has all that an operation has.
+"""A toy operation is one file (`support/kernels/toy_operation.py`) and one line, and has all that an operation has.
 
 It is dispatched to the active backend, held to conformance, and rejected by name where a forward is recorded.
 """
@@ -16,8 +16,8 @@ from antiphon.errors import UnrecordableError
 from antiphon.ops.backend import Backend, use_operations
 from antiphon.ops.operation import declared_in, implemented_by, operation
 from antiphon.ops.program import InputSpec, record
-from support import toy_operation
-from support.conformance import checks, conforming, has_declared_parameters, operations_with_cases, without_case
+from support.kernels import toy_operation
+from support.kernels.conformance import checks, conforming, has_declared_parameters, operations_with_cases, without_case
 
 mirror_rows = operation(toy_operation.mirror_rows)  # the one line
 

@@ -11,8 +11,8 @@ from tokenizers import Tokenizer
 
 from antiphon.server.access.keys import KeyRing
 from antiphon.server.setup.config import Limits, ModelSpec, ServerConfig
-from support.http_server import TOOL_TEMPLATE, RunningServer, running_server, write_random_bert
-from support.tiny_model import write_folder
+from support.models.tiny_model import write_folder
+from support.server.http_server import TOOL_TEMPLATE, RunningServer, running_server, write_random_bert
 
 
 @pytest.fixture(scope="session")

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from support.command_line import Invoke, invoker
-from support.http_server import RunningServer
+from support.programs.command_line import Invoke, invoker
+from support.server.http_server import RunningServer
 
 
 @pytest.fixture

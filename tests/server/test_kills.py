@@ -16,7 +16,7 @@ import pytest
 
 from antiphon.bench.process import ServerProcess, antiphon_server, num_open_files, num_threads
 
-pytestmark = [pytest.mark.slow, pytest.mark.weights]
+pytestmark = [pytest.mark.slow, pytest.mark.weights, pytest.mark.alone]
 
 MODEL = "smollm2-135m"
 #: Threads that pools start when they are needed.
@@ -28,9 +28,10 @@ QUESTION = {"model": MODEL, "prompt": "Once upon a time", "max_tokens": 16, "tem
 
 
 @pytest.fixture(scope="module")
-def server(model_path: Callable[[str], Path]) -> Iterator[ServerProcess]:
+def server(model_path: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     model_path(MODEL)
-    with antiphon_server(MODEL, "--kv-memory", "64", "--offline") as running:
+    files = tmp_path_factory.mktemp("kills") / "files"
+    with antiphon_server(MODEL, "--kv-memory", "64", "--offline", "--files-dir", str(files)) as running:
         yield running
 
 

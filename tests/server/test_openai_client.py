@@ -14,7 +14,7 @@ import pytest
 
 from antiphon import Engine, SamplingParams
 from antiphon.server.setup.config import DEFAULT_ALIASES
-from support.http_server import RunningServer
+from support.server.http_server import RunningServer
 
 MESSAGES = [{"role": "user", "content": "hello"}]
 

@@ -24,7 +24,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from antiphon.server.setup.config import ModelSpec, ServerConfig
-from support.http_server import RunningServer, running_server
+from support.server.http_server import RunningServer, running_server
 
 CHECKS = [
     not_a_server_error,

@@ -13,7 +13,7 @@ import ollama
 import pytest
 
 from antiphon.server.setup.config import ModelSpec, ServerConfig
-from support.http_server import RunningServer, running_server
+from support.server.http_server import RunningServer, running_server
 
 pytestmark = [pytest.mark.weights]
 

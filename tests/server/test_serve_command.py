@@ -18,8 +18,8 @@ import openai
 import pytest
 
 from antiphon.bench.process import ServerProcess
-from support.serve_command import ServeCommand
-from support.terminal import Terminal
+from support.programs.terminal import Terminal
+from support.server.serve_command import ServeCommand
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from support.soak.messages import request_bytes
 from support.soak.sound_clients import SPEECH_MODEL, TRANSCRIPTION_MODEL
 from support.soak.text_clients import CHAT_MODEL, EMBEDDING_MODEL, QUESTIONS, check_stream, question_body
 
-pytestmark = [pytest.mark.slow, pytest.mark.weights]
+pytestmark = [pytest.mark.slow, pytest.mark.weights, pytest.mark.alone]
 
 CLIENTS = (text_clients, sound_clients, hostile_clients)  # each adds its kinds
 MODELS = (CHAT_MODEL, EMBEDDING_MODEL, TRANSCRIPTION_MODEL, SPEECH_MODEL)
@@ -64,7 +64,8 @@ def server(model_path: Callable[[str], Path], tmp_path_factory: pytest.TempPathF
     keys = tmp_path_factory.mktemp("soak") / "keys"
     keys.write_text(KEY)
     options = ["--batch-invariant", "--kv-memory", str(KV_MEGABYTES), "--offline", "--header-timeout", "1"]
-    with antiphon_server(*MODELS, *options, "--api-key-file", str(keys)) as running:
+    options += ["--api-key-file", str(keys), "--files-dir", str(keys.with_name("files"))]
+    with antiphon_server(*MODELS, *options) as running:
         yield running
 
 

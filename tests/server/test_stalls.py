@@ -15,9 +15,9 @@ import pytest
 
 from antiphon.errors import AntiphonError
 from antiphon.weights.catalog.resolve import resolve
-from support.serve_command import ServeCommand
+from support.server.serve_command import ServeCommand
 
-pytestmark = pytest.mark.weights
+pytestmark = [pytest.mark.weights, pytest.mark.alone]
 
 CHAT, EMBEDDING = "smollm2-135m", "all-minilm-l6-v2"
 #: A stall took 10 to 39 s. A server that does not stall answers in milliseconds, on a busy machine in some hundred.

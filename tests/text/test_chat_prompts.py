@@ -19,7 +19,7 @@ from antiphon.text.tokenization.hf_vocab import tokenizer_from_file
 from antiphon.text.tokenization.tokenizer import Tokenizer
 from antiphon.weights.catalog.resolve import resolve
 from antiphon.weights.formats.gguf import GGUFFile
-from support.vocabularies import random_text
+from support.text.vocabularies import random_text
 from text.tokenization.test_real_vocabularies import MODELS, REFERENCES
 
 TEMPLATES = Path(__file__).parent / "templates"

@@ -14,7 +14,7 @@ from antiphon.text.chat_template import ChatTemplate, find_chat_template
 from antiphon.text.tokenization.gguf_vocab import tokenizer_from_gguf
 from antiphon.weights.catalog.resolve import resolve
 from antiphon.weights.formats.gguf import GGUFFile
-from support.vocabularies import small_sentencepiece
+from support.text.vocabularies import small_sentencepiece
 
 TEMPLATES = {path.stem: path.read_text(encoding="utf-8") for path in (Path(__file__).parent / "templates").iterdir()}
 TOKENS = {"bos_token": "<s>", "eos_token": "</s>"}

@@ -12,7 +12,7 @@ from antiphon.text.detokenizer import IncrementalDetokenizer
 from antiphon.text.tokenization.gguf_vocab import tokenizer_from_gguf
 from antiphon.text.tokenization.hf_vocab import FileTokenizer
 from antiphon.text.tokenization.tokenizer import Tokenizer
-from support.vocabularies import small_bpe, small_sentencepiece, small_wordpiece
+from support.text.vocabularies import small_bpe, small_sentencepiece, small_wordpiece
 
 
 def file_tokenizer() -> Tokenizer:

@@ -10,7 +10,7 @@ from antiphon import Engine, SamplingParams
 from antiphon.runtime.loading.model_text import ModelText
 from antiphon.text.fill_in_middle import FillInMiddle, fill_in_middle
 from antiphon.text.tokenization.hf_vocab import FileTokenizer
-from support.tiny_model import tiny_tokenizer
+from support.models.tiny_model import tiny_tokenizer
 
 
 def tokenizer(*more: str) -> FileTokenizer:

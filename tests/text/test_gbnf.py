@@ -19,10 +19,10 @@ from antiphon.text.grammar import GrammarCompiler
 from antiphon.text.grammar_spec import GrammarSpec
 from antiphon.text.tokenization.gguf_vocab import tokenizer_from_gguf
 from antiphon.weights.formats.open import open_checkpoint
-from support.llama_cpp_grammar import LlamaGrammar, llama_vocabulary
-from support.random_walk import allowed, random_answer
-from support.tiny_model import tiny_state, vocabulary, write_gguf
-from support.vocabularies import small_bpe
+from support.models.tiny_model import tiny_state, vocabulary, write_gguf
+from support.text.llama_cpp_grammar import LlamaGrammar, llama_vocabulary
+from support.text.random_walk import allowed, random_answer
+from support.text.vocabularies import small_bpe
 
 JSON = r"""
 # any JSON value, with blanks where JSON allows them

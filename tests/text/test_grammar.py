@@ -27,9 +27,9 @@ from antiphon.text.grammar_spec import GrammarSpec
 from antiphon.text.tokenization.gguf_vocab import tokenizer_from_gguf
 from antiphon.text.tokenization.tokenizer import Tokenizer
 from antiphon.weights.formats.open import open_checkpoint
-from support.random_walk import allowed, random_answer
-from support.structured_schemas import TASKS, items, one_of, record, text, whole
-from support.vocabularies import small_bpe, small_sentencepiece
+from support.text.random_walk import allowed, random_answer
+from support.text.structured_schemas import TASKS, items, one_of, record, text, whole
+from support.text.vocabularies import small_bpe, small_sentencepiece
 from support.waiting import wait_until
 
 PADDING = 23  # logits past the vocabulary, as models have them
@@ -377,8 +377,8 @@ import atexit
 constraints = []
 atexit.register(lambda: print("at the end", all(constraint.is_ready for constraint in constraints)))
 
-from support.random_walk import allowed
-from support.vocabularies import small_bpe
+from support.text.random_walk import allowed
+from support.text.vocabularies import small_bpe
 from antiphon.text.tokenization.gguf_vocab import tokenizer_from_gguf
 from antiphon.text.grammar import GrammarCompiler
 from antiphon.text.grammar_spec import GrammarSpec

@@ -20,7 +20,7 @@ from antiphon.text.known_templates import is_known
 from antiphon.text.limited_process import LimitedProcesses
 from antiphon.text.template_process import MODULE, render_in_process
 from antiphon.text.tokenization.gguf_vocab import tokenizer_from_gguf
-from support.vocabularies import small_bpe
+from support.text.vocabularies import small_bpe
 from support.waiting import wait_until
 
 LOOP = "{% for i in range(99999) %}"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from support.source_archives import download_source
+from support.fetching.source_archives import download_source
 
 
 def test_a_source_archive_is_downloaded_and_nothing_of_it_is_run(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from support.import_graph import assert_no_cycle, import_graph
+from support.source.import_graph import assert_no_cycle, import_graph
 
 GRAPH = import_graph("weights")
 PREFIX = "antiphon.weights."

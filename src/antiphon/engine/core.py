@@ -3,99 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Protocol
 
-from antiphon.engine.device_lane import DeviceLane, LateHandle, TurnClock
-from antiphon.engine.plan import Executor, StepHandle, StepPlan, StepResult
+from antiphon.engine.device_lane import DeviceLane, LateHandle
+from antiphon.engine.model_slot import InFlight, ModelSlot
+from antiphon.engine.plan import StepHandle, StepPlan, StepResult
 from antiphon.engine.request import FinishReason, Priority, Request
 from antiphon.engine.telemetry import StepRecord, Telemetry
+from antiphon.engine.turns import by_turn, share_of, urgency
 from antiphon.errors import DeviceError, ModelNotFoundError, OutOfDeviceMemoryError
-
-#: A model's share of time when several have work, by its most urgent request. Critical requests always go first.
-SHARES = {Priority.CRITICAL: 16.0, Priority.HIGH: 4.0, Priority.NORMAL: 1.0, Priority.LOW: 0.25}
-
-#: Above this many requests, a decoder's step on a CPU gains nothing from a larger batch.
-FEED_REQUESTS = 16
-
-
-class ModelScheduler(Protocol):
-    """The scheduler of a model as the loop uses it: `Scheduler`, or `OneShotScheduler` for one-shot requests."""
-
-    @property
-    def has_work(self) -> bool: ...
-
-    def add(self, request: Request, now: float) -> None: ...
-
-    def abort(self, request_id: str, reason: FinishReason, now: float) -> bool: ...
-
-    def best_priority(self) -> Priority | None: ...
-
-    def plan(self, now: float) -> StepPlan: ...
-
-    def commit(self, plan: StepPlan, result: StepResult, now: float) -> None: ...
-
-    def observe(self, plan: StepPlan, seconds: float) -> None: ...
-
-    def fail(self, plan: StepPlan, error: str, now: float) -> None: ...
-
-    def shrink(self, plan: StepPlan) -> bool:
-        """A step ran out of memory: run its requests again in steps of half the size; False if that cannot be."""
-
-    def preempt_last(self, plan: StepPlan) -> bool: ...
-
-    def figures(self) -> tuple[int, int, int, int, int]:
-        """Running, waiting, and blocks free, cached and owned."""
-
-    def requests(self) -> list[Request]:
-        """All requests that have not ended, and those that ended while a step of theirs is in flight."""
-
-    def check_integrity(self) -> None: ...
-
-    def close(self, now: float) -> None: ...
-
-
-@dataclass(slots=True, eq=False)
-class _InFlight:
-    plan: StepPlan
-    handle: StepHandle
-    started: float
-    plan_seconds: float
-    is_chosen: bool = False
-
-
-@dataclass(slots=True, eq=False)
-class ModelSlot:
-    """A resident model: its scheduler, its executor, and the time it has used."""
-
-    name: str
-    scheduler: ModelScheduler
-    executor: Executor
-    depth: int = 1  # steps that may be in flight
-    clock: TurnClock = field(default_factory=lambda: TurnClock())
-    #: The part of the same model whose requests this part's results become: an encoder's decoder.
-    feeds: ModelSlot | None = None
-    #: It goes before the part that it feeds while that has fewer requests.
-    feed_requests: int = FEED_REQUESTS
-    in_flight: deque[_InFlight] = field(default_factory=deque)
-    #: Seconds of a step: a moving average in which each new step has a weight of a tenth.
-    usual_step: float = 0.0
-    #: The slots of adapters that requests may use, with the `content` that their requests have.
-    adapters: dict[int, bytes] = field(default_factory=dict)
-    #: The name of the device that it computes on, and whether `submit` returns only when the step has run there.
-    device: str = "cpu"
-    computes_in_submit: bool = True
-    #: The error of ours that an error of the device's library means.
-    translate: Callable[[Exception], Exception] = lambda error: error
-
-    @property
-    def place(self) -> int:
-        """The order of a model's parts: an encoder goes first while its decoder's batch is not full."""
-        if self.feeds is None:
-            return 1
-        return 0 if len(self.feeds.scheduler.requests()) < self.feed_requests else 2
 
 
 class EngineCore:
@@ -234,7 +150,7 @@ class EngineCore:
     def _step_device(self, slots: list[ModelSlot]) -> bool:
         """One step of the model whose turn it is among those of a device."""
         num_requests = len(self._owner)
-        for slot in self._by_turn(slots):
+        for slot in by_turn(slots, self._lanes):
             if self._step(slot):
                 self._commit_done(besides=slot)
                 return True
@@ -245,31 +161,6 @@ class EngineCore:
             # A deadline passed, and an earlier model may have needed the memory that it freed.
             return self._step_device(slots)
         return not any(slot.in_flight for slot in slots) and self._unlock(slots)
-
-    def _by_turn(self, slots: list[ModelSlot]) -> list[ModelSlot]:
-        """Models of a device with work: critical requests first, then by the time each has used relative to its share.
-
-        If the first one's turn is over, a model of at least the same share with shorter steps goes before it.
-        """
-        busy = [slot for slot in slots if slot.scheduler.has_work or slot.in_flight]
-        if len(busy) < 2:
-            return busy
-
-        best = {slot.name: slot.scheduler.best_priority() for slot in busy}
-
-        def turn(slot: ModelSlot) -> tuple[bool, float, int]:
-            return (best[slot.name] is not Priority.CRITICAL, slot.clock.time, slot.place)
-
-        order = sorted(busy, key=turn)
-        first = order[0]
-        if self._lanes[first.device].turn.is_over(first.clock, first.usual_step):
-            share = _share(best[first.name])
-            for slot in order:
-                is_other = slot.clock is not first.clock
-                if is_other and slot.usual_step < first.usual_step and _share(best[slot.name]) >= share:
-                    order.remove(slot)
-                    return [slot, *order]
-        return order
 
     def _step(self, slot: ModelSlot) -> bool:
         """Launch a step if there is one, and commit the oldest if the model has `depth` of them in flight.
@@ -317,12 +208,12 @@ class EngineCore:
         except Exception as error:
             self._failed(slot, plan, error)
             return
-        step = _InFlight(plan, handle, started, planned - started)
+        step = InFlight(plan, handle, started, planned - started)
         slot.in_flight.append(step)
         if not plan.needs_commit or len(slot.in_flight) == 1:
             self._choose(slot, step)
 
-    def _choose(self, slot: ModelSlot, step: _InFlight) -> None:
+    def _choose(self, slot: ModelSlot, step: InFlight) -> None:
         step.is_chosen = True
         try:
             step.handle.choose()
@@ -331,7 +222,7 @@ class EngineCore:
             self._mark_lane(slot)
             self._failed(slot, step.plan, error)
 
-    def _commit_oldest(self, slot: ModelSlot) -> _InFlight:
+    def _commit_oldest(self, slot: ModelSlot) -> InFlight:
         """Commit the model's oldest step in flight; the next one may draw its tokens then."""
         step = slot.in_flight.popleft()
         self._commit(slot, step)
@@ -339,7 +230,7 @@ class EngineCore:
             self._choose(slot, slot.in_flight[0])
         return step
 
-    def _commit(self, slot: ModelSlot, step: _InFlight) -> None:
+    def _commit(self, slot: ModelSlot, step: InFlight) -> None:
         plan, lane = step.plan, self._lanes[slot.device]
         self._mark_lane(slot)
         try:
@@ -353,7 +244,7 @@ class EngineCore:
         done = self.clock()
         begun = max(step.started, lane.last_commit)  # before that, the step waited for the previous one
         lane.last_commit = done
-        slot.clock.time += (done - begun) / _share(best)
+        slot.clock.time += (done - begun) / share_of(best)
         lane.turn.add(slot.clock, done - begun)
         slot.usual_step += (done - begun - slot.usual_step) * (0.1 if slot.usual_step else 1.0)
         if plan:
@@ -375,7 +266,7 @@ class EngineCore:
             slot.scheduler.fail(plan, describe(meant), self.clock())
 
     def _record(
-        self, slot: ModelSlot, step: _InFlight, result: StepResult, begun: float, ran: float, done: float
+        self, slot: ModelSlot, step: InFlight, result: StepResult, begun: float, ran: float, done: float
     ) -> None:
         plan = step.plan
         parts = {"plan": step.plan_seconds, **result.timings}
@@ -421,14 +312,14 @@ class EngineCore:
         never preempted here, so it ends, and then the next.
         """
         stuck = [slot for slot in slots if slot.scheduler.has_work]
-        return len(stuck) > 1 and self._make_room_for(min(stuck, key=_urgency))
+        return len(stuck) > 1 and self._make_room_for(min(stuck, key=urgency))
 
     def _make_room_for(self, first: ModelSlot) -> bool:
         """Preempt requests of less urgent models, the least urgent first, until this one can do a step."""
         beside = self._beside(first)
         for slot in beside:
             self._drain(slot)  # what is in flight cannot be preempted, and may have ended
-        by_urgency = sorted(beside, key=_urgency)
+        by_urgency = sorted(beside, key=urgency)
         for slot in reversed(by_urgency[by_urgency.index(first) + 1 :]):
             plan = StepPlan(slot.name)
             while slot.scheduler.preempt_last(plan):
@@ -443,17 +334,6 @@ class EngineCore:
     def check_integrity(self) -> None:
         for slot in self.slots.values():
             slot.scheduler.check_integrity()
-
-
-def _urgency(slot: ModelSlot) -> tuple[float, float]:
-    """A sort key from the model's most urgent, then oldest request; the smallest is the most urgent."""
-    requests = [request for request in slot.scheduler.requests() if not request.is_ended]
-    pairs = ((float(request.priority), request.marks.arrived) for request in requests)
-    return min(pairs, default=(float("inf"), 0.0))
-
-
-def _share(best: Priority | None) -> float:
-    return SHARES[Priority.NORMAL if best is None else best]
 
 
 def describe(error: BaseException) -> str:

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from support.screen import UP, Screen
-from support.terminal import CTRL_C, CTRL_D
-from support.tiny_model import CONFIG, write_folder
+from support.models.tiny_model import CONFIG, write_folder
+from support.programs.screen import UP, Screen
+from support.programs.terminal import CTRL_C, CTRL_D
 
 #: A chat model without weights, so that the tests are about the terminal: `echo`, `say TEXT` and `endless`.
 PROGRAM = """

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from support.command_line import Invoke, invoker
+from support.programs.command_line import Invoke, invoker
 
 
 @pytest.fixture

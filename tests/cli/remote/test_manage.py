@@ -18,9 +18,9 @@ import pytest
 
 from antiphon.cli.manage import duration
 from antiphon.server.setup.run_file import LocalServer, local_servers, published
-from support.command_line import Invoke
-from support.stub_server import as_json, failure, stub_server
-from support.tiny_model import write_folder
+from support.models.tiny_model import write_folder
+from support.programs.command_line import Invoke
+from support.server.stub_server import as_json, failure, stub_server
 from support.waiting import wait_until
 
 COMMAND = [sys.executable, "-c", "from antiphon.cli.app import main; main()"]

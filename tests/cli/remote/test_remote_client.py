@@ -15,7 +15,7 @@ from antiphon.cli.remote.client import Client, ServerError
 from antiphon.cli.remote.events import EventStream
 from antiphon.cli.remote.model import RemoteModel
 from antiphon.errors import InvalidRequestError
-from support.stub_server import (
+from support.server.stub_server import (
     CUT,
     Answer,
     as_json,

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from support.command_line import Invoke, Outcome
-from support.stub_server import (
+from support.programs.command_line import Invoke, Outcome
+from support.server.stub_server import (
     CUT,
     Answer,
     Request,

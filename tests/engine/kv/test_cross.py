@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from antiphon.engine.core import FEED_REQUESTS, ModelSlot
 from antiphon.engine.kv.arena import SlabArena
 from antiphon.engine.kv.manager import GroupSpec, KVManager
+from antiphon.engine.model_slot import FEED_REQUESTS, ModelSlot
 from antiphon.engine.plan import StepHandle, StepPlan, StepResult
 from antiphon.engine.policies.registry import make_policy
 from antiphon.engine.request import FinishReason, Request

@@ -6,7 +6,7 @@ import pytest
 
 from antiphon.engine.kv import manager
 from antiphon.engine.kv.prefix import DIGEST_BYTES, chain, prefix_seed
-from support.engine_world import ModelSetup, World
+from support.engine.engine_world import ModelSetup, World
 
 
 def test_a_digest_depends_on_everything_before_it() -> None:

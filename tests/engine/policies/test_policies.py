@@ -13,7 +13,7 @@ from antiphon.engine.policies.registry import make_policy
 from antiphon.engine.request import Priority, Request
 from antiphon.engine.scheduler_config import SchedulerConfig
 from antiphon.errors import InvalidRequestError
-from support.engine_world import ModelSetup, World, with_config
+from support.engine.engine_world import ModelSetup, World, with_config
 
 ONE_PLACE = ModelSetup(config=SchedulerConfig(max_running=1), prefix_caching=False)
 

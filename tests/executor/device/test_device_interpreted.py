@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from support.interpreted import run_interpreted
+from support.kernels.interpreted import run_interpreted
 
 pytestmark = pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
 

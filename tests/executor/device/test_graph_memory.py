@@ -40,14 +40,15 @@ def on_meta(kv_heads: int, max_rows: int) -> tuple[Recording, DeviceRows]:
 @pytest.mark.parametrize("max_rows", [20, 64])
 def test_every_size_has_its_workspace(kv_heads: int, max_rows: int) -> None:
     from antiphon.executor.device.graphs import DecodeGraphs
+    from antiphon.ops.triton.program.choice import Draw
 
     recording, store = on_meta(kv_heads, max_rows)
     graphs = DecodeGraphs(recording, store, max_rows, 2048, torch.bfloat16)
     buckets = {row_bucket(rows, max_rows) for rows in range(1, max_rows + 1)}
     for rows in sorted(buckets):
         for splits in sorted({split_count(rows, kv_heads, longest) for longest in range(1, 4096, 16)}):
-            for draws in (True, False):
-                graphs._make(rows, splits, draws)
+            for draw in Draw:
+                graphs._make(rows, splits, draw)
 
 
 @pytest.mark.parametrize("max_rows", [16, 256])

@@ -30,6 +30,7 @@ from antiphon.ops.triton.ahead.compiler import AheadCompiler, Compilation
 from antiphon.ops.triton.ahead.variant import Variant
 from antiphon.ops.triton.ahead.worker import TargetDriver
 from antiphon.ops.triton.launch import Card
+from antiphon.ops.triton.program.choice import Draw
 from antiphon.ops.triton.weights import MATRIX
 
 MAX_TOKENS = 2048
@@ -58,9 +59,9 @@ def test_no_step_has_another_kernel(max_rows: int, kv_heads: int) -> None:
     known = {variant for _, variants in graphs.variants(MAX_TOKENS) for variant in variants}
     for rows in sorted({row_bucket(count, max_rows) for count in range(1, max_rows + 1)}):
         for splits in sorted({split_count(rows, kv_heads, longest) for longest in range(1, MAX_TOKENS, 16)}):
-            for draws in (True, False):
-                missed = set(graphs._lower(rows, splits, draws).variants()) - known
-                assert not missed, (rows, splits, draws, [variant.text() for variant in missed])
+            for draw in Draw:
+                missed = set(graphs._lower(rows, splits, draw).variants()) - known
+                assert not missed, (rows, splits, draw, [variant.text() for variant in missed])
 
 
 def test_small_steps_come_first() -> None:
@@ -123,7 +124,7 @@ def test_the_kernels_of_a_step_compile_without_a_card(tmp_path: Path, monkeypatc
     graphs = make_graphs(1, hidden_size=64, intermediate_size=128, num_attention_heads=4, num_key_value_heads=2)
     graphs._card = Card(90, 132)
     compiler = AheadCompiler(torch.device("cpu"), read=lambda variant, loads: ahead.read_kernel(variant, False))
-    step = graphs._lower(1, 2, draws=True)
+    step = graphs._lower(1, 2, Draw.PLAIN)
     begun = compiler.begin(step.variants())
     compiler.finish(begun)
     assert {"vector_product", "decode_attention", "gather_scaled", "decode_inputs"} <= {name for name, _ in found}

@@ -10,7 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from antiphon.engine.core import EngineCore, ModelSlot
+from antiphon.engine.core import EngineCore
+from antiphon.engine.model_slot import ModelSlot
 from antiphon.engine.one_shot import OneShotScheduler
 from antiphon.engine.policies.registry import make_policy
 from antiphon.engine.request import FinishReason, Request
@@ -19,7 +20,7 @@ from antiphon.executor.device.embedding import DeviceEmbeddingExecutor
 from antiphon.executor.device.encoder import STAGES_PER_STEP, DeviceEncoderExecutor, num_steps
 from antiphon.executor.device.one_shot import OneShotExecutor
 from antiphon.models.base.parts import Encoder, SoundFeatures, TextEmbedding
-from support.cards import imitated_card
+from support.kernels.cards import imitated_card
 
 NAME, STATES = "part", 4
 

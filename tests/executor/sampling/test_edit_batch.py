@@ -15,7 +15,7 @@ from antiphon.engine.request import FinishReason, Request
 from antiphon.engine.sampling_params import SamplingParams
 from antiphon.engine.transcript_rules import TranscriptRules
 from antiphon.executor.sampling.edit_batch import EditBatch
-from support.edits_by_row import edit_row
+from support.kernels.edits_by_row import edit_row
 
 VOCAB = 203  # not a multiple of a byte's or a vector's length
 FIRST, END = 150, 140

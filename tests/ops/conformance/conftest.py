@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from antiphon import ops
-from support.conformance import conforming
+from support.kernels.conformance import conforming
 
 
 @pytest.fixture(params=ops.available_backends(), autouse=True)

@@ -9,7 +9,7 @@ from torch import Tensor
 from antiphon import ops
 from antiphon.ops import CacheGroup, CacheKind, CacheLayout, GroupBatch, LayerCache
 from antiphon.ops.cache import OFFSET_UNIT
-from support.conformance import TOLERANCE, checks, relative
+from support.kernels.conformance import TOLERANCE, checks, relative
 
 PAGE_TOLERANCE = {torch.float32: TOLERANCE, torch.float16: 1e-3, torch.bfloat16: 8e-3, torch.int8: 1.5e-2}
 

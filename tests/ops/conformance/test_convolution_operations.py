@@ -8,7 +8,7 @@ from torch import Tensor
 
 from antiphon import ops
 from ops.conformance.test_product_operations import gelu
-from support.conformance import TOLERANCE, checks, relative
+from support.kernels.conformance import TOLERANCE, checks, relative
 
 
 def naive_conv(x: Tensor, w: Tensor, b: Tensor, stride: int, dilation: int, groups: int) -> Tensor:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from antiphon import ops
 from antiphon.ops.native import half
-from support.conformance import checks
+from support.kernels.conformance import checks
 
 #: Of the size of what is added up: products of 8 bits, or 16-bit sums of 128 of 11 bits and what Winograd's algorithm
 #: makes of their errors.

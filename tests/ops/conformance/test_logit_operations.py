@@ -11,7 +11,7 @@ from torch import Tensor
 
 from antiphon import ops
 from antiphon.ops import LogitEditRows, Penalties, TokenCounts, TokenLists, TokenMasks
-from support.conformance import checks
+from support.kernels.conformance import checks
 
 VOCAB = 77
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from antiphon import ops
 from antiphon.weights.types import TensorType
 from antiphon.weights.weight import Weight, WeightPart
-from support.conformance import TOLERANCE, checks, relative
+from support.kernels.conformance import TOLERANCE, checks, relative
 
 
 def mixed_weight(columns: int, seed: int) -> tuple[Weight, Tensor]:

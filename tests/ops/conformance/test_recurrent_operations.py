@@ -8,7 +8,7 @@ from torch import Tensor
 
 from antiphon import ops
 from antiphon.ops import LSTMWeights
-from support.conformance import TOLERANCE, checks, relative
+from support.kernels.conformance import TOLERANCE, checks, relative
 
 
 def lstm_weights(inputs: int, hidden: int, generator: torch.Generator) -> LSTMWeights:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from antiphon import ops
 from antiphon.ops import RotaryTable
-from support.conformance import TOLERANCE, checks, relative
+from support.kernels.conformance import TOLERANCE, checks, relative
 
 
 @checks("rms_norm", "layer_norm")

@@ -7,7 +7,7 @@ import torch
 
 from antiphon import ops
 from antiphon.ops import SamplingRows
-from support.conformance import TOLERANCE, checks, relative
+from support.kernels.conformance import TOLERANCE, checks, relative
 
 
 def rows(count: int, **changes: object) -> SamplingRows:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from antiphon import ops
 from antiphon.ops.sound import vocoder
-from support.conformance import checks
+from support.kernels.conformance import checks
 
 LENGTHS = torch.tensor([150, 97, 3])
 

@@ -15,7 +15,7 @@ from antiphon.ops.program import Recording
 from antiphon.ops.program.floor import StepSize, floor_lines, has_floor, step_floor
 from antiphon.ops.program.profile import MachineLimits
 from antiphon.weights.formats.open import open_checkpoint
-from support.tiny_model import HEAD_DIM, HEADS, HIDDEN, INTERMEDIATE, KV_HEADS, LAYERS
+from support.models.tiny_model import HEAD_DIM, HEADS, HIDDEN, INTERMEDIATE, KV_HEADS, LAYERS
 
 LIMITS = MachineLimits(1e9, 1e9, 0.0)
 QKV = (HEADS + 2 * KV_HEADS) * HEAD_DIM

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from importlib.util import find_spec
 from multiprocessing import get_context
 from pathlib import Path
@@ -12,11 +12,13 @@ from pathlib import Path
 import pytest
 
 from antiphon.ops import triton
-from support.kernel_builds import SHARED_LIMITS, Resources, builds, compile_build
+from support.kernels.kernel_builds import SHARED_LIMITS, Resources, builds, compile_build
 
 pytestmark = pytest.mark.skipif(
     find_spec("triton") is None or triton.is_interpreted(), reason="kernels are compiled by Triton, not interpreted"
 )
+
+Compile = Callable[[int, int], Resources]
 
 #: Bytes of registers that a thread may spill to memory.
 MAX_STACK = 32
@@ -31,23 +33,31 @@ CASES = [
 ]
 
 
+def compile_place(capability: int, place: int) -> Resources:
+    return compile_build(list(builds(capability))[place], capability)
+
+
 @pytest.fixture(scope="module")
-def compiled(request: pytest.FixtureRequest) -> Iterator[dict[tuple[int, int], Future[Resources]]]:
-    """The builds of the tests that run, compiled side by side."""
+def compiled(request: pytest.FixtureRequest) -> Iterator[Compile]:
+    """The builds of the tests that run, compiled side by side. Workers of xdist compile what each of them tests."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        yield compile_place
+        return
     wanted = [item.callspec.params for item in request.session.items if item.originalname == "test_compiles"]
     keys = [(params["capability"], params["place"]) for params in wanted]
     workers = min(len(os.sched_getaffinity(0)), 4)
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        yield {
-            (capability, place): pool.submit(compile_build, list(builds(capability))[place], capability)
-            for capability, place in keys
-        }
+        futures = {key: pool.submit(compile_place, *key) for key in keys}
+        yield lambda capability, place: futures[capability, place].result()
 
 
 def test_every_kernel_has_a_build() -> None:
     """Functions that others call have names that begin with an underscore, or are in files without a kernel."""
     folder = Path(triton.__file__).parent / "kernels"
-    helpers = {"products.activations", "products.prefetch", "attention.pages", "attention.fp8", "sampling.noise"}
+    helpers = {
+        "products.activations", "products.prefetch", "attention.pages", "attention.fp8", "sampling.noise",
+        "sampling.filters",
+    }  # fmt: skip
     built = {build.kernel.rpartition(".")[0] for build in builds(90)}
     modules = {f"{path.parent.name}.{path.stem}" for path in folder.glob("*/*.py") if path.stem != "__init__"}
     # test_quantised_compiles.py builds those of quantised weights.
@@ -55,8 +65,8 @@ def test_every_kernel_has_a_build() -> None:
 
 
 @pytest.mark.parametrize(("capability", "place"), CASES)
-def test_compiles(capability: int, place: int, compiled: dict[tuple[int, int], Future[Resources]]) -> None:
-    used = compiled[capability, place].result()
+def test_compiles(capability: int, place: int, compiled: Compile) -> None:
+    used = compiled(capability, place)
     build = list(builds(capability))[place]
     print(f"{build.kernel} sm_{capability}: {used}")
     # Builds for sm_80 and sm_89 take the same shared memory, of which sm_89 has less.

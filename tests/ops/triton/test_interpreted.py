@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from support.interpreted import run_interpreted
+from support.kernels.interpreted import run_interpreted
 
 #: Conformance cases that the interpreter takes minutes for, which the cases of this folder make up for.
 LONG = "not distribution and not many_blocks and not dtypes and not options and not adapted"
@@ -17,8 +17,9 @@ OWN = [f"tests/ops/conformance/test_{name}_operations.py" for name in FILES]
 pytestmark = pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
 
 
-def test_cases() -> None:
-    run_interpreted("tests/ops/triton/cases")
+@pytest.mark.parametrize("which", ["quantised", "not quantised"])
+def test_cases(which: str) -> None:
+    run_interpreted("tests/ops/triton/cases", "-k", which)
 
 
 def test_conformance() -> None:

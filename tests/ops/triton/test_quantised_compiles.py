@@ -9,7 +9,7 @@ import pytest
 
 from antiphon.ops.triton.quantised.forms import FORMS
 from antiphon.weights.types import TensorType
-from support.quantised_builds import SHARED_LIMITS, Build, builds, fp8_build, resources
+from support.kernels.quantised_builds import SHARED_LIMITS, Build, builds, fp8_build, resources
 
 pytestmark = pytest.mark.skipif(
     find_spec("triton") is None or os.environ.get("TRITON_INTERPRET") == "1", reason="Triton compiles nothing here"

@@ -15,8 +15,8 @@ from antiphon.runtime.frontend.engine import Engine
 from antiphon.runtime.loading.config import EngineConfig
 from antiphon.runtime.loading.loading import LoadedModel, load_model
 from antiphon.runtime.text.output import Completion
-from support.scripted import ScriptedModel, scripted
-from support.tiny_model import tiny_tokenizer, vocabulary
+from support.engine.scripted import ScriptedModel, scripted
+from support.models.tiny_model import tiny_tokenizer, vocabulary
 
 PROMPT = [1, 2, 3]
 EOS = vocabulary().index("<|im_end|>")

@@ -7,7 +7,7 @@ import torch
 from antiphon import Engine, SamplingParams
 from antiphon.ops import CacheLayout, KVCache
 from antiphon.runtime.loading.loading import LoadedModel
-from support.paged import PagedRunner
+from support.kernels.paged import PagedRunner
 
 OPTIONS = dict(kv_bytes=8 << 20, key_type="fp32", value_type="fp32", block_tokens=4, prefix_caching=False)
 PROMPT = [(7 * index) % 200 for index in range(300)]

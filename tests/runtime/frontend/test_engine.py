@@ -144,7 +144,7 @@ def test_logprobs_of_a_prompt_in_parts_are_those_of_the_whole(
 
 
 def test_logprobs_equal_a_direct_forward(engine: Engine, tiny_loaded: LoadedModel) -> None:
-    from support.paged import PagedRunner
+    from support.kernels.paged import PagedRunner
 
     prompt = [3, 1, 4, 1, 5, 9, 2, 6]
     params = SamplingParams(max_tokens=5, ignore_eos=True, logprobs=2, prompt_logprobs=True)

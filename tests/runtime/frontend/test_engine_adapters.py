@@ -20,8 +20,8 @@ from antiphon.runtime.loading.config import EngineConfig
 from antiphon.runtime.loading.loading import LoadedModel, load_model
 from antiphon.runtime.slots.arena import Arena
 from antiphon.runtime.slots.resident import make_slots
-from support.adapters import merged, random_pairs, write_gguf_adapter, write_peft
-from support.tiny_model import tiny_state, write_bert, write_folder, write_gguf
+from support.models.adapters import merged, random_pairs, write_gguf_adapter, write_peft
+from support.models.tiny_model import tiny_state, write_bert, write_folder, write_gguf
 
 PARAMS = SamplingParams(max_tokens=12, ignore_eos=True)
 PROMPTS = ["hello there", "the the the", "once upon a time there was a little cat who saw the big red ball"]

@@ -9,7 +9,7 @@ import pytest
 from antiphon import ops
 from antiphon.engine.sampling_params import SamplingParams
 from antiphon.runtime.loading.loading import LoadedModel, load_model
-from support.schedules import Outcome, run_alone, run_schedule
+from support.engine.schedules import Outcome, run_alone, run_schedule
 
 pytestmark = pytest.mark.skipif("native" not in ops.available_backends(), reason="needs batch-invariant kernels")
 

@@ -26,8 +26,8 @@ from antiphon.runtime.transcription.live import LiveCall
 from antiphon.runtime.transcription.options import TranscriptionOptions
 from antiphon.runtime.transcription.voice_activity import VoiceReader
 from antiphon.weights.catalog.catalog import catalog
-from support.random_detector import random_detector
-from support.tiny_whisper import tiny_whisper
+from support.models.random_detector import random_detector
+from support.models.tiny_whisper import tiny_whisper
 from support.waiting import wait_until
 
 

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from antiphon import Engine, GrammarSpec, SamplingParams
-from antiphon.engine.core import ModelSlot
+from antiphon.engine.model_slot import ModelSlot
 from antiphon.runtime.loading.loading import LoadedModel
 from antiphon.runtime.slots import decoder
-from support.late_device import LateDevice, LateExecutor
-from support.tiny_whisper import tiny_whisper
+from support.engine.late_device import LateDevice, LateExecutor
+from support.models.tiny_whisper import tiny_whisper
 
 PERSON = {
     "type": "object",

@@ -11,7 +11,7 @@ import pytest
 from antiphon import Engine, Priority, SamplingParams
 from antiphon.runtime.frontend.streams import Stream
 from antiphon.runtime.loading.loading import LoadedModel, load_model
-from support.tiny_model import write_bert
+from support.models.tiny_model import write_bert
 
 LONG = SamplingParams(max_tokens=1500, ignore_eos=True)
 

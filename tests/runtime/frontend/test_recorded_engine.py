@@ -12,8 +12,8 @@ from antiphon import Engine, SamplingParams
 from antiphon.executor.decoder.executor import DecoderExecutor
 from antiphon.ops import native
 from antiphon.runtime.loading.loading import LoadedModel, load_model
-from support.engine_client import write_encoder
-from support.scripted import scripted
+from support.engine.engine_client import write_encoder
+from support.engine.scripted import scripted
 
 pytestmark = pytest.mark.skipif(not native.available(), reason="programs need the native extension")
 

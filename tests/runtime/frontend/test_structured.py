@@ -12,7 +12,7 @@ from antiphon import Engine, GrammarSpec, SamplingParams
 from antiphon.engine.request import FinishReason
 from antiphon.errors import AntiphonError
 from antiphon.runtime.loading.loading import LoadedModel
-from support.structured_schemas import TASKS
+from support.text.structured_schemas import TASKS
 
 OPTIONS = dict(kv_bytes=8 << 20, key_type="fp32", value_type="fp32")
 PERSON = {

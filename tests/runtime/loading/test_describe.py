@@ -6,7 +6,16 @@ from pathlib import Path
 
 from antiphon.runtime.loading.describe import describe, device_lines
 from antiphon.weights.catalog.resolve import resolve
-from support.tiny_model import CONFIG, CONTEXT, EMBEDDING_ROWS, HEAD_DIM, KV_HEADS, LAYERS, tiny_state, write_folder
+from support.models.tiny_model import (
+    CONFIG,
+    CONTEXT,
+    EMBEDDING_ROWS,
+    HEAD_DIM,
+    KV_HEADS,
+    LAYERS,
+    tiny_state,
+    write_folder,
+)
 
 
 def test_figures_of_both_formats(tiny_llama: Path, tiny_gguf: Path) -> None:

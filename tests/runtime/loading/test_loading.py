@@ -12,8 +12,8 @@ import torch
 from antiphon import ops
 from antiphon.errors import CheckpointError, TokenizerError, UnsupportedError
 from antiphon.runtime.loading.loading import LoadedModel, load_model
-from support.paged import PagedRunner
-from support.tiny_model import (
+from support.kernels.paged import PagedRunner
+from support.models.tiny_model import (
     CHAT_TEMPLATE,
     CONFIG,
     EMBEDDING_ROWS,
@@ -22,7 +22,7 @@ from support.tiny_model import (
     write_folder,
     write_gguf,
 )
-from support.tiny_model import tiny_tokenizer as their_tokenizer
+from support.models.tiny_model import tiny_tokenizer as their_tokenizer
 
 TEXTS = [
     "hello there",

@@ -17,7 +17,7 @@ from antiphon.runtime.frontend.engine import Engine
 from antiphon.runtime.loading.loading import load_model
 from antiphon.runtime.loading.model_text import ModelText
 from antiphon.runtime.loading.sampling_defaults import SamplingDefaults
-from support.tiny_model import write_folder, write_gguf
+from support.models.tiny_model import write_folder, write_gguf
 
 STANDARD = {"temperature": 0.7, "top_p": 0.95}
 

@@ -21,9 +21,9 @@ from antiphon.runtime.loading.weight_forms import LoadReport, WeightOptions, pre
 from antiphon.weights.catalog.resolve import resolve
 from antiphon.weights.formats.open import open_checkpoint
 from antiphon.weights.types import TensorType
-from support.paged import PagedRunner
-from support.tiny_model import write_gguf
-from support.tiny_whisper import dims, state_dict, vocabulary
+from support.kernels.paged import PagedRunner
+from support.models.tiny_model import write_gguf
+from support.models.tiny_whisper import dims, state_dict, vocabulary
 from weights.whisper_files import ggml_file
 
 pytestmark = pytest.mark.skipif("native" not in ops.available_backends(), reason="the extension was not built")

@@ -45,7 +45,17 @@ from antiphon.runtime.process.messages import (
 )
 from antiphon.runtime.process.remote_call import RemoteCall
 from antiphon.runtime.text.stream import GenerateStream, merged
-from support.engine_client import OPTIONS, Answer, answers, call, is_alive, unchecked, until, until_free, write_encoder
+from support.engine.engine_client import (
+    OPTIONS,
+    Answer,
+    answers,
+    call,
+    is_alive,
+    unchecked,
+    until,
+    until_free,
+    write_encoder,
+)
 from support.waiting import wait_until
 
 

@@ -19,7 +19,7 @@ from antiphon.runtime.process.client import EngineClient, EngineState
 from antiphon.runtime.process.engine_process import EngineProcess
 from antiphon.runtime.process.messages import Embed, Load
 from antiphon.runtime.process.restart_policy import RestartPolicy
-from support.engine_client import (
+from support.engine.engine_client import (
     DEADLY,
     EXIT,
     GO,
@@ -35,7 +35,7 @@ from support.engine_client import (
     is_alive,
     until_state,
 )
-from support.tiny_model import write_folder
+from support.models.tiny_model import write_folder
 from support.waiting import wait_until
 
 

@@ -15,7 +15,7 @@ from antiphon.runtime.process.client import EngineClient
 from antiphon.runtime.process.messages import Speak
 from antiphon.runtime.speech.call import MAX_UNREAD
 from antiphon.runtime.speech.options import SpeechOptions
-from support.engine_client import until_free
+from support.engine.engine_client import until_free
 
 pytestmark = [pytest.mark.weights, pytest.mark.slow]
 

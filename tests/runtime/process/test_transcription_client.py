@@ -15,9 +15,9 @@ from antiphon.runtime.calls.transcript import LiveUpdate, Transcript
 from antiphon.runtime.process.client import EngineClient
 from antiphon.runtime.process.messages import Listen, Transcribe
 from antiphon.runtime.transcription.options import TranscriptionOptions
-from support.engine_client import until
-from support.speech import JFK_TEXT, jfk, normalize_words
-from support.tiny_whisper import dims, state_dict, vocabulary
+from support.engine.engine_client import until
+from support.models.tiny_whisper import dims, state_dict, vocabulary
+from support.sound.speech import JFK_TEXT, jfk, normalize_words
 from weights.whisper_files import ggml_file
 
 RATE = 16_000

@@ -11,7 +11,7 @@ from antiphon.errors import MemoryBudgetError, MemoryBusyError
 from antiphon.runtime.process.messages import DeviceMemory, Devices
 from antiphon.runtime.residency.residency import Residency
 from antiphon.runtime.residency.resident import ModelState, Resident
-from support.books import Books, empty_books
+from support.engine.books import Books, empty_books
 
 
 @pytest.fixture

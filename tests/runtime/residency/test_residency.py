@@ -24,7 +24,7 @@ from antiphon.runtime.residency.keep_alive import FOREVER, keep_alive_text, pars
 from antiphon.runtime.residency.residency import Residency
 from antiphon.runtime.residency.resident import ModelState, Resident
 from antiphon.weights.catalog.resolve import ResolvedModel
-from support.books import Books, empty_books
+from support.engine.books import Books, empty_books
 
 
 @pytest.fixture

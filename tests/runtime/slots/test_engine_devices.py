@@ -22,7 +22,7 @@ from antiphon.runtime.loading.device_memory import reserve_bytes, workspace_byte
 from antiphon.runtime.loading.loading import LoadedModel, device_for, load_model
 from antiphon.runtime.slots.devices import EngineDevice, EngineDevices
 from antiphon.runtime.slots.resident import check_batch_invariance
-from support.tiny_model import write_bert
+from support.models.tiny_model import write_bert
 
 TOTAL = 16 << 30
 

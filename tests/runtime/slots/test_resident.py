@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from antiphon.engine.core import EngineCore, ModelSlot
+from antiphon.engine.core import EngineCore
+from antiphon.engine.model_slot import ModelSlot
 from antiphon.engine.one_shot import OneShotScheduler
 from antiphon.engine.request import Request
 from antiphon.engine.sampling_params import SamplingParams
@@ -30,8 +31,8 @@ from antiphon.runtime.slots.registry import SLOT_MAKERS
 from antiphon.runtime.slots.resident import encoder_name, make_slots, slot_names
 from antiphon.runtime.slots.synthesis import DEVICE_STEP_TOKENS
 from support.placement import meta_device
-from support.tiny_model import write_bert
-from support.tiny_whisper import tiny_whisper
+from support.models.tiny_model import write_bert
+from support.models.tiny_whisper import tiny_whisper
 
 CONFIG = EngineConfig(kv_bytes=8 << 20)
 

@@ -10,7 +10,7 @@ import soxr
 
 from antiphon.runtime.calls.speech import SpeechChunk
 from antiphon.runtime.frontend.engine import Engine
-from support.heard_words import SENTENCES, normalizer, word_errors
+from support.sound.heard_words import SENTENCES, normalizer, word_errors
 
 pytestmark = [pytest.mark.weights, pytest.mark.slow]
 

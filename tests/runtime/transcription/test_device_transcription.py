@@ -13,8 +13,8 @@ from antiphon import Engine
 from antiphon.errors import AudioError
 from antiphon.runtime.transcription.options import TranscriptionOptions
 from antiphon.runtime.transcription.window_decoding import Recogniser, WindowJob
-from support.cards import imitated_card
-from support.tiny_whisper import MULTILINGUAL, tiny_whisper
+from support.kernels.cards import imitated_card
+from support.models.tiny_whisper import MULTILINGUAL, tiny_whisper
 
 pytestmark = pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
 

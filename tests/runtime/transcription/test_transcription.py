@@ -27,7 +27,7 @@ from antiphon.runtime.transcription.voice_activity import SpeechWindow
 from antiphon.runtime.transcription.window_decoding import Attempt
 from antiphon.runtime.transcription.window_segments import stretches
 from antiphon.text.tokenization.whisper_vocab import WhisperTokenizer
-from support.tiny_whisper import MULTILINGUAL, tiny_whisper
+from support.models.tiny_whisper import MULTILINGUAL, tiny_whisper
 
 RATE = 16_000
 #: Random weights satisfy no guard, so only one attempt is made.

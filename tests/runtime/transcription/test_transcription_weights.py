@@ -15,7 +15,7 @@ from antiphon.runtime.calls.transcript import LiveUpdate, Transcript
 from antiphon.weights.catalog.resolve import resolve
 from antiphon.weights.formats.open import open_checkpoint
 from models.test_whisper_weights import openai_model
-from support.speech import JFK_TEXT, RATE, jfk, librivox_clips, normalize_words, word_error_rate
+from support.sound.speech import JFK_TEXT, RATE, jfk, librivox_clips, normalize_words, word_error_rate
 
 pytestmark = [pytest.mark.weights, pytest.mark.slow]
 

@@ -20,7 +20,7 @@ from antiphon.errors import InvalidRequestError
 from antiphon.server.access.keys import KeyRing
 from antiphon.server.setup.config import DEFAULT_ALIASES, Limits, ModelSpec, ServerConfig
 from antiphon.server.telemetry.logs import JsonLines
-from support.http_server import RunningServer, running_server
+from support.server.http_server import RunningServer, running_server
 from support.waiting import wait_until
 
 KEYS = ["first-secret-key", "second-secret-key"]

@@ -9,7 +9,7 @@ import pytest
 
 from antiphon.server.access.hosts import AllowedHosts
 from antiphon.server.http.errors import ApiError
-from support.http_server import RunningServer
+from support.server.http_server import RunningServer
 
 LOCAL = AllowedHosts("127.0.0.1")
 OPEN = AllowedHosts("0.0.0.0", ["api.example"])

@@ -7,7 +7,7 @@ import pytest
 
 from antiphon.server.access.origins import check_form_origin
 from antiphon.server.http.errors import ApiError
-from support.http_server import RunningServer
+from support.server.http_server import RunningServer
 
 FORM = "multipart/form-data; boundary=x"
 HOST = "127.0.0.1:8000"

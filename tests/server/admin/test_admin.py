@@ -16,7 +16,7 @@ import pytest
 
 from antiphon.server.access.keys import KeyRing
 from antiphon.server.setup.config import Limits, LoadOnUse, ModelSpec, ServerConfig
-from support.http_server import RunningServer, running_server
+from support.server.http_server import RunningServer, running_server
 from support.waiting import wait_until
 
 API, ADMIN = "an-ordinary-key", "an-admins-own-key"

@@ -15,9 +15,9 @@ import torch
 
 from antiphon.server.access.keys import KeyRing
 from antiphon.server.setup.config import AdapterSpec, ModelSpec, ServerConfig
-from support.adapters import random_pairs, write_peft
-from support.http_server import RunningServer, running_server
-from support.tiny_model import tiny_state
+from support.models.adapters import random_pairs, write_peft
+from support.models.tiny_model import tiny_state
+from support.server.http_server import RunningServer, running_server
 from support.waiting import wait_until
 
 ADMIN = "an-admins-own-key"

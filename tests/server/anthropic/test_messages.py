@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from antiphon.server.http.errors import ApiError
-from support.http_server import RunningServer
+from support.server.http_server import RunningServer
 
 HELLO: list[Any] = [{"role": "user", "content": "hello"}]
 ADD: dict[str, Any] = {

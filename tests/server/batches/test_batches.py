@@ -18,7 +18,7 @@ from antiphon.server.batches import batch_requests, journal
 from antiphon.server.http.context import LOW_PRIORITY, RequestContext
 from antiphon.server.middleware.active_requests import ActiveRequests
 from antiphon.server.text.generation import Generations
-from support.http_server import RunningServer
+from support.server.http_server import RunningServer
 from support.waiting import wait_until
 
 CHAT = "/v1/chat/completions"

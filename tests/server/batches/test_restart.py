@@ -25,7 +25,7 @@ from antiphon.server.files.record import FileRecord
 from antiphon.server.files.state_folder import StateFolder
 from antiphon.server.http.errors import ApiError
 from antiphon.server.setup.config import ServerConfig
-from support.serve_command import ServeCommand
+from support.server.serve_command import ServeCommand
 from support.waiting import wait_until
 
 NUM_REQUESTS = 60

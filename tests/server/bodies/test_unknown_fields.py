@@ -27,7 +27,7 @@ from antiphon.server.middleware.gate import Gate, Rules
 from antiphon.server.parameters.request_schemas import CompletionBody
 from antiphon.server.responses.request_schemas import ResponseBody
 from antiphon.server.telemetry.metrics import Metrics
-from support.http_server import RunningServer
+from support.server.http_server import RunningServer
 
 MESSAGES: list[Any] = [{"role": "user", "content": "hello"}]
 CHAT: dict[str, Any] = {"model": "tiny-chat", "messages": MESSAGES, "max_tokens": 2}

@@ -12,7 +12,7 @@ import pytest
 from antiphon.runtime.calls.events import TextDelta
 from antiphon.server.chat.chat_call import ChatCall
 from antiphon.server.tool_calls.forms import LLAMA
-from support.http_server import RunningServer
+from support.server.http_server import RunningServer
 
 MESSAGES: list[Any] = [{"role": "user", "content": "hello"}]
 ADD = {

@@ -18,7 +18,7 @@ from antiphon.server.tool_calls.forms import GENERIC, GENERIC_REASONING, HERMES,
 from antiphon.text.chat_template import ChatTemplate
 from antiphon.text.grammar import GrammarCompiler
 from antiphon.text.tokenization.hf_vocab import tokenizer_from_file
-from support.http_server import TOOL_TEMPLATE
+from support.server.http_server import TOOL_TEMPLATE
 
 LLAMA_SOURCE = (Path(__file__).parents[2] / "text" / "templates" / "llama3.jinja").read_text(encoding="utf-8")
 MANY = LLAMA_SOURCE.replace("single tool-calls", "few tool calls")

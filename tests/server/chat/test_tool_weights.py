@@ -10,7 +10,7 @@ import openai
 import pytest
 
 from antiphon.server.setup.config import ModelSpec, ServerConfig
-from support.http_server import running_server
+from support.server.http_server import running_server
 
 pytestmark = pytest.mark.weights
 

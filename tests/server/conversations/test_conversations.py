@@ -10,7 +10,7 @@ import pytest
 
 from antiphon.server.conversations.store import Conversation, ConversationStore
 from antiphon.server.http.errors import ApiError
-from support.http_server import RunningServer
+from support.server.http_server import RunningServer
 
 GREEDY: dict[str, Any] = {"model": "tiny-chat", "temperature": 0, "max_output_tokens": 6}
 

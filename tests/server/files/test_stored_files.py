@@ -16,7 +16,7 @@ import pytest
 from antiphon.server.files.state_folder import StateFolder, StateFolderError
 from antiphon.server.files.store import FileStore
 from antiphon.server.setup.config import Limits
-from support.http_server import RunningServer
+from support.server.http_server import RunningServer
 
 Owners = tuple[openai.OpenAI, openai.OpenAI]
 

@@ -10,7 +10,7 @@ import openai
 import orjson
 import pytest
 
-from support.http_server import RunningServer
+from support.server.http_server import RunningServer
 from support.waiting import wait_until
 
 ENDLESS = {"model": "tiny-chat", "max_tokens": 4000, "ignore_eos": True}

@@ -12,7 +12,7 @@ import pytest
 
 from antiphon.errors import ContextLengthError
 from antiphon.server.http.errors import api_error
-from support.http_server import RunningServer
+from support.server.http_server import RunningServer
 
 MESSAGES = [{"role": "user", "content": "hello"}]
 #: As OpenAI writes it: litellm, LangChain and agents match its beginning.

@@ -17,7 +17,7 @@ from antiphon.server.access.keys import KeyRing
 from antiphon.server.app import ROUTES
 from antiphon.server.middleware.route_table import RouteTable
 from antiphon.server.setup.config import ModelSpec, ServerConfig
-from support.http_server import RunningServer, running_server
+from support.server.http_server import RunningServer, running_server
 
 ADMIN_KEY, KEY = "an-admin-key", "an-api-key"
 TABLE = RouteTable([route for module in ROUTES for route in module.router.routes])

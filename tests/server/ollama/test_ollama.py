@@ -13,7 +13,7 @@ import ollama
 import pytest
 
 from antiphon import __version__
-from support.http_server import RunningServer
+from support.server.http_server import RunningServer
 
 HELLO = [{"role": "user", "content": "hello"}]
 GREEDY = {"temperature": 0, "num_predict": 8, "num_ctx": 2048, "mirostat": 0}

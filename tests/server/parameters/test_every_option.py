@@ -12,7 +12,7 @@ import openai
 import pytest
 
 from antiphon import Engine, SamplingParams
-from support.http_server import RunningServer
+from support.server.http_server import RunningServer
 
 EOS = 263  # <|im_end|> of the tiny vocabulary
 PROMPT = "hello the"

@@ -16,7 +16,7 @@ from antiphon.server.responses.run import ResponseRun
 from antiphon.server.serving.models import ReadyModel
 from antiphon.server.tool_calls.output_parser import CallArguments, CallStart, Content
 from antiphon.text.chat_template import ChatTemplate
-from support.http_server import RunningServer
+from support.server.http_server import RunningServer
 from support.waiting import wait_until
 
 MESSAGES: list[Any] = [{"role": "user", "content": "hello"}]

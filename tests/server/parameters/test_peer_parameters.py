@@ -17,7 +17,7 @@ import torch
 from antiphon import Engine, SamplingParams
 from antiphon.text import grammar_spec
 from antiphon.text.gbnf import lark_from_gbnf
-from support.http_server import RunningServer
+from support.server.http_server import RunningServer
 
 EOS = 263  # <|im_end|> of the tiny vocabulary
 PROMPT = "hello the"

@@ -17,7 +17,7 @@ from safetensors.torch import save_file
 from antiphon.server.ranking import scores
 from antiphon.server.setup.config import ModelSpec, ServerConfig
 from antiphon.server.text import embeddings
-from support.http_server import RunningServer, running_server
+from support.server.http_server import RunningServer, running_server
 
 QUERY = "a choir"
 DOCUMENTS = ["hello", "a choir sings", "a chair", "seven"]

@@ -15,7 +15,7 @@ from antiphon.server.responses import compact, compaction, history
 from antiphon.server.responses.compaction import packed
 from antiphon.server.responses.items import messages
 from antiphon.server.responses.request_schemas import ITEMS, PLAIN_ITEMS
-from support.http_server import RunningServer
+from support.server.http_server import RunningServer
 
 GREEDY: dict[str, Any] = {"model": "tiny-chat", "temperature": 0, "max_output_tokens": 6}
 ADD: Any = {"type": "function", "name": "add", "parameters": {"type": "object"}, "strict": False}

@@ -10,7 +10,7 @@ import pytest
 
 from antiphon.server.http.errors import ApiError
 from antiphon.server.text.generation import Generations
-from support.http_server import RunningServer
+from support.server.http_server import RunningServer
 from support.waiting import wait_until
 
 TOOL: dict[str, Any] = {

@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field
 from antiphon.server.http.errors import ApiError
 from antiphon.server.responses.store import ResponseStore, StoredResponse
 from antiphon.server.text.generation import Generations
-from support.http_server import RunningServer
+from support.server.http_server import RunningServer
 
 ADD: dict[str, Any] = {
     "type": "function",

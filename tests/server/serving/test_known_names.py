@@ -12,8 +12,8 @@ import openai
 import pytest
 
 from antiphon.server.setup.config import LoadOnUse, ModelSpec, ServerConfig
-from support.http_server import RunningServer, running_server
-from support.speech import JFK_TEXT, jfk, normalize_words
+from support.server.http_server import RunningServer, running_server
+from support.sound.speech import JFK_TEXT, jfk, normalize_words
 
 VOICES = ["alloy", "ash", "ballad", "coral", "echo", "fable", "nova", "onyx", "sage", "shimmer", "verse"]
 SPEECH = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts")

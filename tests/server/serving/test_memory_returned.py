@@ -12,7 +12,7 @@ import pytest
 
 from antiphon.server.access.keys import KeyRing
 from antiphon.server.setup.config import ModelSpec, ServerConfig
-from support.http_server import RunningServer, running_server
+from support.server.http_server import RunningServer, running_server
 from support.waiting import wait_until
 
 LARGE, SMALL, ENCODER = "qwen2.5-coder-0.5b", "smollm2-135m", "all-minilm-l6-v2"

@@ -12,7 +12,7 @@ from antiphon.runtime.residency import resident
 from antiphon.runtime.residency.resident import ModelState, Resident
 from antiphon.server.serving.models import ServedModels
 from antiphon.server.setup.config import ModelSpec, ServerConfig
-from support.books import Books, empty_books
+from support.engine.books import Books, empty_books
 
 
 @pytest.fixture

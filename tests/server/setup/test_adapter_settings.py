@@ -10,8 +10,8 @@ from antiphon.errors import InvalidRequestError, ModelNotFoundError
 from antiphon.server.setup.config import AdapterSpec
 from antiphon.server.setup.launch_plan import LaunchPlan
 from antiphon.server.setup.settings import Settings
-from support.adapters import random_pairs, write_peft
-from support.tiny_model import tiny_state
+from support.models.adapters import random_pairs, write_peft
+from support.models.tiny_model import tiny_state
 
 
 def plan(models: list[str], adapter: str) -> LaunchPlan:

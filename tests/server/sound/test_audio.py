@@ -22,9 +22,9 @@ from antiphon import Engine
 from antiphon.audio.decode import decode
 from antiphon.audio.samples import RawFormat
 from antiphon.server.setup.config import ModelSpec, ServerConfig
-from support.http_server import RunningServer, running_server
-from support.sounds import silence, wav_bytes
-from support.speech import JFK_TEXT, jfk, normalize_words, word_error_rate
+from support.server.http_server import RunningServer, running_server
+from support.sound.sounds import silence, wav_bytes
+from support.sound.speech import JFK_TEXT, jfk, normalize_words, word_error_rate
 from support.waiting import wait_until
 
 pytestmark = [pytest.mark.weights, pytest.mark.slow]

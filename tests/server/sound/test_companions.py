@@ -14,9 +14,9 @@ import pytest
 from antiphon.models.base.companions import VOICE_ACTIVITY
 from antiphon.server.access.keys import KeyRing
 from antiphon.server.setup.config import ModelSpec, ServerConfig
-from support.http_server import RunningServer, running_server
-from support.sounds import tone, wav_bytes
-from support.tiny_whisper import dims, state_dict, vocabulary
+from support.models.tiny_whisper import dims, state_dict, vocabulary
+from support.server.http_server import RunningServer, running_server
+from support.sound.sounds import tone, wav_bytes
 from support.waiting import wait_until
 from weights.whisper_files import ggml_file
 

@@ -13,9 +13,9 @@ import pytest
 from antiphon.audio import encode as encoding
 from antiphon.audio.encode import encode
 from antiphon.server.setup.config import ModelSpec, ServerConfig
-from support.http_server import RunningServer, running_server
-from support.sounds import tone, wav_bytes
-from support.tiny_whisper import dims, state_dict, vocabulary
+from support.models.tiny_whisper import dims, state_dict, vocabulary
+from support.server.http_server import RunningServer, running_server
+from support.sound.sounds import tone, wav_bytes
 from weights.whisper_files import ggml_file
 
 

@@ -8,7 +8,7 @@ import openai
 import pytest
 
 from antiphon.server.stored_chats.whole_answer import WholeAnswer
-from support.http_server import RunningServer
+from support.server.http_server import RunningServer
 
 DETAILS: dict[str, Any] = {"model": "tiny-chat", "max_tokens": 5, "temperature": 0}
 MESSAGES: list[Any] = [

@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from antiphon.runtime.calls.events import Ended
 from antiphon.server.telemetry.metrics import Metrics
-from support.http_server import RunningServer
+from support.server.http_server import RunningServer
 
 DASHBOARD = Path(__file__).parents[3] / "deploy" / "grafana" / "antiphon.json"
 SERIES = re.compile(r"antiphon:[a-z0-9_]+")

@@ -16,7 +16,7 @@ from opentelemetry.trace import SpanKind
 from antiphon.errors import InvalidRequestError, MissingDependencyError
 from antiphon.server.setup.config import ModelSpec, ServerConfig
 from antiphon.server.telemetry import tracing
-from support.http_server import RunningServer, running_server
+from support.server.http_server import RunningServer, running_server
 from support.waiting import wait_until
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"

@@ -10,9 +10,9 @@ import pytest
 
 from antiphon import Engine
 from antiphon.server.setup.config import ModelSpec, ServerConfig
-from support.enwik8 import enwik8_text
-from support.http_server import running_server
-from support.scripts import script
+from support.server.http_server import running_server
+from support.source.scripts import script
+from support.text.enwik8 import enwik8_text
 
 MODEL = "smollm2-135m"
 ITEMS, SOAK_ITEMS = 6, 200

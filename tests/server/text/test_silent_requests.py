@@ -11,8 +11,8 @@ import openai
 import pytest
 
 from antiphon.server.setup.config import ModelSpec, ServerConfig
-from support.http_server import running_server
-from support.tiny_model import write_folder, write_gguf
+from support.models.tiny_model import write_folder, write_gguf
+from support.server.http_server import running_server
 
 MESSAGES: list[Any] = [{"role": "user", "content": "hello"}]
 

@@ -10,8 +10,8 @@ import soundfile
 
 from support.soak.crowd import Crowd, kind
 from support.soak.messages import form_bytes, request_bytes
-from support.sounds import wav_bytes
-from support.speech import jfk
+from support.sound.sounds import wav_bytes
+from support.sound.speech import jfk
 
 TRANSCRIPTION_MODEL, SPEECH_MODEL = "whisper-tiny.en", "hibari-6m"
 TEXTS = ["Hello there.", "Good evening."]

@@ -20,7 +20,7 @@ from antiphon.text.tokenization.hf_vocab import FileTokenizer
 from antiphon.text.tokenization.long_text import LengthBound, segments, tail
 from antiphon.text.tokenization.pre_tokenizers import PRE_TOKENIZERS, PreTokenizer
 from antiphon.text.tokenization.tokenizer import Tokenizer
-from support.vocabularies import random_text, small_bpe, small_sentencepiece, small_wordpiece
+from support.text.vocabularies import random_text, small_bpe, small_sentencepiece, small_wordpiece
 
 WORDS = [
     "the",

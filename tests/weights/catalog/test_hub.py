@@ -17,7 +17,7 @@ from antiphon.weights.catalog.catalog import HubSource, ModelEntry, Package, Pac
 from antiphon.weights.catalog.fetch import FetchProgress, fetch, is_downloaded
 from antiphon.weights.catalog.hub import Hub, HubUnreachableError
 from antiphon.weights.catalog.store import ModelStore
-from support.registries import (
+from support.fetching.registries import (
     COMMIT,
     ENDLESS_BYTES,
     LocalHub,

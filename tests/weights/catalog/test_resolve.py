@@ -14,7 +14,7 @@ from antiphon.weights.catalog.hub import Hub
 from antiphon.weights.catalog.resolve import resolve
 from antiphon.weights.catalog.store import ModelStore
 from antiphon.weights.catalog.verified import Stamp
-from support.registries import COMMIT, Registries, local_hub, put_in_cache
+from support.fetching.registries import COMMIT, Registries, local_hub, put_in_cache
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from antiphon.errors import CheckpointError, HomeError, ModelNotFoundError
 from antiphon.weights.catalog.catalog import HubSource, ModelEntry
 from antiphon.weights.catalog.hub_cache import HubCache
 from antiphon.weights.catalog.store import MANIFEST, ModelStore, Removal
-from support.registries import COMMIT, model_entry, model_file, put_in_cache
+from support.fetching.registries import COMMIT, model_entry, model_file, put_in_cache
 
 DATA = b"weights" * 100
 

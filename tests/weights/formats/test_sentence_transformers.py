@@ -100,7 +100,7 @@ def test_files_written_by_sentence_transformers(tmp_path: Path) -> None:
     from sentence_transformers.models import Normalize, Transformer
     from sentence_transformers.models import Pooling as TheirPooling
 
-    from support.tiny_model import tiny_tokenizer
+    from support.models.tiny_model import tiny_tokenizer
 
     config = transformers.BertConfig(
         vocab_size=300, hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=48

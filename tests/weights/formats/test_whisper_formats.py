@@ -20,7 +20,7 @@ from antiphon.weights.dequantize.dequantize import dequantize
 from antiphon.weights.formats.ctranslate2 import to_q8_0
 from antiphon.weights.formats.open import open_checkpoint
 from antiphon.weights.types import TensorType
-from support.tiny_whisper import HEADS, LAYERS, dims, state_dict
+from support.models.tiny_whisper import HEADS, LAYERS, dims, state_dict
 from weights.whisper_files import ctranslate2_file, ctranslate2_variables, ggml_file
 
 VOCABULARY = 400

@@ -37,6 +37,7 @@ from antiphon.ops.backend import use_operations
 from antiphon.ops.program import Recording
 from antiphon.ops.triton.ahead.compiler import AheadCompiler
 from antiphon.ops.triton.ahead.variant import Variant
+from antiphon.ops.triton.program.choice import Draw
 
 logger = logging.getLogger(__name__)
 
@@ -212,12 +213,12 @@ class DeviceExecutor:
         """Launch the forward pass. The call that it returns begins to draw the tokens."""
         if self._graphs is not None and _is_decode(plan):
             rows, longest = [request.row for request in plan.requests], max(max(plan.starts) + 1, self._cross_tokens)
-            if self._sampler.is_plain(plan) and not _filters(plan):
+            if self._sampler.is_plain(plan):
                 transfer = Transfer()
-                transfer.add(self._graphs.run(rows, longest, draws=True))
+                transfer.add(self._graphs.run(rows, longest, Draw.FILTERED if _filters(plan) else Draw.PLAIN))
                 transfer.start()
                 return partial(DrawnTokens, transfer)
-            logits = self._graphs.run(rows, longest, draws=False)
+            logits = self._graphs.run(rows, longest, Draw.NOTHING)
             return partial(self._sampler.draw, plan, decode_entries(plan), logits)
         room = None if self._forwards is None or not _is_plain(plan) else self._forwards.room(plan, _num_logits(plan))
         if self._forwards is not None and room is not None:
@@ -295,7 +296,8 @@ def _num_logits(plan: StepPlan) -> int:
 
 
 def _filters(plan: StepPlan) -> bool:
-    """Whether a request of the plan keeps only a part of the vocabulary."""
+    """Whether a request of the plan draws from only a part of the vocabulary."""
     return any(
-        request.params.top_k > 0 or request.params.top_p < 1 or request.params.min_p > 0 for request in plan.requests
+        params.temperature > 0 and (params.top_k > 0 or params.top_p < 1 or params.min_p > 0)
+        for params in (request.params for request in plan.requests)
     )

@@ -15,6 +15,7 @@ from antiphon.executor.upload import upload
 from antiphon.ops.program import Recording
 from antiphon.ops.triton.ahead.variant import Variant
 from antiphon.ops.triton.launch import card
+from antiphon.ops.triton.program.choice import Draw
 from antiphon.ops.triton.program.step import DecodeStep, StepMemory, step_bytes
 
 
@@ -43,8 +44,8 @@ class DecodeGraphs:
         ]  # fmt: skip
         heads = max(group.num_kv_heads for group in groups)
         self._memory = StepMemory.allocate(largest, max(needed), max(1 << 14, largest * heads), store.device)
-        self._steps: dict[tuple[int, int, bool], DecodeStep] = {}
-        self._graphs: dict[tuple[int, int, bool], torch.cuda.CUDAGraph] = {}
+        self._steps: dict[tuple[int, int, Draw], DecodeStep] = {}
+        self._graphs: dict[tuple[int, int, Draw], torch.cuda.CUDAGraph] = {}
         self._pool = torch.cuda.graph_pool_handle() if store.device.type == "cuda" else None
         self._batch: tuple[int, ...] = ()
 
@@ -56,13 +57,13 @@ class DecodeGraphs:
     def num_steps(self) -> int:
         return len(self._steps)
 
-    def run(self, rows: Sequence[int], longest: int, draws: bool) -> Tensor:
+    def run(self, rows: Sequence[int], longest: int, draw: Draw) -> Tensor:
         """The tokens [len(rows)] if it draws them, else the logits; the next step overwrites them.
 
         `longest` is how many tokens the longest of the requests has.
         """
         count = row_bucket(len(rows), self._max_rows)
-        key = (count, split_count(count, self._kv_heads, longest), draws)
+        key = (count, split_count(count, self._kv_heads, longest), draw)
         step = self._steps.get(key)
         if step is None:
             step = self._steps[key] = self._make(*key)
@@ -72,7 +73,7 @@ class DecodeGraphs:
             step.run()
         else:
             graph.replay()
-        return self._memory.drawn[: len(rows)] if draws else step.logits[: len(rows)]
+        return step.logits[: len(rows)] if draw is Draw.NOTHING else self._memory.drawn[: len(rows)]
 
     def _place(self, rows: Sequence[int]) -> None:
         """Tell the device which rows the step has, if they are others than those of the last one."""
@@ -87,20 +88,20 @@ class DecodeGraphs:
         """Rows of a step and kernels that it launches, until there are no others; small steps come first."""
         last = 0
         for count, splits in decode_sizes(self._max_rows, self._kv_heads, max_tokens):
-            for draws in (True,) if count == last else (True, False):  # the draw is the same for any splits
-                yield count, self._lower(count, splits, draws).variants()
+            for draw in (Draw.PLAIN,) if count == last else Draw:  # the draw is the same for any splits
+                yield count, self._lower(count, splits, draw).variants()
             last = count
 
-    def _lower(self, count: int, splits: int, draws: bool) -> DecodeStep:
+    def _lower(self, count: int, splits: int, draw: Draw) -> DecodeStep:
         return DecodeStep(
-            self._recording, count, splits, self._rows, self._memory, self._type, self._vocab_size, self._card, draws
+            self._recording, count, splits, self._rows, self._memory, self._type, self._vocab_size, self._card, draw
         )
 
-    def _make(self, count: int, splits: int, draws: bool) -> DecodeStep:
-        step = self._lower(count, splits, draws)
+    def _make(self, count: int, splits: int, draw: Draw) -> DecodeStep:
+        step = self._lower(count, splits, draw)
         if self._pool is not None:
             self._memory.rows.fill_(-1)
             self._batch = ()
             step.run()  # loads the kernels, and compiles those that were not; every row is padding
-            self._graphs[count, splits, draws] = step.capture(self._pool)
+            self._graphs[count, splits, draw] = step.capture(self._pool)
         return step

@@ -64,7 +64,7 @@ def norm_tile(rows: int, width: int) -> int:
     return 1 if rows < 1024 else max(1, 2048 // ceil_power(width))
 
 
-class VectorTile(NamedTuple):
+class FewRowsTile(NamedTuple):
     """Columns of the result of a program, columns of the weight at a time, warps."""
 
     columns: int
@@ -72,15 +72,15 @@ class VectorTile(NamedTuple):
     warps: int
 
 
-def vector_tile(rows: int, inputs: int, outputs: int) -> VectorTile:
+def vector_tile(rows: int, inputs: int, outputs: int) -> FewRowsTile:
     """Tiles for products of 1 to 4 rows, as measured for the shapes of 0.6B and 8B models."""
     depth = min(ceil_power(inputs), 1024 if rows == 1 else 256)
     if inputs <= 1024:
-        return VectorTile(8 if outputs > 65536 else 4, depth, 2)
-    return VectorTile(8 if outputs > 65536 or inputs > outputs else 4, depth, 4)
+        return FewRowsTile(8 if outputs > 65536 else 4, depth, 2)
+    return FewRowsTile(8 if outputs > 65536 or inputs > outputs else 4, depth, 4)
 
 
-class AttentionTile(NamedTuple):
+class QueryTile(NamedTuple):
     """Queries of a program, tokens of keys and values at a time, warps, stages of the pipeline."""
 
     queries: int
@@ -89,32 +89,32 @@ class AttentionTile(NamedTuple):
     stages: int
 
 
-def prefill_tile(dtype: torch.dtype, channels: int, shared: int, queries: float, page_bytes: int = 2) -> AttentionTile:
+def prefill_tile(dtype: torch.dtype, channels: int, shared: int, queries: float, page_bytes: int = 2) -> QueryTile:
     """Tiles for chunks over pages.
 
     `shared` query heads (a power of two) use a key head, `queries` is the average of a chunk, `page_bytes` are those of
     an element of the pages.
     """
     if dtype is torch.float32:
-        return AttentionTile(max(16, 32 // shared), 32, 4, 1)
+        return QueryTile(max(16, 32 // shared), 32, 4, 1)
     rows = 128 if channels <= 128 else 64
     if queries < 32:
-        return AttentionTile(16, 64 if channels <= 128 else 32, 4, 2)
-    return AttentionTile(max(16, rows // shared), 64 if channels <= 128 and page_bytes > 1 else 32, 8, 2)
+        return QueryTile(16, 64 if channels <= 128 else 32, 4, 2)
+    return QueryTile(max(16, rows // shared), 64 if channels <= 128 and page_bytes > 1 else 32, 8, 2)
 
 
-def sequence_tile(dtype: torch.dtype, channels: int) -> AttentionTile:
+def sequence_tile(dtype: torch.dtype, channels: int) -> QueryTile:
     """Tiles for sequences without a cache."""
     if dtype is torch.float32:
-        return AttentionTile(32, 32, 4, 1)
-    return AttentionTile(64, 64, 4, 2) if channels <= 128 else AttentionTile(32, 32, 4, 2)
+        return QueryTile(32, 32, 4, 1)
+    return QueryTile(64, 64, 4, 2) if channels <= 128 else QueryTile(32, 32, 4, 2)
 
 
-def decode_tile(dtype: torch.dtype, channels: int, page_bytes: int = 2) -> AttentionTile:
+def decode_tile(dtype: torch.dtype, channels: int, page_bytes: int = 2) -> QueryTile:
     """Tiles for one query per request; `page_bytes` are those of an element of the pages."""
     if dtype is torch.float32:
-        return AttentionTile(1, 32, 2, 1)
-    return AttentionTile(1, 64 if channels <= 128 else 32, 2 if channels <= 128 and page_bytes > 1 else 4, 3)
+        return QueryTile(1, 32, 2, 1)
+    return QueryTile(1, 64 if channels <= 128 else 32, 2 if channels <= 128 and page_bytes > 1 else 4, 3)
 
 
 def decode_splits(on: Card, programs: int) -> int:

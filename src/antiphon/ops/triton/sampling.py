@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
+
 import torch
 from torch import Tensor
 
-from antiphon.ops.triton.kernels.sampling.filtered_choice import GROUP, choose_filtered, survey_blocks
-from antiphon.ops.triton.launch import card, ceil_power
+from antiphon.ops.triton.launch import card
+from antiphon.ops.triton.program.choice import ChoiceColumns, choice_launches
 from antiphon.ops.types import SamplingRows
-
-#: Tokens of a program that surveys the logits, and groups of tokens that one takes at a time where a row has a filter.
-BLOCK, CHUNK = 1024, 32
 
 
 def sample(logits: Tensor, rows: SamplingRows, logprobs: bool = True) -> tuple[Tensor, Tensor | None]:
@@ -29,26 +29,20 @@ def _draw(logits: Tensor, rows: SamplingRows) -> Tensor:
     drawn = torch.empty(count, dtype=torch.int32, device=device)
     if not count:
         return drawn
-    blocks = -(-vocabulary // BLOCK)
-    groups = blocks * BLOCK // int(GROUP.value)
-    best, tops, sums = torch.empty(3, count, blocks, device=device)
-    tokens = torch.empty(count, blocks, dtype=torch.int32, device=device)
-    maxima = torch.empty(count, groups, device=device)
-    listed = torch.empty(count, ceil_power(groups), dtype=torch.int32, device=device)
     places = torch.arange(count, dtype=torch.int32, device=device)
     temperature, top_k, top_p, min_p, seed = (
         column.contiguous() for column in (rows.temperature, rows.top_k, rows.top_p, rows.min_p, rows.seed)
     )
     index = rows.index.clone()  # the kernel counts it on, as it does in the rows of running requests
     last, length = torch.zeros(2, count, dtype=torch.int32, device=device)
-    early = card(device).dependent_launch
-    survey_blocks[(blocks, count)](
-        logits, temperature, seed, index, places, best, tokens, tops, sums, maxima, logits.stride(0), 1, 1, vocabulary,
-        blocks, BLOCK=BLOCK, PDL=early, num_warps=4, launch_pdl=early,
-    )  # fmt: skip
-    choose_filtered[(count,)](
-        logits, temperature, top_k, top_p, min_p, seed, index, places, best, tokens, tops, sums, maxima, listed, last,
-        length, drawn, logits.stride(0), 1, 1, vocabulary, blocks, groups,
-        BLOCKS=ceil_power(blocks), GROUPS=ceil_power(groups), CHUNK=CHUNK, PDL=early, num_warps=8, launch_pdl=early,
-    )  # fmt: skip
+    columns = ChoiceColumns(temperature, top_k, top_p, min_p, seed, index, last, length)
+    take = partial(_empty, device)
+    for launch in choice_launches(
+        logits, count, vocabulary, columns, places, drawn, take, filtered=True, early=card(device).dependent_launch
+    ):
+        launch()
     return drawn
+
+
+def _empty(device: torch.device, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+    return torch.empty(tuple(shape), dtype=dtype, device=device)

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from antiphon.device_names import AUTO
-from antiphon.engine.core import EngineCore, ModelSlot
+from antiphon.engine.core import EngineCore
+from antiphon.engine.model_slot import ModelSlot
 from antiphon.engine.request import Priority
 from antiphon.engine.sampling_params import SamplingParams
 from antiphon.engine.telemetry import SpeechRecord, StepRecord, TranscriptRecord

@@ -8,7 +8,8 @@ from concurrent.futures import Future
 from queue import SimpleQueue
 from typing import Any
 
-from antiphon.engine.core import EngineCore, ModelSlot
+from antiphon.engine.core import EngineCore
+from antiphon.engine.model_slot import ModelSlot
 from antiphon.engine.request import FinishReason, Priority, Request
 from antiphon.engine.sampling_params import SamplingParams
 from antiphon.errors import EngineError

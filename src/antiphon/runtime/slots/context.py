@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from antiphon.engine.core import ModelSlot
+from antiphon.engine.model_slot import ModelSlot
 from antiphon.engine.policies.policy import Policy
 from antiphon.runtime.loading.config import EngineConfig
 from antiphon.runtime.loading.device_sizes import DeviceSizes

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from antiphon import ops
-from antiphon.engine.core import ModelSlot
 from antiphon.engine.kv.manager import GroupSpec, KVManager
+from antiphon.engine.model_slot import ModelSlot
 from antiphon.engine.plan import Executor
 from antiphon.engine.scheduler import Scheduler
 from antiphon.errors import InvalidRequestError, UnsupportedError

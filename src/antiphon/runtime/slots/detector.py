@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from antiphon.engine.core import ModelSlot
+from antiphon.engine.model_slot import ModelSlot
 from antiphon.engine.one_shot import OneShotScheduler
 from antiphon.executor.detector import DetectorExecutor
 from antiphon.models.base.parts import Detector

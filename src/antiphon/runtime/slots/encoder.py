@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from antiphon.engine.core import ModelSlot
+from antiphon.engine.model_slot import ModelSlot
 from antiphon.engine.one_shot import OneShotScheduler
 from antiphon.executor.device.encoder import DeviceEncoderExecutor, num_steps
 from antiphon.executor.encoder import EncoderExecutor

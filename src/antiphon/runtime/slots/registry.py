@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from antiphon.engine.core import ModelSlot
+from antiphon.engine.model_slot import ModelSlot
 from antiphon.models.base.parts import Detector, Encoder, Part, SynthesisStages, TextEmbedding, TokenDecoder
 from antiphon.runtime.slots.context import SlotContext
 from antiphon.runtime.slots.decoder import decoder_slot

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from antiphon import ops
-from antiphon.engine.core import ModelSlot
+from antiphon.engine.model_slot import ModelSlot
 from antiphon.errors import UnsupportedError
 from antiphon.models.base.model import Model, Task
 from antiphon.models.base.parts import Encoder, Part

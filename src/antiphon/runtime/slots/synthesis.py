@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from antiphon.engine.core import ModelSlot
+from antiphon.engine.model_slot import ModelSlot
 from antiphon.engine.one_shot import OneShotScheduler
 from antiphon.executor.device.synthesis import DeviceSynthesisExecutor
 from antiphon.executor.synthesis import SynthesisExecutor

@@ -20,7 +20,7 @@ from antiphon.runtime.loading.config import EngineConfig
 from antiphon.runtime.slots.arena import Arena
 from antiphon.runtime.slots.resident import make_slots
 from antiphon.weights.formats.memory import StateDictCheckpoint
-from support.cards import a_card, loaded_on
+from support.kernels.cards import a_card, loaded_on
 
 NAME, VOCABULARY, WIDTH, INNER = "encoder", 40, 32, 48
 CONFIG = dict(

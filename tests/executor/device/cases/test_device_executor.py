@@ -15,9 +15,10 @@ from antiphon.engine.scheduler import Scheduler
 from antiphon.engine.scheduler_config import Preemption, SchedulerConfig
 from antiphon.ops import Device
 from antiphon.ops.device import DeviceLimits
-from support.device_cores import device_core
-from support.mixed_requests import KINDS, CountingGrammar, answer_of, is_beginning, request
-from support.model_core import MODEL, make_core
+from antiphon.ops.triton.program.choice import Draw
+from support.engine.device_cores import device_core
+from support.engine.mixed_requests import KINDS, CountingGrammar, answer_of, is_beginning, request
+from support.engine.model_core import MODEL, make_core
 
 PROMPTS = [[40, 41, 42], [*range(30, 39)], [90]]
 LENGTH = 5
@@ -49,7 +50,8 @@ def expected(make: Make) -> list[tuple[Any, ...]]:
     return [answer_of(made) for made in requests]
 
 
-def check(device: Device, make: Make, **options: Any) -> EngineCore:
+def check(device: Device, make: Make, draws: set[Draw] | None = None, **options: Any) -> EngineCore:
+    """Run the requests on the device; `draws` are the kinds of draws that the graphs of the steps must have."""
     answers = expected(make)
     core, executor = device_core(device, **options)
     requests = make()
@@ -60,6 +62,8 @@ def check(device: Device, make: Make, **options: Any) -> EngineCore:
         # Tensor cores round fp32 factors.
         assert readings == pytest.approx(answer[-1], abs=2e-3 if device.is_cpu else 5e-2), made.id
     assert executor.swapped_bytes == 0
+    assert executor._graphs is not None
+    assert draws is None or {draw for _, _, draw in executor._graphs._steps} == draws
     executor.close()
     return core
 
@@ -77,6 +81,20 @@ def test_tokens_that_the_graph_draws(device: Device) -> None:
             request("greedy", PROMPTS[0], max_tokens=LENGTH),
             request("drawn", PROMPTS[2], max_tokens=LENGTH - 1, temperature=0.9, seed=3),
         ],
+        {Draw.PLAIN},
+    )
+
+
+def test_tokens_that_the_graph_draws_from_a_part_of_the_vocabulary(device: Device) -> None:
+    """The last steps are those of the greedy request, whose top-k changes nothing."""
+    check(
+        device,
+        lambda: [
+            request("greedy", PROMPTS[0], max_tokens=LENGTH - 1, top_k=3),
+            request("top-k", PROMPTS[2], max_tokens=LENGTH - 2, temperature=1.5, top_k=4, seed=1),
+            request("all", PROMPTS[0], max_tokens=LENGTH - 2, temperature=1.2, top_k=9, top_p=0.8, min_p=0.1, seed=4),
+        ],
+        {Draw.PLAIN, Draw.FILTERED},
     )
 
 
@@ -90,6 +108,7 @@ def test_tokens_that_the_sampler_draws(device: Device) -> None:
             grammatical(request("grammar", PROMPTS[0], max_tokens=LENGTH)),
             request("logprobs", PROMPTS[2], max_tokens=LENGTH, logprobs=2, temperature=0.7, seed=6),
         ],
+        {Draw.NOTHING},
     )
 
 

@@ -21,9 +21,9 @@ from antiphon.ops import CacheLayout, Device, KVCache, allocate_arena
 from antiphon.ops.device import DeviceLimits
 from antiphon.ops.triton.weights import prepare_weights
 from antiphon.weights.formats.memory import StateDictCheckpoint
-from support.mixed_requests import request
-from support.model_core import BLOCK_TOKENS, MAX_TOKENS, MODEL, SLAB_BLOCKS, VOCABULARY, make_core
-from support.tiny_model import CONFIG, tiny_state
+from support.engine.mixed_requests import request
+from support.engine.model_core import BLOCK_TOKENS, MAX_TOKENS, MODEL, SLAB_BLOCKS, VOCABULARY, make_core
+from support.models.tiny_model import CONFIG, tiny_state
 
 ON_CARD = torch.cuda.is_available()
 #: The interpreter multiplies bf16 wrongly.

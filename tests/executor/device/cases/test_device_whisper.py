@@ -13,7 +13,8 @@ from antiphon import ops
 from antiphon.audio.mel import window_features
 from antiphon.bench.random_model import NumberTokenizer
 from antiphon.engine.beam import BeamGroup
-from antiphon.engine.core import EngineCore, ModelSlot
+from antiphon.engine.core import EngineCore
+from antiphon.engine.model_slot import ModelSlot
 from antiphon.engine.request import FinishReason, Request
 from antiphon.engine.sampling_params import SamplingParams
 from antiphon.engine.transcript_rules import TranscriptRules
@@ -26,8 +27,8 @@ from antiphon.runtime.loading.config import EngineConfig
 from antiphon.runtime.slots.arena import Arena
 from antiphon.runtime.slots.resident import encoder_name, make_slots
 from antiphon.weights.formats.memory import StateDictCheckpoint
-from support.cards import a_card, loaded_on
-from support.tiny_whisper import MELS, MULTILINGUAL, small_dims, state_dict, tiny_whisper
+from support.kernels.cards import a_card, loaded_on
+from support.models.tiny_whisper import MELS, MULTILINGUAL, small_dims, state_dict, tiny_whisper
 
 NAME = "ears"
 STATES, TEXT_POSITIONS, VOCABULARY = 6, 16, 90

@@ -17,8 +17,8 @@ from antiphon.ops.device import DeviceLimits
 from antiphon.ops.triton.ahead.compiler import AheadCompiler, Compilation
 from antiphon.ops.triton.ahead.kernel_modules import all_kernels
 from antiphon.ops.triton.ahead.variant import Variant
-from support.device_cores import device_core
-from support.mixed_requests import request
+from support.engine.device_cores import device_core
+from support.engine.mixed_requests import request
 
 PROMPTS = [[40], [90]]
 
@@ -79,7 +79,7 @@ def test_collecting_launches_nothing_and_leaves_no_trace(device: Device, launche
     assert not launched
     assert not executor._rows.words.any()
     names = {variant.name for variant in compiler.first}
-    assert {"prefill_attention", "scatter_words", "choose_filtered", "decode_attention", "best_of_rows"} <= names
+    assert {"prefill_attention", "scatter_words", "survey_blocks", "choose_tokens", "decode_attention"} <= names
     executor.close()
 
 

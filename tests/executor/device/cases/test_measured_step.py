@@ -22,7 +22,7 @@ from antiphon.runtime.loading.describe_step import step_lines
 from antiphon.runtime.loading.loading import LoadedModel
 from antiphon.runtime.loading.weight_forms import LoadReport
 from antiphon.weights.types import TensorType
-from support.triton_cases import error
+from support.kernels.triton_cases import error
 
 VOCABULARY, CONTEXT = 300, 40
 SMALL = {

@@ -11,7 +11,7 @@ from antiphon.ops.cache import LayerCache
 from antiphon.ops.triton.kernels.attention.decode import decode_attention
 from antiphon.ops.triton.launch import ceil_power
 from antiphon.ops.triton.pages import pages_of
-from support.triton_cases import error, expected_attention, normal, number, pick, scatter
+from support.kernels.triton_cases import error, expected_attention, normal, number, pick, scatter
 
 PAGE_TYPES = (torch.float32, torch.float16, torch.bfloat16, torch.int8, torch.float8_e4m3fn)
 #: The interpreter does not round to bf16 but cuts off.

@@ -13,7 +13,7 @@ from antiphon.models.base.model import CausalLM
 from antiphon.ops import reference, triton
 from antiphon.ops.backend import Backend, Implementation, Operation, use_operations
 from models.test_causal_lm import CONFIGS, VOCAB, gpt2, pair, qwen3, random_tokens
-from support.paged import PagedRunner, Span, build_batch
+from support.kernels.paged import PagedRunner, Span, build_batch
 
 #: What a decoder's step may leave to PyTorch's operations as the reference calls them: sums of two tensors.
 ALLOWED = {"add"}

@@ -13,7 +13,7 @@ from antiphon.ops import Activation, AdapterTable, AdapterUp, GroupBatch, LayerA
 from antiphon.ops.backend import use_operations
 from antiphon.weights.types import TensorType
 from antiphon.weights.weight import Weight, WeightPart
-from support.triton_cases import Scattered, error, expected_attention, normal, scatter
+from support.kernels.triton_cases import Scattered, error, expected_attention, normal, scatter
 
 #: Rows of a batch; the interpreter takes long for the last.
 COUNTS = (1, 7, 32, 256) if torch.cuda.is_available() else (1, 7, 32, 70)

@@ -19,7 +19,7 @@ from antiphon.ops.triton.upload import UploadRing
 from antiphon.ops.triton.weights import MATRIX, prepare_weights
 from antiphon.weights.types import TensorType
 from antiphon.weights.weight import Weight, WeightPart
-from support.triton_cases import error, normal, number, pick
+from support.kernels.triton_cases import error, normal, number, pick
 
 
 def activated(y: Tensor, activation: str) -> Tensor:

@@ -16,16 +16,18 @@ from antiphon.executor.recorded import make_recording
 from antiphon.models.base.model import CausalLM
 from antiphon.models.base.parts import TokenDecoder
 from antiphon.models.registry import build_model
-from antiphon.ops import KVCache, allocate_arena
+from antiphon.ops import KVCache, SamplingRows, allocate_arena
+from antiphon.ops.reference import sampling as reference
 from antiphon.ops.triton.launch import Card, card
+from antiphon.ops.triton.program.choice import Draw
 from antiphon.ops.triton.program.launch import Launch
 from antiphon.ops.triton.program.rows import StepRows
 from antiphon.ops.triton.program.step import DecodeStep, StepMemory, step_bytes
 from antiphon.ops.triton.weights import prepare_weights
 from antiphon.weights.formats.memory import StateDictCheckpoint
 from models.test_causal_lm import randomize
-from support.paged import PagedRunner
-from support.triton_cases import error
+from support.kernels.paged import PagedRunner
+from support.kernels.triton_cases import error
 
 VOCAB, MAX_TOKENS, BLOCK_TOKENS = 112, 48, 16
 #: Ids of the head beyond the vocabulary, which are never drawn.
@@ -101,7 +103,7 @@ class World:
                 entries = torch.tensor(runner.tables[place][layout.group.name], dtype=torch.int32)
                 table[row, : len(entries)] = entries.to(self.device)
 
-    def step(self, splits: int, draws: bool = True, on: Card | None = None) -> tuple[DecodeStep, StepMemory]:
+    def step(self, splits: int, draw: Draw = Draw.PLAIN, on: Card | None = None) -> tuple[DecodeStep, StepMemory]:
         decoder = self.on_device.part(TokenDecoder)
         assert decoder is not None
         recording = make_recording(decoder.step(self.cache))
@@ -118,7 +120,7 @@ class World:
         assert memory.workspace is not None
         memory.workspace.fill_(0xFF)  # NaN
         memory.rows[: self.num_requests] = self.rows.to(torch.int32).to(self.device)
-        return DecodeStep(recording, count, splits, rows, memory, self.half, vocab, on, draws), memory
+        return DecodeStep(recording, count, splits, rows, memory, self.half, vocab, on, draw), memory
 
 
 def make_world(
@@ -184,7 +186,7 @@ def test_a_step_equals_the_reference(
 
 def test_a_step_that_leaves_the_draw_to_the_caller_grows_its_rows(device: torch.device, half: torch.dtype) -> None:
     world = make_world(qwen2, 3, device, half)
-    step, _ = world.step(1, draws=False)
+    step, _ = world.step(1, Draw.NOTHING)
     with ops.use_backend("triton"), torch.inference_mode():
         step.run()
     assert error(step.logits[:3], world.logits) < 2e-2
@@ -192,6 +194,35 @@ def test_a_step_that_leaves_the_draw_to_the_caller_grows_its_rows(device: torch.
     assert world.store.last_token[rows].tolist() == world.tokens
     assert world.store.length[rows].tolist() == [length + 1 for length in world.lengths]
     assert world.store.output_index[rows].tolist() == [0, 0, 0]
+
+
+def test_a_step_draws_from_a_part_of_the_vocabulary(device: torch.device, half: torch.dtype) -> None:
+    """Every row with its own parameters, beside a greedy one and padding: the reference's tokens for the logits."""
+    world = make_world(qwen2, 7, device, half)
+    store, rows, count = world.store, world.rows.to(device), world.num_requests
+    parameters = {
+        "temperature": torch.tensor([0.0, 1.5, 1.5, 1.5, 1.5, 1.5, 0.9]),
+        "top_k": torch.tensor([5, 0, 1, 4, 0, 0, 9], dtype=torch.int32),
+        "top_p": torch.tensor([0.5, 1.0, 1.0, 1.0, 0.3, 1.0, 0.8]),
+        "min_p": torch.tensor([0.5, 0.0, 0.0, 0.0, 0.0, 0.6, 0.01]),
+        "seed": torch.arange(count) - 3,
+    }
+    for name, values in parameters.items():
+        store.column(name, values.dtype)[rows] = values.to(device)
+    store.output_index[rows] = torch.arange(count, device=device)
+    step, memory = world.step(1, Draw.FILTERED)
+    with ops.use_backend("triton"), torch.inference_mode():
+        step.run()
+    logits = step.logits[:count, : world.model.vocab_size - UNUSED].cpu()
+    expected, _ = reference.sample(logits, SamplingRows(**parameters, index=torch.arange(count)), logprobs=False)
+    plain, _ = reference.sample(
+        logits, SamplingRows(parameters["temperature"], torch.zeros(count).int(), torch.ones(count), torch.zeros(count),
+                             parameters["seed"], torch.arange(count)), logprobs=False,
+    )  # fmt: skip
+    assert expected.tolist() != plain.tolist()  # the filters matter
+    assert memory.drawn[:count].tolist() == store.last_token[rows].tolist() == expected.tolist()
+    assert store.length[rows].tolist() == [length + 1 for length in world.lengths]
+    assert store.output_index[rows].tolist() == [place + 1 for place in range(count)]
 
 
 @pytest.mark.parametrize("make", [qwen3, gpt2])

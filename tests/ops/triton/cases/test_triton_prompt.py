@@ -26,8 +26,8 @@ from antiphon.ops.triton.weights import MATRIX, prepare_weights
 from antiphon.weights.types import TensorType
 from antiphon.weights.weight import Weight
 from ops.triton.cases.test_triton_program import COMMON, build, gpt2, qwen2, qwen3
-from support.paged import PagedRunner
-from support.triton_cases import error
+from support.kernels.paged import PagedRunner
+from support.kernels.triton_cases import error
 
 Make = Callable[[int], transformers.PretrainedConfig]
 MAX_TOKENS, BLOCK_TOKENS = 48, 16

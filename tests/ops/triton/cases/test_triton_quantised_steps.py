@@ -19,19 +19,20 @@ from antiphon.ops.triton.embedding import embed
 from antiphon.ops.triton.launch import card
 from antiphon.ops.triton.product import linear
 from antiphon.ops.triton.program import quantised as lowering
+from antiphon.ops.triton.program.choice import Draw
 from antiphon.ops.triton.program.rows import StepRows
 from antiphon.ops.triton.program.step import DecodeStep, StepMemory, step_bytes
 from antiphon.ops.triton.quantised.prepare import prepare_quantised
-from antiphon.ops.triton.quantised.tiles import RowTile, VectorTile
+from antiphon.ops.triton.quantised.tiles import BlockRowTile, BlockVectorTile
 from antiphon.ops.triton.quantised.workspace import Workspace
 from antiphon.ops.triton.weights import MATRIX, prepare_weights
 from antiphon.weights.checkpoint import Checkpoint, StoredTensor
 from antiphon.weights.dequantize.dequantize import dequantize
 from antiphon.weights.types import TensorType
 from antiphon.weights.weight import Weight
-from ops.triton.test_quantised import FACTORS, decoded, random_part
-from support.paged import PagedRunner
-from support.triton_cases import error
+from support.kernels.paged import PagedRunner
+from support.kernels.random_blocks import FACTORS, decoded, random_part
+from support.kernels.triton_cases import error
 
 #: Where a row of the step's store has what, in words.
 PLACES = {
@@ -120,8 +121,8 @@ def place(model: CausalLM, device: torch.device) -> None:
 def wide_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few programs, which the interpreter runs one after the other."""
     if is_interpreted():
-        monkeypatch.setattr(lowering, "vector_tile", lambda *_: VectorTile(128, 8, 4))
-        monkeypatch.setattr(lowering, "row_tile", lambda *_: RowTile(128, 4, 2, 4))
+        monkeypatch.setattr(lowering, "vector_tile", lambda *_: BlockVectorTile(128, 8, 4))
+        monkeypatch.setattr(lowering, "row_tile", lambda *_: BlockRowTile(128, 4, 2, 4))
 
 
 def step_error(model: CausalLM, exact: CausalLM, rows: int, device: torch.device, half: torch.dtype) -> float:
@@ -149,7 +150,7 @@ def step_error(model: CausalLM, exact: CausalLM, rows: int, device: torch.device
     assert memory.workspace is not None
     memory.workspace.fill_(0xFF)
     memory.rows.copy_(torch.arange(rows, dtype=torch.int32))
-    step = DecodeStep(recording, rows, 1, store, memory, half, VOCAB, card(device), draws=False)
+    step = DecodeStep(recording, rows, 1, store, memory, half, VOCAB, card(device), Draw.NOTHING)
     step.run()
     assert not memory.counters.any()
     return error(step.logits[:rows].cpu(), expected.double())

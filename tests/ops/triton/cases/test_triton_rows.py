@@ -12,7 +12,7 @@ from antiphon.ops.triton.kernels.rows.store import decode_inputs
 from antiphon.ops.triton.pages import query_tiles
 from antiphon.ops.triton.rows import layer_norm, rms_norm
 from antiphon.weights.weight import Weight
-from support.triton_cases import error, normal, number, pick
+from support.kernels.triton_cases import error, normal, number, pick
 
 
 def test_norms(generator: torch.Generator, device: torch.device, half: torch.dtype) -> None:

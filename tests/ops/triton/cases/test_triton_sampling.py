@@ -6,7 +6,7 @@ import torch
 
 from antiphon import ops
 from antiphon.ops import SamplingRows
-from support.triton_cases import error, normal
+from support.kernels.triton_cases import error, normal
 
 
 def test_tokens_of_the_reference(generator: torch.Generator, device: torch.device) -> None:

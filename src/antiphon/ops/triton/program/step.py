@@ -11,18 +11,13 @@ from torch import Tensor
 from antiphon.ops.program.recording import Recording
 from antiphon.ops.triton.ahead.variant import Variant
 from antiphon.ops.triton.kernels.rows.store import decode_inputs, grow_rows
-from antiphon.ops.triton.kernels.sampling.choice import best_in_blocks, best_of_rows
 from antiphon.ops.triton.launch import Card, ceil_power
 from antiphon.ops.triton.program.builder import DecodeInputs, GroupRows, StepBuilder
+from antiphon.ops.triton.program.choice import ChoiceColumns, Draw, choice_launches
 from antiphon.ops.triton.program.decode import lower
 from antiphon.ops.triton.program.launch import Call, Launch
 from antiphon.ops.triton.program.rows import StepRows
 from antiphon.ops.triton.program.workspace import Workspace
-
-
-def choice_block(rows: int) -> int:
-    """Tokens of the vocabulary that one program of the choice compares: few, where there are not many programs."""
-    return 512 if rows <= 8 else 2048
 
 
 @dataclass(frozen=True)
@@ -48,7 +43,7 @@ class DecodeStep:
 
     def __init__(
         self, recording: Recording, count: int, splits: int, store: StepRows, memory: StepMemory,
-        compute_type: torch.dtype, vocab_size: int, card: Card, draws: bool = True,
+        compute_type: torch.dtype, vocab_size: int, card: Card, draw: Draw = Draw.PLAIN,
     ) -> None:  # fmt: skip
         self.count, self.splits = count, splits
         token_ids, positions, seq_lens, cross_lens, table_rows, adapters = memory.inputs.unbind(0)
@@ -68,34 +63,14 @@ class DecodeStep:
             {"BLOCK": ceil_power(count)},
         )  # fmt: skip
         self.launches: list[Launch | Call] = [begin, *step.launches]
-        if draws:
-            self.launches += self._choice(store, memory, workspace, vocab_size, card)
-        else:
+        if draw is Draw.NOTHING:
             self.launches.append(_growth(memory.rows, length, count, store.width))
+        else:
+            self.launches += choice_launches(
+                self.logits, count, vocab_size, _choice_columns(store), memory.rows, memory.drawn, workspace.take,
+                filtered=draw is Draw.FILTERED, early=card.dependent_launch,
+            )  # fmt: skip
         self.workspace_bytes = workspace.used
-
-    def _choice(
-        self, store: StepRows, memory: StepMemory, workspace: Workspace, vocab_size: int, card: Card
-    ) -> list[Launch]:
-        """The launches that draw the tokens and write them to their rows, which grow by one."""
-        count, block = self.count, choice_block(self.count)
-        blocks = -(-vocab_size // block)
-        best, tokens = workspace.take((count, blocks), torch.float32), workspace.take((count, blocks), torch.int32)
-        index, strides = store.column("output_index", torch.int64), (store.width, store.width // 2)
-        pdl = card.dependent_launch
-        compare = Launch(
-            "best in blocks", best_in_blocks, (blocks, count),
-            (self.logits, store.column("temperature", torch.float32), store.column("seed", torch.int64), index,
-             memory.rows, best, tokens, self.logits.shape[1], *strides, vocab_size, blocks),
-            {"BLOCK": block, "PDL": pdl}, dependent=pdl,
-        )  # fmt: skip
-        choose = Launch(
-            "best of rows", best_of_rows, (count,),
-            (best, tokens, memory.rows, store.column("last_token"), store.column("length"), index, memory.drawn,
-             *strides, blocks),
-            {"BLOCKS": ceil_power(blocks), "PDL": pdl}, dependent=pdl,
-        )  # fmt: skip
-        return [compare, choose]
 
     def variants(self) -> list[Variant]:
         """The kernels that it launches."""
@@ -119,6 +94,16 @@ class DecodeStep:
         return graph
 
 
+def _choice_columns(store: StepRows) -> ChoiceColumns:
+    temperature, top_p, min_p = (store.column(name, torch.float32) for name in ("temperature", "top_p", "min_p"))
+    seed, index = store.column("seed", torch.int64), store.column("output_index", torch.int64)
+    last_token, length = store.column("last_token"), store.column("length")
+    return ChoiceColumns(
+        temperature, store.column("top_k"), top_p, min_p, seed, index, last_token, length,
+        stride=store.width, long_stride=store.width // 2,
+    )  # fmt: skip
+
+
 def _growth(rows: Tensor, length: Tensor, count: int, width: int) -> Launch:
     """The launch after which every row is one token longer, where the tokens are drawn later."""
     return Launch("grow", grow_rows, (1,), (rows, length, count, width), {"BLOCK": ceil_power(count)})
@@ -128,7 +113,11 @@ def step_bytes(
     recording: Recording, count: int, splits: int, store: StepRows, compute_type: torch.dtype, vocab_size: int,
     card: Card,
 ) -> int:  # fmt: skip
-    """Bytes of workspace that a step needs."""
+    """Bytes of workspace that a step needs, whatever it draws."""
     empty = torch.zeros(6, 0, dtype=torch.int32, device=store.words.device)
     memory = StepMemory(empty[0], empty[0], empty, empty[0], None)
-    return DecodeStep(recording, count, splits, store, memory, compute_type, vocab_size, card).workspace_bytes
+    steps = (
+        DecodeStep(recording, count, splits, store, memory, compute_type, vocab_size, card, draw)
+        for draw in (Draw.PLAIN, Draw.FILTERED)
+    )
+    return max(step.workspace_bytes for step in steps)

@@ -18,7 +18,7 @@ from antiphon.ops.triton.kernels.quantised.row_product import quantised_row_prod
 from antiphon.ops.triton.kernels.quantised.vector_product import quantised_vector_product
 from antiphon.ops.triton.quantised.forms import FORMS, WIDTH
 from antiphon.ops.triton.quantised.repacking import BlockRows, repack
-from antiphon.ops.triton.quantised.tiles import RowTile, VectorTile, row_tile, vector_tile
+from antiphon.ops.triton.quantised.tiles import BlockRowTile, BlockVectorTile, row_tile, vector_tile
 from antiphon.ops.triton.quantised.workspace import Workspace
 from antiphon.ops.types import Activation
 from antiphon.weights.weight import Weight, WeightPart
@@ -147,7 +147,7 @@ class QuantisedMatrix:
 def vector_product(
     piece: BlockRows, x: Tensor, y: Tensor, columns: int,
     bias: Tensor | None, activation: Activation, residual: Tensor | None, gain: Tensor | None, eps: float, pdl: bool,
-    tile: VectorTile | None = None,
+    tile: BlockVectorTile | None = None,
 ) -> None:  # fmt: skip
     """The product of one row, x [1, K], into y [1, columns]."""
     gated = activation.endswith("_gate")
@@ -163,7 +163,7 @@ def vector_product(
 
 def row_product(
     piece: BlockRows, x: Tensor, y: Tensor, columns: int, workspace: Workspace,
-    bias: Tensor | None, activation: Activation, residual: Tensor | None, pdl: bool, tile: RowTile | None = None,
+    bias: Tensor | None, activation: Activation, residual: Tensor | None, pdl: bool, tile: BlockRowTile | None = None,
 ) -> None:  # fmt: skip
     """The product of x [T, K], T up to 64, into y [T, columns], which may be columns of a wider tensor."""
     gated = activation.endswith("_gate")

@@ -8,7 +8,7 @@ from antiphon.ops.triton.quantised.forms import BLOCK, GROUP, BlockForm
 
 
 @dataclass(frozen=True)
-class VectorTile:
+class BlockVectorTile:
     """A program of the product with one row: columns, blocks of 32 elements at a time, warps."""
 
     columns: int
@@ -17,7 +17,7 @@ class VectorTile:
 
 
 @dataclass(frozen=True)
-class RowTile:
+class BlockRowTile:
     """A program of the product with several rows, and the programs that share a column."""
 
     columns: int
@@ -26,13 +26,13 @@ class RowTile:
     warps: int
 
 
-def vector_tile(form: BlockForm, k: int, gated: bool) -> VectorTile:
+def vector_tile(form: BlockForm, k: int, gated: bool) -> BlockVectorTile:
     """The tile for a row of k elements: a block of four columns for each thread, few warps if the row is short."""
     warps = 4 if k >= 2048 and not (gated and form.high_bits) else 2
-    return VectorTile(8, warps * 16, warps)
+    return BlockVectorTile(8, warps * 16, warps)
 
 
-def row_tile(n: int, k: int, multiprocessors: int) -> RowTile:
+def row_tile(n: int, k: int, multiprocessors: int) -> BlockRowTile:
     """The tile for n columns of k elements: enough splits for about four programs on each multiprocessor."""
     columns, blocks = 32, 8
     programs = -(-n // columns)
@@ -40,4 +40,4 @@ def row_tile(n: int, k: int, multiprocessors: int) -> RowTile:
     splits = 1
     while splits < 8 and programs * splits * 2 <= 4 * multiprocessors and steps // (splits * 2) >= 2:
         splits *= 2
-    return RowTile(columns, blocks, splits, 4)
+    return BlockRowTile(columns, blocks, splits, 4)

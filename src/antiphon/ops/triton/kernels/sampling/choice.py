@@ -1,4 +1,7 @@
-"""The token of each row of logits: the likeliest, or one drawn by Gumbel-max with Philox noise."""
+"""The token of each row of logits: the likeliest, or one drawn by Gumbel-max with Philox noise.
+
+FILTERED: rows may have top-k, top-p or min-p. Otherwise the arguments that only filters need are None.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +9,22 @@ import triton
 import triton.language as tl
 
 from antiphon.ops.triton.kernels.dependent_launch import release, wait
+from antiphon.ops.triton.kernels.sampling.filters import GROUP, LOWEST, first_kept, load_logits
 from antiphon.ops.triton.kernels.sampling.noise import gumbel
-
-LOWEST = tl.constexpr(float("-inf"))
 
 
 @triton.jit
-def best_in_blocks(
-    logits, temperature, seed, index, rows, best, tokens,
+def survey_blocks(
+    logits, temperature, seed, index, rows, best, tokens, tops, sums, maxima,
     stride, parameter_stride, long_stride, V, num_blocks,
-    BLOCK: tl.constexpr, PDL: tl.constexpr,
+    BLOCK: tl.constexpr, FILTERED: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """For each block of BLOCK tokens of each row of logits: its best token and that one's noisy logit.
 
-    The parameters of the request in place r are at row rows[r] of their columns; a negative row is padding.
+    With filters also the largest logit without noise (`tops`), the sum of e^(logit - top), and the largest of each
+    group of GROUP tokens, in maxima [R, num_blocks * BLOCK / GROUP]; all are divided by the temperature. One of 0
+    divides and adds nothing. The parameters of the request in place r are at row rows[r] of their columns; a negative
+    row is padding.
     """
     release(PDL)
     block, place = tl.program_id(0), tl.program_id(1)
@@ -31,25 +36,37 @@ def best_in_blocks(
         own_index = tl.load(index + row * long_stride)
         token = block * BLOCK + tl.arange(0, BLOCK)
         inside = token < V
-        x = tl.load(logits + place.to(tl.int64) * stride + token, mask=inside, other=LOWEST).to(tl.float32)
-        x = tl.where(x == x, x, LOWEST)  # else the largest of a row with NaN could be one beyond the vocabulary
+        x = load_logits(logits + place.to(tl.int64) * stride, token, inside)
+        noisy = x
         if heat > 0:
+            x = x * (1.0 / heat)
             counter = (block * (BLOCK // 4) + tl.arange(0, BLOCK // 4)).to(tl.uint32)
-            x = x * (1.0 / heat) + gumbel(own_seed, own_index, counter)
-        top, at = tl.max(x, 0, return_indices=True, return_indices_tie_break_left=True)
-        tl.store(best + place * num_blocks + block, top)
-        tl.store(tokens + place * num_blocks + block, block * BLOCK + at)
+            noisy = x + gumbel(own_seed, own_index, counter)
+        value, at = tl.max(noisy, 0, return_indices=True, return_indices_tie_break_left=True)
+        where = place * num_blocks + block
+        tl.store(best + where, value)
+        tl.store(tokens + where, block * BLOCK + at)
+        if FILTERED:
+            top = tl.max(x, 0)
+            tl.store(tops + where, top)
+            tl.store(sums + where, tl.sum(tl.where(x > LOWEST, tl.exp(x - top), 0.0), 0))
+            largest = tl.max(tl.reshape(x, (BLOCK // GROUP, GROUP)), 1)
+            tl.store(maxima + where.to(tl.int64) * (BLOCK // GROUP) + tl.arange(0, BLOCK // GROUP), largest)
 
 
 @triton.jit
-def best_of_rows(
-    best, block_tokens, rows, last_token, length, index, drawn,
-    parameter_stride, long_stride, num_blocks,
-    BLOCKS: tl.constexpr, PDL: tl.constexpr,
+def choose_tokens(
+    logits, temperature, top_k, top_p, min_p, seed, index, rows, best, block_tokens, tops, sums, maxima, listed,
+    last_token, length, drawn,
+    stride, parameter_stride, long_stride, V, num_blocks, num_groups,
+    BLOCKS: tl.constexpr, GROUPS: tl.constexpr, CHUNK: tl.constexpr, FILTERED: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
-    """The token of each row from those of its blocks. It becomes the row's last token, and the row grows by one."""
+    """The token of each row from the survey of its blocks; rows without a filter take the best of all blocks.
+
+    It becomes the row's last token, and the row grows by one. `listed` int32 [R, GROUPS] is scratch.
+    """
     release(PDL)
-    place = tl.program_id(0)
+    place = tl.program_id(0).to(tl.int64)
     wait(PDL)
     row = tl.load(rows + place).to(tl.int64)
     if row >= 0:
@@ -58,7 +75,26 @@ def best_of_rows(
         values = tl.load(best + place * num_blocks + blocks, mask=inside, other=LOWEST)
         _, at = tl.max(values, 0, return_indices=True, return_indices_tie_break_left=True)
         token = tl.load(block_tokens + place * num_blocks + at)
+        own_index = tl.load(index + row * long_stride)
+        if FILTERED:
+            heat = tl.load(temperature + row * parameter_stride)
+            k = tl.load(top_k + row * parameter_stride)
+            k = tl.where((k > 0) & (k < V), k, V)
+            p = tl.load(top_p + row * parameter_stride)
+            least = tl.load(min_p + row * parameter_stride)
+            if (heat > 0) & ((k < V) | (p < 1) | (least > 0)):
+                block_tops = tl.load(tops + place * num_blocks + blocks, mask=inside, other=LOWEST)
+                top = tl.max(block_tops, 0)
+                block_sums = tl.load(sums + place * num_blocks + blocks, mask=inside, other=0.0)
+                total = tl.sum(tl.where(block_tops > LOWEST, block_sums * tl.exp(block_tops - top), 0.0), 0)
+                groups = tl.arange(0, GROUPS)
+                largest = tl.load(maxima + place * num_groups + groups, mask=groups < num_groups, other=LOWEST)
+                own_seed = tl.load(seed + row * long_stride)
+                token = first_kept(
+                    logits + place * stride, 1.0 / heat, own_seed, own_index, k, p, least, token, largest, top, total,
+                    listed + place * GROUPS, V, GROUPS, CHUNK,
+                )  # fmt: skip
         tl.store(drawn + place, token)
         tl.store(last_token + row * parameter_stride, token)
         tl.store(length + row * parameter_stride, tl.load(length + row * parameter_stride) + 1)
-        tl.store(index + row * long_stride, tl.load(index + row * long_stride) + 1)
+        tl.store(index + row * long_stride, own_index + 1)

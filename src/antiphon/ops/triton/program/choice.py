@@ -1,0 +1,84 @@
+"""The launches that draw a token for each row of logits and write it to the row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+import torch
+from torch import Tensor
+
+from antiphon.ops.triton.kernels.sampling.choice import choose_tokens, survey_blocks
+from antiphon.ops.triton.kernels.sampling.filters import GROUP
+from antiphon.ops.triton.launch import ceil_power
+from antiphon.ops.triton.program.launch import Launch
+
+#: Where rows have filters: tokens of a program that surveys the logits, and groups of tokens that one takes at a time.
+#: The block is the same for any number of rows, and so is the sum of a row's probabilities, to the last bit.
+BLOCK, CHUNK = 1024, 32
+
+
+def plain_block(rows: int) -> int:
+    """Tokens of a program where no row has a filter: few, where there are not many programs."""
+    return 512 if rows <= 8 else 2048
+
+
+class Draw(Enum):
+    """What a step draws from its logits."""
+
+    NOTHING = "nothing"  # the caller does
+    PLAIN = "plain"  # the likeliest token, or one of all
+    FILTERED = "filtered"  # rows may have top-k, top-p and min-p
+
+
+@dataclass(frozen=True)
+class ChoiceColumns:
+    """The columns of rows that a draw reads and writes. Values of 64 bits are every `long_stride`, others every
+    `stride` elements.
+    """
+
+    temperature: Tensor
+    top_k: Tensor
+    top_p: Tensor
+    min_p: Tensor
+    seed: Tensor
+    index: Tensor
+    last_token: Tensor
+    length: Tensor
+    stride: int = 1
+    long_stride: int = 1
+
+
+def choice_launches(
+    logits: Tensor, count: int, vocab_size: int, columns: ChoiceColumns, rows: Tensor, drawn: Tensor,
+    take: Callable[[Sequence[int], torch.dtype], Tensor], filtered: bool, early: bool,
+) -> list[Launch]:  # fmt: skip
+    """Draw for rows[:count] of the columns from logits[:count, :vocab_size], to drawn[:count] int32.
+
+    A negative row is padding. The tokens become the rows' last ones, and the rows grow by one. `take` gives memory that
+    keeps its content between the launches; `early` launches may start while the kernel before them still runs.
+    """
+    block = BLOCK if filtered else plain_block(count)
+    blocks = -(-vocab_size // block)
+    groups = blocks * block // int(GROUP.value)
+    best, tokens = take((count, blocks), torch.float32), take((count, blocks), torch.int32)
+    tops = sums = maxima = listed = None
+    if filtered:
+        tops, sums = take((count, blocks), torch.float32), take((count, blocks), torch.float32)
+        maxima, listed = take((count, groups), torch.float32), take((count, ceil_power(groups)), torch.int32)
+    sizes = (logits.stride(0), columns.stride, columns.long_stride, vocab_size, blocks)
+    survey = Launch(
+        "survey blocks", survey_blocks, (blocks, count),
+        (logits, columns.temperature, columns.seed, columns.index, rows, best, tokens, tops, sums, maxima, *sizes),
+        {"BLOCK": block, "FILTERED": filtered, "PDL": early}, dependent=early,
+    )  # fmt: skip
+    choose = Launch(
+        "choose tokens", choose_tokens, (count,),
+        (logits, columns.temperature, columns.top_k, columns.top_p, columns.min_p, columns.seed, columns.index, rows,
+         best, tokens, tops, sums, maxima, listed, columns.last_token, columns.length, drawn, *sizes, groups),
+        {"BLOCKS": ceil_power(blocks), "GROUPS": ceil_power(groups), "CHUNK": CHUNK, "FILTERED": filtered,
+         "PDL": early},
+        warps=8 if filtered else 4, dependent=early,
+    )  # fmt: skip
+    return [survey, choose]

@@ -1,0 +1,1 @@
+"""Engines, executors and devices without a real model."""

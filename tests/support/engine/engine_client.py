@@ -1,0 +1,172 @@
+"""Help for tests of the engine client: calls, whole answers, and an engine process with faults in it."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import itertools
+import os
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from antiphon.engine.sampling_params import SamplingParams
+from antiphon.runtime.calls.events import Ended, TextDelta
+from antiphon.runtime.process.client import EngineClient, EngineState
+from antiphon.runtime.process.messages import Generate
+from support.models.tiny_model import write_bert
+
+OPTIONS: dict[str, Any] = dict(kv_bytes=8 << 20, key_type="fp32", value_type="fp32", max_running=40, max_waiting=64)
+
+#: First tokens of prompts that the engine with faults stumbles over; and a name of a model that it does not load before
+#: there is a file of that other name in its folder.
+RAISE, HANG, EXIT, HANG_HARD, LOST = 201, 202, 203, 204, 205
+SLOW, GO = "slow", "go"
+#: A model with a file of this name in its folder ends the process that loads it.
+DEADLY = "deadly"
+
+FAULTS = f"""
+import ctypes, os, pathlib, sys, time
+import antiphon.engine.core as core
+import antiphon.runtime.loading.loading as loading
+from antiphon.errors import DeviceError
+
+step = core.EngineCore.step
+load_model = loading.load_model
+
+class LostDevice:
+    def submit(self, plan):
+        raise DeviceError("cuda:0 failed: an illegal memory access")
+
+def faulty_step(self):
+    for slot in self.slots.values():
+        for request in slot.scheduler.requests():
+            first = request.prompt[0]
+            if first == {RAISE}:
+                raise RuntimeError("the kernel is on fire")
+            if first == {LOST}:
+                slot.executor = LostDevice()
+            if first == {HANG}:
+                time.sleep(1000)
+            if first == {EXIT}:
+                print("no more memory of any kind", file=sys.stderr, flush=True)
+                os._exit(7)
+            if first == {HANG_HARD}:
+                ctypes.PyDLL(None).sleep(1000)  # holding the interpreter
+    return step(self)
+
+def slow_load(reference, **options):
+    if pathlib.Path(reference, {DEADLY!r}).exists():
+        os._exit(9)
+    go = pathlib.Path(reference, {GO!r})
+    while {SLOW!r} in reference and not go.exists():
+        time.sleep(0.01)
+    return load_model(reference, **options)
+
+core.EngineCore.step = faulty_step
+loading.load_model = slow_load
+"""
+
+_numbers = itertools.count(1)
+
+
+@dataclass
+class Answer:
+    """One sample, put together."""
+
+    text: str = ""
+    token_ids: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    top_logprobs: list[list[tuple[int, float]]] = field(default_factory=list)
+    end: Ended | None = None
+
+
+def call(prompt: list[int], model: str = "tiny", n: int = 1, **details: Any) -> Generate:
+    """A call with an id of its own; details are of the call or of its sampling."""
+    own = {key: details.pop(key) for key in ("priority", "timeout", "grammar", "cache_salt", "id") if key in details}
+    own.setdefault("id", f"call-{next(_numbers)}")
+    return Generate(model=model, prompt=prompt, params=unchecked(SamplingParams, **details), n=n, **own)
+
+
+def unchecked(cls: type[Any], **fields: Any) -> Any:
+    """A dataclass with values that it would reject: what another program may send."""
+    made = object.__new__(cls)
+    for own in dataclasses.fields(cls):
+        made_by = own.default_factory
+        default = own.default if made_by is dataclasses.MISSING else made_by()
+        object.__setattr__(made, own.name, fields.pop(own.name, default))
+    assert not fields, fields
+    return made
+
+
+async def answers(client: EngineClient, asked: Generate) -> list[Answer]:
+    """All samples, read to the end."""
+    found = [Answer() for _ in range(asked.n)]
+    async for item in client.generate(asked):
+        name, _, index = item.id.rpartition("/")
+        assert name == asked.id
+        answer = found[int(index)]
+        assert answer.end is None, "something came after the end"
+        if isinstance(item, TextDelta):
+            answer.text += item.text
+            answer.token_ids += item.token_ids
+            answer.logprobs += item.logprobs
+            answer.top_logprobs += item.top_logprobs
+        else:
+            answer.end = item
+    assert all(answer.end is not None for answer in found)
+    return found
+
+
+async def until(condition: Callable[[], Awaitable[bool]], seconds: float = 30.0) -> None:
+    end = time.monotonic() + seconds
+    while not await condition():
+        assert time.monotonic() < end, "it did not come to pass"
+        await asyncio.sleep(0.02)
+
+
+async def until_free(client: EngineClient, model: str = "tiny") -> None:
+    """Until no request of the model is left and no block is owned."""
+
+    async def is_free() -> bool:
+        figures = (await client.figures())[model]
+        return not (figures["running"] or figures["waiting"] or figures["blocks_owned"])
+
+    await until(is_free)
+
+
+async def until_state(client: EngineClient, state: EngineState, seconds: float = 60.0) -> None:
+    async with asyncio.timeout(seconds):
+        while client.state is not state:
+            await client.wait_for_change()
+
+
+def write_encoder(folder: Path) -> Path:
+    """A tiny encoder whose vectors differ from text to text."""
+    from safetensors.torch import load_file, save_file
+
+    path = write_bert(folder)
+    generator = torch.Generator().manual_seed(5)
+    state = load_file(path / "model.safetensors")
+    save_file({k: torch.randn(v.shape, generator=generator) for k, v in state.items()}, path / "model.safetensors")
+    return path
+
+
+def inject_faults(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Engine processes started from now on stumble over certain prompts. Python runs this file before all others."""
+    (folder / "sitecustomize.py").write_text(FAULTS)
+    paths = [str(folder), *filter(None, [os.environ.get("PYTHONPATH")])]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs; one that has ended and that nobody has asked about does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in ("Z", "X")
+    except (FileNotFoundError, ProcessLookupError):
+        return False

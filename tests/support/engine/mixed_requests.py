@@ -1,0 +1,142 @@
+"""Requests of every kind for the tiny model: edits, grammars, rules, stops, forks, searches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from antiphon.engine.beam import BeamGroup
+from antiphon.engine.request import Request
+from antiphon.engine.sampling_params import SamplingParams
+from antiphon.engine.transcript_rules import TranscriptRules
+from support.engine.model_core import MODEL, VOCABULARY
+
+LENGTH = 18
+END = 190
+
+
+class CountingGrammar:
+    """The token of place i has remainder i when divided by 7: a mask that is right for one place only.
+
+    It fails at the place `breaks`. Nothing may ask it for a mask once its request has ended.
+    """
+
+    def __init__(self, request: Request, breaks: int | None = None) -> None:
+        self._request, self._breaks = request, breaks
+        self.place = 0
+
+    def advance(self, token: int) -> None:
+        assert token % 7 == self.place % 7, f"token {token} at place {self.place}"
+        self.place += 1
+
+    def mask(self) -> np.ndarray:
+        assert not self._request.is_ended, f"{self._request.id} has ended and asks for a mask"
+        assert self.place == self._request.num_output_tokens
+        if self.place == self._breaks:
+            raise RuntimeError(f"the grammar ends at {self.place}")
+        return np.packbits(np.arange(VOCABULARY) % 7 == self.place % 7, bitorder="little")
+
+
+def request(name: str, prompt: list[int], **params: Any) -> Request:
+    return Request(name, MODEL, prompt, SamplingParams(**{"max_tokens": LENGTH, **params}))
+
+
+def one(change: Callable[[Request], None] | None = None, **params: Any) -> Callable[[str, list[int]], list[Request]]:
+    def make(name: str, prompt: list[int]) -> list[Request]:
+        made = request(name, prompt, **params)
+        if change is not None:
+            change(made)
+        return [made]
+
+    return make
+
+
+def _grammar(made: Request) -> None:
+    made.constraint = CountingGrammar(made)
+
+
+def _broken_grammar(made: Request) -> None:
+    made.constraint = CountingGrammar(made, breaks=7)
+
+
+def _transcript(made: Request) -> None:
+    """Timestamps are the ids from 200 on, in pairs that never go backwards, after two tokens of an opening."""
+    made.rules = TranscriptRules(
+        begin=made.num_prompt_tokens + 2, end_id=END, opening=((60, 61), (70,)), blank=frozenset({33}),
+        first_timestamp=200,
+    )  # fmt: skip
+    made.stop_ids = frozenset({END})
+
+
+def _likely_stops(made: Request) -> None:
+    made.stop_ids = frozenset(made.params.logit_bias)
+
+
+def _grammar_with_stop(made: Request) -> None:
+    """Ends at place 7 by a stop token, while the step after it is in flight."""
+    _grammar(made)
+    made.stop_ids = frozenset(range(0, VOCABULARY, 7))
+
+
+def _stop_string(made: Request) -> None:
+    """Ends after two even tokens in a row, which the listener sees one token at a time."""
+    made.on_token = lambda token: len(made.output) > 3 and token % 2 == 0 and made.output[-2] % 2 == 0
+
+
+def _forks(name: str, prompt: list[int]) -> list[Request]:
+    """Samples of one prompt, every other one under a grammar."""
+    made: list[Request] = []
+    for seed in range(3):
+        fork = request(f"{name}-{seed}", prompt, temperature=0.9, seed=seed)
+        fork.fork_of = made[0] if made else None
+        if seed % 2:
+            _grammar(fork)
+        made.append(fork)
+    return made
+
+
+def _beams(name: str, prompt: list[int]) -> list[Request]:
+    search = BeamGroup[Request](3)
+    for index in range(3):
+        member = request(f"{name}-{index}", prompt)
+        member.fork_of = search.members[0] if search.members else None
+        member.beam = search
+        member.stop_ids = frozenset(range(40, 60))
+        search.members.append(member)
+    return search.members
+
+
+_EVEN = dict.fromkeys(range(0, VOCABULARY, 2), 100.0)
+
+KINDS: dict[str, Callable[[str, list[int]], list[Request]]] = {
+    "greedy": one(),
+    "drawn": one(temperature=0.9, top_p=0.9, top_k=40, min_p=0.01, seed=3),
+    "penalties": one(frequency_penalty=1.5, presence_penalty=0.5, repetition_penalty=1.3),
+    "bias": one(logit_bias={50: 6.0, 51: 5.0}, banned_tokens=frozenset({50}), temperature=0.8, seed=4),
+    "typical": one(temperature=1.0, typical_p=0.5, seed=5),
+    "logprobs": one(logprobs=2, temperature=0.7, seed=6),
+    "prompt logprobs": one(prompt_logprobs=True, logprobs=1),
+    "grammar": one(_grammar),
+    "drawn grammar": one(_grammar, temperature=1.0, seed=7, frequency_penalty=0.5, min_tokens=3),
+    "broken grammar": one(_broken_grammar),
+    "stopped grammar": one(_grammar_with_stop, min_tokens=6),
+    "transcript": one(_transcript, temperature=1.0, seed=8),
+    "minimum": one(_likely_stops, min_tokens=9, logit_bias=_EVEN),
+    "stop string": one(_stop_string, temperature=1.0, seed=9),
+    "forks": _forks,
+    "beams": _beams,
+}
+
+
+def answer_of(made: Request) -> tuple[Any, ...]:
+    """What the caller gets."""
+    top = [[token for token, _ in pairs] for pairs in made.top_logprobs]
+    readings = [round(value, 3) for value in (*made.logprobs, *made.prompt_logprobs, *made.drawn_logprobs)]
+    return made.output, made.finish_reason, made.error, top, readings
+
+
+def is_beginning(made: Request, expected: tuple[Any, ...]) -> bool:
+    """Whether a request that was ended was on the way to its answer; a search cannot be compared."""
+    return made.beam is not None or made.output == expected[0][: made.num_output_tokens]

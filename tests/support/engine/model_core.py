@@ -1,0 +1,65 @@
+"""An engine core over a tiny random Llama: the real scheduler, sampler and executor, without a tokenizer."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from antiphon.engine.core import EngineCore
+from antiphon.engine.kv.arena import SlabArena
+from antiphon.engine.kv.manager import GroupSpec, KVManager
+from antiphon.engine.model_slot import ModelSlot
+from antiphon.engine.policies.fcfs import FirstComeFirstServed
+from antiphon.engine.policies.policy import Policy
+from antiphon.engine.scheduler import Scheduler
+from antiphon.engine.scheduler_config import SchedulerConfig
+from antiphon.executor.decoder.executor import DecoderExecutor
+from antiphon.models.base.model import CausalLM
+from antiphon.models.base.parts import TokenDecoder
+from antiphon.models.registry import build_model
+from antiphon.ops import CacheLayout, KVCache, allocate_arena
+from antiphon.weights.formats.memory import StateDictCheckpoint
+from support.models.tiny_model import CONFIG, EMBEDDING_ROWS, tiny_state
+
+MODEL = "tiny"
+VOCABULARY = EMBEDDING_ROWS
+MAX_TOKENS = 128
+MAX_RUNNING = 8
+BLOCK_TOKENS, SLAB_BLOCKS = 4, 4
+
+
+@cache
+def tiny_decoder() -> CausalLM:
+    model = build_model(StateDictCheckpoint(tiny_state(), "llama", CONFIG))
+    assert isinstance(model, CausalLM)
+    return model
+
+
+def make_core(
+    depth: int = 1,
+    late_choice: bool = True,
+    config: SchedulerConfig | None = None,
+    policy: Policy | None = None,
+    num_slabs: int = 128,
+    prefix_caching: bool = True,
+) -> tuple[EngineCore, DecoderExecutor]:
+    """A core whose one model may have `depth` steps in flight, and that model's executor."""
+    model = tiny_decoder()
+    decoder = model.part(TokenDecoder)
+    assert decoder is not None
+    config = config or SchedulerConfig(max_running=MAX_RUNNING)
+    layouts = [CacheLayout(group, BLOCK_TOKENS) for group in model.cache_groups()]
+    slab_bytes = SLAB_BLOCKS * max(layout.block_bytes for layout in layouts)
+    arena = SlabArena(num_slabs * slab_bytes, slab_bytes)
+    groups = [GroupSpec(layout.group.name, layout.block_bytes) for layout in layouts]
+    kv = KVManager(arena, groups, BLOCK_TOKENS, prefix_caching=prefix_caching)
+    executor = DecoderExecutor(
+        decoder,
+        KVCache(allocate_arena(arena.total_bytes), layouts, model.key_balance),
+        max_rows=config.max_running,
+        max_tokens=MAX_TOKENS,
+        vocab_size=VOCABULARY,
+    )
+    core = EngineCore()
+    scheduler = Scheduler(MODEL, kv, policy or FirstComeFirstServed(), config, MAX_TOKENS, late_choice)
+    core.add_model(ModelSlot(MODEL, scheduler, executor, depth=depth))
+    return core, executor

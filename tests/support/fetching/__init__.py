@@ -1,0 +1,1 @@
+"""Where models and test data are fetched from."""

@@ -1,0 +1,1 @@
+"""Cases and builds of operations and kernels."""

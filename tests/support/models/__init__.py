@@ -1,0 +1,1 @@
+"""Tiny and random models, and other engines' answers to compare with."""

@@ -1,0 +1,1 @@
+"""Programs as people run them, on terminals."""

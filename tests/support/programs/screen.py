@@ -1,0 +1,96 @@
+"""A program on a terminal with a screen: cursor control, scrollback, and answers to what the program asks of it."""
+
+from __future__ import annotations
+
+import fcntl
+import select
+import struct
+import termios
+import time
+from collections.abc import Callable, Sequence
+
+import pyte
+
+from support.programs.terminal import Terminal
+
+PASTE_START, PASTE_END = "\x1b[200~", "\x1b[201~"
+UP = "\x1b[A"
+
+
+class Screen(Terminal):
+    """What a person sees, emulated by pyte; `text` includes what has scrolled off the top."""
+
+    def __init__(
+        self, command: Sequence[str], environment: dict[str, str] | None = None, columns: int = 80, rows: int = 24
+    ) -> None:
+        self._screen = pyte.HistoryScreen(columns, rows, history=10_000, ratio=1)
+        self._screen.write_process_input = self.type
+        self._stream = pyte.Stream(self._screen)
+        super().__init__(command, {"TERM": "xterm-256color", **(environment or {})})
+
+    def opened(self) -> None:
+        self._set_size(self._screen.columns, self._screen.lines)
+
+    def _set_size(self, columns: int, rows: int) -> None:
+        fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def resize(self, columns: int, rows: int) -> None:
+        """As when the window is made larger or smaller; the program gets SIGWINCH.
+
+        pyte drops the top lines of a screen that becomes lower. Here, as in terminals, the empty lines at the bottom go
+        first, and lines that leave at the top can still be scrolled back to.
+        """
+        screen, x, y = self._screen, self._screen.cursor.x, self._screen.cursor.y
+        dropped = max(0, screen.lines - rows)
+        scrolled = min(dropped, max(0, y - rows + 1))
+        screen.cursor.y = 0
+        if dropped > scrolled:
+            screen.insert_lines(dropped - scrolled)
+        screen.history.top.extend(screen.buffer[row] for row in range(dropped - scrolled, dropped))
+        screen.resize(rows, columns)
+        screen.cursor.x, screen.cursor.y = min(x, columns - 1), y - scrolled
+        self._set_size(columns, rows)
+
+    def _read(self) -> str:
+        text = super()._read()
+        self._stream.feed(text)
+        return text
+
+    @property
+    def text(self) -> str:
+        scrolled = ["".join(row[column].data for column in range(self._screen.columns)) for row in self._history()]
+        return "\n".join(line.rstrip() for line in [*scrolled, *self._screen.display])
+
+    def _history(self) -> Sequence[dict[int, pyte.screens.Char]]:
+        return list(self._screen.history.top)
+
+    @property
+    def line(self) -> str:
+        """The line that the cursor is on."""
+        return str(self._screen.display[self._screen.cursor.y]).rstrip()
+
+    def until(self, condition: Callable[[], object], timeout: float = 60) -> None:
+        """Take what the program shows until the condition holds."""
+        deadline = time.monotonic() + timeout
+        while not condition():
+            ready, _, _ = select.select([self._master], [], [], max(0.0, deadline - time.monotonic()))
+            assert ready, f"not within {timeout} s; the screen:\n{self.text}"
+            self.shown += self._read()
+
+    def until_shown(self, *texts: str) -> None:
+        """All of the texts are on the screen; the terminal may break them at its right edge."""
+
+        def are_shown() -> bool:
+            lines = self.text
+            joined = lines.replace("\n", "")
+            return all(text in lines or text in joined for text in texts)
+
+        self.until(are_shown)
+
+    def until_prompt(self) -> None:
+        """The program waits for a message, and nothing is typed yet."""
+        self.until(lambda: self.line == ">")
+
+    def paste(self, text: str) -> None:
+        """As terminals do it: between two marks, with carriage returns."""
+        self.type(PASTE_START + text.replace("\n", "\r") + PASTE_END)

@@ -1,0 +1,1 @@
+"""Servers in threads and processes of their own."""

@@ -1,0 +1,119 @@
+"""A real server over a real engine process, in a thread of the test's own process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import openai
+import torch
+import uvicorn
+from safetensors.torch import load_file, save_file
+
+from antiphon.runtime.process.client import EngineClient
+from antiphon.server.app import create_app
+from antiphon.server.draining_server import server_settings
+from antiphon.server.http.listener import address, bind
+from antiphon.server.serving.serving import Serving
+from antiphon.server.setup.config import ServerConfig
+from support.models.tiny_model import write_bert
+from support.waiting import wait_until
+
+#: As Qwen writes it, cut down to what matters here.
+TOOL_TEMPLATE = (
+    "{% if tools %}<|im_start|>system\n{% for tool in tools %}{{ tool | tojson }}\n{% endfor %}"
+    'Call with <tool_call>{"name": ..., "arguments": ...}</tool_call><|im_end|>\n{% endif %}'
+    "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}"
+    "{% for call in message.tool_calls %}<tool_call>\n{{ call.function | tojson }}\n</tool_call>{% endfor %}"
+    "<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+@dataclass
+class RunningServer:
+    url: str
+    serving: Serving
+
+    def openai(self, key: str = "unused", **options: Any) -> openai.OpenAI:
+        return openai.OpenAI(base_url=f"{self.url}/v1", api_key=key, max_retries=0, timeout=60, **options)
+
+    def figures(self) -> dict[str, int]:
+        """Requests running and waiting in the engine, and blocks that requests own, over all models."""
+        loop = self.serving.loop
+        values = asyncio.run_coroutine_threadsafe(self.serving.client.figures(), loop).result(30)
+        models = [value for name, value in values.items() if name not in ("arena", "devices", "process")]
+        return {name: sum(model[name] for model in models) for name in ("running", "waiting", "blocks_owned")}
+
+    def metrics(self) -> str:
+        """`/metrics` with the engine's own figures, which are left out if it is too busy to tell them in time."""
+        pages: list[str] = []
+
+        def has_figures() -> bool:
+            pages.append(httpx.get(self.url + "/metrics", timeout=30).text)
+            return "antiphon:num_requests_running{" in pages[-1]
+
+        wait_until(has_figures, told=lambda: pages[-1])
+        return pages[-1]
+
+    def wait_until_idle(self, seconds: float = 30.0) -> None:
+        """Until the engine holds nothing of anybody's."""
+        wait_until(lambda: not any(self.figures().values()), seconds, self.figures)
+
+
+@contextmanager
+def running_server(config: ServerConfig, options: dict[str, Any]) -> Iterator[RunningServer]:
+    """Ready, or with its failure told by `/readyz`."""
+    listener = bind("127.0.0.1", 0)
+    made: dict[str, Any] = {}
+
+    async def serve() -> None:
+        app = create_app(config, EngineClient(options, offline=True))
+        made["serving"] = app.state.serving
+        made["serving"].loop = asyncio.get_running_loop()
+        server = uvicorn.Server(server_settings(app, config.connections, 2))
+        server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign,assignment]
+        made["server"] = server
+        await server.serve([listener])
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()), daemon=True)
+    thread.start()
+    try:
+        _wait_until_settled(address(listener))
+        yield RunningServer(address(listener), made["serving"])
+    finally:
+        made["server"].should_exit = True
+        thread.join(60)
+        listener.close()
+        assert not thread.is_alive()
+
+
+def _wait_until_settled(url: str) -> None:
+    deadline = time.monotonic() + 180
+    told: dict[str, Any] = {}
+    while True:
+        with contextlib.suppress(httpx.HTTPError):
+            told = httpx.get(f"{url}/readyz", timeout=5).json()
+            if told["status"] in ("ready", "failed"):
+                return
+        assert time.monotonic() < deadline, f"the server did not get ready: {told}"
+        time.sleep(0.05)
+
+
+def write_random_bert(folder: Path) -> Path:
+    """The tiny encoder, with weights that make different vectors of different texts."""
+    path = write_bert(folder)
+    generator = torch.Generator().manual_seed(0)
+    state = load_file(path / "model.safetensors")
+    save_file(
+        {name: torch.randn(tensor.shape, generator=generator) for name, tensor in state.items()},
+        path / "model.safetensors",
+    )
+    return path

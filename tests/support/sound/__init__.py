@@ -1,0 +1,1 @@
+"""Sounds, speech and its words."""

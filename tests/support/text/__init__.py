@@ -1,0 +1,1 @@
+"""Vocabularies, texts, and answers under grammars."""
