@@ -23,7 +23,7 @@ from antiphon.ops import Device
 from antiphon.ops.backend import Backend, use_operations
 from antiphon.ops.reference.activation import activate
 from antiphon.runtime.loading.weight_forms import LoadReport, prepare
-from support.tiny_voice import (
+from support.models.tiny_voice import (
     TINY_VOICES,
     add,
     build_voice,

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from support.placement import meta_device
 
 from antiphon.engine.core import EngineCore
 from antiphon.engine.model_slot import ModelSlot
@@ -31,6 +30,7 @@ from antiphon.runtime.slots.embedding import embedding_slot
 from antiphon.runtime.slots.registry import SLOT_MAKERS
 from antiphon.runtime.slots.resident import encoder_name, make_slots, slot_names
 from antiphon.runtime.slots.synthesis import DEVICE_STEP_TOKENS
+from support.engine.placement import meta_device
 from support.models.tiny_model import write_bert
 from support.models.tiny_whisper import tiny_whisper
 

@@ -13,8 +13,16 @@ from antiphon.layers.module import Halvable
 from antiphon.ops import Device
 from antiphon.ops.device import DeviceLimits
 from antiphon.runtime.loading.weight_forms import LoadReport, WeightOptions, prepare
-from support.placement import tensors_below
-from support.tiny_voice import build_voice, difference, speak, speaking_core, speech_on_cpu, stages_of, utterances
+from support.engine.placement import tensors_below
+from support.models.tiny_voice import (
+    build_voice,
+    difference,
+    speak,
+    speaking_core,
+    speech_on_cpu,
+    stages_of,
+    utterances,
+)
 
 #: Of the samples, by precision: rounding moves the phase of the pitch, and fp16 has eleven bits.
 TOLERANCES = {"fp32": 5e-3, "fast": 3e-2}

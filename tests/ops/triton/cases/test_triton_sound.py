@@ -7,7 +7,7 @@ import torch.nn.functional as F
 
 from antiphon import ops
 from antiphon.ops.types import LSTMWeights
-from support.triton_cases import error, normal, number, pick
+from support.kernels.triton_cases import error, normal, number, pick
 
 
 def test_adaptive_norm(generator: torch.Generator, device: torch.device) -> None:
