@@ -80,7 +80,7 @@ def test_too_little_memory_is_reported_with_the_numbers(loaded: LoadedModel) -> 
     gpu = fake_gpu()
     device = EngineDevice(gpu, EngineConfig())
     gpu.free.append(1 << 30)
-    expected = r"has 1,024 MiB free of 16,384 MiB; of that 768 MiB are needed for a step and 819 MiB kept in reserve"
+    expected = r"has 1,024 MiB free of 16,384 MiB; of that 896 MiB are needed for a step and 819 MiB kept in reserve"
     with pytest.raises(MemoryBudgetError, match=expected):
         device.acquire(loaded.model)
     assert device.books is None

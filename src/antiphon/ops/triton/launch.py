@@ -97,12 +97,11 @@ def prefill_tile(dtype: torch.dtype, channels: int, shared: int, queries: float,
     """
     if dtype is torch.float32:
         return QueryTile(max(16, 32 // shared), 32, 4, 1)
-    if queries >= 32 and channels <= 128 and page_bytes > 1:  # as timed on an H200
-        return QueryTile(max(16, 128 // shared), 32, 4, 3) if shared >= 4 else QueryTile(64 // shared, 64, 4, 2)
-    rows = 128 if channels <= 128 else 64
     if queries < 32:
         return QueryTile(16, 64 if channels <= 128 else 32, 4, 2)
-    return QueryTile(max(16, rows // shared), 64 if channels <= 128 and page_bytes > 1 else 32, 8, 2)
+    if channels <= 128 and page_bytes > 1:  # as timed on an H200
+        return QueryTile(max(16, 128 // shared), 32, 4, 3) if shared >= 4 else QueryTile(64 // shared, 64, 4, 2)
+    return QueryTile(max(16, (128 if channels <= 128 else 64) // shared), 32, 8, 2)
 
 
 def sequence_tile(dtype: torch.dtype, channels: int) -> QueryTile:
