@@ -23,6 +23,12 @@ class Card:
         return self.capability >= 90
 
     @property
+    def shared_bytes(self) -> int:
+        """Shared memory that a block may have, less a margin for what a compiler adds."""
+        largest = {80: 163, 87: 163, 90: 227, 100: 227, 103: 227}  # in KiB
+        return (largest.get(self.capability, 99) - 3) << 10
+
+    @property
     def converts_fp8(self) -> bool:
         """Whether e4m3 is a type of its instructions."""
         return self.capability >= 89

@@ -5,10 +5,8 @@ from __future__ import annotations
 import pytest
 
 from antiphon.bench.random_model import SHAPES
-from antiphon.ops.triton.program.tiles import ROW_PRODUCT_ROWS, attention_tile, row_tile, vector_tile
-
-#: Shared memory of a block on the smallest card, in bytes.
-SHARED_BYTES = 99 << 10
+from antiphon.ops.triton.launch import Card
+from antiphon.ops.triton.program.tiles import ROW_PRODUCT_ROWS, attention_tile, fitted, row_tile, vector_tile
 
 
 def products(name: str) -> list[tuple[int, int, bool]]:
@@ -28,15 +26,17 @@ def products(name: str) -> list[tuple[int, int, bool]]:
 
 @pytest.mark.parametrize("name", SHAPES)
 @pytest.mark.parametrize("rows", [16, 32, 64])
-def test_row_tiles_divide_their_shapes(name: str, rows: int) -> None:
+@pytest.mark.parametrize(("capability", "kibibytes"), [(80, 163), (89, 99), (90, 227)])
+def test_row_tiles_divide_their_shapes_and_fit(name: str, rows: int, capability: int, kibibytes: int) -> None:
     for depth, columns, gated in products(name):
         tile = row_tile(rows, depth, columns, gated)
         assert tile is not None, f"{columns} x {depth} goes to the library"
+        tile = fitted(tile, rows, gated, Card(capability, 108).shared_bytes)
         assert columns % tile.columns == 0
         assert depth % tile.splits == 0 and depth // tile.splits % tile.depth == 0
         assert not gated or tile.splits == 1
         loaded = (tile.columns * (2 if gated else 1) + rows) * tile.depth * 2
-        assert loaded <= SHARED_BYTES, "one stage does not fit"
+        assert tile.stages >= 2 and loaded * (tile.stages - 1) < kibibytes << 10
 
 
 @pytest.mark.parametrize("name", SHAPES)
@@ -56,7 +56,8 @@ def test_shapes_without_a_tile_go_to_the_library() -> None:
     assert row_tile(8, 1024, 1024, False) is None, "tensor cores take 16 rows"
 
 
-@pytest.mark.parametrize("rows", [1, 2, 16, 17, 256])
-def test_attention_reads_powers_of_two_tokens(rows: int) -> None:
-    tile = attention_tile(rows)
+@pytest.mark.parametrize("shared", [1, 2, 4, 8])
+@pytest.mark.parametrize("rows", [1, 2, 16, 17, 64, 256])
+def test_attention_reads_powers_of_two_tokens(rows: int, shared: int) -> None:
+    tile = attention_tile(rows, shared)
     assert tile.tokens & (tile.tokens - 1) == 0 and tile.tokens >= 16

@@ -13,7 +13,7 @@ from antiphon.ops.triton.launch import ceil_power
 from antiphon.ops.triton.program.builder import StepBuilder
 from antiphon.ops.triton.program.normed import NextNorm, Normed
 from antiphon.ops.triton.program.quantised import takes_scaled
-from antiphon.ops.triton.program.tiles import ROW_PRODUCT_ROWS, VECTOR_ROWS, RowTile, row_tile
+from antiphon.ops.triton.program.tiles import ROW_PRODUCT_ROWS, VECTOR_ROWS, RowTile, fitted, row_tile
 
 
 def _is_plain(norm: program.Norm) -> bool:
@@ -24,7 +24,8 @@ def linear_row_tile(step: StepBuilder, i: program.Linear) -> RowTile | None:
     """The tile of a product on tensor cores; None where the library is better."""
     gated = i.activation.endswith("_gate")
     columns = i.matrix.rows // 2 if gated else i.matrix.rows
-    return row_tile(step.padded, i.matrix.columns, columns, gated)
+    tile = row_tile(step.padded, i.matrix.columns, columns, gated)
+    return None if tile is None else fitted(tile, step.padded, gated, step.card.shared_bytes)
 
 
 def scaled_norm(step: StepBuilder, value: Value) -> program.Norm | None:

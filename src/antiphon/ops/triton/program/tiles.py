@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 #: Tiles of a weight: all may be loaded at once; one after another; the next while one is computed.
 UNROLLED, IN_TURN, AHEAD = range(3)
@@ -102,6 +102,15 @@ def row_tile(rows: int, depth: int, columns: int, gated: bool) -> RowTile | None
         return None
     stages = 5 if splits == 1 and columns < HEAD_COLUMNS else 3
     return RowTile(size, step, splits, 4 if size == 64 else 2, stages)
+
+
+def fitted(tile: RowTile, rows: int, gated: bool, shared_bytes: int) -> RowTile:
+    """The tile with as many stages as fit the shared memory of a block; with shorter ones where not even two do."""
+    loaded = (tile.columns * (2 if gated else 1) + rows) * tile.depth * 2
+    stages = min(tile.stages, shared_bytes // loaded + 1)
+    if stages < 2 and tile.depth > 32:
+        return fitted(replace(tile, depth=tile.depth // 2), rows, gated, shared_bytes)
+    return replace(tile, stages=stages)
 
 
 def _divisor(depth: int, most: int) -> int | None:
