@@ -58,10 +58,11 @@ class Case:
     must: float
     aim: float
     vllm: float
+    in_blocks: bool = False  #: weights in Q4_K, else in bf16
 
     @property
     def name(self) -> str:
-        return f"{self.shape} {self.kind} {self.rows}"
+        return f"{self.shape}{' Q4_K' if self.in_blocks else ''} {self.kind} {self.rows}"
 
     @property
     def unit(self) -> str:
@@ -70,12 +71,12 @@ class Case:
     def floor(self, limits: MachineLimits) -> float:
         """The best figure that the ceilings allow. For decoding, in the middle of the answer."""
         if self.kind == "decode":
-            return decode_floor(program(self.shape), self.rows, INPUT + STEPS // 2, limits) * 1e3
+            return decode_floor(program(self.shape, in_blocks=self.in_blocks), self.rows, INPUT + STEPS // 2, limits) * 1e3
         length = INPUT if self.kind == "sequences" else PREFILL_LENGTH
-        seconds = prefill_floor(program(self.shape), self.rows, length, limits)
+        seconds = prefill_floor(program(self.shape, in_blocks=self.in_blocks), self.rows, length, limits)
         if self.kind == "prefill":
             return self.rows * length / seconds
-        steps = STEPS * decode_floor(program(self.shape), self.rows, INPUT + STEPS // 2, limits)
+        steps = STEPS * decode_floor(program(self.shape, in_blocks=self.in_blocks), self.rows, INPUT + STEPS // 2, limits)
         return self.rows * STEPS / (seconds + steps)
 
 
@@ -88,6 +89,7 @@ CASES = (
     Case("qwen3-8b", "decode", 32, 5.3, 5.0, 6.21),
     Case("qwen3-8b", "sequences", 256, 9_500, 10_400, 8_953),
     Case("qwen3-8b", "prefill", 64, 43_000, 46_000, 42_589),
+    Case("qwen3-8b", "decode", 1, 2.2, 1.8, 0.0, in_blocks=True),
 )
 
 
@@ -105,10 +107,10 @@ class Results:
 
 def run_engine(results: Results, cases: list[Case], device: Device) -> None:
     """The cases of each model, on the device and with every token delivered to the caller."""
-    for shape in dict.fromkeys(case.shape for case in cases):
-        loaded = random_model(shape, device=device)
+    for shape, in_blocks in dict.fromkeys((case.shape, case.in_blocks) for case in cases):
+        loaded = random_model(shape, device=device, in_blocks=in_blocks)
         for case in cases:
-            if case.shape == shape:
+            if (case.shape, case.in_blocks) == (shape, in_blocks):
                 run_case(results, case, loaded)
         del loaded
         gc.collect()

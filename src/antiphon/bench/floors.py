@@ -15,9 +15,9 @@ from antiphon.ops.program.floor import StepSize, step_floor
 from antiphon.ops.program.profile import MachineLimits
 
 
-def shape_program(shape: str, page_type: torch.dtype = torch.bfloat16) -> Recording:
-    """The forward of a shape with bf16 weights, with keys and values of that type."""
-    model = build_model(RandomCheckpoint(SHAPES[shape], device="meta"))
+def shape_program(shape: str, page_type: torch.dtype = torch.bfloat16, in_blocks: bool = False) -> Recording:
+    """The forward of a shape with weights in bf16, or in Q4_K `in_blocks`, with keys and values of that type."""
+    model = build_model(RandomCheckpoint(SHAPES[shape], device="meta", in_blocks=in_blocks))
     decoder = model.part(TokenDecoder)
     assert decoder is not None
     layouts = [CacheLayout(group, key_dtype=page_type, value_dtype=page_type) for group in decoder.cache_groups]

@@ -24,6 +24,8 @@ from antiphon.weights.types import TensorType
 DEVIATION = 0.02
 #: Values that are drawn; the others repeat them, since drawing billions takes minutes. A prime, so that rows differ.
 POOL = 1_048_573
+#: Blocks that are drawn, for the same reason.
+BLOCK_POOL = 65_521
 
 
 def _shape(
@@ -64,7 +66,7 @@ SHAPES: Mapping[str, dict[str, Any]] = MappingProxyType(
 
 
 class RandomCheckpoint(Checkpoint):
-    """A checkpoint in bf16 that has every tensor that is asked for, and makes it then.
+    """A checkpoint in bf16 that has every tensor that is asked for, and makes it then; matrices may be in Q4_K.
 
     Vectors lie around 1, as the weights of norms do; biases are small. On the device `meta` matrices have no values, so
     that a model of any size can be described.
@@ -72,8 +74,11 @@ class RandomCheckpoint(Checkpoint):
 
     format = "hf"
 
-    def __init__(self, metadata: Mapping[str, Any], seed: int = 0, device: str = "cpu") -> None:
+    def __init__(
+        self, metadata: Mapping[str, Any], seed: int = 0, device: str = "cpu", *, in_blocks: bool = False
+    ) -> None:
         super().__init__()
+        self._in_blocks = in_blocks
         self._device = device
         self.metadata = metadata
         self.architecture = str(metadata["model_type"])
@@ -95,6 +100,9 @@ class RandomCheckpoint(Checkpoint):
         self._used.add(name)
         if name not in self._tensors:
             is_vector = len(shape) == 1
+            if self._in_blocks and not is_vector:
+                self._tensors[name] = StoredTensor(name, TensorType.Q4_K, shape, self._blocks(prod(shape)))
+                return self._tensors[name]
             values = self._values(prod(shape)) if is_vector or self._device != "meta" else _no_values(prod(shape))
             if is_vector and not name.endswith(".bias"):
                 values += 1
@@ -109,6 +117,17 @@ class RandomCheckpoint(Checkpoint):
         values[: whole * POOL].view(whole, POOL).copy_(pool.expand(whole, POOL))
         values[whole * POOL :] = pool[: count - whole * POOL]
         return values
+
+
+    def _blocks(self, count: int) -> Tensor:
+        """So many values in Q4_K: random bits, with factors that give them about the same deviation."""
+        size, block = TensorType.Q4_K.block.size, TensorType.Q4_K.block.elements
+        pool = torch.randint(0, 256, (BLOCK_POOL, size), dtype=torch.uint8, generator=self._generator)
+        pool[:, :4] = torch.tensor([2e-4, 1.5e-3], dtype=torch.float16).view(torch.uint8)
+        blocks = count // block
+        if self._device == "meta":
+            return torch.empty(blocks * size, dtype=torch.uint8, device="meta")
+        return pool.repeat(-(-blocks // BLOCK_POOL), 1)[:blocks].reshape(-1)
 
 
 def _no_values(count: int) -> Tensor:
@@ -148,12 +167,20 @@ class NumberTokenizer(Tokenizer):
 
 
 def random_model(
-    shape: str, options: WeightOptions | None = None, seed: int = 0, device: Device | None = None
+    shape: str,
+    options: WeightOptions | None = None,
+    seed: int = 0,
+    device: Device | None = None,
+    *,
+    in_blocks: bool = False,
 ) -> LoadedModel:
-    """A model of that shape, ready to run. It generates numbers, and has no token that ends an answer."""
+    """A model of that shape, ready to run. It generates numbers, and has no token that ends an answer.
+
+    Its matrices are in bf16, or in Q4_K `in_blocks`.
+    """
     if shape not in SHAPES:
         raise InvalidRequestError(f"there is no shape {shape!r}; there are: {', '.join(SHAPES)}")
-    return random_model_of(f"random-{shape}", SHAPES[shape], options, seed, device)
+    return random_model_of(f"random-{shape}", SHAPES[shape], options, seed, device, in_blocks=in_blocks)
 
 
 def random_model_of(
@@ -163,6 +190,8 @@ def random_model_of(
     seed: int = 0,
     device: Device | None = None,
     tokenizer: Tokenizer | None = None,
+    *,
+    in_blocks: bool = False,
 ) -> LoadedModel:
     """A model of a configuration as Hugging Face writes it; on the CPU unless a device is given.
 
@@ -170,7 +199,7 @@ def random_model_of(
     """
     report, device = LoadReport(), device or Device.parse(CPU)
     with report.phase("weights"):
-        model = build_model(RandomCheckpoint(metadata, seed))
+        model = build_model(RandomCheckpoint(metadata, seed, in_blocks=in_blocks))
         device = device.preferring(model.preferred_type)
         prepare(model, report, options or WeightOptions(), device=device)
     text = tokenizer or NumberTokenizer(model.vocab_size)

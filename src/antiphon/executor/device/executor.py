@@ -140,17 +140,23 @@ class DeviceExecutor:
         Before the first step, in any thread: nothing is launched on the stream of steps.
         """
         self._ahead = compiler
-        prompts: Iterable[Variant] = ()
-        if self._decoder.cross is None:
-            with self._mode():
-                prompts = prompt_variants(self._rows, self._max_tokens, lambda plan: self._launch(plan)())
-        if self._forwards is not None:
-            self._forwards.forget()
-        if self._prompt_steps is not None:
-            self._prompt_steps.forget()
+        prompts = self._prompt_kernels() if self._decoder.cross is None else ()
         steps = iter(()) if self._graphs is None else self._graphs.variants(self._max_tokens)
         with torch.inference_mode(), on_stream(self._device):
             compile_in_order(compiler, prompts, steps, self._decoder.owner)
+
+    def _prompt_kernels(self) -> Iterable[Variant]:
+        """Those that steps with prompts launch. Nothing of these steps is kept."""
+        if self._forwards is not None:
+            self._forwards.captures = False
+        with self._mode():
+            found = prompt_variants(self._rows, self._max_tokens, lambda plan: self._launch(plan)())
+        if self._forwards is not None:
+            self._forwards.captures = self._rows.device.type == "cuda"
+            self._forwards.forget()
+        if self._prompt_steps is not None:
+            self._prompt_steps.forget()
+        return found
 
     def _record(self, max_rows: int, vocab_size: int, max_step_tokens: int) -> None:
         """Lower the model's recording to kernels. What has none runs operation by operation, prompts in graphs."""

@@ -45,6 +45,8 @@ class ForwardGraphs:
         self._pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
         self._graphs: dict[StepSize, tuple[torch.cuda.CUDAGraph, Tensor, Tensor]] = {}
         self._seen: set[StepSize] = set()
+        #: Whether sizes that come again are captured; not while launches are only listed.
+        self.captures = device.type == "cuda"
 
     @property
     def num_graphs(self) -> int:
@@ -70,7 +72,7 @@ class ForwardGraphs:
         packed = pack(plan, room)
         words = upload(packed.words, self._device)
         found = self._graphs.get(room)
-        if found is None and room in self._seen and self._pool is not None:
+        if found is None and room in self._seen and self.captures:
             found = self._graphs[room] = self._capture(room, words)
         if found is None:
             self._seen.add(room)

@@ -74,9 +74,12 @@ def compiled(device: Device) -> tuple[EngineCore, DeviceExecutor, Compiler]:
     return core, executor, compiler
 
 
-def test_collecting_launches_nothing_and_leaves_no_trace(device: Device, launched: dict[Variant, None]) -> None:
+def test_collecting_launches_nothing_and_leaves_no_trace(
+    device: Device, launched: dict[Variant, None], caplog: pytest.LogCaptureFixture
+) -> None:
     _, executor, compiler = compiled(device)
-    assert not launched
+    assert not launched and not caplog.messages
+    assert executor._forwards is not None and not executor._forwards.num_graphs
     assert not executor._rows.words.any()
     names = {variant.name for variant in compiler.first}
     assert {"prefill_attention", "scatter_words", "survey_blocks", "choose_tokens", "decode_attention"} <= names
