@@ -118,7 +118,6 @@ class RandomCheckpoint(Checkpoint):
         values[whole * POOL :] = pool[: count - whole * POOL]
         return values
 
-
     def _blocks(self, count: int) -> Tensor:
         """So many values in Q4_K: random bits, with factors that give them about the same deviation."""
         size, block = TensorType.Q4_K.block.size, TensorType.Q4_K.block.elements

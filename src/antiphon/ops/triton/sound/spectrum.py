@@ -5,8 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from antiphon.ops.sound.frames import mask_frames
-
 
 def harmonic_spectrum(source: Tensor, lengths: Tensor, basis: Tensor, hop: int) -> Tensor:
     bins, _, width = basis.shape
@@ -19,4 +17,6 @@ def harmonic_spectrum(source: Tensor, lengths: Tensor, basis: Tensor, hop: int) 
     spectrum = pieces.reshape(-1, width) @ basis[:, 0].T
     real, imaginary = spectrum.view(batch, -1, bins).split(bins // 2, dim=-1)
     magnitude = (real.square() + imaginary.square()).sqrt_()
-    return mask_frames(torch.cat([magnitude, torch.atan2(imaginary, real)], -1), lengths // hop + 1)
+    found = torch.cat([magnitude, torch.atan2(imaginary, real)], -1)
+    beyond = torch.arange(found.shape[1], device=found.device) >= (lengths // hop + 1)[:, None]
+    return found.masked_fill(beyond[..., None], 0.0)

@@ -29,6 +29,25 @@ def _capped(scores, softcap, SOFTCAP: tl.constexpr):
 
 
 @triton.jit
+def _load_tokens(
+    keys, values, key_scales, value_scales, table, index, high, head, first, num_sinks, key_base, value_base,
+    key_scale_base, value_scale_base, channels, to: tl.constexpr, PAGE: tl.constexpr, D: tl.constexpr,
+    EVEN: tl.constexpr, WINDOW: tl.constexpr,
+):  # fmt: skip
+    """Keys and values of the seen tokens with these numbers, and which of them are below `high`."""
+    inside = index < high
+    token = index
+    if WINDOW > 0:
+        token = tl.where(index < num_sinks, index, index - num_sinks + first)
+    entry = tl.load(table + token // PAGE, mask=inside, other=0)
+    k = load_tile(keys, key_scales, entry, token, head, key_base, key_scale_base, inside, channels, to, PAGE, D, EVEN)
+    v = load_tile(
+        values, value_scales, entry, token, head, value_base, value_scale_base, inside, channels, to, PAGE, D, EVEN
+    )
+    return k, v, inside
+
+
+@triton.jit
 def _attend(q, k, v, mask, top, total, acc, softcap, SOFTCAP: tl.constexpr):
     """Running maximum, sum and result after one more tile of tokens."""
     scores = _capped(tl.dot(q, tl.trans(k), input_precision="ieee"), softcap, SOFTCAP)
@@ -91,14 +110,10 @@ def decode_attention(
     k = tl.zeros((BT, DB), dot_type)
     v = tl.zeros((BT, DB), dot_type)
     if EARLY:
-        token = low + rt
-        if WINDOW > 0:
-            token = tl.where(token < num_sinks, token, token - num_sinks + first)
-        entry = tl.load(table + token // PAGE, mask=mask, other=0)
-        k = load_tile(keys, key_scales, entry, token, head, key_base, key_scale_base, mask, rd, dot_type, PAGE, D, EVEN)
-        v = load_tile(
-            values, value_scales, entry, token, head, value_base, value_scale_base, mask, rd, dot_type, PAGE, D, EVEN
-        )
+        k, v, mask = _load_tokens(
+            keys, values, key_scales, value_scales, table, low + rt, high, head, first, num_sinks,
+            key_base, value_base, key_scale_base, value_scale_base, rd, dot_type, PAGE, D, EVEN, WINDOW,
+        )  # fmt: skip
     # Each rotated channel is paired with one half of ROTATED away; the rest pass through.
     pair = tl.where(rd < HALF, rd + HALF, tl.where(rd < ROTATED, rd - HALF, rd))
     cos = tl.full((DB,), 1.0, tl.float32)
@@ -156,15 +171,10 @@ def decode_attention(
     if EARLY:
         top, total, acc = _attend(q_dot, k, v, mask, top, total, acc, softcap, SOFTCAP)
     for start in tl.range(low + BT if EARLY else low, high, BT, num_stages=STAGES):
-        token = start + rt
-        mask = token < high
-        if WINDOW > 0:
-            token = tl.where(token < num_sinks, token, token - num_sinks + first)
-        entry = tl.load(table + token // PAGE, mask=mask, other=0)
-        k = load_tile(keys, key_scales, entry, token, head, key_base, key_scale_base, mask, rd, dot_type, PAGE, D, EVEN)
-        v = load_tile(
-            values, value_scales, entry, token, head, value_base, value_scale_base, mask, rd, dot_type, PAGE, D, EVEN
-        )
+        k, v, mask = _load_tokens(
+            keys, values, key_scales, value_scales, table, start + rt, high, head, first, num_sinks,
+            key_base, value_base, key_scale_base, value_scale_base, rd, dot_type, PAGE, D, EVEN, WINDOW,
+        )  # fmt: skip
         top, total, acc = _attend(q_dot, k, v, mask, top, total, acc, softcap, SOFTCAP)
     if SINKS and split == 0:
         sink = tl.load(sinks + head * G + rg, mask=in_g, other=UNSEEN)
