@@ -35,6 +35,7 @@ from antiphon.bench.engine_bench import EngineWorkload, bench_latency, bench_thr
 from antiphon.bench.floors import decode_floor, prefill_floor, shape_program
 from antiphon.bench.random_model import random_model
 from antiphon.ops import Device
+from antiphon.ops.program import Recording
 from antiphon.ops.program.profile import MachineLimits
 from antiphon.runtime.loading.loading import LoadedModel
 
@@ -68,15 +69,19 @@ class Case:
     def unit(self) -> str:
         return "ms/step" if self.kind == "decode" else "tok/s"
 
+    @property
+    def _program(self) -> Recording:
+        return program(self.shape, in_blocks=self.in_blocks)
+
     def floor(self, limits: MachineLimits) -> float:
         """The best figure that the ceilings allow. For decoding, in the middle of the answer."""
         if self.kind == "decode":
-            return decode_floor(program(self.shape, in_blocks=self.in_blocks), self.rows, INPUT + STEPS // 2, limits) * 1e3
+            return decode_floor(self._program, self.rows, INPUT + STEPS // 2, limits) * 1e3
         length = INPUT if self.kind == "sequences" else PREFILL_LENGTH
-        seconds = prefill_floor(program(self.shape, in_blocks=self.in_blocks), self.rows, length, limits)
+        seconds = prefill_floor(self._program, self.rows, length, limits)
         if self.kind == "prefill":
             return self.rows * length / seconds
-        steps = STEPS * decode_floor(program(self.shape, in_blocks=self.in_blocks), self.rows, INPUT + STEPS // 2, limits)
+        steps = STEPS * decode_floor(self._program, self.rows, INPUT + STEPS // 2, limits)
         return self.rows * STEPS / (seconds + steps)
 
 

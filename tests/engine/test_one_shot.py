@@ -45,6 +45,13 @@ def test_stages_are_batched_up_to_the_cap() -> None:
     assert all(member.finish_reason is FinishReason.STOP for member in members) and not own.has_work
 
 
+def test_padded_members_count_as_the_longest() -> None:
+    own = scheduler(max_step_tokens=40, is_padded=True)
+    for name, tokens in (("a", 4), ("b", 4), ("c", 12), ("d", 4)):
+        own.add(request(name, tokens), 0.0)
+    assert names(own.plan(0.0)) == ["a", "b", "c"]  # three times twelve; with another one it would be four times
+
+
 def test_as_many_as_the_executor_computes_side_by_side() -> None:
     own = scheduler(side_by_side=2, num_stages=4, max_step_tokens=40)
     own.add(request("a"), 0.0)

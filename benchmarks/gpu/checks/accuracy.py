@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -89,5 +90,6 @@ def lowered(model: Placed, requests: TrialRows, tokens: Tensor, device: Device) 
 
 
 def error(found: Tensor, expected: Tensor) -> float:
-    """Relative, over all logits."""
-    return float((found - expected).norm() / expected.norm())
+    """Relative, over all logits; infinite where one is not a number."""
+    relative = float((found - expected).norm() / expected.norm())
+    return relative if math.isfinite(relative) else math.inf

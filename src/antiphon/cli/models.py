@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from antiphon.cli.options import check_device
+from antiphon.device_names import CPU
 
 Models = Annotated[
     list[str],
@@ -123,7 +124,7 @@ def info(
     from antiphon.runtime.loading.describe import describe, device_lines
     from antiphon.weights.catalog.resolve import resolve
 
-    opened = Device.parse(device)
+    opened = Device.parse(device if program else CPU)
     with fetch_progress() as progress:
         model = resolve(name, offline=offline, progress=progress)
     facts = describe(model)

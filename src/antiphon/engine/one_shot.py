@@ -34,6 +34,7 @@ class OneShotScheduler:
         max_step_tokens: int = 4096,
         max_waiting: int = 4096,
         step_seconds: float | None = None,
+        is_padded: bool = False,
     ) -> None:
         self.model = model
         self.policy = policy
@@ -44,6 +45,7 @@ class OneShotScheduler:
         self.max_step_tokens = max_step_tokens
         self.max_waiting = max_waiting
         self.step_seconds = step_seconds
+        self.is_padded = is_padded  # every member of a step costs as much as its longest
         self.waiting: dict[str, Request] = {}
         self.running: dict[str, Request] = {}  # a stage of theirs is in flight
         self._num_arrivals = 0
@@ -95,9 +97,12 @@ class OneShotScheduler:
             cap = self.cost.prefill_tokens_within(self.step_seconds, 0, 0, cap)
         members = self._together(now)
         plan.stage = members[0].stage
+        longest = 0
         for request in members:
             count = request.num_prompt_tokens
-            if plan.requests and plan.num_tokens + count > cap:
+            longest = max(longest, count)
+            size = (len(plan.requests) + 1) * longest if self.is_padded else plan.num_tokens + count
+            if plan.requests and size > cap:
                 break
             plan.add(request, count, samples=False)
             request.num_in_flight_tokens = count

@@ -146,6 +146,7 @@ def _open_cuda(index: int, compute_type: torch.dtype | None) -> Device:
         from antiphon.ops.triton.kernel_cache import use_kernel_cache
 
         use_kernel_cache()
+    torch.backends.cudnn.allow_tf32 = False  # a model that computes in fp32 asks for no less
     found = torch.cuda.get_device_properties(index)
     limits = DeviceLimits(found.name, found.total_memory, found.multi_processor_count, (found.major, found.minor))
     place, dtype = torch.device("cuda", index), compute_type or torch.bfloat16

@@ -225,6 +225,7 @@ def test_speech_comes_back_as_its_words(client: openai.OpenAI) -> None:
     assert len(slow) > 2.5 * len(fast)
 
 
+@pytest.mark.alone
 def test_speech_leaves_while_the_rest_is_made(sound: RunningServer, client: openai.OpenAI) -> None:
     client.audio.speech.create(**SPEECH)  # what only the first speech has to do is done
     started = time.perf_counter()

@@ -82,6 +82,9 @@ def _magnitude(level: Tensor) -> Tensor:
 def _overlap_add(spectrum: Tensor, window: Tensor, hop: int) -> Tensor:
     """The T * hop samples of frames of spectrum [T, bins], the first centred on sample 0."""
     width, frames = len(window), spectrum.shape[0]
+    # Of the first and the last bin only the real parts count; a GPU's transform does not ignore the others.
+    spectrum.imag[:, 0] = 0.0
+    spectrum.imag[:, -1] = 0.0
     pieces = (torch.fft.irfft(spectrum, width) * window).view(frames, -1, hop)
     weights = window.square().view(-1, hop)
     blocks = pieces.shape[1]

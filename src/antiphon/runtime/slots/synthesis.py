@@ -34,6 +34,7 @@ def synthesis_slot(part: SynthesisStages, context: SlotContext) -> ModelSlot:
         side_by_side=side_by_side,
         max_step_tokens=STEP_TOKENS * side_by_side if device.is_cpu else DEVICE_STEP_TOKENS,
         step_seconds=config.step_seconds,
+        is_padded=not device.is_cpu,
     )
     if device.is_cpu:
         return ModelSlot(context.name, scheduler, SynthesisExecutor(part))
