@@ -21,7 +21,7 @@ pytest.importorskip("triton")
 
 def on_meta(kv_heads: int, max_rows: int) -> tuple[Recording, DeviceRows]:
     """The recording of a model without weights, and its rows."""
-    shape = SHAPES["smollm2-135m"] | {"num_hidden_layers": 2, "num_key_value_heads": kv_heads, "vocab_size": 2048}
+    shape = SHAPES["smollm2-135m"] | {"num_hidden_layers": 2, "num_key_value_heads": kv_heads}
     model = build_model(RandomCheckpoint(shape, device="meta"))
     assert isinstance(model, CausalLM)
     device = torch.device("meta")
@@ -37,7 +37,7 @@ def on_meta(kv_heads: int, max_rows: int) -> tuple[Recording, DeviceRows]:
 
 
 @pytest.mark.parametrize("kv_heads", [1, 3])
-@pytest.mark.parametrize("max_rows", [20, 64])
+@pytest.mark.parametrize("max_rows", [1, 20, 64])
 def test_every_size_has_its_workspace(kv_heads: int, max_rows: int) -> None:
     from antiphon.executor.device.graphs import DecodeGraphs
     from antiphon.ops.triton.program.choice import Draw
@@ -51,18 +51,20 @@ def test_every_size_has_its_workspace(kv_heads: int, max_rows: int) -> None:
                 graphs._make(rows, splits, draw)
 
 
+@pytest.mark.parametrize("max_tokens", [256, 512, 2048])
 @pytest.mark.parametrize("max_rows", [16, 256])
-def test_every_size_of_prompts_has_its_workspace(max_rows: int) -> None:
+def test_every_size_of_prompts_has_its_workspace(max_rows: int, max_tokens: int) -> None:
     from antiphon.executor.device.batch import StepSize
-    from antiphon.executor.device.forward_graphs import REQUEST_SIZES, TOKEN_SIZES
+    from antiphon.executor.device.forward_graphs import REQUEST_SIZES, token_sizes
     from antiphon.executor.device.prompt_steps import PromptSteps
 
     recording, store = on_meta(3, max_rows)
-    steps = PromptSteps(recording, store, max_rows, 2048, torch.bfloat16)
+    steps = PromptSteps(recording, store, max_rows, max_tokens + max_rows, torch.bfloat16)
+    room = token_sizes(max_tokens + max_rows)
     # The residual stream, and the two halves of a gated layer with their product, for each token; logits.
-    least = 2048 * (576 * 4 + 3 * 1536 * 2)
-    assert least < steps.workspace_bytes < 1.2 * (least + max_rows * 2048 * 4)
-    for tokens in TOKEN_SIZES[: TOKEN_SIZES.index(2048) + 1]:
+    least = room[-1] * (576 * 4 + 3 * 1536 * 2)
+    assert least < steps.workspace_bytes < 1.5 * (least + max_rows * 49152 * 4)
+    for tokens in room:
         for requests in REQUEST_SIZES[: REQUEST_SIZES.index(max_rows) + 1]:
             if requests <= tokens:
                 assert steps.step(StepSize(tokens, requests, requests)).workspace_bytes <= steps.workspace_bytes

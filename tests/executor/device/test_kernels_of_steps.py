@@ -53,7 +53,7 @@ def make_graphs(max_rows: int, **changes: Any) -> DecodeGraphs:
     return DecodeGraphs(make_recording(decoder.step(cache)), store, max_rows, 2048, torch.bfloat16)
 
 
-@pytest.mark.parametrize(("max_rows", "kv_heads"), [(80, 3), (20, 9), (1, 3)])
+@pytest.mark.parametrize(("max_rows", "kv_heads"), [(128, 3), (20, 9), (1, 3)])
 def test_no_step_has_another_kernel(max_rows: int, kv_heads: int) -> None:
     graphs = make_graphs(max_rows, num_key_value_heads=kv_heads)
     known = {variant for _, variants in graphs.variants(MAX_TOKENS) for variant in variants}

@@ -18,7 +18,8 @@ from antiphon.ops.triton.ahead.compiler import AheadCompiler
 from antiphon.ops.triton.ahead.variant import Variant
 from antiphon.ops.triton.launch import ceil_power
 from antiphon.ops.triton.program.builder import padded_rows
-from antiphon.ops.triton.program.tiles import ROW_PRODUCT_ROWS
+from antiphon.ops.triton.program.tiles import ROW_PRODUCT_ROWS, attention_tile
+from antiphon.ops.triton.quantised.workspace import drop_workspace
 
 logger = logging.getLogger(__name__)
 
@@ -32,14 +33,16 @@ CHANGES = (1, 16, 17)
 def decode_sizes(max_rows: int, kv_heads: int, max_tokens: int) -> Iterator[tuple[int, int]]:
     """Rows and splits of steps that together launch every kernel of a decode step, small steps first.
 
-    Kernels depend on the padded number of rows, on the power of two that holds them, and on whether 16 divides them.
+    Kernels depend on the padded number of rows, on the power of two that holds them, on whether 16 divides them, and on
+    attention's tile.
     """
     seen: set[tuple[object, ...]] = set()
     for rows in sorted({row_bucket(count, max_rows) for count in range(1, max_rows + 1)}):
         padded = padded_rows(rows) if rows <= ROW_PRODUCT_ROWS else 0
         lengths = (1 << power for power in range(max_tokens.bit_length() + 1))
         for splits in sorted({split_count(rows, kv_heads, longest) for longest in lengths}):
-            kind = (padded, ceil_power(rows), rows % 16 == 0, splits)
+            tiles = [attention_tile(rows, shared) for shared in (1, 4)]
+            kind = (padded, ceil_power(rows), rows % 16 == 0, splits, *tiles)
             if kind not in seen:
                 seen.add(kind)
                 yield rows, splits
@@ -60,12 +63,15 @@ def prompt_variants(store: DeviceRows, longest: int, run: Callable[[StepPlan], o
                 if length < longest and prompts <= len(store.words):
                     run(_prompt_plan(prompts, length))
     except Exception as error:  # they are compiled when a prompt comes
+        if isinstance(error, torch.OutOfMemoryError) or "CUDA error" in str(error):
+            raise
         logger.warning("not all kernels of prompts are compiled ahead: %s: %s", type(error).__name__, error)
     finally:
         store.words.zero_()
         if store.device.type == "cuda":
             torch.cuda.current_stream(store.device).synchronize()
-            torch.cuda.empty_cache()  # what another stream than that of steps took
+            drop_workspace(store.device)  # what another stream than that of steps took
+            torch.cuda.empty_cache()
     return found
 
 

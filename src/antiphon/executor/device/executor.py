@@ -21,7 +21,7 @@ from antiphon.executor.device.ahead import compile_in_order, prompt_variants
 from antiphon.executor.device.batch import StepSize, pack, unpack
 from antiphon.executor.device.forward_graphs import FEW_TOKEN_SIZES, ForwardGraphs, token_sizes
 from antiphon.executor.device.graphs import DecodeGraphs
-from antiphon.executor.device.one_shot import on_stream, wait_for
+from antiphon.executor.device.one_shot import on_stream, wait_for, wait_for_loading
 from antiphon.executor.device.prompt_steps import PromptSteps
 from antiphon.executor.device.rows import DeviceRows
 from antiphon.executor.device.swap import SwapPool
@@ -128,11 +128,11 @@ class DeviceExecutor:
         self._prompt_steps: PromptSteps | None = None
         self._graphs: DecodeGraphs | None = None
         self._forwards: ForwardGraphs | None = None
+        # Not on the stream of steps: another model's graph may be captured there now.
         if record:
-            with self._computing():
+            with torch.inference_mode(), self._mode():
                 self._record(max_rows, vocab_size, max_step_tokens + max_rows)
-        if device.stream is not None:
-            torch.cuda.synchronize(device.torch)  # weights, pages and rows were made on another stream than steps use
+        wait_for_loading(device)
 
     def compile_ahead(self, compiler: AheadCompiler) -> None:
         """Compile the kernels of prompts and of small decode steps; those of other steps follow in the background.

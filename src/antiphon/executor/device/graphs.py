@@ -15,6 +15,7 @@ from antiphon.executor.upload import upload
 from antiphon.ops.program import Recording
 from antiphon.ops.triton.ahead.variant import Variant
 from antiphon.ops.triton.launch import card
+from antiphon.ops.triton.program.attention_lowering import parts_bytes
 from antiphon.ops.triton.program.choice import Draw
 from antiphon.ops.triton.program.step import DecodeStep, StepMemory, step_bytes
 
@@ -37,11 +38,12 @@ class DecodeGraphs:
         self._kv_heads = min(group.num_kv_heads for group in groups)
         largest = row_bucket(max_rows, max_rows)
         sizes = sorted({row_bucket(rows, max_rows) for rows in range(1, max_rows + 1)})
-        needed = [
-            step_bytes(recording, rows, split_count(rows, self._kv_heads, 1 << 20), self._rows, compute_type,
-                       vocab_size, self._card)
-            for rows in sizes
-        ]  # fmt: skip
+        needed = []
+        for rows in sizes:
+            splits = split_count(rows, self._kv_heads, 1 << 20)
+            most = step_bytes(recording, rows, splits, self._rows, compute_type, vocab_size, self._card)
+            # With fewer splits the parts of attention are smaller, and may need places of their own.
+            needed.append(most + parts_bytes(recording, rows, splits))
         heads = max(group.num_kv_heads for group in groups)
         self._memory = StepMemory.allocate(largest, max(needed), max(1 << 14, largest * heads), store.device)
         self._steps: dict[tuple[int, int, Draw], DecodeStep] = {}

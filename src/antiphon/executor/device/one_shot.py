@@ -20,6 +20,15 @@ from antiphon.ops import Device
 Outputs = Callable[[Transfer], list[Any]]
 
 
+def wait_for_loading(device: Device) -> None:
+    """Wait for what this thread has launched: weights, pages and rows are made on another stream than steps use.
+
+    To wait for the whole device is an error while a graph is captured on it.
+    """
+    if device.stream is not None:
+        torch.cuda.current_stream(device.torch).synchronize()
+
+
 def on_stream(device: Device) -> AbstractContextManager[Any]:
     """What is launched inside runs on the device's stream."""
     return nullcontext() if device.stream is None else torch.cuda.stream(device.stream)
@@ -75,8 +84,7 @@ class OneShotExecutor(ABC):
         self._graphs = StageGraphs() if record and device.stream is not None else None
         #: Waits for steps where an engine has several devices; they end in the order in which they were launched.
         self._waiter = ThreadPoolExecutor(1, f"antiphon-{device.name}-wait")
-        if device.stream is not None:
-            torch.cuda.synchronize(device.torch)  # weights were made on another stream than steps use
+        wait_for_loading(device)
 
     def submit(self, plan: StepPlan) -> OneShotHandle:
         """Launch the step."""

@@ -107,7 +107,8 @@ def prefill_tile(dtype: torch.dtype, channels: int, shared: int, queries: float,
         return QueryTile(16, 64 if channels <= 128 else 32, 4, 2)
     if channels <= 128 and page_bytes > 1:  # as timed on an H200
         return QueryTile(max(16, 128 // shared), 32, 4, 3) if shared >= 4 else QueryTile(64 // shared, 64, 4, 2)
-    return QueryTile(max(16, (128 if channels <= 128 else 64) // shared), 32, 8, 2)
+    least = 16 if channels <= 128 else max(16 // shared, 1)
+    return QueryTile(max(least, (128 if channels <= 128 else 64) // shared), 32, 8, 2)
 
 
 def sequence_tile(dtype: torch.dtype, channels: int) -> QueryTile:

@@ -26,16 +26,19 @@ def products(name: str) -> list[tuple[int, int, bool]]:
 
 @pytest.mark.parametrize("name", SHAPES)
 @pytest.mark.parametrize("rows", [16, 32, 64])
+@pytest.mark.parametrize("element_bytes", [2, 4])
 @pytest.mark.parametrize(("capability", "kibibytes"), [(80, 163), (89, 99), (90, 227)])
-def test_row_tiles_divide_their_shapes_and_fit(name: str, rows: int, capability: int, kibibytes: int) -> None:
+def test_row_tiles_divide_their_shapes_and_fit(
+    name: str, rows: int, capability: int, kibibytes: int, element_bytes: int
+) -> None:
     for depth, columns, gated in products(name):
         tile = row_tile(rows, depth, columns, gated)
         assert tile is not None, f"{columns} x {depth} goes to the library"
-        tile = fitted(tile, rows, gated, Card(capability, 108).shared_bytes)
+        tile = fitted(tile, rows, gated, Card(capability, 108).shared_bytes, element_bytes)
         assert columns % tile.columns == 0
         assert depth % tile.splits == 0 and depth // tile.splits % tile.depth == 0
         assert not gated or tile.splits == 1
-        loaded = (tile.columns * (2 if gated else 1) + rows) * tile.depth * 2
+        loaded = (tile.columns * (2 if gated else 1) + rows) * tile.depth * element_bytes
         assert tile.stages >= 2 and loaded * (tile.stages - 1) < kibibytes << 10
 
 

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from antiphon.errors import UnrecordableError
 from antiphon.ops.program import instructions as program
+from antiphon.ops.program.recording import Recording
 from antiphon.ops.program.traced import Traced, Value
 from antiphon.ops.triton.kernels.attention.decode import decode_attention
 from antiphon.ops.triton.launch import ceil_power, joined_heads
 from antiphon.ops.triton.pages import pages_of
 from antiphon.ops.triton.program.builder import StepBuilder
 from antiphon.ops.triton.program.tiles import attention_tile
+from antiphon.ops.triton.program.workspace import ALIGNMENT
+
+
+def parts_bytes(recording: Recording, rows: int, splits: int) -> int:
+    """At most what the parts of a context that several programs compute take, of any attention of the recording."""
+    if splits == 1:
+        return 0
+    heads = [i.q.shape for i in recording.instructions if isinstance(i, program.PagedAttention)]
+    return max((rows * splits * int(shape[1]) * (int(shape[2]) + 2) * 4 for shape in heads), default=0) + 3 * ALIGNMENT
 
 
 def lower_heads(step: StepBuilder, i: program.PrepareHeads) -> None:
@@ -67,7 +77,7 @@ def _attend(
     tops, totals = ((step.scratch((step.rows * heads * step.splits,)) if step.splits > 1 else out) for _ in "ab")
     rotated = 0 if table is None else int(table.shape[1])
     shared = heads // kv_heads
-    tile = attention_tile(step.rows, shared)
+    tile = attention_tile(step.rows, shared, head_dim, step.compute_type.itemsize)
     other = out
     step.launch(
         "attention", decode_attention, (step.splits, kv_heads, step.rows),

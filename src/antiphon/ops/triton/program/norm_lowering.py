@@ -25,7 +25,9 @@ def linear_row_tile(step: StepBuilder, i: program.Linear) -> RowTile | None:
     gated = i.activation.endswith("_gate")
     columns = i.matrix.rows // 2 if gated else i.matrix.rows
     tile = row_tile(step.padded, i.matrix.columns, columns, gated)
-    return None if tile is None else fitted(tile, step.padded, gated, step.card.shared_bytes)
+    return (
+        None if tile is None else fitted(tile, step.padded, gated, step.card.shared_bytes, step.compute_type.itemsize)
+    )
 
 
 def scaled_norm(step: StepBuilder, value: Value) -> program.Norm | None:

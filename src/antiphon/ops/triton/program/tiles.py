@@ -104,12 +104,12 @@ def row_tile(rows: int, depth: int, columns: int, gated: bool) -> RowTile | None
     return RowTile(size, step, splits, 4 if size == 64 else 2, stages)
 
 
-def fitted(tile: RowTile, rows: int, gated: bool, shared_bytes: int) -> RowTile:
+def fitted(tile: RowTile, rows: int, gated: bool, shared_bytes: int, element_bytes: int = 2) -> RowTile:
     """The tile with as many stages as fit the shared memory of a block; with shorter ones where not even two do."""
-    loaded = (tile.columns * (2 if gated else 1) + rows) * tile.depth * 2
+    loaded = (tile.columns * (2 if gated else 1) + rows) * tile.depth * element_bytes
     stages = min(tile.stages, shared_bytes // loaded + 1)
     if stages < 2 and tile.depth > 32:
-        return fitted(replace(tile, depth=tile.depth // 2), rows, gated, shared_bytes)
+        return fitted(replace(tile, depth=tile.depth // 2), rows, gated, shared_bytes, element_bytes)
     return replace(tile, stages=stages)
 
 
@@ -118,8 +118,10 @@ def _divisor(depth: int, most: int) -> int | None:
     return next((step for step in (256, 128, 64, 32) if step <= most and depth % step == 0), None)
 
 
-def attention_tile(rows: int, shared: int) -> AttentionTile:
+def attention_tile(rows: int, shared: int, channels: int = 128, element_bytes: int = 2) -> AttentionTile:
     """For so many requests, and query heads that share a key head."""
+    if channels > 128 or element_bytes > 2:
+        return AttentionTile(32 if channels <= 256 and element_bytes == 2 else 16, 4, 1, early=rows == 1)
     if rows <= 8:
         return AttentionTile(64 if rows == 1 else 32, 4, 1, early=True)
     if 40 < rows < 128:

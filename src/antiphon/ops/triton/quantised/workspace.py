@@ -68,9 +68,18 @@ def expect_weight(device: torch.device, rows: int, columns: int) -> None:
     _largest[device] = max(_largest.get(device, 0), rows * columns * 2)
 
 
+def _stream(device: torch.device) -> int:
+    return torch.cuda.current_stream(device).cuda_stream if device.type == "cuda" else 0
+
+
+def drop_workspace(device: torch.device) -> None:
+    """Free the workspace of the device's current stream; the stream has finished."""
+    _workspaces.pop((device, _stream(device)), None)
+
+
 def workspace_of(device: torch.device) -> Workspace:
     """The workspace of the device's current stream."""
-    stream = torch.cuda.current_stream(device).cuda_stream if device.type == "cuda" else 0
+    stream = _stream(device)
     found = _workspaces.get((device, stream))
     if found is None:
         found = _workspaces[device, stream] = Workspace(device)
