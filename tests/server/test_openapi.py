@@ -23,7 +23,8 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from antiphon.server.setup.config import ModelSpec, ServerConfig
+from antiphon.server.setup.config import DEFAULT_SOUND_MODELS, ModelSpec, ServerConfig
+from antiphon.weights.catalog.resolve import resolve
 from support.server.http_server import RunningServer, running_server
 
 CHECKS = [
@@ -106,7 +107,9 @@ CASES = [
 
 @pytest.fixture(scope="module")
 def small(chat_folder: Path, encoder_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    """With a context so short that the longest answer is soon there."""
+    """With a context so short that the longest answer is soon there, and the models of requests that name none."""
+    for name in DEFAULT_SOUND_MODELS.values():
+        resolve(name)
     specs = tuple(ModelSpec.of(str(folder)) for folder in (chat_folder, encoder_folder))
     config = ServerConfig(models=specs, offline=True, files_dir=tmp_path_factory.mktemp("small") / "files")
     with running_server(config, {"kv_bytes": 16 << 20, "max_model_tokens": 128}) as running:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
@@ -12,16 +13,28 @@ Made = TypeVar("Made")
 
 
 class Derived(Generic[Made]):
-    """Values derived from tensors, cached as long as the tensor lives and derived again when it has changed."""
+    """Values derived from tensors, cached as long as the tensor lives and derived again when it has changed.
+
+    Threads may share it: the value that one of them makes is the others' too. A kernel that is given a value's address
+    needs a reference to the value: a new version of the tensor drops the cache's own.
+    """
 
     def __init__(self) -> None:
+        self._making = threading.Lock()
         self._kept: Any = WeakTensorKeyDictionary()  # tensor → (what the value depends on, the value)
 
     def get(self, tensor: Tensor, make: Callable[[], Made], *besides: object) -> Made:
         """The result of `make` for the tensor in its present version and with equal `besides`."""
         version = 0 if tensor.is_inference() else tensor._version  # an inference tensor has none
         depends = (version, *besides)
-        found: tuple[object, Made] | None = self._kept.get(tensor)
-        if found is None or found[0] != depends:
-            found = self._kept[tensor] = (depends, make())
+        found = self._found(tensor, depends)
+        if found is None:
+            with self._making:
+                found = self._found(tensor, depends)
+                if found is None:
+                    found = self._kept[tensor] = (depends, make())
         return found[1]
+
+    def _found(self, tensor: Tensor, depends: object) -> tuple[object, Made] | None:
+        found: tuple[object, Made] | None = self._kept.get(tensor)
+        return found if found is not None and found[0] == depends else None

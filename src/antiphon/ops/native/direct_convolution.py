@@ -55,9 +55,9 @@ def conv1d(
         return reference.conv1d(x, weight, bias, stride, padding, dilation, groups, activation, state)
     x, bias = x.contiguous(), None if bias is None else bias.contiguous()
     length = (frames - kernel) // stride + 1
-    out = torch.empty(x.shape[0], length, outputs)
+    out, packed = torch.empty(x.shape[0], length, outputs), panels(weight)
     extension().convolution(
-        panels(weight).data_ptr(), kernel, outputs, x.data_ptr(), *x.shape, length, stride, padding[0],
+        packed.data_ptr(), kernel, outputs, x.data_ptr(), *x.shape, length, stride, padding[0],
         0 if bias is None else bias.data_ptr(), ACTIVATIONS[activation][0], out.data_ptr(),
         threads or default_threads(), variant,
     )  # fmt: skip
