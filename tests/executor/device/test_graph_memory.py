@@ -5,35 +5,16 @@ from __future__ import annotations
 import pytest
 import torch
 
-from antiphon.bench.random_model import SHAPES, RandomCheckpoint
 from antiphon.executor.device.buckets import row_bucket, split_count
 from antiphon.executor.device.rows import DeviceRows
-from antiphon.executor.recorded import make_recording
-from antiphon.models.base.model import CausalLM
-from antiphon.models.base.parts import TokenDecoder
-from antiphon.models.registry import build_model
-from antiphon.ops import CacheLayout, KVCache
 from antiphon.ops.program import Recording
-from antiphon.ops.triton.weights import MATRIX
+from support.engine.meta_steps import meta_recording
 
 pytest.importorskip("triton")
 
 
 def on_meta(kv_heads: int, max_rows: int) -> tuple[Recording, DeviceRows]:
-    """The recording of a model without weights, and its rows."""
-    shape = SHAPES["smollm2-135m"] | {"num_hidden_layers": 2, "num_key_value_heads": kv_heads}
-    model = build_model(RandomCheckpoint(shape, device="meta"))
-    assert isinstance(model, CausalLM)
-    device = torch.device("meta")
-    model.place(device)
-    for weight in model.weights():
-        weight.packed[MATRIX] = torch.empty(weight.rows, weight.columns, dtype=torch.bfloat16, device=device)
-    decoder = model.part(TokenDecoder)
-    assert decoder is not None
-    layouts = [CacheLayout(group, 16, torch.bfloat16, torch.bfloat16) for group in model.cache_groups()]
-    cache = KVCache(torch.empty(1 << 20, dtype=torch.uint8, device="meta"), layouts, model.key_balance)
-    store = DeviceRows(max_rows, layouts, [4096] * len(layouts), device)
-    return make_recording(decoder.step(cache)), store
+    return meta_recording(max_rows, 4096, num_hidden_layers=2, num_key_value_heads=kv_heads)
 
 
 @pytest.mark.parametrize("kv_heads", [1, 3])

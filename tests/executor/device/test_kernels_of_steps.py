@@ -14,16 +14,9 @@ pytest.importorskip("triton")
 from triton import knobs
 from triton.runtime.driver import driver
 
-from antiphon.bench.random_model import SHAPES, RandomCheckpoint
 from antiphon.executor.device.ahead import compile_in_order, decode_sizes
 from antiphon.executor.device.buckets import row_bucket, split_count
 from antiphon.executor.device.graphs import DecodeGraphs
-from antiphon.executor.device.rows import DeviceRows
-from antiphon.executor.recorded import make_recording
-from antiphon.models.base.model import CausalLM
-from antiphon.models.base.parts import TokenDecoder
-from antiphon.models.registry import build_model
-from antiphon.ops import CacheLayout, KVCache
 from antiphon.ops.triton import is_interpreted
 from antiphon.ops.triton.ahead import compiler as ahead
 from antiphon.ops.triton.ahead.compiler import AheadCompiler, Compilation
@@ -31,26 +24,15 @@ from antiphon.ops.triton.ahead.variant import Variant
 from antiphon.ops.triton.ahead.worker import TargetDriver
 from antiphon.ops.triton.launch import Card
 from antiphon.ops.triton.program.choice import Draw
-from antiphon.ops.triton.weights import MATRIX
+from support.engine.meta_steps import meta_recording
 
 MAX_TOKENS = 2048
 
 
 def make_graphs(max_rows: int, **changes: Any) -> DecodeGraphs:
     """Of a model without values."""
-    shape = SHAPES["smollm2-135m"] | {"num_hidden_layers": 1, "vocab_size": 2048} | changes
-    model = build_model(RandomCheckpoint(shape, device="meta"))
-    assert isinstance(model, CausalLM)
-    device = torch.device("meta")
-    model.place(device)
-    for weight in model.weights():
-        weight.packed[MATRIX] = torch.empty(weight.rows, weight.columns, dtype=torch.bfloat16, device=device)
-    decoder = model.part(TokenDecoder)
-    assert decoder is not None
-    layouts = [CacheLayout(group, 16, torch.bfloat16, torch.bfloat16) for group in model.cache_groups()]
-    cache = KVCache(torch.empty(1 << 20, dtype=torch.uint8, device="meta"), layouts, model.key_balance)
-    store = DeviceRows(max_rows, layouts, [MAX_TOKENS] * len(layouts), device)
-    return DecodeGraphs(make_recording(decoder.step(cache)), store, max_rows, 2048, torch.bfloat16)
+    recording, store = meta_recording(max_rows, MAX_TOKENS, **{"num_hidden_layers": 1, "vocab_size": 2048} | changes)
+    return DecodeGraphs(recording, store, max_rows, 2048, torch.bfloat16)
 
 
 @pytest.mark.parametrize(("max_rows", "kv_heads"), [(128, 3), (20, 9), (1, 3)])

@@ -20,6 +20,7 @@ from antiphon.executor.device.embedding import DeviceEmbeddingExecutor
 from antiphon.executor.device.encoder import STAGES_PER_STEP, DeviceEncoderExecutor, num_steps
 from antiphon.executor.device.one_shot import OneShotExecutor
 from antiphon.models.base.parts import Encoder, SoundFeatures, TextEmbedding
+from support.engine.running import run
 from support.kernels.cards import imitated_card
 
 NAME, STATES = "part", 4
@@ -73,14 +74,6 @@ def core_of(executor: OneShotExecutor, stages: int) -> Iterator[EngineCore]:
 def most(request: pytest.FixtureRequest) -> int:
     """Requests that the device has memory for."""
     return int(request.param)
-
-
-def run(core: EngineCore, requests: list[Request]) -> None:
-    for request in requests:
-        core.add(request)
-    while core.has_work:
-        core.step()
-        core.check_integrity()
 
 
 def test_an_encoder(most: int) -> None:

@@ -147,13 +147,8 @@ class DeviceExecutor:
 
     def _prompt_kernels(self) -> Iterable[Variant]:
         """Those that steps with prompts launch. Nothing of these steps is kept."""
-        if self._forwards is not None:
-            self._forwards.captures = False
-        with self._mode():
+        with self._mode(), nullcontext() if self._forwards is None else self._forwards.listing():
             found = prompt_variants(self._rows, self._max_tokens, lambda plan: self._launch(plan)())
-        if self._forwards is not None:
-            self._forwards.captures = self._rows.device.type == "cuda"
-            self._forwards.forget()
         if self._prompt_steps is not None:
             self._prompt_steps.forget()
         return found

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import Tensor
 
 from antiphon.engine.plan import StepPlan
 from antiphon.executor.device.batch import PackedStep, StepSize, pack, step_size
+from antiphon.executor.device.sized_graphs import SizedGraphs
 from antiphon.executor.upload import upload
 
 #: Tokens of the graphs; a step is padded to the next size. The last has room for prompts beside decodes.
@@ -30,9 +32,8 @@ def token_sizes(max_tokens: int) -> tuple[int, ...]:
 
 
 class ForwardGraphs:
-    """Runs the forward pass of a step. Launching hundreds of kernels one by one takes the host longer than the device
-    takes to compute them; a graph is one launch. A graph is captured when its size comes a second time: a size that
-    comes once is not worth it. Where there is no card, steps are launched and have no padding.
+    """Runs the forward pass of a step in a graph of its size. Where there is no card, steps are launched and have no
+    padding.
     """
 
     def __init__(
@@ -42,23 +43,19 @@ class ForwardGraphs:
         self._forward = forward
         self._device = device
         self._token_sizes = sizes
-        self._pool = torch.cuda.graph_pool_handle() if device.type == "cuda" else None
-        self._graphs: dict[StepSize, tuple[torch.cuda.CUDAGraph, Tensor, Tensor]] = {}
-        self._seen: set[StepSize] = set()
-        #: Whether sizes that come again are captured; not while launches are only listed.
-        self.captures = device.type == "cuda"
+        self._graphs = SizedGraphs() if device.type == "cuda" else None
 
     @property
     def num_graphs(self) -> int:
-        return len(self._graphs)
+        return 0 if self._graphs is None else self._graphs.num_graphs
 
-    def forget(self) -> None:
-        """Steps so far do not count as seen."""
-        self._seen.clear()
+    def listing(self) -> AbstractContextManager[None]:
+        """Steps inside run to list their kernels, and leave nothing behind."""
+        return nullcontext() if self._graphs is None else self._graphs.listing()
 
     def room(self, plan: StepPlan, num_logits: int) -> StepSize | None:
         """The size of the graph for a plan; None where it has none."""
-        if self._pool is None:
+        if self._graphs is None:
             return step_size(plan, num_logits) if plan.num_tokens <= self._token_sizes[-1] else None
         tokens = next((size for size in self._token_sizes if plan.num_tokens <= size), None)
         requests = next((size for size in REQUEST_SIZES if max(len(plan.requests), num_logits) <= size), None)
@@ -71,24 +68,6 @@ class ForwardGraphs:
         """The step as it was packed, and the logits of its rows, which the next step overwrites."""
         packed = pack(plan, room)
         words = upload(packed.words, self._device)
-        found = self._graphs.get(room)
-        if found is None and room in self._seen and self.captures:
-            found = self._graphs[room] = self._capture(room, words)
-        if found is None:
-            self._seen.add(room)
+        if self._graphs is None:
             return packed, self._forward(words, room)
-        graph, given, logits = found
-        given.copy_(words)
-        graph.replay()
-        return packed, logits
-
-    def _capture(self, room: StepSize, words: Tensor) -> tuple[torch.cuda.CUDAGraph, Tensor, Tensor]:
-        """A step of this size has run before, so its kernels are compiled. Capturing computes nothing."""
-        given, graph = torch.empty_like(words), torch.cuda.CUDAGraph()
-        torch.cuda.current_stream().synchronize()
-        graph.capture_begin(self._pool, capture_error_mode="thread_local")
-        try:
-            logits = self._forward(given, room)
-        finally:
-            graph.capture_end()
-        return graph, given, logits
+        return packed, self._graphs.run(room, lambda given: self._forward(given, room), words)

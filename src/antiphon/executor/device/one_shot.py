@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from antiphon.engine.plan import StepPlan, StepResult
-from antiphon.executor.device.stage_graphs import StageGraphs
+from antiphon.executor.device.sized_graphs import SizedGraphs
 from antiphon.executor.sampling.transfer import Transfer
 from antiphon.ops import Device
 
@@ -81,7 +81,7 @@ class OneShotExecutor(ABC):
 
     def __init__(self, device: Device, record: bool = True) -> None:
         self._device = device
-        self._graphs = StageGraphs() if record and device.stream is not None else None
+        self._graphs = SizedGraphs() if record and device.stream is not None else None
         #: Waits for steps where an engine has several devices; they end in the order in which they were launched.
         self._waiter = ThreadPoolExecutor(1, f"antiphon-{device.name}-wait")
         wait_for_loading(device)

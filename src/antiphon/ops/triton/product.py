@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from antiphon.ops.adapters import AdapterTable
+from antiphon.ops.triton.epilogue import finish
 from antiphon.ops.triton.kernels.products.activations import NUMBERS
-from antiphon.ops.triton.kernels.products.epilogue import finish_product
 from antiphon.ops.triton.kernels.products.vector import vector_product
 from antiphon.ops.triton.launch import card, vector_tile
 from antiphon.ops.triton.library import product
@@ -19,12 +19,6 @@ from antiphon.weights.weight import Weight
 
 #: Numbers of rows that the vector product takes.
 VECTOR_ROWS = (1, 2, 4)
-_FINISHED = 1024  # elements of a program
-
-
-def _kind(activation: Activation) -> tuple[int, bool]:
-    """The activation's number among the kernels', and whether it is a gate."""
-    return NUMBERS[activation.removesuffix("_gate")], activation.endswith("_gate")
 
 
 def linear(
@@ -68,7 +62,7 @@ def _inner_type(matrix: Tensor, dtype: torch.dtype) -> torch.dtype:
 def _vector(
     x: Tensor, matrix: Tensor, bias: Tensor | None, activation: Activation, residual: Tensor | None, dtype: torch.dtype
 ) -> Tensor:
-    number, gated = _kind(activation)
+    gated = activation.endswith("_gate")
     rows, inputs = x.shape
     outputs = len(matrix) // 2 if gated else len(matrix)
     out = torch.empty(rows, outputs, dtype=dtype, device=x.device)
@@ -77,26 +71,10 @@ def _vector(
     vector_product[(-(-outputs // tile.columns),)](
         x.contiguous(), matrix, matrix, matrix if bias is None else bias,
         matrix if residual is None else residual.contiguous(), out, 0.0,
-        ROWS=rows, K=inputs, N=outputs, BN=tile.columns, BK=tile.depth, NORM=False, GATED=gated, ACTIVATION=number,
-        BIAS=bias is not None, RESIDUAL=residual is not None, LOOP=0, PDL=early,
-        num_warps=tile.warps, launch_pdl=early,
+        ROWS=rows, K=inputs, N=outputs, BN=tile.columns, BK=tile.depth, NORM=False, GATED=gated,
+        ACTIVATION=NUMBERS[activation.removesuffix("_gate")], BIAS=bias is not None, RESIDUAL=residual is not None,
+        LOOP=0, PDL=early, num_warps=tile.warps, launch_pdl=early,
     )  # fmt: skip
-    return out
-
-
-def finish(
-    y: Tensor, bias: Tensor | None, activation: Activation, residual: Tensor | None, dtype: torch.dtype
-) -> Tensor:
-    """The end of a product: bias, activation, residual, in that order."""
-    number, gated = _kind(activation)
-    width = y.shape[1] // 2 if gated else y.shape[1]
-    out = torch.empty(len(y), width, dtype=dtype, device=y.device)
-    if out.numel():
-        finish_product[(-(-out.numel() // _FINISHED),)](
-            y, y if bias is None else bias, y if residual is None else residual.contiguous(), out, out.numel(),
-            N=width, BLOCK=_FINISHED, GATED=gated, ACTIVATION=number, BIAS=bias is not None,
-            RESIDUAL=residual is not None,
-        )  # fmt: skip
     return out
 
 

@@ -20,6 +20,7 @@ from antiphon.runtime.loading.config import EngineConfig
 from antiphon.runtime.slots.arena import Arena
 from antiphon.runtime.slots.resident import make_slots
 from antiphon.weights.formats.memory import StateDictCheckpoint
+from support.engine.running import run
 from support.kernels.cards import a_card, loaded_on
 
 NAME, VOCABULARY, WIDTH, INNER = "encoder", 40, 32, 48
@@ -76,11 +77,7 @@ def results(core: EngineCore, is_pair: bool = False) -> Tensor:
         )
         for number, length in enumerate(LENGTHS)
     ]  # fmt: skip
-    for own in made:
-        core.add(own)
-    while core.has_work:
-        core.step()
-        core.check_integrity()
+    run(core, made)
     assert all(own.finish_reason is FinishReason.STOP and own.result.device.type == "cpu" for own in made)
     return torch.stack([own.result for own in made])
 

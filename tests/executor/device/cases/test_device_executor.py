@@ -19,6 +19,7 @@ from antiphon.ops.triton.program.choice import Draw
 from support.engine.device_cores import device_core
 from support.engine.mixed_requests import KINDS, CountingGrammar, answer_of, is_beginning, request
 from support.engine.model_core import MODEL, make_core
+from support.engine.running import run
 
 PROMPTS = [[40, 41, 42], [*range(30, 39)], [90]]
 LENGTH = 5
@@ -31,14 +32,6 @@ def device() -> Iterator[Device]:
     place = torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
     with ops.use_backend("triton"):
         yield Device(place, ops.get_backend("triton"), torch.float32, DeviceLimits("a card", 0, 4))
-
-
-def run(core: EngineCore, requests: list[Request]) -> None:
-    for made in requests:
-        core.add(made)
-    while core.has_work:
-        core.step()
-        core.check_integrity()
 
 
 def expected(make: Make) -> list[tuple[Any, ...]]:

@@ -23,6 +23,7 @@ from antiphon.ops.triton.weights import prepare_weights
 from antiphon.weights.formats.memory import StateDictCheckpoint
 from support.engine.mixed_requests import request
 from support.engine.model_core import BLOCK_TOKENS, MAX_TOKENS, MODEL, SLAB_BLOCKS, VOCABULARY, make_core
+from support.engine.running import run
 from support.models.tiny_model import CONFIG, tiny_state
 
 ON_CARD = torch.cuda.is_available()
@@ -88,14 +89,6 @@ def invariant_core(device: Device, config: SchedulerConfig) -> tuple[EngineCore,
 
     executor._sampler.draw = watched  # type: ignore[method-assign]
     return core, executor, seen
-
-
-def run(core: EngineCore, requests: list[Request]) -> None:
-    for made in requests:
-        core.add(made)
-    while core.has_work:
-        core.step()
-        core.check_integrity()
 
 
 def alone(device: Device) -> tuple[Request, Logits]:

@@ -27,6 +27,7 @@ from antiphon.runtime.loading.config import EngineConfig
 from antiphon.runtime.slots.arena import Arena
 from antiphon.runtime.slots.resident import encoder_name, make_slots
 from antiphon.weights.formats.memory import StateDictCheckpoint
+from support.engine.running import run
 from support.kernels.cards import a_card, loaded_on
 from support.models.tiny_whisper import MELS, MULTILINGUAL, small_dims, state_dict, tiny_whisper
 
@@ -68,14 +69,6 @@ def rules(first_timestamp: int | None = FIRST_TIMESTAMP, detects: bool = True) -
 def request(states: torch.Tensor, name: str, prompt: list[int], params: SamplingParams, **details: Any) -> Request:
     stops = frozenset({END})
     return Request(name, NAME, prompt, params, inputs=states, cross_tokens=STATES, stop_ids=stops, **details)
-
-
-def run(core: EngineCore, requests: list[Request]) -> None:
-    for made in requests:
-        core.add(made)
-    while core.has_work:
-        core.step()
-        core.check_integrity()
 
 
 def answers(device: Device, make: Make) -> tuple[list[Request], list[ModelSlot]]:

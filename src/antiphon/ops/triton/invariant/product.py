@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from antiphon.ops.adapters import AdapterTable
+from antiphon.ops.triton.epilogue import finish
 from antiphon.ops.triton.invariant.tiles import DEPTH, WIDE_DEPTH, product_tile
 from antiphon.ops.triton.kernels.products.activations import NUMBERS
-from antiphon.ops.triton.kernels.products.epilogue import finish_product
 from antiphon.ops.triton.kernels.products.invariant import invariant_product
 from antiphon.ops.triton.launch import card
 from antiphon.ops.triton.quantised.matrix import rounded
@@ -16,8 +16,6 @@ from antiphon.ops.triton.quantised.workspace import workspace_of
 from antiphon.ops.triton.weights import form_of, matrix_of
 from antiphon.ops.types import Activation
 from antiphon.weights.weight import Weight
-
-_FINISHED = 1024  # elements of a program
 
 
 def linear(
@@ -81,20 +79,4 @@ def adapted_linear(
             part = reduced[:, up.offset : up.offset + rank]
             rows = up.rows.to(x.device).T.contiguous()
             y[:, up.first : up.first + width] += _product(part, rows, None, "none", None, torch.float32)
-    return _finish(y, bias, activation, residual, dtype)
-
-
-def _finish(
-    y: Tensor, bias: Tensor | None, activation: Activation, residual: Tensor | None, dtype: torch.dtype
-) -> Tensor:
-    """What `_product` does with its sums: bias, activation, residual, in that order."""
-    gated = activation.endswith("_gate")
-    width = y.shape[1] // 2 if gated else y.shape[1]
-    out = torch.empty(len(y), width, dtype=dtype, device=y.device)
-    if out.numel():
-        finish_product[(-(-out.numel() // _FINISHED),)](
-            y, y if bias is None else bias, y if residual is None else residual.contiguous(), out, out.numel(),
-            N=width, BLOCK=_FINISHED, GATED=gated, ACTIVATION=NUMBERS[activation.removesuffix("_gate")],
-            BIAS=bias is not None, RESIDUAL=residual is not None, enable_fp_fusion=False,
-        )  # fmt: skip
-    return out
+    return finish(y, bias, activation, residual, dtype, invariant=True)

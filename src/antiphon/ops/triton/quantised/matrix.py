@@ -11,8 +11,8 @@ import triton
 from torch import Tensor
 
 from antiphon.errors import UnsupportedError
+from antiphon.ops.triton.epilogue import finish
 from antiphon.ops.triton.kernels.products.activations import NUMBERS
-from antiphon.ops.triton.kernels.products.epilogue import finish_product
 from antiphon.ops.triton.kernels.quantised.expansion import expand_blocks, gather_blocks
 from antiphon.ops.triton.kernels.quantised.row_product import quantised_row_product
 from antiphon.ops.triton.kernels.quantised.vector_product import quantised_vector_product
@@ -201,17 +201,6 @@ def multiply(x: Tensor, matrix: Tensor, dtype: torch.dtype) -> Tensor:
     if x.is_cuda and dtype is torch.float32:
         return torch.mm(x, matrix.T, out_dtype=torch.float32)
     return x @ matrix.T
-
-
-def finish(y: Tensor, bias: Tensor | None, activation: Activation, residual: Tensor | None, out: Tensor) -> Tensor:
-    """`out` = activation(y + bias) + residual."""
-    total = out.numel()
-    finish_product[(triton.cdiv(total, 1024),)](
-        y, y if bias is None else bias, y if residual is None else residual, out, total,
-        N=out.shape[1], BLOCK=1024, GATED=activation.endswith("_gate"),
-        ACTIVATION=NUMBERS[activation.removesuffix("_gate")], BIAS=bias is not None, RESIDUAL=residual is not None,
-    )  # fmt: skip
-    return out
 
 
 def _rows(parts: list[WeightPart], device: torch.device | str) -> Tensor:

@@ -8,9 +8,10 @@ import torch
 import triton
 from torch import Tensor
 
+from antiphon.ops.triton.epilogue import finish
 from antiphon.ops.triton.kernels.products.activations import NUMBERS
 from antiphon.ops.triton.kernels.quantised.fp8_product import fp8_vector_product
-from antiphon.ops.triton.quantised.matrix import finish, launch_options, multiply, rounded
+from antiphon.ops.triton.quantised.matrix import launch_options, multiply, rounded
 from antiphon.ops.triton.quantised.workspace import Workspace
 from antiphon.ops.types import Activation
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from antiphon.ops.derived import Derived
 from antiphon.ops.reference import convolution as reference
-from antiphon.ops.triton.product import finish
+from antiphon.ops.triton.epilogue import finish
 from antiphon.ops.types import Activation
 
 _KERNELS: Derived[Tensor] = Derived()

@@ -1,27 +1,39 @@
-"""`StageGraphs`: passes of encoders as CUDA graphs, by the size of their inputs."""
+"""`SizedGraphs`: passes as CUDA graphs, by the size of their inputs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
 
 
-class StageGraphs:
-    """Launching a pass kernel by kernel takes the host longer than a small model takes to compute it. A graph is
-    captured when its size comes a second time: the first run compiles the kernels, and a size that comes once is not
-    worth it.
+class SizedGraphs:
+    """Launching a pass kernel by kernel takes the host longer than the device takes to compute a small one; a graph is
+    one launch. It is captured when its size comes a second time: the first run compiles the kernels, and a size that
+    comes once is not worth it.
     """
 
     def __init__(self) -> None:
         self._pool = torch.cuda.graph_pool_handle()
         self._graphs: dict[Hashable, tuple[torch.cuda.CUDAGraph, Tensor, Tensor]] = {}
         self._seen: set[Hashable] = set()
+        self._captures = True
 
     @property
     def num_graphs(self) -> int:
         return len(self._graphs)
+
+    @contextmanager
+    def listing(self) -> Iterator[None]:
+        """Passes inside run to list their kernels: none is captured, and they do not count as seen."""
+        self._captures = False
+        try:
+            yield
+        finally:
+            self._captures = True
+            self._seen.clear()
 
     def run(self, size: Hashable, compute: Callable[[Tensor], Tensor], inputs: Tensor) -> Tensor:
         """compute(inputs), on the current stream; the next pass of any size may overwrite it.
@@ -29,7 +41,7 @@ class StageGraphs:
         Inputs of one size have one shape and one type, and `compute` does the same with them every time.
         """
         found = self._graphs.get(size)
-        if found is None and size in self._seen:
+        if found is None and size in self._seen and self._captures:
             found = self._graphs[size] = self._capture(compute, inputs)
         if found is None:
             self._seen.add(size)

@@ -1,0 +1,32 @@
+"""The steps of a model without values: what they would launch is known, and nothing runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from antiphon.bench.random_model import SHAPES, RandomCheckpoint
+from antiphon.executor.device.rows import DeviceRows
+from antiphon.executor.recorded import make_recording
+from antiphon.models.base.model import CausalLM
+from antiphon.models.base.parts import TokenDecoder
+from antiphon.models.registry import build_model
+from antiphon.ops import CacheLayout, KVCache
+from antiphon.ops.program import Recording
+from antiphon.ops.triton.weights import MATRIX
+
+
+def meta_recording(max_rows: int, max_tokens: int, **changes: Any) -> tuple[Recording, DeviceRows]:
+    """The recording of SmolLM2's shape with changes, in bf16, and its rows."""
+    model = build_model(RandomCheckpoint(SHAPES["smollm2-135m"] | changes, device="meta"))
+    assert isinstance(model, CausalLM)
+    device = torch.device("meta")
+    model.place(device)
+    for weight in model.weights():
+        weight.packed[MATRIX] = torch.empty(weight.rows, weight.columns, dtype=torch.bfloat16, device=device)
+    decoder = model.part(TokenDecoder)
+    assert decoder is not None
+    layouts = [CacheLayout(group, 16, torch.bfloat16, torch.bfloat16) for group in model.cache_groups()]
+    cache = KVCache(torch.empty(1 << 20, dtype=torch.uint8, device=device), layouts, model.key_balance)
+    return make_recording(decoder.step(cache)), DeviceRows(max_rows, layouts, [max_tokens] * len(layouts), device)
