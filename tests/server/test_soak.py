@@ -19,6 +19,7 @@ import httpx
 import pytest
 
 from antiphon.bench.process import ServerProcess, antiphon_server, num_open_files, num_threads, resident_bytes
+from antiphon.server.http.protocol import LINGER_SILENCE_SECONDS
 from support.soak import hostile_clients, sound_clients, text_clients
 from support.soak.crowd import KINDS, Crowd
 from support.soak.livez import polled
@@ -39,8 +40,8 @@ MEMORY_TOLERANCE = 0.05
 #: Pools of threads grow to the number of tasks that they had at once.
 THREAD_TOLERANCE = 16
 WARM_UP_ROUNDS = 6
-#: Longer than the server waits for a header or a body that does not come.
-SETTLED_SECONDS = 5.0
+#: Longer than a connection whose request was refused stays open for a client that does not leave.
+SETTLED_SECONDS = LINGER_SILENCE_SECONDS + 1.0
 #: Far from what is usual, for machines that do much else. A loop that is held up for seconds is found all the same.
 LONGEST_LIVEZ_SECONDS = 3.0
 
@@ -116,7 +117,7 @@ def warm_up(server: ServerProcess, crowd: Crowd) -> None:
 def settled_holdings(server: ServerProcess) -> Holdings:
     """What is held once no connection has been closed or opened for `SETTLED_SECONDS`.
 
-    A client's connection may outlive its request: the server closes the silent ones after their time limit.
+    A client's connection may outlive its request: see `LINGER_SILENCE_SECONDS`.
     """
     deadline = time.monotonic() + 60
     held, since = Holdings.of(server), time.monotonic()
