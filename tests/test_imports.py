@@ -28,7 +28,7 @@ ORDER: dict[str, list[tuple[str, ...]]] = {
     "models": [("kokoro", "."), ("base",)],
     "server": [
         (".",),
-        ("anthropic", "ollama", "ranking"),
+        ("anthropic", "ollama", "ranking", "realtime", "wyoming"),
         ("batches",),
         ("files",),
         ("responses", "conversations"),
@@ -51,6 +51,7 @@ ORDER: dict[str, list[tuple[str, ...]]] = {
         ("residency",),
         ("process",),
         ("frontend",),
+        ("voice",),
         ("text", "transcription", "speech"),
         ("slots",),
         ("loading",),

@@ -183,7 +183,8 @@ def own_home(tmp_path: Path, code: str) -> str:
 def test_servers_get_ready_and_stop(snippet: Snippet, folder: Path) -> None:
     (line,) = snippet.code.replace("\\\n", "").splitlines()
     arguments = shlex.split(line, comments=True)[2:]
-    command = ServeCommand(*arguments, "--port", "0", folder=folder)
+    ports = ["--port", "0", *(["--wyoming", "0"] if "--wyoming" in arguments else [])]  # the last one given counts
+    command = ServeCommand(*arguments, *ports, folder=folder)
     try:
         command.wait_until_ready()
     finally:

@@ -19,6 +19,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from antiphon.ops.triton.quantised.activations import packed
 from antiphon.ops.triton.quantised.forms import BLOCK, FORMS, GROUP, WIDTH
 from antiphon.ops.triton.quantised.matrix import expand, row_product, vector_product
 from antiphon.ops.triton.quantised.repacking import BlockRows
@@ -122,14 +123,15 @@ class Case:
         kind = torch.float32 if self.rows == 1 and shape.norm else torch.bfloat16
         self.x = torch.randn(self.rows, shape.k, device="cuda").to(kind)
         self.gain = torch.rand(shape.k, device="cuda").bfloat16() if self.rows == 1 and shape.norm else None
+        self.packed = packed(self.x, self.gain, False) if self.rows == 1 else self.x
         self.residual = torch.randn(self.rows, self.columns, device="cuda") if shape.residual else None
         self.y = torch.empty(self.rows, self.columns, device="cuda")
 
     def launch(self, piece: BlockRows, tile: BlockVectorTile | BlockRowTile) -> None:
         if isinstance(tile, BlockVectorTile):
             vector_product(
-                piece, self.x, self.y, self.columns, None, self.activation, self.residual, self.gain, 1e-6, self.pdl,
-                tile,
+                piece, self.packed, self.y, self.columns, None, self.activation, self.residual,
+                None if self.gain is None else 1e-6, self.pdl, tile,
             )  # fmt: skip
         else:
             row_product(
@@ -161,13 +163,13 @@ class Case:
 
     def default_tile(self) -> BlockVectorTile | BlockRowTile:
         if self.rows == 1:
-            return vector_tile(self.pieces[0].form, self.shape.k, self.shape.gated)
+            return vector_tile(self.pieces[0].form, self.shape.k, self.columns, self.shape.gated)
         return row_tile(self.columns, self.shape.k, self.workspace.multiprocessors)
 
     def tiles(self) -> Iterator[BlockVectorTile | BlockRowTile]:
         """Every tile of a sweep."""
         blocks = self.shape.k // BLOCK
-        for columns in (8, 16, 32) if self.rows == 1 else (16, 32, 64):
+        for columns in (8, 16, 32, 64) if self.rows == 1 else (16, 32, 64):
             for warps in (1, 2, 4, 8) if self.rows == 1 else (2, 4, 8):
                 if self.rows == 1:
                     for each in (1, 2):  # blocks of four columns for a thread

@@ -34,6 +34,8 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def test_version() -> None:
     assert run("--version").stdout == f"antiphon {antiphon.__version__}\n"
+    module = subprocess.run([sys.executable, "-m", "antiphon", "--version"], capture_output=True, text=True, check=True)
+    assert module.stdout.split()[-1] == antiphon.__version__
 
 
 def test_list_is_a_table_of_the_catalog_and_of_what_is_here(home: Path) -> None:

@@ -93,6 +93,8 @@ OPERATIONS = [
 ]
 EMBEDDING = ("/v1/embeddings", "/v1/rerank", "/v1/score", "/api/embed")
 STATE = ("/livez", "/readyz", "/health", "/ping", "/version", "/metrics")
+#: A plain request to it gets 426.
+WEBSOCKET = "/v1/realtime"
 #: Few requests suffice for what has few fields, and fewer where nothing is computed.
 STORED = ("/v1/files", "/v1/batches", "/v1/conversations", "/v1/chat/completions/")
 SMALL = ("/v1/audio/", "/v1/responses/", *STORED)
@@ -119,7 +121,7 @@ def small(chat_folder: Path, encoder_folder: Path, tmp_path_factory: pytest.Temp
 def test_document_names_every_route(server: RunningServer) -> None:
     pages = httpx.get(server.url + "/openapi.json").json()
     paths = {path for path in pages["paths"] if not path.startswith("/admin")}
-    assert paths == {*(path for _, path in OPERATIONS), *STATE}
+    assert paths == {*(path for _, path in OPERATIONS), *STATE, WEBSOCKET}
     chat = pages["paths"]["/v1/chat/completions"]["post"]
     assert chat["requestBody"]["content"]["application/json"]["schema"] == {"$ref": "#/components/schemas/ChatBody"}
     assert "text/event-stream" in chat["responses"]["200"]["content"]

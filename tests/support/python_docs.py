@@ -6,10 +6,11 @@ import dataclasses
 import enum
 import inspect
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from antiphon import AsyncEngine, Engine, EngineConfig, GrammarSpec, Priority, SamplingParams, errors
 from antiphon.runtime.calls.events import TextDelta
+from antiphon.runtime.calls.hearing import HearingEvent, TurnMarks
 from antiphon.runtime.calls.speech import SpeechChunk, SpeechStats, TimedWord
 from antiphon.runtime.calls.transcript import (
     LiveUpdate,
@@ -26,6 +27,8 @@ from antiphon.runtime.text.output import Completion, Timings
 from antiphon.runtime.text.stream import AsyncStream
 from antiphon.runtime.transcription.options import TranscriptionOptions
 from antiphon.runtime.transcription.stream import AsyncLiveSession, AsyncTranscription
+from antiphon.runtime.voice.hearing_stream import AsyncHearing
+from antiphon.runtime.voice.turn_settings import Eagerness, HearingOptions, TurnDetection, TurnSettings
 
 PATH = Path(__file__).parents[2] / "docs" / "python-api.md"
 BEGINNING = """\
@@ -44,6 +47,9 @@ SECTIONS: dict[str, tuple[type, ...]] = {
         TranscriptionOptions, Transcript, Segment, Word, TranscriptionStats, TranscriptProgress, AsyncTranscription,
         LiveSession, AsyncLiveSession, LiveUpdate,
     ),
+    "Hearing": (
+        HearingOptions, TurnSettings, TurnDetection, Eagerness, AsyncHearing, TurnMarks, *get_args(HearingEvent),
+    ),
     "Speech": (SpeechOptions, Synthesis, AsyncSynthesis, SpeechChunk, TimedWord, SpeechStats),
 }  # fmt: skip
 #: Public in Python's sense, but called by the engine itself.
@@ -56,7 +62,9 @@ INTERNAL = {
     "SamplingParams.has_penalties", "Stream.output",
 }  # fmt: skip
 #: Made by an engine, so how they are constructed is not part of the interface.
-NOT_CONSTRUCTED = {Stream, AsyncStream, Synthesis, AsyncSynthesis, AsyncTranscription, LiveSession, AsyncLiveSession}
+NOT_CONSTRUCTED = {
+    Stream, AsyncStream, Synthesis, AsyncSynthesis, AsyncTranscription, LiveSession, AsyncLiveSession, AsyncHearing,
+}  # fmt: skip
 WIDTH = 100
 
 
@@ -121,6 +129,8 @@ def _field(field: dataclasses.Field[Any]) -> str:
 
 
 def _value(value: Any) -> str:
+    if dataclasses.is_dataclass(value) and value == type(value)():
+        return f"{type(value).__name__}()"
     return f"{type(value).__name__}.{value.name}" if isinstance(value, enum.Enum) else repr(value)
 
 

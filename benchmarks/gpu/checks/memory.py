@@ -18,8 +18,9 @@ from antiphon.runtime.loading.config import EngineConfig
 from checks.outcome import Outcome, Subject
 
 NAME = "memory after unloading"
-#: Of the first time, for libraries and kernels; and between one time and the next.
-MAX_LEFT, MAX_GROWTH = 64 << 20, 4 << 20
+#: Of the first time, for libraries (workspaces of cuBLAS, 64 MiB) and the code of kernels; and between one time and the
+#: next.
+MAX_LEFT, MAX_GROWTH = 192 << 20, 4 << 20
 MAX_CPU_GROWTH = 32 << 20  # the allocator of the CPU keeps pieces
 CYCLES = 3
 LARGE: dict[str, Any] = SHAPES["qwen3-0.6b"]

@@ -46,6 +46,26 @@ def to_s16(samples: Floats) -> NDArray[np.int16]:
     return cast("NDArray[np.int16]", np.clip(np.rint(samples * 32768.0), -32768, 32767).astype("<i2"))
 
 
+def to_mulaw(samples: Floats) -> bytes:
+    """G.711 µ-law: of the values that bytes stand for, the nearest."""
+    return _nearest("mulaw")[to_s16(samples).view(np.uint16)].tobytes()
+
+
+def to_alaw(samples: Floats) -> bytes:
+    """G.711 A-law: of the values that bytes stand for, the nearest."""
+    return _nearest("alaw")[to_s16(samples).view(np.uint16)].tobytes()
+
+
+@cache
+def _nearest(encoding: Encoding) -> NDArray[np.uint8]:
+    """The byte for each 16-bit sample, by the sample's bits."""
+    levels = to_floats(bytes(range(256)), encoding)
+    order = np.argsort(levels, kind="stable")
+    middles = (levels[order][1:] + levels[order][:-1]) / 2
+    values = np.arange(1 << 16, dtype=np.uint16).view(np.int16) / np.float32(32768.0)
+    return order[np.searchsorted(middles, values)].astype(np.uint8)
+
+
 def check_raw(raw: RawFormat) -> None:
     if raw.encoding not in SAMPLE_BYTES:
         raise AudioError(f"unknown sample encoding {raw.encoding!r}; known: {', '.join(ENCODINGS)}")

@@ -32,6 +32,7 @@ def serve(**given: Any) -> None:
     from antiphon.server.setup.launch_plan import LaunchPlan
     from antiphon.server.setup.settings import Settings
     from antiphon.server.telemetry.logs import set_up_logs
+    from antiphon.server.wyoming.listener import WyomingListener
 
     with usage_errors():
         settings = Settings.gather(plain(given), given["config"])
@@ -39,6 +40,9 @@ def serve(**given: Any) -> None:
     host = settings["host"]
     if plan.config.keys is None and not is_loopback(host):
         print(f"antiphon: listening on {host} without API keys: anyone who can reach it can use it", file=sys.stderr)
+    wyoming = plan.wyoming
+    if wyoming is not None and wyoming.is_open:
+        print(f"antiphon: Wyoming has no keys: anyone who can reach {wyoming.host} can use it", file=sys.stderr)
     set_up_logs(settings["log_requests"], settings["log_format"])
     table = StartTable(plan, started)
     run_server(
@@ -50,6 +54,9 @@ def serve(**given: Any) -> None:
         on_model=table.add,
         tls=plan.tls,
         watchdog_seconds=settings["watchdog"],
+        wyoming=None
+        if wyoming is None
+        else WyomingListener(bind(wyoming.host, wyoming.port), wyoming.is_announced, table.listening_for_wyoming),
     )
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process ends by itself now
 
@@ -75,6 +82,9 @@ class StartTable:
         _print(f"Antiphon is listening on {url}{loading}")
         if not self._num_left:
             _print(self.text())
+
+    def listening_for_wyoming(self, url: str) -> None:
+        _print(f"Wyoming is listening on {url}")
 
     def add(self, model: Resident) -> None:
         loaded = model.loaded

@@ -22,6 +22,7 @@ ARCHITECTURES = {
     "qwen2": ("qwen2", "Qwen2"),
     "qwen3": ("qwen3", "Qwen3"),
     "silero-vad": ("silero_vad", "SileroVAD"),
+    "smart-turn": ("smart_turn", "SmartTurn"),
     "whisper": ("whisper", "Whisper"),
 }
 

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from antiphon import ops
-from antiphon.layers.attention import CrossAttention, EncoderAttention, SelfAttention
+from antiphon.layers.attention import CrossAttention, SelfAttention
 from antiphon.layers.linear import Embedding, Head
 from antiphon.layers.log_mel import LogMel
 from antiphon.layers.mlp import MLP
-from antiphon.layers.module import Halvable, Module
+from antiphon.layers.module import Module
 from antiphon.layers.norm import LayerNorm
 from antiphon.models.base.companions import VOICE_ACTIVITY
 from antiphon.models.base.encoder_decoder import EncoderDecoder
@@ -22,6 +22,7 @@ from antiphon.models.base.metadata import require
 from antiphon.models.base.model import Task
 from antiphon.models.base.parts import CrossStates, Recordable, SoundFeatures, Vocabulary, WeightRules
 from antiphon.models.whisper_alignment import Heads, alignment_heads
+from antiphon.models.whisper_encoder import NORM_EPS, PROJECTIONS, EncoderSizes, WhisperEncoder
 from antiphon.ops import Batch, CacheGroup, CacheKind, KVCache, LayerCache
 from antiphon.ops.program import InputSpec
 from antiphon.weights.checkpoint import Checkpoint
@@ -29,8 +30,6 @@ from antiphon.weights.source import Source, TensorNames
 
 SELF_GROUP = "self"
 CROSS_GROUP = "cross"
-NORM_EPS = 1e-5
-_NAMES = ("q_proj", "k_proj", "v_proj", "out_proj")
 
 
 def _openai_names() -> dict[str, str]:
@@ -54,7 +53,7 @@ def _openai_names() -> dict[str, str]:
             )
         ]
         for a, b in (("self_attn", "attn"), ("encoder_attn", "cross_attn")):
-            projections = zip(_NAMES, ("query", "key", "value", "out"), strict=True)
+            projections = zip(PROJECTIONS, ("query", "key", "value", "out"), strict=True)
             pairs += [(f"{ours}.{a}.{ours_}", f"{theirs}.{b}.{theirs_}") for ours_, theirs_ in projections]
     return names | {f"{a}.{kind}": f"{b}.{kind}" for a, b in pairs for kind in ("weight", "bias")}
 
@@ -74,6 +73,17 @@ class WhisperConfig:
     text_positions: int
     #: Cross-attention heads (layer, head) that follow the sound: what word timestamps are read from.
     alignment_heads: Heads = ()
+
+    @property
+    def encoder(self) -> EncoderSizes:
+        return EncoderSizes(
+            num_mels=self.num_mels,
+            hidden=self.hidden_size,
+            layers=self.encoder_layers,
+            heads=self.encoder_heads,
+            intermediate=self.encoder_intermediate,
+            positions=self.audio_positions,
+        )
 
 
 def config_from_hf(config: Mapping[str, Any]) -> WhisperConfig:
@@ -117,44 +127,6 @@ def config_from_openai(dims: Mapping[str, Any]) -> WhisperConfig:
     )
 
 
-class Convolution(Halvable):
-    """A convolution of width 3 with GELU, over [B, frames, channels].
-
-    It may be in 16 bits where the products after it are.
-    """
-
-    is_narrow = False
-
-    def __init__(self, source: Source, name: str, inputs: int, outputs: int, stride: int) -> None:
-        self.weight = source.tensor(f"{name}.weight", (outputs, inputs, 3))
-        self.bias = source.tensor(f"{name}.bias", (outputs,))
-        self.stride = stride
-
-    def set_compute_type(self, dtype: torch.dtype | None) -> None:
-        self.is_narrow = dtype is not None
-
-    def __call__(self, x: Tensor) -> Tensor:
-        convolve = ops.half_conv1d if self.half or self.is_narrow else ops.conv1d
-        return convolve(x, self.weight, self.bias, self.stride, padding=(1, 1), activation="gelu")
-
-
-class EncoderLayer(Module):
-    """Pre-norm block with bidirectional attention."""
-
-    def __init__(self, source: Source, config: WhisperConfig) -> None:
-        hidden = config.hidden_size
-        self.attention_norm = LayerNorm(source, "self_attn_layer_norm", hidden, NORM_EPS)
-        self.attention = EncoderAttention(source.at("self_attn"), hidden, config.encoder_heads, _NAMES, rounds=True)
-        self.mlp_norm = LayerNorm(source, "final_layer_norm", hidden, NORM_EPS)
-        self.mlp = MLP(source, "fc1", "fc2", hidden, config.encoder_intermediate, "gelu")
-
-    def attend(self, x: Tensor, seq_start: Tensor) -> Tensor:
-        return self.attention(self.attention_norm(x), seq_start, residual=x)
-
-    def feed_forward(self, x: Tensor) -> Tensor:
-        return self.mlp(self.mlp_norm(x), residual=x)
-
-
 class DecoderLayer(Module):
     """Pre-norm block: causal self-attention, cross-attention, MLP."""
 
@@ -162,10 +134,17 @@ class DecoderLayer(Module):
         hidden, heads = config.hidden_size, config.decoder_heads
         self.self_norm = LayerNorm(source, "self_attn_layer_norm", hidden, NORM_EPS)
         self.self_attention = SelfAttention(
-            source.at("self_attn"), hidden, heads, heads, hidden // heads, qkv_bias=True, out_bias=True, names=_NAMES
+            source.at("self_attn"),
+            hidden,
+            heads,
+            heads,
+            hidden // heads,
+            qkv_bias=True,
+            out_bias=True,
+            names=PROJECTIONS,
         )
         self.cross_norm = LayerNorm(source, "encoder_attn_layer_norm", hidden, NORM_EPS)
-        self.cross_attention = CrossAttention(source.at("encoder_attn"), hidden, heads, _NAMES)
+        self.cross_attention = CrossAttention(source.at("encoder_attn"), hidden, heads, PROJECTIONS)
         self.mlp_norm = LayerNorm(source, "final_layer_norm", hidden, NORM_EPS)
         self.mlp = MLP(source, "fc1", "fc2", hidden, config.decoder_intermediate, "gelu")
 
@@ -202,12 +181,8 @@ class Whisper(EncoderDecoder):
         self.max_positions = config.text_positions
         self.cross_tokens = config.audio_positions
         self.log_mel = LogMel(config.num_mels, 2 * config.audio_positions)
-        hidden, encoder, decoder = config.hidden_size, source.at("model", "encoder"), source.at("model", "decoder")
-        self.conv1 = Convolution(encoder, "conv1", config.num_mels, hidden, stride=1)
-        self.conv2 = Convolution(encoder, "conv2", hidden, hidden, stride=2)
-        self.audio_position = encoder.tensor("embed_positions.weight", (config.audio_positions, hidden))
-        self.encoder_layers = [EncoderLayer(encoder.at("layers", i), config) for i in range(config.encoder_layers)]
-        self.encoder_norm = LayerNorm(encoder, "layer_norm", hidden, NORM_EPS)
+        hidden, decoder = config.hidden_size, source.at("model", "decoder")
+        self.encoder = WhisperEncoder(source.at("model", "encoder"), config.encoder)
         self.embedding = Embedding(decoder, "embed_tokens", config.vocab_size, hidden)
         self.text_position = Embedding(decoder, "embed_positions", config.text_positions, hidden)
         self.decoder_layers = [DecoderLayer(decoder.at("layers", i), config) for i in range(config.decoder_layers)]
@@ -247,32 +222,20 @@ class Whisper(EncoderDecoder):
         return SoundFeatures(self.log_mel.num_samples, self.log_mel)
 
     def weight_rules(self) -> WeightRules:
-        batched = [weight for layer in self.encoder_layers for weight in layer.weights()]
+        batched = list(self.encoder.weights())
         batched += [layer.cross_attention.key_value.weight for layer in self.decoder_layers]
         return WeightRules.of(self, batched=batched, auto_quantize="int8")
 
     @property
     def num_encoder_stages(self) -> int:
-        """The convolutions, then two for each layer: an urgent step waits for half a layer at most."""
-        return 1 + 2 * len(self.encoder_layers)
+        return self.encoder.num_stages
 
     def encode_stage(self, stage: int, x: Tensor, seq_start: Tensor) -> Tensor:
-        """Stage 0 takes windows [B, 2 * T, mels]; every stage gives states [B * T, hidden]."""
-        if stage == 0:
-            x = self.conv2(self.conv1(x))  # [B, T, hidden]
-            return ops.add(x, self.audio_position[: x.shape[1]]).flatten(0, 1)
-        layer = self.encoder_layers[(stage - 1) // 2]
-        if stage % 2:
-            return layer.attend(x, seq_start)
-        x = layer.feed_forward(x)
-        return self.encoder_norm(x) if stage == self.num_encoder_stages - 1 else x
+        return self.encoder.run_stage(stage, x, seq_start)
 
     def encode(self, features: Tensor, seq_start: Tensor) -> Tensor:
         """Encoder states [B * T, hidden] of windows [B, 2 * T, mels]; seq_start [B + 1] counts states, T each."""
-        x = features
-        for stage in range(self.num_encoder_stages):
-            x = self.encode_stage(stage, x, seq_start)
-        return x
+        return self.encoder(features, seq_start)
 
     def store_encoded(self, encoded: Tensor, batch: Batch, cache: KVCache) -> None:
         """Write every decoder layer's cross keys and values of encoder states to the batch's cross slots."""

@@ -69,6 +69,7 @@ add = operation(reference.rows.add)
 gather_rows = operation(reference.rows.gather_rows)
 scatter_words = operation(reference.rows.scatter_words)
 segment_mean = operation(reference.rows.segment_mean)
+softmax_pool = operation(reference.rows.softmax_pool)
 l2_normalize = operation(reference.rows.l2_normalize)
 
 # Speech synthesis

@@ -35,10 +35,12 @@ from antiphon.server.conversations.store import ConversationStore
 from antiphon.server.files import route as files
 from antiphon.server.http.errors import invalid
 from antiphon.server.http.ignored_fields import HEADER as IGNORED_HEADER
+from antiphon.server.middleware.admission import Rules
 from antiphon.server.middleware.canonical_requests import CanonicalRequests
-from antiphon.server.middleware.gate import Gate, Rules
+from antiphon.server.middleware.gate import Gate
 from antiphon.server.middleware.route_table import RouteTable
 from antiphon.server.middleware.tracing_middleware import TracedRequests
+from antiphon.server.middleware.websocket_gate import WebSocketGate
 from antiphon.server.ollama import chat as ollama_chat
 from antiphon.server.ollama import embed as ollama_embed
 from antiphon.server.ollama import generate as ollama_generate
@@ -46,6 +48,8 @@ from antiphon.server.ollama import models as ollama_models
 from antiphon.server.ollama import pull as ollama_pull
 from antiphon.server.ollama.downloads import Downloads
 from antiphon.server.ranking import routes as ranking
+from antiphon.server.realtime import route as realtime
+from antiphon.server.realtime.services import ServedVoice
 from antiphon.server.responses import compact, input_tokens
 from antiphon.server.responses import create as responses
 from antiphon.server.responses import stored as stored_responses
@@ -82,6 +86,7 @@ ROUTES = (
     transcriptions,
     speech,
     voices,
+    realtime,
     tokenization,
     files,
     batches,
@@ -126,6 +131,7 @@ def create_app(config: ServerConfig, client: EngineClient, report: Callable[[Res
     app.state.responses = ResponseStore(*bounds)
     app.state.conversations = ConversationStore(*bounds)
     app.state.stored_chats = ChatStore(*bounds)
+    app.state.voice_services = ServedVoice
     app.state.downloads = Downloads(config.offline)
     app.state.routes = RouteTable([*app.routes, *(route for module in ROUTES for route in module.router.routes)])
     for module in ROUTES:
@@ -150,14 +156,16 @@ def _add_middleware(app: FastAPI, serving: Serving) -> None:
         logs_text=config.logs_text,
         is_strict=config.is_strict,
         origins=config.cors_origins,
+        sessions=limits.sessions,
     )
-    app.add_middleware(
-        Gate,
-        rules=rules,
-        requests=serving.requests,
-        metrics=serving.metrics,
-        is_draining=lambda: serving.is_draining,
-    )
+    for gate in (Gate, WebSocketGate):
+        app.add_middleware(
+            gate,
+            rules=rules,
+            requests=serving.requests,
+            metrics=serving.metrics,
+            is_draining=lambda: serving.is_draining,
+        )
     if serving.tracing is not None:
         app.add_middleware(TracedRequests, tracing=serving.tracing)
     app.add_middleware(CanonicalRequests, routes=app.state.routes)

@@ -15,6 +15,7 @@ from fastapi import FastAPI
 from antiphon.server.http.connection_limits import ConnectionLimits, Connections
 from antiphon.server.http.errors import unavailable
 from antiphon.server.http.protocol import BoundedProtocol
+from antiphon.server.http.websocket import MAX_MESSAGE_BYTES, PING_SECONDS, BoundedWebSocket
 from antiphon.server.serving.serving import Serving
 from antiphon.server.setup import systemd
 from antiphon.server.telemetry.logs import log
@@ -33,7 +34,11 @@ def server_settings(app: FastAPI, limits: ConnectionLimits, flush_seconds: int, 
         log_config=None,
         access_log=False,
         server_header=False,
-        ws="none",
+        ws=BoundedWebSocket,
+        ws_max_size=MAX_MESSAGE_BYTES,
+        ws_ping_interval=PING_SECONDS,
+        ws_ping_timeout=PING_SECONDS,
+        ws_per_message_deflate=False,
         timeout_graceful_shutdown=flush_seconds,
         **more,
     )
@@ -88,6 +93,8 @@ class DrainingServer(uvicorn.Server):
             running=len(self._serving.requests),
             grace_seconds=self._grace_seconds,
         )
+        for context in self._serving.requests:
+            context.announce_draining()
         self._draining = asyncio.create_task(self._drain())
 
     async def _drain(self) -> None:

@@ -25,6 +25,7 @@ from antiphon.server.setup.config import ServerConfig
 from antiphon.server.setup.run_file import LocalServer, RunFileError, new_admin_token, published
 from antiphon.server.setup.tls import TLSFiles
 from antiphon.server.telemetry.logs import log
+from antiphon.server.wyoming.listener import WyomingListener
 
 #: After the last response, time for slow clients to read what is still buffered.
 FLUSH_SECONDS = 5
@@ -43,6 +44,7 @@ def run_server(
     on_model: Callable[[Resident], None] | None = None,
     tls: TLSFiles | None = None,
     watchdog_seconds: float = 120.0,
+    wyoming: WyomingListener | None = None,
 ) -> None:
     """Serve until a signal; then running requests have `grace_seconds` to finish.
 
@@ -75,6 +77,7 @@ def run_server(
             failure = await client.wait_for_failure()
             server.end()
 
+        running = contextlib.AsyncExitStack()
         client = EngineClient(engine_options, offline=config.offline, watchdog_seconds=watchdog_seconds)
         app = create_app(config, client, report)
         settings = server_settings(
@@ -98,8 +101,11 @@ def run_server(
                 except RunFileError as error:
                     log("not listed for `antiphon ps`", logging.WARNING, cause=str(error))
             on_listening(url)
+            if wyoming is not None:
+                await running.enter_async_context(wyoming.serving(app.state.serving))
             systemd.notify(systemd.READY)
-        await serving
+        async with running:
+            await serving
         watching.cancel()
         if failure is not None:
             raise failure

@@ -8,13 +8,15 @@ import torch
 from antiphon.executor.device.buckets import row_bucket, split_count
 from antiphon.executor.device.rows import DeviceRows
 from antiphon.ops.program import Recording
-from support.engine.meta_steps import meta_recording
+from antiphon.runtime.loading.device_memory import workspace_bytes
+from antiphon.runtime.loading.device_sizes import DeviceSizes
+from support.engine.meta_steps import meta_model, meta_recording
 
 pytest.importorskip("triton")
 
 
 def on_meta(kv_heads: int, max_rows: int) -> tuple[Recording, DeviceRows]:
-    return meta_recording(max_rows, 4096, num_hidden_layers=2, num_key_value_heads=kv_heads)
+    return meta_recording(meta_model(num_hidden_layers=2, num_key_value_heads=kv_heads), max_rows, 4096)
 
 
 @pytest.mark.parametrize("kv_heads", [1, 3])
@@ -49,3 +51,14 @@ def test_every_size_of_prompts_has_its_workspace(max_rows: int, max_tokens: int)
         for requests in REQUEST_SIZES[: REQUEST_SIZES.index(max_rows) + 1]:
             if requests <= tokens:
                 assert steps.step(StepSize(tokens, requests, requests)).workspace_bytes <= steps.workspace_bytes
+
+
+@pytest.mark.parametrize("shape", ["smollm2-135m", "qwen3-0.6b", "qwen3-8b"])
+def test_what_is_reserved_is_enough_and_not_much_more(shape: str) -> None:
+    from antiphon.executor.device.prompt_steps import PromptSteps
+
+    model, (max_rows, max_tokens) = meta_model(shape, num_hidden_layers=1), (256, 2048)
+    recording, store = meta_recording(model, max_rows, max_tokens)
+    steps = PromptSteps(recording, store, max_rows, max_tokens, torch.bfloat16)
+    reserved = workspace_bytes(model, DeviceSizes(max_rows, max_tokens, "bf16", "bf16"))
+    assert steps.workspace_bytes < reserved < 3 * steps.workspace_bytes

@@ -24,14 +24,15 @@ from antiphon.ops.triton.ahead.variant import Variant
 from antiphon.ops.triton.ahead.worker import TargetDriver
 from antiphon.ops.triton.launch import Card
 from antiphon.ops.triton.program.choice import Draw
-from support.engine.meta_steps import meta_recording
+from support.engine.meta_steps import meta_model, meta_recording
 
 MAX_TOKENS = 2048
 
 
 def make_graphs(max_rows: int, **changes: Any) -> DecodeGraphs:
     """Of a model without values."""
-    recording, store = meta_recording(max_rows, MAX_TOKENS, **{"num_hidden_layers": 1, "vocab_size": 2048} | changes)
+    model = meta_model(**{"num_hidden_layers": 1, "vocab_size": 2048} | changes)
+    recording, store = meta_recording(model, max_rows, MAX_TOKENS)
     return DecodeGraphs(recording, store, max_rows, 2048, torch.bfloat16)
 
 

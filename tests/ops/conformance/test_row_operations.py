@@ -71,7 +71,7 @@ def test_scatter_words(shape: tuple[int, ...], generator: torch.Generator) -> No
     assert store.view(-1).tolist() == expected
 
 
-@checks("add", "gather_rows", "activate", "segment_mean", "l2_normalize")
+@checks("add", "gather_rows", "activate", "segment_mean", "softmax_pool", "l2_normalize")
 def test_small_operations(generator: torch.Generator) -> None:
     x, y = torch.randn(2, 6, 5, generator=generator)
     assert torch.equal(ops.add(x, y), x + y)
@@ -85,4 +85,9 @@ def test_small_operations(generator: torch.Generator) -> None:
     means = ops.segment_mean(x, torch.tensor([0, 1, 4, 6], dtype=torch.int32))
     expected = torch.stack([part.double().mean(0) for part in x.split((1, 3, 2))])
     assert relative(means, expected) < 1e-6
+    scores = torch.randn(6, 1, generator=generator)
+    pooled = ops.softmax_pool(x, scores, torch.tensor([0, 1, 4, 6], dtype=torch.int32))
+    parts = zip(x.double().split((1, 3, 2)), scores.double().split((1, 3, 2)), strict=True)
+    weighted = torch.stack([(part * own.exp()).sum(0) / own.exp().sum() for part, own in parts])
+    assert relative(pooled, weighted) < 1e-6
     assert relative(ops.l2_normalize(x), x.double() / x.double().norm(dim=-1, keepdim=True)) < 1e-6

@@ -13,15 +13,18 @@ import torch
 from antiphon import ops
 from antiphon.errors import CheckpointError, MemoryBudgetError, OutOfDeviceMemoryError, UnsupportedError
 from antiphon.models.base.model import Task
+from antiphon.models.base.parts import TokenDecoder
 from antiphon.ops import Device, active_backend
 from antiphon.ops.backend import Backend, use_operations
 from antiphon.ops.device import DeviceLimits
 from antiphon.runtime.frontend.engine import Engine
 from antiphon.runtime.loading.config import EngineConfig
 from antiphon.runtime.loading.device_memory import reserve_bytes, workspace_bytes
-from antiphon.runtime.loading.loading import LoadedModel, device_for, load_model
+from antiphon.runtime.loading.loading import LoadedModel, device_for, load_model, with_room
+from antiphon.runtime.slots.decoder import cache_layouts
 from antiphon.runtime.slots.devices import EngineDevice, EngineDevices
 from antiphon.runtime.slots.resident import check_batch_invariance
+from antiphon.weights.catalog.resolve import resolve
 from support.models.tiny_model import write_bert
 
 TOTAL = 16 << 30
@@ -55,45 +58,73 @@ def test_sizes_of_a_step_depend_on_the_device() -> None:
     assert (given.max_running, given.max_step_tokens, given.key_type, given.value_type) == (3, 100, "int8", "bf16")
 
 
-def test_the_cache_takes_what_the_first_model_leaves(loaded: LoadedModel) -> None:
-    gpu, config = fake_gpu(), EngineConfig(coming_weight_bytes=1 << 30)
+@pytest.mark.parametrize("kv_bytes", [1 << 20, 16 << 20, 1 << 28, 1 << 30, 100 << 30])
+def test_slabs_hold_whole_blocks(kv_bytes: int) -> None:
+    config = EngineConfig()
+    assert config.slab_size(kv_bytes) * 4 <= kv_bytes
+    for block in (256, 1_835_008, 5_242_880):
+        size = config.slab_size(kv_bytes, block)
+        if block * 4 <= kv_bytes:
+            assert size % block == 0 and block <= size <= max(config.slab_size(kv_bytes), block)
+        else:
+            assert size < block
+
+
+def test_a_large_block_fits_a_small_cache(loaded: LoadedModel) -> None:
+    config = EngineConfig(kv_bytes=1 << 28, block_tokens=1 << 16)
+    arena = EngineDevice(fake_gpu(), config).acquire("a", loaded.model)
+    decoder = loaded.model.part(TokenDecoder)
+    assert decoder is not None
+    largest = max(
+        layout.block_bytes for layout in cache_layouts(decoder.cache_groups, config, config.sizes(fake_gpu()))
+    )
+    assert arena.books.slab_bytes % largest == 0 and largest > EngineConfig().slab_size(1 << 28)
+
+
+def test_the_cache_takes_what_models_leave(loaded: LoadedModel, tmp_path: Path) -> None:
+    gpu, config = fake_gpu(), EngineConfig(expected_weights={"a": 5 << 30, "b": 1 << 30, "c": 2 << 30})
     device = EngineDevice(gpu, config)
     assert device.books is None and device.budget_bytes == TOTAL - reserve_bytes(gpu)
     gpu.free.append(TOTAL - (3 << 30))  # the weights
-    arena = device.acquire(loaded.model)
+    encoder = load_model(str(write_bert(tmp_path)), device="cpu").model
+    assert device.acquire("c", encoder).books.total_bytes == 0
+    arena = device.acquire("a", loaded.model)
     left = gpu.free_bytes() - workspace_bytes(loaded.model, config.sizes(gpu)) - reserve_bytes(gpu) - (1 << 30)
     assert 0 <= left - arena.books.total_bytes < arena.books.slab_bytes
     assert arena.memory.device.type == "meta" and device.figures()["total_bytes"] == arena.books.total_bytes
-    assert device.acquire(loaded.model) is arena
-    device.release()
-    assert device.books is arena.books
-    device.release()
+    assert device.acquire("b", loaded.model) is arena
+    for name in ("a", "c"):
+        device.release(name)
+        assert device.books is arena.books
+    device.release("b")
     assert device.books is None
 
 
 def test_the_cache_has_the_size_that_is_configured(loaded: LoadedModel) -> None:
     device = EngineDevice(fake_gpu(), EngineConfig(kv_bytes=64 << 20))
-    assert device.acquire(loaded.model).books.total_bytes == 64 << 20
+    assert device.acquire("a", loaded.model).books.total_bytes == 64 << 20
 
 
 def test_too_little_memory_is_reported_with_the_numbers(loaded: LoadedModel) -> None:
     gpu = fake_gpu()
     device = EngineDevice(gpu, EngineConfig())
-    gpu.free.append(1 << 30)
-    expected = r"has 1,024 MiB free of 16,384 MiB; of that 896 MiB are needed for a step and 819 MiB kept in reserve"
+    gpu.free.append(820 << 20)
+    expected = r"has 820 MiB free of 16,384 MiB; of that 8 MiB are needed for a step and 819 MiB kept in reserve"
     with pytest.raises(MemoryBudgetError, match=expected):
-        device.acquire(loaded.model)
+        device.acquire("a", loaded.model)
     assert device.books is None
 
 
 def test_a_model_without_a_cache_reserves_none(loaded: LoadedModel, tmp_path: Path) -> None:
     device = EngineDevice(fake_gpu(), EngineConfig(kv_bytes=1 << 20))
     encoder = load_model(str(write_bert(tmp_path)), device="cpu").model
-    assert device.acquire(encoder).books.total_bytes == 0 and device.books is None
-    assert device.acquire(loaded.model).books.total_bytes == device.acquire(encoder).books.total_bytes == 1 << 20
-    for _ in range(3):
+    assert device.acquire("a", encoder).books.total_bytes == 0 and device.books is None
+    assert (
+        device.acquire("b", loaded.model).books.total_bytes == device.acquire("c", encoder).books.total_bytes == 1 << 20
+    )
+    for name in ("a", "b", "c"):
         assert device.books is not None
-        device.release()
+        device.release(name)
     assert device.books is None
 
 
@@ -103,7 +134,7 @@ def test_a_refused_arena_is_reported_with_the_numbers(loaded: LoadedModel, monke
 
     monkeypatch.setattr("antiphon.ops.allocate_arena", refuse)
     with pytest.raises(MemoryBudgetError, match="meta refused 64 MiB for keys and values; 16,384 MiB are free"):
-        EngineDevice(fake_gpu(), EngineConfig(kv_bytes=64 << 20)).acquire(loaded.model)
+        EngineDevice(fake_gpu(), EngineConfig(kv_bytes=64 << 20)).acquire("a", loaded.model)
 
 
 def test_devices_are_opened_once() -> None:
@@ -136,13 +167,29 @@ def test_an_encoder_on_a_gpu_computes_in_fp16_by_default(tmp_path: Path) -> None
 def test_detectors_alone_stay_on_the_cpu(caplog: pytest.LogCaptureFixture) -> None:
     gpu = fake_gpu()
     for task in Task:
-        if task not in (Task.VOICE_ACTIVITY, Task.PHONEMIZE):
+        if task not in (Task.VOICE_ACTIVITY, Task.END_OF_TURN, Task.PHONEMIZE):
             assert device_for("model", task, gpu, may_move=False) is gpu
     with pytest.raises(UnsupportedError, match=r"a voice activity detector, which runs on the CPU .* not meta"):
         device_for("ears", Task.VOICE_ACTIVITY, gpu, may_move=False)
     with caplog.at_level("INFO"):
         assert device_for("ears", Task.VOICE_ACTIVITY, gpu, may_move=True).is_cpu
     assert "ears computes on the CPU, not on meta" in caplog.text
+
+
+def test_auto_is_the_cpu_where_a_gpu_has_no_room(tiny_llama: Path, caplog: pytest.LogCaptureFixture) -> None:
+    gpu, resolved = fake_gpu(), resolve(str(tiny_llama))
+    assert with_room(gpu, resolved) is gpu
+    gpu.free.append(820 << 20)
+    assert with_room(gpu, resolved).is_cpu
+    assert "computes on the CPU: it has 0 MiB of weights, and meta (Fake GPU) has 820 MiB free of 16,384" in caplog.text
+
+
+def test_in_batch_invariant_mode_text_generation_alone_is_on_a_gpu() -> None:
+    gpu = fake_gpu()
+    assert device_for("chat", Task.GENERATE, gpu, may_move=True, batch_invariant=True) is gpu
+    assert device_for("voice", Task.SYNTHESIZE, gpu, may_move=True, batch_invariant=True).is_cpu
+    with pytest.raises(UnsupportedError, match=r"voice is a speech .*for text generation only: use the device cpu"):
+        device_for("voice", Task.SYNTHESIZE, gpu, may_move=False, batch_invariant=True)
 
 
 def test_batch_invariance_needs_kernels_that_have_it() -> None:

@@ -15,7 +15,8 @@ from antiphon.server.access.hosts import AllowedHosts
 from antiphon.server.access.keys import KeyRing
 from antiphon.server.http.errors import ApiError
 from antiphon.server.middleware.active_requests import ActiveRequests
-from antiphon.server.middleware.gate import Gate, Rules
+from antiphon.server.middleware.admission import Rules
+from antiphon.server.middleware.gate import Gate
 from antiphon.server.telemetry.metrics import Metrics
 
 TOKEN = "the-token-of-the-server"

@@ -23,7 +23,8 @@ from antiphon.server.http.context import RequestContext
 from antiphon.server.http.errors import ApiError
 from antiphon.server.http.ignored_fields import HEADER, MAX_HEADER_CHARACTERS, IgnoredFields
 from antiphon.server.middleware.active_requests import ActiveRequests
-from antiphon.server.middleware.gate import Gate, Rules
+from antiphon.server.middleware.admission import Rules
+from antiphon.server.middleware.gate import Gate
 from antiphon.server.parameters.request_schemas import CompletionBody
 from antiphon.server.responses.request_schemas import ResponseBody
 from antiphon.server.telemetry.metrics import Metrics

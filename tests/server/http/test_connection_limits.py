@@ -289,7 +289,7 @@ def test_small_chunks_are_accepted(server: Running) -> None:
 
 
 def test_an_upgrade_is_answered_as_a_plain_request(server: Running) -> None:
-    upgrade = b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: x\r\n\r\n"
+    upgrade = b"Connection: Upgrade\r\nUpgrade: h2c\r\nHTTP2-Settings: x\r\n\r\n"
     response = server.response(GET[:-2] + upgrade, b"frames" * 1000)
     assert status(response) == 200 and b"connection: close" in response
 

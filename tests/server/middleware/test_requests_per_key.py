@@ -13,7 +13,8 @@ from antiphon.server.access.keys import KeyRing
 from antiphon.server.http.connection import json_response
 from antiphon.server.http.context import RequestContext
 from antiphon.server.middleware.active_requests import ActiveRequests
-from antiphon.server.middleware.gate import Gate, Rules
+from antiphon.server.middleware.admission import Rules
+from antiphon.server.middleware.gate import Gate
 from antiphon.server.middleware.internal_call import Caller, InternalAnswer, call
 from antiphon.server.telemetry.metrics import Metrics
 

@@ -20,6 +20,7 @@ from antiphon.server.http.context import RequestContext
 from antiphon.server.http.errors import ApiError
 from antiphon.server.middleware import gate
 from antiphon.server.middleware.active_requests import ActiveRequests
+from antiphon.server.middleware.admission import Rules
 from antiphon.server.ollama import downloads as downloads_module
 from antiphon.server.ollama.downloads import Downloads
 from antiphon.server.ollama.pull import _lines, _reference
@@ -118,7 +119,7 @@ def test_a_download_has_no_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def main() -> list[int]:
         hosts = AllowedHosts("127.0.0.1")
-        rules = gate.Rules(AdminAccess(None, hosts), hosts, request_seconds=0.0)
+        rules = Rules(AdminAccess(None, hosts), hosts, request_seconds=0.0)
         guarded = gate.Gate(app, rules, ActiveRequests(), Metrics(), lambda: False)
         transport = httpx.ASGITransport(guarded)
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:

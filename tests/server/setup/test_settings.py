@@ -169,8 +169,9 @@ def test_devices_of_models() -> None:
     flags = {"models": ["smollm2-135m", "all-minilm-l6-v2", "tinyllama-1.1b"], "device_of": ["all-minilm-l6-v2=cpu"]}
     plan = LaunchPlan.of(Settings.gather({**flags, "device": "cuda:1"}))
     assert plan.engine["device"] == "cuda:1" and [spec.device for spec in plan.config.models] == [None, "cpu", None]
-    assert plan.engine["coming_weight_bytes"] == listed_weight_bytes("tinyllama-1.1b")
-    assert LaunchPlan.of(Settings.gather({**flags, "device": "cpu"})).engine["coming_weight_bytes"] == 0
+    expected = {name: listed_weight_bytes(name) for name in ("smollm2-135m", "tinyllama-1.1b")}
+    assert plan.engine["expected_weights"] == expected
+    assert LaunchPlan.of(Settings.gather({**flags, "device": "cpu"})).engine["expected_weights"] == {}
     small = {"models": ["tinyllama-1.1b"], "memory": 100}
     with pytest.raises(MemoryBudgetError, match="no model fits in the memory budget of 100 MB"):
         LaunchPlan.of(Settings.gather({**small, "device": "cpu"}))

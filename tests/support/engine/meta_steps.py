@@ -16,17 +16,23 @@ from antiphon.ops import CacheLayout, KVCache
 from antiphon.ops.program import Recording
 from antiphon.ops.triton.weights import MATRIX
 
+DEVICE = torch.device("meta")
 
-def meta_recording(max_rows: int, max_tokens: int, **changes: Any) -> tuple[Recording, DeviceRows]:
-    """The recording of SmolLM2's shape with changes, in bf16, and its rows."""
-    model = build_model(RandomCheckpoint(SHAPES["smollm2-135m"] | changes, device="meta"))
+
+def meta_model(shape: str = "smollm2-135m", **changes: Any) -> CausalLM:
+    """A model of a shape with changes, in bf16."""
+    model = build_model(RandomCheckpoint(SHAPES[shape] | changes, device="meta"))
     assert isinstance(model, CausalLM)
-    device = torch.device("meta")
-    model.place(device)
+    model.place(DEVICE)
     for weight in model.weights():
-        weight.packed[MATRIX] = torch.empty(weight.rows, weight.columns, dtype=torch.bfloat16, device=device)
+        weight.packed[MATRIX] = torch.empty(weight.rows, weight.columns, dtype=torch.bfloat16, device=DEVICE)
+    return model
+
+
+def meta_recording(model: CausalLM, max_rows: int, max_tokens: int) -> tuple[Recording, DeviceRows]:
+    """The recording of a model's step, and its rows."""
     decoder = model.part(TokenDecoder)
     assert decoder is not None
     layouts = [CacheLayout(group, 16, torch.bfloat16, torch.bfloat16) for group in model.cache_groups()]
-    cache = KVCache(torch.empty(1 << 20, dtype=torch.uint8, device=device), layouts, model.key_balance)
-    return make_recording(decoder.step(cache)), DeviceRows(max_rows, layouts, [max_tokens] * len(layouts), device)
+    cache = KVCache(torch.empty(1 << 20, dtype=torch.uint8, device=DEVICE), layouts, model.key_balance)
+    return make_recording(decoder.step(cache)), DeviceRows(max_rows, layouts, [max_tokens] * len(layouts), DEVICE)

@@ -29,7 +29,7 @@ _PAGES: dict[str, Any] = dict(
 )  # fmt: skip
 _DECODE = _PAGES | dict(
     qkv=_WIDE, q_gain=_WIDE, k_gain=_WIDE, angles=_WIDE, partial=_WIDE, tops=_WIDE, totals=_WIDE, counters=_INT,
-    qkv_stride="i32", eps="fp32",
+    qkv_stride="i32", eps="fp32", packed=_INT, packed_bytes="*i8",
 )  # fmt: skip
 _PREFILL = _PAGES | dict(queries=_HALF, tiles=_INT, query_start=_INT, query_stride="i32")
 _INVARIANT = _PREFILL | dict(partial=_WIDE, tops=_WIDE, totals=_WIDE, max_parts="i32")
@@ -80,7 +80,7 @@ def _decode(channels: int, pages: str, **changes: Any) -> Build:
     plain = dict(
         H=16, HK=8, D=channels, DB=channels, ROTATED=channels, PAGE=16, WINDOW=0, SINK_TOKENS=0, NORM=True,
         SOFTCAP=False, SINKS=False, BALANCED=False, NEW=True, GROUP=16, SPLITS=4, JOINED=2, BT=tile.tokens,
-        STAGES=tile.stages, EARLY=channels <= 128,
+        STAGES=tile.stages, EARLY=channels <= 128, PACKED=False,
     )  # fmt: skip
     types = _DECODE | dict(keys=pages, values=pages)
     return Build("attention.decode.decode_attention", types, plain | changes, tile.warps)

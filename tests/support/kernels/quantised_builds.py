@@ -20,7 +20,7 @@ _SCALES = {"half": "*fp16", "half_minimum": "*i32", "six_bits": "*i16", "signed"
 _TYPES = dict(
     gain="*bf16", words="*i32", bias="*fp32", residual="*fp32", y="*fp32", squares="*fp32", next_gain="*bf16",
     y_scaled="*bf16", next_squares="*fp32", partial="*fp32", counters="*i32", out="*bf16", ids="*i32", scaled="*bf16",
-    rows="i32", eps="fp32", scale="fp32", w="*u8",
+    rows="i32", eps="fp32", scale="fp32", w="*u8", packed="*i32", packed_bytes="*i8",
 )  # fmt: skip
 _EPILOGUE = dict(ACTIVATION=4, BIAS=False)
 
@@ -45,11 +45,11 @@ def builds(form: BlockForm, pdl: bool) -> Iterator[Build]:
     numbers = form.numbers() | {"PDL": pdl}
     types = _TYPES | dict(scales=_SCALES[form.scale], factors="*fp16" if form.scale == "signed" else "*i32")
     for name, n, k, gated in (("gate_up", 12288, 4096, True), ("down", 4096, 12288, False)):
-        tile = vector_tile(form, k, gated)
+        tile = vector_tile(form, k, n, gated)
         yield Build(
-            f"vector {name}", quantised_vector_product, types | dict(x="*fp32" if gated else "*bf16"),
+            f"vector {name}", quantised_vector_product, types | dict(x="*i32"),
             numbers | _EPILOGUE | dict(
-                K=k, N=n, BN=tile.columns, BLOCKS=tile.blocks, NORM=gated, GATED=gated, RESIDUAL=not gated
+                K=k, N=n, BN=tile.columns, BLOCKS=tile.blocks, NORM=gated, GATED=gated, RESIDUAL=not gated,
             ), tile.warps,
         )  # fmt: skip
         rows = row_tile(n, k, 132)

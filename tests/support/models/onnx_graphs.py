@@ -37,6 +37,7 @@ class OnnxReference:
 def _use_floats(model: onnx.ModelProto) -> None:
     """Every product of 8-bit numbers becomes the product of what they stand for, with activations as they are."""
     graph = model.graph
+    _drop_rounding(graph)
     constants = {tensor.name: tensor for tensor in graph.initializer}
     makers = {output: node for node in graph.node for output in node.output}
     users: dict[str, list[onnx.NodeProto]] = {}
@@ -68,3 +69,31 @@ def _use_floats(model: onnx.ModelProto) -> None:
             needed.update(node.input)
     del graph.node[:]
     graph.node.extend(reversed(kept))
+
+
+def _drop_rounding(graph: onnx.GraphProto) -> None:
+    """Activations that are rounded and decoded again stay as they were, and constants are decoded."""
+    rounded = {node.output[0]: node.input[0] for node in graph.node if node.op_type == "QuantizeLinear"}
+    plain = {
+        node.output[0]: rounded[node.input[0]]
+        for node in graph.node
+        if node.op_type == "DequantizeLinear" and node.input[0] in rounded
+    }
+    constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in graph.initializer}
+    decoded: set[str] = set()
+    for node in graph.node:
+        if node.op_type == "DequantizeLinear" and node.input[0] in constants:
+            values, scale, zero = (constants[name] for name in node.input)
+            axis = next((attribute.i for attribute in node.attribute if attribute.name == "axis"), 0)
+            shape = (
+                [-1 if index == axis else 1 for index in range(values.ndim)] if scale.size > 1 else [1] * values.ndim
+            )
+            floats = (values.astype(np.float32) - zero.astype(np.float32).reshape(shape)) * scale.reshape(shape)
+            graph.initializer.append(numpy_helper.from_array(floats.astype(np.float32), node.output[0]))
+            decoded.add(node.output[0])
+    dropped = {*rounded, *plain, *decoded}
+    kept = [node for node in graph.node if node.output[0] not in dropped]
+    for node in kept:
+        node.input[:] = [plain.get(name, name) for name in node.input]
+    del graph.node[:]
+    graph.node.extend(kept)

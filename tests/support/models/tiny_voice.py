@@ -72,8 +72,10 @@ def build_voice(name: str) -> Synthesizer:
 def tiny_voice(name: str) -> Synthesizer:
     """The model on the CPU in 32 bits and for its own backend, which tests share."""
     model = build_voice(name)
-    with ops.use_backend(default_backend("cpu").name):
-        prepare(model, LoadReport(), WeightOptions(precision="fp32"), device=Device.parse("cpu"))
+    backend = default_backend("cpu").name
+    if backend != "reference":  # it rounds weights when they are prepared, and else decodes them exactly
+        with ops.use_backend(backend):
+            prepare(model, LoadReport(), WeightOptions(precision="fp32"), device=Device.parse("cpu"))
     return model
 
 

@@ -26,6 +26,7 @@ NAMES = {
     "english-phonemes": "phonemes",
     "all-minilm-l6-v2": "embedding",
     "silero-vad": "voice-activity",
+    "smart-turn": "end-of-turn",
 }
 
 

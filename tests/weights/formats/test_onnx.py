@@ -99,6 +99,67 @@ def test_weights_are_under_their_modules_names(tmp_path: Path) -> None:
     torch.testing.assert_close(dense(weight), torch.from_numpy(WEIGHTS["onnx::MatMul_8"].T.copy()))
 
 
+def quantised_model(scales: int = 6) -> onnx.ModelProto:
+    """Products whose constants nodes of the graph decode, with a scale for each channel, as static quantising does."""
+
+    def decode(name: str, shape: tuple[int, ...], channels: int, axis: int, kind: Any, output: str) -> None:
+        values = RNG.integers(-127, 128, shape).astype(kind)
+        inputs = [f"{name}_quantized", f"{name}_scale", f"{name}_zero_point"]
+        zeros = RNG.integers(-3, 4, channels).astype(kind)
+        for part, given in zip(inputs, (values, np.abs(array(channels)), zeros), strict=True):
+            tensors.append(numpy_helper.from_array(given, part))
+        nodes.append(helper.make_node("DequantizeLinear", inputs, [output], f"{name}_decode", axis=axis))
+
+    tensors: list[TensorProto] = []
+    nodes: list[onnx.NodeProto] = []
+    decode("net.first.weight", (6, 8), scales, 0, np.int8, "net.first.weight_DequantizeLinear_Output")
+    decode("net.first.bias", (6,), 6, 0, np.int32, "net.first.bias")
+    decode("val_1", (6, 5), 5, 1, np.int8, "val_1_DequantizeLinear_Output")
+    decode("val_2", (5, 4), 4, -1, np.int8, "val_2_DequantizeLinear_Output")
+    tensors += [numpy_helper.from_array(array(5), "net.second.bias")]
+    tensors += [
+        helper.make_tensor("s", TensorProto.FLOAT, [], [0.1]),
+        helper.make_tensor("z", TensorProto.INT8, [], [2]),
+    ]
+    first = ["chars", "net.first.weight_DequantizeLinear_Output", "net.first.bias"]
+    nodes += [
+        helper.make_node("Gemm", first, ["a"], "node_linear", transB=1),
+        helper.make_node("MatMul", ["a", "val_1_DequantizeLinear_Output"], ["b"], "node_MatMul_3"),
+        helper.make_node("QuantizeLinear", ["b", "s", "z"], ["bq"], "b_quantize"),
+        helper.make_node("DequantizeLinear", ["bq", "s", "z"], ["c"], "b_decode"),
+        helper.make_node("Add", ["c", "net.second.bias"], ["d"], "node_linear_1"),
+        helper.make_node("MatMul", ["d", "val_2_DequantizeLinear_Output"], ["ids"], "node_linear_2"),
+    ]
+    inputs = [helper.make_tensor_value_info("chars", TensorProto.FLOAT, [1, 8])]
+    outputs = [helper.make_tensor_value_info("ids", TensorProto.FLOAT, None)]
+    return helper.make_model(helper.make_graph(nodes, "quantised", inputs, outputs, tensors))
+
+
+def test_constants_that_the_graph_decodes(tmp_path: Path) -> None:
+    model = quantised_model()
+    checkpoint = OnnxCheckpoint(saved(tmp_path / "m.onnx", model))
+    stored = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
+    expected = {"net.second.bias": stored["net.second.bias"]}
+    for ours, theirs, columns in [
+        ("net.first.weight", "net.first.weight", False),
+        ("net.first.bias", "net.first.bias", True),
+        ("net.second.weight", "val_1", True),
+        ("node_linear_2.weight", "val_2", True),
+    ]:
+        values, scale, zero = (stored[f"{theirs}_{part}"] for part in ("quantized", "scale", "zero_point"))
+        scale, zero = (scale, zero) if columns else (scale[:, None], zero[:, None])
+        decoded = (values.astype(np.float32) - zero) * scale
+        expected[ours] = decoded.T if columns else decoded
+    assert set(checkpoint.tensors()) == set(expected)
+    for name, values in expected.items():
+        np.testing.assert_array_equal(checkpoint.tensor(name, values.shape).numpy(), values.astype(np.float32))
+
+
+def test_scales_that_fit_no_channels_are_rejected(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedError, match=r"'net\.first\.weight_quantized' has no scale and zero point for each"):
+        OnnxCheckpoint(saved(tmp_path / "m.onnx", quantised_model(scales=5)))
+
+
 def test_an_unknown_graph_is_rejected_by_what_it_takes(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError, match=r"from \['pixels'\] to \['ids'\]"):
         OnnxCheckpoint(saved(tmp_path / "m.onnx", sample_model(input="pixels")))
@@ -131,8 +192,9 @@ def test_a_lying_initializer_is_rejected(damage: Callable[[onnx.ModelProto], Non
         OnnxCheckpoint(saved(tmp_path / "m.onnx", model))
 
 
-def test_damaged_files_end_in_our_own_errors(tmp_path: Path, soak: bool) -> None:
-    content = sample_model().SerializeToString()
+@pytest.mark.parametrize("make", [sample_model, quantised_model])
+def test_damaged_files_end_in_our_own_errors(make: Callable[[], onnx.ModelProto], tmp_path: Path, soak: bool) -> None:
+    content = make().SerializeToString()
     chance = random.Random(3)
     rejected = 0
     for trial in range(20_000 if soak else 400):

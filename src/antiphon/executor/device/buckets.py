@@ -7,8 +7,9 @@ DENSE_ROWS = 16
 #: (rows up to, step)
 COARSER = ((64, 8), (256, 16), (1 << 30, 64))
 
-#: Programs of an attention kernel that keep the memory of a large card busy.
-PROGRAMS = 1024
+#: Programs of an attention kernel that keep the memory of a large card busy; of more rows than the second number, half
+#: as many with tiles twice as large.
+PROGRAMS, HALVED_ROWS = 1024, 24
 #: A part of the context has at least so many tokens.
 PART_TOKENS = 64
 MAX_SPLITS = 32
@@ -29,5 +30,6 @@ def split_count(rows: int, kv_heads: int, longest: int) -> int:
     parts = -(-longest // PART_TOKENS)
     if rows == 1:  # alone, it gains from a program for every tile
         return min(1 << (parts - 1).bit_length(), MAX_SPLITS)
-    wanted = 1 if rows > SPLIT_ROWS else min(PROGRAMS // max(rows * kv_heads, 1), parts, MAX_SPLITS)
+    programs = PROGRAMS // 2 if rows > HALVED_ROWS else PROGRAMS
+    wanted = 1 if rows > SPLIT_ROWS else min(programs // max(rows * kv_heads, 1), parts, MAX_SPLITS)
     return 1 << max(wanted, 1).bit_length() - 1

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from itertools import pairwise
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from antiphon.executor.device.buckets import split_count
+from antiphon.executor.device.one_shot import on_stream
 from antiphon.executor.device.trial_rows import TrialRows
 from antiphon.executor.recorded import make_recording
 from antiphon.models.base.parts import TokenDecoder
@@ -39,7 +38,7 @@ class MeasuredStep:
         self._requests, rows, place = requests, requests.count, device.torch
         if device.stream is not None:
             torch.cuda.synchronize(place)  # weights and rows were made on another stream than the step's
-        with torch.inference_mode(), self._stream():
+        with torch.inference_mode(), on_stream(device):
             self.recording = make_recording(decoder.step(requests.cache))
             heads = [layout.group.num_kv_heads for layout in requests.store.layouts]
             size = (rows, split_count(rows, min(heads), context + 1), requests.store.as_step_rows())
@@ -59,7 +58,7 @@ class MeasuredStep:
 
     def run(self, tokens: Tensor | None = None) -> Tensor:
         """The logits after tokens [rows], or after the last ones that were drawn; launched kernel by kernel."""
-        with torch.inference_mode(), self._stream():
+        with torch.inference_mode(), on_stream(self._device):
             if tokens is not None:
                 self._requests.store.last_token.copy_(tokens)
             self._begin()
@@ -78,14 +77,14 @@ class MeasuredStep:
     def graph_seconds(self) -> float:
         """Of the whole step as one CUDA graph."""
         self.run()
-        with torch.inference_mode(), self._stream():
+        with torch.inference_mode(), on_stream(self._device):
             graph = self._step.capture(torch.cuda.graph_pool_handle())
         return statistics.median(self._timed([graph.replay])[0] for _ in range(REPEATS))
 
     def _timed(self, calls: list[Callable[[], object]]) -> list[float]:
         """Seconds of each call. The card is busy until the host has launched them, so that it never waits for it."""
         events = [torch.cuda.Event(enable_timing=True) for _ in range(len(calls) + 1)]
-        with torch.inference_mode(), self._stream():
+        with torch.inference_mode(), on_stream(self._device):
             self._begin()
             torch.cuda._sleep(BUSY_CYCLES)
             events[0].record()
@@ -98,7 +97,3 @@ class MeasuredStep:
     def _begin(self) -> None:
         """Every step makes its rows longer."""
         self._requests.store.length.fill_(self._context)
-
-    def _stream(self) -> AbstractContextManager[Any]:
-        stream = self._device.stream
-        return nullcontext() if stream is None else torch.cuda.stream(stream)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import torch
 from torch import Tensor
@@ -60,6 +60,9 @@ class SizedGraphs:
         graph.capture_begin(self._pool, capture_error_mode="thread_local")
         try:
             result = compute(given)
-        finally:
-            graph.capture_end()
+        except BaseException:
+            with suppress(RuntimeError):  # a capture that failed cannot be ended; why it failed is what counts
+                graph.capture_end()
+            raise
+        graph.capture_end()
         return graph, given, result

@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 VOICE_ACTIVITY = "silero-vad"
+END_OF_TURN = "smart-turn"
 #: Letter-to-sound networks by accent.
 LETTER_TO_SOUND = {"en-us": "english-phonemes:oov.onnx", "en-gb": "english-phonemes:oov_gb.onnx"}

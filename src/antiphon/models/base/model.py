@@ -26,6 +26,7 @@ class Task(StrEnum):
     SYNTHESIZE = "synthesize"  # phonemes to sound
     PHONEMIZE = "phonemize"  # letters to phonemes
     VOICE_ACTIVITY = "voice-activity"  # sound to probabilities of speech
+    END_OF_TURN = "end-of-turn"  # sound to the probability that its speaker has finished
 
 
 @dataclass(frozen=True)

@@ -83,6 +83,15 @@ def segment_mean(x: Tensor, seq_start: Tensor) -> Tensor:
     return torch.stack([x[start:end].float().mean(0) for start, end in pairwise(starts)])
 
 
+def softmax_pool(x: Tensor, scores: Tensor, seq_start: Tensor) -> Tensor:
+    """Mean of x [T, H] over each sequence of seq_start [R + 1], weighted by the softmax of scores [T, 1] → fp32 [R, H].
+
+    No sequence may be empty.
+    """
+    starts = seq_start.tolist()
+    return torch.cat([scores[a:b].float().softmax(0).t() @ x[a:b].float() for a, b in pairwise(starts)])
+
+
 def l2_normalize(x: Tensor) -> Tensor:
     """Rows of x [R, H] scaled to length 1, in fp32."""
     return F.normalize(x.float(), dim=-1)

@@ -98,13 +98,13 @@ def _decode(
     early = here.dependent_launch
     decode_attention[(splits, kv_heads, requests)](
         q, q, q, q, group.seq_lens, table_rows(group), tables, *pages.regions, q if sinks is None else sinks.float(),
-        out, partial, tops, totals, counters(device, requests * kv_heads), q.stride(0), tables.stride(0), *pages.bases,
-        scale, softcap or 1.0, 0.0,
+        out, out, out, partial, tops, totals, counters(device, requests * kv_heads), q.stride(0), tables.stride(0),
+        *pages.bases, scale, softcap or 1.0, 0.0,
         H=heads, HK=kv_heads, D=channels, DB=ceil_power(channels), ROTATED=0, PAGE=cache.layout.block_tokens,
         WINDOW=seen[0], SINK_TOKENS=seen[1], NORM=False, SOFTCAP=softcap is not None, SINKS=sinks is not None,
         BALANCED=pages.balanced, NEW=False, GROUP=max(16, ceil_power(heads // kv_heads)), SPLITS=splits,
         JOINED=joined_heads(heads // kv_heads, splits, channels, tile.warps), BT=tile.tokens,
-        STAGES=tile.stages, EARLY=False, PDL=early, num_warps=tile.warps, launch_pdl=early,
+        STAGES=tile.stages, EARLY=False, PACKED=False, PDL=early, num_warps=tile.warps, launch_pdl=early,
     )  # fmt: skip
 
 

@@ -1,7 +1,8 @@
 """What a call to the engine emits, for every kind of caller: text, segments, sound, and its end.
 
-A call is one object (`GenerationCall`, `EmbeddingCall`, `TranscriptionCall`, `LiveCall`, `SpeechCall`). It emits
-events to a sink by its id; the sinks differ in where the reader is (`runtime/calls/sinks.py`, `process/channel.py`).
+A call is one object (`GenerationCall`, `EmbeddingCall`, `TranscriptionCall`, `LiveCall`, `HearingCall`,
+`VoiceActivityCall`, `SpeechCall`). It emits events to a sink by its id; the sinks differ in where the reader is
+(`runtime/calls/sinks.py`, `process/channel.py`).
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from antiphon.errors import AntiphonError
+from antiphon.runtime.calls.hearing import HearingEnded, HearingEvent
 from antiphon.runtime.calls.speech import SpeechChunk, SpeechStats
 from antiphon.runtime.calls.transcript import LiveUpdate, Transcript, TranscriptProgress
+from antiphon.runtime.calls.voice_events import VoiceEnded, VoiceEvent
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -80,12 +83,14 @@ Event = (
     | TranscriptProgress
     | LiveUpdate
     | Transcript
+    | HearingEvent
     | SpeechChunk
     | SpeechStats
     | Accepted
     | PieceRead
+    | VoiceEvent
     | AntiphonError
 )
 
 #: After one of these a call, or a sample, emits nothing more.
-FINAL_EVENTS = (Ended, Embeddings, Transcript, SpeechStats, AntiphonError)
+FINAL_EVENTS = (Ended, Embeddings, Transcript, SpeechStats, HearingEnded, VoiceEnded, AntiphonError)

@@ -32,6 +32,9 @@ from antiphon.runtime.transcription.live import LiveCall
 from antiphon.runtime.transcription.options import DEFAULT_INTERVAL, TranscriptionOptions
 from antiphon.runtime.transcription.sound_source import SoundSource, open_sound
 from antiphon.runtime.transcription.stream import AsyncLiveSession, AsyncTranscription
+from antiphon.runtime.voice.hearing import HearingCall
+from antiphon.runtime.voice.hearing_stream import AsyncHearing
+from antiphon.runtime.voice.turn_settings import HearingOptions
 from antiphon.text.grammar_spec import GrammarSpec
 
 
@@ -159,6 +162,19 @@ class AsyncEngine(FrontEnd):
         session = AsyncLiveSession(call, self._sink)
         call.start()
         return session
+
+    async def hear(self, *, model: str | None = None, **options: Any) -> AsyncHearing:
+        """Hear turns of speech: push sound as it arrives, and read when turns begin, end, and what was said.
+
+        Options are the fields of `HearingOptions`.
+        """
+        checked = from_options(HearingOptions, options)
+        call = self._new_call(HearingCall)
+        transcriber = await asyncio.to_thread(self._transcriber, model)
+        await asyncio.to_thread(call.prepare, transcriber, checked)
+        hearing = AsyncHearing(call, self._sink)
+        call.start()
+        return hearing
 
     # -- speech -------------------------------------------------------------------------------------------------
 

@@ -43,11 +43,13 @@ from antiphon.runtime.text.requests import Prompt, RequestFactory
 from antiphon.runtime.transcription.call import TranscriptionCall
 from antiphon.runtime.transcription.live import LiveCall
 from antiphon.runtime.transcription.transcriber import Transcriber
+from antiphon.runtime.transcription.voice_call import VoiceActivityCall
+from antiphon.runtime.voice.hearing import HearingCall
 from antiphon.text.grammar_spec import GrammarSpec
 from antiphon.weights.catalog.model_tasks import TASK_NAMES, models_for, wrong_task
 
 Options = TypeVar("Options")
-Call = TypeVar("Call", TranscriptionCall, LiveCall, SpeechCall)
+Call = TypeVar("Call", TranscriptionCall, LiveCall, VoiceActivityCall, HearingCall, SpeechCall)
 
 
 def from_options(kind: type[Options], options: Mapping[str, Any]) -> Options:
@@ -82,7 +84,9 @@ class FrontEnd:
         self._transcribers: dict[str, Transcriber] = {}
         self._pronunciation: Pronunciation | None = None
         self._outputs: list[SampleOutput] = []  # with something to take
-        self._calls: weakref.WeakSet[TranscriptionCall | LiveCall | SpeechCall] = weakref.WeakSet()
+        self._calls: weakref.WeakSet[TranscriptionCall | LiveCall | VoiceActivityCall | HearingCall | SpeechCall] = (
+            weakref.WeakSet()
+        )
         self._loop = EngineLoop(self._core, self._flush)
         #: The detectors that calls use, such as voice activity.
         self.detectors = DetectorLane(self._load_files, self._make_slots)
@@ -131,7 +135,14 @@ class FrontEnd:
         chosen, options = self._devices.get(device).device, self.config.weight_options()
         may_move = device is None or device == AUTO
         try:
-            return load_model(reference, offline=self._offline, options=options, device=chosen, may_move=may_move)
+            return load_model(
+                reference,
+                offline=self._offline,
+                options=options,
+                device=chosen,
+                may_move=may_move,
+                batch_invariant=self.config.batch_invariant,
+            )
         except Exception as error:
             meant = self._load_failed(error, chosen)
             if meant is error:
@@ -153,11 +164,11 @@ class FrontEnd:
         if self.config.batch_invariant:
             check_batch_invariance(device.device, loaded)
         try:
-            arena = device.acquire(loaded.model)
+            arena = device.acquire(loaded.name, loaded.model)
             try:
                 return make_slots(loaded, arena, self.config)
             except BaseException:
-                device.release()
+                device.release(loaded.name)
                 raise
         except Exception as error:
             meant = self._load_failed(error, loaded.device)
@@ -200,7 +211,7 @@ class FrontEnd:
         def remove() -> None:
             for slot in slots:
                 self._core.remove_model(slot)
-            device.release()
+            device.release(name)
 
         self._loop.call(remove).result()
         del self._factories[name]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
 
 import torch
 
@@ -21,9 +22,10 @@ PAGE_TYPES = {
     "fp8": torch.float8_e4m3fn,
 }  # fmt: skip
 
-MIN_SLAB_BYTES = 1 << 20
-MAX_SLAB_BYTES = 32 << 20
-SLABS_WANTED = 256
+MIN_SLAB_BYTES, SMALL_SLAB_BYTES, MAX_SLAB_BYTES = 1 << 20, 4 << 20, 32 << 20
+#: A block of a large model has a few megabytes: an arena that has this many slabs of so much has no smaller ones.
+SLABS_OF_SMALL = 32
+MIN_SLABS, SLABS_WANTED = 4, 256
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,8 @@ class EngineConfig:
       `max_waiting` wait; more raise `OverloadedError`.
     - A step computes at most `max_step_tokens`, of one prompt at most `chunk_tokens`, and takes about `step_seconds`
       at most.
-    - `coming_weight_bytes` of a GPU stay free for models that are loaded after the first one.
+    - `expected_weights` are models, by name, with the bytes of their weights: a GPU's cache leaves room for those that
+      are not loaded yet.
     - `preemption` is `recompute` or `swap` (to `swap_bytes` of memory), for requests that must make room.
     - `sink_tokens` with `recent_tokens` limits attention to the first and the last tokens, and frees the blocks
       between.
@@ -78,7 +81,7 @@ class EngineConfig:
     max_model_tokens: int | None = None
     batch_invariant: bool = False
     slab_bytes: int | None = None
-    coming_weight_bytes: int = 0
+    expected_weights: Mapping[str, int] = field(default_factory=dict)
     record_requests: bool = False
     record: bool = True
     repack: bool = True
@@ -143,9 +146,16 @@ class EngineConfig:
         """How the engine loads models that it is given by name."""
         return WeightOptions(self.repack, self.quantize, self.precision)
 
-    def slab_size(self, kv_bytes: int) -> int:
-        """Bytes of a slab of so large an arena: many of them, so that models share it finely, but none too small."""
+    def slab_size(self, kv_bytes: int, block_bytes: int = 0) -> int:
+        """Bytes of a slab of so large an arena: many of them, so that models share it finely, but none too small.
+
+        A slab has whole blocks of `block_bytes` if that is given, and at least one.
+        """
         if self.slab_bytes is not None:
             return self.slab_bytes
-        wanted = kv_bytes // SLABS_WANTED // 256 * 256
-        return max(min(MIN_SLAB_BYTES, kv_bytes // 4 // 256 * 256), min(MAX_SLAB_BYTES, wanted), 256)
+        smallest = max(min(MIN_SLAB_BYTES, kv_bytes // MIN_SLABS), min(SMALL_SLAB_BYTES, kv_bytes // SLABS_OF_SMALL))
+        size = max(smallest // 256 * 256, min(MAX_SLAB_BYTES, kv_bytes // SLABS_WANTED // 256 * 256), 256)
+        block = -(-block_bytes // 256) * 256
+        if not block or block > kv_bytes // MIN_SLABS:
+            return size
+        return max(size // block, 1) * block

@@ -8,35 +8,49 @@ from antiphon.models.base.parts import TokenDecoder
 from antiphon.ops import Device
 from antiphon.runtime.loading.config import EngineConfig
 from antiphon.runtime.loading.device_sizes import DeviceSizes
+from antiphon.weights.weight import Weight
 
 #: Of the whole memory, left for the driver, kernels, graphs and other programs.
 RESERVE_SHARE = 0.05
 MIN_RESERVE_BYTES = 1 << 29
-#: Activations of one token in a step: residual, projections and the two halves of a gated layer of a 8B model.
-TOKEN_BYTES = 112 << 10
+#: Of an activation, and of an element of a quantised weight that is expanded for many rows.
+NUM_BYTES = 2
 #: Less than this for keys and values is of no use.
 MIN_KV_BYTES = 16 << 20
 
 
 def workspace_bytes(model: Model, sizes: DeviceSizes) -> int:
-    """About what a step of the model needs beside weights and pages: activations, and logits in 32 bits, twice."""
+    """About what a step of the model needs beside weights and pages.
+
+    That is activations, logits in 32 bits, twice, and, of a model with quantised weights, the largest one expanded.
+    """
     decoder = model.part(TokenDecoder)
-    logits = 0 if decoder is None else sizes.max_running * decoder.vocab_size * 4 * 2
-    return sizes.max_step_tokens * TOKEN_BYTES + logits
+    num_logits = 0 if decoder is None else decoder.vocab_size
+    weights = [weight for weight in model.weights() if weight.rows != num_logits]
+    widest_output = max((weight.rows for weight in weights), default=0)
+    widest_input = max((weight.columns for weight in weights), default=0)
+    # The widest product of a layer, its input and its residual, and what it is made from or made into.
+    activations = sizes.max_step_tokens * (2 * widest_output + widest_input) * NUM_BYTES
+    quantised = (weight.rows * weight.columns for weight in weights if weight.resident_bytes < _float_bytes(weight))
+    return activations + sizes.max_running * num_logits * 4 * 2 + max(quantised, default=0) * NUM_BYTES
+
+
+def _float_bytes(weight: Weight) -> int:
+    return weight.rows * weight.columns * NUM_BYTES
 
 
 def reserve_bytes(device: Device) -> int:
     return max(MIN_RESERVE_BYTES, int(device.limits.total_bytes * RESERVE_SHARE))
 
 
-def kv_bytes_for(device: Device, config: EngineConfig, workspace: int) -> int:
-    """The configured bytes, else what is free now less the workspace, the reserve and weights still to come.
+def kv_bytes_for(device: Device, config: EngineConfig, workspace: int, coming: int) -> int:
+    """The configured bytes, else what is free now less the workspace, the reserve and the weights still to come.
 
     The weights of the model that asks are on the device already. `MemoryBudgetError` has the numbers.
     """
     if config.kv_bytes is not None:
         return config.kv_bytes
-    free, reserve, coming = device.free_bytes(), reserve_bytes(device), config.coming_weight_bytes
+    free, reserve = device.free_bytes(), reserve_bytes(device)
     left = free - workspace - reserve - coming
     if left < MIN_KV_BYTES:
         beside = f", {coming >> 20:,} MiB for weights of other models" if coming else ""

@@ -17,6 +17,8 @@ from antiphon.models.base.model import CausalLM, Model, Task
 from antiphon.models.base.parts import SynthesisStages, Vocabulary
 from antiphon.models.registry import build_model, model_class
 from antiphon.ops import Device
+from antiphon.runtime.loading.device_memory import reserve_bytes
+from antiphon.runtime.loading.memory_budget import weight_file_bytes
 from antiphon.runtime.loading.process_memory import trim_memory
 from antiphon.runtime.loading.sampling_defaults import SamplingDefaults, sampling_defaults
 from antiphon.runtime.loading.weight_forms import LoadReport, WeightOptions, prepare
@@ -36,8 +38,10 @@ from antiphon.weights.json_object import read_json_object
 
 #: Tokens of Whisper's English-only vocabulary; the multilingual ones are larger.
 ENGLISH_VOCABULARY = 51864
+#: What a step needs at least, beside weights.
+MIN_STEP_BYTES = 1 << 29
 #: What models on the CPU alone are for: small ones that calls to others use.
-DETECTOR_TASKS = (Task.PHONEMIZE, Task.VOICE_ACTIVITY)
+DETECTOR_TASKS = (Task.PHONEMIZE, Task.VOICE_ACTIVITY, Task.END_OF_TURN)
 
 logger = logging.getLogger("antiphon.models")
 
@@ -79,13 +83,15 @@ def load_model(
     task: str | None = None,
     device: Device | str = AUTO,
     may_move: bool = False,
+    batch_invariant: bool = False,
 ) -> LoadedModel:
     """Resolve, download if needed, and load. Every failure is an `AntiphonError` that names the file and the cause.
 
-    Its tensors are on `device`, which is opened first if it is a name. Detectors run on the CPU alone: one is an
-    `UnsupportedError` elsewhere; with `may_move`, and with the device `auto`, it is on the CPU. A model that is not for
-    `task` is rejected as early as its task is known: before the download if the catalog has it, else once its
-    architecture is read.
+    Its tensors are on `device`, which is opened first if it is a name. Detectors run on the CPU alone, with
+    `batch_invariant` all models that do not generate text: one is an `UnsupportedError` elsewhere; with `may_move`, and
+    with the device `auto`, it is on the CPU, as is with `auto` a model that a GPU has no room for.
+    A model that is not for `task` is rejected as early as its task is known: before the download if the catalog has it,
+    else once its architecture is read.
     """
     if task is not None:
         check_catalog_task(reference, task)
@@ -93,7 +99,9 @@ def load_model(
     report = LoadReport()
     with report.phase("fetch"):
         resolved = resolve(reference, offline=offline, progress=progress)
-    return load_resolved(resolved, report, options, task, opened, may_move or device == AUTO)
+    if device == AUTO:
+        opened = with_room(opened, resolved)
+    return load_resolved(resolved, report, options, task, opened, may_move or device == AUTO, batch_invariant)
 
 
 def load_resolved(
@@ -103,10 +111,13 @@ def load_resolved(
     task: str | None = None,
     device: Device | None = None,
     may_move: bool = False,
+    batch_invariant: bool = False,
 ) -> LoadedModel:
     """Without a device, on the CPU."""
     opened = device or Device.parse(CPU)
-    loaded = _load(resolved, report or LoadReport(), options or WeightOptions(), task, opened, may_move)
+    loaded = _load(
+        resolved, report or LoadReport(), options or WeightOptions(), task, opened, may_move, batch_invariant
+    )
     trim_memory()  # the checkpoint's metadata is not needed any more
     return loaded
 
@@ -118,13 +129,15 @@ def _load(
     task: str | None,
     device: Device,
     may_move: bool,
+    batch_invariant: bool,
 ) -> LoadedModel:
     with report.phase("open"):
         checkpoint = open_checkpoint(resolved.path)
         kind = model_class(checkpoint.architecture)
         if task is not None and kind.task != task:
             raise wrong_task(resolved.name, kind.task, task)
-    device = device_for(resolved.name, kind.task, device, may_move).preferring(kind.preferred_type)
+    device = device_for(resolved.name, kind.task, device, may_move, batch_invariant)
+    device = device.preferring(kind.preferred_type)
     with report.phase("tokenizer"):
         tokenizer = load_tokenizer(resolved, checkpoint)
     with report.phase("weights"):
@@ -149,16 +162,34 @@ def _load(
     return LoadedModel(resolved.name, model, tokenizer, template, eos_ids, report, voices, sampling, device)
 
 
-def device_for(name: str, task: Task, device: Device, may_move: bool) -> Device:
-    """The device; for a detector the CPU, where the model may move."""
-    if device.is_cpu or task not in DETECTOR_TASKS:
+def device_for(name: str, task: Task, device: Device, may_move: bool, batch_invariant: bool = False) -> Device:
+    """The device; for a model that it does not serve the CPU, where the model may move."""
+    if device.is_cpu:
         return device
+    if task in DETECTOR_TASKS:
+        reason = "which runs on the CPU beside other models"
+    elif batch_invariant and task is not Task.GENERATE:
+        reason = "and batch-invariant mode on a GPU is for text generation only"
+    else:
+        return device
+    kind = KINDS.get(task, f"for {task}")
     if not may_move:
-        raise UnsupportedError(
-            f"{name} is {KINDS[task]}, which runs on the CPU beside other models: use the device cpu for it, "
-            f"not {device.name}"
-        )
-    logger.info("%s computes on the CPU, not on %s: it is %s", name, device.name, KINDS[task])
+        raise UnsupportedError(f"{name} is {kind}, {reason}: use the device cpu for it, not {device.name}")
+    logger.info("%s computes on the CPU, not on %s: it is %s, %s", name, device.name, kind, reason)
+    return Device.parse(CPU)
+
+
+def with_room(device: Device, resolved: ResolvedModel) -> Device:
+    """The device if the model fits beside what other programs have there, else the CPU."""
+    if device.is_cpu:
+        return device
+    free, size = device.free_bytes(), weight_file_bytes(resolved)
+    if size + reserve_bytes(device) + MIN_STEP_BYTES <= free:
+        return device
+    logger.warning(
+        f"{resolved.name} computes on the CPU: it has {size >> 20:,} MiB of weights, and {device.name} "
+        f"({device.limits.hardware}) has {free >> 20:,} MiB free of {device.limits.total_bytes >> 20:,} MiB"
+    )
     return Device.parse(CPU)
 
 

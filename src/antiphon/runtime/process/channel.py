@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import numpy as np
@@ -13,8 +13,10 @@ from antiphon import errors
 from antiphon.engine.core import describe
 from antiphon.errors import AntiphonError, EngineError, InvalidRequestError
 from antiphon.runtime.calls.events import FINAL_EVENTS, Accepted, Embeddings, Ended, Event, PieceRead, TextDelta
+from antiphon.runtime.calls.hearing import HearingEvent
 from antiphon.runtime.calls.speech import SpeechChunk, SpeechStats
 from antiphon.runtime.calls.transcript import LiveUpdate, Transcript, TranscriptProgress
+from antiphon.runtime.calls.voice_events import VoiceEvent
 from antiphon.runtime.process import messages
 
 
@@ -60,7 +62,17 @@ class ChannelSink:
 
 
 #: Events that travel as they are. Sound, vectors and errors have messages of their own.
-_EVENTS = (Accepted, Ended, LiveUpdate, PieceRead, SpeechStats, Transcript, TranscriptProgress)
+_EVENTS = (
+    Accepted,
+    Ended,
+    LiveUpdate,
+    PieceRead,
+    SpeechStats,
+    Transcript,
+    TranscriptProgress,
+    *get_args(VoiceEvent),
+    *get_args(HearingEvent),
+)
 _DECODERS: dict[str, msgspec.msgpack.Decoder[Any]] = {
     event.__name__: msgspec.msgpack.Decoder(event) for event in _EVENTS
 }

@@ -20,13 +20,15 @@ from antiphon.runtime.process import messages
 from antiphon.runtime.process.channel import error_of, event_of
 from antiphon.runtime.process.device_book import DeviceBook
 from antiphon.runtime.process.engine_process import EngineProcess
+from antiphon.runtime.process.hearing_messages import Hear
 from antiphon.runtime.process.questions import Questions
 from antiphon.runtime.process.remote_call import RemoteCall
 from antiphon.runtime.process.restart_policy import RestartPolicy
 from antiphon.runtime.process.supervisor import EngineState, Supervisor
 from antiphon.runtime.speech.stream import AsyncSynthesis
 from antiphon.runtime.text.stream import GenerateStream
-from antiphon.runtime.transcription.stream import AsyncTranscription
+from antiphon.runtime.transcription.stream import AsyncTranscription, AsyncVoiceActivity
+from antiphon.runtime.voice.hearing_stream import AsyncHearing
 
 __all__ = ["EngineClient", "EngineState", "GenerateStream"]
 
@@ -262,6 +264,16 @@ class EngineClient(Supervisor):
         """A recording, or a live session."""
         process = self._ready_process()
         return self._opened(process, call, AsyncTranscription(RemoteCall(call.id, process.send), self._sink))
+
+    def detect_voice(self, call: messages.DetectVoice) -> AsyncVoiceActivity:
+        """Where speech begins and ends in sound that is pushed."""
+        process = self._ready_process()
+        return self._opened(process, call, AsyncVoiceActivity(RemoteCall(call.id, process.send), self._sink))
+
+    def hear(self, call: Hear) -> AsyncHearing:
+        """Turns of speech and their transcripts."""
+        process = self._ready_process()
+        return self._opened(process, call, AsyncHearing(RemoteCall(call.id, process.send), self._sink))
 
     def speak(self, call: messages.Speak) -> AsyncSynthesis:
         """A text as speech."""

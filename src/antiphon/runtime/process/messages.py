@@ -10,6 +10,7 @@ from antiphon.engine.request import FinishReason
 from antiphon.engine.sampling_params import SamplingParams
 from antiphon.runtime.calls.events import TextDelta
 from antiphon.runtime.calls.speech import TimedWord
+from antiphon.runtime.process.hearing_messages import Hear, HearingControls
 from antiphon.runtime.speech.options import SpeechOptions
 from antiphon.runtime.transcription.options import DEFAULT_INTERVAL, TranscriptionOptions
 from antiphon.text.grammar_spec import GrammarSpec
@@ -89,15 +90,25 @@ class Listen(msgspec.Struct, frozen=True, tag=True):
     interval: float = DEFAULT_INTERVAL
 
 
+class DetectVoice(msgspec.Struct, frozen=True, tag=True):
+    """Where speech begins and ends in sound that follows in `PushAudio`s. A `VoiceActivityCall`.
+
+    Speech ends at a silence of `min_silence` seconds.
+    """
+
+    id: str
+    min_silence: float = 0.5
+
+
 class PushAudio(msgspec.Struct, frozen=True, tag=True):
-    """Sound for a live session or a recording that is fed, as in `Transcribe`."""
+    """Sound for a live session, a hearing call, voice activity or a recording that is fed, as in `Transcribe`."""
 
     id: str
     samples: bytes
 
 
 class EndAudio(msgspec.Struct, frozen=True, tag=True):
-    """No more sound will come for a live session or a recording that is fed."""
+    """No more sound will come for a live session, a hearing call, voice activity or a recording that is fed."""
 
     id: str
 
@@ -136,7 +147,7 @@ class ReleaseChunk(msgspec.Struct, frozen=True, tag=True):
 
 
 class Abort(msgspec.Struct, frozen=True, tag=True):
-    """End every sample of a generate, an embed, a transcription, a live session or a synthesis.
+    """End every sample of a generate, an embed, a transcription, a live session, a hearing call or a synthesis.
 
     The ids of single samples are understood as well.
     """
@@ -156,8 +167,8 @@ class Shutdown(msgspec.Struct, frozen=True, tag=True):
 
 
 #: What opens a call, and what reaches one that is open.
-Opening = Generate | Embed | Transcribe | Listen | Speak
-Control = PushAudio | EndAudio | AppendText | EndText | ReleaseChunk | Abort
+Opening = Generate | Embed | Transcribe | Listen | DetectVoice | Hear | Speak
+Control = PushAudio | EndAudio | HearingControls | AppendText | EndText | ReleaseChunk | Abort
 ToEngine = Opening | Control | Load | Unload | GetFigures | Shutdown
 
 

@@ -9,11 +9,21 @@ import numpy as np
 
 from antiphon.audio.samples import Floats
 from antiphon.engine.request import FinishReason
+from antiphon.runtime.process.hearing_messages import (
+    ClearSound,
+    CommitTurn,
+    ConfigureHearing,
+    CountIdle,
+    HoldHypotheses,
+    SetMinSpeech,
+)
 from antiphon.runtime.process.messages import Abort, AppendText, EndAudio, EndText, PushAudio, ReleaseChunk
+from antiphon.runtime.transcription.options import TranscriptionOptions
+from antiphon.runtime.voice.turn_settings import TurnSettings
 
 
 class RemoteCall:
-    """Each method is a message. See `CallControl`, `SpeechControl` and `SoundControl`."""
+    """Each method is a message. See `CallControl`, `SpeechControl`, `SoundControl` and `HearingControl`."""
 
     def __init__(self, call_id: str, send: Callable[[msgspec.Struct], None]) -> None:
         self.id = call_id
@@ -36,3 +46,21 @@ class RemoteCall:
 
     def finish(self) -> None:
         self._send(EndAudio(self.id))
+
+    def commit(self) -> None:
+        self._send(CommitTurn(self.id))
+
+    def clear(self) -> None:
+        self._send(ClearSound(self.id))
+
+    def configure(self, turns: TurnSettings, transcription: TranscriptionOptions) -> None:
+        self._send(ConfigureHearing(self.id, turns, transcription))
+
+    def set_min_speech(self, milliseconds: int) -> None:
+        self._send(SetMinSpeech(self.id, milliseconds))
+
+    def hold_hypotheses(self, is_held: bool) -> None:
+        self._send(HoldHypotheses(self.id, is_held))
+
+    def rest(self, milliseconds: int = 0) -> None:
+        self._send(CountIdle(self.id, milliseconds))

@@ -11,9 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 import msgspec
-import numpy as np
 
-from antiphon.audio.samples import Floats
 from antiphon.device_names import AUTO, CPU
 from antiphon.errors import AntiphonError, InvalidRequestError
 from antiphon.models.base.parts import TokenDecoder
@@ -25,17 +23,21 @@ from antiphon.runtime.loading.loading import LoadedModel
 from antiphon.runtime.loading.process_memory import read_pages, resident_bytes, return_memory
 from antiphon.runtime.process import messages
 from antiphon.runtime.process.channel import ChannelSink, error_of, kind_and_message
+from antiphon.runtime.process.controls import control, floats
+from antiphon.runtime.process.hearing_messages import Hear
 from antiphon.runtime.speech.call import SpeechCall
 from antiphon.runtime.text.calls import EmbeddingCall, GenerationCall
 from antiphon.runtime.transcription.call import TranscriptionCall
 from antiphon.runtime.transcription.live import LiveCall
 from antiphon.runtime.transcription.sound_source import open_sound
+from antiphon.runtime.transcription.voice_call import VoiceActivityCall
+from antiphon.runtime.voice.hearing import HearingCall
 
 LOAD_THREADS = 4
 GRAMMAR_THREADS = 4
 SIDE_THREADS = 2
 MAX_TRANSCRIPTIONS = 64
-#: Live sessions and syntheses that are being prepared at once; one that has begun has a thread of its own.
+#: Calls that are being prepared at once to hear or to speak; one that has begun has a thread of its own.
 PREPARE_THREADS = 4
 
 
@@ -97,19 +99,7 @@ class ServedEngine(FrontEnd):
                 self._loop.abort_all([command.id], command.reason)
             return
         with suppress(AntiphonError):  # the call is ending
-            match command, call:
-                case messages.Abort(), _:
-                    call.cancel(command.reason)
-                case messages.PushAudio(), TranscriptionCall() | LiveCall():
-                    call.push(floats(command.samples))
-                case messages.EndAudio(), TranscriptionCall() | LiveCall():
-                    call.finish()
-                case messages.AppendText(), SpeechCall(is_open=True):
-                    call.append(command.text)
-                case messages.EndText(), SpeechCall(is_open=True):
-                    call.end_text()
-                case messages.ReleaseChunk(), SpeechCall():
-                    call.release()
+            control(call, command)
 
     def reject(self, data: bytes, error: Exception) -> None:
         """Answer a message that cannot be decoded, where it has an id to answer to."""
@@ -229,6 +219,14 @@ class ServedEngine(FrontEnd):
                 live = self._new_call(LiveCall, command.id)
                 sink.open(live)
                 self._prepare_threads.submit(self._begin, self._listen, live, command)
+            case messages.DetectVoice():
+                voice = self._new_call(VoiceActivityCall, command.id)
+                sink.open(voice)
+                self._prepare_threads.submit(self._begin, self._detect_voice, voice, command)
+            case Hear():
+                hearing = self._new_call(HearingCall, command.id)
+                sink.open(hearing)
+                self._prepare_threads.submit(self._begin, self._hear, hearing, command)
             case messages.Speak():
                 speech = self._new_call(SpeechCall, command.id)
                 speech.is_open = command.is_open
@@ -283,6 +281,16 @@ class ServedEngine(FrontEnd):
         self._sink.put(call.id, Accepted())
         call.start()
 
+    def _detect_voice(self, call: VoiceActivityCall, command: messages.DetectVoice) -> None:
+        call.prepare(self._port.detectors, command.min_silence)
+        self._sink.put(call.id, Accepted())
+        call.start()
+
+    def _hear(self, call: HearingCall, command: Hear) -> None:
+        call.prepare(self._transcriber(command.model), command.options)
+        self._sink.put(call.id, Accepted())
+        call.start()
+
     def _speak(self, call: SpeechCall, command: messages.Speak) -> None:
         text = None if command.is_open else command.text
         call.prepare(self._speaker(command.model), self._port, text, command.options)
@@ -306,8 +314,3 @@ def read_weights(loaded: LoadedModel) -> None:
         for weight in loaded.model.weights():
             for part in () if weight.packed else weight.parts:
                 read_pages(part.data.data_ptr(), part.data.nbytes)
-
-
-def floats(samples: bytes) -> Floats:
-    """Samples from float32 bytes in native order."""
-    return np.frombuffer(samples[: len(samples) // 4 * 4], np.float32)

@@ -24,13 +24,15 @@ class Arena:
     memory: Tensor
 
     @classmethod
-    def allocate(cls, config: EngineConfig, device: Device | None = None, kv_bytes: int | None = None) -> Arena:
-        """Of `kv_bytes`, else of the configured size; on the CPU unless a device is given."""
+    def allocate(
+        cls, config: EngineConfig, device: Device | None = None, kv_bytes: int | None = None, block_bytes: int = 0
+    ) -> Arena:
+        """Of `kv_bytes`, else of the configured size; on the CPU unless a device is given. Slabs fit the blocks."""
         size = kv_bytes or config.kv_bytes or config.cpu_kv_bytes
         place = torch.device("cpu") if device is None else device.torch
         if place.type == "cpu":
             check_memory(size)
-        books = SlabArena(size, config.slab_size(size))
+        books = SlabArena(size, config.slab_size(size, block_bytes))
         try:
             return cls(books, ops.allocate_arena(books.total_bytes, place))
         except (MemoryError, torch.OutOfMemoryError) as error:

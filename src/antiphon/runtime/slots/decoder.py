@@ -70,8 +70,9 @@ def decoder_slot(part: TokenDecoder, context: SlotContext) -> ModelSlot:
     largest = max(layout.block_bytes for layout in layouts)
     if largest > arena.books.slab_bytes:
         raise InvalidRequestError(
-            f"{loaded.name} needs at least {largest * 4 / 1e6:.2f} MB for keys and values; the cache has "
-            f"{arena.books.total_bytes / 1e6:.2f} MB"
+            f"{loaded.name} keeps keys and values in blocks of {largest / 1e6:.2f} MB; the cache of "
+            f"{arena.books.total_bytes / 1e6:.2f} MB is divided into pieces of {arena.books.slab_bytes / 1e6:.2f} MB. "
+            "Give it more memory"
         )
     max_tokens = min(part.max_positions, config.max_model_tokens or part.max_positions)
     limits = replace(

@@ -16,6 +16,7 @@ from antiphon.runtime.loading.config import EngineConfig
 from antiphon.runtime.loading.device_memory import kv_bytes_for, reserve_bytes, workspace_bytes
 from antiphon.runtime.loading.memory_budget import default_budget
 from antiphon.runtime.slots.arena import Arena
+from antiphon.runtime.slots.decoder import cache_layouts
 
 
 class EngineDevice:
@@ -29,7 +30,7 @@ class EngineDevice:
         self.device = device
         self._config = config
         self._lock = threading.Lock()
-        self._num_models = 0
+        self._models: set[str] = set()
         self._arena = Arena.allocate(config, device) if device.is_cpu else None
         #: For weights and keys and values together.
         self.budget_bytes = default_budget() if device.is_cpu else device.free_bytes() - reserve_bytes(device)
@@ -44,22 +45,28 @@ class EngineDevice:
         arena = self._arena
         return None if arena is None else arena.books
 
-    def acquire(self, model: Model) -> Arena:
+    def acquire(self, name: str, model: Model) -> Arena:
         """The arena, for a model whose weights are on the device. `release` follows when it is unloaded."""
         with self._lock:
-            if self._arena is None and model.part(TokenDecoder) is not None:
+            present = {name, *self._models}
+            decoder = model.part(TokenDecoder)
+            if self._arena is None and decoder is not None:
                 self.trim()  # what the allocator keeps would count as used
-                workspace = workspace_bytes(model, self._config.sizes(self.device))
-                size = kv_bytes_for(self.device, self._config, workspace)
-                self._arena = Arena.allocate(self._config, self.device, size)
-            self._num_models += 1
+                sizes = self._config.sizes(self.device)
+                workspace = workspace_bytes(model, sizes)
+                expected = self._config.expected_weights.items()
+                coming = sum(size for other, size in expected if other not in present)
+                size = kv_bytes_for(self.device, self._config, workspace, coming)
+                block = max(layout.block_bytes for layout in cache_layouts(decoder.cache_groups, self._config, sizes))
+                self._arena = Arena.allocate(self._config, self.device, size, block)
+            self._models = present
             return self._arena or Arena.empty(self.device)
 
-    def release(self) -> None:
+    def release(self, name: str) -> None:
         """A model is unloaded; the memory of free slabs goes back to the system."""
         with self._lock:
-            self._num_models -= 1
-            if not self._num_models and not self.device.is_cpu:
+            self._models.discard(name)
+            if not self._models and not self.device.is_cpu:
                 self._arena = None
             if self._arena is not None:
                 self._arena.release_free_pages()

@@ -63,6 +63,13 @@ class JobRunner:
         """From any thread: have `wait` raise."""
         self._inbox.put(None)
 
+    def abort(self, job: WindowJob) -> None:
+        """End a job's requests, whose blocks are free before the next step; the job is never done."""
+        ids = [request_id for request_id, owner in self._owners.items() if owner is job]
+        for request_id in ids:
+            del self._owners[request_id]
+        self._port.loop.abort_all(ids, FinishReason.CANCELLED)
+
     def close(self) -> None:
         """Abort the requests that are still running."""
         self._port.loop.abort_all(list(self._owners), FinishReason.DISCONNECTED)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass, replace
-from itertools import accumulate
 from queue import Empty, SimpleQueue
 
 import numpy as np
@@ -20,19 +19,15 @@ from antiphon.engine.request import FinishReason, Request
 from antiphon.errors import AntiphonError, EngineError, InvalidRequestError
 from antiphon.runtime.calls.events import Event
 from antiphon.runtime.calls.sinks import Sink
-from antiphon.runtime.calls.transcript import LiveUpdate, Segment, Word
+from antiphon.runtime.calls.transcript import LiveUpdate, Segment
 from antiphon.runtime.transcription.account import TranscriptAccount
 from antiphon.runtime.transcription.job_runner import JobRunner
 from antiphon.runtime.transcription.live_windows import LiveWindows
 from antiphon.runtime.transcription.options import DEFAULT_INTERVAL, TranscriptionOptions
+from antiphon.runtime.transcription.settling import CONTEXT_TOKENS, Hypotheses
 from antiphon.runtime.transcription.transcriber import Transcriber
 from antiphon.runtime.transcription.window_decoding import Recogniser, WindowJob
-from antiphon.runtime.transcription.word_timestamps import split_words
-
-#: Words at the end of a hypothesis that are never settled by it: its sound may have ended inside them.
-UNSURE_WORDS = 3
-#: Tokens of the text before a window that are given to it as context.
-CONTEXT_TOKENS = 64
+from antiphon.runtime.transcription.window_segments import whole_segment
 
 
 class _Stop:
@@ -59,6 +54,7 @@ class LiveCall:
     _runner: JobRunner
     _windows: LiveWindows
     _account: TranscriptAccount
+    _hypotheses: Hypotheses
 
     def __init__(self, call_id: str, sink: Sink) -> None:
         self.id = call_id
@@ -69,8 +65,6 @@ class LiveCall:
         self._is_closed = threading.Event()
         self._seen = 0  # where the last hypothesis ended
         self._job: _Job | None = None
-        self._last: tuple[int, ...] = ()  # tokens of the last hypothesis
-        self._settled: tuple[int, ...] = ()
         self._context: list[int] = []
         self._has_text = False
         self._busy_seconds = 0.0
@@ -90,6 +84,7 @@ class LiveCall:
         self._runner = JobRunner(transcriber.port, self._inbox)
         self._account = TranscriptAccount(transcriber.language(options))
         self._windows = LiveWindows(transcriber.port.detectors)
+        self._hypotheses = Hypotheses(self._recogniser)
 
     def start(self) -> None:
         threading.Thread(target=self._run, name="antiphon-live", daemon=True).start()
@@ -165,8 +160,8 @@ class LiveCall:
     def _hear(self, samples: Floats, *, final: bool = False) -> None:
         in_use = None if self._job is None else self._job.start
         was_no_speech = self._windows.push(samples, in_use, final=final)
-        if was_no_speech and self._last and not self._windows.closed and self._job is None:
-            self._last = self._settled = ()
+        if was_no_speech and self._hypotheses.last and not self._windows.closed and self._job is None:
+            self._hypotheses.clear()
             self._update("", "", None)  # takes the tail back that was shown for it
 
     def _update(self, text: str, tail: str, segment: Segment | None) -> None:
@@ -193,7 +188,7 @@ class LiveCall:
             options = replace(options, words=False, temperatures=options.temperatures[:1])
         previous = [*self._prompt, *self._context[-CONTEXT_TOKENS:]]
         samples = self._windows.samples(start, end)
-        work = WindowJob(self._recogniser, samples, options, self._account.language, previous, self._settled)
+        work = WindowJob(self._recogniser, samples, options, self._account.language, previous, self._hypotheses.settled)
         self._job, self._seen = _Job(work, start, end, is_final), end
         self._job_started = time.perf_counter()
         self._runner.start(work)
@@ -202,20 +197,24 @@ class LiveCall:
         """Settle what can be, and emit it."""
         job, self._job = self._job, None
         assert job is not None
-        account, best = self._account, job.work.best
+        account = self._account
         self._busy_seconds += time.perf_counter() - self._job_started
         account.num_tokens += job.work.num_tokens
-        is_silence = best.is_silence(self._options) and not self._settled
-        tokens = () if is_silence else tuple(t for t in best.tokens if t < self._recogniser.tokens.end)
-        settled = tokens if job.is_final else self._agreed(tokens)
-        text = self._text(settled)[len(self._text(self._settled)) :]
+        before = self._hypotheses.settled
+        tokens = self._hypotheses.tokens_of(job.work, self._options)
+        if job.is_final:
+            settled = tokens
+            self._hypotheses.clear()
+        else:
+            self._hypotheses.add(tokens, account.language)
+            settled = self._hypotheses.settled
+        text = self._text(settled)[len(self._text(before)) :]
         tail = self._text(tokens)[len(self._text(settled)) :]
         if tokens:
             account.note_language(job.work)
         if text:
             account.note_text()
         segment = self._close_window(job, tokens) if job.is_final else None
-        self._last, self._settled = ((), ()) if job.is_final else (tokens, settled)
         if not self._has_text:
             text = text.lstrip()
         self._has_text = self._has_text or bool(text)
@@ -226,35 +225,10 @@ class LiveCall:
         self._account.count_window(job.work)
         if not tokens:
             return None
-        segment = self._segment(job, tokens)
+        segment = whole_segment(job.work, job.start / SPEECH_RATE, tokens, self._recogniser.tokenizer)
         self._account.segments.append(segment)
         self._context = [*self._context, *tokens][-CONTEXT_TOKENS:]
         return segment
 
-    def _agreed(self, tokens: tuple[int, ...]) -> tuple[int, ...]:
-        """The words that this hypothesis and the last one share, and at least what was settled before."""
-        begins = self._word_starts(self._last)
-        last = self._last[: begins[-UNSURE_WORDS] if len(begins) >= UNSURE_WORDS else 0]
-        count = 0
-        for before, now in zip(last, tokens, strict=False):
-            if before != now:
-                break
-            count += 1
-        # The word that the common part ends in may go on.
-        whole = max((start for start in self._word_starts(tokens) if start <= count), default=0)
-        return tokens[: max(whole, len(self._settled))]
-
-    def _word_starts(self, tokens: tuple[int, ...]) -> list[int]:
-        words = split_words(tokens, self._recogniser.tokenizer, self._account.language or "en")
-        return list(accumulate((count for _, count in words[:-1]), initial=0)) if words else []
-
     def _text(self, tokens: tuple[int, ...]) -> str:
         return self._recogniser.tokenizer.decode(tokens)
-
-    def _segment(self, job: _Job, tokens: tuple[int, ...]) -> Segment:
-        start, end, best = job.start / SPEECH_RATE, job.end / SPEECH_RATE, job.work.best
-        words = tuple(Word(w.text, start + w.start, start + w.end, w.probability) for w in job.work.words)
-        return Segment(
-            start, end, self._text(tokens), tokens, best.temperature, best.avg_logprob, best.compression_ratio,
-            best.no_speech_prob, start, words,
-        )  # fmt: skip

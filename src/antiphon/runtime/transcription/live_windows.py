@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from antiphon.audio.samples import SPEECH_RATE, Floats
 from antiphon.audio.segments import SegmentOptions, SpeechTracker
-from antiphon.engine.request import Priority
 from antiphon.runtime.calls.detectors import Detectors
-from antiphon.runtime.transcription.voice_activity import VoiceReader
+from antiphon.runtime.transcription.voice_activity import VoiceTrack
 
 SPEECH = SegmentOptions(threshold=0.5, release=0.3, min_speech=0.2, min_silence=1.2)
 #: Sound that belongs to a window, before its speech was detected and after its end.
@@ -27,45 +24,39 @@ class LiveWindows:
     """
 
     def __init__(self, detectors: Detectors) -> None:
-        self._voice = VoiceReader(detectors, Priority.HIGH)
-        self._tracker = SpeechTracker(self._voice.frame_seconds, SPEECH)
-        self._samples: Floats = np.zeros(0, np.float32)
-        self._origin = 0  # samples before the buffer
-        self._probabilities: list[float] = []
-        self._first_frame = 0  # of the probabilities that are kept
+        self._track = VoiceTrack(detectors)
+        self._tracker = SpeechTracker(self._track.frame_seconds, SPEECH)
         self.open_start: int | None = None
         self.closed: list[tuple[int, int]] = []
 
     @property
     def end(self) -> int:
-        return self._origin + len(self._samples)
+        return self._track.end
 
     def samples(self, start: int, end: int) -> Floats:
-        return self._samples[start - self._origin : end - self._origin]
+        return self._track.samples(start, end)
 
     def push(self, samples: Floats, in_use: int | None, *, final: bool = False) -> bool:
         """Take sound in; True if the open window turned out to be no speech. Sound from `in_use` on is kept."""
-        self._samples = np.concatenate([self._samples, samples])
-        voice = self._voice.push(samples, final=final)
-        self._probabilities.extend(voice.tolist())
-        ended = self._tracker.push(voice)
+        track = self._track
+        ended = self._tracker.push(track.push(samples, final=final))
         if final:
             ended += self._tracker.finish()
         padding = round(PADDING_SECONDS * SPEECH_RATE)
         for segment in ended:
             start = self.open_start if self.open_start is not None else round(segment.start * SPEECH_RATE) - padding
             end = min(self.end, round(segment.end * SPEECH_RATE) + padding)
-            self._close(max(start, self._origin), end)
+            self._close(max(start, track.origin), end)
             self.open_start = None
         since = self._tracker.speaking_since
         was_no_speech = since is None and self.open_start is not None
         if was_no_speech:
             self.open_start = None
         if since is not None and self.open_start is None:
-            after = self.closed[-1][1] if self.closed else self._origin
-            self.open_start = max(self._origin, after, round(since * SPEECH_RATE) - padding)
+            after = self.closed[-1][1] if self.closed else track.origin
+            self.open_start = max(track.origin, after, round(since * SPEECH_RATE) - padding)
         if self.open_start is not None and self.end - self.open_start > MAX_OPEN_SECONDS * SPEECH_RATE:
-            cut = self._quietest()
+            cut = track.quietest(QUIET_SEARCH_SECONDS)
             self._close(self.open_start, cut)
             self.open_start = cut
         self._forget(in_use)
@@ -75,22 +66,8 @@ class LiveWindows:
         if end > start:
             self.closed.append((start, end))
 
-    def _quietest(self) -> int:
-        """The least voiced moment of the last seconds."""
-        frame = round(self._voice.frame_seconds * SPEECH_RATE)
-        count = round(QUIET_SEARCH_SECONDS * SPEECH_RATE / frame)
-        late = self._probabilities[-count:]
-        return (self._first_frame + len(self._probabilities) - len(late) + int(np.argmin(late))) * frame
-
     def _forget(self, in_use: int | None) -> None:
         """Drop sound before every window that is open, closed or being transcribed."""
         needed = [start for start, _ in self.closed]
         needed += [start for start in (self.open_start, in_use) if start is not None]
-        keep = min(needed, default=self.end - round(IDLE_SECONDS * SPEECH_RATE))
-        drop = keep - self._origin
-        if drop > SPEECH_RATE:
-            self._samples, self._origin = self._samples[drop:].copy(), keep
-            frame = round(self._voice.frame_seconds * SPEECH_RATE)
-            old = max(0, keep // frame - self._first_frame)
-            del self._probabilities[:old]
-            self._first_frame += old
+        self._track.forget(min(needed, default=self.end - round(IDLE_SECONDS * SPEECH_RATE)))

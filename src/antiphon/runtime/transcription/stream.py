@@ -1,4 +1,4 @@
-"""`AsyncTranscription`, `AsyncLiveSession`: for an asyncio reader, from a call here or in the engine process."""
+"""Readers for asyncio: `AsyncTranscription`, `AsyncLiveSession`, `AsyncVoiceActivity`, of calls in any process."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from antiphon.runtime.calls.control import SoundControl
 from antiphon.runtime.calls.events import Event, PieceRead
 from antiphon.runtime.calls.sinks import ThreadSink
 from antiphon.runtime.calls.transcript import LiveUpdate, Transcript, TranscriptProgress
+from antiphon.runtime.calls.voice_events import VoiceEnded, VoiceEvent
 
 #: Pieces of a recording that may be on their way at once.
 MAX_UNREAD_PIECES = 3
@@ -117,3 +118,22 @@ class AsyncLiveSession(AsyncReader[LiveUpdate]):
 
     def _is_last(self, item: LiveUpdate) -> bool:
         return False
+
+
+class AsyncVoiceActivity(AsyncReader[VoiceEvent]):
+    """An asynchronous iterator of events, the last of which is `VoiceEnded`. Leaving it early cancels the call."""
+
+    _control: SoundControl
+
+    def push(self, samples: Floats) -> None:
+        """Mono sound at 16 kHz."""
+        if not self._is_done:
+            self._control.push(samples)
+
+    def finish(self) -> None:
+        """No more sound will come."""
+        if not self._is_done:
+            self._control.finish()
+
+    def _is_last(self, item: VoiceEvent) -> bool:
+        return isinstance(item, VoiceEnded)

@@ -80,6 +80,61 @@ class VoiceReader:
         return np.concatenate([self._detectors.run(VOICE_ACTIVITY, given, self._priority) for given in inputs])
 
 
+class VoiceTrack:
+    """Sound as it arrives, with the probability of speech in each frame. Positions are in samples of the stream.
+
+    All is kept until `forget`.
+    """
+
+    def __init__(self, detectors: Detectors) -> None:
+        self._reader = VoiceReader(detectors, Priority.HIGH)
+        self.frame_seconds = self._reader.frame_seconds
+        #: Samples of a frame.
+        self.frame = round(self.frame_seconds * SPEECH_RATE)
+        self._samples: Floats = np.zeros(0, np.float32)
+        #: Samples before those that are kept.
+        self.origin = 0
+        self._voice: list[float] = []
+        self._first_frame = 0
+
+    @property
+    def end(self) -> int:
+        return self.origin + len(self._samples)
+
+    def push(self, samples: Floats, *, final: bool = False) -> Floats:
+        """The probabilities of the frames that the samples complete."""
+        self._samples = np.concatenate([self._samples, samples])
+        voice = self._reader.push(samples, final=final)
+        self._voice.extend(voice.tolist())
+        return voice
+
+    def samples(self, start: int, end: int) -> Floats:
+        return self._samples[start - self.origin : end - self.origin]
+
+    def voiced(self, start: int, end: int, threshold: float) -> tuple[int, int] | None:
+        """From the first to the last frame between two positions that reaches the threshold; None if none does."""
+        first = max(0, start // self.frame - self._first_frame)
+        last = -(-end // self.frame) - self._first_frame
+        found = [index for index, voice in enumerate(self._voice[first:last], first) if voice >= threshold]
+        if not found:
+            return None
+        edges = (found[0] + self._first_frame) * self.frame, (found[-1] + 1 + self._first_frame) * self.frame
+        return max(start, edges[0]), min(end, edges[1])
+
+    def quietest(self, seconds: float) -> int:
+        """Where the frame of the last seconds that is least like speech begins."""
+        late = self._voice[-round(seconds / self.frame_seconds) :]
+        return (self._first_frame + len(self._voice) - len(late) + int(np.argmin(late))) * self.frame
+
+    def forget(self, position: int) -> None:
+        """What is before the position is not needed. Less than a second is not worth a copy."""
+        if position - self.origin > SPEECH_RATE:
+            self._samples, self.origin = self._samples[position - self.origin :].copy(), position
+            old = max(0, position // self.frame - self._first_frame)
+            del self._voice[:old]
+            self._first_frame += old
+
+
 def speech_windows(chunks: Iterable[Floats], max_seconds: float, detectors: Detectors) -> Iterator[SpeechWindow]:
     """Windows of speech in the order of the recording, cut at silences, in bounded memory.
 

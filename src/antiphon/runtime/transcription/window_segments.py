@@ -86,6 +86,16 @@ def segments_of(
     return segments
 
 
+def whole_segment(job: WindowJob, start: float, tokens: tuple[int, ...], tokenizer: WhisperTokenizer) -> Segment:
+    """A window of `start` seconds on as one segment, with the given tokens of the job's best attempt."""
+    best = job.best
+    words = tuple(Word(w.text, start + w.start, start + w.end, w.probability) for w in job.words)
+    return Segment(
+        start, start + job.seconds, tokenizer.decode(tokens), tokens, best.temperature, best.avg_logprob,
+        best.compression_ratio, best.no_speech_prob, start, words,
+    )  # fmt: skip
+
+
 def _words_of(words: list[AlignedWord], position: int, count: int) -> tuple[list[AlignedWord], int]:
     """The words that begin within the next `count` tokens; and the position after them. `position` counts tokens."""
     own, at = [], 0

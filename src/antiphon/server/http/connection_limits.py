@@ -21,6 +21,15 @@ class ConnectionLimits:
     body_rate: float = 100.0
 
 
+@dataclass(frozen=True)
+class SessionLimits:
+    """Of WebSocket sessions: how many at once, and the seconds of one, in total and without anything happening."""
+
+    sessions: int = 64
+    seconds: float = 3600.0
+    idle_seconds: float = 900.0
+
+
 class Closable(Protocol):
     def evict(self) -> None: ...
 

@@ -56,6 +56,10 @@ class RequestContext:
     ending: ApiError | None = None
     #: Sends parts of a response that has begun, past what looks at its beginning only.
     send_part: Send | None = None
+    #: Of a session: called when the server begins to shut down, so that it ends as soon as it can.
+    on_draining: Callable[[], None] | None = None
+    #: Of a session: the last message before it is closed for an error.
+    last_message: Callable[[ApiError], str] | None = None
 
     @property
     def seconds(self) -> float:
@@ -66,6 +70,10 @@ class RequestContext:
         if self.task is not None and not self.is_over and self.ending is None:
             self.ending = error
             self.task.cancel()
+
+    def announce_draining(self) -> None:
+        if self.on_draining is not None:
+            self.on_draining()
 
     def close(self) -> None:
         self.is_over = True

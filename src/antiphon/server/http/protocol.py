@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from functools import partial
 from typing import Any
 
 import httptools
@@ -48,6 +49,10 @@ class BoundedProtocol(HttpToolsProtocol):
         open_connections: Connections,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
+        if config.ws_protocol_class is not None:
+            on_end = partial(open_connections.close, self)
+            made: Any = partial(config.ws_protocol_class, on_end=on_end)  # type: ignore[call-arg]
+            self.ws_protocol_class = made
         self._limits = limits
         self.timeout_keep_alive = limits.idle_seconds
         self._open_connections = open_connections
@@ -114,8 +119,11 @@ class BoundedProtocol(HttpToolsProtocol):
         body_bytes = self._body_bytes
         try:
             self.parser.feed_data(data)
-        except httptools.HttpParserUpgrade:  # not supported: answered as a plain request, the last one
-            if self._unanswered:
+        except httptools.HttpParserUpgrade:
+            if self._should_upgrade():
+                self.handle_websocket_upgrade()
+                return
+            if self._unanswered:  # not supported: answered as a plain request, the last one
                 self._unanswered[-1].keep_alive = False
             self._is_dropping = True
             return
@@ -178,6 +186,8 @@ class BoundedProtocol(HttpToolsProtocol):
         self._stop_head()
         super().on_headers_complete()
         self._open_connections.work(self)
+        if self.parser.should_upgrade() and self._should_upgrade():
+            return
         self._unanswered.append(self.cycle)
         self.cycle.transport = _ResponseTransport(self)  # type: ignore[assignment]
         self._in_body = True
@@ -194,6 +204,8 @@ class BoundedProtocol(HttpToolsProtocol):
         self._in_body = False
         self._has_completed = True
         self._head_bytes = self._body_bytes = 0
+        if self.parser.should_upgrade() and self._should_upgrade():
+            return
         if self._rate_timer is not None:
             self._rate_timer.cancel()
             self._rate_timer = None
@@ -279,6 +291,12 @@ class BoundedProtocol(HttpToolsProtocol):
             self.transport.close()
         elif not self._unanswered:
             self.timeout_keep_alive_task = self.loop.call_later(self._limits.idle_seconds, self.evict)
+
+    def _should_upgrade(self) -> bool:
+        """Whether a WebSocket takes the connection over: not while a response is under way, and not with a body."""
+        has_body = any(name in (b"content-length", b"transfer-encoding") for name, _ in self.headers)
+        is_plain = self.scope["method"] == "GET" and not has_body and not self._unanswered
+        return is_plain and super()._should_upgrade()
 
     def _unsupported_upgrade_warning(self) -> None:
         """There is nothing to install."""

@@ -15,13 +15,13 @@ class CanonicalRequests:
         self._routes = routes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
         path = self._routes.canonical(scope["path"])
         if path != scope["path"]:
             scope = {**scope, "path": path, "raw_path": b"/v1" + scope.get("raw_path", scope["path"].encode())}
-        if scope["method"] != "HEAD":
+        if scope["type"] == "websocket" or scope["method"] != "HEAD":
             await self._app(scope, receive, send)
             return
 

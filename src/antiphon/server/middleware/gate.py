@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import re
-import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import orjson
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from antiphon.counted import counted
 from antiphon.errors import AntiphonError
-from antiphon.server.access.admin_access import AdminAccess, header
-from antiphon.server.access.hosts import AllowedHosts
-from antiphon.server.access.keys import KeyRing
+from antiphon.server.access.admin_access import header
 from antiphon.server.access.origins import check_form_origin
 from antiphon.server.http.context import RequestContext, current_context
 from antiphon.server.http.error_formats import error_format
@@ -26,15 +20,14 @@ from antiphon.server.http.errors import (
     ClientDisconnectedError,
     api_error,
     unauthorized,
-    unavailable,
 )
 from antiphon.server.http.ignored_fields import HEADER as IGNORED_HEADER
 from antiphon.server.middleware.active_requests import ActiveRequests
+from antiphon.server.middleware.admission import Admission, Rules, request_id
 from antiphon.server.middleware.internal_call import CALLER, Caller
 from antiphon.server.telemetry.logs import log, log_failure
 from antiphon.server.telemetry.metrics import Metrics
 
-REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
 OPEN_ROUTES = {"/livez", "/readyz", "/health", "/ping", "/docs"}
 UNLOGGED_ROUTES = {*OPEN_ROUTES, "/metrics"}  # polled every few seconds
 #: A download takes as long as it takes; it has limits of its own.
@@ -47,24 +40,6 @@ MODELS = "/v1/models/"
 SLACK_SECONDS = 2.0
 
 
-@dataclass(frozen=True)
-class Rules:
-    """Which requests are admitted, and for how long. `per_key` bounds the requests in flight of one key.
-
-    `Host` is checked if there are no keys, and `Origin` of forms: with keys, a hostile page lacks one.
-    """
-
-    admin: AdminAccess
-    hosts: AllowedHosts
-    keys: KeyRing | None = None
-    per_key: int | None = None
-    request_seconds: float = 600.0
-    logs_text: bool = False
-    is_strict: bool = False
-    #: Of pages that may use the server from a browser, besides its own.
-    origins: tuple[str, ...] = ()
-
-
 class Gate:
     """An error raised before the response has begun becomes an error response; one raised later ends the stream."""
 
@@ -75,13 +50,13 @@ class Gate:
         self._rules = rules
         self._requests = requests
         self._metrics = metrics
-        self._is_draining = is_draining
+        self._admission = Admission(rules, requests, is_draining)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        context = RequestContext(_request_id(scope), scope["method"], scope["path"], logs_text=self._rules.logs_text)
+        context = RequestContext(request_id(scope), scope["method"], scope["path"], logs_text=self._rules.logs_text)
         context.is_strict = self._rules.is_strict or _is_admin(context)
         context.error_format = error_format(context.path, dict(scope["headers"]))
         scope["context"] = context
@@ -149,29 +124,22 @@ class Gate:
         if caller is not None:
             context.key, context.is_low_priority = caller.key, caller.is_low_priority
         elif rules.keys is not None:
-            context.key = rules.keys.find(_first_header(scope, b"authorization"))
-            if context.key is None:
-                context.key = rules.keys.find_bare(_first_header(scope, b"x-api-key"))
+            context.key = self._admission.key_in_headers(scope)
             if context.key is None:
                 raise unauthorized("the API key is missing or wrong")
         else:
             host = header(scope, b"host")
             rules.hosts.check(host)
             check_form_origin(header(scope, b"content-type"), header(scope, b"origin"), host, rules.origins)
-        if self._is_draining():
-            raise unavailable("the server is shutting down", "shutting_down")
+        self._admission.check_draining()
         if context.is_low_priority:  # how many run at once is limited for all batches together
             return
         if caller is not None and caller.response_id is not None:  # the request that began it was checked
             return
-        running = self._requests.count_of_key(context.key)
-        if rules.keys is not None and rules.per_key is not None and running >= rules.per_key:
-            message = f"this key has {counted(running, 'request')} in flight; at most {rules.per_key} are allowed"
-            headers = {"retry-after": "1"}
-            raise ApiError(429, message, code="too_many_requests", kind="overloaded_error", headers=headers)
+        self._admission.check_number(context)
 
     async def _fail(self, context: RequestContext, error: Exception, send: Send) -> None:
-        response = _error_response(error)
+        response = error_response(error)
         if response.status == 500 and not isinstance(error, ApiError | AntiphonError):
             log_failure(error, request_id=context.request_id)
         context.log_fields["code"] = response.code
@@ -209,7 +177,8 @@ def _is_admin(context: RequestContext) -> bool:
     return path == ADMIN or path.startswith(ADMIN + "/") or (context.method == "DELETE" and path.startswith(MODELS))
 
 
-def _error_response(error: Exception) -> ApiError:
+def error_response(error: Exception) -> ApiError:
+    """What a client gets for an error."""
     if isinstance(error, ApiError):
         return error
     if isinstance(error, AntiphonError):
@@ -218,13 +187,3 @@ def _error_response(error: Exception) -> ApiError:
         code = {404: "not_found", 405: "method_not_allowed"}.get(error.status_code, "http_error")
         return ApiError(error.status_code, str(error.detail), code=code, headers=error.headers)
     return ApiError(500, f"an internal error occurred ({type(error).__name__})", code="internal_error", kind=SERVER)
-
-
-def _first_header(scope: Scope, name: bytes) -> bytes | None:
-    return next((value for key, value in scope["headers"] if key == name), None)
-
-
-def _request_id(scope: Scope) -> str:
-    """The client's own id if it is short and printable, else a new one."""
-    given = _first_header(scope, b"x-request-id")
-    return given.decode() if given is not None and REQUEST_ID.fullmatch(given) else uuid.uuid4().hex

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute, Route, WebSocketRoute
 
 from antiphon.server.http.errors import ApiError
 
@@ -16,8 +16,9 @@ MIN_LIKENESS = 0.5
 
 class RouteTable:
     def __init__(self, routes: Iterable[BaseRoute]) -> None:
-        self._routes = [route for route in routes if isinstance(route, Route)]
-        paths = [route.path for route in self._routes]
+        known = list(routes)
+        self._routes = [route for route in known if isinstance(route, Route)]
+        paths = [route.path for route in known if isinstance(route, Route | WebSocketRoute)]
         own = {_first_segment(path) for path in paths if not path.startswith(PREFIX)}
         prefixed = {_first_segment(path.removeprefix(PREFIX)) for path in paths if path.startswith(PREFIX)}
         self._unprefixed = prefixed - own

@@ -1,4 +1,4 @@
-"""`TracedRequests`: middleware that records a trace span for each request."""
+"""`TracedRequests`: middleware that records a trace span for each request and each WebSocket."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from antiphon.server.telemetry.tracing import Tracing
 
 UNTRACED_ROUTES = {"/livez", "/readyz", "/metrics"}
+#: With them a response begins, or a WebSocket is accepted or refused.
+BEGINNINGS = {"http.response.start", "websocket.accept", "websocket.http.response.start"}
+SWITCHING_PROTOCOLS = 101
 CARRIED = (b"traceparent", b"tracestate")
 #: From the fields of a request's log line to OpenTelemetry's names.
 ATTRIBUTES = {
@@ -26,7 +29,7 @@ class TracedRequests:
         self._tracing = tracing
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"] in UNTRACED_ROUTES:
+        if scope["type"] == "lifespan" or scope["path"] in UNTRACED_ROUTES:
             await self._app(scope, receive, send)
             return
 
@@ -35,19 +38,20 @@ class TracedRequests:
 
         propagator = TraceContextTextMapPropagator()
         given = {name.decode(): value.decode("latin-1") for name, value in scope["headers"] if name in CARRIED}
-        method = scope["method"]
+        method = scope.get("method", "WEBSOCKET")
         tracer = self._tracing.tracer
         with tracer.start_as_current_span(method, propagator.extract(given), kind=SpanKind.SERVER) as span:
             carried: dict[str, str] = {}
             propagator.inject(carried)
 
             async def send_traced(message: Message) -> None:
-                if message["type"] == "http.response.start":
-                    status = message["status"]
+                if message["type"] in BEGINNINGS:
+                    status = message.get("status", SWITCHING_PROTOCOLS)
                     span.set_attribute("http.response.status_code", status)
                     if status >= 500:
                         span.set_status(StatusCode.ERROR)
-                    message["headers"] = [*message["headers"], (b"traceparent", carried["traceparent"].encode())]
+                    own = (b"traceparent", carried["traceparent"].encode())
+                    message["headers"] = [*message.get("headers", ()), own]
                 await send(message)
 
             try:

@@ -289,20 +289,24 @@ class ServedModels:
             raise unavailable(f"model {model.name!r} is {model.state}", "model_unloaded")
         return ReadyModel(model.name, model.text, model.loaded.max_tokens, model.loaded)
 
-    async def acquire_companions(self, model: ReadyModel) -> None:
-        """Have the detectors that a call to the model uses loaded until the current request ends.
+    async def acquire_companions(self, model: ReadyModel, *others: str) -> None:
+        """Have the detectors that a call to the model uses, and others, loaded until the current request ends.
 
         Raises if memory or the engine is not available. Any other failure is left to the engine, which first checks
         the call itself and then reports why it cannot load the detector.
         """
-        for name in model.loaded.companions:
-            detector = Resident(name, name, self._config.keep_alive, is_configured=False, is_companion=True)
+        for name in (*model.loaded.companions, *others):
             try:
-                await self._lease(self.residency.add(detector))
+                await self.acquire_detector(name)
             except ApiError as error:
                 if error.code != LOAD_FAILED:
                     raise
                 log("a detector failed to load", logging.WARNING, model=name, cause=error.message)
+
+    async def acquire_detector(self, name: str) -> None:
+        """Have a detector loaded until the current request ends. Raises `ApiError` if it cannot be."""
+        detector = Resident(name, name, self._config.keep_alive, is_configured=False, is_companion=True)
+        await self._lease(self.residency.add(detector))
 
     async def _lease(self, model: Resident) -> None:
         context = current_context.get()

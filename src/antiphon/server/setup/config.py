@@ -12,7 +12,7 @@ from pathlib import Path
 from antiphon.errors import InvalidRequestError
 from antiphon.runtime.loading.adapter_names import adapter_model_name
 from antiphon.server.access.keys import KeyRing
-from antiphon.server.http.connection_limits import ConnectionLimits
+from antiphon.server.http.connection_limits import ConnectionLimits, SessionLimits
 from antiphon.weights.catalog.catalog import catalog
 
 DEFAULT_MODELS = ("qwen2.5-coder-0.5b", "all-minilm-l6-v2")
@@ -75,6 +75,7 @@ class Limits:
     batch_concurrency: int = 8
     #: In flight with one API key.
     requests_per_key: int | None = None
+    sessions: SessionLimits = field(default_factory=SessionLimits)
 
 
 @dataclass(frozen=True)

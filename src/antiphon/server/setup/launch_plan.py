@@ -14,11 +14,12 @@ from antiphon.runtime.loading.adapter_names import SEPARATOR, adapter_file_bytes
 from antiphon.runtime.loading.memory_budget import DEFAULT_KV_BYTES, default_budget
 from antiphon.runtime.residency.keep_alive import parse_keep_alive
 from antiphon.server.access.keys import KeyRing
-from antiphon.server.http.connection_limits import ConnectionLimits
+from antiphon.server.http.connection_limits import ConnectionLimits, SessionLimits
 from antiphon.server.setup.config import AdapterSpec, Limits, LoadOnUse, ModelSpec, ServerConfig, name_of
 from antiphon.server.setup.model_checks import check_models_fit, check_references, known_weight_bytes
 from antiphon.server.setup.settings import Settings
 from antiphon.server.setup.tls import TLSFiles
+from antiphon.server.setup.wyoming_plan import WyomingPlan
 from antiphon.weights.catalog.catalog import catalog
 from antiphon.weights.catalog.model_tasks import CATALOG_TASKS
 
@@ -30,6 +31,7 @@ class LaunchPlan:
     config: ServerConfig
     engine: dict[str, Any]
     tls: TLSFiles | None
+    wyoming: WyomingPlan | None
     memory_bytes: int
     kv_bytes: int
 
@@ -50,7 +52,7 @@ class LaunchPlan:
             device=check_device_name(settings["device"]),
             kv_bytes=None if settings["kv_memory"] is None else kv,
             cpu_kv_bytes=kv,
-            coming_weight_bytes=_coming_weight_bytes(settings),
+            expected_weights=_expected_weights(settings),
             key_type=settings["kv_type"],
             value_type=settings["kv_type"],
             policy=settings["policy"],
@@ -65,7 +67,7 @@ class LaunchPlan:
             precision=settings["precision"],
             record=settings["record"],
         )
-        return cls(_config(settings, memory), engine, tls, memory, kv)
+        return cls(_config(settings, memory), engine, tls, WyomingPlan.of(settings), memory, kv)
 
 
 def _config(settings: Settings, memory_bytes: int) -> ServerConfig:
@@ -108,6 +110,9 @@ def _config(settings: Settings, memory_bytes: int) -> ServerConfig:
             file_bytes=settings["max_file"] << 20,
             batch_requests=settings["max_batch_requests"],
             batch_concurrency=settings["batch_concurrency"],
+            sessions=SessionLimits(
+                settings["max_sessions"], settings["session_timeout"], settings["session_idle_timeout"]
+            ),
         ),
         connections=ConnectionLimits(
             connections=settings["max_connections"],
@@ -151,11 +156,15 @@ def _are_on_cpu(settings: Settings) -> bool:
     return asked <= ({CPU} if has_gpu_driver() else {CPU, AUTO})
 
 
-def _coming_weight_bytes(settings: Settings) -> int:
-    """What a GPU's cache leaves for weights of configured models after the first, as far as their sizes are known."""
+def _expected_weights(settings: Settings) -> dict[str, int]:
+    """The bytes of weights of configured models that may be on a GPU, as far as their sizes are known."""
     devices: dict[str, str] = settings["device_of"]
-    own = [reference for reference in settings["models"] if devices.get(name_of(reference), settings["device"]) != CPU]
-    return sum(known_weight_bytes(reference) or 0 for reference in own[1:])
+    named = {name_of(reference): reference for reference in settings["models"]}
+    return {
+        name: known_weight_bytes(reference) or 0
+        for name, reference in named.items()
+        if devices.get(name, settings["device"]) != CPU
+    }
 
 
 def _adapter(name: str, path: str, models: Sequence[ModelSpec]) -> AdapterSpec:

@@ -116,6 +116,24 @@ OPTIONS: tuple[Option, ...] = (
     ),
     _text("server.tls_cert", None, "TLS certificate and chain (PEM); enables HTTPS.", metavar="FILE"),
     _text("server.tls_key", None, "Private key of the certificate (PEM).", metavar="FILE"),
+    _whole(
+        "server.wyoming",
+        None,
+        "Serve transcription and speech over the Wyoming protocol (Home Assistant) on this port too; 0 picks one.",
+        minimum=0,
+        maximum=65535,
+        metavar="PORT",
+    ),
+    _text(
+        "server.wyoming_host",
+        "127.0.0.1",
+        "Address to listen on for Wyoming; 0.0.0.0 for all interfaces. The protocol has no keys.",
+    ),
+    _switch(
+        "server.wyoming_zeroconf",
+        False,
+        "Announce the Wyoming server on the local network; needs the package zeroconf.",
+    ),
     _list(
         "server.cors_origins",
         "Origin whose pages may use the server from a browser, or * for any. May be repeated.",
@@ -206,6 +224,9 @@ OPTIONS: tuple[Option, ...] = (
     _whole("limits.idle_timeout", 60, "Seconds after which a connection without a request is closed."),
     _number("limits.min_body_rate", 100.0, "Slowest arrival of a request body, in bytes per second; 0 for any."),
     _number("limits.timeout", 600.0, "Longest time for one request, in seconds.", minimum=1),
+    _whole("limits.max_sessions", 64, "Most realtime sessions at the same time; further ones get 429.", 0),
+    _number("limits.session_timeout", 3600.0, "Longest realtime session, in seconds.", minimum=1),
+    _number("limits.session_idle_timeout", 900.0, "Seconds after which a silent realtime session ends.", minimum=1),
 )
 
 BY_KEY = {option.key: option for option in OPTIONS}

@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from antiphon.runtime.calls.events import Ended
 from antiphon.server.telemetry.gap_histogram import GapHistogram
 from antiphon.server.telemetry.sound_metrics import SoundMetrics
+from antiphon.server.telemetry.voice_metrics import VoiceMetrics
 
 PREFIX = "antiphon:"
 LATENCIES = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 320)
@@ -22,6 +23,7 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self.sound = SoundMetrics(self.registry)
+        self.voice = VoiceMetrics(self.registry)
         self._requests = self._counter("http_requests", "HTTP requests answered.", "route", "status")
         self._prompt = self._counter("prompt_tokens", "Tokens of prompts.", "model_name")
         self._cached = self._counter("prompt_tokens_cached", "Tokens of prompts found in the cache.", "model_name")

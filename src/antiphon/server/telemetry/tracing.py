@@ -1,4 +1,4 @@
-"""OpenTelemetry traces: a span for every request, and in it queue, prefill and decode of every answer.
+"""OpenTelemetry traces: a span for every request, and in it queue, prefill and decode of every answer, and turns.
 
 The packages are an extra (`otel`) and are imported only when an endpoint is given.
 """
@@ -12,6 +12,7 @@ from antiphon import __version__
 from antiphon.dependencies import import_dependency
 from antiphon.errors import InvalidRequestError
 from antiphon.runtime.calls.events import Ended
+from antiphon.runtime.voice.events import ResponseState
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter
@@ -59,6 +60,35 @@ class Tracing:
         for name, begin, stop, given in phases:
             span = self.tracer.start_span(name, start_time=begin, attributes=given)
             span.end(end_time=max(begin, stop))
+
+    def turn(self, response: ResponseState) -> None:
+        """Add a span for a turn that has just been answered, with its stages, to the span of its session.
+
+        Stages on the critical path, where any delay delays the first sound, are marked so.
+        """
+        waterfall = response.waterfall
+        if waterfall.start is None:
+            return
+
+        from opentelemetry.trace import set_span_in_context
+
+        offset = time.time_ns() - time.monotonic_ns()
+
+        def at(seconds: float) -> int:
+            return offset + _nanoseconds(seconds)
+
+        given = {"antiphon.response_id": response.id, "antiphon.response_status": str(response.status)}
+        turn = self.tracer.start_span("turn", start_time=at(waterfall.start), attributes=given)
+        inside = set_span_in_context(turn)
+        critical = {stage.name for stage in waterfall.critical_path()}
+        for stage in waterfall.stages():
+            waited: dict[str, Any] = {
+                "antiphon.waited_for": stage.waited_for,
+                "antiphon.is_critical": stage.name in critical,
+            }
+            span = self.tracer.start_span(stage.name, inside, start_time=at(stage.start), attributes=waited)
+            span.end(end_time=at(stage.end))
+        turn.end()
 
     def flush(self) -> None:
         self._provider.force_flush()

@@ -12,7 +12,9 @@ from typing import Any, Literal, get_args
 
 from antiphon.errors import ModelNotFoundError
 
-Task = Literal["chat", "completion", "transcription", "speech", "embedding", "voice-activity", "phonemes"]
+Task = Literal[
+    "chat", "completion", "transcription", "speech", "embedding", "voice-activity", "end-of-turn", "phonemes"
+]  # fmt: skip
 Registry = Literal["pip", "npm"]
 
 CATALOG_FILE = Path(__file__).with_name("catalog.toml")

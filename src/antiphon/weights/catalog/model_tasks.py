@@ -34,6 +34,7 @@ KINDS = {
     "speech": "a speech model",
     "synthesize": "a speech model",
     "voice-activity": "a voice activity detector",
+    "end-of-turn": "an end-of-turn detector",
     "phonemes": "a pronunciation model",
     "phonemize": "a pronunciation model",
 }

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,7 @@ SIGNATURES = {
     (frozenset({"input_ids", "style", "speed"}), frozenset({"waveform"})): "kokoro",
     (frozenset({"ids", "speed"}), frozenset({"lh", "theta", "ln", "lr", "phi", "f0"})): "hibari",
     (frozenset({"chars"}), frozenset({"ids"})): "letter-to-sound",
+    (frozenset({"input_features"}), frozenset({"logits"})): "smart-turn",
 }
 
 STORED_TYPES = {FLOAT: TensorType.F32, FLOAT16: TensorType.F16, BFLOAT16: TensorType.BF16}
@@ -52,25 +53,31 @@ STORED_TYPES = {FLOAT: TensorType.F32, FLOAT16: TensorType.F16, BFLOAT16: Tensor
 #: Operators that hold a module's weight, with which input it is.
 PRODUCTS = {"Conv": 1, "ConvTranspose": 1, "Gemm": 1, "MatMul": 1, "MatMulInteger": 1}
 #: What may stand between a product and the addition of its bias.
-SCALINGS = ("Cast", "Mul")
+SCALINGS = ("Cast", "Mul", "QuantizeLinear", "DequantizeLinear")
+#: What exporters add to a weight's name for its decoded form.
+DECODED = "_DequantizeLinear_Output"
 BIAS = re.compile(r"(?P<stem>.+)(?P<joint>[._])bias")
 
 
 @dataclass(frozen=True)
 class ModuleTensor:
-    """A weight as the graph has it: whether it is stored transposed, and what its 8-bit values stand for."""
+    """A weight as the graph has it: whether it is stored transposed, and what its integers stand for.
+
+    Scales and zero points are one number each, or one for every index of the initializer's `axis`.
+    """
 
     initializer: Initializer
     transposed: bool = False
     scale: Initializer | None = None
     zero_point: Initializer | None = None
+    axis: int = 0
 
 
 class OnnxCheckpoint(Checkpoint):
     """The weights of an exported model. Every product's weight is a matrix [outputs, inputs], as modules have it.
 
-    8-bit weights are decoded with their scale and zero point. LSTM weights are under `<module>.input`, `.hidden` and
-    `.bias` in ONNX's own layout. Constants of the graph that are not the weight of any module are left out.
+    Quantised weights are decoded with their scales and zero points. LSTM weights are under `<module>.input`,
+    `.hidden` and `.bias` in ONNX's own layout. Constants of the graph that are no module's weight are left out.
     """
 
     format = "onnx"
@@ -107,13 +114,22 @@ class OnnxCheckpoint(Checkpoint):
             return StoredTensor(name, STORED_TYPES[initializer.data_type], initializer.shape, self._bytes[start:end])
         values = self._values(initializer)
         if module.scale is not None:
-            zero = 0.0 if module.zero_point is None else float(self._values(module.zero_point))
-            values = values.float().sub_(zero).mul_(float(self._values(module.scale)))
+            values = values.float()
+            if module.zero_point is not None:
+                values -= self._along(module, module.zero_point)
+            values *= self._along(module, module.scale)
         elif initializer.data_type not in STORED_TYPES:
             raise UnsupportedError(f"tensor {name!r} has ONNX type {initializer.data_type}, which is no weight's")
         values = (values.t() if module.transposed else values).contiguous()
         type_ = TensorType.F32 if values.dtype == torch.float32 else STORED_TYPES[initializer.data_type]
         return StoredTensor(name, type_, tuple(values.shape), values.view(-1).view(torch.uint8))
+
+    def _along(self, module: ModuleTensor, numbers: Initializer) -> Tensor:
+        """Scales or zero points in a shape that broadcasts to the weight's."""
+        shape = [1] * len(module.initializer.shape)
+        if numbers.num_elements > 1:
+            shape[module.axis] = -1
+        return self._values(numbers).float().view(shape)
 
     def _values(self, initializer: Initializer) -> Tensor:
         """The elements in memory of their own."""
@@ -159,7 +175,13 @@ def module_tensors(graph: Graph) -> dict[str, ModuleTensor]:
         for name in node.inputs:
             consumers.setdefault(name, []).append(node)
     named: dict[str, ModuleTensor] = {}
-    claimed: set[str] = set()
+    decoded = _decoded(graph)
+    claimed = {
+        part.name
+        for tensor in decoded.values()
+        for part in (tensor.initializer, tensor.scale, tensor.zero_point)
+        if part is not None
+    }
     for node in graph.nodes:
         if node.operator == "LSTM":
             for part, name in zip(("input", "hidden", "bias"), node.inputs[1:4], strict=False):
@@ -168,37 +190,56 @@ def module_tensors(graph: Graph) -> dict[str, ModuleTensor]:
                     named.setdefault(f"{_path(node)}.{part}", ModuleTensor(graph.initializers[name]))
             continue
         index = PRODUCTS.get(node.operator)
-        if index is None or len(node.inputs) <= index or node.inputs[index] not in graph.initializers:
-            continue
-        weight = graph.initializers[node.inputs[index]]
-        if weight.name not in claimed and len(weight.shape) > 1:
-            claimed.add(weight.name)
-            name, tensor = _product(node, weight, graph, consumers)
+        given = "" if index is None or len(node.inputs) <= index else node.inputs[index]
+        weight = decoded.get(given) or _plain(node, graph.initializers.get(given), graph)
+        if weight is not None and given not in claimed and len(weight.initializer.shape) > 1:
+            claimed.add(given)
+            own = given.removesuffix(DECODED)
+            name = own if _is_module_name(own) else _product_name(node, graph, decoded, consumers)
             if name in named:
                 first = named[name].initializer.name
-                raise CheckpointError(f"two weights belong to {name!r}: {first!r} and {weight.name!r}")
-            named[name] = tensor
+                raise CheckpointError(f"two weights belong to {name!r}: {first!r} and {weight.initializer.name!r}")
+            named[name] = replace(weight, transposed=_is_transposed(node, weight.initializer))
     for name, initializer in graph.initializers.items():
         if name not in claimed and _is_module_name(name) and initializer.data_type in STORED_TYPES:
             named.setdefault(name, ModuleTensor(initializer))
+    for name, tensor in decoded.items():
+        if name not in claimed and _is_module_name(name):
+            named.setdefault(name, tensor)
     return named
 
 
-def _product(
-    node: Node, weight: Initializer, graph: Graph, consumers: Mapping[str, list[Node]]
-) -> tuple[str, ModuleTensor]:
-    has_name = _is_module_name(weight.name)
-    name = weight.name if has_name else _product_name(node, graph, consumers)
-    straight = node.operator in ("Conv", "ConvTranspose") or (node.operator == "Gemm" and node.integers.get("transB"))
-    transposed = not straight and len(weight.shape) == 2
-    if weight.data_type not in (INT8, UINT8):
-        return name, ModuleTensor(weight, transposed)
+def _decoded(graph: Graph) -> dict[str, ModuleTensor]:
+    """Quantised constants by the name of their decoded form."""
+    out: dict[str, ModuleTensor] = {}
+    for node in graph.nodes:
+        constants = [graph.initializers.get(name) for name in node.inputs]
+        if node.operator != "DequantizeLinear" or len(constants) < 2 or constants[0] is None or not node.outputs:
+            continue
+        values, scale, zero = constants[0], constants[1], constants[2] if len(constants) > 2 else None
+        dimensions, axis = len(values.shape), node.integers.get("axis", 1)
+        channels = values.shape[axis] if -dimensions <= axis < dimensions else 1
+        if scale is None or any(part and part.num_elements not in (1, channels) for part in (scale, zero)):
+            raise UnsupportedError(f"quantised constant {values.name!r} has no scale and zero point for each channel")
+        out[node.outputs[0]] = ModuleTensor(values, scale=scale, zero_point=zero, axis=axis)
+    return out
+
+
+def _plain(node: Node, weight: Initializer | None, graph: Graph) -> ModuleTensor | None:
+    """A product's own initializer, with the single scale that an 8-bit one has beside it."""
+    if weight is None or weight.data_type not in (INT8, UINT8):
+        return None if weight is None else ModuleTensor(weight)
     stem = weight.name.removesuffix("_quantized")
     scale = graph.initializers.get(f"{stem}_scale")
     zero = graph.initializers.get(node.inputs[3]) if len(node.inputs) > 3 else None
     if scale is None or scale.num_elements != 1 or (zero is not None and zero.num_elements != 1):
         raise UnsupportedError(f"8-bit weight {weight.name!r} has no single scale and zero point for all its channels")
-    return name, ModuleTensor(weight, transposed, scale, zero)
+    return ModuleTensor(weight, scale=scale, zero_point=zero)
+
+
+def _is_transposed(node: Node, weight: Initializer) -> bool:
+    straight = node.operator in ("Conv", "ConvTranspose") or (node.operator == "Gemm" and node.integers.get("transB"))
+    return not straight and len(weight.shape) == 2
 
 
 def _is_module_name(name: str) -> bool:
@@ -210,7 +251,9 @@ def _path(node: Node) -> str:
     return ".".join(node.name.split("/")[1:-1]) or node.name
 
 
-def _product_name(node: Node, graph: Graph, consumers: Mapping[str, list[Node]]) -> str:
+def _product_name(
+    node: Node, graph: Graph, decoded: Mapping[str, ModuleTensor], consumers: Mapping[str, list[Node]]
+) -> str:
     """The name that the weight of a product had: that of the bias beside it, else the path of the node."""
     candidates = list(node.inputs[2:3])
     last: Node | None = node
@@ -221,6 +264,6 @@ def _product_name(node: Node, graph: Graph, consumers: Mapping[str, list[Node]])
         last = after[0] if len(after) == 1 and after[0].operator in SCALINGS else None
     for name in candidates:
         match = BIAS.fullmatch(name)
-        if match is not None and name in graph.initializers and _is_module_name(name):
+        if match is not None and (name in graph.initializers or name in decoded) and _is_module_name(name):
             return f"{match['stem']}{match['joint']}weight"
     return f"{_path(node)}.weight"

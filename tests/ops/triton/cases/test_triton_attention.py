@@ -118,12 +118,12 @@ def test_decode_with_norm_rotation_and_store(
     tops, totals = torch.empty(2, 3 * heads * splits, device=device)
     counters = torch.zeros(3 * kv_heads, dtype=torch.int32, device=device)
     decode_attention[(splits, kv_heads, 3)](
-        qkv, *gains, table, seq_lens, pages.rows, pages.tables, *view.regions, qkv, out, partial, tops, totals,
-        counters, qkv.stride(0), pages.tables.stride(0), *view.bases, 0.2, 1.0, 1e-6,
+        qkv, *gains, table, seq_lens, pages.rows, pages.tables, *view.regions, qkv, out, out, out, partial, tops,
+        totals, counters, qkv.stride(0), pages.tables.stride(0), *view.bases, 0.2, 1.0, 1e-6,
         H=heads, HK=kv_heads, D=channels, DB=ceil_power(channels), ROTATED=rotated, PAGE=16, WINDOW=0,
         SINK_TOKENS=0, NORM=True, SOFTCAP=False, SINKS=False, BALANCED=False, NEW=True,
         GROUP=max(16, ceil_power(shared)), SPLITS=splits, JOINED=2, BT=16,
-        STAGES=1, EARLY=early, PDL=False,
+        STAGES=1, EARLY=early, PACKED=False, PDL=False,
     )  # fmt: skip
     q, k, v = qkv.view(3, -1, channels).split([heads, kv_heads, kv_heads], 1)
     with ops.use_backend("reference"):

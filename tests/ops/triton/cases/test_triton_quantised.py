@@ -60,6 +60,7 @@ def test_repacking_loses_nothing(type: TensorType, shape: tuple[int, int], gener
 
 @TYPES
 def test_one_row(type: TensorType, generator: torch.Generator) -> None:
+    from antiphon.ops.triton.quantised.activations import packed
     from antiphon.ops.triton.quantised.matrix import vector_product
     from antiphon.ops.triton.quantised.repacking import repack
     from antiphon.ops.triton.quantised.tiles import BlockVectorTile
@@ -68,14 +69,15 @@ def test_one_row(type: TensorType, generator: torch.Generator) -> None:
     x, gain, bias, residual = (torch.randn(size, generator=generator) for size in ((1, 768), 768, 24, (1, 24)))
     piece, tile = repack(part.data, type, 768), BlockVectorTile(16, 16, 4)  # columns and blocks do not divide the tile
     y = torch.full((1, 24), torch.nan)
-    vector_product(piece, x, y, 24, bias, "none", residual, None, 0.0, False, tile)
+    vector_product(piece, packed(x, None, False), y, 24, bias, "none", residual, None, False, tile)
     assert error(y, expected(x, Weight((part,), 768), bias, "none", residual)) < 1e-4
     if type not in KINDS:
         return
     y = torch.full((1, 8), torch.nan)
     part = WeightPart(type, 16, part.data[:16])
     piece = repack(part.data, type, 768)
-    vector_product(piece, x, y, 8, bias, "silu_gate", None, gain, 1e-5, False, BlockVectorTile(8, 32, 4))
+    tile = BlockVectorTile(8, 32, 4)
+    vector_product(piece, packed(x, gain, False), y, 8, bias, "silu_gate", None, 1e-5, False, tile)
     normal = x.double() * torch.rsqrt(x.double().square().mean() + 1e-5) * gain
     assert error(y, expected(normal, Weight((part,), 768), bias[:16], "silu_gate")) < 2e-4
 

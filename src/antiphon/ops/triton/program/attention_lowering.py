@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import torch
+
 from antiphon.errors import UnrecordableError
 from antiphon.ops.program import instructions as program
 from antiphon.ops.program.recording import Recording
@@ -10,8 +12,10 @@ from antiphon.ops.triton.kernels.attention.decode import decode_attention
 from antiphon.ops.triton.launch import ceil_power, joined_heads
 from antiphon.ops.triton.pages import pages_of
 from antiphon.ops.triton.program.builder import StepBuilder
+from antiphon.ops.triton.program.packed import leave_packed
 from antiphon.ops.triton.program.tiles import attention_tile
 from antiphon.ops.triton.program.workspace import ALIGNMENT
+from antiphon.ops.triton.quantised.forms import BLOCK
 
 
 def parts_bytes(recording: Recording, rows: int, splits: int) -> int:
@@ -79,11 +83,13 @@ def _attend(
     shared = heads // kv_heads
     tile = attention_tile(step.rows, shared, head_dim, step.compute_type.itemsize)
     other = out
+    packs = head_dim % BLOCK == 0 and head_dim == ceil_power(head_dim)
+    row = leave_packed(step, i.out.value, heads * head_dim) if packs else None
     step.launch(
         "attention", decode_attention, (step.splits, kv_heads, step.rows),
         (qkv, step.side(q_gain, other), step.side(k_gain, other), step.side(table, other), group.seq_lens,
          step.inputs.table_rows, group.tables, *pages.regions, step.side(i.sinks, other),
-         out, partial, tops, totals, step.counters,
+         out, *((other, other) if row is None else (row, row.view(torch.int8))), partial, tops, totals, step.counters,
          stride, group.stride, *pages.bases,
          i.scale, i.softcap or 0.0, eps),
         {"H": heads, "HK": kv_heads, "D": head_dim, "DB": max(16, ceil_power(head_dim)), "ROTATED": rotated,
@@ -91,6 +97,7 @@ def _attend(
          "NORM": q_gain is not None, "SOFTCAP": i.softcap is not None, "SINKS": i.sinks is not None,
          "BALANCED": pages.balanced, "NEW": int(k is not None), "GROUP": max(16, ceil_power(shared)),
          "SPLITS": step.splits, "JOINED": joined_heads(shared, step.splits, head_dim, tile.warps),
-         "BT": tile.tokens, "STAGES": tile.stages, "EARLY": tile.early, "PDL": step.card.dependent_launch},
+         "BT": tile.tokens, "STAGES": tile.stages, "EARLY": tile.early, "PACKED": row is not None,
+         "PDL": step.card.dependent_launch},
         warps=tile.warps,
     )  # fmt: skip

@@ -72,6 +72,8 @@ class StepBuilder:
         self.launches: list[Launch | Call] = []
         self.tensors: dict[int, Tensor] = {}  # by the value's id
         self.normed: dict[int, Normed] = {}
+        #: Values that their writers left packed, by the value's id.
+        self.packed: dict[int, Tensor] = {}
         #: A product whose residual the norm after it adds, and that residual, by the id of their sum.
         self.sums: dict[int, tuple[Tensor, Traced]] = {}
         self.place = 0

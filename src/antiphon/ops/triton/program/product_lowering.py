@@ -71,6 +71,7 @@ def _quantised_product(
         x, step.take(i.out.value, columns, dtype), step.rows, i.activation,
         None if i.bias is None else step.tensor(i.bias),
         None if i.residual is None else step.tensor(i.residual), normed,
+        packed=step.packed.get(id(step.readers.origin(i.x.value))),
     )  # fmt: skip
     if not isinstance(matrix, QuantisedMatrix) or step.rows <= VECTOR_ROWS:
         step.emit(vector_launches(matrix, product, step.scratch, step.card))

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from antiphon.ops.triton.kernels.products.activations import NUMBERS
 from antiphon.ops.triton.kernels.products.epilogue import finish_product
+from antiphon.ops.triton.kernels.quantised.activations import pack_row
 from antiphon.ops.triton.kernels.quantised.expansion import expand_blocks, gather_blocks
 from antiphon.ops.triton.kernels.quantised.fp8_product import fp8_vector_product
 from antiphon.ops.triton.kernels.quantised.row_product import quantised_row_product
@@ -18,6 +19,8 @@ from antiphon.ops.triton.launch import Card, ceil_power
 from antiphon.ops.triton.library import multiply
 from antiphon.ops.triton.program.launch import Call, Launch
 from antiphon.ops.triton.program.normed import NextNorm, Normed
+from antiphon.ops.triton.quantised.activations import WARPS as PACKING_WARPS
+from antiphon.ops.triton.quantised.activations import num_groups, packed_words
 from antiphon.ops.triton.quantised.forms import BLOCK
 from antiphon.ops.triton.quantised.matrix import QuantisedMatrix
 from antiphon.ops.triton.quantised.prepare import PreparedWeight
@@ -30,7 +33,7 @@ from antiphon.ops.types import Activation
 #: Stages of the kernels' loops, as for the operations: Triton's default.
 STAGES = 3
 #: Gives an uninitialised tensor that only the present instruction uses.
-Scratch = Callable[[Sequence[int]], Tensor]
+Scratch = Callable[[Sequence[int], torch.dtype], Tensor]
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,8 @@ class Product:
     residual: Tensor | None = None
     norm: Normed | None = None
     next: NextNorm | None = None
+    #: x, if its writer left it packed.
+    packed: Tensor | None = None
 
     @property
     def gated(self) -> bool:
@@ -85,7 +90,12 @@ def vector_launches(matrix: PreparedWeight, product: Product, scratch: Scratch, 
     if not _is_gated_in_kernel(matrix, product):
         inner, finish = _divided(matrix, product, scratch)
         return [*vector_launches(matrix, inner, scratch, card), finish]
-    return [_block_vector(piece, first, product, card) for piece, first in matrix.placed()]
+    launches, packed = [], product.packed
+    if packed is None:
+        packed = scratch((packed_words(matrix.columns),), torch.int32)
+        launches.append(_packing(product, packed, card))
+    launches += [_block_vector(piece, first, packed, product, card) for piece, first in matrix.placed()]
+    return launches
 
 
 def row_launches(
@@ -142,7 +152,7 @@ def _is_gated_in_kernel(matrix: QuantisedMatrix, product: Product) -> bool:
 
 def _divided(matrix: PreparedWeight, product: Product, scratch: Scratch) -> tuple[Product, Launch]:
     """A gated product as one without its gate, in fp32, and the launch that follows."""
-    wide = scratch((product.out.shape[0], matrix.rows))
+    wide = scratch((product.out.shape[0], matrix.rows), torch.float32)
     inner = replace(product, out=wide, activation="none", residual=None, next=None)
     total = product.rows * product.out.shape[1]
     finish = Launch(
@@ -153,14 +163,23 @@ def _divided(matrix: PreparedWeight, product: Product, scratch: Scratch) -> tupl
     return inner, finish
 
 
-def _block_vector(piece: BlockRows, first: int, product: Product, card: Card) -> Launch:
+def _packing(product: Product, packed: Tensor, card: Card) -> Launch:
+    x, norm = product.x, product.norm
+    return Launch(
+        "pack", pack_row, (num_groups(x.shape[1]),),
+        (x, x if norm is None else norm.gain, packed, packed.view(torch.int8)),
+        {"K": x.shape[1], "NORM": norm is not None, "PDL": card.dependent_launch}, PACKING_WARPS,
+    )  # fmt: skip
+
+
+def _block_vector(piece: BlockRows, first: int, packed: Tensor, product: Product, card: Card) -> Launch:
     columns = piece.rows // 2 if product.gated else piece.rows
-    tile = vector_tile(piece.form, piece.columns, product.gated)
+    tile = vector_tile(piece.form, piece.columns, columns, product.gated)
     norm = product.norm
     return Launch(
         "product", quantised_vector_product, (-(-columns // tile.columns),),
-        (product.x, product.x if norm is None else norm.gain, piece.words, piece.scales, piece.factors,
-         product.side(product.bias, first), product.side(product.residual, first), product.out[:, first:],
+        (packed, piece.words, piece.scales, piece.factors, product.side(product.bias, first),
+         product.side(product.residual, first), product.out[:, first:],
          0.0 if norm is None else norm.eps),
         {**piece.form.numbers(), **product.constants(), "K": piece.columns, "N": columns, "BN": tile.columns,
          "BLOCKS": tile.blocks, "NORM": norm is not None, "PDL": card.dependent_launch},
@@ -191,7 +210,7 @@ def _block_rows(
     padded = x.shape[0]
     partial = out
     if tile.splits > 1:
-        partial = scratch((tile.splits * (2 if product.gated else 1), columns * padded))
+        partial = scratch((tile.splits * (2 if product.gated else 1), columns * padded), torch.float32)
     after = (x, out, out)
     if following is not None:
         after = (following.gain[first:], following.scaled[:, first:], following.squares[part:])

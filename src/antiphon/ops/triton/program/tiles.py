@@ -124,6 +124,8 @@ def attention_tile(rows: int, shared: int, channels: int = 128, element_bytes: i
         return AttentionTile(32 if channels <= 256 and element_bytes == 2 else 16, 4, 1, early=rows == 1)
     if rows <= 8:
         return AttentionTile(64 if rows == 1 else 32, 4, 1, early=True)
+    if 24 < rows <= 40:
+        return AttentionTile(64, 4, 2, early=True)
     if 40 < rows < 128:
         return AttentionTile(64, 2, 3)
     return AttentionTile(32 if shared <= 2 or rows >= 128 else 16, 1, 3)

@@ -16,6 +16,7 @@ from antiphon.ops.triton.kernels.products.activations import NUMBERS
 from antiphon.ops.triton.kernels.quantised.expansion import expand_blocks, gather_blocks
 from antiphon.ops.triton.kernels.quantised.row_product import quantised_row_product
 from antiphon.ops.triton.kernels.quantised.vector_product import quantised_vector_product
+from antiphon.ops.triton.quantised.activations import packed
 from antiphon.ops.triton.quantised.forms import FORMS, WIDTH
 from antiphon.ops.triton.quantised.repacking import BlockRows, repack
 from antiphon.ops.triton.quantised.tiles import BlockRowTile, BlockVectorTile, row_tile, vector_tile
@@ -99,14 +100,14 @@ class QuantisedMatrix:
         if len(x) > MAX_ROWS:
             y = multiply(x, self.expanded(workspace, x.dtype), out.dtype)
             return finish(y, bias, activation, residual, out)
+        row = packed(x, gain, pdl) if len(x) == 1 else x
         for piece, first in self.placed():
             columns = piece.rows // 2 if gated else piece.rows
             target, kept_residual = out[:, first:], None if residual is None else residual[:, first:]
             piece_bias = None if bias is None else bias[first:]
             if len(x) == 1:
-                vector_product(
-                    piece, x, target, columns, piece_bias, activation, kept_residual, gain, eps, pdl
-                )  # fmt: skip
+                norm_eps = None if gain is None else eps
+                vector_product(piece, row, target, columns, piece_bias, activation, kept_residual, norm_eps, pdl)
             else:
                 row_product(piece, x, target, columns, workspace, piece_bias, activation, kept_residual, pdl)
         return out
@@ -146,16 +147,16 @@ class QuantisedMatrix:
 
 def vector_product(
     piece: BlockRows, x: Tensor, y: Tensor, columns: int,
-    bias: Tensor | None, activation: Activation, residual: Tensor | None, gain: Tensor | None, eps: float, pdl: bool,
+    bias: Tensor | None, activation: Activation, residual: Tensor | None, norm_eps: float | None, pdl: bool,
     tile: BlockVectorTile | None = None,
 ) -> None:  # fmt: skip
-    """The product of one row, x [1, K], into y [1, columns]."""
+    """The product of one packed row x, divided by its root mean square if `norm_eps` is given, into y [1, columns]."""
     gated = activation.endswith("_gate")
-    tile = tile or vector_tile(piece.form, piece.columns, gated)
+    tile = tile or vector_tile(piece.form, piece.columns, columns, gated)
     quantised_vector_product[(triton.cdiv(columns, tile.columns),)](
-        x, x if gain is None else gain, piece.words, piece.scales, piece.factors, x if bias is None else bias,
-        x if residual is None else residual, y, eps, **piece.form.numbers(), K=piece.columns, N=columns,
-        BN=tile.columns, BLOCKS=tile.blocks, NORM=gain is not None, GATED=gated,
+        x, piece.words, piece.scales, piece.factors, x if bias is None else bias, x if residual is None else residual,
+        y, norm_eps or 0.0, **piece.form.numbers(), K=piece.columns, N=columns, BN=tile.columns,
+        BLOCKS=tile.blocks, NORM=norm_eps is not None, GATED=gated,
         ACTIVATION=NUMBERS[activation.removesuffix("_gate")], BIAS=bias is not None, RESIDUAL=residual is not None,
         PDL=pdl, **launch_options(tile.warps, pdl),
     )  # fmt: skip

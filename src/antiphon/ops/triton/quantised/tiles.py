@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from antiphon.ops.triton.quantised.forms import BLOCK, GROUP, BlockForm
 
+#: Programs of eight columns are then fewer than four on each multiprocessor of a large card.
+FEW_COLUMNS = 4096
+
 
 @dataclass(frozen=True)
 class BlockVectorTile:
@@ -26,8 +29,14 @@ class BlockRowTile:
     warps: int
 
 
-def vector_tile(form: BlockForm, k: int, gated: bool) -> BlockVectorTile:
-    """The tile for a row of k elements: a block of four columns for each thread, few warps if the row is short."""
+def vector_tile(form: BlockForm, k: int, columns: int, gated: bool) -> BlockVectorTile:
+    """The tile for a row of k elements: whole blocks of eight columns for each thread if the row is long, else of four.
+
+    More warps share a tile where few programs run side by side, or where a thread's blocks would not fit its registers.
+    """
+    if k >= 4096:
+        shared = gated if form.high_bits else form.low_bits == 4 and columns <= FEW_COLUMNS
+        return BlockVectorTile(8, 128, 8 if shared else 4)
     warps = 4 if k >= 2048 and not (gated and form.high_bits) else 2
     return BlockVectorTile(8, warps * 16, warps)
 

@@ -7,6 +7,7 @@ import triton.language as tl
 
 from antiphon.ops.triton.kernels.attention.pages import load_tile, store_token
 from antiphon.ops.triton.kernels.dependent_launch import release, wait
+from antiphon.ops.triton.kernels.quantised.activations import store_packed
 
 #: Stands for the score of a token that is not seen; its exponential is 0.
 UNSEEN = tl.constexpr(-1.0e30)
@@ -63,13 +64,13 @@ def _attend(q, k, v, mask, top, total, acc, softcap, SOFTCAP: tl.constexpr):
 def decode_attention(
     qkv, q_gain, k_gain, angles, seq_lens, rows, tables,
     keys, values, key_scales, value_scales, balance, sinks,
-    out, partial, tops, totals, counters,
+    out, packed, packed_bytes, partial, tops, totals, counters,
     qkv_stride, table_stride, key_base, value_base, key_scale_base, value_scale_base, scale, softcap, eps,
     H: tl.constexpr, HK: tl.constexpr, D: tl.constexpr, DB: tl.constexpr, ROTATED: tl.constexpr, PAGE: tl.constexpr,
     WINDOW: tl.constexpr, SINK_TOKENS: tl.constexpr, NORM: tl.constexpr, SOFTCAP: tl.constexpr, SINKS: tl.constexpr,
     BALANCED: tl.constexpr, NEW: tl.constexpr,
     GROUP: tl.constexpr, SPLITS: tl.constexpr, JOINED: tl.constexpr, BT: tl.constexpr,
-    STAGES: tl.constexpr, EARLY: tl.constexpr, PDL: tl.constexpr,
+    STAGES: tl.constexpr, EARLY: tl.constexpr, PACKED: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """out [R, H * D] for R requests with the queries, keys and values of one token each in `qkv`.
 
@@ -79,7 +80,8 @@ def decode_attention(
     The last part, which may be shorter than the others, has the new token too. The last program of a head to finish
     combines the parts, JOINED heads at a time.
     With a WINDOW only the last tokens and the first SINK_TOKENS are seen. With EARLY the first tile of the pages is
-    loaded before the wait for the kernel before.
+    loaded before the wait for the kernel before. With PACKED (one request, heads of whole blocks of 32 channels) the
+    result is packed (`quantised/activations`) and `out` is not written.
     """
     release(PDL)
     split, head, request = tl.program_id(0), tl.program_id(1), tl.program_id(2)
@@ -186,7 +188,10 @@ def decode_attention(
     target = out + request.to(tl.int64) * (H * D)
     if SPLITS == 1:
         acc = tl.where(total[:, None] > 0, acc / total[:, None], 0.0)
-        tl.store(target + heads[:, None] + rd[None, :], acc.to(dot_type), mask=inside)
+        if PACKED:
+            _pack_heads(acc, packed, packed_bytes, head * G, G, H * D // 32, GROUP, D)
+        else:
+            tl.store(target + heads[:, None] + rd[None, :], acc.to(dot_type), mask=inside)
     else:
         place = (request * H + head * G + rg) * SPLITS + split
         tl.store(partial + place[:, None].to(tl.int64) * D + rd[None, :], acc, mask=inside)
@@ -197,13 +202,17 @@ def decode_attention(
         if tl.atomic_add(counter, 1, sem="acq_rel", scope="gpu") == SPLITS - 1:
             tl.store(counter, 0)
             for g in tl.static_range(0, G, JOINED):
-                _combine(partial, tops, totals, target, request * H, head * G + g, G - g, D, DB, JOINED, SPLITS)
+                _combine(
+                    partial, tops, totals, target, packed, packed_bytes, request * H, head * G + g, G - g,
+                    H, D, DB, JOINED, SPLITS, PACKED,
+                )  # fmt: skip
 
 
 @triton.jit
 def _combine(
-    partial, tops, totals, target, first, head, left,
-    D: tl.constexpr, DB: tl.constexpr, HEADS: tl.constexpr, SPLITS: tl.constexpr,
+    partial, tops, totals, target, packed, packed_bytes, first, head, left,
+    H: tl.constexpr, D: tl.constexpr, DB: tl.constexpr, HEADS: tl.constexpr, SPLITS: tl.constexpr,
+    PACKED: tl.constexpr,
 ):  # fmt: skip
     """The results of the next HEADS heads, of which `left` exist, from the parts that SPLITS programs left."""
     rd = tl.arange(0, DB)
@@ -220,5 +229,19 @@ def _combine(
     total = tl.sum(weight * parts_total, 1)
     acc = tl.sum(parts * weight[:, :, None], 1)
     acc = tl.where(total[:, None] > 0, acc / total[:, None], 0.0)
-    inside = in_h[:, None] & (rd < D)[None, :]
-    tl.store(target + (head + rh)[:, None] * D + rd[None, :], acc.to(target.dtype.element_ty), mask=inside)
+    if PACKED:
+        _pack_heads(acc, packed, packed_bytes, head, left, H * D // 32, HEADS, D)
+    else:
+        inside = in_h[:, None] & (rd < D)[None, :]
+        tl.store(target + (head + rh)[:, None] * D + rd[None, :], acc.to(target.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def _pack_heads(
+    values, packed, packed_bytes, head, left, BLOCKS: tl.constexpr, HEADS: tl.constexpr, D: tl.constexpr
+):  # fmt: skip
+    """Pack the results [HEADS, D] of the heads from `head` on, of which `left` exist."""
+    EACH: tl.constexpr = D // 32
+    place = tl.arange(0, HEADS * EACH)
+    blocks = tl.reshape(values, (HEADS * EACH, 32))
+    store_packed(blocks, blocks, head * EACH + place, place < left * EACH, packed, packed_bytes, BLOCKS, False)

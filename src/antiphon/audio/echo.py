@@ -1,0 +1,233 @@
+"""Our own voice taken out of a microphone's sound: an echo canceller for speech that is being played.
+
+What is played is known in advance, so nothing is delayed: a hop of the microphone's sound is cleaned with a filter and
+a gain that were computed before it. Three steps:
+
+- The delay from the speaker to the microphone is the peak of a whitened cross-correlation, found twice in a row.
+- A short filter from there on follows the path, and its estimate of the echo is subtracted.
+- The filter also says how much of the echo it may have left. Sound no louder than that is turned down; louder sound is
+  a person, and passes. Before the delay is known, an echo may have a quarter of the power of what is played.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from antiphon.audio.echo_path import UNKNOWN_POWER, EchoPath, Powers, Samples, Spectra, find_delay, is_audible
+from antiphon.audio.samples import SPEECH_RATE, Floats
+
+HOP_SECONDS = 0.016
+MAX_DELAY_SECONDS = 0.6
+#: Hops of the filter. Its first taps lie before the delay that was found.
+PARTITIONS = 6
+LEAD_SECONDS = 0.003
+#: Sound that a search for the delay looks at, hops from one to the next, and finds after which searches are rarer.
+SEARCH_SECONDS = 0.512
+SEARCH_HOPS = 4
+CONFIRMED = 4
+RARER = 4
+#: Seconds of audible playback without a find after which there is taken to be no echo.
+PATIENCE_SECONDS = 1.5
+#: How far above the expected rest of an echo sound must be to pass, as a power; and the gain of what does not.
+MARGIN = 4.0
+FLOOR = 0.01
+#: What a gain keeps from one hop to the next at least, so that the ends of words pass.
+HOLD = 0.85
+_NUM_BANDS = 24
+
+
+class Timeline:
+    """What is played, by moments of the session in samples. Moments at which nothing was played are silent."""
+
+    _SPARE = 1 << 16
+
+    def __init__(self) -> None:
+        self._start = 0
+        self._length = 0
+        self._samples: Floats = np.zeros(self._SPARE, np.float32)
+
+    def put(self, samples: Floats, at: int) -> None:
+        """From `at` on the sound is `samples`. What was forgotten stays so."""
+        skipped = max(0, self._start - at)
+        samples, first = samples[skipped:], at + skipped - self._start
+        end = first + len(samples)
+        if end > len(self._samples):
+            grown = np.zeros(2 * end, np.float32)
+            grown[: self._length] = self._samples[: self._length]
+            self._samples = grown
+        self._samples[first:end] = samples
+        self._length = max(self._length, end)
+
+    def cut(self, at: int) -> None:
+        """Nothing is played from `at` on."""
+        kept = min(self._length, max(0, at - self._start))
+        self._samples[kept : self._length] = 0.0
+        self._length = kept
+
+    def forget(self, before: int) -> None:
+        """Moments before that one are not asked for again."""
+        dropped = before - self._start
+        if dropped >= self._SPARE:
+            kept = self._samples[dropped : self._length]
+            self._samples = np.concatenate([kept, np.zeros(self._SPARE, np.float32)])
+            self._start, self._length = before, len(kept)
+
+    def between(self, start: int, end: int) -> Samples:
+        out = np.zeros(end - start)
+        first, last = max(start, self._start), min(end, self._start + self._length)
+        if first < last:
+            out[first - start : last - start] = self._samples[first - self._start : last - self._start]
+        return out
+
+
+class EchoGuard:
+    """The microphone's sound without what we play. One for each session; mono, both directions at one rate.
+
+    `played` is called before the microphone's sound of that moment is cleaned. Results do not depend on how the sound
+    is cut into calls, and sound during which nothing is played, nor shortly before, comes back as it was.
+    """
+
+    def __init__(self, rate: int = SPEECH_RATE) -> None:
+        self._rate = rate
+        self._hop = round(HOP_SECONDS * rate)
+        self._lead = round(LEAD_SECONDS * rate)
+        self._max_delay = round(MAX_DELAY_SECONDS * rate)
+        self._reach = self._max_delay + (PARTITIONS + 1) * self._hop
+        self._timeline = Timeline()
+        self._position = 0  # samples cleaned
+        self._hop_heard: Floats = np.zeros(self._hop, np.float32)
+        self._heard: Floats = np.zeros(round(SEARCH_SECONDS / HOP_SECONDS) * self._hop, np.float32)
+        self._bands = _bands(self._hop + 1)
+        self._delay: int | None = None  # where the path begins
+        self._path = EchoPath(self._hop, PARTITIONS)
+        self._is_echoless = False  # nothing came back the last time
+        self._recent: Powers = np.zeros((self._max_delay // self._hop + 2, len(self._bands)))
+        self._stop()
+
+    def played(self, samples: Floats, at: float) -> None:
+        """These samples go to the speaker from the moment `at` on, in milliseconds of the microphone's sound."""
+        self._timeline.put(samples, self._sample(at))
+
+    def stopped(self, at: float) -> None:
+        """Playback ended at that moment: what was announced for later is not played."""
+        self._timeline.cut(self._sample(at))
+
+    def _sample(self, milliseconds: float) -> int:
+        return max(0, round(milliseconds * self._rate / 1000))
+
+    def clean(self, samples: Floats) -> Floats:
+        """The next samples of the microphone, as many as were given, without our own voice."""
+        out = np.array(samples, np.float32)
+        done = 0
+        while done < len(out):
+            offset = self._position % self._hop
+            if not offset:
+                self._begin_hop()
+            count = min(self._hop - offset, len(out) - done)
+            span, inside = slice(done, done + count), slice(offset, offset + count)
+            self._hop_heard[inside] = out[span]
+            if self._is_active:
+                out[span] = (out[span] - self._echo[inside]) * self._ramp[inside]
+            self._position += count
+            done += count
+            if offset + count == self._hop:
+                self._end_hop()
+        return out
+
+    # -- a hop --------------------------------------------------------------------------------------------------
+
+    def _stop(self) -> None:
+        """Nothing was played lately: sound passes as it is."""
+        self._is_active = False
+        self._gain = 1.0
+        self._left: Powers = np.zeros(len(self._bands))
+        self._rest: Powers = np.zeros(len(self._bands))
+        self._candidate: int | None = None  # what the last search found
+        self._finds = 0  # of the same delay, twice in a row
+        self._hops_played = 0
+        self._hops_to_search = SEARCH_HOPS
+
+    def _begin_hop(self) -> None:
+        """The echo and the gain of the next hop."""
+        start, hop = self._position, self._hop
+        self._timeline.forget(start - self._reach - len(self._heard) - hop)
+        if not self._timeline.between(start - self._reach, start + hop).any():
+            if self._is_active:
+                self._stop()
+            return
+        self._is_active = True
+        self._recent = np.roll(self._recent, 1, axis=0)
+        self._recent[0] = self._banded(np.fft.rfft(self._timeline.between(start - hop, start + hop)))
+        self._echo, rest = np.zeros(hop), np.zeros(len(self._bands))
+        if self._delay is not None:
+            self._echo = self._path.echo(self._reference(start, self._delay))
+            rest = np.add.reduceat(self._path.rest, self._bands)
+        if not self._finds and not self._is_echoless:
+            rest = np.maximum(rest, UNKNOWN_POWER * self._recent.max(0))
+        rest *= 0.5  # a spectrum spans two hops, and this is of one
+        gain = self._next_gain(np.maximum(self._rest, rest))
+        self._ramp = np.linspace(self._gain, gain, hop, endpoint=False)
+        self._gain, self._rest = gain, rest
+
+    def _next_gain(self, rest: Powers) -> float:
+        """By how much of the last hop was more than the rest of an echo."""
+        total = self._left.sum()
+        share = np.maximum(0.0, self._left - MARGIN * rest).sum() / total if total > 0.0 else 1.0
+        opened = min(1.0, max(FLOOR, (share - 0.3) / 0.4))
+        return float(max(opened, HOLD * self._gain) if self._finds else opened)
+
+    def _end_hop(self) -> None:
+        """Learn from the hop."""
+        self._heard = np.concatenate([self._heard[self._hop :], self._hop_heard])
+        if not self._is_active:
+            return
+        left = np.fft.rfft(np.concatenate([np.zeros(self._hop), self._hop_heard - self._echo]))
+        self._left = self._banded(left)
+        if self._delay is not None:
+            self._path.adapt(left)
+        self._hops_played += is_audible(self._timeline.between(self._position - self._hop, self._position))
+        self._hops_to_search -= 1
+        if self._hops_to_search <= 0:
+            self._hops_to_search = SEARCH_HOPS * (1 if self._finds < CONFIRMED else RARER)
+            self._search()
+
+    def _reference(self, start: int, delay: int) -> Samples:
+        return self._timeline.between(start - delay - self._hop, start - delay + self._hop)
+
+    def _banded(self, spectrum: Spectra) -> Powers:
+        power: Powers = np.add.reduceat(spectrum.real**2 + spectrum.imag**2, self._bands)
+        return power
+
+    # -- the delay ----------------------------------------------------------------------------------------------
+
+    def _search(self) -> None:
+        """Look for the delay; take it when it is found twice in a row, and is not within the path that is followed."""
+        first = self._position - len(self._heard) - self._max_delay
+        found = find_delay(self._heard.astype(np.float64), self._timeline.between(first, self._position))
+        is_second = found is not None and self._candidate is not None and abs(found - self._candidate) < self._lead
+        self._candidate = found
+        if found is None or not is_second:
+            if not self._finds and self._hops_played * HOP_SECONDS > PATIENCE_SECONDS:
+                self._is_echoless = True
+            return
+        self._finds += 1
+        self._is_echoless = False
+        if self._delay is None or not 0 <= found - self._delay < PARTITIONS * self._hop // 2:
+            self._delay, self._finds = max(0, found - self._lead), 1
+            self._learn(self._delay)
+
+    def _learn(self, delay: int) -> None:
+        """Follow a path that begins at the delay, from what was heard lately on."""
+        self._path = EchoPath(self._hop, PARTITIONS)
+        first = self._position - len(self._heard)
+        for start in range(first, self._position, self._hop):
+            left = self._heard[start - first : start - first + self._hop].astype(np.float64)
+            left -= self._path.echo(self._reference(start, delay))
+            self._path.adapt(np.fft.rfft(np.concatenate([np.zeros(self._hop), left])))
+
+
+def _bands(bins: int) -> NDArray[np.int64]:
+    """Where bands begin: narrow ones at first, wider ones above."""
+    edges = np.unique(np.round(np.geomspace(4, bins, _NUM_BANDS)).astype(np.int64))
+    return np.concatenate([np.zeros(1, np.int64), edges[:-1]])

@@ -1,0 +1,57 @@
+"""`Hypotheses`: transcripts of a window that grows, and the words of them that are settled."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+
+from antiphon.runtime.transcription.options import TranscriptionOptions
+from antiphon.runtime.transcription.window_decoding import Recogniser, WindowJob
+from antiphon.runtime.transcription.word_timestamps import split_words
+
+#: Words at the end of a hypothesis that are never settled by it: its sound may have ended inside them.
+UNSURE_WORDS = 3
+#: Tokens of the text before a window that are given to it as context.
+CONTEXT_TOKENS = 64
+
+Tokens = tuple[int, ...]
+
+
+class Hypotheses:
+    """What two hypotheses in a row agree on is settled: `settled` only grows, and later ones begin with it."""
+
+    def __init__(self, recogniser: Recogniser) -> None:
+        self._recogniser = recogniser
+        self.last: Tokens = ()
+        self.settled: Tokens = ()
+
+    def add(self, tokens: Tokens, language: str | None) -> None:
+        """A hypothesis that begins with what is settled, or is empty."""
+        self.settled = self._agreed(tokens, language or "en")
+        self.last = tokens
+
+    def clear(self) -> None:
+        """The next window begins."""
+        self.last = self.settled = ()
+
+    def tokens_of(self, job: WindowJob, options: TranscriptionOptions) -> Tokens:
+        """The text of a job that is done: none if the model took it for silence and nothing was settled."""
+        if job.best.is_silence(options) and not self.settled:
+            return ()
+        return tuple(token for token in job.best.tokens if token < self._recogniser.tokens.end)
+
+    def _agreed(self, tokens: Tokens, language: str) -> Tokens:
+        """The words that this hypothesis and the last one share, and at least what was settled before."""
+        begins = self._word_starts(self.last, language)
+        last = self.last[: begins[-UNSURE_WORDS] if len(begins) >= UNSURE_WORDS else 0]
+        count = 0
+        for before, now in zip(last, tokens, strict=False):
+            if before != now:
+                break
+            count += 1
+        # The word that the common part ends in may go on.
+        whole = max((start for start in self._word_starts(tokens, language) if start <= count), default=0)
+        return tokens[: max(whole, len(self.settled))]
+
+    def _word_starts(self, tokens: Tokens, language: str) -> list[int]:
+        words = split_words(tokens, self._recogniser.tokenizer, language)
+        return list(accumulate((count for _, count in words[:-1]), initial=0)) if words else []

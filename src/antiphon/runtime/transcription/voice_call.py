@@ -1,0 +1,123 @@
+"""`VoiceActivityCall`: where speech begins and ends in sound that is being sent."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from queue import SimpleQueue
+
+import numpy as np
+
+from antiphon.audio.samples import SPEECH_RATE, Floats
+from antiphon.audio.segments import SegmentOptions, SpeechTracker
+from antiphon.engine.core import describe
+from antiphon.engine.request import FinishReason, Priority
+from antiphon.errors import AntiphonError, EngineError, InvalidRequestError
+from antiphon.runtime.calls.detectors import Detectors
+from antiphon.runtime.calls.events import Event
+from antiphon.runtime.calls.sinks import Sink
+from antiphon.runtime.calls.voice_events import VoiceEnded, VoiceEvent, VoiceStarted, VoiceStopped
+from antiphon.runtime.transcription.voice_activity import VoiceReader
+
+THRESHOLD, RELEASE = 0.5, 0.35
+#: Anything shorter is not reported.
+MIN_SPEECH = 0.2
+
+
+class SpeechEdges:
+    """Probabilities of speech in, `VoiceStarted` and `VoiceStopped` out, by turns. Pure: no thread, no clock."""
+
+    def __init__(self, frame_seconds: float, min_silence: float) -> None:
+        self._frame_seconds = frame_seconds
+        options = SegmentOptions(THRESHOLD, RELEASE, min_speech=MIN_SPEECH, min_silence=min_silence)
+        self._tracker = SpeechTracker(frame_seconds, options)
+        self._num_frames = 0
+        self._has_started = False
+
+    def push(self, probabilities: Floats) -> Iterator[VoiceEvent]:
+        for probability in probabilities.tolist():
+            self._num_frames += 1
+            for segment in self._tracker.push([probability]):  # longer than MIN_SPEECH, so it was reported
+                self._has_started = False
+                yield VoiceStopped(segment.end)
+            since = self._tracker.speaking_since
+            if since is not None and not self._has_started and self._speech_end - since > MIN_SPEECH:
+                self._has_started = True
+                yield VoiceStarted(since)
+
+    def finish(self) -> Iterator[VoiceEvent]:
+        """The sound has ended."""
+        if self._has_started:
+            self._has_started = False
+            yield VoiceStopped(self._speech_end)
+
+    @property
+    def _speech_end(self) -> float:
+        """Where the open speech ends as far as is known."""
+        quiet = self._tracker.quiet_since
+        return self._num_frames * self._frame_seconds if quiet is None else quiet
+
+
+class VoiceActivityCall:
+    """Emits `VoiceStarted` and `VoiceStopped` by turns, and at the end `VoiceEnded`, or an error.
+
+    Made, then `prepare`d, then `start`ed. Sound may be pushed, and the call cancelled, from the beginning.
+    """
+
+    id_prefix = "voice-activity"
+    _voice: VoiceReader
+    _edges: SpeechEdges
+
+    def __init__(self, call_id: str, sink: Sink) -> None:
+        self.id = call_id
+        self._sink = sink
+        self._inbox: SimpleQueue[Floats | None] = SimpleQueue()
+        self._is_cancelled = threading.Event()
+
+    def prepare(self, detectors: Detectors, min_silence: float) -> None:
+        """Load the detector; raises what is wrong with the call."""
+        if not 0 < min_silence <= 10:
+            raise InvalidRequestError(f"min_silence is {min_silence}; it must be above 0 and at most 10 seconds")
+        self._voice = VoiceReader(detectors, Priority.HIGH)
+        self._edges = SpeechEdges(self._voice.frame_seconds, min_silence)
+
+    def start(self) -> None:
+        threading.Thread(target=self._run, name="antiphon-voice-activity", daemon=True).start()
+
+    # -- for any thread -----------------------------------------------------------------------------------------
+
+    def push(self, samples: Floats) -> None:
+        """Sound at 16 kHz, mono, as it comes."""
+        self._inbox.put(np.asarray(samples, np.float32))
+
+    def finish(self) -> None:
+        """No more sound will come."""
+        self._inbox.put(None)
+
+    def cancel(self, reason: FinishReason = FinishReason.CANCELLED) -> None:
+        self._is_cancelled.set()
+        self._inbox.put(None)
+
+    # -- the call's thread --------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            outcome: Event = self._detect(lambda event: self._sink.put(self.id, event))
+        except AntiphonError as error:
+            outcome = error
+        except Exception as error:
+            outcome = EngineError(f"voice activity detection failed: {describe(error)}")
+        self._sink.put(self.id, outcome)
+
+    def _detect(self, emit: Callable[[Event], None]) -> VoiceEnded:
+        num_samples = 0
+        while (samples := self._inbox.get()) is not None and not self._is_cancelled.is_set():
+            num_samples += len(samples)
+            for event in self._edges.push(self._voice.push(samples)):
+                emit(event)
+        if not self._is_cancelled.is_set():
+            for event in self._edges.push(self._voice.push(np.zeros(0, np.float32), final=True)):
+                emit(event)
+            for event in self._edges.finish():
+                emit(event)
+        return VoiceEnded(num_samples / SPEECH_RATE)

@@ -1,0 +1,177 @@
+"""`Making`: an answer that is written, and spoken while it is written."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from antiphon.audio.speech.clauses import ClauseSplitter
+from antiphon.runtime.calls.speech import SpeechChunk
+from antiphon.runtime.voice.answering.speech import Speech
+from antiphon.runtime.voice.dialogue.tasks import Tasks
+from antiphon.runtime.voice.items import Item
+from antiphon.runtime.voice.services import (
+    Answer,
+    AnswerPiece,
+    AnswerText,
+    AnswerUsage,
+    CallArguments,
+    VoiceServices,
+)
+from antiphon.runtime.voice.settings import Modality, VoiceSettings
+from antiphon.runtime.voice.waterfall import Marks
+
+
+@dataclass(frozen=True)
+class MessageEnd:
+    """All of the message has been written, and spoken."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """The answer is complete."""
+
+    usage: AnswerUsage
+
+
+@dataclass(frozen=True)
+class Failed:
+    error: Exception
+    usage: AnswerUsage
+
+
+Piece = AnswerPiece | SpeechChunk | MessageEnd | Made | Failed
+
+
+class Making:
+    """Gives pieces to `receive` in the order of the answer: a message with its sound, then calls, at last its end.
+
+    Until `release` the pieces are held. After `abort` there are none.
+    """
+
+    def __init__(
+        self,
+        tasks: Tasks,
+        services: VoiceServices,
+        settings: VoiceSettings,
+        items: Callable[[], Awaitable[Sequence[Item]]],
+        marks: Marks,
+    ) -> None:
+        self._tasks = tasks
+        self._services = services
+        self._settings = settings
+        self._items = items
+        self._marks = marks
+        self._answer: Answer | None = None
+        self._speech: Speech | None = None
+        self._in_message = False
+        self._clauses: ClauseSplitter | None = ClauseSplitter()
+        self._held: list[Piece] = []
+        self._receive: Callable[[Piece], None] | None = None
+        self._is_over = False
+        self._task = tasks.start(self._run())
+
+    def release(self, receive: Callable[[Piece], None]) -> None:
+        """Give what is held, and from here on every piece as it is made."""
+        self._receive = receive
+        held, self._held = self._held, []
+        for piece in held:
+            receive(piece)
+
+    def abort(self) -> None:
+        """End now. The engine's calls are closed before this returns. May be called twice."""
+        self._is_over = True
+        self._close_calls()
+        self._task.cancel()
+
+    @property
+    def has_failed(self) -> bool:
+        """Of one that is held."""
+        return any(isinstance(piece, Failed) for piece in self._held)
+
+    @property
+    def usage(self) -> AnswerUsage:
+        return self._answer.usage if self._answer is not None else AnswerUsage()
+
+    def _close_calls(self) -> None:
+        if self._answer is not None:
+            self._answer.close()
+        if self._speech is not None:
+            self._speech.abort()
+
+    def _give(self, piece: Piece) -> None:
+        if self._is_over:
+            return
+        self._is_over = isinstance(piece, Made | Failed)
+        if self._receive is None:
+            self._held.append(piece)
+        else:
+            self._receive(piece)
+
+    async def _run(self) -> None:
+        try:
+            await self._make()
+        except Exception as error:
+            self._fail(error)
+        else:
+            self._give(Made(self.usage))
+        finally:
+            self._close_calls()
+
+    def _fail(self, error: Exception) -> None:
+        if not self._is_over:
+            self._close_calls()
+            self._give(Failed(error, self.usage))
+            self._task.cancel()
+
+    async def _make(self) -> None:
+        items = await self._items()
+        self._marks.note("answer_started")
+        if self._settings.modality is Modality.AUDIO:
+            self._open_speech()
+        answer = self._answer = await self._services.answer(items, self._settings)
+        while True:
+            try:
+                piece = await answer.__anext__()
+            except StopAsyncIteration:
+                break
+            self._marks.note("first_token")
+            if isinstance(piece, AnswerText):
+                self._write(piece)
+            else:
+                if not isinstance(piece, CallArguments):
+                    await self._end_message()
+                self._give(piece)
+        await self._end_message()
+
+    def _open_speech(self) -> None:
+        self._speech = Speech(self._tasks, self._services, self._settings, self._take_sound, self._fail)
+
+    def _take_sound(self, chunk: SpeechChunk) -> None:
+        self._marks.note("sound_made")
+        self._give(chunk)
+
+    def _write(self, piece: AnswerText) -> None:
+        if not self._in_message and not piece.text.strip():
+            return  # blanks before a message, or between calls, are none
+        self._in_message = True
+        if self._clauses is not None and next(self._clauses.push(piece.text), None) is not None:
+            self._marks.note("first_clause")
+            self._clauses = None
+        self._give(piece)
+        if self._settings.modality is Modality.AUDIO:
+            if self._speech is None:
+                self._open_speech()
+            assert self._speech is not None
+            self._speech.append(piece.text)
+
+    async def _end_message(self) -> None:
+        """What follows a message comes after the last of its sound."""
+        if not self._in_message:
+            return
+        self._in_message = False
+        self._marks.note("first_clause")
+        if self._speech is not None:
+            await self._speech.finish()
+            self._speech = None
+        self._give(MessageEnd())

@@ -1,0 +1,185 @@
+"""`Responses`: the responses of a session: one of the conversation at a time, and any number beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from antiphon.audio.resample import resample
+from antiphon.audio.samples import SPEECH_RATE
+from antiphon.runtime.calls.speech import SpeechChunk
+from antiphon.runtime.voice.answering.playback import Playback
+from antiphon.runtime.voice.answering.response import Response, ResponseHooks
+from antiphon.runtime.voice.dialogue.client_sound import transcribed_items
+from antiphon.runtime.voice.dialogue.context import SessionContext
+from antiphon.runtime.voice.dialogue.listening import Listening
+from antiphon.runtime.voice.events import EndReason, ResponseStatus
+from antiphon.runtime.voice.items import Item, ItemStatus, Message, SoundPart
+from antiphon.runtime.voice.request import ResponseRequest
+from antiphon.runtime.voice.services import Echo
+from antiphon.runtime.voice.waterfall import Marks
+
+#: Speech must be this long to interrupt an answer that is being heard.
+MIN_INTERRUPTION_MS = 200
+#: What a client may still play of an answer that was interrupted, before it hears of that.
+CLIENT_STOPS_MS = 300
+
+
+class Responses:
+    """`on_idle` is called when the conversation's response has ended."""
+
+    def __init__(
+        self, context: SessionContext, listening: Listening, echo: Echo | None, on_idle: Callable[[], None]
+    ) -> None:
+        self._context = context
+        self._listening = listening
+        self._echo = echo
+        self._on_idle = on_idle
+        self._hooks = ResponseHooks(self._on_sound, self._on_done)
+        #: That of the conversation, while it is being made.
+        self.active: Response | None = None
+        self._others: dict[str, Response] = {}
+        self._held: set[Response] = set()
+        self._playbacks: dict[str, Playback] = {}
+        self._heard_item: str | None = None  # the message that was spoken last
+
+    # -- starting -----------------------------------------------------------------------------------------------
+
+    def start(self, request: ResponseRequest, marks: Marks) -> Response:
+        """Start one, and emit it from the beginning."""
+        if request.items is None:
+            items = partial(self._context.transcribed, self._context.complete_ids())
+        else:
+            items = partial(transcribed_items, self._context, request.items)
+        response = Response(self._context, request, items, marks, self._hooks)
+        self._begin(response)
+        return response
+
+    def prepare(self, items: Sequence[Item], marks: Marks) -> Response:
+        """Begin to make one of the conversation before it is known whether it is needed: `adopt` it, or `drop` it."""
+        response = Response(
+            self._context, ResponseRequest(), partial(transcribed_items, self._context, items), marks, self._hooks
+        )
+        self._held.add(response)
+        self._listening.hold_hypotheses(True)
+        return response
+
+    def adopt(self, response: Response) -> None:
+        self._held.discard(response)
+        self._begin(response)
+
+    def drop(self, response: Response) -> None:
+        response.abort()
+        self._held.discard(response)
+        self._listening.hold_hypotheses(self.active is not None)
+
+    def _begin(self, response: Response) -> None:
+        if response.state.in_conversation:
+            assert self.active is None
+            self.active = response
+            self._listening.hold_hypotheses(True)
+        else:
+            self._others[response.id] = response
+        response.begin()
+
+    # -- ending -------------------------------------------------------------------------------------------------
+
+    def find(self, response_id: str | None) -> Response | None:
+        """One in progress; that of the conversation for None."""
+        if response_id is None or (self.active is not None and self.active.id == response_id):
+            return self.active
+        return self._others.get(response_id)
+
+    @property
+    def num_others(self) -> int:
+        """Outside of the conversation, in progress."""
+        return len(self._others)
+
+    def abort_active(self) -> None:
+        """The first step of an interruption, before anything is emitted."""
+        if self.active is not None:
+            self.active.abort()
+
+    def interrupt(self) -> None:
+        """The person speaks: end the conversation's response, or stop what is still being played of the last one."""
+        if self.active is not None:
+            self.active.cancel(EndReason.TURN_DETECTED)
+        elif self.is_heard:
+            assert self._heard_item is not None
+            playback = self._playbacks[self._heard_item]
+            playback.stop(self._context.clock())
+            self._keep_heard(self._heard_item, playback)
+            self._stop_echo()
+        self._listening.set_min_speech(0)
+
+    def truncate(self, item_id: str, end_ms: int) -> str | None:
+        """The client played so much of a message; why that cannot be, if it cannot."""
+        playback = self._playbacks.get(item_id)
+        if playback is None:
+            return f"item {item_id!r} has no sound of an answer"
+        sent_ms = round(playback.seconds * 1000)
+        if end_ms > sent_ms:
+            return f"audio_end_ms is {end_ms}; the item has {sent_ms} ms of sound"
+        playback.truncate(end_ms / 1000)
+        self._keep_heard(item_id, playback)
+        return None
+
+    def _keep_heard(self, item_id: str, playback: Playback) -> None:
+        """One in progress keeps it when it ends."""
+        item = self._context.conversation.get(item_id)
+        if isinstance(item, Message) and item.status is not ItemStatus.IN_PROGRESS:
+            part = SoundPart(playback.heard_text, playback.seconds)
+            self._context.conversation.replace(replace(item, parts=(part,)), is_change=True)
+
+    def forget(self, item_id: str) -> None:
+        """The item was deleted."""
+        if self.active is None or item_id not in self.active.output.playbacks:
+            self._playbacks.pop(item_id, None)
+
+    def close(self) -> None:
+        """Abort everything, without events."""
+        responses = [*self._others.values(), *self._held, *([self.active] if self.active else [])]
+        for response in responses:
+            response.abort()
+
+    # -- sound --------------------------------------------------------------------------------------------------
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether an answer's sound is being played, as far as is known."""
+        playback = self._playbacks.get(self._heard_item or "")
+        return playback is not None and playback.is_playing(self._context.clock())
+
+    def note_silence(self) -> None:
+        """Called as time passes: once nothing is played, any speech opens a turn."""
+        if not self.is_heard:
+            self._listening.set_min_speech(0)
+
+    def _on_sound(self, response: Response, chunk: SpeechChunk, wait: float) -> None:
+        if response is self.active:
+            self._playbacks.update(response.output.playbacks)
+            self._heard_item = next(reversed(response.output.playbacks))
+            self._listening.set_min_speech(MIN_INTERRUPTION_MS)
+        if self._echo is not None:
+            samples = resample(np.asarray(chunk.samples, np.float32), chunk.rate, SPEECH_RATE)
+            self._echo.played(samples, self._listening.position_ms + wait * 1000)
+
+    def _stop_echo(self) -> None:
+        if self._echo is not None:
+            self._echo.stopped(self._listening.position_ms + CLIENT_STOPS_MS)
+
+    def _on_done(self, response: Response) -> None:
+        if self._others.pop(response.id, None) is None and response is self.active:
+            self.active = None
+            if response.state.status is ResponseStatus.CANCELLED:
+                self._stop_echo()
+            self._listening.hold_hypotheses(False)
+            remaining = max(
+                (playback.remaining(self._context.clock()) for playback in response.output.playbacks.values()),
+                default=0.0,
+            )
+            self._listening.rest(round(remaining * 1000))
+            self._on_idle()

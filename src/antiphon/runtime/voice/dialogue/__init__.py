@@ -1,0 +1,1 @@
+"""How a voice session goes on: what is heard, the conversation, and who speaks when."""

@@ -1,0 +1,135 @@
+"""`Answers`: when a turn is answered: ahead of its end if it can be, later if something else goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from antiphon.runtime.calls.hearing import TurnMarks, TurnTranscript
+from antiphon.runtime.voice.answering.responses import Responses
+from antiphon.runtime.voice.dialogue.context import SessionContext
+from antiphon.runtime.voice.dialogue.prefill import Prefill
+from antiphon.runtime.voice.dialogue.turn import Speculation, Turn
+from antiphon.runtime.voice.items import Item, Message, Role, SoundPart
+from antiphon.runtime.voice.request import ResponseRequest
+from antiphon.runtime.voice.turn_settings import TurnDetection
+from antiphon.runtime.voice.waterfall import Marks
+
+
+class Answers:
+    """`is_spoken_to` says whether the person is speaking now."""
+
+    def __init__(self, context: SessionContext, responses: Responses, is_spoken_to: Callable[[], bool]) -> None:
+        self._context = context
+        self._responses = responses
+        self._is_spoken_to = is_spoken_to
+        self._prefill = Prefill(context)
+        self._is_owed = False  # to a turn that ended while another response or turn was going on
+
+    @property
+    def are_wanted(self) -> bool:
+        """Whether turns are answered without a request."""
+        settings = self._context.settings
+        return settings.answer and settings.create_response and settings.turns.detection is not TurnDetection.MANUAL
+
+    # -- ahead of the end of a turn -----------------------------------------------------------------------------
+
+    def prefill(self, turn: Turn) -> None:
+        """Prepare the prompt with what is settled of a turn that goes on, also of one that the client will commit."""
+        settings = self._context.settings
+        is_manual = settings.answer and settings.turns.detection is TurnDetection.MANUAL
+        if (self.are_wanted or is_manual) and self._responses.active is None and turn.speculation is None:
+            self._prefill.ask(turn.item_id, turn.settled)
+
+    def speculate(self, turn: Turn, text: str) -> None:
+        """Answer what may be the whole turn. Nothing of it is emitted yet."""
+        context = self._context
+        self.drop_speculation(turn)
+        if not (self.are_wanted and text.strip()) or self._responses.active is not None or context.transcripts:
+            return
+        self._prefill.drop()
+        guessed = Message(turn.item_id, Role.USER, (SoundPart(text),))
+        items: list[Item] = [*context.conversation.items, guessed]
+        response = self._responses.prepare(items, Marks(context.clock))
+        turn.speculation = Speculation(response, text, context.settings, context.conversation.version)
+
+    def drop_speculation(self, turn: Turn) -> None:
+        if turn.speculation is not None:
+            self._responses.drop(turn.speculation.response)
+            turn.speculation = None
+
+    def check_speculation(self, turn: Turn) -> None:
+        """Drop it unless it answers the conversation as it is. Called before the turn's item is added to it."""
+        speculation = turn.speculation
+        if speculation is not None and not (turn.is_answered and self._holds(speculation)):
+            self.drop_speculation(turn)
+
+    def renew_speculation(self, turn: Turn) -> None:
+        """The turn's item has been added."""
+        if turn.speculation is not None:
+            turn.speculation = replace(turn.speculation, version=self._context.conversation.version)
+
+    def _holds(self, speculation: Speculation) -> bool:
+        context = self._context
+        return (
+            speculation.settings is context.settings
+            and speculation.version == context.conversation.version
+            and not speculation.response.has_failed
+        )
+
+    # -- after it -----------------------------------------------------------------------------------------------
+
+    def answer(self, turn: Turn, event: TurnTranscript) -> None:
+        """A turn that nothing was understood of gets no answer; one that others go on beside gets it later."""
+        must_wait = self._responses.active is not None or (
+            self._is_spoken_to() and self._context.settings.interrupt_response
+        )
+        speculation = turn.speculation
+        if (
+            not must_wait
+            and speculation is not None
+            and speculation.text.strip() == event.text.strip()
+            and self._holds(speculation)
+        ):
+            note_turn(speculation.response.marks, event.marks)
+            speculation.response.input_seconds = event.seconds
+            self._is_owed = False
+            self._responses.adopt(speculation.response)
+            return
+        self.drop_speculation(turn)
+        if not event.text.strip():
+            return
+        if must_wait:
+            self._is_owed = True
+            return
+        marks = Marks(self._context.clock)
+        note_turn(marks, event.marks)
+        self._start(marks, event.seconds)
+
+    def answer_silence(self) -> None:
+        """Nothing was said for the idle timeout."""
+        if self.are_wanted:
+            self._start(self._requested_now())
+
+    def answer_owed(self) -> None:
+        """A response or a turn has ended: answer what was said meanwhile, unless more is being said."""
+        self._is_owed = self._is_owed and self.are_wanted
+        if self._is_owed and not self._is_spoken_to() and self._responses.active is None:
+            self._start(self._requested_now())
+
+    def _start(self, marks: Marks, input_seconds: float = 0.0) -> None:
+        self._is_owed = False
+        self._prefill.drop()
+        self._responses.start(ResponseRequest(), marks).input_seconds = input_seconds
+
+    def _requested_now(self) -> Marks:
+        marks = Marks(self._context.clock)
+        marks.note("requested")
+        return marks
+
+
+def note_turn(marks: Marks, turn: TurnMarks) -> None:
+    marks.set("speech_ended", turn.speech_ended)
+    marks.set("turn_decided", turn.decided)
+    marks.set("transcription_started", turn.transcription_started)
+    marks.set("transcript_final", turn.transcription_ended)

@@ -1,0 +1,78 @@
+"""`Conversation`: the items of a session, in order."""
+
+from __future__ import annotations
+
+from antiphon.errors import InvalidRequestError
+from antiphon.runtime.voice.items import Item
+
+#: Stands for the place before the first item.
+ROOT = "root"
+
+
+class Conversation:
+    """`version` changes whenever an answer to the conversation might: items came, went, or lost a part.
+
+    A transcript that becomes known does not count, since answers wait for it.
+    """
+
+    def __init__(self) -> None:
+        self.version = 0
+        self._items: list[Item] = []
+
+    @property
+    def items(self) -> tuple[Item, ...]:
+        return tuple(self._items)
+
+    def get(self, item_id: str) -> Item | None:
+        index = self._find(item_id)
+        return None if index is None else self._items[index]
+
+    def previous_id(self, item_id: str) -> str | None:
+        """The item before this one; None for the first, and for one that is not here."""
+        index = self._find(item_id)
+        return self._items[index - 1].id if index else None
+
+    @property
+    def last_id(self) -> str | None:
+        return self._items[-1].id if self._items else None
+
+    def add(self, item: Item, previous_id: str | None = None) -> None:
+        """Insert an item after another, at the beginning for `ROOT`, at the end for None."""
+        if self._find(item.id) is not None:
+            raise InvalidRequestError(f"the conversation has an item {item.id!r} already")
+        place = self._place_after(previous_id)
+        self._items.insert(place, item)
+        self.version += 1
+
+    def _place_after(self, previous_id: str | None) -> int:
+        if previous_id is None:
+            return len(self._items)
+        if previous_id == ROOT:
+            return 0
+        index = self._find(previous_id)
+        if index is None:
+            raise InvalidRequestError(f"the conversation has no item {previous_id!r}")
+        return index + 1
+
+    def replace(self, item: Item, *, is_change: bool = False) -> None:
+        """Put an item in the place of the one with its id. One that was deleted stays so."""
+        index = self._find(item.id)
+        if index is not None:
+            self._items[index] = item
+            self.version += is_change
+
+    def remove(self, item_id: str) -> bool:
+        """False if there is no such item."""
+        index = self._find(item_id)
+        if index is None:
+            return False
+        del self._items[index]
+        self.version += 1
+        return True
+
+    def _find(self, item_id: str) -> int | None:
+        """Clients name late items nearly always."""
+        for index in range(len(self._items) - 1, -1, -1):
+            if self._items[index].id == item_id:
+                return index
+        return None

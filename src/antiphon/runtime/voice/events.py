@@ -1,0 +1,339 @@
+"""What a session emits, whatever the protocol. The order is that of the Realtime service (docs/design/voice.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from antiphon.audio.samples import Floats
+from antiphon.runtime.calls.transcript import Segment
+from antiphon.runtime.voice.items import Item, Part
+from antiphon.runtime.voice.settings import Modality, VoiceSettings
+from antiphon.runtime.voice.waterfall import Waterfall
+
+# -- the session and its input ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SettingsChanged:
+    """The answer to `configure`."""
+
+    settings: VoiceSettings
+
+
+@dataclass(frozen=True)
+class SpeechStarted:
+    """Milliseconds count the session's sound, from the first sample pushed. `item_id` is that of the turn's item."""
+
+    item_id: str
+    start_ms: int
+
+
+@dataclass(frozen=True)
+class SpeechStopped:
+    """Without a `BufferCommitted` after it, what was heard was no speech."""
+
+    item_id: str
+    end_ms: int
+
+
+@dataclass(frozen=True)
+class BufferCommitted:
+    """The turn's item follows."""
+
+    item_id: str
+    previous_item_id: str | None
+
+
+@dataclass(frozen=True)
+class BufferCleared:
+    """The answer to `clear`."""
+
+
+@dataclass(frozen=True)
+class IdleTimedOut:
+    """Nothing was said for the idle timeout. A commit of an empty item and a response follow."""
+
+    item_id: str
+    start_ms: int
+    end_ms: int
+
+
+# -- items ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ItemAdded:
+    """An item of the conversation, complete or in progress. `previous_item_id` is None for the first one."""
+
+    item: Item
+    previous_item_id: str | None
+
+
+@dataclass(frozen=True)
+class ItemDone:
+    item: Item
+    previous_item_id: str | None
+
+
+@dataclass(frozen=True)
+class ItemDeleted:
+    item_id: str
+
+
+@dataclass(frozen=True)
+class ItemTruncated:
+    """The answer to `truncate`: of the item's sound, what comes after `end_ms` was not heard."""
+
+    item_id: str
+    content_index: int
+    end_ms: int
+
+
+@dataclass(frozen=True)
+class ItemRetrieved:
+    item: Item
+
+
+@dataclass(frozen=True)
+class TranscriptDelta:
+    """Text that is settled, of speech that goes on or has ended."""
+
+    item_id: str
+    content_index: int
+    text: str
+
+
+@dataclass(frozen=True)
+class TranscriptDone:
+    """`seconds` is the length of the speech."""
+
+    item_id: str
+    content_index: int
+    text: str
+    seconds: float
+    language: str | None = None
+    segments: tuple[Segment, ...] = ()
+
+
+@dataclass(frozen=True)
+class TranscriptFailed:
+    item_id: str
+    content_index: int
+    message: str
+
+
+# -- responses --------------------------------------------------------------------------------------------------
+
+
+class ResponseStatus(StrEnum):
+    IN_PROGRESS = "in_progress"
+    COMPLETED = "completed"
+    CANCELLED = "cancelled"
+    INCOMPLETE = "incomplete"
+    FAILED = "failed"
+
+
+class EndReason(StrEnum):
+    """Why a response was cancelled (the first two) or is incomplete."""
+
+    TURN_DETECTED = "turn_detected"
+    CLIENT_CANCELLED = "client_cancelled"
+    MAX_TOKENS = "max_output_tokens"
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Tokens of the chat, and seconds of sound in (of the turn that was answered) and out."""
+
+    input_tokens: int = 0
+    cached_tokens: int = 0
+    output_tokens: int = 0
+    input_seconds: float = 0.0
+    output_seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class ResponseState:
+    """A response as it is at one moment. `settings` are those it is made with."""
+
+    id: str
+    settings: VoiceSettings
+    in_conversation: bool = True
+    metadata: Mapping[str, str] | None = None
+    status: ResponseStatus = ResponseStatus.IN_PROGRESS
+    reason: EndReason | None = None
+    #: Why it failed: a code and a message.
+    error: tuple[str, str] | None = None
+    output: tuple[Item, ...] = ()
+    usage: Usage = field(default_factory=Usage)
+    waterfall: Waterfall = field(default_factory=Waterfall)
+
+
+@dataclass(frozen=True)
+class ResponseStarted:
+    response: ResponseState
+
+
+@dataclass(frozen=True)
+class ResponseDone:
+    """The last event of a response, however it ends."""
+
+    response: ResponseState
+
+
+@dataclass(frozen=True)
+class OutputItemAdded:
+    """An item in progress: a message without parts, or a call without arguments.
+
+    `ItemAdded` follows if the response is in the conversation; `ItemDone` comes before `OutputItemDone`.
+    """
+
+    response_id: str
+    output_index: int
+    item: Item
+
+
+@dataclass(frozen=True)
+class OutputItemDone:
+    response_id: str
+    output_index: int
+    item: Item
+
+
+@dataclass(frozen=True)
+class PartPlace:
+    """Which part of which output an event is about. Messages have one part."""
+
+    response_id: str
+    item_id: str
+    output_index: int
+    content_index: int = 0
+
+
+@dataclass(frozen=True)
+class PartAdded:
+    place: PartPlace
+    modality: Modality
+
+
+@dataclass(frozen=True)
+class TextDelta:
+    """Of a response in text."""
+
+    place: PartPlace
+    text: str
+
+
+@dataclass(frozen=True)
+class SpokenTextDelta:
+    """Text that is spoken: as it is written, so before its sound."""
+
+    place: PartPlace
+    text: str
+
+
+@dataclass(frozen=True, eq=False)
+class SoundDelta:
+    """Mono floats at `rate` samples a second."""
+
+    place: PartPlace
+    samples: Floats
+    rate: int
+
+
+@dataclass(frozen=True)
+class TextDone:
+    place: PartPlace
+    text: str
+
+
+@dataclass(frozen=True)
+class SoundDone:
+    place: PartPlace
+
+
+@dataclass(frozen=True)
+class SpokenTextDone:
+    """`text` is all that was written; of a response that was interrupted, the item has only what was heard."""
+
+    place: PartPlace
+    text: str
+
+
+@dataclass(frozen=True)
+class PartDone:
+    place: PartPlace
+    part: Part
+
+
+@dataclass(frozen=True)
+class ArgumentsDelta:
+    """A part of the arguments of a function call, as JSON."""
+
+    response_id: str
+    item_id: str
+    output_index: int
+    call_id: str
+    text: str
+
+
+@dataclass(frozen=True)
+class ArgumentsDone:
+    response_id: str
+    item_id: str
+    output_index: int
+    call_id: str
+    name: str
+    arguments: str
+
+
+# -- errors -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SessionError:
+    """A command that was rejected, or a failure of the engine. The session goes on.
+
+    `is_request` says that the client is at fault. `tag` is that of the command.
+    """
+
+    code: str
+    message: str
+    is_request: bool = True
+    param: str | None = None
+    tag: str | None = None
+
+
+SessionEvent = (
+    SettingsChanged
+    | SpeechStarted
+    | SpeechStopped
+    | BufferCommitted
+    | BufferCleared
+    | IdleTimedOut
+    | ItemAdded
+    | ItemDone
+    | ItemDeleted
+    | ItemTruncated
+    | ItemRetrieved
+    | TranscriptDelta
+    | TranscriptDone
+    | TranscriptFailed
+    | ResponseStarted
+    | ResponseDone
+    | OutputItemAdded
+    | OutputItemDone
+    | PartAdded
+    | TextDelta
+    | SpokenTextDelta
+    | SoundDelta
+    | TextDone
+    | SoundDone
+    | SpokenTextDone
+    | PartDone
+    | ArgumentsDelta
+    | ArgumentsDone
+    | SessionError
+)

@@ -1,0 +1,88 @@
+"""`AsyncHearing`: hearing for an asyncio reader, from a call here or in the engine process."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Protocol
+
+from antiphon.audio.samples import Floats, samples_of
+from antiphon.runtime.calls.async_reader import AsyncReader
+from antiphon.runtime.calls.control import SoundControl
+from antiphon.runtime.calls.hearing import HearingEnded, HearingEvent
+from antiphon.runtime.calls.sinks import ThreadSink
+from antiphon.runtime.transcription.options import TranscriptionOptions
+from antiphon.runtime.voice.turn_settings import TurnSettings
+
+
+class HearingControl(SoundControl, Protocol):
+    """What each method means is at `AsyncHearing`."""
+
+    def commit(self) -> None: ...
+
+    def clear(self) -> None: ...
+
+    def configure(self, turns: TurnSettings, transcription: TranscriptionOptions) -> None: ...
+
+    def set_min_speech(self, milliseconds: int) -> None: ...
+
+    def hold_hypotheses(self, is_held: bool) -> None: ...
+
+    def rest(self, milliseconds: int = 0) -> None: ...
+
+
+class AsyncHearing(AsyncReader[HearingEvent]):
+    """An asynchronous iterator of a call's events, the last of which is `HearingEnded`. Controls never block.
+
+    Leaving the loop does not end the call; `finish` and `close` do. A failure is raised by the iterator.
+    """
+
+    _control: HearingControl
+
+    def __init__(self, control: HearingControl, sink: ThreadSink) -> None:
+        super().__init__(control, sink)
+
+    def __aiter__(self) -> AsyncIterator[HearingEvent]:
+        return self
+
+    def push(self, samples: Floats | bytes) -> None:
+        """Add mono sound at 16 kHz: floats, or 16-bit little-endian bytes."""
+        if not self._is_done:
+            self._control.push(samples_of(samples))
+
+    def commit(self) -> None:
+        """End the turn here: what was pushed since the last turn is one. Answered by `TurnEnded` or `CommitEmpty`."""
+        if not self._is_done:
+            self._control.commit()
+
+    def clear(self) -> None:
+        """Drop the sound since the last turn. Answered by `TurnDropped` if a turn was open, then `Cleared`."""
+        if not self._is_done:
+            self._control.clear()
+
+    def configure(self, turns: TurnSettings, transcription: TranscriptionOptions) -> None:
+        """Use other settings from here on. An open turn goes on under them."""
+        if not self._is_done:
+            self._control.configure(turns, transcription)
+
+    def set_min_speech(self, milliseconds: int) -> None:
+        """Speech has to last this long before it opens a turn: more than 0 while the caller itself is speaking."""
+        if not self._is_done:
+            self._control.set_min_speech(milliseconds)
+
+    def hold_hypotheses(self, is_held: bool) -> None:
+        """Begin no hypotheses while held, as while an answer is being made. Guesses and finals are still made."""
+        if not self._is_done:
+            self._control.hold_hypotheses(is_held)
+
+    def rest(self, milliseconds: int = 0) -> None:
+        """An answer has been heard, or will have been after so much more sound: the idle timeout counts from there."""
+        if not self._is_done:
+            self._control.rest(milliseconds)
+
+    def finish(self) -> None:
+        """No more sound will come. An open turn ends and is transcribed; `HearingEnded` follows."""
+        if not self._is_done:
+            self._control.finish()
+
+    def _is_last(self, item: HearingEvent) -> bool:
+        return isinstance(item, HearingEnded)

@@ -1,0 +1,275 @@
+"""`VoiceSession`: a conversation by voice. Commands in, events out, whatever the protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Self
+
+import numpy as np
+
+from antiphon.audio.samples import Floats
+from antiphon.errors import InvalidRequestError
+from antiphon.runtime.calls.hearing import HearingEvent
+from antiphon.runtime.voice.answering.responses import Responses
+from antiphon.runtime.voice.dialogue.client_sound import ClientSound
+from antiphon.runtime.voice.dialogue.context import SessionContext
+from antiphon.runtime.voice.dialogue.listening import MAX_WAITING, Listening
+from antiphon.runtime.voice.dialogue.turn_taking import TurnTaking
+from antiphon.runtime.voice.events import (
+    EndReason,
+    ItemAdded,
+    ItemDeleted,
+    ItemDone,
+    ItemRetrieved,
+    ItemTruncated,
+    SessionError,
+    SessionEvent,
+    SettingsChanged,
+)
+from antiphon.runtime.voice.items import Item, Message
+from antiphon.runtime.voice.request import ResponseRequest
+from antiphon.runtime.voice.services import Echo, VoiceServices
+from antiphon.runtime.voice.settings import VoiceSettings
+from antiphon.runtime.voice.waterfall import Marks
+
+#: Responses outside of the conversation that may run at once.
+MAX_RESPONSES = 16
+
+
+class VoiceSession:
+    """Lives in an event loop. Commands return at once and never raise: what is wrong with one is a `SessionError`
+    event with the `tag` of the command. Events are read by iterating over the session, which ends after `close`.
+
+    After `commit`, commands wait until the turn's item is in the conversation, so that their order holds.
+    """
+
+    def __init__(
+        self,
+        services: VoiceServices,
+        settings: VoiceSettings,
+        *,
+        echo: Echo | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._context = SessionContext(services, settings, clock)
+        self._echo = echo
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._listening = Listening(self._context, self._hear, self._lose, self._overflow)
+        self._responses = Responses(self._context, self._listening, echo, self._on_idle)
+        self._turns = TurnTaking(self._context, self._listening, self._responses, self._run_waiting)
+        self._client_sound = ClientSound(self._context)
+        self._has_overflowed = False
+
+    @property
+    def settings(self) -> VoiceSettings:
+        """The current ones."""
+        return self._context.settings
+
+    @property
+    def items(self) -> Sequence[Item]:
+        """The conversation as it is, in order."""
+        return self._context.conversation.items
+
+    def item(self, item_id: str) -> Item | None:
+        """An item of the conversation."""
+        return self._context.conversation.get(item_id)
+
+    def start(self) -> None:
+        """Begin to hear. Sound that is pushed before hearing is ready waits for it."""
+        self._listening.start()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionEvent:
+        event = await self._context.events.get()
+        if event is None:
+            raise StopAsyncIteration
+        return event
+
+    async def overflowed(self) -> None:
+        """Returns when events have waited for so long that they were dropped. No more come; `close` is what is left."""
+        await self._context.events.overflowed.wait()
+
+    # -- commands -----------------------------------------------------------------------------------------------
+
+    def push(self, samples: Floats) -> None:
+        """Sound of the microphone, mono at 16 kHz, as it comes."""
+        if self._context.is_closed or not len(samples):
+            return
+        self._responses.note_silence()
+        samples = np.asarray(samples, np.float32)
+        self._listening.push(samples if self._echo is None else self._echo.clean(samples))
+
+    def commit(self, tag: str | None = None) -> None:
+        """End the turn here. `BufferCommitted` and its item follow, or the error `input_audio_buffer_commit_empty`."""
+        self._run(partial(self._turns.commit, tag))
+
+    def clear(self, tag: str | None = None) -> None:
+        """Drop the sound of the turn that has not ended. `BufferCleared` follows."""
+        self._run(self._turns.clear)
+
+    def configure(self, settings: VoiceSettings, tag: str | None = None) -> None:
+        """Use other settings from here on; a response in progress keeps its own. `SettingsChanged` follows."""
+        self._run(partial(self._configure, settings))
+
+    def add_item(self, item: Item, previous_item_id: str | None = None, tag: str | None = None) -> None:
+        """Add an item after another one, at the beginning for `root`, at the end for None.
+
+        `ItemAdded` and `ItemDone` follow. Sound in it is transcribed; a response waits for that.
+        """
+        self._run(partial(self._add_item, item, previous_item_id, tag))
+
+    def delete_item(self, item_id: str, tag: str | None = None) -> None:
+        self._run(partial(self._delete_item, item_id, tag))
+
+    def retrieve_item(self, item_id: str, tag: str | None = None) -> None:
+        self._run(partial(self._retrieve_item, item_id, tag))
+
+    def truncate(self, item_id: str, content_index: int, end_ms: int, tag: str | None = None) -> None:
+        """Of an answer's sound, the client played only so much: its item keeps the words that were heard."""
+        self._run(partial(self._truncate, item_id, content_index, end_ms, tag))
+
+    def respond(self, request: ResponseRequest | None = None, tag: str | None = None) -> None:
+        """Start a response. `ResponseStarted` follows at once."""
+        self._run(partial(self._respond, request or ResponseRequest(), tag))
+
+    def cancel(self, response_id: str | None = None, tag: str | None = None) -> None:
+        """Cancel a response: that of the conversation, or any by its id."""
+        self._run(partial(self._cancel, response_id, tag))
+
+    def close(self) -> None:
+        """End the session now, at any time. Everything that it has in the engine is aborted. May be called twice."""
+        self._context.close()
+        self._waiting.clear()
+        self._responses.close()
+        self._listening.close()
+        self._context.tasks.cancel()
+
+    async def aclose(self) -> None:
+        """`close`, and wait until nothing of the session is left."""
+        self.close()
+        await self._context.tasks.ended()
+
+    async def __aenter__(self) -> Self:
+        self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.shield(self.aclose())
+
+    # -- what they do -------------------------------------------------------------------------------------------
+
+    def _run(self, command: Callable[[], None]) -> None:
+        """Carry a command out, after those that wait for a commit."""
+        if self._context.is_closed:
+            return
+        if self._turns.has_commits:
+            self._waiting.append(command)
+        else:
+            command()
+
+    def _run_waiting(self) -> None:
+        while self._waiting and not self._turns.has_commits:
+            self._waiting.popleft()()
+
+    def _configure(self, settings: VoiceSettings) -> None:
+        before, self._context.settings = self._context.settings, settings
+        self._context.emit(SettingsChanged(settings))
+        if settings.transcription_model != before.transcription_model:
+            self._listening.restart()
+        elif (settings.turns, settings.transcription) != (before.turns, before.transcription):
+            self._listening.configure()
+
+    def _add_item(self, item: Item, previous_item_id: str | None, tag: str | None) -> None:
+        conversation = self._context.conversation
+        try:
+            conversation.add(item, previous_item_id)
+        except InvalidRequestError as error:
+            self._reject("item_create_invalid", str(error), tag, "previous_item_id")
+            return
+        previous_id = conversation.previous_id(item.id)
+        self._context.emit(ItemAdded(item, previous_id))
+        self._context.emit(ItemDone(item, previous_id))
+        if isinstance(item, Message):
+            self._client_sound.transcribe(item)
+
+    def _delete_item(self, item_id: str, tag: str | None) -> None:
+        if not self._context.conversation.remove(item_id):
+            self._reject_unknown("delete", item_id, tag)
+            return
+        self._responses.forget(item_id)
+        self._context.emit(ItemDeleted(item_id))
+
+    def _retrieve_item(self, item_id: str, tag: str | None) -> None:
+        item = self.item(item_id)
+        if item is None:
+            self._reject_unknown("retrieve", item_id, tag)
+        else:
+            self._context.emit(ItemRetrieved(item))
+
+    def _truncate(self, item_id: str, content_index: int, end_ms: int, tag: str | None) -> None:
+        if self.item(item_id) is None:
+            self._reject_unknown("truncate", item_id, tag)
+            return
+        if content_index != 0:
+            self._reject("invalid_value", f"content_index is {content_index}; it must be 0", tag, "content_index")
+            return
+        wrong = self._responses.truncate(item_id, end_ms)
+        if wrong is not None:
+            self._reject("invalid_value", wrong, tag, "audio_end_ms")
+        else:
+            self._context.emit(ItemTruncated(item_id, content_index, end_ms))
+
+    def _respond(self, request: ResponseRequest, tag: str | None) -> None:
+        active = self._responses.active
+        if not (request.settings or self.settings).answer:
+            self._reject("invalid_request", "a transcription session makes no responses", tag)
+        elif request.in_conversation and active is not None:
+            message = f"response {active.id} of this conversation is in progress; wait for it or cancel it"
+            self._reject("conversation_already_has_active_response", message, tag)
+        elif not request.in_conversation and self._responses.num_others >= MAX_RESPONSES:
+            message = f"{MAX_RESPONSES} responses outside of the conversation are in progress, the most there may be"
+            self._reject("too_many_responses", message, tag)
+        else:
+            marks = Marks(self._context.clock)
+            marks.note("requested")
+            self._responses.start(request, marks)
+
+    def _cancel(self, response_id: str | None, tag: str | None) -> None:
+        response = self._responses.find(response_id)
+        if response is None:
+            which = "no response" if response_id is None else f"no response {response_id!r}"
+            self._reject("response_cancel_not_active", f"{which} is in progress", tag, "response_id")
+        else:
+            response.cancel(EndReason.CLIENT_CANCELLED)
+
+    def _reject_unknown(self, verb: str, item_id: str, tag: str | None) -> None:
+        message = f"the conversation has no item {item_id!r}"
+        self._reject(f"item_{verb}_invalid_item_id", message, tag, "item_id")
+
+    def _reject(self, code: str, message: str, tag: str | None, param: str | None = None) -> None:
+        self._context.emit(SessionError(code, message, param=param, tag=tag))
+
+    # -- what happens -------------------------------------------------------------------------------------------
+
+    def _hear(self, event: HearingEvent) -> None:
+        if not self._context.is_closed:
+            self._turns.take(event)
+
+    def _lose(self, error: Exception | None) -> None:
+        if not self._context.is_closed:
+            self._turns.lose(error)
+
+    def _overflow(self) -> None:
+        message = f"more than {MAX_WAITING:.0f} s of sound wait to be heard; what follows is dropped"
+        if not self._has_overflowed:
+            self._reject("input_audio_buffer_overflow", message, None)
+        self._has_overflowed = True
+
+    def _on_idle(self) -> None:
+        self._turns.note_idle()

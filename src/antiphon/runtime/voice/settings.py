@@ -1,0 +1,65 @@
+"""`VoiceSettings`: how a session hears, answers and speaks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from antiphon.runtime.transcription.options import TranscriptionOptions
+from antiphon.runtime.voice.turn_settings import TurnSettings
+
+
+class Modality(StrEnum):
+    """What a response is made of. A spoken one has its transcript too."""
+
+    AUDIO = "audio"
+    TEXT = "text"
+
+
+class ToolChoice(StrEnum):
+    AUTO = "auto"
+    NONE = "none"
+    REQUIRED = "required"
+
+
+@dataclass(frozen=True)
+class ToolDefinition:
+    """A function that the model may call. `parameters` is a JSON schema."""
+
+    name: str
+    description: str = ""
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class VoiceSettings:
+    """Settings of a session, or of one response.
+
+    Models are None for the default one. A session that does not `answer` only transcribes. `create_response` answers
+    every turn that turn detection ends; `interrupt_response` ends a response when the person speaks. Transcripts of
+    the person's speech are always made; `show_transcripts` emits events for them. `tool_name` is the only tool that a
+    `REQUIRED` choice allows.
+    """
+
+    model: str | None = None
+    instructions: str = ""
+    modality: Modality = Modality.AUDIO
+    tools: tuple[ToolDefinition, ...] = ()
+    tool_choice: ToolChoice = ToolChoice.AUTO
+    tool_name: str | None = None
+    max_tokens: int | None = None
+    temperature: float | None = None
+    speech_model: str | None = None
+    voice: str | None = None
+    speed: float = 1.0
+    turns: TurnSettings = field(default_factory=TurnSettings)
+    create_response: bool = True
+    interrupt_response: bool = True
+    transcription_model: str | None = None
+    transcription: TranscriptionOptions = field(default_factory=TranscriptionOptions)
+    show_transcripts: bool = True
+    #: Whether the oldest items are left out when the model's context is full; otherwise the response fails.
+    truncate_history: bool = True
+    answer: bool = True

@@ -1,0 +1,220 @@
+"""`TurnDetector`: from the probabilities of speech in frames, and the end-of-turn model's answers, to turns.
+
+It has no clock and no thread. Positions and lengths are in samples of the stream.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from antiphon.audio.samples import SPEECH_RATE
+from antiphon.runtime.voice.turn_settings import TurnDetection, TurnSettings
+
+SAMPLES_PER_MS = SPEECH_RATE // 1000
+#: Inside speech a frame counts as voiced down to this much under the threshold.
+RELEASE = 0.15
+#: Silence after which the turn may be over: its transcript is begun. As much of it belongs to the turn's sound.
+PAUSE = 96 * SAMPLES_PER_MS
+#: Lengths of a silence at which the end-of-turn model is asked.
+LOOKS = tuple(ms * SAMPLES_PER_MS for ms in (192, 512, 1024, 2048, 4096))
+#: An answer of the model from here on means that the turn is complete.
+COMPLETE = 0.5
+#: A turn with less speech in it is none.
+MIN_TURN = 96 * SAMPLES_PER_MS
+
+
+@dataclass(frozen=True)
+class Began:
+    """A turn has begun. The prefix is part of it."""
+
+    start: int
+
+
+@dataclass(frozen=True)
+class Paused:
+    """The turn may have ended here; `PAUSE` samples of silence have followed."""
+
+    end: int
+
+
+@dataclass(frozen=True)
+class Resumed:
+    """After `Paused` the speech went on."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """Ask the end-of-turn model about a turn that paused at `end`, and give the answer with the number."""
+
+    number: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Ended:
+    """The turn is over; its speech ended here."""
+
+    end: int
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """What began was no speech."""
+
+
+@dataclass(frozen=True)
+class Idle:
+    """Nobody spoke for the idle timeout."""
+
+    start: int
+    end: int
+
+
+Decision = Began | Paused | Resumed | Look | Ended | Dropped | Idle
+
+
+class TurnDetector:
+    """Takes one frame of `frame` samples after another.
+
+    Of every turn: `Began`, then any number of `Paused` and `Resumed` in turns, with `Look`s after a `Paused`, then
+    `Ended` or `Dropped`; `Ended` follows a `Paused`. A turn that the caller ends has neither. In manual detection there
+    are no decisions.
+    """
+
+    def __init__(self, settings: TurnSettings, frame: int) -> None:
+        self._settings = settings
+        self._frame = frame
+        self._min_speech = 0
+        self._position = 0  # the end of the last frame
+        self._floor = 0  # the sound before it belongs to earlier turns
+        self._start: int | None = None  # of the speech that may be, or is, a turn
+        self._is_open = False
+        self._is_voiced = False
+        self._speech_end = 0
+        self._num_voiced = 0  # samples
+        self._is_paused = False
+        self._num_looks = 0  # in this silence
+        self._look: Look | None = None
+        self._look_number = 0
+        self._idle_start: int | None = None
+
+    @property
+    def position(self) -> int:
+        """Where the last frame ended."""
+        return self._position
+
+    @property
+    def is_voiced(self) -> bool:
+        """Whether the last frame was speech."""
+        return self._is_voiced
+
+    # -- the caller's -------------------------------------------------------------------------------------------
+
+    def configure(self, settings: TurnSettings) -> None:
+        """Use other settings from the next frame on. A turn that is open goes on, unless one of both is manual."""
+        changed = {settings.detection, self._settings.detection}
+        if len(changed) == 2 and TurnDetection.MANUAL in changed:
+            self.restart(0)
+        self._settings = settings
+
+    def set_min_speech(self, length: int) -> None:
+        """Speech has to last so long before it is a turn."""
+        self._min_speech = length
+
+    def restart(self, floor: int) -> None:
+        """End the open turn, if any: sound before `floor` belongs to no later turn."""
+        self._floor = max(self._floor, floor)
+        self._start, self._look = None, None
+        self._is_open = self._is_voiced = self._is_paused = False
+        self._num_voiced = self._num_looks = 0
+
+    def rest(self, position: int) -> None:
+        """Count the idle timeout from here."""
+        self._idle_start = position
+
+    # -- input --------------------------------------------------------------------------------------------------
+
+    def push(self, probability: float) -> list[Decision]:
+        """The next frame's probability of speech."""
+        settings = self._settings
+        start, self._position = self._position, self._position + self._frame
+        limit = max(settings.threshold - RELEASE, 0.01) if self._is_voiced else settings.threshold
+        self._is_voiced = probability >= limit
+        if settings.detection is TurnDetection.MANUAL:
+            return []
+        decided = self._speech(start) if self._is_voiced else self._silence()
+        return decided + self._idle()
+
+    def answer(self, look: Look, probability: float) -> list[Decision]:
+        """The end-of-turn model's answer. One that came too late, the speech having gone on, changes nothing."""
+        if self._look is None or self._look.number != look.number:
+            return []
+        self._look = None
+        if probability < COMPLETE or self._settings.detection is not TurnDetection.SEMANTIC_VAD:
+            return []
+        return self._ended()
+
+    # -- decisions ----------------------------------------------------------------------------------------------
+
+    def _speech(self, start: int) -> list[Decision]:
+        decided: list[Decision] = []
+        if self._start is None:
+            self._start = start
+        if self._is_paused:
+            decided.append(Resumed())
+        self._is_paused, self._look, self._num_looks = False, None, 0
+        self._speech_end = self._position
+        self._num_voiced += self._frame
+        if not self._is_open and self._num_voiced >= self._min_speech:
+            self._is_open = True
+            self._idle_start = None
+            prefix = self._settings.prefix_ms * SAMPLES_PER_MS
+            decided.append(Began(max(self._floor, self._start - prefix)))
+        return decided
+
+    def _silence(self) -> list[Decision]:
+        if self._start is None:
+            return []
+        silence = self._position - self._speech_end
+        if not self._is_open:
+            if silence >= PAUSE:  # too short to be a turn
+                self.restart(0)
+            return []
+        if self._num_voiced < MIN_TURN:
+            if silence < LOOKS[0]:
+                return []
+            self.restart(0)
+            return [Dropped()]
+        decided: list[Decision] = []
+        if silence >= PAUSE and not self._is_paused:
+            self._is_paused = True
+            decided.append(Paused(self._speech_end))
+        if self._settings.detection is TurnDetection.SERVER_VAD:
+            longest = self._settings.silence_ms
+        else:
+            longest = self._settings.eagerness.longest_wait_ms
+            decided += self._looks(silence)
+        return decided + (self._ended() if silence >= longest * SAMPLES_PER_MS else [])
+
+    def _looks(self, silence: int) -> list[Decision]:
+        due = sum(silence >= length for length in LOOKS)
+        if self._look is not None or due <= self._num_looks:
+            return []
+        self._num_looks = due
+        self._look_number += 1
+        self._look = Look(self._look_number, self._speech_end)
+        return [self._look]
+
+    def _ended(self) -> list[Decision]:
+        end = self._speech_end
+        self.restart(end + PAUSE)
+        return [Ended(end)]
+
+    def _idle(self) -> list[Decision]:
+        timeout, start = self._settings.idle_timeout_ms, self._idle_start
+        if timeout is None or start is None or self._start is not None:
+            return []
+        if self._position - start < timeout * SAMPLES_PER_MS:
+            return []
+        self._idle_start = None
+        return [Idle(start, self._position)]

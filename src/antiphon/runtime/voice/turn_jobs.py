@@ -1,0 +1,270 @@
+"""`TurnJobs`: the transcription of turns: hypotheses while one is spoken, a guess when it pauses, its windows.
+
+One job runs at a time. A window whose text is final goes first, then a guess; either aborts a running hypothesis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from queue import SimpleQueue
+from typing import Any
+
+from antiphon.audio.samples import SPEECH_RATE
+from antiphon.engine.request import Priority, Request
+from antiphon.errors import AntiphonError, EngineError, ModelNotFoundError
+from antiphon.runtime.calls.hearing import HearingEvent, TurnFailed, TurnGuess, TurnMarks, TurnText, TurnTranscript
+from antiphon.runtime.transcription.job_runner import JobRunner
+from antiphon.runtime.transcription.options import TranscriptionOptions
+from antiphon.runtime.transcription.settling import Hypotheses
+from antiphon.runtime.transcription.transcriber import Transcriber
+from antiphon.runtime.transcription.voice_activity import VoiceTrack
+from antiphon.runtime.transcription.window_decoding import WindowJob
+from antiphon.runtime.transcription.window_segments import whole_segment
+from antiphon.runtime.transcription.windows import MIN_VOICE
+from antiphon.runtime.voice.turn_detection import PAUSE, SAMPLES_PER_MS
+from antiphon.runtime.voice.turn_settings import HearingOptions
+from antiphon.runtime.voice.turns import Guess, JobKind, Outcome, Turn, TurnJob
+
+#: A window that is open for longer is closed at the quietest moment of its last seconds.
+MAX_OPEN_SECONDS = 24.0
+QUIET_SEARCH_SECONDS = 2.0
+#: Of the silence before and after speech so much is transcribed with it; more may become words that nobody said.
+MAX_SILENCE = 400 * SAMPLES_PER_MS
+
+
+class TurnJobs:
+    """Used by the thread of a `HearingCall`. Requests that ended come to `inbox`; `take` goes on with their job."""
+
+    def __init__(
+        self,
+        transcriber: Transcriber,
+        options: HearingOptions,
+        track: VoiceTrack,
+        inbox: SimpleQueue[Any],
+        emit: Callable[[HearingEvent], None],
+        clock: Callable[[], float],
+    ) -> None:
+        self._transcriber = transcriber
+        self._recogniser = transcriber.recogniser
+        self._track = track
+        self._emit = emit
+        self._clock = clock
+        self._runner = JobRunner(transcriber.port, inbox)
+        self._interval = round(options.interval * SPEECH_RATE)
+        self._backoff = options.backoff
+        self._next_hypothesis = 0.0  # by the clock
+        self._turns: list[Turn] = []
+        self._job: TurnJob | None = None
+        self._makes_hypotheses = options.hypotheses
+        self._is_held = False
+        self.configure(options.transcription)
+
+    def configure(self, options: TranscriptionOptions) -> None:
+        """Transcribe so from the next job on. Raises what the model cannot do."""
+        self._language = self._transcriber.language(options)
+        # Windows are short, and where they begin and end is known: a transcript without timestamps settles sooner.
+        self._options = replace(options, timestamps=False, sequential=False)
+        self._prompt = self._recogniser.prompt_tokens(options)
+
+    def hold(self, is_held: bool) -> None:
+        """Begin no hypotheses while held."""
+        self._is_held = is_held
+
+    @property
+    def max_open(self) -> int:
+        """Samples of an open window."""
+        return round(min(MAX_OPEN_SECONDS, 0.8 * self._recogniser.window_seconds) * SPEECH_RATE)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether every turn is transcribed."""
+        return not self._turns
+
+    def first_needed(self, otherwise: int) -> int:
+        """Sound from here on is used by a turn."""
+        return min((turn.first_needed() for turn in self._turns), default=otherwise)
+
+    def close(self) -> None:
+        self._runner.close()
+
+    # -- turns --------------------------------------------------------------------------------------------------
+
+    def open(self, number: int, start: int, window_start: int) -> Turn:
+        """A turn begins. What is before its first window is silence."""
+        first = max(window_start, self._track.origin)
+        turn = Turn(number, start, Hypotheses(self._recogniser), first, first)
+        self._turns.append(turn)
+        return turn
+
+    def cut(self, turn: Turn, end: int, start: int) -> None:
+        """Close the turn's open window at `end`; the next begins at `start`."""
+        turn.closed.append((turn.window_start, end))
+        turn.window_start = turn.seen = start
+
+    def pause(self, turn: Turn, end: int) -> None:
+        """The turn may have ended: guess its transcript."""
+        turn.guess = Guess(end)
+
+    def resume(self, turn: Turn) -> None:
+        """It has not. The guess is void."""
+        if turn.guess is not None and self._job is not None and self._job.turn is turn:
+            self._abort(JobKind.GUESS)
+        turn.guess = None
+
+    def end(self, turn: Turn, end: int, sound_end: int, marks: TurnMarks) -> None:
+        """The turn is over; unless a guess stands, its last window is transcribed."""
+        turn.end, turn.marks = end, marks
+        if turn.error is not None or (turn.guess is not None and turn.guess.end == end):
+            self._complete(turn)
+        else:
+            self.resume(turn)
+            self.cut(turn, sound_end, sound_end)
+
+    def drop(self, turn: Turn) -> None:
+        """It is none: forget it."""
+        if self._job is not None and self._job.turn is turn:
+            self._abort(self._job.kind)
+        self._turns.remove(turn)
+
+    def _complete(self, turn: Turn) -> None:
+        """Emit the transcript of a turn that has ended, if all of it is there."""
+        if turn.end is None or turn.marks is None:
+            return
+        if turn.error is not None:
+            self._turns.remove(turn)
+            self._emit(TurnFailed(turn.number, type(turn.error).__name__, str(turn.error)))
+            return
+        if turn.closed or (turn.guess is not None and turn.guess.outcome is None):
+            return
+        if turn.guess is not None and turn.guess.outcome is not None:
+            turn.take(turn.guess.outcome)
+        self._turns.remove(turn)
+        language = turn.language or self._language or "en"
+        seconds = (turn.end - turn.start) / SPEECH_RATE
+        self._emit(TurnTranscript(turn.number, turn.text(), language, tuple(turn.segments), seconds, turn.marks))
+
+    # -- jobs ---------------------------------------------------------------------------------------------------
+
+    def advance(self, speaking: Turn | None) -> None:
+        """Begin the next job, if there is one. `speaking` is the turn in which somebody speaks just now."""
+        while self._job is None or self._job.kind is JobKind.HYPOTHESIS:
+            turn = next((turn for turn in self._turns if turn.is_awaited), None)
+            if turn is None:
+                break
+            self._abort(JobKind.HYPOTHESIS)
+            if turn.closed:
+                self._begin(JobKind.WINDOW, turn, *turn.closed[0])
+            elif turn.guess is not None:
+                self._begin(JobKind.GUESS, turn, turn.window_start, turn.guess.end + PAUSE)
+        if self._job is None and speaking is not None and self._makes_hypotheses and not self._is_held:
+            fresh = self._track.end - max(speaking.seen, speaking.window_start)
+            if fresh >= self._interval and self._clock() >= self._next_hypothesis:
+                self._begin(JobKind.HYPOTHESIS, speaking, speaking.window_start, self._track.end)
+
+    def _begin(self, kind: JobKind, turn: Turn, start: int, end: int) -> None:
+        end = min(end, self._track.end)
+        now = self._clock()
+        turn.seen = max(turn.seen, end)
+        spoken = self._track.voiced(start, end, MIN_VOICE)
+        if spoken is None:
+            if kind is not JobKind.HYPOTHESIS:
+                self._done(kind, turn, Outcome(None, None, now, now))
+            return
+        start, end = max(start, spoken[0] - MAX_SILENCE), min(end, spoken[1] + MAX_SILENCE)
+        options, port = self._options, self._transcriber.port
+        if kind is JobKind.HYPOTHESIS:
+            options = replace(options, words=False, temperatures=options.temperatures[:1])
+        else:
+            options = replace(options, priority=min(options.priority, Priority.HIGH))
+        deadline = None if options.timeout is None else port.clock() + options.timeout
+        settled = turn.hypotheses.settled
+        language = self._language or (turn.language if settled or turn.segments else None)
+        previous = [*self._prompt, *turn.context()]
+        samples = self._track.samples(start, end)
+        work = WindowJob(self._recogniser, samples, options, language, previous, settled, deadline)
+        self._job = TurnJob(kind, turn, start, work, now)
+        try:
+            self._runner.start(work)
+        except (EngineError, ModelNotFoundError):  # there is no engine, or no model, any more
+            raise
+        except AntiphonError as error:
+            self._failed(error)
+
+    def _abort(self, kind: JobKind) -> None:
+        """End the running job if it is of that kind."""
+        if self._job is not None and self._job.kind is kind:
+            job, self._job = self._job, None
+            self._runner.abort(job.work)
+            self._count_hypothesis(job)
+
+    def take(self, request: Request) -> None:
+        """A request has ended."""
+        try:
+            work = self._runner.take(request)
+        except (EngineError, ModelNotFoundError) as error:
+            self._failed(error)
+            return
+        if work is not None and self._job is not None and self._job.work is work:
+            self._finish_job()
+
+    def _failed(self, error: AntiphonError) -> None:
+        """The running job failed. A hypothesis, or a guess of a turn that goes on, is simply not made."""
+        job, self._job = self._job, None
+        assert job is not None
+        self._runner.abort(job.work)
+        turn = job.turn
+        if job.kind is JobKind.HYPOTHESIS:
+            self._count_hypothesis(job)
+        elif job.kind is JobKind.GUESS and turn.end is None:
+            turn.guess = None
+        else:
+            turn.error, turn.guess = error, None
+            turn.closed.clear()
+            self._complete(turn)
+
+    def _finish_job(self) -> None:
+        job, self._job = self._job, None
+        assert job is not None
+        turn, tokenizer = job.turn, self._recogniser.tokenizer
+        tokens = turn.hypotheses.tokens_of(job.work, self._options)
+        language = job.work.best.language if tokens else None
+        if job.kind is JobKind.HYPOTHESIS:
+            self._count_hypothesis(job)
+            turn.language = language or turn.language
+            turn.hypotheses.add(tokens, language)
+            self._emit_text(turn)
+            return
+        segment = whole_segment(job.work, job.start / SPEECH_RATE, tokens, tokenizer) if tokens else None
+        self._done(job.kind, turn, Outcome(segment, language, job.started, self._clock()))
+
+    def _done(self, kind: JobKind, turn: Turn, outcome: Outcome) -> None:
+        if kind is JobKind.WINDOW:
+            turn.closed.pop(0)
+            turn.take(outcome)
+            if turn.end is None:
+                self._emit_text(turn)
+        else:
+            assert turn.guess is not None
+            turn.guess.outcome = outcome
+            if turn.end is None:
+                self._emit(TurnGuess(turn.number, turn.text(outcome), turn.guess.end // SAMPLES_PER_MS))
+                if outcome.segment is not None:  # a hypothesis too, if the turn goes on
+                    turn.hypotheses.add(outcome.segment.tokens, outcome.language)
+        self._complete(turn)
+
+    def _count_hypothesis(self, job: TurnJob) -> None:
+        if job.kind is JobKind.HYPOTHESIS:
+            now = self._clock()
+            job.turn.num_hypotheses += 1
+            job.turn.hypothesis_seconds += now - job.started
+            self._next_hypothesis = now + self._backoff * (now - job.started)
+
+    def _emit_text(self, turn: Turn) -> None:
+        decode = self._recogniser.tokenizer.decode
+        before = turn.text()
+        settled = before + decode(turn.hypotheses.settled)
+        whole = before + decode(turn.hypotheses.last)
+        turn.is_named = True
+        start = settled.lstrip()
+        self._emit(TurnText(turn.number, start, whole[len(settled) :] if start else whole.lstrip()))

@@ -1,0 +1,81 @@
+"""`TurnSettings`, `HearingOptions`: when a turn of speech begins and ends, and how it is transcribed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from antiphon.errors import InvalidRequestError
+from antiphon.runtime.transcription.options import DEFAULT_INTERVAL, TranscriptionOptions
+
+
+class TurnDetection(StrEnum):
+    """Who ends a turn: a silence of fixed length, the end-of-turn model, or the caller by `commit`."""
+
+    SERVER_VAD = "server_vad"
+    SEMANTIC_VAD = "semantic_vad"
+    MANUAL = "manual"
+
+
+class Eagerness(StrEnum):
+    """How long `semantic_vad` waits at most for a turn that does not sound complete."""
+
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+    AUTO = "auto"
+
+    @property
+    def longest_wait_ms(self) -> int:
+        """Silence after which the turn ends whatever the model says."""
+        return {Eagerness.LOW: 8000, Eagerness.HIGH: 2000}.get(self, 4000)
+
+
+@dataclass(frozen=True)
+class TurnSettings:
+    """Turn detection. A wrong value raises `InvalidRequestError` with the value.
+
+    Speech begins at a voice probability of `threshold`; `prefix_ms` of sound before that belong to the turn.
+    `silence_ms` of silence end a turn with `server_vad`; `eagerness` is for `semantic_vad`. After `idle_timeout_ms`
+    without speech, counted from the end of an answer (`AsyncHearing.rest`), `IdleTimeout` is emitted once.
+    """
+
+    detection: TurnDetection = TurnDetection.SERVER_VAD
+    threshold: float = 0.5
+    prefix_ms: int = 300
+    silence_ms: int = 500
+    eagerness: Eagerness = Eagerness.AUTO
+    idle_timeout_ms: int | None = None
+
+    def __post_init__(self) -> None:
+        idle = self.idle_timeout_ms
+        checks = (
+            (0 < self.threshold <= 1, "threshold", self.threshold, "above 0 and at most 1"),
+            (0 <= self.prefix_ms <= 5000, "prefix_ms", self.prefix_ms, "0 to 5000"),
+            (100 <= self.silence_ms <= 60_000, "silence_ms", self.silence_ms, "100 to 60000"),
+            (idle is None or 100 <= idle <= 3_600_000, "idle_timeout_ms", idle, "100 to 3600000"),
+        )
+        for holds, name, value, wanted in checks:
+            if not holds:
+                raise InvalidRequestError(f"{name} is {value!r}; it must be {wanted}")
+
+
+@dataclass(frozen=True)
+class HearingOptions:
+    """Of `AsyncEngine.hear`. `interval` is seconds of new sound between two hypotheses of an open turn.
+
+    A hypothesis is begun no sooner than `backoff` times the last one's duration after that one ended. With
+    `hypotheses` off, only guesses and final transcripts are made.
+    """
+
+    turns: TurnSettings = field(default_factory=TurnSettings)
+    transcription: TranscriptionOptions = field(default_factory=TranscriptionOptions)
+    hypotheses: bool = True
+    interval: float = DEFAULT_INTERVAL
+    backoff: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.interval <= 0:
+            raise InvalidRequestError(f"interval is {self.interval}; it must be above 0 seconds")
+        if self.backoff < 0:
+            raise InvalidRequestError(f"backoff is {self.backoff}; it must be 0 or more")

@@ -1,0 +1,146 @@
+"""`ChatAnswer`: the answer of a chat model, as the pieces that a voice session reads."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+from antiphon.errors import EngineError
+from antiphon.runtime.calls.events import Ended
+from antiphon.runtime.voice.items import Item, Message, Role
+from antiphon.runtime.voice.services import AnswerPiece, AnswerText, AnswerUsage, CallArguments, CallStart
+from antiphon.runtime.voice.settings import VoiceSettings
+from antiphon.server.chat.chat_call import ChatCall, prepare_chat
+from antiphon.server.chat.message_builder import finish_reason, is_cut
+from antiphon.server.http.errors import ApiError
+from antiphon.server.realtime.chat_messages import chat_body
+from antiphon.server.realtime.leases import Lease, as_ours
+from antiphon.server.serving.serving import Serving
+from antiphon.server.text.generation import Generations
+from antiphon.server.tool_calls import pieces
+
+#: Tokens that must be left for an answer, or half of the context if that is less.
+ANSWER_TOKENS = 256
+
+
+class ChatAnswer:
+    """Closing it aborts the request and gives the model back."""
+
+    def __init__(self, chat: ChatCall, generations: Generations, lease: Lease) -> None:
+        self._chat = chat
+        self._parser = chat.parser()
+        self._generations = generations
+        self._lease = lease
+        self._pieces: deque[AnswerPiece] = deque()
+        self._usage = AnswerUsage(len(chat.call.prompt))
+        self._num_tokens = 0
+
+    @property
+    def usage(self) -> AnswerUsage:
+        return self._usage
+
+    def close(self) -> None:
+        self._generations.close()
+        self._lease.close()
+
+    async def __anext__(self) -> AnswerPiece:
+        while not self._pieces:
+            with as_ours():
+                batch = await self._generations.read()
+            if not batch:
+                self.close()
+                raise StopAsyncIteration
+            for _, event in batch:
+                if isinstance(event, Ended):
+                    self._end(event)
+                else:
+                    self._num_tokens += len(event.token_ids)
+                    self._usage = AnswerUsage(self._usage.input_tokens, output_tokens=self._num_tokens)
+                    self._take(self._parser.feed(self._chat.text(event)))
+        return self._pieces.popleft()
+
+    def _end(self, ended: Ended) -> None:
+        self._take(self._parser.finish(is_cut(ended)))
+        was_cut = finish_reason(self._parser, ended) == "length"
+        self._usage = AnswerUsage(ended.prompt_tokens, ended.cached_tokens, ended.completion_tokens, was_cut)
+
+    def _take(self, found: list[pieces.Piece]) -> None:
+        for piece in found:
+            if isinstance(piece, pieces.Content):
+                self._pieces.append(AnswerText(piece.text))
+            elif isinstance(piece, pieces.CallStart):
+                self._pieces.append(CallStart(piece.name))
+            elif isinstance(piece, pieces.CallArguments):
+                self._pieces.append(CallArguments(piece.text))
+
+
+async def open_answer(serving: Serving, items: Sequence[Item], settings: VoiceSettings, lease: Lease) -> ChatAnswer:
+    """Sent to the engine. The lease is the answer's from here on; it is closed if this raises."""
+    try:
+        with as_ours():
+            chat = await fitting_chat(serving, items, settings, lease.model.name)
+            generations = Generations(serving, [chat.call])
+            await generations.open()
+    except BaseException:
+        lease.close()
+        raise
+    return ChatAnswer(chat, generations, lease)
+
+
+async def fitting_chat(serving: Serving, items: Sequence[Item], settings: VoiceSettings, model: str) -> ChatCall:
+    """The chat, without as few of its oldest turns as leave room for an answer, if history may be truncated."""
+    found = await _if_fitting(serving, items, settings, model, not settings.truncate_history)
+    if found is not None:
+        return found
+    turns = [place for place, item in enumerate(items) if place and _is_of_user(item)]
+    low, high, best = 0, len(turns), None
+    while low < high:
+        middle = (low + high) // 2
+        found = await _if_fitting(serving, _without(items, turns[middle]), settings, model)
+        if found is None:
+            low = middle + 1
+        else:
+            high, best = middle, found
+    last = _without(items, turns[-1] if turns else 0)
+    return best or await prepare_chat(serving, chat_body(last, settings, model))
+
+
+async def _if_fitting(
+    serving: Serving, items: Sequence[Item], settings: VoiceSettings, model: str, takes_any: bool = False
+) -> ChatCall | None:
+    try:
+        chat = await prepare_chat(serving, chat_body(items, settings, model))
+    except ApiError as error:
+        if error.code != "context_length_exceeded" or takes_any:
+            raise
+        return None
+    wanted = min(settings.max_tokens or ANSWER_TOKENS, ANSWER_TOKENS, chat.model.max_tokens // 2)
+    return chat if takes_any or len(chat.call.prompt) + wanted <= chat.model.max_tokens else None
+
+
+def _without(items: Sequence[Item], start: int) -> list[Item]:
+    """The items from `start` on, and the system messages among the earlier ones."""
+    kept = [item for item in items[:start] if isinstance(item, Message) and item.role is Role.SYSTEM]
+    return [*kept, *items[start:]]
+
+
+def _is_of_user(item: Item) -> bool:
+    return isinstance(item, Message) and item.role is Role.USER
+
+
+async def prefill(serving: Serving, items: Sequence[Item], settings: VoiceSettings, lease: Lease) -> None:
+    """Compute the prompt, so that its blocks are cached. Closes the lease."""
+    stream = None
+    try:
+        with as_ours():
+            chat = await prepare_chat(serving, chat_body(items, settings, lease.model.name, is_prefill=True))
+        stream = serving.client.generate(chat.call)
+        await stream.accepted()
+        while await stream.read():
+            pass
+    except EngineError:
+        pass  # the answer itself will say so
+    finally:
+        if stream is not None:
+            stream.close()
+        lease.close()

@@ -1,0 +1,68 @@
+"""The items of a voice conversation as the body of a chat."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from antiphon.engine.request import Priority
+from antiphon.runtime.voice.items import FunctionCall, FunctionOutput, Item, Message, Role
+from antiphon.runtime.voice.settings import ToolChoice, ToolDefinition, VoiceSettings
+from antiphon.server.chat.request_schemas import ChatBody
+
+
+def chat_body(items: Sequence[Item], settings: VoiceSettings, model: str, *, is_prefill: bool = False) -> ChatBody:
+    """Reasoning is turned off: it would be silence. The prompt of a prefill ends with the last message."""
+    messages = chat_messages(items, settings.instructions)
+    body: dict[str, Any] = {
+        "model": model,
+        "messages": messages,
+        "reasoning_effort": "none",
+        "priority": int(Priority.LOW if is_prefill else Priority.HIGH),
+        "max_completion_tokens": 1 if is_prefill else settings.max_tokens,
+        "temperature": settings.temperature,
+    }
+    if settings.tools:
+        body["tools"] = [_tool(tool) for tool in settings.tools]
+        body["tool_choice"] = "auto" if is_prefill else _tool_choice(settings)
+    if is_prefill:
+        body["add_generation_prompt"] = False
+    return ChatBody.model_validate(body)
+
+
+def chat_messages(items: Sequence[Item], instructions: str) -> list[dict[str, Any]]:
+    """Messages without text are left out; calls that stand together are one message."""
+    messages: list[dict[str, Any]] = []
+    if instructions:
+        messages.append({"role": "system", "content": instructions})
+    for item in items:
+        if isinstance(item, FunctionOutput):
+            messages.append({"role": "tool", "content": item.output, "tool_call_id": item.call_id})
+        elif isinstance(item, FunctionCall):
+            _add_call(messages, item)
+        elif isinstance(item, Message) and item.text:
+            role = {Role.USER: "user", Role.ASSISTANT: "assistant", Role.SYSTEM: "system"}[item.role]
+            messages.append({"role": role, "content": item.text})
+    return messages or [{"role": "user", "content": ""}]
+
+
+def _add_call(messages: list[dict[str, Any]], item: FunctionCall) -> None:
+    function = {"name": item.name, "arguments": item.arguments}
+    call = {"id": item.call_id, "type": "function", "function": function}
+    if messages and messages[-1]["role"] == "assistant":
+        messages[-1].setdefault("tool_calls", []).append(call)
+    else:
+        messages.append({"role": "assistant", "content": "", "tool_calls": [call]})
+
+
+def _tool(tool: ToolDefinition) -> dict[str, Any]:
+    function: dict[str, Any] = {"name": tool.name, "description": tool.description}
+    if tool.parameters:
+        function["parameters"] = dict(tool.parameters)
+    return {"type": "function", "function": function}
+
+
+def _tool_choice(settings: VoiceSettings) -> Any:
+    if settings.tool_name is not None and settings.tool_choice is ToolChoice.REQUIRED:
+        return {"type": "function", "function": {"name": settings.tool_name}}
+    return str(settings.tool_choice)

@@ -1,0 +1,284 @@
+"""`RealtimeConnection`: one WebSocket, whose events become commands of a voice session and the other way round."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from antiphon.runtime.voice import events
+from antiphon.runtime.voice.items import Item, new_id
+from antiphon.runtime.voice.request import ResponseRequest
+from antiphon.runtime.voice.session import VoiceSession
+from antiphon.runtime.voice.settings import VoiceSettings
+from antiphon.server.http.context import RequestContext
+from antiphon.server.http.errors import INVALID, SERVER, ApiError
+from antiphon.server.realtime import client_events
+from antiphon.server.realtime.audio_format import AudioFormat, SoundInput
+from antiphon.server.realtime.client_events import ClientEvent, EventRejectedError, parse
+from antiphon.server.realtime.input_budget import InputBudget
+from antiphon.server.realtime.model_names import with_served_names
+from antiphon.server.realtime.rate_limits import rate_limits
+from antiphon.server.realtime.server_events import ServerEvents
+from antiphon.server.realtime.session_config import SessionConfig, response_params
+from antiphon.server.realtime.settings_check import SettingsCheck
+from antiphon.server.realtime.wire_errors import WireError, error_event, event_id
+from antiphon.server.realtime.wire_items import REFERENCE, item_from, size_of
+from antiphon.server.serving.serving import Serving
+
+#: Messages from this size on are parsed in a thread.
+LARGE_CHARACTERS = 1 << 16
+#: Of one conversation.
+MAX_ITEMS = 4096
+MAX_ITEM_BYTES = 64 << 20
+MAX_RESPONSES = 16
+SERVICE_RESTART = 1012
+
+
+@dataclass(frozen=True)
+class _Format:
+    """The sound format that one response asked for."""
+
+    settings: VoiceSettings
+    format: AudioFormat
+
+
+class RealtimeConnection:
+    """The session is closed when `run` ends, however it ends."""
+
+    def __init__(
+        self,
+        websocket: WebSocket,
+        config: SessionConfig,
+        session: VoiceSession,
+        serving: Serving,
+        context: RequestContext,
+        check: SettingsCheck,
+    ) -> None:
+        self._websocket = websocket
+        #: The session after all updates, and what each update that is under way makes of it.
+        self._config = config
+        self._coming: deque[SessionConfig] = deque()
+        self._shown = config
+        self._session = session
+        self._serving = serving
+        self._check = check
+        self._idle_seconds = serving.config.limits.sessions.idle_seconds
+        self._last_sent = time.monotonic()
+        self._input = SoundInput(config.input_format)
+        self._budget = InputBudget()
+        self._formats: deque[_Format] = deque(maxlen=MAX_RESPONSES)
+        self._events = ServerEvents(
+            new_id("conv"), self._show_next, self._take_format, lambda: rate_limits(serving, context)
+        )
+        self._is_draining = asyncio.Event()
+        self._changed = asyncio.Event()
+
+    # -- its life -----------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Until the client leaves. Raises `ApiError` if it has been silent, or has not read, for too long."""
+        await self._send({"type": "session.created", "event_id": event_id(), "session": self._config.wire()})
+        self._session.start()
+        tasks = [asyncio.create_task(work) for work in (self._read(), self._write(), self._drain(), self._watch())]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            self._session.close()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await self._session.aclose()
+
+    def drain(self) -> None:
+        """The server shuts down: say so, and close when no response is in progress."""
+        self._is_draining.set()
+
+    async def _drain(self) -> None:
+        await self._is_draining.wait()
+        message = "the server is shutting down; the session ends after the response in progress"
+        await self._send(error_event(message, "shutting_down", SERVER))
+        while self._events.num_responses:
+            self._changed.clear()
+            await self._changed.wait()
+        await self._websocket.close(SERVICE_RESTART, "shutting_down")
+
+    async def _watch(self) -> None:
+        await self._session.overflowed()
+        message = "the client did not read events for so long that they were dropped"
+        raise ApiError(408, message, code="client_too_slow")
+
+    async def _write(self) -> None:
+        async for event in self._session:
+            for made in self._events.of(event):
+                await self._send(made)
+            self._note(event)
+
+    def _note(self, event: events.SessionEvent) -> None:
+        if isinstance(event, events.ResponseDone):
+            self._changed.set()
+            self._report(event.response)
+        elif isinstance(event, events.BufferCommitted | events.BufferCleared):
+            self._budget.taken()
+
+    def _report(self, response: events.ResponseState) -> None:
+        self._serving.metrics.voice.response(str(response.status), response.waterfall)
+        if self._serving.tracing is not None:
+            self._serving.tracing.turn(response)
+
+    async def _send(self, event: Mapping[str, Any]) -> None:
+        self._last_sent = time.monotonic()
+        await self._websocket.send_text(orjson.dumps(event).decode())
+
+    # -- what the client sends ----------------------------------------------------------------------------------
+
+    async def _read(self) -> None:
+        with contextlib.suppress(WebSocketDisconnect):
+            while True:
+                await self._carry_out(await self._receive())
+
+    async def _receive(self) -> str | bytes:
+        while True:
+            try:
+                async with asyncio.timeout(self._idle_seconds):
+                    message = await self._websocket.receive()
+            except TimeoutError:
+                if time.monotonic() - self._last_sent >= self._idle_seconds:
+                    cause = f"nothing has happened in this session for {self._idle_seconds:g} s"
+                    raise ApiError(408, cause, code="session_idle") from None
+                continue
+            if message["type"] == "websocket.disconnect":
+                raise WebSocketDisconnect(message.get("code", 1005))
+            text = message.get("text")
+            return message["bytes"] if text is None else text
+
+    async def _carry_out(self, message: str | bytes) -> None:
+        """A rejected event is answered with an error, and the session goes on."""
+        cause: str | None = None
+        try:
+            is_large = len(message) >= LARGE_CHARACTERS
+            event, cause = await asyncio.to_thread(parse, message) if is_large else parse(message)
+            await self._command(event, cause)
+        except EventRejectedError as rejected:
+            await self._reject(rejected.cause, rejected.event_id)
+        except WireError as error:
+            await self._reject(error, cause)
+
+    async def _reject(self, error: WireError, cause: str | None) -> None:
+        await self._send(error_event(error.message, error.code, error.kind, error.param, cause))
+
+    async def _command(self, event: ClientEvent, tag: str | None) -> None:
+        session = self._session
+        match event:
+            case client_events.AppendEvent():
+                self._append(event.data)
+            case client_events.SessionUpdateEvent():
+                await self._update(event.session, tag)
+            case client_events.CommitEvent():
+                session.push(self._input.flush())
+                session.commit(tag)
+            case client_events.ClearEvent():
+                self._input.flush()
+                session.clear(tag)
+            case client_events.CreateItemEvent():
+                item = await asyncio.to_thread(item_from, event.item, self._config.input_format)
+                self._check_room(item)
+                session.add_item(item, event.previous_item_id, tag)
+            case client_events.DeleteItemEvent():
+                session.delete_item(event.item_id, tag)
+            case client_events.RetrieveItemEvent():
+                session.retrieve_item(event.item_id, tag)
+            case client_events.TruncateItemEvent():
+                session.truncate(event.item_id, event.content_index, event.audio_end_ms, tag)
+            case client_events.CreateResponseEvent():
+                await self._respond(event.response, tag)
+            case client_events.CancelResponseEvent():
+                session.cancel(event.response_id, tag)
+            case client_events.ClearOutputEvent():
+                message = (
+                    "output_audio_buffer.clear is for WebRTC: over a WebSocket, stop playing, and send "
+                    "response.cancel and conversation.item.truncate"
+                )
+                raise WireError(message, "type", "unsupported_event")
+
+    def _append(self, data: bytes) -> None:
+        seconds = self._config.input_format.seconds(len(data))
+        self._budget.add(seconds, is_kept=self._config.is_manual)
+        self._session.push(self._input.push(data))
+
+    async def _update(self, given: Mapping[str, Any], tag: str | None) -> None:
+        config = self._config.updated(given)
+        await self._check.update(self._config, config)
+        if config.input_format is not self._config.input_format:
+            self._session.push(self._input.flush())
+            self._input = SoundInput(config.input_format)
+        self._config = config
+        self._coming.append(config)
+        self._session.configure(with_served_names(self._serving.models, config.settings()), tag)
+
+    def _show_next(self) -> dict[str, Any]:
+        """The session after the update that was carried out last."""
+        if self._coming:
+            self._shown = self._coming.popleft()
+        return self._shown.wire()
+
+    def _check_room(self, item: Item) -> None:
+        items = self._session.items
+        if len(items) >= MAX_ITEMS:
+            raise WireError(f"the conversation has {len(items):,} items; at most {MAX_ITEMS:,} are allowed", "item")
+        held = sum(map(size_of, items)) + size_of(item)
+        if held > MAX_ITEM_BYTES:
+            message = f"the items of the conversation would take {held:,} bytes; at most {MAX_ITEM_BYTES:,} are allowed"
+            raise WireError(message, "item")
+
+    async def _respond(self, given: Mapping[str, Any] | None, tag: str | None) -> None:
+        if self._config.is_transcription:
+            raise WireError("a transcription session has no responses", "type", "unsupported_event")
+        if self._events.num_responses >= MAX_RESPONSES:
+            raise WireError(f"{MAX_RESPONSES} responses are in progress, which is the most", code="too_many_responses")
+        params = response_params(given)
+        settings = self._config.response_settings(params)
+        await self._check.voice(self._config.settings(), settings, "response")
+        output = params.audio.output if params.audio is not None else None
+        if output is not None and output.format is not None:
+            self._formats.append(_Format(settings, AudioFormat(output.format.type)))
+        items = None if params.input is None else await asyncio.to_thread(self._inputs, params.input)
+        in_conversation = params.conversation != "none"
+        self._session.respond(ResponseRequest(settings, items, in_conversation, params.metadata), tag)
+
+    def _inputs(self, given: list[dict[str, Any]]) -> list[Item]:
+        """The items of a response's own input, some of them by reference."""
+        made: list[Item] = []
+        for place, fields in enumerate(given):
+            param = f"response.input.{place}"
+            if fields.get("type") != REFERENCE:
+                made.append(item_from(fields, self._config.input_format, param))
+                continue
+            found = self._session.item(str(fields.get("id")))
+            if found is None:
+                raise WireError(f"there is no item {str(fields.get('id'))[:100]!r}", f"{param}.id", "item_not_found")
+            made.append(found)
+        return made
+
+    def _take_format(self, settings: VoiceSettings) -> AudioFormat:
+        """The format of a response that begins: its own, else the session's."""
+        found = next((own for own in self._formats if own.settings is settings), None)
+        if found is None:
+            return self._shown.output_format
+        self._formats.remove(found)
+        return found.format
+
+
+def last_message(error: ApiError) -> str:
+    """What a client reads before its session is closed for an error."""
+    kind = error.kind if error.kind == SERVER else INVALID
+    return orjson.dumps(error_event(error.message, error.code, kind)).decode()

@@ -1,0 +1,190 @@
+"""`WyomingConnection`: one client: its events in order, its requests one after the other, and its end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from dataclasses import dataclass, field
+
+from antiphon.server.http.errors import ApiError, invalid
+from antiphon.server.serving.serving import Serving
+from antiphon.server.telemetry.logs import log, log_failure
+from antiphon.server.wyoming import synthesis, transcription
+from antiphon.server.wyoming.events import MAX_NAME, WantedTranscript, text, unexpected, wanted_transcript
+from antiphon.server.wyoming.frames import Frame, FrameError, FrameLimits, read_frame
+from antiphon.server.wyoming.info import LIVE_PROGRAM, PROGRAM, PROGRAMS, info_event
+from antiphon.server.wyoming.metrics import WyomingMetrics
+from antiphon.server.wyoming.offers import Offers
+from antiphon.server.wyoming.request import run_request
+from antiphon.server.wyoming.synthesis import Synthesis
+from antiphon.server.wyoming.transcription import Transcription
+
+#: Events that were read and not yet used.
+MAX_UNREAD = 4
+
+
+@dataclass(frozen=True)
+class LinkLimits:
+    """Of one connection. `idle_seconds` is between requests, `pause_seconds` between the events of one."""
+
+    frames: FrameLimits = field(default_factory=FrameLimits)
+    idle_seconds: float = 60.0
+    pause_seconds: float = 300.0
+    #: In which a client must take what was sent to it.
+    write_seconds: float = 60.0
+    #: In which a client can read the last event before its connection is closed.
+    linger_seconds: float = 2.0
+
+
+class WyomingConnection:
+    """A `Link`. An error is sent as an event and ends the connection: clients that know no errors wait for ever."""
+
+    def __init__(
+        self,
+        serving: Serving,
+        metrics: WyomingMetrics,
+        limits: LinkLimits,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> None:
+        self._serving = serving
+        self._metrics = metrics
+        self._limits = limits
+        self._reader = reader
+        self._writer = writer
+        self._writing = asyncio.Lock()
+        self._unread: asyncio.Queue[Frame] = asyncio.Queue(MAX_UNREAD)
+        self._wanted = WantedTranscript()
+        self._program = PROGRAM
+        self._last_event = asyncio.get_running_loop().time()
+
+    async def run(self) -> None:
+        """Until the client leaves, an error, or a pause that is too long. Raises nothing."""
+        reading = asyncio.create_task(self._read())
+        answering = asyncio.create_task(self._answer())
+        try:
+            await asyncio.wait((reading, answering), return_when=asyncio.FIRST_COMPLETED)
+            await _cancelled(reading if answering.done() else answering)
+            for task in (reading, answering):
+                if not task.cancelled():
+                    task.result()
+        except (FrameError, ApiError) as error:
+            await self._end_with(error)
+        except ConnectionError:
+            pass
+        except Exception as error:
+            log_failure(error, protocol="wyoming")
+        finally:
+            for task in (reading, answering):
+                await _cancelled(task)
+            self._writer.close()
+
+    async def refuse(self, error: ApiError) -> None:
+        """Say why the client is not served."""
+        try:
+            await self._end_with(error)
+        finally:
+            self._writer.close()
+
+    # -- for requests -------------------------------------------------------------------------------------------
+
+    async def receive(self) -> Frame:
+        return await self._next(self._limits.pause_seconds)
+
+    async def send(self, *frames: Frame) -> None:
+        async with self._writing:
+            self._writer.write(b"".join(frame.encoded() for frame in frames))
+            try:
+                async with asyncio.timeout(self._limits.write_seconds):
+                    await self._writer.drain()
+            except TimeoutError:
+                self._writer.transport.abort()
+                raise ConnectionError("the client does not read") from None
+
+    # -- events -------------------------------------------------------------------------------------------------
+
+    async def _read(self) -> None:
+        """Until the client leaves. What needs no model is answered at once, also during a request."""
+        while (frame := await read_frame(self._reader, self._limits.frames)) is not None:
+            self._last_event = asyncio.get_running_loop().time()
+            if frame.type == "describe":
+                await self.send(info_event(Offers.of(self._serving)))
+            elif frame.type == "ping":
+                await self.send(Frame("pong", {"text": text(frame, "text", MAX_NAME)}))
+            elif frame.type in HANDLED:
+                await self._unread.put(frame)
+
+    async def _next(self, seconds: float) -> Frame:
+        """The next event that is not answered at once; all of them show that the client is there."""
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        while (until := max(began, self._last_event) + seconds) > loop.time():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(until):
+                    return await self._unread.get()
+        raise ApiError(408, f"no event came for {seconds:g} s", code="idle_timeout")
+
+    async def _answer(self) -> None:
+        while True:
+            frame = await self._next(self._limits.idle_seconds)
+            if frame.type == "select-program":
+                self._select(frame)
+            elif frame.type == "transcribe":
+                self._wanted = wanted_transcript(frame)
+            elif frame.type in (transcription.AUDIO_START, transcription.AUDIO_CHUNK):
+                await self._transcribe(frame)
+            elif frame.type in (synthesis.SYNTHESIZE, synthesis.START):
+                await self._synthesize(frame)
+            else:
+                raise unexpected(frame, "a request")
+
+    def _select(self, frame: Frame) -> None:
+        name = text(frame, "name", MAX_NAME)
+        if name not in PROGRAMS:
+            raise invalid(f"there is no program {name!r}; choose one of: {', '.join(PROGRAMS)}", "name", "not_found")
+        self._program = name
+
+    async def _transcribe(self, frame: Frame) -> None:
+        wanted, self._wanted = self._wanted, WantedTranscript()
+        request = Transcription(self._serving, self, wanted, is_live=self._program == LIVE_PROGRAM)
+        await run_request(self._serving, self._metrics, "transcribe", lambda context: request.run(context, frame))
+
+    async def _synthesize(self, frame: Frame) -> None:
+        request = Synthesis(self._serving, self)
+        run = request.run_whole if frame.type == synthesis.SYNTHESIZE else request.run_streamed
+        await run_request(self._serving, self._metrics, "synthesize", lambda context: run(context, frame))
+
+    # -- the end ------------------------------------------------------------------------------------------------
+
+    async def _end_with(self, error: FrameError | ApiError) -> None:
+        """Send the error, and drop what the client still sends: a reset would delete it before it is read."""
+        self._metrics.rejected(error.code)
+        if error.code != "idle_timeout":
+            log("Wyoming connection ended", logging.WARNING, code=error.code, cause=error.message)
+        with contextlib.suppress(ConnectionError, TimeoutError):
+            async with asyncio.timeout(self._limits.linger_seconds):
+                await self.send(Frame("error", {"text": error.message, "code": error.code}))
+                if self._writer.can_write_eof():
+                    self._writer.write_eof()
+                while await self._reader.read(1 << 16):
+                    pass
+
+
+#: Events that are handled in order. Others are dropped, as the protocol asks.
+HANDLED = {
+    "select-program",
+    "transcribe",
+    transcription.AUDIO_START,
+    transcription.AUDIO_CHUNK,
+    transcription.AUDIO_STOP,
+    synthesis.SYNTHESIZE,
+    synthesis.START,
+    synthesis.CHUNK,
+    synthesis.STOP,
+}
+
+
+async def _cancelled(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait([task])

@@ -1,0 +1,79 @@
+"""`WyomingServer`: the listener for Wyoming clients, beside that of HTTP and over the same models."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from dataclasses import dataclass, field
+
+from antiphon.server.http.errors import unavailable
+from antiphon.server.http.listener import address
+from antiphon.server.serving.serving import Serving
+from antiphon.server.telemetry.logs import log
+from antiphon.server.wyoming.connection import LinkLimits, WyomingConnection
+from antiphon.server.wyoming.metrics import WyomingMetrics
+
+
+@dataclass(frozen=True)
+class WyomingLimits:
+    """`connections` bounds those that are open; further ones get an error."""
+
+    connections: int = 64
+    link: LinkLimits = field(default_factory=LinkLimits)
+
+
+class WyomingServer:
+    """Requests are among those of `serving`: they are waited for, listed and cancelled as those of HTTP are."""
+
+    def __init__(self, serving: Serving, listener: socket.socket, limits: WyomingLimits | None = None) -> None:
+        idle = LinkLimits(idle_seconds=serving.config.connections.idle_seconds)
+        self._serving = serving
+        self._listener = listener
+        self._limits = limits or WyomingLimits(link=idle)
+        self._metrics = WyomingMetrics(serving.metrics.registry)
+        self._connections: set[asyncio.Task[None]] = set()
+        self._num_refused = 0  # that are being told so
+        self._server: asyncio.Server | None = None
+
+    @property
+    def url(self) -> str:
+        return address(self._listener, "tcp")
+
+    async def start(self) -> None:
+        line = self._limits.link.frames.line_bytes
+        self._server = await asyncio.start_server(self._accept, sock=self._listener, limit=line)
+        log("listening for Wyoming", address=self.url)
+
+    async def stop(self) -> None:
+        """Close every connection. Requests that still run are cancelled."""
+        if self._server is not None:
+            self._server.close()
+        for task in self._connections:
+            task.cancel()
+        if self._connections:
+            await asyncio.wait(self._connections)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection = WyomingConnection(self._serving, self._metrics, self._limits.link, reader, writer)
+        if len(self._connections) >= self._limits.connections:
+            await self._refuse(connection, writer)
+            return
+        task = asyncio.create_task(connection.run())
+        self._connections.add(task)
+        self._metrics.connections.set(len(self._connections))
+        task.add_done_callback(self._ended)
+
+    async def _refuse(self, connection: WyomingConnection, writer: asyncio.StreamWriter) -> None:
+        most = self._limits.connections
+        if self._num_refused >= most:  # a flood is not told anything
+            writer.transport.abort()
+            return
+        self._num_refused += 1
+        try:
+            await connection.refuse(unavailable(f"{most} clients are connected already", "too_many_connections"))
+        finally:
+            self._num_refused -= 1
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._connections.discard(task)
+        self._metrics.connections.set(len(self._connections))

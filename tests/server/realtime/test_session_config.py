@@ -1,0 +1,169 @@
+"""The effective session: defaults, deep merges, what clears, and what is rejected."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from openai.types.realtime import RealtimeSessionCreateRequest, RealtimeTranscriptionSessionCreateRequest
+
+from antiphon.runtime.voice.settings import Modality, ToolChoice
+from antiphon.runtime.voice.turn_settings import Eagerness, TurnDetection
+from antiphon.server.realtime.audio_format import AudioFormat
+from antiphon.server.realtime.session_config import SessionConfig, response_params
+from antiphon.server.realtime.wire_errors import WireError
+
+TOOL = {"type": "function", "name": "get_weather", "description": "Weather.", "parameters": {"type": "object"}}
+
+
+def new(**options: Any) -> SessionConfig:
+    return SessionConfig("sess_1", "gpt-realtime", 1_800_000_000, **options)
+
+
+def detection(config: SessionConfig) -> Any:
+    return config.wire()["audio"]["input"]["turn_detection"]
+
+
+def updated(config: SessionConfig, **audio_input: Any) -> SessionConfig:
+    return config.updated({"type": "realtime", "audio": {"input": audio_input}})
+
+
+def test_the_session_begins_with_all_its_fields() -> None:
+    session = new().wire()
+    RealtimeSessionCreateRequest.model_validate(session)
+    assert session["type"] == "realtime" and session["object"] == "realtime.session" and session["id"] == "sess_1"
+    assert session["audio"]["input"]["turn_detection"]["silence_duration_ms"] == 500
+    assert session["audio"]["input"]["format"] == {"type": "audio/pcm", "rate": 24000}
+    assert session["output_modalities"] == ["audio"] and session["max_output_tokens"] == "inf"
+    settings = new().settings()
+    assert settings.turns.detection is TurnDetection.SERVER_VAD and settings.create_response
+    assert not settings.show_transcripts and settings.modality is Modality.AUDIO and settings.max_tokens is None
+
+
+def test_only_fields_that_are_present_change() -> None:
+    first = updated(new(), turn_detection={"type": "server_vad", "threshold": 0.7}).updated(
+        {"instructions": "Be brief."}
+    )
+    second = first.updated({"audio": {"output": {"voice": "ash"}}})
+    third = updated(second, turn_detection={"silence_duration_ms": 900})
+    assert detection(third) == {
+        "type": "server_vad",
+        "threshold": 0.7,
+        "prefix_padding_ms": 300,
+        "silence_duration_ms": 900,
+        "idle_timeout_ms": None,
+        "create_response": True,
+        "interrupt_response": True,
+    }
+    assert third.wire()["instructions"] == "Be brief." and third.wire()["audio"]["output"]["voice"] == "ash"
+    assert third.wire()["audio"]["output"]["speed"] == 1.0
+    assert detection(new())["threshold"] == 0.5  # an update leaves the session that it was made from alone
+
+
+def test_null_and_empty_values_clear() -> None:
+    full = new().updated(
+        {
+            "instructions": "Be brief.",
+            "tools": [TOOL],
+            "tool_choice": "required",
+            "max_output_tokens": 100,
+            "tracing": "auto",
+            "audio": {"input": {"transcription": {"model": "whisper-1", "language": "en"}}, "output": {"voice": "ash"}},
+        }
+    )
+    assert full.settings().tool_choice is ToolChoice.REQUIRED and full.settings().tools[0].name == "get_weather"
+    assert full.settings().show_transcripts and full.settings().transcription.language == "en"
+    bare = full.updated(
+        {
+            "instructions": "",
+            "tools": [],
+            "max_output_tokens": None,
+            "tracing": None,
+            "audio": {"input": {"transcription": None, "turn_detection": None}, "output": {"voice": None}},
+        }
+    )
+    session = bare.wire()
+    assert session["instructions"] == "" and session["tools"] == [] and session["max_output_tokens"] == "inf"
+    assert session["tracing"] is None and session["audio"]["input"]["transcription"] is None
+    assert detection(bare) is None and bare.is_manual and session["audio"]["output"]["voice"] == "alloy"
+    settings = bare.settings()
+    assert settings.turns.detection is TurnDetection.MANUAL and not settings.create_response
+    assert not settings.tools and settings.max_tokens is None and not settings.show_transcripts
+
+
+def test_another_kind_of_turn_detection_begins_with_its_defaults() -> None:
+    config = updated(new(), turn_detection={"type": "semantic_vad", "eagerness": "high", "interrupt_response": False})
+    assert detection(config) == {
+        "type": "semantic_vad",
+        "eagerness": "high",
+        "create_response": True,
+        "interrupt_response": False,
+    }
+    assert config.settings().turns.eagerness is Eagerness.HIGH and not config.settings().interrupt_response
+    back = updated(config, turn_detection={"type": "server_vad"})
+    assert detection(back)["interrupt_response"] and detection(back)["silence_duration_ms"] == 500
+
+
+def test_formats_are_replaced_as_a_whole() -> None:
+    config = new().updated({"audio": {"input": {"format": {"type": "audio/pcmu"}}}})
+    assert config.wire()["audio"]["input"]["format"] == {"type": "audio/pcmu"}
+    assert config.input_format is AudioFormat.PCMU and config.output_format is AudioFormat.PCM
+    assert config.updated({"audio": {"input": {"format": None}}}).input_format is AudioFormat.PCM
+
+
+def test_a_voice_by_id_and_both_modalities() -> None:
+    config = new().updated({"audio": {"output": {"voice": {"id": "af_heart"}}}, "output_modalities": ["text", "audio"]})
+    assert config.settings().voice == "af_heart" and config.settings().modality is Modality.AUDIO
+    assert config.updated({"output_modalities": ["text"]}).settings().modality is Modality.TEXT
+
+
+@pytest.mark.parametrize("is_by_address", [True, False])
+def test_a_transcription_session(is_by_address: bool) -> None:
+    config = new(is_transcription=True) if is_by_address else new().updated({"type": "transcription"})
+    session = config.wire()
+    RealtimeTranscriptionSessionCreateRequest.model_validate(session)
+    assert session["object"] == "realtime.transcription_session" and "output" not in session["audio"]
+    assert not config.settings().answer and config.settings().show_transcripts
+    assert config.transcription_model == ("gpt-realtime" if is_by_address else "whisper-1")
+
+
+@pytest.mark.parametrize(
+    ("given", "param"),
+    [
+        ({"type": "banana"}, "session.type"),
+        ({"audio": {"input": {"turn_detection": {"type": "server_vad", "threshold": 7}}}}, "threshold"),
+        ({"audio": {"input": {"turn_detection": {"type": "psychic"}}}}, "session.audio.input.turn_detection"),
+        ({"audio": {"input": {"format": {"type": "audio/pcm", "rate": 16000}}}}, "session.audio.input.format"),
+        ({"audio": {"output": {"speed": 9}}}, "session.audio.output.speed"),
+        ({"max_output_tokens": 0}, "session.max_output_tokens"),
+        ({"output_modalities": ["smell"]}, "session.output_modalities"),
+        ({"tools": [{"type": "mcp", "server_label": "x"}]}, "session.tools.0"),
+        ({"tools": [TOOL], "tool_choice": {"type": "function", "name": "other"}}, "session.tool_choice"),
+        ({"prompt": {"id": "pmpt_1"}}, "session.prompt"),
+        ({"instructions": 5}, "session.instructions"),
+    ],
+)
+def test_a_wrong_value_is_rejected_with_its_place(given: dict[str, Any], param: str) -> None:
+    with pytest.raises(WireError) as rejected:
+        new().updated(given)
+    assert param in (rejected.value.param or "") and rejected.value.message
+
+
+def test_what_is_not_done_is_not_shown_as_done() -> None:
+    config = new().updated({"include": ["item.input_audio_transcription.logprobs"], "surprise": 1})
+    config = updated(config, noise_reduction={"type": "near_field"})
+    session = config.wire()
+    assert session["include"] is None and session["audio"]["input"]["noise_reduction"] is None
+    assert "surprise" not in session
+
+
+def test_a_response_changes_the_settings_for_itself() -> None:
+    config = new().updated({"instructions": "Be brief.", "tools": [TOOL]})
+    params = response_params({"instructions": "Be long.", "tools": [], "output_modalities": ["text"]})
+    settings = config.response_settings(params)
+    assert settings.instructions == "Be long." and not settings.tools and settings.modality is Modality.TEXT
+    assert config.response_settings(response_params(None)) == config.settings()
+    spoken = response_params({"audio": {"output": {"voice": "verse", "format": {"type": "audio/pcma"}}}})
+    assert config.response_settings(spoken).voice == "verse"
+    with pytest.raises(WireError, match=r"response\.conversation"):
+        response_params({"conversation": "conv_other"})

@@ -1,0 +1,126 @@
+"""A server of `/v1/realtime` alone, over fake voices, and a client that checks the order of what it reads."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from fastapi import FastAPI
+from websockets.asyncio.client import ClientConnection, connect
+
+from antiphon.audio.pcm import to_s16
+from antiphon.runtime.process.client import EngineClient
+from antiphon.server.access.admin_access import AdminAccess
+from antiphon.server.access.hosts import AllowedHosts
+from antiphon.server.access.keys import KeyRing
+from antiphon.server.http.connection_limits import SessionLimits
+from antiphon.server.middleware.admission import Rules
+from antiphon.server.middleware.tracing_middleware import TracedRequests
+from antiphon.server.middleware.websocket_gate import WebSocketGate
+from antiphon.server.realtime import route
+from antiphon.server.serving.serving import Serving
+from antiphon.server.setup.config import Limits, ServerConfig
+from support.realtime_order import Event, RealtimeOrder
+from support.server.asgi_server import serving_app
+from support.server.fake_voice import FakeVoice
+
+
+@dataclass
+class FakeRealtime:
+    """`voices` are those of the sessions so far; `prepare` is called with each new one."""
+
+    serving: Serving
+    port: int = 0
+    voices: list[FakeVoice] = field(default_factory=list)
+    prepare: Callable[[FakeVoice], None] = lambda voice: None
+    loop: asyncio.AbstractEventLoop | None = None
+
+    def new_voice(self, serving: Serving, session_id: str) -> FakeVoice:
+        self.loop = asyncio.get_running_loop()
+        self.voices.append(FakeVoice())
+        self.prepare(self.voices[-1])
+        return self.voices[-1]
+
+    @property
+    def voice(self) -> FakeVoice:
+        return self.voices[-1]
+
+    def call(self, work: Callable[[], Any]) -> None:
+        """In the server's loop."""
+        assert self.loop is not None
+        self.loop.call_soon_threadsafe(work)
+
+    @asynccontextmanager
+    async def session(self, query: str = "?model=gpt-realtime", **options: Any) -> AsyncIterator[Session]:
+        async with connect(f"ws://127.0.0.1:{self.port}/v1/realtime{query}", max_size=None, **options) as socket:
+            session = Session(socket)
+            await session.until("session.created")
+            yield session
+
+
+class Session:
+    """A client of one session. Every event that it reads is checked."""
+
+    def __init__(self, socket: ClientConnection) -> None:
+        self.socket = socket
+        self.order = RealtimeOrder()
+
+    async def send(self, kind: str, **fields: Any) -> None:
+        await self.socket.send(json.dumps({"type": kind, **fields}))
+
+    async def read(self) -> Event:
+        event: Event = json.loads(await asyncio.wait_for(self.socket.recv(), 60))
+        self.order.take(event)
+        return event
+
+    async def until(self, kind: str) -> Event:
+        """The next event of that kind."""
+        while (event := await self.read())["type"] != kind:
+            pass
+        return event
+
+    async def say(self, milliseconds: int, level: float = 0.5) -> None:
+        """A tone, and with level 0 silence, as PCM at 24 kHz."""
+        tone = level * np.sin(2 * np.pi * 440 * np.arange(24 * milliseconds) / 24_000)
+        data = to_s16(tone.astype(np.float32)).tobytes()
+        await self.send("input_audio_buffer.append", audio=base64.b64encode(data).decode())
+
+    async def turn(self) -> None:
+        """Something said, and a silence."""
+        await self.say(300)
+        await self.say(400, 0.0)
+
+
+@contextmanager
+def fake_realtime(
+    sessions: SessionLimits | None = None,
+    otlp_endpoint: str | None = None,
+    keys: KeyRing | None = None,
+    per_key: int | None = None,
+) -> Iterator[FakeRealtime]:
+    limits = Limits(sessions=sessions or SessionLimits(), requests_per_key=per_key)
+    config = ServerConfig(limits=limits, offline=True, otlp_endpoint=otlp_endpoint, keys=keys)
+    made = FakeRealtime(Serving(config, EngineClient({}, offline=True)))
+    app = FastAPI()
+    app.state.serving = made.serving
+    app.state.voice_services = made.new_voice
+    app.include_router(route.router)
+    hosts = AllowedHosts("127.0.0.1")
+    app.add_middleware(
+        WebSocketGate,
+        rules=Rules(AdminAccess(None, hosts), hosts, keys, per_key, sessions=config.limits.sessions),
+        requests=made.serving.requests,
+        metrics=made.serving.metrics,
+        is_draining=lambda: made.serving.is_draining,
+    )
+    if made.serving.tracing is not None:
+        app.add_middleware(TracedRequests, tracing=made.serving.tracing)
+    with serving_app(app) as (port, _):
+        made.port = port
+        yield made

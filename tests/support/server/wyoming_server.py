@@ -1,0 +1,87 @@
+"""A Wyoming server beside a running HTTP server or alone, and what a client of the `wyoming` package receives."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+from wyoming.audio import AudioChunk, AudioStart, AudioStop
+from wyoming.client import AsyncTcpClient
+from wyoming.event import Event
+
+from antiphon.runtime.process.client import EngineClient
+from antiphon.server.http.listener import bind
+from antiphon.server.serving.serving import Serving
+from antiphon.server.setup.config import ServerConfig
+from antiphon.server.wyoming.server import WyomingLimits, WyomingServer
+from support.server.http_server import RunningServer
+
+SECONDS = 60.0
+
+
+@contextmanager
+def wyoming_beside(running: RunningServer) -> Iterator[int]:
+    """The port of a Wyoming server over the same models, in the same event loop."""
+    listener = bind("127.0.0.1", 0)
+    loop: asyncio.AbstractEventLoop = running.serving.loop  # type: ignore[attr-defined]
+    server = WyomingServer(running.serving, listener)
+    asyncio.run_coroutine_threadsafe(server.start(), loop).result(SECONDS)
+    try:
+        yield listener.getsockname()[1]
+    finally:
+        asyncio.run_coroutine_threadsafe(server.stop(), loop).result(SECONDS)
+        listener.close()
+
+
+@asynccontextmanager
+async def wyoming_without_engine(
+    config: ServerConfig, limits: WyomingLimits | None = None
+) -> AsyncIterator[tuple[int, Serving]]:
+    """The port of a server whose engine never starts, and what it serves."""
+    listener = bind("127.0.0.1", 0)
+    serving = Serving(config, EngineClient({}))
+    server = WyomingServer(serving, listener, limits)
+    await server.start()
+    try:
+        yield listener.getsockname()[1], serving
+    finally:
+        await server.stop()
+
+
+def client_of(port: int) -> AsyncTcpClient:
+    return AsyncTcpClient("127.0.0.1", port, connect_timeout=SECONDS, read_timeout=SECONDS)
+
+
+async def events_until(client: AsyncTcpClient, *last: str) -> list[Event]:
+    """Everything up to the first event of one of these types; a connection that ends before is a failure."""
+    events: list[Event] = []
+    while not events or events[-1].type not in last:
+        event = await client.read_event()
+        assert event is not None, [event.type for event in events]
+        events.append(event)
+    return events
+
+
+async def send_sound(client: AsyncTcpClient, audio: bytes, step: int = 3200, **format: int) -> None:
+    """A whole recording: start, chunks of `step` bytes, stop. 16-bit mono at 16 kHz unless `format` says otherwise."""
+    form: dict[str, Any] = {"rate": 16_000, "width": 2, "channels": 1} | format
+    await client.write_event(AudioStart(**form).event())
+    for start in range(0, len(audio), step):
+        await client.write_event(AudioChunk(**form, audio=audio[start : start + step]).event())
+    await client.write_event(AudioStop().event())
+
+
+def sound_of(events: list[Event]) -> bytes:
+    return b"".join(event.payload or b"" for event in events if event.type == "audio-chunk")
+
+
+def run_client(port: int, session: Callable[[AsyncTcpClient], Any]) -> Any:
+    """What a coroutine function returns that is given a connected client."""
+
+    async def main() -> Any:
+        async with client_of(port) as client:
+            return await session(client)
+
+    return asyncio.run(main())

@@ -1,0 +1,47 @@
+"""An event loop whose clock jumps to the next timer instead of waiting for it."""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+Result = TypeVar("Result")
+
+
+class _JumpingSelector(selectors.SelectSelector):
+    """Nothing ever comes from outside, so a wait is a jump of the clock."""
+
+    loop: FakeClockLoop
+
+    def select(self, timeout: float | None = None) -> list[Any]:
+        if timeout is None:
+            raise AssertionError("everything waits and nothing is scheduled: a deadlock")
+        self.loop.now += max(timeout, 0.0)
+        return []
+
+
+class FakeClockLoop(asyncio.SelectorEventLoop):
+    def __init__(self) -> None:
+        selector = _JumpingSelector()
+        super().__init__(selector)
+        selector.loop = self
+        self.now = 1000.0
+
+    def time(self) -> float:
+        return getattr(self, "now", 0.0)
+
+
+def run(work: Coroutine[Any, Any, Result]) -> Result:
+    """Run to the end on a clock of its own. Tasks that are left over are an error."""
+    loop = FakeClockLoop()
+    try:
+        result = loop.run_until_complete(work)
+        left = asyncio.all_tasks(loop)
+        assert not left, f"tasks are left: {left}"
+        return result
+    finally:
+        for task in asyncio.all_tasks(loop):
+            task.cancel()
+        loop.close()
