@@ -86,4 +86,10 @@ def test_nested_repetitions_are_multiplied(count: tuple[str, str]) -> None:
     text, product = count
     with pytest.raises(InvalidRequestError, match=f"repeats something {product} times; at most 100,000"):
         GrammarSpec(regex=text)
+    for schema in ({"pattern": text}, {"properties": {"a": {"patternProperties": {text: True}}}}):
+        with pytest.raises(InvalidRequestError, match=f"a pattern of json_schema repeats something {product} times"):
+            GrammarSpec(json_schema=schema)
+    with pytest.raises(InvalidRequestError, match=f"whitespace_pattern repeats something {product} times"):
+        GrammarSpec(json_object=True, whitespace_pattern=text)
+    GrammarSpec(json_schema={"properties": {"pattern": {"type": "string"}, "patternProperties": {"type": "object"}}})
     GrammarSpec(regex=r"(a{400}|\(b{9}){200}[(]{300}")

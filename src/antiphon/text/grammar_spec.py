@@ -91,6 +91,7 @@ class GrammarSpec:
             if self.json_schema is None and not self.json_object:
                 raise InvalidRequestError("whitespace_pattern goes with a JSON schema or object")
             _check_text("whitespace_pattern", self.whitespace_pattern, MAX_WHITESPACE_BYTES)
+            _check_repetitions("whitespace_pattern", self.whitespace_pattern)
 
     @property
     def schema_text(self) -> str:
@@ -190,6 +191,7 @@ def _check_schema(text: str) -> None:
             if isinstance(value, dict):
                 num_objects += 1
                 multiples += _multiple(value.get("multipleOf"))
+                _check_patterns(value)
                 deeper.extend(value.values())
             else:
                 deeper.extend(value)
@@ -205,6 +207,14 @@ def _check_schema(text: str) -> None:
             f"json_schema has multipleOf up to {multiples:,} in all, counted without decimal points; "
             f"at most {MAX_MULTIPLES:,} is taken"
         )
+
+
+def _check_patterns(schema: dict[str, Any]) -> None:
+    """Counts in the regular expressions of one object of a schema."""
+    properties = schema.get("patternProperties")
+    for pattern in [schema.get("pattern"), *(properties if isinstance(properties, dict) else ())]:
+        if isinstance(pattern, str):
+            _check_repetitions("a pattern of json_schema", pattern)
 
 
 def _multiple(value: object) -> int:
