@@ -86,9 +86,7 @@ async def call_a_tool(session: Any) -> None:
     calls = [call async for call in generation.function_stream]
     await report.until_seen("response.done", 2)
     report.tool_arguments = json.loads(calls[0].arguments)
-    output = llm.FunctionCallOutput(
-        call_id=calls[0].call_id, name=calls[0].name, output=TOOL_RESULT, is_error=False
-    )
+    output = llm.FunctionCallOutput(call_id=calls[0].call_id, name=calls[0].name, output=TOOL_RESULT, is_error=False)
     await add(session, output)
     session.update_options(max_response_output_tokens=SHORT)
     report.answered(*await message_of(await session.generate_reply(tool_choice="none")))
