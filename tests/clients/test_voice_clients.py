@@ -1,7 +1,8 @@
 """Clients of OpenAI's Realtime API, unchanged, in conversations with a real server on real weights.
 
-Each says a recorded sentence and hears an answer, lets a tool be called, and interrupts an answer. They run in environments
-with the locked versions of `environments/voice.txt` and `environments/voice_node`. What cannot be installed is a failure.
+Each says a recorded sentence and hears an answer, lets a tool be called, and interrupts an answer. They run in
+environments with the locked versions of `environments/voice.txt` and `environments/voice_node`. What cannot be
+installed is a failure.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import base64
 import json
 import subprocess
 from collections.abc import Callable, Iterator
+from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +33,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.weights]
 
 PROGRAMS = Path(__file__).parent / "programs" / "voice"
 NAMES = ("use_openai", "use_openai_agents", "use_pipecat", "use_livekit")
-MODELS = ("smollm2-135m", "whisper-tiny.en", "hibari-6m")
+MODELS = ("qwen2.5-coder-0.5b", "whisper-tiny.en", "hibari-6m")
 KEY = "a-key-for-clients"
 OUTPUT_RATE = 24_000
 SILENCE_SECONDS = 2.5
@@ -68,6 +70,15 @@ def report_of(command: list[str], server: RunningServer, speech: Path) -> dict[s
     return found
 
 
+def letters(text: str) -> str:
+    return "".join(filter(str.isalnum, text.lower()))
+
+
+def likeness(first: str, second: str) -> float:
+    """By letters: 1 for the same text, about 0.4 for two that have nothing in common."""
+    return SequenceMatcher(None, letters(first), letters(second), autojunk=False).ratio()
+
+
 def check(report: dict[str, Any], words: str, server: RunningServer) -> None:
     assert not report["errors"]
     assert [kind for kind in report["kinds"] if kind in SPEECH_KINDS][:2] == list(SPEECH_KINDS)
@@ -77,12 +88,12 @@ def check(report: dict[str, Any], words: str, server: RunningServer) -> None:
     first, after_the_tool = report["answers"]
     for answer in (first, after_the_tool):
         spoken = np.frombuffer(base64.b64decode(answer["sound"]), "<i2").astype(np.float32) / 32768
-        assert len(spoken) > OUTPUT_RATE / 4 and spoken.std() > 0.01
+        assert 0.02 < len(spoken) / OUTPUT_RATE / len(letters(answer["text"])) < 0.3 and spoken.std() > 0.01
         answer["samples"] = spoken
     with server.openai(KEY) as client:
         file = ("answer.wav", wav_bytes(first["samples"], OUTPUT_RATE))
         again = client.audio.transcriptions.create(model="whisper-1", file=file)
-    assert word_error_rate(first["text"], again.text) < 0.5, (first["text"], again.text)
+    assert likeness(first["text"], again.text) > 0.55, (first["text"], again.text)
     server.wait_until_idle()
 
 

@@ -24,8 +24,9 @@ CHUNK = RATE // 10 * 2
 CHUNKS = [SPEECH[start : start + CHUNK] for start in range(0, len(SPEECH), CHUNK)]
 
 INSTRUCTIONS = "Answer in one short sentence."
+LONG_INSTRUCTIONS = "Tell a long story about what was said."
 #: Of an answer, and of one that is interrupted.
-SHORT, LONG = 20, 150
+SHORT, LONG = 20, 400
 TOOL_QUESTION = "What is the weather in Paris?"
 LONG_QUESTION = "Tell me a long story about a ship on the sea."
 TOOL_RESULT = "It is sunny, with 18 degrees."

@@ -15,7 +15,7 @@ const URL_ = `${process.env.CLIENT_HOST.replace('http', 'ws')}/v1/realtime?model
 const SPEECH = readFileSync(process.env.CLIENT_SPEECH);
 const CHUNK = 4800; // bytes of 100 ms
 const SHORT = 20;
-const LONG = 150;
+const LONG = 400;
 const TIMEOUT_MS = 120_000;
 
 const report = {

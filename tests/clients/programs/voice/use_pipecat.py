@@ -12,6 +12,7 @@ from common import (
     INSTRUCTIONS,
     KEY,
     LONG,
+    LONG_INSTRUCTIONS,
     MODEL,
     RATE,
     SHORT,
@@ -99,11 +100,13 @@ class Collector(FrameProcessor):
             report.saw(KINDS[type(frame)])
 
 
-def settings(tool_choice: str, max_tokens: int | str) -> OpenAIRealtimeLLMService.Settings:
+def settings(
+    tool_choice: str, max_tokens: int | str, instructions: str = INSTRUCTIONS
+) -> OpenAIRealtimeLLMService.Settings:
     heard = events.AudioInput(transcription=events.InputAudioTranscription(model=TRANSCRIPTION))
     return OpenAIRealtimeLLMService.Settings(
         model=MODEL,
-        system_instruction=INSTRUCTIONS,
+        system_instruction=instructions,
         session_properties=events.SessionProperties(
             audio=events.AudioConfiguration(input=heard),
             tool_choice=tool_choice,
@@ -135,7 +138,7 @@ async def talk(worker: PipelineWorker, service: OpenAIRealtimeLLMService) -> Non
     await say(worker)
     await report.until(lambda: len(report.answers) == 2 and bool(report.heard), "the answer to the speech")
     report.answers.reverse()
-    await worker.queue_frame(LLMUpdateSettingsFrame(delta=settings("none", LONG)))
+    await worker.queue_frame(LLMUpdateSettingsFrame(delta=settings("none", LONG, LONG_INSTRUCTIONS)))
     known, before = set(items), report.kinds.count("audio")
     await say(worker)
     await report.until_seen("audio", before + 1)
