@@ -6,7 +6,6 @@ The short set runs in this environment. Under `--soak` all run, in environments 
 
 from __future__ import annotations
 
-import hashlib
 import os
 import subprocess
 import sys
@@ -17,12 +16,12 @@ import pytest
 
 from antiphon.server.access.keys import KeyRing
 from antiphon.server.setup.config import ModelSpec, ServerConfig
+from support.fetching.client_environments import environment_python
 from support.server.http_server import RunningServer, running_server
 
 pytestmark = [pytest.mark.slow, pytest.mark.weights]
 
 HERE = Path(__file__).parent
-BUILD = HERE.parents[1] / "build" / "clients"
 CHAT, EMBEDDING = "smollm2-135m", "all-minilm-l6-v2"
 KEY = "a-key-for-clients"
 
@@ -48,19 +47,6 @@ def server(model_path: Callable[[str], Path]) -> Iterator[RunningServer]:
     config = ServerConfig(models=(ModelSpec.of(CHAT), ModelSpec.of(EMBEDDING)), keys=KeyRing([KEY]), offline=True)
     with running_server(config, {"kv_bytes": 64 << 20}) as running:
         yield running
-
-
-def environment_python(name: str) -> Path:
-    """The interpreter of an environment with the locked versions, made on first use."""
-    lock = HERE / "environments" / f"{name}.txt"
-    folder = BUILD / f"{name}-{hashlib.sha256(lock.read_bytes()).hexdigest()[:12]}"
-    python = folder / "bin" / "python"
-    if not (folder / "complete").exists():
-        subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
-        install = [str(python), "-m", "pip", "install", "--quiet", "--no-deps", "--requirement", str(lock)]
-        subprocess.run(install, check=True)
-        (folder / "complete").touch()
-    return python
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

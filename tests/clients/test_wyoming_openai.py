@@ -1,13 +1,11 @@
 """`wyoming-openai`, a bridge from Wyoming to servers with OpenAI's API, between a Wyoming client and this server.
 
-It needs Python 3.12 and runs under `--soak`, in an environment with the locked versions.
+It needs Python 3.12, and runs in an environment with the locked versions. What cannot be installed is a failure.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import os
 import shutil
 import socket
 import subprocess
@@ -25,6 +23,7 @@ from wyoming.tts import Synthesize, SynthesizeVoice
 from antiphon.audio.decode import decode
 from antiphon.audio.pcm import to_s16
 from antiphon.server.setup.config import ModelSpec, ServerConfig
+from support.fetching.client_environments import VARIABLES, environment_python
 from support.server.http_server import RunningServer, running_server
 from support.server.wyoming_server import events_until, run_client, send_sound, sound_of
 from support.sound.speech import JFK_TEXT, jfk, normalize_words
@@ -32,11 +31,6 @@ from support.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.weights]
 
-HERE = Path(__file__).parent
-LOCK = HERE / "environments" / "wyoming_openai.txt"
-BUILD = HERE.parents[1] / "build" / "clients"
-#: Of the environment, not of this one.
-VARIABLES = os.environ | {"PYTHONPATH": "", "NO_PROXY": "127.0.0.1"}
 SPOKEN = "The quick brown fox jumps over the lazy dog."
 
 
@@ -49,18 +43,11 @@ def python_312() -> str | None:
 
 
 @pytest.fixture(scope="module")
-def bridge_python(soak: bool) -> Path:
+def bridge_python() -> Path:
     base = python_312()
-    if not soak or base is None:
-        pytest.skip("runs under --soak, with Python 3.12")
-    folder = BUILD / f"wyoming_openai-{hashlib.sha256(LOCK.read_bytes()).hexdigest()[:12]}"
-    python = folder / "bin" / "python"
-    if not (folder / "complete").exists():
-        subprocess.run([base, "-m", "venv", "--clear", str(folder)], check=True)
-        install = [str(python), "-m", "pip", "install", "--quiet", "--no-deps", "--requirement", str(LOCK)]
-        subprocess.run(install, check=True, env=VARIABLES)
-        (folder / "complete").touch()
-    return python
+    if base is None:
+        pytest.skip("wyoming-openai needs Python 3.12, and this machine has an older one")
+    return environment_python("wyoming_openai", base)
 
 
 @pytest.fixture(scope="module")

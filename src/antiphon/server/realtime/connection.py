@@ -16,7 +16,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from antiphon.runtime.voice import events
 from antiphon.runtime.voice.items import Item, new_id
 from antiphon.runtime.voice.request import ResponseRequest
-from antiphon.runtime.voice.session import VoiceSession
+from antiphon.runtime.voice.session import MAX_RESPONSES, VoiceSession
 from antiphon.runtime.voice.settings import VoiceSettings
 from antiphon.server.http.context import RequestContext
 from antiphon.server.http.errors import INVALID, SERVER, ApiError
@@ -38,7 +38,6 @@ LARGE_CHARACTERS = 1 << 16
 #: Of one conversation.
 MAX_ITEMS = 4096
 MAX_ITEM_BYTES = 64 << 20
-MAX_RESPONSES = 16
 SERVICE_RESTART = 1012
 
 
@@ -74,7 +73,7 @@ class RealtimeConnection:
         self._last_sent = time.monotonic()
         self._input = SoundInput(config.input_format)
         self._budget = InputBudget()
-        self._formats: deque[_Format] = deque(maxlen=MAX_RESPONSES)
+        self._formats: deque[_Format] = deque(maxlen=MAX_RESPONSES + 1)
         self._events = ServerEvents(
             new_id("conv"), self._show_next, self._take_format, lambda: rate_limits(serving, context)
         )
@@ -243,8 +242,6 @@ class RealtimeConnection:
     async def _respond(self, given: Mapping[str, Any] | None, tag: str | None) -> None:
         if self._config.is_transcription:
             raise WireError("a transcription session has no responses", "type", "unsupported_event")
-        if self._events.num_responses >= MAX_RESPONSES:
-            raise WireError(f"{MAX_RESPONSES} responses are in progress, which is the most", code="too_many_responses")
         params = response_params(given)
         settings = self._config.response_settings(params)
         await self._check.voice(self._config.settings(), settings, "response")
