@@ -141,7 +141,7 @@ async def _connected(server: ServerAddress, model: str) -> ClientConnection:
             proxy=None,
         )
     except InvalidStatus as error:
-        status, told = error.response.status_code, error_message(error.response.body or b"")
+        status, told = error.response.status_code, error_message(bytes(error.response.body or b""))
         if told is None and status in (404, 405):
             raise ServerError(f"{server.url} has no {PATH} (status {status}): it cannot hold conversations") from error
         told = told or f"status {status}"

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from antiphon.cli import options, speak, transcribe
+from antiphon.cli import options
 from antiphon.cli.files import check_writable
 from antiphon.cli.remote.address import ServerAddress, chosen_server
+from antiphon.cli.talk import flags
 from antiphon.errors import AudioError, InvalidRequestError, UsageError
 from antiphon.weights.catalog.model_tasks import check_catalog_task
 
@@ -21,11 +21,6 @@ if TYPE_CHECKING:
     from antiphon.runtime.loading.loading import LoadedModel
     from antiphon.runtime.voice.settings import VoiceSettings
 
-CHAT_MODEL = "qwen2.5-coder-0.5b"
-INSTRUCTIONS = (
-    "You are a helpful assistant in a spoken conversation. Answer in one or two short sentences of plain words, "
-    "without lists, code or markup."
-)
 #: What a server is told of; the others are about models that are loaded here.
 REMOTE = (
     "model", "transcription_model", "voice", "instructions", "language", "turn_detection", "eagerness", "push_to_talk",
@@ -33,82 +28,29 @@ REMOTE = (
 )  # fmt: skip
 
 
-class Detection(StrEnum):
-    SEMANTIC_VAD = "semantic_vad"
-    SERVER_VAD = "server_vad"
-
-
-class Eagerness(StrEnum):
-    LOW = "low"
-    MEDIUM = "medium"
-    HIGH = "high"
-    AUTO = "auto"
-
-
 def talk(
     context: typer.Context,
-    input_: Annotated[
-        Path | None,
-        typer.Option("--input", "-i", metavar="FILE", help="Say this recording instead of using the microphone.",
-                     show_default=False),
-    ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="FILE",
-                     help="Record the conversation (stereo WAV: you left, answers right) instead of playing answers.",
-                     show_default=False),
-    ] = None,
-    push_to_talk: Annotated[
-        bool, typer.Option("--push-to-talk", help="Enter begins and ends your turns. A recording is one turn.")
-    ] = False,
-    turn_detection: Annotated[
-        Detection | None,
-        typer.Option("--turn-detection", show_default=False,
-                     help="semantic_vad: a model decides whether you have finished (the default); server_vad: a "
-                     "silence of half a second ends your turn."),
-    ] = None,
-    eagerness: Annotated[
-        Eagerness | None,
-        typer.Option("--eagerness", show_default=False,
-                     help="How long semantic_vad waits at most: low 8 s, medium (and auto, the default) 4 s, high 2 s."),
-    ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option("--model", metavar="MODEL", help=f"Chat model. Default: {CHAT_MODEL}, or the server's.",
-                     autocompletion=options.complete_model, show_default=False),
-    ] = None,
-    transcription_model: Annotated[
-        str | None,
-        typer.Option("--transcription-model", metavar="MODEL", show_default=False,
-                     help=f"Model that hears. Default: {transcribe.DEFAULT_MODEL}, or the server's.",
-                     autocompletion=options.complete_model),
-    ] = None,
-    speech_model: Annotated[
-        str | None,
-        typer.Option("--speech-model", metavar="MODEL", help=f"Model that speaks. Default: {speak.DEFAULT_MODEL}.",
-                     autocompletion=options.complete_model, show_default=False),
-    ] = None,
-    voice: Annotated[str | None, typer.Option("--voice", help="Voice of the answers.", show_default=False)] = None,
-    instructions: Annotated[
-        str | None,
-        typer.Option("--instructions", help="System message. Default: short answers in plain words.",
-                     show_default=False),
-    ] = None,
-    language: Annotated[
-        str | None, typer.Option("--language", help="Language you speak; detected if omitted.", show_default=False)
-    ] = None,
+    input_: flags.Input = None,
+    output: flags.Output = None,
+    push_to_talk: flags.PushToTalk = False,
+    turn_detection: flags.TurnDetection = None,
+    eagerness: flags.Eagerness = None,
+    model: flags.ChatModel = None,
+    transcription_model: flags.TranscriptionModel = None,
+    speech_model: flags.SpeechModel = None,
+    voice: flags.Voice = None,
+    instructions: flags.Instructions = None,
+    language: flags.Language = None,
     temperature: options.Temperature = None,
     max_tokens: options.MaxTokens = 256,
-    waterfall: Annotated[
-        bool, typer.Option("--waterfall", "--verbose", help="Show where the time of each turn went.")
-    ] = False,
+    waterfall: flags.Waterfall = False,
     device: options.Device = "auto",
     kv_memory: options.KVMemory = None,
     offline: options.Offline = False,
     base_url: options.BaseURL = None,
     api_key_file: options.ApiKeyFile = None,
     local: options.Local = False,
-) -> None:  # fmt: skip
+) -> None:
     """Talk with a model: speak, hear the answer, and interrupt it.
 
     Each turn is shown with its latency. Ctrl-C stops an answer and, when nothing is being said, ends the conversation.
@@ -116,16 +58,16 @@ def talk(
     server = chosen_server(base_url, api_key_file, local)
     if push_to_talk and (turn_detection or eagerness):
         raise UsageError("--push-to-talk ends turns by a key: remove --turn-detection and --eagerness")
-    if eagerness and turn_detection is Detection.SERVER_VAD:
+    if eagerness and turn_detection is flags.Detection.SERVER_VAD:
         raise UsageError("--eagerness is for --turn-detection semantic_vad")
     if output is not None:
         if output.suffix.lower() != ".wav":
             raise UsageError(f"--output writes a WAV file; end {output.name} in .wav")
         check_writable(output)
     names = {
-        "generate": model or CHAT_MODEL,
-        "transcribe": transcription_model or transcribe.DEFAULT_MODEL,
-        "synthesize": speech_model or speak.DEFAULT_MODEL,
+        "generate": model or flags.CHAT_MODEL,
+        "transcribe": transcription_model or flags.TRANSCRIPTION_MODEL,
+        "synthesize": speech_model or flags.SPEECH_MODEL,
     }
     if server is None:
         for task, name in names.items():
@@ -135,9 +77,9 @@ def talk(
     setup = Setup(None if input_ is None else _recording(input_), output, push_to_talk, waterfall)
     setup.check_devices()
     settings = _settings(
-        detection="manual" if push_to_talk else str(turn_detection or Detection.SEMANTIC_VAD),
-        eagerness=str(eagerness or Eagerness.AUTO),
-        instructions=INSTRUCTIONS if instructions is None else instructions,
+        detection="manual" if push_to_talk else str(turn_detection or flags.Detection.SEMANTIC_VAD),
+        eagerness=str(eagerness or flags.EagernessName.AUTO),
+        instructions=flags.INSTRUCTIONS if instructions is None else instructions,
         voice=voice,
         language=language,
         temperature=temperature,
@@ -191,7 +133,7 @@ def _loaded(names: dict[str, str], offline: bool, device: str) -> dict[str, Load
 
     made = {}
     for task, name in names.items():
-        quantize = str(transcribe.Precision.AUTO) if task == "transcribe" else None
+        quantize = "auto" if task == "transcribe" else None
         made[task] = load(name, offline, quantize=quantize, task=task, device=device)
     EmbeddedModel.check(made["generate"])
     return made

@@ -6,12 +6,14 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from antiphon.audio.samples import SPEECH_RATE, Floats
 from antiphon.engine.request import Priority
 from antiphon.errors import EngineError, TooManyTokensError
+from antiphon.models.base.companions import END_OF_TURN
 from antiphon.runtime.frontend.async_engine import AsyncEngine
 from antiphon.runtime.loading.loading import LoadedModel
 from antiphon.runtime.text.stream import AsyncStream
@@ -20,7 +22,7 @@ from antiphon.runtime.voice.chat_history import chat_messages, last_turn, longes
 from antiphon.runtime.voice.items import Item
 from antiphon.runtime.voice.services import Answer, AnswerPiece, AnswerText, AnswerUsage, HeardText, Hearing, Synthesis
 from antiphon.runtime.voice.settings import VoiceSettings
-from antiphon.runtime.voice.turn_settings import HearingOptions
+from antiphon.runtime.voice.turn_settings import HearingOptions, TurnDetection
 from antiphon.server.tool_calls.output_parser import Content, OutputParser, Piece
 from antiphon.text.chat_template import ChatPrompt
 from antiphon.text.reasoning import THINK, reasoning_options
@@ -44,6 +46,8 @@ class EngineVoice:
         """Use each model once, so that the first turn does not wait for what is made on first use."""
         hearing = await self.hear(HearingOptions(settings.turns, settings.transcription), None)
         hearing.close()
+        if settings.turns.detection is TurnDetection.SEMANTIC_VAD:
+            await asyncio.to_thread(self._engine.detectors.run, END_OF_TURN, np.zeros(SPEECH_RATE, np.float32))
         await self.transcribe(np.zeros(SPEECH_RATE, np.float32), TranscriptionOptions(voice_activity=False), None)
         await self.prefill([], settings)
         options = dict(voice=settings.voice, speed=settings.speed)
@@ -87,7 +91,9 @@ class EngineVoice:
         return await self._engine.speak(None, model=self._speech, **options)
 
     async def transcribe(self, samples: Floats, options: TranscriptionOptions, model: str | None) -> HeardText:
-        known = dict(language=options.language, prompt=options.prompt, voice_activity=options.voice_activity)
+        known: dict[str, Any] = dict(
+            language=options.language, prompt=options.prompt, voice_activity=options.voice_activity
+        )
         async with await self._engine.transcribe(samples, model=self._transcription, **known) as transcription:
             transcript = await transcription.wait()
         return HeardText(transcript.text, transcript.language, len(samples) / SPEECH_RATE)
@@ -109,8 +115,10 @@ class EngineVoice:
             except TooManyTokensError:
                 return None
 
-        found = await longest_fitting(items, prepare)
-        return found or await asyncio.to_thread(self._prompt, last_turn(items), settings, self._context)
+        found: ChatPrompt | None = await longest_fitting(items, prepare)
+        if found is not None:
+            return found
+        return await asyncio.to_thread(self._prompt, last_turn(items), settings, self._context)
 
     def _prompt(
         self, items: Sequence[Item], settings: VoiceSettings, max_tokens: int, *, is_open: bool = False
