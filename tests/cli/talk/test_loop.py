@@ -166,7 +166,7 @@ def test_speech_that_the_end_of_the_recording_cuts_off_is_answered(tmp_path: Pat
         await asyncio.sleep(30)
         return await opened(*arguments)
 
-    services.hear = late  # type: ignore[method-assign]
+    services.hear = late
     scene = Scene(tmp_path / "out.wav", services)
     scene.say(sound(("speech", 0.8), ("silence", 0.1)))
     assert scene.lines[:2] == ["You: t1w0 t1w1 t1w2 t1w3", "Antiphon: yes, it is so"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,6 +71,8 @@ def talk(
     if server is None:
         for task, name in names.items():
             check_catalog_task(name, task)
+    import asyncio
+
     from antiphon.cli.talk.run import Setup
 
     setup = Setup(None if input_ is None else _recording(input_), output, push_to_talk, waterfall)
