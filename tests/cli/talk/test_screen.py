@@ -22,6 +22,7 @@ from antiphon.runtime.voice.events import (
     TranscriptDelta,
     TranscriptDone,
 )
+from antiphon.runtime.voice.items import Message, Role, SoundPart
 from antiphon.runtime.voice.settings import VoiceSettings
 from antiphon.runtime.voice.waterfall import Waterfall
 
@@ -85,8 +86,10 @@ def test_a_terminal_shows_what_is_heard_while_it_is_said() -> None:
 
 
 def test_interruptions() -> None:
-    cut = done(ResponseStatus.CANCELLED, reason=EndReason.TURN_DETECTED)
-    assert lines([*ASKED, *ANSWERED, cut])[1] == "Antiphon: It is so. [interrupted]"
+    heard = Message("item_2", Role.ASSISTANT, (SoundPart("It is"),))
+    cut = done(ResponseStatus.CANCELLED, reason=EndReason.TURN_DETECTED, output=(heard,))
+    assert lines([*ASKED, *ANSWERED, cut])[1] == "Antiphon: It is [interrupted]"
+    assert display([*ASKED, *ANSWERED, cut])[1] == "Antiphon: It is so. [interrupted]"
     stream = io.StringIO()
     screen = Screen(stream=stream)
     for event in [*ASKED, *ANSWERED, done()]:

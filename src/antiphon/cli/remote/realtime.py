@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -20,6 +20,7 @@ from antiphon.cli.remote.address import ServerAddress
 from antiphon.cli.remote.client import CONNECT_SECONDS, ServerError, advice, connection_error, error_message
 from antiphon.runtime.voice import events
 from antiphon.runtime.voice.events import PartPlace, ResponseState, SessionEvent
+from antiphon.runtime.voice.items import Message, Role, SoundPart
 from antiphon.runtime.voice.settings import VoiceSettings
 from antiphon.runtime.voice.waterfall import Waterfall
 
@@ -198,9 +199,18 @@ def _response(wire: Mapping[str, Any]) -> ResponseState:
         VoiceSettings(),
         status=events.ResponseStatus(wire["status"]),
         reason=events.EndReason(reason) if reason in list(events.EndReason) else None,
+        output=tuple(_messages(wire.get("output") or ())),
         error=(_text(failure, "code"), _text(failure, "message")) if failure else None,
         waterfall=_waterfall(wire.get("metadata")),
     )
+
+
+def _messages(wire: Sequence[Mapping[str, Any]]) -> Iterator[Message]:
+    """The spoken messages among a response's output."""
+    for item in wire:
+        if item.get("type") == "message":
+            parts = tuple(SoundPart(_text(part, "transcript")) for part in item.get("content") or ())
+            yield Message(_text(item, "id"), Role.ASSISTANT, parts)
 
 
 def _waterfall(metadata: Mapping[str, str] | None) -> Waterfall:

@@ -147,6 +147,8 @@ class EngineAnswer:
         return self._usage
 
     def close(self) -> None:
+        self._has_ended = True
+        self._pieces.clear()
         self._stream.close()
 
     async def __anext__(self) -> AnswerPiece:
@@ -156,7 +158,8 @@ class EngineAnswer:
             try:
                 delta = await anext(self._deltas)
             except StopAsyncIteration:
-                self._end()
+                if not self._has_ended:
+                    self._end()
                 continue
             tokens = self._usage.output_tokens + len(delta.token_ids)
             self._usage = AnswerUsage(self._usage.input_tokens, output_tokens=tokens)

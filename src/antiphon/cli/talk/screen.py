@@ -19,6 +19,7 @@ from antiphon.runtime.voice.events import (
     TranscriptDone,
     TranscriptFailed,
 )
+from antiphon.runtime.voice.items import Message
 from antiphon.runtime.voice.waterfall import Waterfall
 
 PERSON, MODEL = "You:", "Antiphon:"
@@ -30,7 +31,7 @@ DIM, PLAIN = "\x1b[2m", "\x1b[0m"
 class Screen:
     """On a terminal, what is heard and said is shown as it comes; elsewhere each turn is a line once it is complete.
 
-    Errors go to standard error.
+    Of an answer that was interrupted, a line has what was heard. Errors go to standard error.
     """
 
     def __init__(self, shows_waterfall: bool = False, stream: TextIO | None = None) -> None:
@@ -110,8 +111,9 @@ class Screen:
             self.error(f"there is no answer: {response.error[1]}")
         elif self._is_answering:
             is_cut = self._is_interrupted or response.status is ResponseStatus.CANCELLED
+            text = " ".join((_heard(response) if is_cut else self._answer).split())
             end = f" {INTERRUPTED}" if is_cut else ""
-            self._write(f"{end}\n" if self._is_terminal else f"{MODEL} {' '.join(self._answer.split())}{end}\n")
+            self._write(f"{end}\n" if self._is_terminal else f"{MODEL} {text}{end}\n")
             self._show_times(response.waterfall)
         self._is_answering = False
 
@@ -139,6 +141,11 @@ class Screen:
     def _write(self, text: str) -> None:
         self._stream.write(text)
         self._stream.flush()
+
+
+def _heard(response: ResponseState) -> str:
+    """What was heard of an answer that was interrupted."""
+    return " ".join(item.text for item in response.output if isinstance(item, Message))
 
 
 def time_lines(waterfall: Waterfall, is_whole: bool = False) -> list[str]:
