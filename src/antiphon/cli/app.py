@@ -12,6 +12,7 @@ import typer
 from antiphon import __version__
 from antiphon.cli import batch, bench, config, generate, manage, models, serve, speak, transcribe
 from antiphon.cli.command import SETTINGS, OutputError, PlainCommand, end_with, guard_output
+from antiphon.cli.talk.command import talk
 from antiphon.errors import AntiphonError
 
 app = typer.Typer(
@@ -48,6 +49,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "embed": batch.embed,
     "transcribe": transcribe.transcribe,
     "speak": speak.speak,
+    "talk": talk,
     "ps": manage.ps,
     "stop": manage.stop,
     "pull": models.pull,

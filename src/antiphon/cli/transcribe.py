@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from antiphon.cli import options
+from antiphon.cli.audio_devices import audio_devices
 from antiphon.cli.command import usage_errors
 from antiphon.cli.remote.address import chosen_server
 from antiphon.cli.transcript_output import TranscriptOutput, report_failures
-from antiphon.dependencies import import_dependency
 from antiphon.errors import AntiphonError, AudioError, InvalidRequestError, UsageError
 from antiphon.weights.catalog.model_tasks import check_catalog_task
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 DEFAULT_MODEL = "whisper-base.en"
 FORMATS = ("text", "json", "verbose_json", "srt", "vtt")
 LIVE_CHUNK_SECONDS = 0.25
-PORTAUDIO = "`apt install libportaudio2` on Debian and Ubuntu, `brew install portaudio` on macOS"
+SPEECH_RATE = 16_000
 
 
 class Precision(StrEnum):
@@ -115,7 +115,7 @@ def transcribe(
     from antiphon.cli.session import engine_for, load
 
     if live and not names:
-        _sounddevice()  # an absent microphone is an error before the model is loaded
+        audio_devices("input")  # an absent microphone is an error before the model is loaded
     loaded = load(model, offline, quantize=quantize, task="transcribe", device=device)
     with engine_for(loaded, kv_memory, None, record_requests=trace is not None) as engine:
         try:
@@ -278,25 +278,11 @@ def _pieces(name: str) -> Iterator[Any]:
         yield from stream
 
 
-def _sounddevice() -> Any:
-    """The package that reads microphones; an absent package, library or microphone is an error with the remedy."""
-    try:
-        sounddevice = import_dependency("sounddevice", "the microphone", "microphone")
-    except OSError as error:
-        raise AudioError(f"the microphone needs the PortAudio library: {PORTAUDIO}") from error
-    try:
-        sounddevice.query_devices(kind="input")
-    except (sounddevice.PortAudioError, ValueError) as error:
-        raise AudioError(f"no microphone was found ({error}); give a recording, or '-' for standard input") from error
-    return sounddevice
-
-
 def _microphone() -> Iterator[Any]:
-    sounddevice = _sounddevice()
-    rate = 16_000
-    frames = round(LIVE_CHUNK_SECONDS * rate)
+    sounddevice = audio_devices("input")
+    frames = round(LIVE_CHUNK_SECONDS * SPEECH_RATE)
     try:
-        with sounddevice.InputStream(samplerate=rate, channels=1, dtype="float32") as stream:
+        with sounddevice.InputStream(samplerate=SPEECH_RATE, channels=1, dtype="float32") as stream:
             print("listening; Ctrl-C ends", file=sys.stderr)
             while True:
                 samples, _ = stream.read(frames)

@@ -100,23 +100,8 @@ class Client:
             connection = http.client.HTTPConnection(address.host, address.port, timeout=CONNECT_SECONDS)
         try:
             connection.connect()
-        except ssl.SSLCertVerificationError as error:
-            raise ServerError(
-                f"the certificate of {address.url} is not trusted: {error.verify_message}; "
-                "name the file of its authority in SSL_CERT_FILE"
-            ) from error
-        except ssl.SSLError as error:
-            raise ServerError(
-                f"{address.url} does not answer over TLS ({error.reason}); if it serves plain HTTP, write http://"
-            ) from error
-        except TimeoutError as error:
-            raise ServerError(
-                f"cannot connect to {address.url}: no answer within {CONNECT_SECONDS:g} s; check the address"
-            ) from error
         except OSError as error:
-            reason = error.strerror or str(error)
-            hint = "check the address, or start a server with `antiphon serve`"
-            raise ServerError(f"cannot connect to {address.url}: {reason}; {hint}") from error
+            raise connection_error(address, error) from error
         assert connection.sock is not None
         connection.sock.settimeout(SILENCE_SECONDS)
         self._sockets.add(connection.sock)
@@ -137,7 +122,7 @@ class Client:
 
     def _rejection(self, method: str, path: str, response: Response) -> ServerError:
         url, status = self.address.url, response.status
-        message = _message(response.head(MAX_ERROR_BYTES))
+        message = error_message(response.head(MAX_ERROR_BYTES))
         if 300 <= status < 400:
             target = response.header("location") or "another address"
             return ServerError(f"{url} redirects to {target[:200]}; give that server as --base-url", status)
@@ -148,7 +133,26 @@ class Client:
                 status,
             )
         told = message or f"status {status} {response.reason}".rstrip()
-        return ServerError(f"{url}: {told}{_advice(status, path, response.header('retry-after'))}", status)
+        return ServerError(f"{url}: {told}{advice(status, path, response.header('retry-after'))}", status)
+
+
+def connection_error(address: ServerAddress, error: OSError) -> ServerError:
+    """Why a server cannot be reached, and what to do."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return ServerError(
+            f"the certificate of {address.url} is not trusted: {error.verify_message}; "
+            "name the file of its authority in SSL_CERT_FILE"
+        )
+    if isinstance(error, ssl.SSLError):
+        return ServerError(
+            f"{address.url} does not answer over TLS ({error.reason}); if it serves plain HTTP, write http://"
+        )
+    if isinstance(error, TimeoutError):
+        return ServerError(
+            f"cannot connect to {address.url}: no answer within {CONNECT_SECONDS:g} s; check the address"
+        )
+    hint = "check the address, or start a server with `antiphon serve`"
+    return ServerError(f"cannot connect to {address.url}: {error.strerror or error}; {hint}")
 
 
 def _shut_down(open_socket: socket.socket) -> None:
@@ -161,7 +165,7 @@ def _https_hint(address: ServerAddress) -> str:
     return "check the address" + ("; if it serves HTTPS, write https://" if address.scheme == "http" else "")
 
 
-def _advice(status: int, path: str, after: str | None) -> str:
+def advice(status: int, path: str, after: str | None) -> str:
     """What to do about an error of that status."""
     again = f"; try again in {after} s" if after is not None and after.isdecimal() else "; try again later"
     match status:
@@ -178,7 +182,7 @@ def _advice(status: int, path: str, after: str | None) -> str:
     return ""
 
 
-def _message(data: bytes) -> str | None:
+def error_message(data: bytes) -> str | None:
     """What an error's body says, in any of the forms that servers use; None if it is not such a body."""
     try:
         content = json.loads(data)

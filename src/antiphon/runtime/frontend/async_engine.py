@@ -179,17 +179,17 @@ class AsyncEngine(FrontEnd):
     # -- speech -------------------------------------------------------------------------------------------------
 
     async def speak(
-        self, text: str | AsyncIterable[str], *, model: str | None = None, **options: Any
+        self, text: str | AsyncIterable[str] | None, *, model: str | None = None, **options: Any
     ) -> AsyncSynthesis:
         """Speak a text. The result gives chunks of sound, the first while the rest is being synthesised.
 
-        The text may be an asynchronous iterator of strings that are still being written. Options are the fields of
-        `SpeechOptions`.
+        The text may be an asynchronous iterator of strings that are still being written, or None: then the result's
+        `append` and `end_text` give it. Options are the fields of `SpeechOptions`.
         """
         checked = from_options(SpeechOptions, options)
         call = self._new_call(SpeechCall)
         speaker = await asyncio.to_thread(self._speaker, model)
-        whole, coming = (text, None) if isinstance(text, str) else (None, text)
+        whole, coming = (text, None) if text is None or isinstance(text, str) else (None, text)
         await asyncio.to_thread(call.prepare, speaker, self._port, whole, checked)
         synthesis = AsyncSynthesis(call, self._sink, call.rate)
         if coming is not None:

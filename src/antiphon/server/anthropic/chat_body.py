@@ -34,9 +34,9 @@ from antiphon.server.parameters.messages import (
     ToolMessage,
     UserMessage,
 )
-from antiphon.server.parameters.reasoning_effort import reasoning_options
 from antiphon.server.parameters.request_schemas import JsonSchemaFormat, NamedSchema
 from antiphon.server.serving.models import ReadyModel
+from antiphon.text.reasoning import reasoning_options
 
 CHOICES: dict[str, Literal["auto", "required", "none"]] = {"auto": "auto", "any": "required", "none": "none"}
 
@@ -148,4 +148,4 @@ def _template_options(body: CountTokensBody, model: ReadyModel) -> dict[str, Any
     if effort not in (None, "low", "medium", "high"):
         effort = "high"
     is_on = body.thinking is not None and body.thinking.type != "disabled"
-    return reasoning_options(model, is_on, effort) or None
+    return reasoning_options(model.text.chat_template, is_on, effort) or None

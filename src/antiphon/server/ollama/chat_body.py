@@ -29,9 +29,9 @@ from antiphon.server.parameters.messages import (
     ToolMessage,
     UserMessage,
 )
-from antiphon.server.parameters.reasoning_effort import can_reason, reasoning_options
 from antiphon.server.parameters.request_schemas import CompletionBody, JsonObjectFormat, JsonSchemaFormat, NamedSchema
 from antiphon.server.serving.models import ReadyModel
+from antiphon.text.reasoning import can_reason, reasoning_options
 
 #: From Ollama's options to ours, where the value means the same.
 SAME = {
@@ -125,7 +125,7 @@ def _template_options(body: OllamaTextBody, model: ReadyModel) -> dict[str, Any]
     if body.think and not can_reason(model.text.chat_template):
         raise _unsupported(f"model {model.name!r} does not support thinking", "think")
     effort = body.think if isinstance(body.think, str) else None
-    return reasoning_options(model, bool(body.think), effort) or None
+    return reasoning_options(model.text.chat_template, bool(body.think), effort) or None
 
 
 def messages_of(given: Sequence[OllamaMessage]) -> Iterator[Message]:

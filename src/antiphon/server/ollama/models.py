@@ -15,10 +15,10 @@ from antiphon.server.http.errors import ApiError, invalid
 from antiphon.server.ollama.answers import read_ollama
 from antiphon.server.ollama.names import model_name
 from antiphon.server.ollama.request_schemas import OllamaShowBody
-from antiphon.server.parameters.reasoning_effort import can_reason
 from antiphon.server.serving.model_card import rfc3339, task_of
 from antiphon.server.serving.serving import Serving, serving_of
 from antiphon.server.tool_calls.forms import tool_form
+from antiphon.text.reasoning import can_reason
 
 router = APIRouter()
 TASKS = (None, "generate", "embed")

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from antiphon.errors import EngineError
 from antiphon.runtime.calls.events import Ended
-from antiphon.runtime.voice.items import Item, Message, Role
+from antiphon.runtime.voice.chat_history import last_turn, longest_fitting, room_for_answer
+from antiphon.runtime.voice.items import Item
 from antiphon.runtime.voice.services import AnswerPiece, AnswerText, AnswerUsage, CallArguments, CallStart
 from antiphon.runtime.voice.settings import VoiceSettings
 from antiphon.server.chat.chat_call import ChatCall, prepare_chat
@@ -18,9 +19,6 @@ from antiphon.server.realtime.leases import Lease, as_ours
 from antiphon.server.serving.serving import Serving
 from antiphon.server.text.generation import Generations
 from antiphon.server.tool_calls import pieces
-
-#: Tokens that must be left for an answer, or half of the context if that is less.
-ANSWER_TOKENS = 256
 
 
 class ChatAnswer:
@@ -89,43 +87,21 @@ async def open_answer(serving: Serving, items: Sequence[Item], settings: VoiceSe
 
 async def fitting_chat(serving: Serving, items: Sequence[Item], settings: VoiceSettings, model: str) -> ChatCall:
     """The chat, without as few of its oldest turns as leave room for an answer, if history may be truncated."""
-    found = await _if_fitting(serving, items, settings, model, not settings.truncate_history)
-    if found is not None:
-        return found
-    turns = [place for place, item in enumerate(items) if place and _is_of_user(item)]
-    low, high, best = 0, len(turns), None
-    while low < high:
-        middle = (low + high) // 2
-        found = await _if_fitting(serving, _without(items, turns[middle]), settings, model)
-        if found is None:
-            low = middle + 1
-        else:
-            high, best = middle, found
-    last = _without(items, turns[-1] if turns else 0)
-    return best or await prepare_chat(serving, chat_body(last, settings, model))
+    if not settings.truncate_history:
+        return await prepare_chat(serving, chat_body(items, settings, model))
 
+    async def prepare(some: Sequence[Item]) -> ChatCall | None:
+        try:
+            chat = await prepare_chat(serving, chat_body(some, settings, model))
+        except ApiError as error:
+            if error.code != "context_length_exceeded":
+                raise
+            return None
+        wanted = room_for_answer(settings.max_tokens, chat.model.max_tokens)
+        return chat if len(chat.call.prompt) + wanted <= chat.model.max_tokens else None
 
-async def _if_fitting(
-    serving: Serving, items: Sequence[Item], settings: VoiceSettings, model: str, takes_any: bool = False
-) -> ChatCall | None:
-    try:
-        chat = await prepare_chat(serving, chat_body(items, settings, model))
-    except ApiError as error:
-        if error.code != "context_length_exceeded" or takes_any:
-            raise
-        return None
-    wanted = min(settings.max_tokens or ANSWER_TOKENS, ANSWER_TOKENS, chat.model.max_tokens // 2)
-    return chat if takes_any or len(chat.call.prompt) + wanted <= chat.model.max_tokens else None
-
-
-def _without(items: Sequence[Item], start: int) -> list[Item]:
-    """The items from `start` on, and the system messages among the earlier ones."""
-    kept = [item for item in items[:start] if isinstance(item, Message) and item.role is Role.SYSTEM]
-    return [*kept, *items[start:]]
-
-
-def _is_of_user(item: Item) -> bool:
-    return isinstance(item, Message) and item.role is Role.USER
+    found = await longest_fitting(items, prepare)
+    return found or await prepare_chat(serving, chat_body(last_turn(items), settings, model))
 
 
 async def prefill(serving: Serving, items: Sequence[Item], settings: VoiceSettings, lease: Lease) -> None:

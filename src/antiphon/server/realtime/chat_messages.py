@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from antiphon.engine.request import Priority
-from antiphon.runtime.voice.items import FunctionCall, FunctionOutput, Item, Message, Role
+from antiphon.runtime.voice.chat_history import chat_messages
+from antiphon.runtime.voice.items import Item
 from antiphon.runtime.voice.settings import ToolChoice, ToolDefinition, VoiceSettings
 from antiphon.server.chat.request_schemas import ChatBody
 
@@ -30,31 +31,6 @@ def chat_body(items: Sequence[Item], settings: VoiceSettings, model: str, *, is_
     if is_prefill:
         body["add_generation_prompt"] = False
     return ChatBody.model_validate(body)
-
-
-def chat_messages(items: Sequence[Item], instructions: str) -> list[dict[str, Any]]:
-    """Messages without text are left out; calls that stand together are one message."""
-    messages: list[dict[str, Any]] = []
-    if instructions:
-        messages.append({"role": "system", "content": instructions})
-    for item in items:
-        if isinstance(item, FunctionOutput):
-            messages.append({"role": "tool", "content": item.output, "tool_call_id": item.call_id})
-        elif isinstance(item, FunctionCall):
-            _add_call(messages, item)
-        elif isinstance(item, Message) and item.text:
-            role = {Role.USER: "user", Role.ASSISTANT: "assistant", Role.SYSTEM: "system"}[item.role]
-            messages.append({"role": role, "content": item.text})
-    return messages or [{"role": "user", "content": ""}]
-
-
-def _add_call(messages: list[dict[str, Any]], item: FunctionCall) -> None:
-    function = {"name": item.name, "arguments": item.arguments}
-    call = {"id": item.call_id, "type": "function", "function": function}
-    if messages and messages[-1]["role"] == "assistant":
-        messages[-1].setdefault("tool_calls", []).append(call)
-    else:
-        messages.append({"role": "assistant", "content": "", "tool_calls": [call]})
 
 
 def _tool(tool: ToolDefinition) -> dict[str, Any]:

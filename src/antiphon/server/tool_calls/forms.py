@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from antiphon.text.chat_template import ChatTemplate
-
-#: What opens the reasoning of models that think before they answer.
-THINK = "<think>"
+from antiphon.text.reasoning import THINK
 
 #: In the error message of templates that allow only one call per message.
 SINGLE_CALL = "single tool-call"

@@ -22,6 +22,7 @@ from antiphon.runtime.voice.events import (
 from antiphon.runtime.voice.items import Item, ItemStatus, new_id
 from antiphon.runtime.voice.request import ResponseRequest
 from antiphon.runtime.voice.services import AnswerText, AnswerUsage, CallArguments, CallStart
+from antiphon.runtime.voice.settings import Modality
 from antiphon.runtime.voice.waterfall import Marks
 
 
@@ -43,10 +44,13 @@ class Response:
         items: Callable[[], Awaitable[Sequence[Item]]],
         marks: Marks,
         hooks: ResponseHooks,
+        input_ids: frozenset[str] = frozenset(),
     ) -> None:
         self._context = context
         self._hooks = hooks
         self.marks = marks
+        #: The items of the conversation that it answers; their transcripts may still be made.
+        self.input_ids = input_ids
         settings = request.settings or context.settings
         self.state = ResponseState(new_id("resp"), settings, request.in_conversation, request.metadata)
         #: Of the speech that it answers.
@@ -67,6 +71,11 @@ class Response:
     @property
     def is_done(self) -> bool:
         return self.state.status is not ResponseStatus.IN_PROGRESS
+
+    @property
+    def is_unheard(self) -> bool:
+        """Whether nothing has gone out that the person can have heard, or read."""
+        return not (self.output.seconds if self.state.settings.modality is Modality.AUDIO else self.output.items)
 
     @property
     def has_failed(self) -> bool:

@@ -41,6 +41,8 @@ class Responses:
         self._hooks = ResponseHooks(self._on_sound, self._on_done)
         #: That of the conversation, while it is being made.
         self.active: Response | None = None
+        #: The items that the latest response of the conversation answers, or answered.
+        self.answered_ids: frozenset[str] = frozenset()
         self._others: dict[str, Response] = {}
         self._held: set[Response] = set()
         self._playbacks: dict[str, Playback] = {}
@@ -50,19 +52,20 @@ class Responses:
 
     def start(self, request: ResponseRequest, marks: Marks) -> Response:
         """Start one, and emit it from the beginning."""
+        ids: Sequence[str] = ()
         if request.items is None:
-            items = partial(self._context.transcribed, self._context.complete_ids())
+            ids = self._context.complete_ids()
+            items = partial(self._context.transcribed, ids)
         else:
             items = partial(transcribed_items, self._context, request.items)
-        response = Response(self._context, request, items, marks, self._hooks)
+        response = Response(self._context, request, items, marks, self._hooks, frozenset(ids))
         self._begin(response)
         return response
 
     def prepare(self, items: Sequence[Item], marks: Marks) -> Response:
         """Begin to make one of the conversation before it is known whether it is needed: `adopt` it, or `drop` it."""
-        response = Response(
-            self._context, ResponseRequest(), partial(transcribed_items, self._context, items), marks, self._hooks
-        )
+        known, ids = partial(transcribed_items, self._context, items), frozenset(item.id for item in items)
+        response = Response(self._context, ResponseRequest(), known, marks, self._hooks, ids)
         self._held.add(response)
         self._listening.hold_hypotheses(True)
         return response
@@ -80,6 +83,7 @@ class Responses:
         if response.state.in_conversation:
             assert self.active is None
             self.active = response
+            self.answered_ids = response.input_ids
             self._listening.hold_hypotheses(True)
         else:
             self._others[response.id] = response

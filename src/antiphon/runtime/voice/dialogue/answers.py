@@ -24,7 +24,7 @@ class Answers:
         self._responses = responses
         self._is_spoken_to = is_spoken_to
         self._prefill = Prefill(context)
-        self._is_owed = False  # to a turn that ended while another response or turn was going on
+        self._owed: set[str] = set()  # items of turns that ended while another response or turn was going on
 
     @property
     def are_wanted(self) -> bool:
@@ -81,9 +81,11 @@ class Answers:
 
     def answer(self, turn: Turn, event: TurnTranscript) -> None:
         """A turn that nothing was understood of gets no answer; one that others go on beside gets it later."""
-        must_wait = self._responses.active is not None or (
-            self._is_spoken_to() and self._context.settings.interrupt_response
-        )
+        active = self._responses.active
+        if active is not None and turn.item_id in active.input_ids:
+            self.drop_speculation(turn)
+            return  # the response has been waiting for this transcript
+        must_wait = active is not None or (self._is_spoken_to() and self._context.settings.interrupt_response)
         speculation = turn.speculation
         if (
             not must_wait
@@ -93,14 +95,14 @@ class Answers:
         ):
             note_turn(speculation.response.marks, event.marks)
             speculation.response.input_seconds = event.seconds
-            self._is_owed = False
             self._responses.adopt(speculation.response)
             return
         self.drop_speculation(turn)
         if not event.text.strip():
+            self.answer_owed()
             return
         if must_wait:
-            self._is_owed = True
+            self._owed.add(turn.item_id)
             return
         marks = Marks(self._context.clock)
         note_turn(marks, event.marks)
@@ -113,12 +115,21 @@ class Answers:
 
     def answer_owed(self) -> None:
         """A response or a turn has ended: answer what was said meanwhile, unless more is being said."""
-        self._is_owed = self._is_owed and self.are_wanted
-        if self._is_owed and not self._is_spoken_to() and self._responses.active is None:
+        answered, known = self._responses.answered_ids, self._context.conversation
+        self._owed = {item for item in self._owed if item not in answered and known.get(item) is not None}
+        if not self.are_wanted:
+            self._owed.clear()
+        if self._owed and not self._is_spoken_to() and self._responses.active is None:
             self._start(self._requested_now())
 
+    def owe_again(self) -> None:
+        """The person speaks. An answer of which nothing was heard yet is owed again, in case this is no speech."""
+        active = self._responses.active
+        if active is not None and active.is_unheard:
+            self._owed |= active.input_ids
+            self._responses.answered_ids = frozenset()
+
     def _start(self, marks: Marks, input_seconds: float = 0.0) -> None:
-        self._is_owed = False
         self._prefill.drop()
         self._responses.start(ResponseRequest(), marks).input_seconds = input_seconds
 

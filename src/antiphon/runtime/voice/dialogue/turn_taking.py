@@ -86,6 +86,7 @@ class TurnTaking:
                 turn = self._turns.pop(number, None)
                 if turn is not None:
                     self._fail_transcript(turn, message)
+                    self._answers.answer_owed()
             case heard.TurnDropped(number):
                 self._drop(self._turns.pop(number, None))
             case heard.CommitEmpty(milliseconds):
@@ -110,6 +111,7 @@ class TurnTaking:
             return
         turn.is_open = True
         if settings.interrupt_response:
+            self._answers.owe_again()
             self._responses.abort_active()
             for earlier in self._turns.values():
                 self._answers.drop_speculation(earlier)

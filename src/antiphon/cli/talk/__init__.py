@@ -1,0 +1,1 @@
+"""`antiphon talk`: a conversation by voice in the terminal."""

@@ -1,0 +1,202 @@
+"""`antiphon talk`: a conversation by voice, with models in this process or in a running server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from antiphon.cli import options
+from antiphon.cli.files import check_writable
+from antiphon.cli.remote.address import ServerAddress, chosen_server
+from antiphon.cli.talk import flags
+from antiphon.errors import AudioError, InvalidRequestError, UsageError
+from antiphon.weights.catalog.model_tasks import check_catalog_task
+
+if TYPE_CHECKING:
+    from antiphon.audio.samples import Floats
+    from antiphon.cli.talk.run import Setup
+    from antiphon.runtime.loading.loading import LoadedModel
+    from antiphon.runtime.voice.settings import VoiceSettings
+
+#: What a server is told of; the others are about models that are loaded here.
+REMOTE = (
+    "model", "transcription_model", "voice", "instructions", "language", "turn_detection", "eagerness", "push_to_talk",
+    "input_", "output", "waterfall", "max_tokens", "temperature",
+)  # fmt: skip
+
+
+def talk(
+    context: typer.Context,
+    input_: flags.Input = None,
+    output: flags.Output = None,
+    push_to_talk: flags.PushToTalk = False,
+    turn_detection: flags.TurnDetection = None,
+    eagerness: flags.Eagerness = None,
+    model: flags.ChatModel = None,
+    transcription_model: flags.TranscriptionModel = None,
+    speech_model: flags.SpeechModel = None,
+    voice: flags.Voice = None,
+    instructions: flags.Instructions = None,
+    language: flags.Language = None,
+    temperature: options.Temperature = None,
+    max_tokens: options.MaxTokens = 256,
+    waterfall: flags.Waterfall = False,
+    device: options.Device = "auto",
+    kv_memory: options.KVMemory = None,
+    offline: options.Offline = False,
+    base_url: options.BaseURL = None,
+    api_key_file: options.ApiKeyFile = None,
+    local: options.Local = False,
+) -> None:
+    """Talk with a model: speak, hear the answer, and interrupt it.
+
+    Each turn is shown with its latency. Ctrl-C stops an answer and, when nothing is being said, ends the conversation.
+    """
+    server = chosen_server(base_url, api_key_file, local)
+    if push_to_talk and (turn_detection or eagerness):
+        raise UsageError("--push-to-talk ends turns by a key: remove --turn-detection and --eagerness")
+    if eagerness and turn_detection is flags.Detection.SERVER_VAD:
+        raise UsageError("--eagerness is for --turn-detection semantic_vad")
+    if output is not None:
+        if output.suffix.lower() != ".wav":
+            raise UsageError(f"--output writes a WAV file; end {output.name} in .wav")
+        check_writable(output)
+    names = {
+        "generate": model or flags.CHAT_MODEL,
+        "transcribe": transcription_model or flags.TRANSCRIPTION_MODEL,
+        "synthesize": speech_model or flags.SPEECH_MODEL,
+    }
+    if server is None:
+        for task, name in names.items():
+            check_catalog_task(name, task)
+    import asyncio
+
+    from antiphon.cli.talk.run import Setup
+
+    setup = Setup(None if input_ is None else _recording(input_), output, push_to_talk, waterfall)
+    setup.check_devices()
+    settings = _settings(
+        detection="manual" if push_to_talk else str(turn_detection or flags.Detection.SEMANTIC_VAD),
+        eagerness=str(eagerness or flags.EagernessName.AUTO),
+        instructions=flags.INSTRUCTIONS if instructions is None else instructions,
+        voice=voice,
+        language=language,
+        temperature=temperature,
+        max_tokens=max_tokens,
+        model=model,
+        transcription_model=transcription_model,
+    )
+    if server is not None:
+        from antiphon.cli.remote.given import Given
+
+        Given.of(context).allow(REMOTE, server)
+        asyncio.run(_with_server(server, setup, settings))
+        return
+    loaded = _loaded(names, offline, device)
+    asyncio.run(_with_engine(loaded, setup, settings, kv_memory, device))
+
+
+def _recording(path: Path) -> Floats:
+    """The recording's samples at 16 kHz."""
+    if not path.is_file():
+        raise InvalidRequestError(f"there is no file {path}")
+    from antiphon.audio.decode import decode
+
+    try:
+        values = decode(path).values
+    except AudioError as error:
+        raise AudioError(f"{path}: {error}") from error
+    if not len(values):
+        raise AudioError(f"{path} has no sound")
+    return values
+
+
+def _settings(*, detection: str, eagerness: str, language: str | None, **values: Any) -> VoiceSettings:
+    from antiphon.runtime.transcription.options import TranscriptionOptions
+    from antiphon.runtime.voice import turn_settings
+    from antiphon.runtime.voice.settings import VoiceSettings
+
+    turns = turn_settings.TurnSettings(
+        turn_settings.TurnDetection(detection), eagerness=turn_settings.Eagerness(eagerness)
+    )
+    return VoiceSettings(turns=turns, transcription=TranscriptionOptions(language=language), **values)
+
+
+# -- models in this process ---------------------------------------------------------------------------------------
+
+
+def _loaded(names: dict[str, str], offline: bool, device: str) -> dict[str, LoadedModel]:
+    """By task. Transcription is int8, as on a server."""
+    from antiphon.cli.embedded import EmbeddedModel
+    from antiphon.cli.session import load
+
+    made = {}
+    for task, name in names.items():
+        quantize = "auto" if task == "transcribe" else None
+        made[task] = load(name, offline, quantize=quantize, task=task, device=device)
+    EmbeddedModel.check(made["generate"])
+    return made
+
+
+async def _with_engine(
+    loaded: dict[str, LoadedModel], setup: Setup, settings: VoiceSettings, kv_memory: int | None, device: str
+) -> None:
+    from antiphon.audio.echo import EchoGuard
+    from antiphon.cli.talk.engine_voice import EngineVoice
+    from antiphon.cli.talk.run import converse
+    from antiphon.runtime.frontend.async_engine import AsyncEngine
+    from antiphon.runtime.voice.session import VoiceSession
+
+    voices = loaded["synthesize"].voices
+    if voices is not None:
+        voices.parse(settings.voice)  # an unknown one is an error with the names
+    kv_bytes = None if kv_memory is None else kv_memory << 20
+    async with AsyncEngine(*loaded.values(), kv_bytes=kv_bytes, policy="priority", device=device) as engine:
+        services = EngineVoice(engine, loaded["generate"], loaded["transcribe"].name, loaded["synthesize"].name)
+        await services.warm_up(settings)
+        echo = EchoGuard() if setup.has_echo else None
+        async with VoiceSession(services, settings, echo=echo) as session:
+            await converse(session, setup)
+
+
+# -- a server -----------------------------------------------------------------------------------------------------
+
+
+async def _with_server(server: ServerAddress, setup: Setup, settings: VoiceSettings) -> None:
+    from antiphon.cli.remote.realtime import RealtimeSession
+    from antiphon.cli.talk.run import converse
+
+    session = await RealtimeSession.open(server, settings.model or "gpt-realtime", wire_session(settings))
+    try:
+        await converse(session, setup)
+    finally:
+        await session.aclose()
+
+
+def wire_session(settings: VoiceSettings) -> dict[str, Any]:
+    """The settings as a session of the Realtime API. OpenAI's names stand for the server's default models."""
+    detection: dict[str, Any] | None = {"type": str(settings.turns.detection)}
+    match settings.turns.detection:
+        case "manual":
+            detection = None
+        case "semantic_vad":
+            detection = {"type": "semantic_vad", "eagerness": str(settings.turns.eagerness)}
+    transcription = {"model": settings.transcription_model or "whisper-1"}
+    if settings.transcription.language is not None:
+        transcription["language"] = settings.transcription.language
+    pcm = {"type": "audio/pcm", "rate": 24000}
+    session: dict[str, Any] = {
+        "type": "realtime",
+        "instructions": settings.instructions,
+        "output_modalities": ["audio"],
+        "max_output_tokens": settings.max_tokens,
+        "audio": {
+            "input": {"format": pcm, "transcription": transcription, "turn_detection": detection},
+            "output": {"format": pcm, **({} if settings.voice is None else {"voice": settings.voice})},
+        },
+    }
+    if settings.temperature is not None:
+        session["temperature"] = settings.temperature
+    return session

@@ -1,0 +1,66 @@
+"""`Progress`: what of a conversation is going on, by its events."""
+
+from __future__ import annotations
+
+from antiphon.runtime.voice.events import (
+    BufferCommitted,
+    ResponseDone,
+    ResponseStarted,
+    SessionEvent,
+    SpeechStarted,
+    SpeechStopped,
+    TranscriptDone,
+    TranscriptFailed,
+)
+
+
+class Progress:
+    """`is_idle` once everything that was said so far has been understood and answered."""
+
+    def __init__(self) -> None:
+        self._open: set[str] = set()  # turns that go on
+        self._committed: set[str] = set()  # turns that have ended
+        self._unheard: set[str] = set()  # of them, those whose transcript is being made
+        self._answered: set[str] = set()  # those that a response has begun for
+        self._owed: set[str] = set()  # those that were understood and wait for a response
+        self._responses: set[str] = set()  # in progress
+        #: Turns that words were heard in.
+        self.num_turns = 0
+        #: Responses that have ended.
+        self.num_responses = 0
+
+    @property
+    def is_idle(self) -> bool:
+        return not (self._open or self._unheard or self._owed or self._responses)
+
+    @property
+    def is_answering(self) -> bool:
+        return bool(self._responses)
+
+    def is_owed(self, item_id: str) -> bool:
+        """Whether a turn that was understood still waits for a response."""
+        return item_id in self._owed
+
+    def take(self, event: SessionEvent) -> None:
+        match event:
+            case SpeechStarted(item_id, _):
+                self._open.add(item_id)
+            case SpeechStopped(item_id, _):
+                self._open.discard(item_id)
+            case BufferCommitted(item_id, _):
+                self._committed.add(item_id)
+                self._unheard.add(item_id)
+            case TranscriptDone(item_id, _, text):
+                self._unheard.discard(item_id)
+                if text.strip():
+                    self.num_turns += 1
+                    self._owed |= {item_id} - self._answered
+            case TranscriptFailed(item_id, _, _):
+                self._unheard.discard(item_id)
+            case ResponseStarted(response):
+                self._responses.add(response.id)
+                self._answered |= self._committed
+                self._owed.clear()
+            case ResponseDone(response):
+                self._responses.discard(response.id)
+                self.num_responses += 1
