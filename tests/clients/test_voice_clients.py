@@ -23,6 +23,7 @@ from antiphon.audio.pcm import to_s16
 from antiphon.audio.resample import resample
 from antiphon.models.base.companions import END_OF_TURN
 from antiphon.server.access.keys import KeyRing
+from antiphon.server.realtime.session_config import REALTIME
 from antiphon.server.setup.config import ModelSpec, ServerConfig
 from support.fetching.client_environments import VARIABLES, environment_python, node_modules
 from support.server.http_server import RunningServer, running_server
@@ -46,8 +47,10 @@ def server(model_path: Callable[[str], Path]) -> Iterator[RunningServer]:
         model_path(name)
     models = tuple(ModelSpec.of(name) for name in MODELS)
     config = ServerConfig(models=models, keys=KeyRing([KEY]), memory_bytes=4 << 30, offline=True)
-    with running_server(config, {"kv_bytes": 128 << 20, "quantize": "auto"}) as running:
-        yield running
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(REALTIME, "temperature", 0.0)  # the same answers every time
+        with running_server(config, {"kv_bytes": 128 << 20, "quantize": "auto"}) as running:
+            yield running
 
 
 @pytest.fixture(scope="module")
