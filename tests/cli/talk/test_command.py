@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -100,3 +101,8 @@ def test_what_a_server_refuses(invoke: Invoke, recording: Path, tmp_path: Path) 
         assert_refused(invoke("talk", "--base-url", url, *files, "--speech-model", "x"), "--speech-model", code=2)
         assert_refused(invoke("talk", "--base-url", url, *files, "--model", "nothing"), "nothing")
     assert_refused(invoke("talk", "--base-url", url, *files), "cannot connect to", "antiphon serve")
+
+
+def test_talking_to_a_server_needs_no_torch() -> None:
+    code = "import sys, antiphon.cli.talk.run, antiphon.cli.talk.realtime_session; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

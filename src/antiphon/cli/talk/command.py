@@ -165,7 +165,7 @@ async def _with_engine(
 
 
 async def _with_server(server: ServerAddress, setup: Setup, settings: VoiceSettings) -> None:
-    from antiphon.cli.remote.realtime import RealtimeSession
+    from antiphon.cli.talk.realtime_session import RealtimeSession
     from antiphon.cli.talk.run import converse
 
     session = await RealtimeSession.open(server, settings.model or "gpt-realtime", wire_session(settings))
