@@ -46,6 +46,7 @@ def test_what_is_refused(invoke: Invoke, recording: Path, tmp_path: Path) -> Non
     assert_refused(invoke(*given, "-o", out, *manual), "remove --turn-detection and --eagerness", code=2)
     wrong = ("--turn-detection", "server_vad", "--eagerness", "low")
     assert_refused(invoke(*given, "-o", out, *wrong), "--turn-detection semantic_vad", code=2)
+    assert_refused(invoke(*given, "-o", out, "--max-tokens", "0"), "max_tokens is 0", code=2)
     assert not Path(out).exists()
 
 
