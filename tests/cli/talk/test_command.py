@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -45,6 +46,7 @@ def test_what_is_refused(invoke: Invoke, recording: Path, tmp_path: Path) -> Non
     assert_refused(invoke(*given, "-o", out, *manual), "remove --turn-detection and --eagerness", code=2)
     wrong = ("--turn-detection", "server_vad", "--eagerness", "low")
     assert_refused(invoke(*given, "-o", out, *wrong), "--turn-detection semantic_vad", code=2)
+    assert_refused(invoke(*given, "-o", out, "--max-tokens", "0"), "max_tokens is 0", code=2)
     assert not Path(out).exists()
 
 
@@ -100,3 +102,8 @@ def test_what_a_server_refuses(invoke: Invoke, recording: Path, tmp_path: Path) 
         assert_refused(invoke("talk", "--base-url", url, *files, "--speech-model", "x"), "--speech-model", code=2)
         assert_refused(invoke("talk", "--base-url", url, *files, "--model", "nothing"), "nothing")
     assert_refused(invoke("talk", "--base-url", url, *files), "cannot connect to", "antiphon serve")
+
+
+def test_talking_to_a_server_needs_no_torch() -> None:
+    code = "import sys, antiphon.cli.talk.run, antiphon.cli.talk.realtime_session; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -142,10 +142,11 @@ def test_a_recording_is_one_turn_with_push_to_talk(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_manual", [False, True])
-def test_silence_is_an_error(tmp_path: Path, is_manual: bool) -> None:
+@pytest.mark.parametrize("seconds", [0.06, 2.0])
+def test_silence_is_an_error(tmp_path: Path, is_manual: bool, seconds: float) -> None:
     scene = Scene(tmp_path / "out.wav", is_manual=is_manual)
     with pytest.raises(AudioError, match="no speech was heard"):
-        scene.say(sound(("silence", 2.0)))
+        scene.say(sound(("silence", seconds)))
     assert not [line for line in scene.lines if line.startswith("Antiphon")]
 
 

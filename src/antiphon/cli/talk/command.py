@@ -55,14 +55,12 @@ def talk(
     Each turn is shown with its latency. Ctrl-C stops an answer and, when nothing is being said, ends the conversation.
     """
     server = chosen_server(base_url, api_key_file, local)
-    if push_to_talk and (turn_detection or eagerness):
-        raise UsageError("--push-to-talk ends turns by a key: remove --turn-detection and --eagerness")
-    if eagerness and turn_detection is flags.Detection.SERVER_VAD:
-        raise UsageError("--eagerness is for --turn-detection semantic_vad")
-    if output is not None:
-        if output.suffix.lower() != ".wav":
-            raise UsageError(f"--output writes a WAV file; end {output.name} in .wav")
-        check_writable(output)
+    _check_usage(output, push_to_talk, turn_detection, eagerness)
+    sampling = options.sampling_settings(temperature=temperature, max_tokens=max_tokens)
+    if server is not None:
+        from antiphon.cli.remote.given import Given
+
+        Given.of(context).allow(REMOTE, server)
     names = {
         "generate": model or flags.CHAT_MODEL,
         "transcribe": transcription_model or flags.TRANSCRIPTION_MODEL,
@@ -83,19 +81,28 @@ def talk(
         instructions=flags.INSTRUCTIONS if instructions is None else instructions,
         voice=voice,
         language=language,
-        temperature=temperature,
-        max_tokens=max_tokens,
         model=model,
         transcription_model=transcription_model,
+        **sampling,
     )
     if server is not None:
-        from antiphon.cli.remote.given import Given
-
-        Given.of(context).allow(REMOTE, server)
         asyncio.run(_with_server(server, setup, settings))
         return
     loaded = _loaded(names, offline, device)
     asyncio.run(_with_engine(loaded, setup, settings, kv_memory, device))
+
+
+def _check_usage(
+    output: Path | None, push_to_talk: bool, detection: flags.Detection | None, eagerness: flags.EagernessName | None
+) -> None:
+    if push_to_talk and (detection or eagerness):
+        raise UsageError("--push-to-talk ends turns by a key: remove --turn-detection and --eagerness")
+    if eagerness and detection is flags.Detection.SERVER_VAD:
+        raise UsageError("--eagerness is for --turn-detection semantic_vad")
+    if output is not None:
+        if output.suffix.lower() != ".wav":
+            raise UsageError(f"--output writes a WAV file; end {output.name} in .wav")
+        check_writable(output)
 
 
 def _recording(path: Path) -> Floats:
@@ -165,7 +172,7 @@ async def _with_engine(
 
 
 async def _with_server(server: ServerAddress, setup: Setup, settings: VoiceSettings) -> None:
-    from antiphon.cli.remote.realtime import RealtimeSession
+    from antiphon.cli.talk.realtime_session import RealtimeSession
     from antiphon.cli.talk.run import converse
 
     session = await RealtimeSession.open(server, settings.model or "gpt-realtime", wire_session(settings))
