@@ -40,6 +40,9 @@ async def get_weather(city: City) -> str:
     return TOOL_RESULT
 
 
+WEATHER: llm.ToolChoice = {"type": "function", "function": {"name": "get_weather"}}
+
+
 def take_raw(event: dict[str, Any]) -> None:
     if event["type"] == "error":
         report.failed(event["error"]["code"], event)
@@ -82,7 +85,7 @@ async def call_a_tool(session: Any) -> None:
     session.update_options(max_response_output_tokens="inf")
     await session.update_tools([get_weather])
     await add(session, llm.ChatMessage(role="user", content=[TOOL_QUESTION]))
-    generation = await session.generate_reply(tool_choice="required")
+    generation = await session.generate_reply(tool_choice=WEATHER)
     calls = [call async for call in generation.function_stream]
     await report.until_seen("response.done", 2)
     report.tool_arguments = json.loads(calls[0].arguments)

@@ -100,7 +100,12 @@ async def call_a_tool(talk: Conversation) -> None:
     await talk.write(TOOL_QUESTION)
     tools: Any = [TOOL]
     await talk.connection.response.create(
-        response={"tools": tools, "tool_choice": "required", "max_output_tokens": "inf"}
+        response={
+            "tools": tools,
+            "tool_choice": "required",
+            "parallel_tool_calls": False,
+            "max_output_tokens": "inf",
+        }
     )
     (call,) = [item for item in (await talk.response()).output or [] if item.type == "function_call"]
     assert call.name == TOOL["name"]
