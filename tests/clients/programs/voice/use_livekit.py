@@ -7,7 +7,11 @@ import json
 from typing import Any
 
 import aiohttp
-from common import (
+from livekit import rtc
+from livekit.agents import llm
+from livekit.plugins import openai
+from openai.types.realtime import AudioTranscription
+from voice_common import (
     BASE_URL,
     CHUNKS,
     INSTRUCTIONS,
@@ -24,10 +28,6 @@ from common import (
     City,
     Report,
 )
-from livekit import rtc
-from livekit.agents import llm
-from livekit.plugins import openai
-from openai.types.realtime import AudioTranscription
 
 report = Report()
 generations: asyncio.Queue[llm.GenerationCreatedEvent] = asyncio.Queue()

@@ -7,7 +7,10 @@ import base64
 import json
 from typing import Any
 
-from common import (
+from openai import AsyncOpenAI
+from openai.resources.realtime.realtime import AsyncRealtimeConnection
+from openai.types.realtime import RealtimeResponse
+from voice_common import (
     BASE_URL,
     CHUNKS,
     INSTRUCTIONS,
@@ -22,9 +25,6 @@ from common import (
     TRANSCRIPTION,
     Report,
 )
-from openai import AsyncOpenAI
-from openai.resources.realtime.realtime import AsyncRealtimeConnection
-from openai.types.realtime import RealtimeResponse
 
 TOOL: dict[str, Any] = {
     "type": "function",

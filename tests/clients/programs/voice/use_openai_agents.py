@@ -9,7 +9,7 @@ from agents import function_tool
 from agents.realtime import RealtimeAgent, RealtimeRunner, RealtimeSession
 from agents.realtime.config import RealtimeSessionModelSettings
 from agents.realtime.model_inputs import RealtimeModelSendInterrupt, RealtimeModelSendSessionUpdate
-from common import (
+from voice_common import (
     CHUNKS,
     INSTRUCTIONS,
     KEY,
