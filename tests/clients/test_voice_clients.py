@@ -34,7 +34,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.weights]
 
 PROGRAMS = Path(__file__).parent / "programs" / "voice"
 NAMES = ("use_openai", "use_openai_agents", "use_pipecat", "use_livekit")
-MODELS = ("qwen2.5-coder-0.5b", "whisper-tiny.en", "hibari-6m")
+MODELS = ("smollm2-135m", "whisper-tiny.en", "hibari-6m")
 KEY = "a-key-for-clients"
 OUTPUT_RATE = 24_000
 SILENCE_SECONDS = 2.5

@@ -6,6 +6,7 @@ import pytest
 
 from antiphon.runtime.voice.settings import ToolChoice, ToolDefinition, VoiceSettings
 from antiphon.server.realtime.chat_messages import chat_body
+from antiphon.server.realtime.session_config import SessionConfig, response_params
 
 TOOL = ToolDefinition("get_weather", "The weather of a city.", {"type": "object", "properties": {}})
 
@@ -18,3 +19,15 @@ def test_a_prefill_has_the_tools_that_the_answer_has(choice: ToolChoice, ahead: 
     settings = VoiceSettings(tools=(TOOL,), tool_choice=choice)
     assert chat_body([], settings, "model").tool_choice == choice
     assert chat_body([], settings, "model", is_prefill=True).tool_choice == ahead
+
+
+def test_a_session_and_a_response_may_ask_for_one_call() -> None:
+    tool = {"type": "function", "name": "get_weather"}
+    config = SessionConfig("sess_1", "gpt-realtime", 0).updated({"tools": [tool], "tool_choice": "required"})
+    assert "parallel_tool_calls" not in config.wire()
+    assert chat_body([], config.settings(), "model").parallel_tool_calls is None
+    single = config.updated({"parallel_tool_calls": False})
+    assert single.wire()["parallel_tool_calls"] is False
+    assert chat_body([], single.settings(), "model").parallel_tool_calls is False
+    several = single.response_settings(response_params({"parallel_tool_calls": True}))
+    assert chat_body([], several, "model").parallel_tool_calls is True

@@ -40,7 +40,7 @@ class VoiceSettings:
     Models are None for the default one. A session that does not `answer` only transcribes. `create_response` answers
     every turn that turn detection ends; `interrupt_response` ends a response when the person speaks. Transcripts of
     the person's speech are always made; `show_transcripts` emits events for them. `tool_name` is the only tool that a
-    `REQUIRED` choice allows.
+    `REQUIRED` choice allows. `parallel_tools` tells whether one answer may call several; None leaves it to the model.
     """
 
     model: str | None = None
@@ -49,6 +49,7 @@ class VoiceSettings:
     tools: tuple[ToolDefinition, ...] = ()
     tool_choice: ToolChoice = ToolChoice.AUTO
     tool_name: str | None = None
+    parallel_tools: bool | None = None
     max_tokens: int | None = None
     temperature: float | None = None
     speech_model: str | None = None

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import uuid
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from starlette.types import Scope
+from uvicorn.protocols.utils import ClientDisconnected
 
 from antiphon.counted import counted
 from antiphon.server.access.admin_access import AdminAccess
@@ -15,7 +18,7 @@ from antiphon.server.access.hosts import AllowedHosts
 from antiphon.server.access.keys import KeyRing
 from antiphon.server.http.connection_limits import SessionLimits
 from antiphon.server.http.context import RequestContext
-from antiphon.server.http.errors import ApiError, unavailable
+from antiphon.server.http.errors import ApiError, ClientDisconnectedError, unavailable
 from antiphon.server.middleware.active_requests import ActiveRequests
 
 REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
@@ -46,6 +49,39 @@ class Admission:
         self.rules = rules
         self.requests = requests
         self._is_draining = is_draining
+
+    @asynccontextmanager
+    async def handling(
+        self, context: RequestContext, fail: Callable[[Exception], Awaitable[None]]
+    ) -> AsyncIterator[Callable[[ApiError, float], None]]:
+        """Around the handling of a request or session. It gives a function that ends it with an error after seconds.
+
+        What is raised inside, or what the request is ended with from outside, goes to `fail`, except that the client
+        has left. Afterwards the request is closed and no longer in flight.
+        """
+        limits: list[asyncio.TimerHandle] = []
+
+        def end_after(error: ApiError, seconds: float) -> None:
+            limits.append(asyncio.get_running_loop().call_later(seconds, context.end_with, error))
+
+        try:
+            yield end_after
+        except (ClientDisconnectedError, ClientDisconnected):
+            pass
+        except asyncio.CancelledError:
+            if context.ending is None or context.task is None:
+                raise
+            context.task.uncancel()
+            context.is_over = True
+            await fail(context.ending)
+        except Exception as error:
+            context.is_over = True
+            await fail(error)
+        finally:
+            for limit in limits:
+                limit.cancel()
+            context.close()
+            self.requests.remove(context)
 
     def key_in_headers(self, scope: Scope) -> int | None:
         """The number of the key in `Authorization` or `X-Api-Key`; None without a valid one."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 
 import orjson
@@ -17,7 +16,6 @@ from antiphon.server.http.error_formats import error_format
 from antiphon.server.http.errors import (
     SERVER,
     ApiError,
-    ClientDisconnectedError,
     api_error,
     unauthorized,
 )
@@ -48,7 +46,6 @@ class Gate:
     ) -> None:
         self._app = app
         self._rules = rules
-        self._requests = requests
         self._metrics = metrics
         self._admission = Admission(rules, requests, is_draining)
 
@@ -82,36 +79,15 @@ class Gate:
             self._report(scope, context)
 
     async def _handle(self, scope: Scope, receive: Receive, send: Send, context: RequestContext) -> None:
-        timeout: asyncio.TimerHandle | None = None
-        try:
+        async with self._admission.handling(context, lambda error: self._fail(context, error, send)) as end_after:
             self._check(scope, context)
             if context.path not in OPEN_ROUTES:
-                self._requests.add(context)
-                timeout = self._set_timeout(context)
+                self._admission.requests.add(context)
+                if not _is_admin(context) and context.path not in UNTIMED_ROUTES:
+                    limit = self._rules.request_seconds
+                    message = f"the request took longer than {limit:g} s"
+                    end_after(ApiError(504, message, code="timeout", kind=SERVER), limit + SLACK_SECONDS)
             await self._app(scope, receive, send)
-        except ClientDisconnectedError:
-            pass
-        except asyncio.CancelledError:
-            if context.ending is None or context.task is None:
-                raise
-            context.task.uncancel()
-            context.is_over = True
-            await self._fail(context, context.ending, send)
-        except Exception as error:
-            context.is_over = True
-            await self._fail(context, error, send)
-        finally:
-            if timeout is not None:
-                timeout.cancel()
-            context.close()
-            self._requests.remove(context)
-
-    def _set_timeout(self, context: RequestContext) -> asyncio.TimerHandle | None:
-        if _is_admin(context) or context.path in UNTIMED_ROUTES:
-            return None
-        limit = self._rules.request_seconds
-        error = ApiError(504, f"the request took longer than {limit:g} s", code="timeout", kind=SERVER)
-        return asyncio.get_running_loop().call_later(limit + SLACK_SECONDS, context.end_with, error)
 
     def _check(self, scope: Scope, context: RequestContext) -> None:
         if context.path in OPEN_ROUTES:

@@ -19,7 +19,7 @@ from antiphon.server.access.admin_access import header
 from antiphon.server.access.origins import check_socket_origin
 from antiphon.server.http.context import CLIENT_CLOSED_REQUEST, RequestContext, current_context
 from antiphon.server.http.error_formats import error_format
-from antiphon.server.http.errors import SERVER, ApiError, ClientDisconnectedError, unauthorized
+from antiphon.server.http.errors import SERVER, ApiError, unauthorized
 from antiphon.server.middleware.active_requests import ActiveRequests
 from antiphon.server.middleware.admission import Admission, Rules, request_id, too_many
 from antiphon.server.middleware.gate import error_response
@@ -82,41 +82,22 @@ class WebSocketGate:
     async def _handle(
         self, scope: Scope, receive: Receive, send_watched: Send, send: Send, context: RequestContext
     ) -> None:
-        limit: asyncio.TimerHandle | None = None
         is_admitted = False
         try:
-            self._check(scope, context)
-            self._admission.requests.add(context)
-            is_admitted = True
-            self._num_open += 1
-            self._metrics.voice.session_opened()
-            limit = self._set_limit(context)
-            await self._app(scope, receive, send_watched)
-        except (ClientDisconnectedError, ClientDisconnected):
-            pass
-        except asyncio.CancelledError:
-            if context.ending is None or context.task is None:
-                raise
-            context.task.uncancel()
-            context.is_over = True
-            await self._fail(context, context.ending, send)
-        except Exception as error:
-            context.is_over = True
-            await self._fail(context, error, send)
+            async with self._admission.handling(context, lambda error: self._fail(context, error, send)) as end_after:
+                self._check(scope, context)
+                self._admission.requests.add(context)
+                is_admitted = True
+                self._num_open += 1
+                self._metrics.voice.session_opened()
+                seconds = self._rules.sessions.seconds
+                message = f"the session has lasted {seconds:g} s, which is the longest that this server allows"
+                end_after(ApiError(408, message, code="session_expired"), seconds)
+                await self._app(scope, receive, send_watched)
         finally:
-            if limit is not None:
-                limit.cancel()
-            context.close()
             if is_admitted:
                 self._num_open -= 1
                 self._metrics.voice.session_closed()
-                self._admission.requests.remove(context)
-
-    def _set_limit(self, context: RequestContext) -> asyncio.TimerHandle:
-        seconds = self._rules.sessions.seconds
-        message = f"the session has lasted {seconds:g} s, which is the longest that this server allows"
-        error = ApiError(408, message, code="session_expired")
-        return asyncio.get_running_loop().call_later(seconds, context.end_with, error)
 
     def _check(self, scope: Scope, context: RequestContext) -> None:
         rules = self._rules

@@ -27,6 +27,7 @@ def chat_body(items: Sequence[Item], settings: VoiceSettings, model: str, *, is_
         body["tools"] = [_tool(tool) for tool in settings.tools]
         # A choice of tools leaves the prompt as it is, except that `none` leaves them out of it.
         is_free = is_prefill and settings.tool_choice is not ToolChoice.NONE
+        body["parallel_tool_calls"] = settings.parallel_tools
         body["tool_choice"] = "auto" if is_free else _tool_choice(settings)
     if is_prefill:
         body["add_generation_prompt"] = False

@@ -36,6 +36,7 @@ REALTIME = {
     "output_modalities": ["audio"],
     "tools": [],
     "tool_choice": "auto",
+    "parallel_tool_calls": None,
     "max_output_tokens": "inf",
     "temperature": None,
     "tracing": None,
@@ -45,6 +46,8 @@ REALTIME = {
 }
 #: A transcription session transcribes by this model unless it says otherwise.
 TRANSCRIPTION = {"model": "whisper-1", "language": None, "prompt": None}
+#: Left to the model, and shown only where the client has set it.
+UNSHOWN = ("temperature", "parallel_tool_calls")
 #: Accepted, and not done: there is no noise reduction, and there are no probabilities of transcripts.
 UNUSED = {"noise_reduction", "include"}
 
@@ -97,8 +100,9 @@ class SessionConfig:
     def wire(self) -> dict[str, Any]:
         """The whole effective session."""
         values = copy.deepcopy(self._values)
-        if values["temperature"] is None:
-            del values["temperature"]
+        for name in UNSHOWN:
+            if values[name] is None:
+                del values[name]
         if not self.is_transcription:
             return {**self._fixed, **values}
         fixed = {**self._fixed, "object": "realtime.transcription_session"}
@@ -259,6 +263,8 @@ def _answering(base: VoiceSettings, given: Answering, present: set[str], prefix:
         changes["tools"] = tuple(_tool(tool) for tool in given.tools or ())
     if "tool_choice" in present:
         changes |= _tool_choice(given.tool_choice)
+    if "parallel_tool_calls" in present:
+        changes["parallel_tools"] = given.parallel_tool_calls
     if "max_output_tokens" in present:
         tokens = given.max_output_tokens
         changes["max_tokens"] = tokens if isinstance(tokens, int) else None

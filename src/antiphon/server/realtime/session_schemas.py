@@ -114,6 +114,7 @@ class Answering(Wire):
     output_modalities: Annotated[list[Literal["text", "audio"]], Field(max_length=2)] | None = None
     tools: list[FunctionTool] | None = None
     tool_choice: ToolChoice | None = None
+    parallel_tool_calls: bool | None = None
     max_output_tokens: MaxTokens | None = None
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
 

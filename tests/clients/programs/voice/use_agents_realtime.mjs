@@ -71,7 +71,7 @@ const session = new RealtimeSession(agent, {
 
 async function configure(toolChoice, maxTokens) {
   const before = count('session.updated');
-  const settings = { type: 'realtime', tool_choice: toolChoice, max_output_tokens: maxTokens };
+  const settings = { type: 'realtime', tool_choice: toolChoice, max_output_tokens: maxTokens, parallel_tool_calls: false };
   transport.sendEvent({ type: 'session.update', session: settings });
   await untilSeen('session.updated', before + 1);
 }

@@ -7,7 +7,11 @@ import json
 from typing import Any
 
 import aiohttp
-from common import (
+from livekit import rtc
+from livekit.agents import llm
+from livekit.plugins import openai
+from openai.types.realtime import AudioTranscription
+from voice_common import (
     BASE_URL,
     CHUNKS,
     INSTRUCTIONS,
@@ -24,10 +28,6 @@ from common import (
     City,
     Report,
 )
-from livekit import rtc
-from livekit.agents import llm
-from livekit.plugins import openai
-from openai.types.realtime import AudioTranscription
 
 report = Report()
 generations: asyncio.Queue[llm.GenerationCreatedEvent] = asyncio.Queue()
@@ -38,6 +38,9 @@ statuses: list[str] = []
 async def get_weather(city: City) -> str:
     """The weather of a city."""
     return TOOL_RESULT
+
+
+WEATHER: llm.ToolChoice = {"type": "function", "function": {"name": "get_weather"}}
 
 
 def take_raw(event: dict[str, Any]) -> None:
@@ -82,7 +85,7 @@ async def call_a_tool(session: Any) -> None:
     session.update_options(max_response_output_tokens="inf")
     await session.update_tools([get_weather])
     await add(session, llm.ChatMessage(role="user", content=[TOOL_QUESTION]))
-    generation = await session.generate_reply(tool_choice="required")
+    generation = await session.generate_reply(tool_choice=WEATHER)
     calls = [call async for call in generation.function_stream]
     await report.until_seen("response.done", 2)
     report.tool_arguments = json.loads(calls[0].arguments)

@@ -7,7 +7,10 @@ import base64
 import json
 from typing import Any
 
-from common import (
+from openai import AsyncOpenAI
+from openai.resources.realtime.realtime import AsyncRealtimeConnection
+from openai.types.realtime import RealtimeResponse
+from voice_common import (
     BASE_URL,
     CHUNKS,
     INSTRUCTIONS,
@@ -22,9 +25,6 @@ from common import (
     TRANSCRIPTION,
     Report,
 )
-from openai import AsyncOpenAI
-from openai.resources.realtime.realtime import AsyncRealtimeConnection
-from openai.types.realtime import RealtimeResponse
 
 TOOL: dict[str, Any] = {
     "type": "function",
@@ -100,7 +100,12 @@ async def call_a_tool(talk: Conversation) -> None:
     await talk.write(TOOL_QUESTION)
     tools: Any = [TOOL]
     await talk.connection.response.create(
-        response={"tools": tools, "tool_choice": "required", "max_output_tokens": "inf"}
+        response={
+            "tools": tools,
+            "tool_choice": "required",
+            "parallel_tool_calls": False,
+            "max_output_tokens": "inf",
+        }
     )
     (call,) = [item for item in (await talk.response()).output or [] if item.type == "function_call"]
     assert call.name == TOOL["name"]

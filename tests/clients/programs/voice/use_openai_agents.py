@@ -9,7 +9,7 @@ from agents import function_tool
 from agents.realtime import RealtimeAgent, RealtimeRunner, RealtimeSession
 from agents.realtime.config import RealtimeSessionModelSettings
 from agents.realtime.model_inputs import RealtimeModelSendInterrupt, RealtimeModelSendSessionUpdate
-from common import (
+from voice_common import (
     CHUNKS,
     INSTRUCTIONS,
     KEY,
@@ -83,7 +83,7 @@ async def talk(session: RealtimeSession) -> None:
         await session.send_audio(chunk)
     await report.until_seen("response.done")
     await report.until(lambda: bool(report.heard), "the transcript")
-    await configure(tool_choice="required", max_output_tokens="inf", tools=[get_weather])
+    await configure(tool_choice="required", parallel_tool_calls=False, max_output_tokens="inf", tools=[get_weather])
     await session.send_message(TOOL_QUESTION)
     await report.until(lambda: len(report.answers) == 2, "the answer after the tool")
     await report.until_seen("tool_end")

@@ -7,21 +7,6 @@ from __future__ import annotations
 
 import asyncio
 
-from common import (
-    CHUNKS,
-    INSTRUCTIONS,
-    KEY,
-    LONG,
-    LONG_INSTRUCTIONS,
-    MODEL,
-    RATE,
-    SHORT,
-    SOCKET_URL,
-    TOOL_QUESTION,
-    TOOL_RESULT,
-    TRANSCRIPTION,
-    Report,
-)
 from pipecat.adapters.llm.schemas.function_schema import FunctionSchema
 from pipecat.adapters.llm.schemas.tools_schema import ToolsSchema
 from pipecat.frames.frames import (
@@ -49,6 +34,21 @@ from pipecat.services.openai.realtime import events
 from pipecat.services.openai.realtime.llm import OpenAIRealtimeLLMService
 from pipecat.turns.user_turn_strategies import ExternalUserTurnStrategies
 from pipecat.workers.runner import WorkerRunner
+from voice_common import (
+    CHUNKS,
+    INSTRUCTIONS,
+    KEY,
+    LONG,
+    LONG_INSTRUCTIONS,
+    MODEL,
+    RATE,
+    SHORT,
+    SOCKET_URL,
+    TOOL_QUESTION,
+    TOOL_RESULT,
+    TRANSCRIPTION,
+    Report,
+)
 
 #: Frames that stand for one of the server's events.
 KINDS = {
