@@ -11,8 +11,8 @@ The protocol. It was fixed before the first measurement; a figure counts only if
 - Clips are real recorded sentences of four people (`tests/support/sound/recorded_turns.py`), sorted by name. Every
   second one is for tuning: sizes and thresholds are chosen by these alone (`--half tuning`). Reported are the others.
 - A turn is a session of its own: a second of the room's silence, a clip, then silence. Sound is sent in pieces of
-  20 ms, each when its last sample has been spoken. `semantic_vad`, the same instructions for everything, temperature 0, at
-  most 60 tokens (`benchmarks/conversation/protocol.py`).
+  20 ms, each when its last sample has been spoken. `semantic_vad`, the same instructions for everything,
+  temperature 0, at most 60 tokens (`benchmarks/conversation/protocol.py`).
 - The end of speech is that of the clip by annotation and energy (25 dB under the loudest 10 ms), never the
   server's own.
 - The first sound is the first sample over -40 dBFS of the answer, at the moment that a player in real time plays it.
@@ -24,8 +24,8 @@ The protocol. It was fixed before the first measurement; a figure counts only if
   cache has from the first helps the sequential one. Every round has a server of its own, so that nothing is
   remembered from round to round; its first turn, of the other half, is not counted.
 - Interruptions: ten in all. One second after an answer's first sound, if a second of it is left, another clip is
-  spoken. Measured is the time from the clip's onset (by energy as above) until the client has `speech_started` and stops.
-  The client hears no echo.
+  spoken. Measured is the time from the clip's onset (by energy as above) until the client has `speech_started`
+  and stops. The client hears no echo.
 - Four sessions at once begin half a second after each other; each speaks its next clip when the last answer has been
   played. A gap is sound that comes more than 20 ms too late for a player that began with the first chunk.
 - Every turn counts. One that is not answered within a minute is a failure and is counted as one.
