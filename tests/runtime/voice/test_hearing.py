@@ -108,7 +108,8 @@ def test_a_final_aborts_a_running_hypothesis(loaded: LoadedModel) -> None:
         assert scene.next(TurnEnded).marks.num_hypotheses == 1
 
 
-def test_what_two_hypotheses_agree_on_is_settled_and_not_decoded_again(loaded: LoadedModel) -> None:
+def test_what_two_hypotheses_agree_on_is_settled_until_the_transcript(loaded: LoadedModel) -> None:
+    """The next hypothesis begins with it, and does not decode it again; the transcript is made anew."""
     with hearing_scene(loaded) as scene:
         scene.hear((SPEECH, 1024))
         scene.next(SpeechStarted)
@@ -117,12 +118,16 @@ def test_what_two_hypotheses_agree_on_is_settled_and_not_decoded_again(loaded: L
         scene.hear((SPEECH, 1024))
         scene.recognise(" one two three four five six seven")
         assert scene.next(TurnText) == TurnText(1, "one two", " three four five six seven")
+        tokenizer = scene.transcriber.recogniser.tokenizer
+        scene.hear((SPEECH, 1024))
+        decoding = scene.recognise(" one two three four five six seven eight")
+        assert tokenizer.decode(decoding.prompt).endswith(" one two")
+        assert scene.next(TurnText).settled == "one two three four"
         scene.hear((SILENCE, 640))
         scene.next(TurnEnded)
-        decoding = scene.recognise(" one two three four five six seven eight")
-        tokenizer = scene.transcriber.recogniser.tokenizer
-        assert tokenizer.decode(decoding.prompt).endswith(" one two")
-        assert scene.next(TurnTranscript).text == "one two three four five six seven eight"
+        decoding = scene.recognise(" won two three four five six seven eight nine")
+        assert "two" not in tokenizer.decode(decoding.prompt)
+        assert scene.next(TurnTranscript).text == "won two three four five six seven eight nine"
 
 
 def test_hypotheses_back_off_by_what_the_last_one_took(loaded: LoadedModel) -> None:

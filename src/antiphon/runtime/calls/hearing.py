@@ -47,7 +47,10 @@ class SpeechStarted:
 
 @dataclass(frozen=True)
 class TurnText:
-    """A hypothesis of the whole turn so far. `settled` only grows; `tail` follows it and may change."""
+    """A hypothesis of the whole turn so far. `settled` only grows; `tail` follows it and may change.
+
+    The transcript is made anew from the whole turn, and may differ from both.
+    """
 
     turn: int
     settled: str

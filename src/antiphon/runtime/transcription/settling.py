@@ -25,7 +25,9 @@ class Hypotheses:
         self.settled: Tokens = ()
 
     def add(self, tokens: Tokens, language: str | None) -> None:
-        """A hypothesis that begins with what is settled, or is empty."""
+        """A hypothesis. One that contradicts what is settled is left out."""
+        if tokens[: len(self.settled)] != self.settled:
+            return
         self.settled = self._agreed(tokens, language or "en")
         self.last = tokens
 

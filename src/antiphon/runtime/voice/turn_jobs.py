@@ -182,7 +182,9 @@ class TurnJobs:
         language = self._language or (turn.language if settled or turn.segments else None)
         previous = [*self._prompt, *turn.context()]
         samples = self._track.samples(start, end)
-        work = WindowJob(self._recogniser, samples, options, language, previous, settled, deadline)
+        # What was settled with less sound may be wrong: a final transcript is made anew from all of its sound.
+        given = settled if kind is JobKind.HYPOTHESIS else ()
+        work = WindowJob(self._recogniser, samples, options, language, previous, given, deadline)
         self._job = TurnJob(kind, turn, start, work, now)
         try:
             self._runner.start(work)

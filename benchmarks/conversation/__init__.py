@@ -1,0 +1,1 @@
+"""Conversations with a server in real time, for `benchmarks/voice.py`."""

@@ -1,0 +1,43 @@
+"""`Player`: a listener that plays sound as it comes, in real time."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from antiphon.audio.samples import Floats
+from conversation.protocol import GAP_SECONDS, SOUND_LEVEL, WIRE_RATE
+
+
+class Player:
+    """Times are seconds of one clock. It plays at once, and waits when there is nothing left."""
+
+    def __init__(self) -> None:
+        #: When the first sample that is no silence is played.
+        self.first_sound: float | None = None
+        #: Seconds in which nothing was there to be played, inside of an answer.
+        self.gaps: list[float] = []
+        self._ends_at: float | None = None
+        self._seconds = 0.0
+
+    def add(self, samples: Floats, at: float) -> None:
+        """Sound that arrives at a time."""
+        start = at
+        if self._ends_at is not None:
+            late = at - self._ends_at
+            if late > GAP_SECONDS:
+                self.gaps.append(late)
+            start = max(at, self._ends_at)
+        if self.first_sound is None:
+            loud = np.nonzero(np.abs(samples) >= SOUND_LEVEL)[0]
+            if len(loud):
+                self.first_sound = start + float(loud[0]) / WIRE_RATE
+        self._seconds += len(samples) / WIRE_RATE
+        self._ends_at = start + len(samples) / WIRE_RATE
+
+    def left(self, at: float) -> float:
+        """Seconds that are still to be played."""
+        return 0.0 if self._ends_at is None else max(0.0, self._ends_at - at)
+
+    def played(self, at: float) -> float:
+        """Seconds of the answer that have been played."""
+        return self._seconds - self.left(at)

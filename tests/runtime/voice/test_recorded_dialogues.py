@@ -1,0 +1,61 @@
+"""Dialogues joined from real speech, with pauses inside of sentences and noise: ends of turns, words, interruptions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from antiphon.runtime.frontend.async_engine import AsyncEngine
+from antiphon.runtime.voice.turn_settings import TurnDetection, TurnSettings
+from support.sound.recorded_turns import dialogue, recorded_turns
+from support.voice.recorded_hearing import accuracy, hear, runs_of_words
+
+pytestmark = [pytest.mark.weights, pytest.mark.slow]
+MODEL = "whisper-base.en"
+
+
+@pytest.fixture(scope="module")
+def world() -> Iterator[tuple[asyncio.Runner, AsyncEngine]]:
+    with asyncio.Runner() as runner:
+
+        async def start() -> AsyncEngine:
+            return AsyncEngine(MODEL, kv_bytes=256 << 20, quantize="int8")
+
+        engine = runner.run(start())
+        yield runner, engine
+        engine.close()
+
+
+def test_ends_of_turns_beside_plain_silence(world: tuple[asyncio.Runner, AsyncEngine]) -> None:
+    """The end-of-turn model is right where silence of the same mean length is not."""
+    runner, engine = world
+    spoken = dialogue(recorded_turns(), 36, seed=15)
+    by_model = accuracy(spoken, runner.run(hear(engine, spoken, TurnSettings(TurnDetection.SEMANTIC_VAD))))
+    plain = TurnSettings(silence_ms=max(100, round(by_model.waited_ms)))
+    by_silence = accuracy(spoken, runner.run(hear(engine, spoken, plain)))
+    print(f"\nend-of-turn model: {by_model}\nplain silence:     {by_silence}")
+    assert by_model.precision >= 0.85 and by_model.recall >= 0.85, (by_model, by_silence)
+
+
+def test_no_word_of_fifty_turns_is_lost_or_doubled(world: tuple[asyncio.Runner, AsyncEngine]) -> None:
+    """Beside what a transcription of each turn's sound has, by the same weights."""
+    runner, engine = world
+    spoken = dialogue(recorded_turns(), 50, seed=16, gap=1.2)
+    turns = runner.run(hear(engine, spoken, TurnSettings(silence_ms=800), pace=0.03))
+
+    async def batch() -> list[str]:
+        calls = [await engine.transcribe(spoken.sound[turn.samples()], timestamps=False) for turn in turns]
+        return [(await call.wait()).text for call in calls]
+
+    others = runner.run(batch())
+    assert len(turns) >= 50
+    differing = [
+        f"{turn.start_ms}: {turn.text!r}\n      batch: {other!r}"
+        for turn, other in zip(turns, others, strict=True)
+        if turn.text.strip() != other.strip()
+    ]
+    print(f"\n{len(turns)} turns, {len(differing)} not as in a transcription of their sound", *differing, sep="\n")
+    counted = [runs_of_words(other, turn.text) for turn, other in zip(turns, others, strict=True)]
+    assert [sum(counts) for counts in zip(*counted, strict=True)] == [0, 0], differing
