@@ -30,7 +30,8 @@ from support.server.http_server import RunningServer, running_server
 from support.sound.sounds import wav_bytes
 from support.sound.speech import RATE, librivox_clips, word_error_rate
 
-pytestmark = [pytest.mark.slow, pytest.mark.weights]
+#: The first test installs its client's environment.
+pytestmark = [pytest.mark.slow, pytest.mark.weights, pytest.mark.timeout(1500)]
 
 PROGRAMS = Path(__file__).parent / "programs" / "voice"
 NAMES = ("use_openai", "use_openai_agents", "use_pipecat", "use_livekit")

@@ -23,7 +23,17 @@ def environment_python(name: str, base: str = sys.executable) -> Path:
     python = folder / "bin" / "python"
     if not (folder / "complete").exists():
         subprocess.run([base, "-m", "venv", "--clear", str(folder)], check=True)
-        install = [str(python), "-m", "pip", "install", "--quiet", "--no-deps", "--requirement", str(lock)]
+        install = [
+            str(python),
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--no-deps",
+            "--no-compile",
+            "--requirement",
+            str(lock),
+        ]
         subprocess.run(install, check=True, env=VARIABLES)
         (folder / "complete").touch()
     return python
