@@ -1,4 +1,4 @@
-"""Dialogues heard by an engine: where turns ended, after how much silence, and what was understood of them."""
+"""Dialogues that are heard: where turns ended, after how much silence, and what was understood of them."""
 
 from __future__ import annotations
 
@@ -7,15 +7,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
-from antiphon.runtime.calls.hearing import HearingEnded, HearingEvent, TurnEnded, TurnLooked, TurnTranscript
+from antiphon.models.base.companions import END_OF_TURN, VOICE_ACTIVITY
+from antiphon.models.silero_vad import SileroVAD, voice_probabilities
+from antiphon.models.smart_turn import SmartTurn
+from antiphon.runtime.calls.hearing import HearingEvent, TurnEnded, TurnTranscript
 from antiphon.runtime.frontend.async_engine import AsyncEngine
-from antiphon.runtime.voice.turn_detection import LOOKS, PAUSE, SAMPLES_PER_MS
-from antiphon.runtime.voice.turn_settings import Eagerness, TurnDetection, TurnSettings
+from antiphon.runtime.loading.loading import load_model
+from antiphon.runtime.voice.end_of_turn import LOOK_SAMPLES
+from antiphon.runtime.voice.turn_detection import PAUSE, SAMPLES_PER_MS, Began, Ended, Look, TurnDetector
+from antiphon.runtime.voice.turn_settings import TurnSettings
 from support.sound.recorded_turns import Dialogue
 from support.sound.speech import RATE, normalize_words
 
 #: An end is at the end of a sentence if it is within so many milliseconds of it.
 TOLERANCE_MS = 400
+#: About 70 ms on two cores of a Neoverse-N1.
+ANSWER_FRAMES = 3
 
 
 @dataclass(frozen=True)
@@ -25,7 +32,7 @@ class HeardTurn:
     start_ms: int
     end_ms: int
     waited_ms: int
-    text: str
+    text: str = ""
 
     def samples(self) -> slice:
         """The sound that belongs to it."""
@@ -39,22 +46,46 @@ class TurnAccuracy:
     waited_ms: float  # on average, at ends of sentences
 
 
-async def hear(
-    engine: AsyncEngine, dialogue: Dialogue, settings: TurnSettings, *, pace: float = 0.0, interval: float = 1.0
-) -> list[HeardTurn]:
-    """All turns that are heard. Sound is pushed as fast as it is taken, or with `pace` seconds between pieces of 0.1 s.
+def detected(dialogue: Dialogue, settings: TurnSettings) -> list[HeardTurn]:
+    """Turns without their text. An answer of the end-of-turn model takes three frames, whatever the machine's speed."""
+    voice, end_of_turn = load_model(VOICE_ACTIVITY).model, load_model(END_OF_TURN).model
+    assert isinstance(voice, SileroVAD) and isinstance(end_of_turn, SmartTurn)
+    detector = TurnDetector(settings, voice.chunk)
+    sound, start = dialogue.sound, 0
+    asked: Look | None = None
+    answer, answered_at = 0.0, 0
+    found: list[HeardTurn] = []
+    for probability in voice_probabilities(voice, [sound], [voice.initial_state()])[0].tolist():
+        decisions = detector.push(probability)
+        position = detector.position
+        if asked is not None and position >= answered_at:
+            decisions += detector.answer(asked, answer)
+            asked = None
+        for decision in decisions:
+            match decision:
+                case Began():
+                    start = decision.start
+                case Look():
+                    asked, answered_at = decision, position + ANSWER_FRAMES * voice.chunk
+                    [answer] = end_of_turn.probabilities([sound[max(start, position - LOOK_SAMPLES) : position]])
+                case Ended():
+                    found.append(HeardTurn(_ms(start), _ms(decision.end), _ms(position - decision.end)))
+    return found
 
-    With a pace, hypotheses are made while somebody speaks; how many depends on the machine.
+
+async def hear(
+    engine: AsyncEngine, dialogue: Dialogue, settings: TurnSettings, *, pace: float, interval: float = 1.0
+) -> list[HeardTurn]:
+    """Turns and their texts. Sound is pushed with `pace` seconds between pieces of 0.1 s.
+
+    Hypotheses are made while somebody speaks; how many depends on the machine.
     """
     events: list[HearingEvent] = []
-    options = {"hypotheses": pace > 0, "interval": interval, "backoff": 0.0}
-    async with await engine.hear(turns=settings, **options) as hearing:
+    async with await engine.hear(turns=settings, interval=interval, backoff=0.0) as hearing:
 
         async def read() -> None:
             async for event in hearing:
                 events.append(event)
-                if isinstance(event, HearingEnded):
-                    return
 
         reading = asyncio.create_task(read())
         for start in range(0, len(dialogue.sound), RATE // 10):
@@ -63,24 +94,13 @@ async def hear(
         hearing.finish()
         async with asyncio.timeout(600):
             await reading
-    return _turns(events, settings)
-
-
-def _turns(events: Sequence[HearingEvent], settings: TurnSettings) -> list[HeardTurn]:
     texts = {event.turn: event.text for event in events if isinstance(event, TurnTranscript)}
-    looks: dict[tuple[int, int], int] = {}  # of a turn that paused somewhere
-    found = []
-    for event in events:
-        if isinstance(event, TurnLooked):
-            looks[event.turn, event.end_ms] = looks.get((event.turn, event.end_ms), 0) + 1
-        elif isinstance(event, TurnEnded):
-            waited = settings.silence_ms
-            if settings.detection is TurnDetection.SEMANTIC_VAD:
-                number = looks.get((event.turn, event.end_ms), 0)
-                longest = Eagerness.AUTO.longest_wait_ms
-                waited = min(longest, LOOKS[number - 1] // SAMPLES_PER_MS) if number else longest
-            found.append(HeardTurn(event.start_ms, event.end_ms, waited, texts[event.turn]))
-    return found
+    ended = [event for event in events if isinstance(event, TurnEnded)]
+    return [HeardTurn(event.start_ms, event.end_ms, settings.silence_ms, texts[event.turn]) for event in ended]
+
+
+def _ms(position: int) -> int:
+    return position // SAMPLES_PER_MS
 
 
 def accuracy(dialogue: Dialogue, turns: Sequence[HeardTurn]) -> TurnAccuracy:
