@@ -17,7 +17,6 @@ class Player:
         #: Seconds in which nothing was there to be played, inside of an answer.
         self.gaps: list[float] = []
         self._ends_at: float | None = None
-        self._seconds = 0.0
 
     def add(self, samples: Floats, at: float) -> None:
         """Sound that arrives at a time."""
@@ -31,13 +30,8 @@ class Player:
             loud = np.nonzero(np.abs(samples) >= SOUND_LEVEL)[0]
             if len(loud):
                 self.first_sound = start + float(loud[0]) / WIRE_RATE
-        self._seconds += len(samples) / WIRE_RATE
         self._ends_at = start + len(samples) / WIRE_RATE
 
     def left(self, at: float) -> float:
         """Seconds that are still to be played."""
         return 0.0 if self._ends_at is None else max(0.0, self._ends_at - at)
-
-    def played(self, at: float) -> float:
-        """Seconds of the answer that have been played."""
-        return self._seconds - self.left(at)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
+from antiphon.bench.summary import percentile
 from conversation import protocol
 from conversation.scenes import Figures
 
@@ -21,19 +22,11 @@ MARKS = {
 }
 
 
-def percentile(values: Sequence[float], share: float) -> float:
-    """By linear interpolation between the two nearest."""
-    ordered = sorted(values)
-    place = share * (len(ordered) - 1)
-    low = int(place)
-    high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
-
-
 def spread(values: Sequence[float]) -> str:
     if not values:
         return "none"
-    return f"p50 {percentile(values, 0.5):.2f} s, p95 {percentile(values, 0.95):.2f} s ({len(values)})"
+    ordered = sorted(values)
+    return f"p50 {percentile(ordered, 50):.2f} s, p95 {percentile(ordered, 95):.2f} s ({len(values)})"
 
 
 def rows(figures: Figures) -> list[tuple[str, str]]:
@@ -55,11 +48,11 @@ def rows(figures: Figures) -> list[tuple[str, str]]:
             2, ("faster than in sequence", f"{statistics.median(ratios):.2f} x (median of {len(ratios)} pairs)")
         )
     if figures.interruptions:
-        times = figures.interruptions
+        times = sorted(figures.interruptions)
         made.append(
             (
                 "interruption, from onset to silence",
-                f"p50 {1000 * percentile(times, 0.5):.0f} ms, longest {1000 * max(times):.0f} ms ({len(times)})",
+                f"p50 {1000 * percentile(times, 50):.0f} ms, longest {1000 * times[-1]:.0f} ms ({len(times)})",
             )
         )
     if figures.crowd:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from antiphon.runtime.loading.loading import LoadedModel
     from antiphon.runtime.voice.settings import VoiceSettings
 
-#: What a server is told of; the others are about models that are loaded here.
+#: Options that apply to a server too; the others concern models that are loaded here.
 REMOTE = (
     "model", "transcription_model", "voice", "instructions", "language", "turn_detection", "eagerness", "push_to_talk",
     "input_", "output", "waterfall", "max_tokens", "temperature",
