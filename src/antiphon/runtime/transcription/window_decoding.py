@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -30,6 +31,8 @@ from antiphon.text.tokenization.whisper_vocab import WhisperTokenizer
 
 #: Nobody says more in a second. A transcript that repeats itself, but not faster than this, may be what was said.
 MAX_TOKENS_PER_SECOND = 6.0
+#: Of a brief window: seconds at least, seconds of silence after the sound at least, and the states it is rounded up to.
+BRIEF_SECONDS, BRIEF_SILENCE, BRIEF_STEP = 8.0, 3.0, 50
 #: Half of a context of 448 tokens can hold the end of the caller's prompt.
 PROMPT_CHARACTERS = 16_384
 
@@ -106,7 +109,8 @@ class WindowJob:
     """A state machine: `start` and `advance` give requests to hand in; it is done when `advance` gives none.
 
     `language` of None is detected from this window. `previous` are tokens of the text before it, `given` those of a
-    transcript of its beginning that is settled already.
+    transcript of its beginning that is settled already. With `is_brief` the encoder sees the sound and some silence, so
+    that its time follows the length of the sound; a doubtful transcript is made again from the whole window.
     """
 
     recogniser: Recogniser
@@ -116,6 +120,7 @@ class WindowJob:
     previous: Sequence[int] = ()
     given: Sequence[int] = ()
     deadline: float | None = None
+    is_brief: bool = False
     encoded: Tensor | None = None
     attempts: list[Attempt] = field(default_factory=list)
     words: list[AlignedWord] = field(default_factory=list)
@@ -132,6 +137,15 @@ class WindowJob:
         return len(self.samples) / SPEECH_RATE
 
     @property
+    def num_states(self) -> int:
+        """States that the encoder makes of the window."""
+        longest = self.recogniser.model.cross_tokens
+        if not self.is_brief or not self.recogniser.loaded.device.is_cpu:
+            return longest
+        seconds = max(BRIEF_SECONDS, self.seconds + BRIEF_SILENCE)
+        return min(longest, math.ceil(seconds * STATES_PER_SECOND / BRIEF_STEP) * BRIEF_STEP)
+
+    @property
     def best(self) -> Attempt:
         """The last attempt; where none satisfied, the likeliest of those that are not repetitive."""
         last = self.attempts[-1]
@@ -146,7 +160,7 @@ class WindowJob:
         request = Request(
             new_id(),
             encoder_name(self.recogniser.loaded.name),
-            [0] * self.recogniser.model.cross_tokens,
+            [0] * self.num_states,
             SamplingParams(),
             task="encode",
             priority=self.options.priority,
@@ -160,7 +174,7 @@ class WindowJob:
         recogniser = self.recogniser
         if recogniser.loaded.device.is_cpu:
             num_mels = recogniser.model.config.num_mels
-            return torch.from_numpy(window_features(self.samples, num_mels, recogniser.window_seconds))
+            return torch.from_numpy(window_features(self.samples, num_mels, self.num_states / STATES_PER_SECOND))
         check_window(self.samples, recogniser.window_seconds)
         return torch.from_numpy(np.ascontiguousarray(self.samples, dtype=np.float32))
 
@@ -186,11 +200,19 @@ class WindowJob:
         self.attempts.append(max(attempts, key=lambda attempt: attempt.avg_logprob))
         tried = len(self.attempts)
         if self.attempts[-1].is_doubtful(self.options) and tried < len(self.options.temperatures):
+            if self.num_states < self.recogniser.model.cross_tokens:
+                return self._start_again()
             return self._submitted(self._decoding(self.options.temperatures[tried]))
         if self.options.words and self.text_tokens() and not self.best.is_silence(self.options):
             self._is_aligning = True
             return self._submitted([self._aligning()])
         return self._finish()
+
+    def _start_again(self) -> list[Request]:
+        """From the whole window, which is what models are trained on."""
+        self.is_brief, self.encoded = False, None
+        self.attempts.clear()
+        return self.start()
 
     def _finish(self) -> list[Request]:
         self.is_done = True
@@ -211,7 +233,7 @@ class WindowJob:
             task="transcribe",
             priority=self.options.priority,
             deadline=self.deadline,
-            cross_tokens=self.recogniser.model.cross_tokens,
+            cross_tokens=self.num_states,
             inputs=self.encoded,
             content=self._content,
             stop_ids=frozenset({self.recogniser.tokens.end}),
@@ -320,7 +342,7 @@ class WindowJob:
             attention[:, start : start + part.shape[1]] = part.numpy()
         first = len(opening)  # the log-probability of prompt[i] is at i - 1
         probabilities = np.exp(request.prompt_logprobs[first : first + len(text)]).tolist()
-        num_states = min(self.recogniser.model.cross_tokens, max(1, round(self.seconds * STATES_PER_SECOND)))
+        num_states = min(self.num_states, max(1, round(self.seconds * STATES_PER_SECOND)))
         self.words = align_words(
             attention, text, probabilities, self.recogniser.tokenizer, self.best.language, num_states, first
         )

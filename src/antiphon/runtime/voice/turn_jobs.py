@@ -184,7 +184,7 @@ class TurnJobs:
         samples = self._track.samples(start, end)
         # What was settled with less sound may be wrong: a final transcript is made anew from all of its sound.
         given = settled if kind is JobKind.HYPOTHESIS else ()
-        work = WindowJob(self._recogniser, samples, options, language, previous, given, deadline)
+        work = WindowJob(self._recogniser, samples, options, language, previous, given, deadline, is_brief=True)
         self._job = TurnJob(kind, turn, start, work, now)
         try:
             self._runner.start(work)
