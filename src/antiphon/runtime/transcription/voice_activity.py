@@ -87,7 +87,7 @@ class VoiceTrack:
     """
 
     def __init__(self, detectors: Detectors) -> None:
-        self._reader = VoiceReader(detectors, Priority.HIGH)
+        self._reader = VoiceReader(detectors, Priority.CRITICAL)
         self.frame_seconds = self._reader.frame_seconds
         #: Samples of a frame.
         self.frame = round(self.frame_seconds * SPEECH_RATE)

@@ -32,7 +32,7 @@ from antiphon.text.tokenization.whisper_vocab import WhisperTokenizer
 #: Nobody says more in a second. A transcript that repeats itself, but not faster than this, may be what was said.
 MAX_TOKENS_PER_SECOND = 6.0
 #: Of a brief window: seconds at least, seconds of silence after the sound at least, and the states it is rounded up to.
-BRIEF_SECONDS, BRIEF_SILENCE, BRIEF_STEP = 8.0, 3.0, 50
+BRIEF_SECONDS, BRIEF_SILENCE, BRIEF_STEP = 10.0, 4.0, 50
 #: Half of a context of 448 tokens can hold the end of the caller's prompt.
 PROMPT_CHARACTERS = 16_384
 

@@ -43,7 +43,7 @@ def ask(detectors: Detectors, question: Question, samples: Floats, put: Callable
 
     def run() -> None:
         try:
-            probability = float(detectors.run(END_OF_TURN, samples, Priority.HIGH))
+            probability = float(detectors.run(END_OF_TURN, samples, Priority.CRITICAL))
         except AntiphonError as error:
             put(Answer(question, 0.0, error))
         except Exception as error:

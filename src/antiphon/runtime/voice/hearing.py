@@ -173,8 +173,16 @@ class HearingCall:
             case _Command():
                 self._pending.append(item)
             case _Sound():
-                pieces = (item.samples[start : start + STEP] for start in range(0, len(item.samples), STEP))
-                self._pending.extend(_Sound(piece, item.arrived) for piece in pieces)
+                self._queue(item)
+
+    def _queue(self, sound: _Sound) -> None:
+        """Sound that waits already is taken in together with what follows it: each look at it waits for the engine."""
+        samples, last = sound.samples, self._pending[-1] if self._pending else None
+        if isinstance(last, _Sound) and len(last.samples) + len(samples) <= STEP:
+            samples = np.concatenate([last.samples, samples])
+            self._pending.pop()
+        pieces = (samples[start : start + STEP] for start in range(0, len(samples), STEP))
+        self._pending.extend(_Sound(piece, sound.arrived) for piece in pieces)
 
     def _carry_out(self, item: _Sound | _Command) -> None:
         if isinstance(item, _Command):
