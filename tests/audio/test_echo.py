@@ -15,6 +15,7 @@ from antiphon.models.registry import build_model
 from antiphon.models.silero_vad import SileroVAD, voice_probabilities
 from antiphon.weights.formats.open import open_checkpoint
 from support.sound.sounds import Floats, noise, silence
+from support.sound.recorded_turns import recorded_turns, room_tone
 from support.sound.speech import jfk, librivox_clips
 
 RATE = 16_000
@@ -268,3 +269,16 @@ def test_a_person_is_heard_where_nothing_comes_back(detector: SileroVAD) -> None
     out = cleaned(heard, (voice, 0.0))
     expected = voiced(detector, heard)
     assert (voiced(detector, out) == expected).mean() > 0.97 and np.corrcoef(out, alone)[0, 1] > 0.99
+
+
+@pytest.mark.weights
+def test_quiet_speech_is_heard_soon_where_nothing_comes_back(detector: SileroVAD) -> None:
+    """Sentences on the telephone, much less loud than the first answer, which began a second before."""
+    voice = 2.0 * our_voice(0)
+    late = []
+    for clip in (clip for clip in recorded_turns() if clip.name.startswith("call-")):
+        heard = room_tone(4 * RATE, clip, seed=1)
+        heard[2 * RATE : 2 * RATE + len(clip.sound)] += clip.sound[: 2 * RATE]
+        expected, found = voiced(detector, heard), voiced(detector, cleaned(heard, (voice, 1.0)))
+        late.append(int(np.argmax(found)) - int(np.argmax(expected)))
+    assert all(abs(frames) <= 3 for frames in late), late  # begins within 100 ms

@@ -5,8 +5,9 @@ a gain that were computed before it. Three steps:
 
 - The delay from the speaker to the microphone is the peak of a whitened cross-correlation, found twice in a row.
 - A short filter from there on follows the path, and its estimate of the echo is subtracted.
-- The filter also says how much of the echo it may have left. Sound no louder than that is turned down; louder sound is
-  a person, and passes. Before the delay is known, an echo may have a quarter of the power of what is played.
+- The filter also says how much of the echo it may have left. Sound no louder than that is turned down to the noise of
+  the room; louder sound is a person, and passes. Before the delay is known, an echo may have a quarter of the power of what is played, but no
+  more than everything that was heard since leaves room for.
 """
 
 from __future__ import annotations
@@ -32,6 +33,11 @@ PATIENCE_SECONDS = 1.5
 #: How far above the expected rest of an echo sound must be to pass, as a power; and the gain of what does not.
 MARGIN = 4.0
 FLOOR = 0.01
+#: Before the delay is known, an echo may be so much louder, as a power, than the mean of what was heard allows.
+UNEVEN = 2.0
+#: The room is as loud as this part of the hops before playback at most. Noise of that level takes the place of what is
+#: turned down: after perfect silence detectors take quiet speech for none.
+QUIET_PERCENT = 20
 #: What a gain keeps from one hop to the next at least, so that the ends of words pass.
 HOLD = 0.85
 _NUM_BANDS = 24
@@ -128,7 +134,8 @@ class EchoGuard:
             span, inside = slice(done, done + count), slice(offset, offset + count)
             self._hop_heard[inside] = out[span]
             if self._is_active:
-                out[span] = (out[span] - self._echo[inside]) * self._ramp[inside]
+                ramp, hush = self._ramp[inside], self._room * self._noise.standard_normal(count)
+                out[span] = (out[span] - self._echo[inside]) * ramp + (1.0 - ramp) * hush
             self._position += count
             done += count
             if offset + count == self._hop:
@@ -147,6 +154,17 @@ class EchoGuard:
         self._finds = 0  # of the same delay, twice in a row
         self._hops_played = 0
         self._hops_to_search = SEARCH_HOPS
+        self._heard_power: Powers = np.zeros(len(self._bands))  # since playback began
+        self._due_power: Powers = np.zeros(len(self._bands))  # of what was played and must have come back since
+        #: How loud an echo may be while its delay is not known, relative to what is played.
+        self._unknown_power: Powers = np.full(len(self._bands), UNKNOWN_POWER)
+
+    def _start(self) -> None:
+        """What was heard last tells how loud the room is by itself."""
+        self._is_active = True
+        powers = np.mean(self._heard.astype(np.float64).reshape(-1, self._hop) ** 2, axis=1)
+        self._room = float(np.sqrt(np.percentile(powers, QUIET_PERCENT)))
+        self._noise = np.random.default_rng(0)
 
     def _begin_hop(self) -> None:
         """The echo and the gain of the next hop."""
@@ -156,7 +174,8 @@ class EchoGuard:
             if self._is_active:
                 self._stop()
             return
-        self._is_active = True
+        if not self._is_active:
+            self._start()
         self._recent = np.roll(self._recent, 1, axis=0)
         self._recent[0] = self._banded(np.fft.rfft(self._timeline.between(start - hop, start + hop)))
         self._echo, rest = np.zeros(hop), np.zeros(len(self._bands))
@@ -164,11 +183,19 @@ class EchoGuard:
             self._echo = self._path.echo(self._reference(start, self._delay))
             rest = np.add.reduceat(self._path.rest, self._bands)
         if not self._finds and not self._is_echoless:
-            rest = np.maximum(rest, UNKNOWN_POWER * self._recent.max(0))
+            rest = np.maximum(rest, self._unknown_power * self._recent.max(0))
         rest *= 0.5  # a spectrum spans two hops, and this is of one
         gain = self._next_gain(np.maximum(self._rest, rest))
         self._ramp = np.linspace(self._gain, gain, hop, endpoint=False)
         self._gain, self._rest = gain, rest
+
+    def _bound_echo(self) -> None:
+        """All that was played longer ago than the longest delay has come back within what was heard."""
+        self._heard_power += 2.0 * self._left  # a played spectrum spans two hops, this one
+        self._due_power += self._recent[-1]
+        is_due = self._due_power > 0.0
+        bound = np.divide(UNEVEN * self._heard_power, self._due_power, out=np.ones_like(self._left), where=is_due)
+        self._unknown_power = np.minimum(self._unknown_power, bound)
 
     def _next_gain(self, rest: Powers) -> float:
         """By how much of the last hop was more than the rest of an echo."""
@@ -184,6 +211,7 @@ class EchoGuard:
             return
         left = np.fft.rfft(np.concatenate([np.zeros(self._hop), self._hop_heard - self._echo]))
         self._left = self._banded(left)
+        self._bound_echo()
         if self._delay is not None:
             self._path.adapt(left)
         self._hops_played += is_audible(self._timeline.between(self._position - self._hop, self._position))
