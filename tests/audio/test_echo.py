@@ -14,8 +14,8 @@ from antiphon.audio.echo_path import find_delay
 from antiphon.models.registry import build_model
 from antiphon.models.silero_vad import SileroVAD, voice_probabilities
 from antiphon.weights.formats.open import open_checkpoint
-from support.sound.sounds import Floats, noise, silence
 from support.sound.recorded_turns import recorded_turns, room_tone
+from support.sound.sounds import Floats, noise, silence
 from support.sound.speech import jfk, librivox_clips
 
 RATE = 16_000

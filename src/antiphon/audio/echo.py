@@ -6,8 +6,8 @@ a gain that were computed before it. Three steps:
 - The delay from the speaker to the microphone is the peak of a whitened cross-correlation, found twice in a row.
 - A short filter from there on follows the path, and its estimate of the echo is subtracted.
 - The filter also says how much of the echo it may have left. Sound no louder than that is turned down to the noise of
-  the room; louder sound is a person, and passes. Before the delay is known, an echo may have a quarter of the power of what is played, but no
-  more than everything that was heard since leaves room for.
+  the room; louder sound is a person, and passes. Before the delay is known, an echo may have a quarter of the power of
+  what is played, but no more than everything that was heard since leaves room for.
 """
 
 from __future__ import annotations
