@@ -14,6 +14,7 @@ import httpx
 import numpy as np
 
 from antiphon.audio.pcm import to_floats
+from antiphon.audio.room import RoomLevel
 from antiphon.audio.samples import SPEECH_RATE, Floats
 from antiphon.models.base.companions import END_OF_TURN, VOICE_ACTIVITY
 from antiphon.models.silero_vad import SileroVAD, voice_probabilities
@@ -105,7 +106,7 @@ class SequentialPipeline:
 
     async def _hear(self, sound: Floats, speech_end: int, began: float) -> tuple[Floats, int]:
         """Until the turn's end is decided: its sound, and how often the end-of-turn model was asked about it."""
-        frame, state = self._voice.chunk, self._voice.initial_state()
+        frame, state, room = self._voice.chunk, self._voice.initial_state(), RoomLevel()
         turn = _OpenTurn(TurnDetector(TurnSettings(TurnDetection.SEMANTIC_VAD), frame), speech_end)
         for end in range(frame, len(sound), frame):
             due = began + end / SPEECH_RATE
@@ -119,7 +120,7 @@ class SequentialPipeline:
                     break
             if turn.ended is None:
                 [probability] = voice_probabilities(self._voice, [sound[end - frame : end]], [state])[0].tolist()
-                turn.take(turn.detector.push(probability))
+                turn.take(turn.detector.push(room.voice(sound[end - frame : end], probability)))
             if turn.ended is not None:
                 return sound[turn.start : turn.ended + PAUSE], turn.num_looks
             if turn.look is not None and turn.asked is None and not turn.is_answered:

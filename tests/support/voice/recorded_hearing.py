@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
+from antiphon.audio.room import RoomLevel
 from antiphon.models.base.companions import END_OF_TURN, VOICE_ACTIVITY
 from antiphon.models.silero_vad import SileroVAD, voice_probabilities
 from antiphon.models.smart_turn import SmartTurn
@@ -55,8 +56,10 @@ def detected(dialogue: Dialogue, settings: TurnSettings) -> list[HeardTurn]:
     asked: Look | None = None
     answer, answered_at = 0.0, 0
     found: list[HeardTurn] = []
+    room = RoomLevel()
     for probability in voice_probabilities(voice, [sound], [voice.initial_state()])[0].tolist():
-        decisions = detector.push(probability)
+        frame = sound[detector.position : detector.position + voice.chunk]
+        decisions = detector.push(room.voice(frame, probability))
         position = detector.position
         if asked is not None and position >= answered_at:
             decisions += detector.answer(asked, answer)

@@ -23,6 +23,10 @@ _PHRASE_END = re.compile(
     r"\s+(?=(?:and|or|but|because|although|while|when|where|which|who|that|than|if|to|for|with|without|from|into|"
     r"through|between|before|after|until|about|over|under|in|on|at|by|as)\s)"
 )
+#: Before these too, where a phrase has become long.
+_WEAK_END = re.compile(
+    r"\s+(?=(?:how|what|why|of|the|a|an|this|these|he|she|it|they|we|you|i|his|her|their|our|your|my)\s)", re.I
+)
 _HALF_DAY = ("a.m", "p.m")
 _ZONE = re.compile(r"(?:[ECMPA][SD]?T|GMT|UTC|[BC]E?ST)\b")
 #: How far back the word is looked for that a mark stands after.
@@ -44,16 +48,20 @@ class ClauseSplitter:
     """Takes text as it comes and gives clauses as soon as their end is certain.
 
     Without `room` they depend on the text alone. Set to how many characters can be spoken before a listener has heard
-    all there is, a longer sentence is cut within them if it can be: at a comma, or else between two phrases.
+    all there is, a longer sentence is cut within them if it can be: at a comma, or else between two phrases. One that
+    `hurries` cuts the first clause between two phrases already.
     """
 
-    def __init__(self, first_characters: int = FIRST_CHARACTERS, max_characters: int = MAX_CHARACTERS) -> None:
+    def __init__(
+        self, first_characters: int = FIRST_CHARACTERS, max_characters: int = MAX_CHARACTERS, *, hurries: bool = False
+    ) -> None:
         self._first = first_characters
         self._max = max_characters
         self._pending = ""
         self._consumed = 0
         self._num_clauses = 0
         self.room: int | None = None
+        self.hurries = hurries
 
     def push(self, text: str) -> Iterator[Clause]:
         """Clauses that are complete now. A sentence's end is certain once something follows it."""
@@ -93,7 +101,11 @@ class ClauseSplitter:
         wanted = self._wanted()
         limit = len(pending) if sentence is None else sentence
         if limit > wanted:
-            within = None if is_first or self.room is None else self._cut_within(pending[:limit], wanted)
+            within = None
+            if is_first:
+                within = self._first_phrase(pending[:limit], sentence is not None or is_last) if self.hurries else None
+            elif self.room is not None:
+                within = self._cut_within(pending[:limit], wanted)
             if within is not None:
                 return within, False
             comma = next((m.end() for m in _CLAUSE_END.finditer(pending, wanted, limit)), None)
@@ -123,6 +135,16 @@ class ClauseSplitter:
         within = [place for place in commas if place <= wanted]
         within = within or [place for place in phrases if wanted // 2 <= place <= wanted]
         return within[-1] if within else min(commas + phrases, default=None)
+
+    def _first_phrase(self, text: str, is_whole: bool) -> int | None:
+        """The first place to cut a text that is long enough, unless little of it would be left."""
+        places = [m.end() for m in _CLAUSE_END.finditer(text, self._first)]
+        places += [m.end() for m in _PHRASE_END.finditer(text) if m.end() >= self._first]
+        places += [m.end() for m in _WEAK_END.finditer(text) if m.end() >= 2 * self._first]
+        place = min(places, default=None)
+        if place is None or (is_whole and len(text.rstrip()) - place < self._first // 2):
+            return None
+        return place
 
     def _is_end(self, match: re.Match[str], is_last: bool) -> bool:
         """Whether a mark ends a sentence: not after a title or an initial, nor before a small letter."""

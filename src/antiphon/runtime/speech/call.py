@@ -23,7 +23,7 @@ from antiphon.runtime.calls.sinks import Sink
 from antiphon.runtime.calls.speech import SpeechChunk, SpeechStats
 from antiphon.runtime.speech.account import SpeechAccount
 from antiphon.runtime.speech.options import SpeechOptions
-from antiphon.runtime.speech.seams import is_silent, trimmed
+from antiphon.runtime.speech.seams import FIRST_LEAD, LEAD, is_silent, trimmed
 from antiphon.runtime.speech.text import Piece, Reader, Speaker
 from antiphon.runtime.speech.text_feed import TextFeed
 
@@ -214,6 +214,7 @@ class SpeechCall:
         if self._options.paced and not self._port.batch_invariant:
             if self._in_flight and self._account.first_audio is None:
                 return
+            self._splitter.hurries = True
             self._splitter.room = self._account.room(self._coming())
         self._piece = self._next_piece()
 
@@ -284,7 +285,8 @@ class SpeechCall:
         samples = speech.samples.numpy()
         if is_silent(samples):
             raise EngineError(f"the model made no sound of {piece.text[:80]!r}")
-        cut = trimmed(np.clip(samples, -1.0, 1.0), self.rate, piece.pause)
+        lead = LEAD if self._account.num_samples else FIRST_LEAD
+        cut = trimmed(np.clip(samples, -1.0, 1.0), self.rate, piece.pause, lead)
         start = self._account.num_samples / self.rate
         return SpeechChunk(
             cut.samples, self.rate, start, piece.text, piece.timed_words(speech, start, cut.offset, self.rate)

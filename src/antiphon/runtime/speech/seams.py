@@ -10,6 +10,8 @@ from antiphon.audio.samples import Floats
 
 #: Seconds of silence kept before the first sound of a clause and after the last one.
 LEAD = 0.06
+#: The same before the first sound of all, for which somebody waits.
+FIRST_LEAD = 0.02
 #: Pauses after a clause by what ends with it.
 PHRASE_PAUSE, CLAUSE_PAUSE, SENTENCE_PAUSE, PARAGRAPH_PAUSE = 0.05, 0.14, 0.34, 0.6
 FADE = 0.008
@@ -26,10 +28,10 @@ class Trimmed:
     offset: int
 
 
-def trimmed(samples: Floats, rate: int, pause: float) -> Trimmed:
+def trimmed(samples: Floats, rate: int, pause: float, lead: float = LEAD) -> Trimmed:
     """The sound with its silence cut to a short lead and to the pause after it, ending and beginning at zero."""
     start, end = sounding(samples, rate)
-    first = max(0, start - round(LEAD * rate))
+    first = max(0, start - round(lead * rate))
     tail = round(pause * rate)
     last = min(len(samples), end + tail)
     out = samples[first:last].copy()

@@ -11,6 +11,7 @@ from queue import Empty, SimpleQueue
 
 import numpy as np
 
+from antiphon.audio.room import RoomLevel
 from antiphon.audio.samples import SPEECH_RATE, Floats
 from antiphon.engine.core import describe
 from antiphon.engine.request import FinishReason, Request
@@ -76,6 +77,7 @@ class HearingCall:
         self._floor = 0  # sound before it was committed or cleared
         self._arrivals: deque[tuple[int, float]] = deque(maxlen=1024)  # ends of pieces of sound, and when they came
         self._settings = TurnSettings()
+        self._room = RoomLevel()
 
     def prepare(self, transcriber: Transcriber, options: HearingOptions) -> None:
         """Load what hearing needs; raises what is wrong with the call."""
@@ -210,7 +212,9 @@ class HearingCall:
         voice = self._track.push(samples, final=final)
         self._arrivals.append((self._track.end, arrived))
         for probability in voice.tolist():
-            for decision in self._detector.push(probability):
+            start = self._detector.position
+            frame = self._track.samples(start, start + self._track.frame)
+            for decision in self._detector.push(self._room.voice(frame, probability)):
                 self._decided(decision)
         is_manual = self._settings.detection is TurnDetection.MANUAL
         if is_manual and self._turn is None and voice.max(initial=0.0) >= MIN_VOICE:

@@ -65,7 +65,7 @@ class Making:
         self._answer: Answer | None = None
         self._speech: Speech | None = None
         self._in_message = False
-        self._clauses: ClauseSplitter | None = ClauseSplitter()
+        self._clauses: ClauseSplitter | None = ClauseSplitter(hurries=True)
         self._held: list[Piece] = []
         self._receive: Callable[[Piece], None] | None = None
         self._is_over = False
