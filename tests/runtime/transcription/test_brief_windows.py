@@ -20,8 +20,9 @@ from support.sound.sounds import noise
 def test_the_encoder_sees_the_sound_and_some_silence(
     monkeypatch: pytest.MonkeyPatch, seconds: float, states: int
 ) -> None:
-    """With windows of at least 4 s, for a model whose longest has 10 s."""
+    """With windows of at least 4 s and 3 s of silence, for a model whose longest has 10 s."""
     monkeypatch.setattr(window_decoding, "BRIEF_SECONDS", 4.0)
+    monkeypatch.setattr(window_decoding, "BRIEF_SILENCE", 3.0)
     recogniser = Recogniser.of(tiny_whisper())
     samples = noise(seconds)
     job = WindowJob(recogniser, samples, TranscriptionOptions(), "en", is_brief=True)

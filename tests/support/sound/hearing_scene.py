@@ -50,7 +50,7 @@ class FakeDetectors:
         return self._voice
 
     def run(self, name: str, inputs: Any, priority: Priority = Priority.NORMAL) -> Any:
-        assert priority is Priority.HIGH
+        assert priority is Priority.CRITICAL
         if name == VOICE_ACTIVITY:
             assert isinstance(inputs, VoiceInput)
             return inputs.samples[: len(inputs.samples) // FRAME * FRAME].reshape(-1, FRAME).max(axis=1)
