@@ -150,6 +150,35 @@ def test_clauses_fit_into_the_room_there_is(room: int, second: str) -> None:
     assert all(text[clause.start :].startswith(clause.text) for clause in clauses)
 
 
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        ("It's important to be kind and considerate when making decisions.", "It's important to be kind"),
+        ("He might have been made amiable himself, which means he was.", "He might have been made amiable himself,"),
+        ("His leisure time suggests today that all is well.", "His leisure time suggests today"),
+        (
+            "Her uncle's cousin's generous fortune amazed everybody in town the day before.",
+            "Her uncle's cousin's generous fortune amazed everybody",
+        ),
+        (
+            "Elizabeth's neighbours generously offered everybody the best seats.",
+            "Elizabeth's neighbours generously offered everybody",
+        ),
+        ("The capital of France is Paris. It is large.", "The capital of France is Paris."),
+        ("It is a rather long way to go. Really.", "It is a rather long way to go."),  # little would be left
+        ("Sure! I can help you with that.", "Sure!"),
+    ],
+)
+def test_a_first_clause_that_hurries_ends_with_a_phrase(text: str, first: str) -> None:
+    splitter = ClauseSplitter(hurries=True)
+    clauses = [*splitter.push(text + " "), *splitter.finish()]
+    assert clauses[0].text == first
+    assert " ".join(clause.text for clause in clauses) == text
+    by_letters = ClauseSplitter(hurries=True)
+    early = [clause for letter in text for clause in by_letters.push(letter)]
+    assert text.startswith(early[0].text) and len(early[0].text) <= len(first)
+
+
 @pytest.mark.parametrize("text", ["word " * 1000, "x" * 5000, "word and " * 500, "word " * 200 + "and more " * 200])
 def test_no_clause_is_too_long_where_there_is_little_room(text: str) -> None:
     splitter = ClauseSplitter()
