@@ -38,7 +38,6 @@ ORDER: dict[str, list[tuple[str, ...]]] = {
         ("parameters",),
         ("sound",),
         ("admin",),
-        ("tool_calls",),
         ("serving",),
         ("setup",),
         ("middleware",),
@@ -58,7 +57,7 @@ ORDER: dict[str, list[tuple[str, ...]]] = {
         ("calls", "voices"),
         (".",),
     ],
-    "text": [(".",), ("tokenization",)],
+    "text": [("tool_calls",), (".",), ("tokenization",)],
     "weights": [("catalog", "adapters"), ("formats",), (".", "dequantize")],
 }
 
@@ -101,6 +100,10 @@ def test_imports_point_downward() -> None:
             if ROOMS.index(other) < ROOMS.index(room):
                 wrong.append(f"{path.relative_to(ROOT)} imports {other}")
     assert wrong == []
+
+
+def test_a_conversation_in_the_terminal_does_not_import_the_server() -> None:
+    assert [path.name for path in (ROOT / "cli" / "talk").glob("*.py") if "server" in imported_rooms(path)] == []
 
 
 def test_every_folder_is_a_known_room() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from antiphon.audio.speech.clauses import MAX_CHARACTERS, Clause, ClauseSplitter
 from antiphon.audio.speech.number_words import cardinal, decimal, ordinal, year
-from antiphon.audio.speech.words import clean, words_of
+from antiphon.audio.speech.words import clean, clean_with_ends, words_of
 
 
 @pytest.mark.parametrize(
@@ -222,3 +222,10 @@ def test_hostile_clauses_take_no_time(unit: str) -> None:
     begun = time.thread_time()
     words_of(text)
     assert time.thread_time() - begun < 2
+
+
+@pytest.mark.parametrize("text", ["plain", "", "cafe\u0301 au lait", "so\u00adft, don\u2019t\n", "\u0301a", "a\u200b"])
+def test_cleaned_text_has_its_place(text: str) -> None:
+    cleaned, ends = clean_with_ends(text)
+    assert cleaned == clean(text)
+    assert [clean(text[:end]) for end in ends] == [cleaned[: place + 1] for place in range(len(cleaned))]

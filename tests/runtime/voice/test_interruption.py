@@ -9,6 +9,7 @@ import pytest
 from antiphon.runtime.voice.events import (
     EndReason,
     ItemTruncated,
+    OutputItemAdded,
     ResponseDone,
     ResponseStarted,
     ResponseStatus,
@@ -16,11 +17,12 @@ from antiphon.runtime.voice.events import (
     SoundDelta,
     SpeechStarted,
 )
-from antiphon.runtime.voice.items import ItemStatus, Message
+from antiphon.runtime.voice.items import FunctionCall, ItemStatus, Message
+from antiphon.runtime.voice.services import AnswerText, CallArguments, CallStart
 from antiphon.runtime.voice.settings import Modality, VoiceSettings
 from support.voice.driver import Driver
 from support.voice.fake_clock import run
-from support.voice.fake_services import FakeAnswer, FakeServices, FakeSynthesis, says, texts
+from support.voice.fake_services import AnswerScript, FakeAnswer, FakeServices, FakeSynthesis, says, texts
 
 LONG = "one two three four five, six seven eight nine ten, " * 3 + "the end"
 
@@ -88,6 +90,61 @@ def test_the_history_keeps_what_was_heard(delay: float) -> None:
             await driver.be_silent(600)
             await driver.until(ResponseStarted, lambda event: event.response.id != done.response.id)
             assert len(texts(driver.services.answers[-1].items)) == 3
+
+    run(talk())
+
+
+def test_a_message_that_is_heard_while_the_model_calls_a_function_is_interrupted_too() -> None:
+    async def talk() -> None:
+        arguments = [CallArguments("x") for _ in range(100)]
+        script = AnswerScript([AnswerText("one two three four five,"), CallStart("look"), *arguments])
+        async with Driver(FakeServices(lambda items, settings: script)) as driver:
+            await ask(driver)
+            await driver.until(OutputItemAdded, lambda event: isinstance(event.item, FunctionCall))
+            await driver.say(300)
+            done = await driver.until(ResponseDone)
+            assert done.response.reason is EndReason.TURN_DETECTED
+            assert texts(driver.session.items)[1] in ("one", "one two")
+
+    run(talk())
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "heard"), [(400, ["one two", ""]), (1900, ["one two three four five,", "six"])]
+)
+def test_an_answer_is_heard_after_the_one_before_it(milliseconds: int, heard: list[str]) -> None:
+    """The second one is made at once, as after the output of a function."""
+
+    async def talk() -> None:
+        answers = ["one two three four five,", "six seven eight nine ten,"]
+        async with Driver(FakeServices(lambda items, settings: says(answers.pop(0), delay=0.01))) as driver:
+            await ask(driver)
+            first = await driver.until(ResponseDone)
+            driver.session.respond()
+            await driver.until(ResponseDone, lambda event: event is not first)
+            await driver.be_silent(milliseconds)
+            answers += ["no"]
+            await driver.say(200)
+            assert texts(driver.session.items)[1:3] == heard
+
+    run(talk())
+
+
+def test_a_client_that_cancels_stops_playing() -> None:
+    """Also what it still had of the answer before."""
+
+    async def talk() -> None:
+        delays = [0.01, 1.0]
+        async with Driver(FakeServices(lambda items, settings: says(LONG, delay=delays.pop(0)))) as driver:
+            await ask(driver)
+            await driver.until(ResponseDone)
+            driver.session.respond()
+            await driver.be_silent(700)
+            driver.session.cancel()
+            await driver.until(ResponseDone, lambda event: event.response.reason is EndReason.CLIENT_CANCELLED)
+            assert texts(driver.session.items)[1] in ("one two", "one two three")
+            await driver.be_silent(1000)
+            assert driver.services.hearings[0].min_speech == 0
 
     run(talk())
 

@@ -8,7 +8,7 @@ from typing import Any
 from antiphon.runtime.calls.events import Ended, TextDelta
 from antiphon.server.anthropic.request_schemas import MessagesBody
 from antiphon.server.anthropic.run import MessageRun
-from antiphon.server.tool_calls.output_parser import OutputParser
+from antiphon.text.tool_calls.output_parser import OutputParser
 
 CALL = '<tool_call>\n{"name": "add", "arguments": {"a": 1}}'
 

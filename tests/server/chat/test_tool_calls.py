@@ -11,7 +11,7 @@ import pytest
 
 from antiphon.runtime.calls.events import TextDelta
 from antiphon.server.chat.chat_call import ChatCall
-from antiphon.server.tool_calls.forms import LLAMA
+from antiphon.text.tool_calls.forms import LLAMA
 from support.server.http_server import RunningServer
 
 MESSAGES: list[Any] = [{"role": "user", "content": "hello"}]

@@ -14,10 +14,10 @@ from antiphon.errors import EngineError
 from antiphon.server.chat.request_schemas import ChatBody
 from antiphon.server.chat.tool_use import ToolUse, tool_use
 from antiphon.server.setup.config import Limits
-from antiphon.server.tool_calls.forms import GENERIC, GENERIC_REASONING, HERMES, LLAMA, takes_one_call, tool_form
 from antiphon.text.chat_template import ChatTemplate
 from antiphon.text.grammar import GrammarCompiler
 from antiphon.text.tokenization.hf_vocab import tokenizer_from_file
+from antiphon.text.tool_calls.forms import GENERIC, GENERIC_REASONING, HERMES, LLAMA, takes_one_call, tool_form
 from support.server.http_server import TOOL_TEMPLATE
 
 LLAMA_SOURCE = (Path(__file__).parents[2] / "text" / "templates" / "llama3.jinja").read_text(encoding="utf-8")

@@ -11,7 +11,7 @@ from antiphon.server.ollama.chat_body import messages_of
 from antiphon.server.ollama.lines import ChatLines
 from antiphon.server.ollama.request_schemas import OllamaMessage
 from antiphon.server.parameters.messages import AssistantMessage, ToolMessage
-from antiphon.server.tool_calls.output_parser import OutputParser
+from antiphon.text.tool_calls.output_parser import OutputParser
 
 TEXT = (
     "Let me see.\n"

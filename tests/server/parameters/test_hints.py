@@ -14,8 +14,8 @@ from antiphon.runtime.loading.model_text import ModelText
 from antiphon.server.parameters.reasoning_effort import template_options
 from antiphon.server.responses.run import ResponseRun
 from antiphon.server.serving.models import ReadyModel
-from antiphon.server.tool_calls.output_parser import CallArguments, CallStart, Content
 from antiphon.text.chat_template import ChatTemplate
+from antiphon.text.tool_calls.output_parser import CallArguments, CallStart, Content
 from support.server.http_server import RunningServer
 from support.waiting import wait_until
 

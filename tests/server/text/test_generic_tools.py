@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from antiphon.server.text.generic_tools import generic_messages, has_system_role
-from antiphon.server.tool_calls.forms import GENERIC, GENERIC_REASONING
 from antiphon.text.chat_template import ChatTemplate
+from antiphon.text.tool_calls.forms import GENERIC, GENERIC_REASONING
 
 TEMPLATES = Path(__file__).parents[2] / "text" / "templates"
 #: The roles must alternate, beginning with the user.

@@ -15,8 +15,8 @@ from antiphon.runtime.calls.sinks import ThreadSink
 from antiphon.runtime.text.stream import GenerateStream
 from antiphon.server.http.events import event
 from antiphon.server.text.streaming import TextEvents
-from antiphon.server.tool_calls.forms import HERMES
-from antiphon.server.tool_calls.output_parser import Content, OutputParser
+from antiphon.text.tool_calls.forms import HERMES
+from antiphon.text.tool_calls.output_parser import Content, OutputParser
 
 
 class Control:

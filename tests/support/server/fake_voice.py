@@ -185,9 +185,12 @@ class FakeVoice:
     no_detectors: ApiError | None = None
     #: There are no others.
     voices: frozenset[str] = frozenset({"alloy", "ash"})
+    #: While clear, the speech model is being loaded.
+    speaks: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
         self.go.set()
+        self.speaks.set()
 
     def close(self) -> None:
         self.is_closed = True
@@ -198,6 +201,7 @@ class FakeVoice:
         self.detections.append(turns.detection)
 
     async def check_voice(self, settings: VoiceSettings) -> None:
+        await self.speaks.wait()
         if settings.voice not in self.voices:
             raise invalid(f"there is no voice {settings.voice!r}; voices: {', '.join(sorted(self.voices))}", "voice")
 

@@ -144,3 +144,17 @@ def clean(text: str) -> str:
         for c in text
         if c in "\n\t" or unicodedata.category(c) not in ("Cc", "Cf", "Co", "Cs", "Cn")
     )
+
+
+def clean_with_ends(text: str) -> tuple[str, Sequence[int]]:
+    """Text as `clean` makes it, and for each of its characters where in the given text it ends."""
+    if text.isascii() and text.isprintable():
+        return text, range(1, len(text) + 1)
+    cleaned, ends, start = "", [], 0
+    for end in range(1, len(text) + 1):
+        if end == len(text) or not unicodedata.combining(text[end]):
+            part = clean(text[start:end])
+            cleaned += part
+            ends += [end] * len(part)
+            start = end
+    return cleaned, ends

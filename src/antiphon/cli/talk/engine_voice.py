@@ -23,9 +23,9 @@ from antiphon.runtime.voice.items import Item
 from antiphon.runtime.voice.services import Answer, AnswerPiece, AnswerText, AnswerUsage, HeardText, Hearing, Synthesis
 from antiphon.runtime.voice.settings import VoiceSettings
 from antiphon.runtime.voice.turn_settings import HearingOptions, TurnDetection
-from antiphon.server.tool_calls.output_parser import Content, OutputParser, Piece
 from antiphon.text.chat_template import ChatPrompt
 from antiphon.text.reasoning import THINK, reasoning_options
+from antiphon.text.tool_calls.output_parser import Content, OutputParser, Piece
 
 DEFAULT_TOKENS = 1024
 

@@ -246,7 +246,7 @@ class VoiceSession:
             which = "no response" if response_id is None else f"no response {response_id!r}"
             self._reject("response_cancel_not_active", f"{which} is in progress", tag, "response_id")
         else:
-            response.cancel(EndReason.CLIENT_CANCELLED)
+            self._responses.cancel(response, EndReason.CLIENT_CANCELLED)
 
     def _reject_unknown(self, verb: str, item_id: str, tag: str | None) -> None:
         message = f"the conversation has no item {item_id!r}"

@@ -6,8 +6,8 @@ import uuid
 from collections.abc import Iterator
 from typing import Any
 
-from antiphon.server.tool_calls.arguments import arguments_object
-from antiphon.server.tool_calls.output_parser import CallArguments, CallStart, Content, Piece, Reasoning
+from antiphon.text.tool_calls.arguments import arguments_object
+from antiphon.text.tool_calls.output_parser import CallArguments, CallStart, Content, Piece, Reasoning
 
 Event = dict[str, Any]
 DELTAS = {"text": "text_delta", "thinking": "thinking_delta"}

@@ -27,9 +27,9 @@ from antiphon.server.text.chat_prompts import chat_prompt, plain_message
 from antiphon.server.text.generation import make_call
 from antiphon.server.text.logprobs import chat_logprobs, prompt_logprobs
 from antiphon.server.text.prompts import TOKENIZED_TOKENS, check_prompt, counted_prompt, most_tokens
-from antiphon.server.tool_calls.output_parser import END_THINK, OutputParser
 from antiphon.text.chat_template import ChatPrompt
 from antiphon.text.reasoning import THINK
+from antiphon.text.tool_calls.output_parser import END_THINK, OutputParser
 
 #: There is one; a request that names another gets it all the same.
 SERVICE_TIER = "default"

@@ -7,7 +7,7 @@ from typing import Any
 
 from antiphon.runtime.calls.events import Ended, TextDelta
 from antiphon.server.chat.chat_call import ChatCall
-from antiphon.server.tool_calls.output_parser import CallArguments, CallStart, Content, OutputParser, Piece, Reasoning
+from antiphon.text.tool_calls.output_parser import CallArguments, CallStart, Content, OutputParser, Piece, Reasoning
 
 
 class MessageBuilder:

@@ -10,9 +10,9 @@ from antiphon.server.parameters.grammar import checked_grammar
 from antiphon.server.parameters.messages import CustomTool, Tool
 from antiphon.server.parameters.strict_schema import closed, without_annotations, without_extras
 from antiphon.server.parameters.tools import INPUT, input_grammar
-from antiphon.server.tool_calls.forms import LLAMA, ToolForm
 from antiphon.text.grammar_spec import GrammarSpec
 from antiphon.text.lark_rules import json_rule, rule_body
+from antiphon.text.tool_calls.forms import LLAMA, ToolForm
 
 NO_PARAMETERS = {"type": "object", "properties": {}, "additionalProperties": False}
 

@@ -13,8 +13,8 @@ from antiphon.server.parameters.messages import AllowedToolsChoice, CustomTool, 
 from antiphon.server.parameters.tools import check_tools, input_grammar, tool_name
 from antiphon.server.serving.models import ReadyModel
 from antiphon.server.setup.config import Limits
-from antiphon.server.tool_calls.forms import HERMES, ToolForm, takes_one_call, tool_form
 from antiphon.text.grammar_spec import GrammarSpec
+from antiphon.text.tool_calls.forms import HERMES, ToolForm, takes_one_call, tool_form
 
 #: Fields that no grammar can be combined with.
 UNCONSTRAINED = ("allowed_token_ids", "banned_token_ids", "min_tokens")

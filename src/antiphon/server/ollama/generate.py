@@ -22,7 +22,7 @@ from antiphon.server.text.completion_call import prepare_completion
 from antiphon.server.text.generation import Generations
 from antiphon.server.text.logprobs import chat_logprobs
 from antiphon.server.text.prompts import TOKENIZED_TOKENS, check_ids, encode
-from antiphon.server.tool_calls.output_parser import OutputParser
+from antiphon.text.tool_calls.output_parser import OutputParser
 
 router = APIRouter()
 

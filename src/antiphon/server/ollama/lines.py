@@ -10,8 +10,8 @@ from typing import Any
 from antiphon.runtime.calls.events import Ended, TextDelta
 from antiphon.server.chat.message_builder import finish_reason, is_cut
 from antiphon.server.serving.model_card import rfc3339
-from antiphon.server.tool_calls.arguments import arguments_object
-from antiphon.server.tool_calls.output_parser import CallArguments, CallStart, Content, OutputParser, Piece, Reasoning
+from antiphon.text.tool_calls.arguments import arguments_object
+from antiphon.text.tool_calls.output_parser import CallArguments, CallStart, Content, OutputParser, Piece, Reasoning
 
 Line = dict[str, Any]
 

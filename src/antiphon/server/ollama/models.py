@@ -17,8 +17,8 @@ from antiphon.server.ollama.names import model_name
 from antiphon.server.ollama.request_schemas import OllamaShowBody
 from antiphon.server.serving.model_card import rfc3339, task_of
 from antiphon.server.serving.serving import Serving, serving_of
-from antiphon.server.tool_calls.forms import tool_form
 from antiphon.text.reasoning import can_reason
+from antiphon.text.tool_calls.forms import tool_form
 
 router = APIRouter()
 TASKS = (None, "generate", "embed")

@@ -18,7 +18,7 @@ from antiphon.server.realtime.chat_messages import chat_body
 from antiphon.server.realtime.leases import Lease, as_ours
 from antiphon.server.serving.serving import Serving
 from antiphon.server.text.generation import Generations
-from antiphon.server.tool_calls import pieces
+from antiphon.text.tool_calls import pieces
 
 
 class ChatAnswer:

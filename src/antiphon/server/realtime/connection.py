@@ -20,6 +20,7 @@ from antiphon.runtime.voice.session import MAX_RESPONSES, VoiceSession
 from antiphon.runtime.voice.settings import VoiceSettings
 from antiphon.server.http.context import RequestContext
 from antiphon.server.http.errors import INVALID, SERVER, ApiError
+from antiphon.server.http.inbox import Inbox
 from antiphon.server.realtime import client_events
 from antiphon.server.realtime.audio_format import AudioFormat, SoundInput
 from antiphon.server.realtime.client_events import ClientEvent, EventRejectedError, parse
@@ -38,6 +39,8 @@ LARGE_CHARACTERS = 1 << 16
 #: Of one conversation.
 MAX_ITEMS = 4096
 MAX_ITEM_BYTES = 64 << 20
+#: Of messages that wait while one is carried out, such as an update that has a model loaded. In PCM, minutes of sound.
+MAX_WAITING_BYTES = 32 << 20
 SERVICE_RESTART = 1012
 
 
@@ -62,6 +65,7 @@ class RealtimeConnection:
         check: SettingsCheck,
     ) -> None:
         self._websocket = websocket
+        self._inbox = Inbox(MAX_WAITING_BYTES)
         #: The session after all updates, and what each update that is under way makes of it.
         self._config = config
         self._coming: deque[SessionConfig] = deque()
@@ -86,7 +90,8 @@ class RealtimeConnection:
         """Until the client leaves. Raises `ApiError` if it has been silent, or has not read, for too long."""
         await self._send({"type": "session.created", "event_id": event_id(), "session": self._config.wire()})
         self._session.start()
-        tasks = [asyncio.create_task(work) for work in (self._read(), self._write(), self._drain(), self._watch())]
+        works = (self._read(), self._obey(), self._write(), self._drain(), self._watch())
+        tasks = [asyncio.create_task(work) for work in works]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
@@ -141,9 +146,14 @@ class RealtimeConnection:
     # -- what the client sends ----------------------------------------------------------------------------------
 
     async def _read(self) -> None:
+        """Also while a message is carried out: pings are answered, and a client that leaves is noticed."""
         with contextlib.suppress(WebSocketDisconnect):
             while True:
-                await self._carry_out(await self._receive())
+                await self._inbox.put(await self._receive())
+
+    async def _obey(self) -> None:
+        async for message in self._inbox:
+            await self._carry_out(message)
 
     async def _receive(self) -> str | bytes:
         while True:
@@ -151,7 +161,7 @@ class RealtimeConnection:
                 async with asyncio.timeout(self._idle_seconds):
                     message = await self._websocket.receive()
             except TimeoutError:
-                if time.monotonic() - self._last_sent >= self._idle_seconds:
+                if self._inbox.is_empty and time.monotonic() - self._last_sent >= self._idle_seconds:
                     cause = f"nothing has happened in this session for {self._idle_seconds:g} s"
                     raise ApiError(408, cause, code="session_idle") from None
                 continue

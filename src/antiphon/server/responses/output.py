@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from antiphon.server.responses.items import new_id
-from antiphon.server.tool_calls.output_parser import CallArguments, CallStart, Content, Piece, Reasoning
+from antiphon.text.tool_calls.output_parser import CallArguments, CallStart, Content, Piece, Reasoning
 
 Event = dict[str, Any]
 #: For each output item, the number of characters and of log-probabilities of each of its deltas.

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from antiphon.server.responses.output import Cuts, Event, ResponseOutput
-from antiphon.server.tool_calls.output_parser import CallArguments, CallStart, Content, Reasoning
+from antiphon.text.tool_calls.output_parser import CallArguments, CallStart, Content, Reasoning
 
 
 def replay(body: dict[str, Any], cuts: Cuts) -> Iterator[Event]:

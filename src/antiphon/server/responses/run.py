@@ -19,7 +19,7 @@ from antiphon.server.responses.request_schemas import ITEMS, ResponseBody
 from antiphon.server.responses.store import StoredResponse
 from antiphon.server.responses.usage import response_usage
 from antiphon.server.telemetry.logs import log
-from antiphon.server.tool_calls.output_parser import CallArguments, CallStart, Piece
+from antiphon.text.tool_calls.output_parser import CallArguments, CallStart, Piece
 
 IN_PROGRESS = "in_progress"
 

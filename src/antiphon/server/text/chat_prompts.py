@@ -23,8 +23,8 @@ from antiphon.server.parameters.messages import (
 from antiphon.server.parameters.tools import INPUT, as_function
 from antiphon.server.serving.models import ReadyModel
 from antiphon.server.text.generic_tools import generic_messages
-from antiphon.server.tool_calls.forms import takes_one_call, tool_form
 from antiphon.text.chat_template import ChatPrompt, ChatTemplate
+from antiphon.text.tool_calls.forms import takes_one_call, tool_form
 
 ROLES = {"developer": "system", "function": "tool"}
 RESERVED = {"messages", "tools", "add_generation_prompt", "max_tokens", "tokenizer", "self"}

@@ -7,8 +7,8 @@ from functools import lru_cache
 from typing import Any
 
 from antiphon.errors import TemplateError
-from antiphon.server.tool_calls.forms import ToolForm
 from antiphon.text.chat_template import ChatTemplate
+from antiphon.text.tool_calls.forms import ToolForm
 
 Plain = dict[str, Any]
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from antiphon.runtime.calls.speech import SpeechChunk
+from antiphon.runtime.voice.answering.listener import Listener
 from antiphon.runtime.voice.answering.playback import Playback
 from antiphon.runtime.voice.dialogue.conversation import Conversation
 from antiphon.runtime.voice.events import (
@@ -53,12 +54,14 @@ class Output:
         response_id: str,
         modality: Modality,
         conversation: Conversation | None,
+        listener: Listener,
         emit: Callable[[SessionEvent], None],
         clock: Callable[[], float],
     ) -> None:
         self._response_id = response_id
         self._modality = modality
         self._conversation = conversation
+        self._listener = listener
         self._emit = emit
         self._clock = clock
         self._open: _OpenMessage | _OpenCall | None = None
@@ -92,7 +95,7 @@ class Output:
         self.close()
         item = Message(new_id("item"), Role.ASSISTANT, (), ItemStatus.IN_PROGRESS)
         index = self._add(item)
-        message = self._open = _OpenMessage(PartPlace(self._response_id, item.id, index), Playback())
+        message = self._open = _OpenMessage(PartPlace(self._response_id, item.id, index), Playback(self._listener))
         if self._modality is Modality.AUDIO:
             self.playbacks[item.id] = message.playback
         self._emit(PartAdded(message.place, self._modality))

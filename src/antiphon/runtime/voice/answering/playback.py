@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from antiphon.runtime.calls.speech import SpeechChunk, TimedWord
+from antiphon.audio.speech.words import clean_with_ends
+from antiphon.runtime.calls.speech import SpeechChunk
+from antiphon.runtime.voice.answering.listener import Listener
 
 
 class Playback:
     """The sound of one message. Times are seconds of the session's clock, positions seconds of the message's sound.
 
-    A listener is taken to play from the first chunk on and to wait when there is nothing left, until the client says
-    what it played (`truncate`).
+    The listener plays it after what has come before, until the client says what it played (`truncate`).
     """
 
-    def __init__(self) -> None:
+    def __init__(self, listener: Listener) -> None:
         self.text = ""
         #: Of the sound that was sent.
         self.seconds = 0.0
-        self._words: list[TimedWord] = []
-        self._ends_at = 0.0  # when a listener will have heard all that was sent
+        self._listener = listener
+        self._words: list[tuple[float, int]] = []  # when half of a word is heard, and where it ends in the text
+        self._num_placed = 0  # characters of the cleaned text whose sound was sent
+        self._ends_at = 0.0  # when the listener will have heard all that was sent
         self._is_complete = False
         self._heard: float | None = None  # where playing stopped
 
@@ -25,14 +28,25 @@ class Playback:
         self.text += text
 
     def send(self, chunk: SpeechChunk, now: float) -> float:
-        """Take note of sound that goes out; the seconds until a listener hears it."""
-        wait = max(0.0, self._ends_at - now)
+        """Take note of sound that goes out, whose text was written; the seconds until the listener hears it."""
+        wait = self._listener.play(chunk.seconds, now)
         self._ends_at = now + wait + chunk.seconds
-        # Words are placed by what was sent, since a message may be spoken in several syntheses.
-        moved = self.seconds - chunk.start
-        self._words += [TimedWord(word.text, word.start + moved, word.end + moved) for word in chunk.words]
+        self._place(chunk)
         self.seconds += chunk.seconds
         return wait
+
+    def _place(self, chunk: SpeechChunk) -> None:
+        """Find the chunk's words in the text. One that is not in the chunk's part of it is passed over."""
+        text, ends = clean_with_ends(self.text)
+        start = text.find(chunk.text, self._num_placed) if chunk.text else -1
+        place, limit = (self._num_placed, len(text)) if start < 0 else (start, start + len(chunk.text))
+        moved = self.seconds - chunk.start  # a message may be spoken in several syntheses
+        for word in chunk.words:
+            found = text.find(word.text, place, limit)
+            if found >= 0:
+                place = found + len(word.text)
+            self._words.append(((word.start + word.end) / 2 + moved, ends[place - 1] if place else 0))
+        self._num_placed = place if start < 0 else limit
 
     def complete(self) -> None:
         """All the sound was sent."""
@@ -65,12 +79,10 @@ class Playback:
     def _text_end(self, seconds: float) -> int:
         """Where the last word that was mostly heard ends in the text, with the marks that follow it."""
         end = 0
-        for word in self._words:
-            if (word.start + word.end) / 2 > seconds:
+        for middle, word_end in self._words:
+            if middle > seconds:
                 break
-            found = self.text.find(word.text, end)
-            if found >= 0:
-                end = found + len(word.text)
+            end = word_end
         while 0 < end < len(self.text) and not (self.text[end].isalnum() or self.text[end].isspace()):
             end += 1
         return end

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from antiphon.errors import AntiphonError, EngineError
 from antiphon.runtime.calls.speech import SpeechChunk
+from antiphon.runtime.voice.answering.listener import Listener
 from antiphon.runtime.voice.answering.making import Failed, Made, Making, MessageEnd, Piece
 from antiphon.runtime.voice.answering.output import Output
 from antiphon.runtime.voice.dialogue.context import SessionContext
@@ -43,6 +44,7 @@ class Response:
         request: ResponseRequest,
         items: Callable[[], Awaitable[Sequence[Item]]],
         marks: Marks,
+        listener: Listener,
         hooks: ResponseHooks,
         input_ids: frozenset[str] = frozenset(),
     ) -> None:
@@ -59,6 +61,7 @@ class Response:
             self.state.id,
             settings.modality,
             context.conversation if request.in_conversation else None,
+            listener,
             context.emit,
             context.clock,
         )

@@ -11,6 +11,7 @@ import numpy as np
 from antiphon.audio.resample import resample
 from antiphon.audio.samples import SPEECH_RATE
 from antiphon.runtime.calls.speech import SpeechChunk
+from antiphon.runtime.voice.answering.listener import Listener
 from antiphon.runtime.voice.answering.playback import Playback
 from antiphon.runtime.voice.answering.response import Response, ResponseHooks
 from antiphon.runtime.voice.dialogue.client_sound import transcribed_items
@@ -46,7 +47,8 @@ class Responses:
         self._others: dict[str, Response] = {}
         self._held: set[Response] = set()
         self._playbacks: dict[str, Playback] = {}
-        self._heard_item: str | None = None  # the message that was spoken last
+        #: Of the conversation's messages. Sound of other responses is taken to be played on its own.
+        self._listener = Listener()
 
     # -- starting -----------------------------------------------------------------------------------------------
 
@@ -58,14 +60,15 @@ class Responses:
             items = partial(self._context.transcribed, ids)
         else:
             items = partial(transcribed_items, self._context, request.items)
-        response = Response(self._context, request, items, marks, self._hooks, frozenset(ids))
+        listener = self._listener if request.in_conversation else Listener()
+        response = Response(self._context, request, items, marks, listener, self._hooks, frozenset(ids))
         self._begin(response)
         return response
 
     def prepare(self, items: Sequence[Item], marks: Marks) -> Response:
         """Begin to make one of the conversation before it is known whether it is needed: `adopt` it, or `drop` it."""
         known, ids = partial(transcribed_items, self._context, items), frozenset(item.id for item in items)
-        response = Response(self._context, ResponseRequest(), known, marks, self._hooks, ids)
+        response = Response(self._context, ResponseRequest(), known, marks, self._listener, self._hooks, ids)
         self._held.add(response)
         self._listening.hold_hypotheses(True)
         return response
@@ -108,16 +111,29 @@ class Responses:
             self.active.abort()
 
     def interrupt(self) -> None:
-        """The person speaks: end the conversation's response, or stop what is still being played of the last one."""
+        """The person speaks: end the conversation's response, and what is still being played of those before it."""
         if self.active is not None:
-            self.active.cancel(EndReason.TURN_DETECTED)
+            self.cancel(self.active, EndReason.TURN_DETECTED)
         elif self.is_heard:
-            assert self._heard_item is not None
-            playback = self._playbacks[self._heard_item]
-            playback.stop(self._context.clock())
-            self._keep_heard(self._heard_item, playback)
+            self._stop_playing()
             self._stop_echo()
         self._listening.set_min_speech(0)
+
+    def cancel(self, response: Response, reason: EndReason) -> None:
+        """End a response in progress. With that of the conversation, the listener stops playing."""
+        if response is self.active:
+            response.abort()
+            self._stop_playing()
+        response.cancel(reason)
+
+    def _stop_playing(self) -> None:
+        """Messages that were not heard to their end keep what was heard: one of them, and those that come after it."""
+        now = self._context.clock()
+        for item_id, playback in self._playbacks.items():
+            if playback.is_playing(now):
+                playback.stop(now)
+                self._keep_heard(item_id, playback)
+        self._listener.stop(now)
 
     def truncate(self, item_id: str, end_ms: int) -> str | None:
         """The client played so much of a message; why that cannot be, if it cannot."""
@@ -127,6 +143,9 @@ class Responses:
         sent_ms = round(playback.seconds * 1000)
         if end_ms > sent_ms:
             return f"audio_end_ms is {end_ms}; the item has {sent_ms} ms of sound"
+        now = self._context.clock()
+        if playback.is_playing(now):
+            self._listener.stop(now)
         playback.truncate(end_ms / 1000)
         self._keep_heard(item_id, playback)
         return None
@@ -154,8 +173,7 @@ class Responses:
     @property
     def is_heard(self) -> bool:
         """Whether an answer's sound is being played, as far as is known."""
-        playback = self._playbacks.get(self._heard_item or "")
-        return playback is not None and playback.is_playing(self._context.clock())
+        return self._listener.remaining(self._context.clock()) > 0
 
     def note_silence(self) -> None:
         """Called as time passes: once nothing is played, any speech opens a turn."""
@@ -165,7 +183,6 @@ class Responses:
     def _on_sound(self, response: Response, chunk: SpeechChunk, wait: float) -> None:
         if response is self.active:
             self._playbacks.update(response.output.playbacks)
-            self._heard_item = next(reversed(response.output.playbacks))
             self._listening.set_min_speech(MIN_INTERRUPTION_MS)
         if self._echo is not None:
             samples = resample(np.asarray(chunk.samples, np.float32), chunk.rate, SPEECH_RATE)
@@ -181,9 +198,5 @@ class Responses:
             if response.state.status is ResponseStatus.CANCELLED:
                 self._stop_echo()
             self._listening.hold_hypotheses(False)
-            remaining = max(
-                (playback.remaining(self._context.clock()) for playback in response.output.playbacks.values()),
-                default=0.0,
-            )
-            self._listening.rest(round(remaining * 1000))
+            self._listening.rest(round(self._listener.remaining(self._context.clock()) * 1000))
             self._on_idle()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from antiphon.server.tool_calls.json_text import JsonText
+from antiphon.text.tool_calls.json_text import JsonText
 
 BEGIN = re.compile(r'\s*\{\s*"input"\s*:\s*"')
 

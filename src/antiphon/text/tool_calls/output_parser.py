@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from antiphon.server.tool_calls.call_body import BLANKS
-from antiphon.server.tool_calls.candidate import CallableTools, Candidate
-from antiphon.server.tool_calls.custom_input import CustomInput
-from antiphon.server.tool_calls.forms import HERMES, LLAMA, ToolForm
-from antiphon.server.tool_calls.json_span import JsonSpan
-from antiphon.server.tool_calls.json_text import JsonText
-from antiphon.server.tool_calls.openers import FENCE, block_name, read_opener
-from antiphon.server.tool_calls.pieces import CallArguments, CallStart, Content, Piece, Reasoning
-from antiphon.server.tool_calls.python_call import python_call
 from antiphon.text.reasoning import THINK
+from antiphon.text.tool_calls.call_body import BLANKS
+from antiphon.text.tool_calls.candidate import CallableTools, Candidate
+from antiphon.text.tool_calls.custom_input import CustomInput
+from antiphon.text.tool_calls.forms import HERMES, LLAMA, ToolForm
+from antiphon.text.tool_calls.json_span import JsonSpan
+from antiphon.text.tool_calls.json_text import JsonText
+from antiphon.text.tool_calls.openers import FENCE, block_name, read_opener
+from antiphon.text.tool_calls.pieces import CallArguments, CallStart, Content, Piece, Reasoning
+from antiphon.text.tool_calls.python_call import python_call
 
 __all__ = ["THINK", "CallArguments", "CallStart", "Content", "OutputParser", "Piece", "Reasoning"]
 

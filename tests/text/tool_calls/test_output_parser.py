@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antiphon.server.tool_calls.forms import GENERIC, HERMES, LLAMA, ToolForm
-from antiphon.server.tool_calls.output_parser import CallArguments, CallStart, Content, OutputParser, Piece, Reasoning
+from antiphon.text.tool_calls.forms import GENERIC, HERMES, LLAMA, ToolForm
+from antiphon.text.tool_calls.output_parser import CallArguments, CallStart, Content, OutputParser, Piece, Reasoning
 
 TOOLS = frozenset({"weather", "add"})
 ONE = '<tool_call>\n{"name": "weather", "arguments": {"city": "Zürich", "days": [1, 2]}}\n</tool_call>'

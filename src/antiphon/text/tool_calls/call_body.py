@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from antiphon.server.tool_calls.written_calls import ARGUMENTS_KEYS
+from antiphon.text.tool_calls.written_calls import ARGUMENTS_KEYS
 
 BLANKS = " \t\r\n"
 

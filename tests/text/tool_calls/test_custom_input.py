@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antiphon.server.tool_calls.custom_input import CustomInput
-from antiphon.server.tool_calls.forms import GENERIC
-from antiphon.server.tool_calls.json_text import JsonText
-from antiphon.server.tool_calls.output_parser import CallArguments, CallStart, Content, OutputParser, Piece
+from antiphon.text.tool_calls.custom_input import CustomInput
+from antiphon.text.tool_calls.forms import GENERIC
+from antiphon.text.tool_calls.json_text import JsonText
+from antiphon.text.tool_calls.output_parser import CallArguments, CallStart, Content, OutputParser, Piece
 
 RUN = frozenset({"run"})
 

@@ -6,9 +6,9 @@ import json
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from antiphon.server.tool_calls.call_body import BLANKS, CallBody
-from antiphon.server.tool_calls.json_span import JsonSpan
-from antiphon.server.tool_calls.written_calls import FIRST_KEYS, Call, calls_in
+from antiphon.text.tool_calls.call_body import BLANKS, CallBody
+from antiphon.text.tool_calls.json_span import JsonSpan
+from antiphon.text.tool_calls.written_calls import FIRST_KEYS, Call, calls_in
 
 
 @dataclass(frozen=True)

@@ -6,19 +6,20 @@ import numpy as np
 import pytest
 
 from antiphon.runtime.calls.speech import SpeechChunk, TimedWord
+from antiphon.runtime.voice.answering.listener import Listener
 from antiphon.runtime.voice.answering.playback import Playback
 
 RATE = 100
 
 
-def chunk(start: float, *words: tuple[str, float, float], seconds: float) -> SpeechChunk:
+def chunk(start: float, *words: tuple[str, float, float], seconds: float, text: str = "") -> SpeechChunk:
     timed = tuple(TimedWord(*word) for word in words)
-    return SpeechChunk(np.zeros(round(seconds * RATE), np.float32), RATE, start, "", timed)
+    return SpeechChunk(np.zeros(round(seconds * RATE), np.float32), RATE, start, text, timed)
 
 
 def playback() -> Playback:
     """Two chunks, the second sent when the first has been heard for half a second."""
-    played = Playback()
+    played = Playback(Listener())
     played.write('He said: "no, no." And ')
     played.write("then he left.")
     first = chunk(0.0, ("He", 0, 0.2), ("said", 0.2, 0.5), ("no", 0.6, 0.9), ("no", 1.0, 1.4), seconds=1.5)
@@ -59,7 +60,7 @@ def test_the_pace_of_a_listener() -> None:
 
 
 def test_a_listener_waits_for_sound_that_comes_late() -> None:
-    played = Playback()
+    played = Playback(Listener())
     played.write("one two")
     played.send(chunk(0.0, ("one", 0, 1), seconds=1.0), 0.0)
     played.send(chunk(1.0, ("two", 1, 2), seconds=1.0), 5.0)
@@ -69,7 +70,7 @@ def test_a_listener_waits_for_sound_that_comes_late() -> None:
 
 
 def test_text_whose_sound_was_not_sent_was_not_heard() -> None:
-    played = Playback()
+    played = Playback(Listener())
     played.write("one two three")
     played.send(chunk(0.0, ("one", 0, 1), seconds=1.0), 0.0)
     assert played.heard_text == "one"
@@ -78,7 +79,7 @@ def test_text_whose_sound_was_not_sent_was_not_heard() -> None:
 
 
 def test_a_word_that_the_text_does_not_have_is_passed_over() -> None:
-    played = Playback()
+    played = Playback(Listener())
     played.write("It costs $5 today")
     words = (("It", 0, 0.2), ("costs", 0.2, 0.5), ("five", 0.5, 1.0), ("today", 1.0, 1.5))
     played.send(chunk(0.0, *words, seconds=2.0), 0.0)
@@ -86,3 +87,41 @@ def test_a_word_that_the_text_does_not_have_is_passed_over() -> None:
     assert played.heard_text == "It costs"
     played.truncate(1.9)
     assert played.heard_text == "It costs $5 today"
+
+
+def test_words_are_looked_for_in_their_clause() -> None:
+    """One that is written in another form is not found in a later clause."""
+    played = Playback(Listener())
+    played.write("Take cafe\u0301 au lait. A caf\u00e9 is near.")
+    first = (("Take", 0, 0.2), ("caf\u00e9", 0.2, 0.5), ("au", 0.5, 1.0), ("lait", 1.0, 1.5))
+    played.send(chunk(0.0, *first, seconds=2.0, text="Take caf\u00e9 au lait."), 0.0)
+    played.send(chunk(2.0, ("A", 2.0, 2.2), ("caf\u00e9", 2.2, 2.6), seconds=1.0, text="A caf\u00e9 is near."), 0.0)
+    played.truncate(0.9)
+    assert played.heard_text == "Take cafe\u0301 au"
+    played.truncate(2.5)
+    assert played.heard_text == "Take cafe\u0301 au lait. A caf\u00e9"
+
+
+def test_apostrophes_and_digits_of_any_form() -> None:
+    played = Playback(Listener())
+    played.write("I don\u2019t see \uff15 of them")
+    words = (("I", 0, 0.2), ("don't", 0.2, 0.4), ("see", 0.4, 0.6), ("5", 0.6, 0.8), ("of", 0.8, 1.0))
+    played.send(chunk(0.0, *words, seconds=1.0, text="I don't see 5 of them"), 0.0)
+    played.truncate(0.35)
+    assert played.heard_text == "I don\u2019t"
+    played.truncate(0.75)
+    assert played.heard_text == "I don\u2019t see \uff15"
+
+
+def test_a_listener_plays_one_message_after_the_other() -> None:
+    listener = Listener()
+    first, second = Playback(listener), Playback(listener)
+    first.write("one")
+    second.write("two")
+    assert first.send(chunk(0.0, ("one", 0, 1), seconds=1.0), 10.0) == 0.0
+    assert second.send(chunk(0.0, ("two", 0, 1), seconds=1.0), 10.25) == 0.75
+    assert (first.remaining(10.5), second.remaining(10.5), listener.remaining(10.5)) == (0.5, 1.0, 1.5)
+    second.stop(10.5)
+    assert second.heard_text == ""
+    listener.stop(10.5)
+    assert listener.remaining(10.5) == 0.0
