@@ -1,5 +1,6 @@
 # make run    the server answers a question, and stays until Ctrl-C on a terminal (models are fetched on first use)
 # make test   linters, types and every test, the slow ones and those on real weights included
+# make lint   linters and types
 # make soak   the tests of chance at their full length; hours
 # make sanitize   the native extension's tests under AddressSanitizer and UndefinedBehaviorSanitizer
 #
@@ -17,19 +18,24 @@ BUILD_INPUTS := pyproject.toml CMakeLists.txt $(wildcard csrc/*/*)
 INSTALL = $(BIN)/python -m pip install --quiet $$($(BIN)/python deploy/torch_index.py --build $(TORCH))
 PACKAGE := $(shell find src -name '*.py' -o -name '*.toml')
 
-.PHONY: run test soak sanitize clean
+.PHONY: run test lint soak sanitize clean
 
 run: $(VENV)/.installed
 	$(BIN)/python examples/first_question.py $(MODELS) --port $(PORT)
 
+# Tests start hundreds of processes that import the same files, which are compiled once.
+test soak sanitize: export PYTHONDONTWRITEBYTECODE :=
+
 test: export ANTIPHON_HOME := $(CURDIR)/.weights
 test: $(VENV)/.installed-test
+	$(MAKE) --jobs 2 --output-sync=target lint sanitize
+	$(BIN)/pytest -n 2 --dist loadfile
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "(slow or weights or browser) and not alone" --durations 20
+	$(BIN)/pytest -m "alone and (slow or weights or browser)"
+
+lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/pytest -n 2
-	$(BIN)/pytest -n 2 --dist loadfile -m "(slow or weights or browser) and not alone" --durations 20
-	$(BIN)/pytest -m "alone and (slow or weights or browser)"
-	$(BIN)/python tests/support/sanitize.py
 
 soak: export ANTIPHON_HOME := $(CURDIR)/.weights
 soak: $(VENV)/.installed-test
@@ -51,5 +57,5 @@ $(VENV)/.installed: $(BUILD_INPUTS) $(PACKAGE) | $(BIN)/python
 	touch $@
 
 $(VENV)/.installed-test: $(BUILD_INPUTS) | $(BIN)/python
-	$(INSTALL) --editable ".[test]"
+	$(INSTALL) --no-compile --editable ".[test]"
 	touch $(VENV)/.installed $@

@@ -35,7 +35,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """At their full length, tests may take longer than the usual limit."""
+    """Files with a test that takes long come first. At their full length, tests may exceed the usual limit."""
+    long = {item.path for item in items if item.get_closest_marker("long")}
+    items.sort(key=lambda item: item.path not in long)
     if config.getoption("--soak"):
         for item in items:
             item.add_marker(pytest.mark.timeout(SOAK_SECONDS))

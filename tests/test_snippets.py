@@ -139,6 +139,7 @@ def check_shown(snippet: Snippet, output: str) -> None:
         assert line_is_shown(line, output), f"{snippet.name} shows {line!r}, which was not printed:\n{output}"
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.weights
 @pytest.mark.parametrize("snippet", OTHERS, ids=names(OTHERS))

@@ -101,6 +101,7 @@ def check(report: dict[str, Any], words: str, server: RunningServer) -> None:
     server.wait_until_idle()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
 def test_python_client(name: str, server: RunningServer, speech: tuple[Path, str]) -> None:
     path, words = speech

@@ -39,6 +39,7 @@ def test_random_traffic_leaves_every_output_and_the_state_right() -> None:
     assert count(total) > 10_000
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_many_events(soak: bool) -> None:

@@ -71,6 +71,7 @@ def perplexity(tokens: list[int], logits: torch.Tensor) -> float:
     return (-logprobs.gather(-1, torch.tensor(tokens[1:])[:, None]).mean()).exp().item()
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["smollm2-135m", "qwen2.5-coder-0.5b", "gemma-3-270m", "tinyllama-1.1b"])
 def test_gguf_logits(name: str, model_path: ModelPath, soak: bool) -> None:
@@ -274,6 +275,7 @@ def test_stories_greedy_equals_plain_numpy(backend: str, model_path: ModelPath) 
     assert len(tokens) == len(prompt) + 200
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["smollm2-135m", "qwen2.5-coder-0.5b"])
 def test_int8_pages_keep_the_perplexity(name: str, model_path: ModelPath) -> None:

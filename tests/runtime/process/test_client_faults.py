@@ -156,6 +156,7 @@ def test_a_death_during_a_restart_loses_no_model(tiny_llama: Path) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_the_cause_of_every_death_arrives(tiny_llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A loop that breaks, a lost device, a process that leaves, steps that hang, one holding the interpreter."""

@@ -49,6 +49,7 @@ def transcripts(clips: list[tuple[np.ndarray, str]]) -> list[Transcript]:
     return done
 
 
+@pytest.mark.long
 def test_base_en_on_real_speech(transcripts: list[Transcript], clips: list[tuple[np.ndarray, str]]) -> None:
     """No worse than openai-whisper on the same weights; its words within 60 ms of ours."""
     assert normalize_words(transcripts[0].text) == normalize_words(JFK_TEXT)

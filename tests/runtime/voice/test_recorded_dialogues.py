@@ -41,6 +41,7 @@ def test_ends_of_turns_beside_plain_silence() -> None:
     assert by_model.recall >= 0.8 and by_model.precision >= by_silence.precision + 0.05, (by_model, by_silence)
 
 
+@pytest.mark.long
 def test_no_word_of_fifty_turns_is_lost_or_doubled(world: tuple[asyncio.Runner, AsyncEngine]) -> None:
     """Beside what a transcription of each turn's sound has, by the same weights."""
     runner, engine = world

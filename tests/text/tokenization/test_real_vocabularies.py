@@ -142,6 +142,7 @@ def test_random_text_where_the_model_is_here(name: str) -> None:
         pytest.skip(f"not on this machine: {error}")
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.weights
 @pytest.mark.parametrize("name", MODELS)
