@@ -9,8 +9,9 @@ import pytest
 
 from antiphon.bench.load import LoadResult
 from antiphon.bench.objectives import Objectives
+from antiphon.bench.percentiles import percentile
 from antiphon.bench.records import RequestRecord
-from antiphon.bench.summary import NUM_BINS, distribution, percentile, summarize
+from antiphon.bench.summary import NUM_BINS, distribution, summarize
 from antiphon.bench.table import bars
 
 

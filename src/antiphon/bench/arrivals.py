@@ -42,6 +42,13 @@ class Arrivals:
             now += source.gammavariate(self.burstiness, scale)
         return times
 
+    def load(self) -> dict[str, float]:
+        """The one number that says how much load this is, under its name."""
+        if self.concurrency is not None:
+            return {"concurrency": self.concurrency}
+        assert self.request_rate is not None
+        return {"request_rate": self.request_rate}
+
     def __str__(self) -> str:
         if self.concurrency is not None:
             return f"{self.concurrency} at a time"

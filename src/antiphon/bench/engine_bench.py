@@ -7,7 +7,6 @@ token.
 
 from __future__ import annotations
 
-import platform
 import random
 import statistics
 import time
@@ -17,7 +16,11 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
+
 from antiphon import __version__
+from antiphon.bench.engine_series import StepSeries, step_series, step_timeline
+from antiphon.bench.machine import environment, machine
 from antiphon.engine.sampling_params import SamplingParams
 from antiphon.engine.telemetry import StepRecord
 from antiphon.errors import InvalidRequestError
@@ -111,11 +114,13 @@ def bench_latency(
     loaded: LoadedModel, workload: EngineWorkload, batches: Sequence[int], rounds: int = 1
 ) -> dict[str, Any]:
     """Figures for each batch size, in the order given."""
-    figures = []
+    figures, series = [], []
     for batch in batches:
         with _engine(loaded, workload, batch) as engine:
-            figures.append(_latency(engine, loaded, workload, batch, rounds))
-    return _result("latency", loaded, workload, [asdict(one) for one in figures])
+            measured, plotted = _latency(engine, loaded, workload, batch, rounds)
+        figures.append(asdict(measured))
+        series.append(plotted)
+    return _result("latency", loaded, workload, figures, series)
 
 
 def bench_throughput(
@@ -145,7 +150,10 @@ def bench_throughput(
         steps=len(run.steps),
         device_share=sum(map(device_seconds, run.steps)) / seconds,
     )
-    return _result("throughput", loaded, workload, [asdict(figures)]) | {"max_running": max_running}
+    decodes = [step.seconds for step in run.steps if not step.prefill_tokens]
+    by_kind = {"decode": decodes, "with_prompts": [step.seconds for step in prefill]}
+    series = step_series(by_kind, step_timeline(run.steps, run.begun, run.ended))
+    return _result("throughput", loaded, workload, [asdict(figures)], [series]) | {"max_running": max_running}
 
 
 @dataclass(frozen=True)
@@ -167,7 +175,9 @@ def _run(engine: Engine, loaded: LoadedModel, workload: EngineWorkload, count: i
     return _Run(completions, [step for step in engine.step_records() if step.start >= begun], begun, ended)
 
 
-def _latency(engine: Engine, loaded: LoadedModel, workload: EngineWorkload, batch: int, rounds: int) -> LatencyFigures:
+def _latency(
+    engine: Engine, loaded: LoadedModel, workload: EngineWorkload, batch: int, rounds: int
+) -> tuple[LatencyFigures, StepSeries]:
     full: list[StepRecord] = []
     firsts: list[float] = []
     delivered: list[float] = []
@@ -184,7 +194,14 @@ def _latency(engine: Engine, loaded: LoadedModel, workload: EngineWorkload, batc
         delivered.append((run.ended - own[0].start) / len(after))
     device, step = (statistics.median(map(clock, full)) for clock in (device_seconds, lambda one: one.seconds))
     seconds = statistics.median(delivered)
-    return LatencyFigures(
+    series = step_series(
+        {
+            "first_token": firsts,
+            "step": [one.seconds for one in full],
+            "device": [device_seconds(one) for one in full],
+        }
+    )
+    figures = LatencyFigures(
         batch=batch,
         steps=len(full),
         first_token_ms=statistics.median(firsts) * 1e3,
@@ -194,6 +211,7 @@ def _latency(engine: Engine, loaded: LoadedModel, workload: EngineWorkload, batc
         tokens_per_second=batch / seconds,
         weight_gigabytes_per_second=loaded.bytes_per_step() / device / 1e9,
     )
+    return figures, series
 
 
 def device_seconds(step: StepRecord) -> float:
@@ -239,12 +257,19 @@ def _kv_bytes(loaded: LoadedModel, config: EngineConfig, sequences: int, length:
     return max(needed, 2 * SLABS_WANTED * max(layout.block_bytes for layout in layouts))  # a slab holds whole blocks
 
 
-def _result(kind: str, loaded: LoadedModel, workload: EngineWorkload, figures: list[dict[str, Any]]) -> dict[str, Any]:
+def _result(
+    kind: str,
+    loaded: LoadedModel,
+    workload: EngineWorkload,
+    figures: list[dict[str, Any]],
+    series: list[StepSeries],
+) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "kind": kind,
         "tool": f"antiphon {__version__}",
-        "machine": f"{platform.system()} {platform.machine()}",
+        "machine": machine(),
+        "environment": environment(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "model": loaded.name,
         "backend": loaded.report.backend,
@@ -252,4 +277,5 @@ def _result(kind: str, loaded: LoadedModel, workload: EngineWorkload, figures: l
         "bytes_per_step": loaded.bytes_per_step(),
         "workload": asdict(workload),
         "figures": figures,
+        "series": msgspec.to_builtins(series),
     }
