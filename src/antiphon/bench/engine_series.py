@@ -24,7 +24,7 @@ def step_series(seconds: dict[str, Iterable[float]], timeline: Timeline | None =
 
 
 def step_timeline(steps: Sequence[StepRecord], begun: float, ended: float) -> Timeline | None:
-    """In flight are the sequences of the latest step, whose tokens are spread over its time. None if the engine no longer has all steps."""
+    """In flight is what runs after a step, and a step's tokens are spread over its time. None if the engine no longer has all steps."""
     if not steps or len(steps) >= MAX_STEPS or ended <= begun:
         return None
     bins = Bins(begun, ended, num_bins(sum(step.decode_tokens for step in steps)))
@@ -34,8 +34,8 @@ def step_timeline(steps: Sequence[StepRecord], begun: float, ended: float) -> Ti
         until = min(ended, step.start + step.seconds)
         bins.spread(decoded, step.decode_tokens, step.start, until)
         bins.spread(prompts, step.prefill_tokens, step.start, until)
-        changes.append((step.start, len(step.requests) - before))
-        before = len(step.requests)
+        changes.append((until, step.running - before))
+        before = step.running
     mean, least, most = in_flight(bins, [*changes, (ended, -before)])
     return Timeline(
         bins.width,

@@ -24,17 +24,25 @@ _THROUGHPUT = (
 )
 
 
-def engine_table(result: dict[str, Any]) -> str:
-    """A result of `bench_latency` or `bench_throughput`."""
-    columns = _LATENCY if result["kind"] == "latency" else _THROUGHPUT
+def engine_columns(result: dict[str, Any]) -> tuple[tuple[str, str, str], ...]:
+    """Heading, name of the figure and format of each column."""
+    return _LATENCY if result["kind"] == "latency" else _THROUGHPUT
+
+
+def engine_heading(result: dict[str, Any]) -> str:
     workload = result["workload"]
     mode = ", batch-invariant" if workload["batch_invariant"] else ""
-    heading = (
-        f"{result['model']}: {workload['input_tokens']} tokens in, {workload['output_tokens']} out, temperature "
+    return (
+        f"{workload['input_tokens']} tokens in, {workload['output_tokens']} out, temperature "
         f"{workload['temperature']:g}; {result['backend']} backend{mode}; {result['weights']}"
     )
+
+
+def engine_table(result: dict[str, Any]) -> str:
+    """A result of `bench_latency` or `bench_throughput`."""
+    columns = engine_columns(result)
     rows = [[name for name, _, _ in columns]]
     rows += [[form.format(figures[key]) for _, key, form in columns] for figures in result["figures"]]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
-    return "\n".join([heading, "", *lines])
+    return "\n".join([f"{result['model']}: {engine_heading(result)}", "", *lines])

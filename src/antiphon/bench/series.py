@@ -111,7 +111,8 @@ def kept_ranks(count: int) -> list[int]:
     last = count - 1
     kept = {round(number * last / (NUM_EVEN - 1)) for number in range(NUM_EVEN)}
     kept |= {
-        last - round(last * 10 ** (-step / PER_DECADE)) for step in range(PER_DECADE, int(math.log10(last) * PER_DECADE))
+        last - round(last * 10 ** (-step / PER_DECADE))
+        for step in range(PER_DECADE, int(math.log10(last) * PER_DECADE))
     }
     for percent in PERCENTILES:
         place = last * percent / 100

@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
@@ -81,7 +82,7 @@ async def _bench(
         "environment": environment(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "target": {
-            "base_url": where.base_url,
+            "base_url": without_password(where.base_url),
             "model": where.model,
             "counts_tokens": counter is not None,
             "refused_ignore_eos": refuses_ignore_eos,
@@ -91,6 +92,12 @@ async def _bench(
         "figures": summarize(result, objectives),
         "series": msgspec.to_builtins(run_series(result.records)),
     }
+
+
+def without_password(url: str) -> str:
+    """The address as results may have it: they are sent to other people."""
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
 
 async def _probe(target: Target, workload: Workload) -> bool:

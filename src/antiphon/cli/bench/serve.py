@@ -1,26 +1,25 @@
-"""`antiphon bench`: put load on a server, compare two runs, and measure an engine."""
+"""`antiphon bench serve`: put load on a server."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from antiphon.cli import bench_engine
-from antiphon.cli.command import SETTINGS, PlainCommand, usage_errors
-from antiphon.cli.files import check_writable, write_json
+from antiphon.cli.bench.outputs import Html, Output, check_outputs
+from antiphon.cli.command import usage_errors
+from antiphon.cli.files import write_json, write_text
 from antiphon.counted import counted
 from antiphon.errors import AntiphonError, InvalidRequestError
 
-app = typer.Typer(
-    help="Benchmark servers and engines, and compare results.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    context_settings=SETTINGS,
-)
+if TYPE_CHECKING:
+    from antiphon.bench.arrivals import Arrivals
+
 DEFAULT_CONCURRENCY = 8
 DEFAULT_LENGTHS = ("128", "64")
 LENGTHS = "a number, uniform LOW:HIGH, normal:MEAN:DEVIATION or lognormal:MEDIAN:SIGMA"
@@ -31,7 +30,6 @@ class EndpointName(StrEnum):
     COMPLETIONS = "completions"
 
 
-@app.command(cls=PlainCommand, context_settings=SETTINGS)
 def serve(
     base_url: Annotated[
         str, typer.Option("--base-url", metavar="URL", help="A server with OpenAI's API: http://host:port.")
@@ -42,17 +40,22 @@ def serve(
     ] = EndpointName.CHAT,
     num_requests: Annotated[int, typer.Option("--num-requests", help="Number of measured requests.", min=1)] = 100,
     concurrency: Annotated[
-        int | None,
+        str | None,
         typer.Option(
             "--concurrency",
-            help=f"Requests in flight; {DEFAULT_CONCURRENCY} without --request-rate.",
-            min=1,
+            metavar="N,...",
+            help=f"Requests in flight; {DEFAULT_CONCURRENCY} without --request-rate. Several are measured in turn.",
             show_default=False,
         ),
     ] = None,
     request_rate: Annotated[
-        float | None,
-        typer.Option("--request-rate", help="Requests per second, at random times (Poisson).", show_default=False),
+        str | None,
+        typer.Option(
+            "--request-rate",
+            metavar="NUMBER,...",
+            help="Requests per second, at random times (Poisson). Several, as in 1,2,4, are measured in turn.",
+            show_default=False,
+        ),
     ] = None,
     burstiness: Annotated[
         float,
@@ -108,13 +111,10 @@ def serve(
         Path | None,
         typer.Option("--api-key-file", metavar="FILE", help="File with the server's API key.", show_default=False),
     ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", metavar="FILE", help="Also write the results as JSON.", show_default=False),
-    ] = None,
+    output: Output = None,
+    html: Html = None,
 ) -> None:
     """Put load on a server and report latencies, throughput, goodput and errors."""
-    from antiphon.bench.arrivals import Arrivals
     from antiphon.bench.lengths import Lengths
     from antiphon.bench.objectives import Objectives
     from antiphon.bench.openai_stream import Endpoint
@@ -122,14 +122,13 @@ def serve(
     from antiphon.bench.table import result_table
     from antiphon.bench.workload import Workload
 
-    if request_rate is None and concurrency is None:
-        concurrency = DEFAULT_CONCURRENCY
     if dataset_file is None:
         input_len, output_len = input_len or DEFAULT_LENGTHS[0], output_len or DEFAULT_LENGTHS[1]
     with usage_errors():
+        loads = _loads(concurrency, request_rate, burstiness)
         workload = Workload(
             endpoint=Endpoint(endpoint.value),
-            arrivals=Arrivals(concurrency, request_rate, burstiness),
+            arrivals=loads[0],
             num_requests=num_requests,
             input_lengths=None if input_len is None else Lengths.parse(input_len, "--input-len"),
             output_lengths=None if output_len is None else Lengths.parse(output_len, "--output-len"),
@@ -141,60 +140,55 @@ def serve(
             seed=seed,
         )
         objectives = None if slo is None else Objectives.parse(slo)
-    if output is not None:
-        check_writable(output)
+    check_outputs(output, html)
     where = BenchTarget(base_url, model, None if api_key_file is None else _read_key(api_key_file), timeout)
-    progress = Progress(num_requests)
-    result = bench_serve(where, workload, objectives, progress.step)
-    progress.end()
+    results = []
+    for place, load in enumerate(loads):
+        progress = Progress(num_requests)
+        # Prompts of their own: those of the load before are in the server's prefix cache.
+        own = replace(workload, arrivals=load, seed=seed + place)
+        results.append(bench_serve(where, own, objectives, progress.step))
+        progress.end()
+        print(result_table(results[-1]), end="\n\n" if len(loads) > 1 else "\n")
+    _report(results, output, html)
+    if not any(result["figures"]["completed"] for result in results):
+        raise AntiphonError(f"none of {counted(num_requests * len(results), 'request')} completed")
+
+
+def _loads(concurrency: str | None, request_rate: str | None, burstiness: float) -> list[Arrivals]:
+    from antiphon.bench.arrivals import Arrivals
+
+    if request_rate is None and concurrency is None:
+        concurrency = str(DEFAULT_CONCURRENCY)
+    if request_rate is None:
+        return [Arrivals(int(number), None, burstiness) for number in _numbers(concurrency, int, "--concurrency")]
+    rates = _numbers(request_rate, float, "--request-rate")
+    fixed = None if concurrency is None else int(_numbers(concurrency, int, "--concurrency")[0])
+    return [Arrivals(fixed, rate, burstiness) for rate in rates]
+
+
+def _numbers(text: str | None, convert: Callable[[str], float], option: str) -> list[float]:
+    try:
+        numbers = [convert(part) for part in (text or "").split(",")]
+    except ValueError:
+        numbers = []
+    if not numbers or len(set(numbers)) < len(numbers):
+        raise InvalidRequestError(f"{option} is {text!r}; it is a number, or several different ones as in 1,2,4")
+    return numbers
+
+
+def _report(results: list[dict[str, Any]], output: Path | None, html: Path | None) -> None:
+    """The comparison of several loads, and the files."""
+    from antiphon.bench.report.serve_report import serve_report
+    from antiphon.bench.results import sweep
+    from antiphon.bench.table import load_table
+
+    if len(results) > 1:
+        print(load_table(results))
     if output is not None:
-        write_json(output, result)
-    print(result_table(result))
-    if not result["figures"]["completed"]:
-        raise AntiphonError(f"none of {counted(num_requests, 'request')} completed")
-
-
-@app.command(cls=PlainCommand, context_settings=SETTINGS)
-def compare(
-    before: Annotated[Path, typer.Argument(metavar="BEFORE", help="A file that bench serve --output wrote.")],
-    after: Annotated[Path, typer.Argument(metavar="AFTER", help="Another one, with the same workload.")],
-    tolerance: Annotated[str, typer.Option("--tolerance", help="How much worse a metric may get.")] = "5%",
-    metric: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--metric",
-            help="Check this metric, such as ttft.p99; can be repeated. The main ones if omitted.",
-            show_default=False,
-        ),
-    ] = None,
-    any_workload: Annotated[
-        bool, typer.Option("--any-workload", help="Compare runs with different workloads.")
-    ] = False,
-) -> None:
-    """Compare two runs. Exits with code 1 if a checked metric got worse by more than the tolerance."""
-    from antiphon.bench.compare import (
-        DEFAULT_METRICS,
-        check_workloads,
-        comparison_table,
-        parse_tolerance,
-        read_result,
-    )
-    from antiphon.bench.compare import compare as compare_results
-
-    with usage_errors():
-        allowed = parse_tolerance(tolerance)
-    results = read_result(before), read_result(after)
-    if not any_workload:
-        check_workloads(*results)
-    rows = compare_results(*results, allowed, metric or DEFAULT_METRICS)
-    print(comparison_table(rows))
-    worse = [row.metric for row in rows if row.is_worse]
-    if worse:
-        raise AntiphonError(f"worse by more than {tolerance}: {', '.join(worse)}")
-
-
-for measure in (bench_engine.latency, bench_engine.throughput):
-    app.command(cls=PlainCommand, context_settings=SETTINGS)(measure)
+        write_json(output, results[0] if len(results) == 1 else sweep(results))
+    if html is not None:
+        write_text(html, serve_report(results))
 
 
 class Progress:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from antiphon.cli import options
+from antiphon.cli.bench.outputs import Html, Output, check_outputs
 from antiphon.cli.command import usage_errors
-from antiphon.cli.files import check_writable, write_json
+from antiphon.cli.files import write_json, write_text
 from antiphon.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -45,10 +46,6 @@ BatchInvariant = Annotated[
     bool,
     typer.Option("--batch-invariant", help="Measure the mode in which an answer does not depend on other requests."),
 ]
-Output = Annotated[
-    Path | None,
-    typer.Option("--output", metavar="FILE", help="Also write the results as JSON.", show_default=False),
-]
 
 
 def latency(
@@ -70,6 +67,7 @@ def latency(
     seed: options.Seed = 0,
     offline: options.Offline = False,
     output: Output = None,
+    html: Html = None,
 ) -> None:
     """Measure the time of a step for each batch size, without a server."""
     from antiphon.bench.engine_bench import EngineWorkload, bench_latency
@@ -79,8 +77,8 @@ def latency(
     workload = EngineWorkload(
         input_len, output_len, temperature, ignore_eos, seed, kv_type, max_step_tokens, batch_invariant
     )
-    loaded = _load(model, random_weights, workload, quantize, offline, output, device)
-    _report(bench_latency(loaded, workload, batches, rounds), output)
+    loaded = _load(model, random_weights, workload, quantize, offline, (output, html), device)
+    _report(bench_latency(loaded, workload, batches, rounds), output, html)
 
 
 def throughput(
@@ -100,6 +98,7 @@ def throughput(
     seed: options.Seed = 0,
     offline: options.Offline = False,
     output: Output = None,
+    html: Html = None,
 ) -> None:
     """Measure the tokens per second of many prompts together, without a server."""
     from antiphon.bench.engine_bench import EngineWorkload, bench_throughput
@@ -107,8 +106,8 @@ def throughput(
     workload = EngineWorkload(
         input_len, output_len, temperature, ignore_eos, seed, kv_type, max_step_tokens, batch_invariant
     )
-    loaded = _load(model, random_weights, workload, quantize, offline, output, device)
-    _report(bench_throughput(loaded, workload, num_prompts, max_running), output)
+    loaded = _load(model, random_weights, workload, quantize, offline, (output, html), device)
+    _report(bench_throughput(loaded, workload, num_prompts, max_running), output, html)
 
 
 def _sizes(text: str) -> list[int]:
@@ -127,15 +126,14 @@ def _load(
     workload: EngineWorkload,
     quantize: options.Quantization | None,
     offline: bool,
-    output: Path | None,
+    outputs: tuple[Path | None, Path | None],
     device: str,
 ) -> LoadedModel:
     """The model that is measured. What can be wrong with the arguments is rejected before it is loaded."""
     with usage_errors():
         if (model is None) == (random_weights is None):
             raise InvalidRequestError("give a model or --random-weights, and not both")
-    if output is not None:
-        check_writable(output)
+    check_outputs(*outputs)
     if model is not None:
         from antiphon.cli.session import load
 
@@ -152,9 +150,12 @@ def _load(
     return loaded
 
 
-def _report(result: dict[str, Any], output: Path | None) -> None:
+def _report(result: dict[str, Any], output: Path | None, html: Path | None) -> None:
     from antiphon.bench.engine_table import engine_table
+    from antiphon.bench.report.engine_report import engine_report
 
     if output is not None:
         write_json(output, result)
+    if html is not None:
+        write_text(html, engine_report(result))
     print(engine_table(result))
