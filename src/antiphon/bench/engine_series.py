@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -17,14 +17,17 @@ class StepSeries(msgspec.Struct, frozen=True):
     timeline: Timeline | None = None
 
 
-def step_series(seconds: dict[str, Iterable[float]], timeline: Timeline | None = None) -> StepSeries:
+def step_series(seconds: Mapping[str, Sequence[float]], timeline: Timeline | None = None) -> StepSeries:
     """Names without values are left out."""
     made = {name: curve(value * 1e3 for value in values) for name, values in seconds.items()}
     return StepSeries({name: found for name, found in made.items() if found is not None}, timeline)
 
 
 def step_timeline(steps: Sequence[StepRecord], begun: float, ended: float) -> Timeline | None:
-    """In flight is what runs after a step, and a step's tokens are spread over its time. None if the engine no longer has all steps."""
+    """In flight is what runs after a step, and a step's tokens are spread over its time.
+
+    None if the engine no longer has all steps.
+    """
     if not steps or len(steps) >= MAX_STEPS or ended <= begun:
         return None
     bins = Bins(begun, ended, num_bins(sum(step.decode_tokens for step in steps)))

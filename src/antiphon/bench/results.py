@@ -32,7 +32,7 @@ def read_runs(path: Path) -> list[dict[str, Any]]:
         raise InvalidRequestError(f"{path} is not JSON: {error}") from error
     if isinstance(result, dict) and result.get("kind") in ("latency", "throughput"):
         raise InvalidRequestError(
-            f"{path} was written by `antiphon bench {result['kind']}`; results of `antiphon bench serve` can be compared"
+            f"{path} was written by `antiphon bench {result['kind']}`; only results of `antiphon bench serve` are read"
         )
     is_sweep = isinstance(result, dict) and result.get("kind") == SWEEP and isinstance(result.get("runs"), list)
     runs = result["runs"] if is_sweep else [result]

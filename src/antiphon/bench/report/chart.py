@@ -36,10 +36,12 @@ def text_of(value: object) -> str:
 
 
 def _is_allowed(sign: str) -> bool:
+    """Neither a control character nor half of a pair nor what Unicode will never assign."""
     code = ord(sign)
-    return code in (9, 10, 13) or (
-        32 <= code and not 0x7F <= code < 0xA0 and not 0xD800 <= code < 0xE000 and code & 0xFFFE != 0xFFFE
-    )
+    if code in (9, 10, 13):
+        return True
+    is_control, is_half = code < 0x20 or 0x7F <= code < 0xA0, 0xD800 <= code < 0xE000
+    return not (is_control or is_half or code & 0xFFFE == 0xFFFE)
 
 
 def series_class(index: int) -> str:
@@ -143,9 +145,9 @@ class Chart:
             f'<text class="mark {side}" x="{x + (-6 if side else 6):.1f}" y="{height:.1f}">{text_of(text)}</text>'
         )
 
-    def failures(self, places: Iterable[tuple[float, int]]) -> None:
+    def failures(self, places: Iterable[float]) -> None:
         """Small crosses at the top for the times at which requests failed."""
-        for x, _ in places:
+        for x in places:
             self._over.append(f'<path class="cross" d="M{self.x(x) - 4:.1f} {TOP + 2}l8 8m0-8l-8 8"/>')
 
     def readings(self, readings: Sequence[Reading]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -16,9 +16,16 @@ from antiphon.bench.report.plots import NamedCurve, NamedTimeline, Plot, curve_p
 from antiphon.bench.report.runs import number
 from antiphon.bench.report.scales import Scale, linear_scale, short
 
-LINES = (("tokens", "Throughput against batch size", "tokens per second", (("tokens per second", "tokens_per_second"),)),
-         ("steps", "Time of a step against batch size", "milliseconds",
-          (("device", "device_ms"), ("step", "step_ms"), ("delivered", "delivered_ms"))))  # fmt: skip
+#: Name, title and unit of a plot, and the labels and figures of its lines.
+LINES = (
+    ("tokens", "Throughput against batch size", "tokens per second", (("tokens per second", "tokens_per_second"),)),
+    (
+        "steps",
+        "Time of a step against batch size",
+        "milliseconds",
+        (("device", "device_ms"), ("step", "step_ms"), ("delivered", "delivered_ms")),
+    ),
+)
 CURVES = {"first_token": ("Time to first token", "prompts"), "step": ("Time of a step", "steps"),
           "device": ("Computing of a step", "steps")}  # fmt: skip
 
@@ -89,9 +96,10 @@ def _batch_plot(
         chart.line(points, place)
         chart.dots(points, place)
     several = len(lines) > 1
-    value: Callable[[str, str, dict[str, Any]], str] = lambda label, key, one: (
-        f"{label}: {short(one[key])}" if several else f"{short(one[key])} {unit}"
-    )
+
+    def value(label: str, key: str, one: dict[str, Any]) -> str:
+        return f"{label}: {short(one[key])}" if several else f"{short(one[key])} {unit}"
+
     chart.readings(
         [
             Reading(float(one["batch"]), f"batch {one['batch']}", [value(label, key, one) for label, key in lines])

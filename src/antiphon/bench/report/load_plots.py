@@ -68,7 +68,7 @@ def _lines(
     groups: Sequence[Group], figures: Sequence[tuple[str, Callable[[Run], float | None]]], named: bool
 ) -> list[_Line]:
     """A line for each group and figure that has a value; `named` by the group as well."""
-    lines = []
+    lines: list[_Line] = []
     for group in groups:
         for label, figure in figures:
             points = sorted(

@@ -97,12 +97,16 @@ def _prefix(label: str, count: int) -> str:
     return "" if count == 1 else f"{label if len(label) <= 24 else label[:23] + '…'}: "
 
 
+def _sentence(label: str, count: int, start: str) -> str:
+    return start.capitalize() if count == 1 else f"{label}: {start}"
+
+
 def _curve_rows(curves: Sequence[NamedCurve]) -> list[list[str]]:
     most = max(one.curve.count for one in curves)
     shares = [
         percent for percent in ROWS if percent in (0, 50, 95, 99, 100) or most >= 100 / min(percent, 100 - percent)
     ]
-    names = {0: "least", 100: "most"}
+    names: dict[float, str] = {0: "least", 100: "most"}
     return [
         [names.get(percent, f"p{percent:g}"), *(f"{one.curve.at(percent / 100):,.2f}" for one in curves)]
         for percent in shares
@@ -142,19 +146,20 @@ def rate_plot(name: str, title: str, unit: str, lines: Sequence[tuple[NamedTimel
     rates = [(one, [amount / one.timeline.bin_seconds for amount in amounts]) for one, amounts in lines]
     chart = _time_chart(rates, unit)
     for one, values in rates:
-        points = _middles(one.timeline, values)
+        points = _steps(one.timeline, values)
         if len(rates) == 1:
             chart.area(points, one.index)
         chart.line(points, one.index)
-        chart.failures((x, int(count)) for (x, count) in _middles(one.timeline, one.timeline.failed) if count)
+        width, failed = one.timeline.bin_seconds, one.timeline.failed
+        chart.failures([(place + 0.5) * width for place, count in enumerate(failed) if count])
     texts = []
     for one, amounts in lines:
         seconds = one.timeline.bin_seconds * len(amounts)
         most = max(amounts) / one.timeline.bin_seconds
         failed = sum(one.timeline.failed)
         texts.append(
-            f"{_prefix(one.label, len(lines))}on average {short(sum(amounts) / seconds)} {unit} over {short(seconds)} s, "
-            f"at most {short(most)} in an interval of {short(one.timeline.bin_seconds)} s."
+            f"{_sentence(one.label, len(lines), 'on average')} {short(sum(amounts) / seconds)} {unit} "
+            f"over {short(seconds)} s, at most {short(most)} in an interval of {short(one.timeline.bin_seconds)} s."
             + (f" Crosses mark the times at which {counted(failed, 'request')} failed." if failed else "")
         )
     return _time_plot(name, title, unit, " ".join(texts), chart, rates)
@@ -168,12 +173,10 @@ def in_flight_plot(name: str, title: str, unit: str, lines: Sequence[NamedTimeli
     for one, values in means:
         if len(lines) == 1:
             timeline = one.timeline
-            chart.band(
-                _middles(timeline, timeline.in_flight_min), _middles(timeline, timeline.in_flight_max), one.index
-            )
-        chart.line(_middles(one.timeline, values), one.index)
+            chart.band(_steps(timeline, timeline.in_flight_min), _steps(timeline, timeline.in_flight_max), one.index)
+        chart.line(_steps(one.timeline, values), one.index)
     text = " ".join(
-        f"{_prefix(one.label, len(lines))}on average {short(sum(values) / len(values))}, "
+        f"{_sentence(one.label, len(lines), 'on average')} {short(sum(values) / len(values))}, "
         f"at most {max(one.timeline.in_flight_max):,}."
         for one, values in means
     )
@@ -192,8 +195,10 @@ def _time_chart(lines: Lines, unit: str, more: Sequence[float] = ()) -> Chart:
     return Chart(x, linear_scale(highest, BOTTOM, TOP), "seconds since the first request", unit)
 
 
-def _middles(timeline: Timeline, values: Sequence[float]) -> list[tuple[float, float]]:
-    return [((place + 0.5) * timeline.bin_seconds, value) for place, value in enumerate(values)]
+def _steps(timeline: Timeline, values: Sequence[float]) -> list[tuple[float, float]]:
+    """Level over each interval."""
+    width = timeline.bin_seconds
+    return [(width * edge, value) for place, value in enumerate(values) for edge in (place, place + 1)]
 
 
 def _time_plot(name: str, title: str, unit: str, text: str, chart: Chart, lines: Lines) -> Plot:

@@ -22,8 +22,8 @@ from antiphon.bench.report.scales import short
 from antiphon.bench.table import LABELS, remarks
 from antiphon.counted import counted
 
-#: What is counted in a distribution.
-THINGS = {"ttft": "requests", "tpot": "requests", "itl": "tokens", "chunk_gap": "gaps", "e2e": "requests"}
+#: The latencies that are plotted, and what is counted in each.
+THINGS = {"ttft": "requests", "tpot": "requests", "itl": "tokens", "e2e": "requests"}
 COLUMNS = ("mean", "p50", "p90", "p95", "p99", "max")
 NAMES = {
     "base_url": "server", "counts_tokens": "server counts tokens", "refused_ignore_eos": "server rejects ignore_eos",
@@ -88,17 +88,17 @@ def latency_plots(runs: Sequence[Run]) -> tuple[list[Plot], list[str]]:
     """Distributions, and sentences about what is left out."""
     made, sentences = [], []
     lacking = [run.label for run in runs if not run.series.latency_ms and run.figure("completed")]
-    for name, label in LABELS.items():
+    for name, things in THINGS.items():
         curves = [
             NamedCurve(run.label, run.index, run.series.latency_ms[name])
             for run in runs
             if name in run.series.latency_ms
         ]
-        title = label.capitalize()
+        title = LABELS[name].capitalize()
         if curves:
-            made.append(curve_plot(name, title, THINGS[name], curves, _objective(runs, name)))
+            made.append(curve_plot(name, title, things, curves, _objective(runs, name)))
         elif len(runs) == 1 and _has_histogram(runs[0].figures["latency_ms"].get(name)):
-            made.append(histogram_plot(name, title, THINGS[name], runs[0].figures["latency_ms"][name]))
+            made.append(histogram_plot(name, title, things, runs[0].figures["latency_ms"][name]))
     if lacking and len(runs) > 1:
         sentences.append(f"Left out, because these results were written without distributions: {', '.join(lacking)}.")
     elif lacking:

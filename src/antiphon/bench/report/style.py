@@ -36,7 +36,9 @@ list-style:none}
 figure{margin:0;padding:14px 16px 10px;min-width:0;display:flex;flex-direction:column}
 figure>.plot{margin-top:auto;padding-top:8px}
 figure>p{margin:0;color:var(--soft);font-size:.87rem;overflow-wrap:anywhere}
-.box{padding:2px 16px;overflow-x:auto}
+.box{padding:2px 16px;overflow-x:auto;margin-bottom:12px}
+.box table{width:auto;min-width:min(100%,560px)}
+.box .words{width:100%}
 .note{color:var(--soft)}
 .plot{display:block;width:100%;height:auto;overflow:visible}
 .plot text{font-size:12px;fill:var(--soft)}
