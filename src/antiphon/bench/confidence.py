@@ -21,9 +21,11 @@ def ratio_interval(before: Curve, after: Curve, part: str) -> tuple[float, float
     """The middle 95 % of the ratio of `part` (mean, p50, p90, …) if each run had drawn other requests like its own.
 
     A percentile of `n` drawn values is the value at a share that is beta distributed around it, and a mean is normally
-    distributed. None for fewer than `MIN_COUNT` requests. How two runs of one server differ is not in it.
+    distributed. None for fewer than `MIN_COUNT` requests, or fewer than one beyond the percentile. How much two runs of
+    one server differ is not in it.
     """
-    if min(before.count, after.count) < MIN_COUNT:
+    count, share = min(before.count, after.count), _share(part)
+    if count < MIN_COUNT or (1 - share) * (count + 1) < 1:
         return None
     source = random.Random(f"{part} {before.count} {after.count}")
     draws = _drawer(before, part, source), _drawer(after, part, source)
@@ -35,9 +37,13 @@ def _drawer(values: Curve, part: str, source: random.Random) -> Callable[[], flo
     if part == "mean":
         mean, deviation = _moments(values)
         return lambda: source.gauss(mean, deviation / math.sqrt(values.count))
-    share = int(part.removeprefix("p")) / 100
+    share = _share(part)
     alpha, beta = share * (values.count + 1), (1 - share) * (values.count + 1)
     return lambda: values.at(source.betavariate(alpha, beta))
+
+
+def _share(part: str) -> float:
+    return 0.5 if part == "mean" else int(part.removeprefix("p")) / 100
 
 
 def _moments(values: Curve) -> tuple[float, float]:

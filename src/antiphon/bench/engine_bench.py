@@ -194,13 +194,7 @@ def _latency(
         delivered.append((run.ended - own[0].start) / len(after))
     device, step = (statistics.median(map(clock, full)) for clock in (device_seconds, lambda one: one.seconds))
     seconds = statistics.median(delivered)
-    series = step_series(
-        {
-            "first_token": firsts,
-            "step": [one.seconds for one in full],
-            "device": [device_seconds(one) for one in full],
-        }
-    )
+    series = step_series({"first_token": firsts, "step": [one.seconds for one in full]})
     figures = LatencyFigures(
         batch=batch,
         steps=len(full),

@@ -24,7 +24,7 @@ def step_series(seconds: Mapping[str, Sequence[float]], timeline: Timeline | Non
 
 
 def step_timeline(steps: Sequence[StepRecord], begun: float, ended: float) -> Timeline | None:
-    """In flight is what runs after a step, and a step's tokens are spread over its time.
+    """In flight is what runs before or after a step, and a step's tokens are spread over its time.
 
     None if the engine no longer has all steps.
     """
@@ -32,14 +32,15 @@ def step_timeline(steps: Sequence[StepRecord], begun: float, ended: float) -> Ti
         return None
     bins = Bins(begun, ended, num_bins(sum(step.decode_tokens for step in steps)))
     decoded, prompts = [0.0] * bins.count, [0.0] * bins.count
-    changes, before = [(begun, 0)], 0
+    changes, level, before = [(begun, 0)], 0, 0
     for step in steps:
         until = min(ended, step.start + step.seconds)
         bins.spread(decoded, step.decode_tokens, step.start, until)
         bins.spread(prompts, step.prefill_tokens, step.start, until)
-        changes.append((until, step.running - before))
-        before = step.running
-    mean, least, most = in_flight(bins, [*changes, (ended, -before)])
+        now = max(before, step.running)  # `running` is after the step: new requests, but not those that it ended
+        changes.append((step.start, now - level))
+        level, before = now, step.running
+    mean, least, most = in_flight(bins, [*changes, (ended, -level)])
     return Timeline(
         bins.width,
         [round(count, 4) for count in decoded],

@@ -47,7 +47,7 @@ def compare_report(
 
 def _subtitle(files: Sequence[tuple[str, Sequence[dict[str, Any]]]]) -> str:
     models = dict.fromkeys(str(result.get("target", {}).get("model", "")) for _, results in files for result in results)
-    dates = [str(results[0].get("date", "")) for _, results in files]
+    dates = [page.date_of(results[0].get("date", "")) for _, results in files]
     return " · ".join(part for part in (*models, *dict.fromkeys(dates)) if part)
 
 

@@ -12,7 +12,7 @@ from antiphon.bench.engine_table import engine_columns, engine_heading
 from antiphon.bench.report import page
 from antiphon.bench.report.chart import BOTTOM, LEFT, RIGHT, TOP, Chart, Reading
 from antiphon.bench.report.page import Card
-from antiphon.bench.report.plots import NamedCurve, NamedTimeline, Plot, curve_plot, in_flight_plot, rate_plot
+from antiphon.bench.report.plots import Entry, NamedCurve, NamedTimeline, Plot, curve_plot, in_flight_plot, rate_plot
 from antiphon.bench.report.runs import number
 from antiphon.bench.report.scales import Scale, linear_scale, short
 
@@ -26,8 +26,7 @@ LINES = (
         (("device", "device_ms"), ("step", "step_ms"), ("delivered", "delivered_ms")),
     ),
 )
-CURVES = {"first_token": ("Time to first token", "prompts"), "step": ("Time of a step", "steps"),
-          "device": ("Computing of a step", "steps")}  # fmt: skip
+CURVES = {"first_token": ("Time to first token", "prompts"), "step": ("Time of a step", "steps")}
 
 
 def engine_report(result: dict[str, Any]) -> str:
@@ -41,10 +40,10 @@ def engine_report(result: dict[str, Any]) -> str:
     ]  # fmt: skip
     columns = engine_columns(result)
     rows = [[form.format(one[key]) for _, key, form in columns] for one in figures]
-    heading = [name.lower() for name, _, _ in columns]
+    heading = [name.lower().replace("gb/s", "GB/s") for name, _, _ in columns]
     return page.page(
         f"{'Latency' if is_latency else 'Throughput'} of {result['model']}",
-        f"{engine_heading(result)} · {result['date']}",
+        f"{engine_heading(result)} · {page.date_of(result['date'])}",
         [
             page.cards(_cards(figures[0])) if not is_latency or len(figures) == 1 else "",
             page.section("Plots", page.plots(plots), page.sentences(missing)),
@@ -107,13 +106,13 @@ def _batch_plot(
         ]
     )
     first, last = ordered[0], ordered[-1]
-    text = " ".join(
-        f"{label[:1].upper()}{label[1:]}: {short(first[key])} {unit if several else ''}".rstrip()
-        + f" at batch {first['batch']}, {short(last[key])} at {last['batch']}."
-        for label, key in lines
-    )
+    texts = [
+        f"{short(first[key])} {unit} at batch {first['batch']}, {short(last[key])} at {last['batch']}."
+        for _, key in lines
+    ]
     rows = [[f"{one['batch']}", *(f"{one[key]:,.3f}" for _, key in lines)] for one in ordered]
-    legend = [(label, place) for place, (label, _) in enumerate(lines)] if several else []
+    legend = [Entry(label, place, texts[place]) for place, (label, _) in enumerate(lines)] if several else []
+    text = "" if several else texts[0]
     return Plot(name, title, text, chart.svg(name), ["batch", *(label for label, _ in lines)], rows, legend)
 
 
@@ -147,4 +146,4 @@ def _settings(result: dict[str, Any]) -> str:
             if value is not None:
                 text = ("yes" if value else "no") if isinstance(value, bool) else str(value)
                 rows.append([name.replace("_", " "), text])
-    return page.words(rows)
+    return page.settings(rows)

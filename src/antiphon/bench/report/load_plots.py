@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from antiphon.bench.report.chart import BOTTOM, LEFT, RIGHT, TOP, Chart, Reading
-from antiphon.bench.report.plots import Plot
+from antiphon.bench.report.plots import Entry, Plot
 from antiphon.bench.report.runs import LOADS, Group, Run
 from antiphon.bench.report.scales import LOG_SPAN, Scale, latency_scale, linear_scale, short
 
@@ -104,29 +104,24 @@ def _plot(
         [
             Reading(
                 load,
-                f"at {short(load)} {LOADS[kind]}",
+                f"at {load:g} {LOADS[kind]}",
                 [f"{line.label}: {short(at[load])}" for line, at in zip(lines, tables, strict=True) if load in at],
             )
             for load in loads
         ]
     )
-    text = " ".join(_text(line, unit, kind) for line in lines)
-    if has_diagonal:
-        text += " The dashed line is the load itself: as many requests as were sent."
+    text = "The dashed line is the load itself: as many requests as were sent." if has_diagonal else ""
     rows = [
         [f"{load:g}", *(f"{at[load]:,.2f}" if load in at else "–" for at in tables)] for load in loads
     ]  # fmt: skip
     return Plot(
         name, title, text, chart.svg(name), [LOADS[kind], *(line.label for line in lines)], rows,
-        [(line.label, line.index) for line in lines],
+        [Entry(line.label, line.index, _text(line, unit, kind)) for line in lines],
     )  # fmt: skip
 
 
 def _text(line: _Line, unit: str, kind: str) -> str:
     (low, first), (high, last) = line.points[0], line.points[-1]
     most = max(line.points, key=lambda point: point[1])
-    peak = "" if most[0] in (low, high) else f", at most {short(most[1])} at {short(most[0])}"
-    return (
-        f"{line.label[:1].upper()}{line.label[1:]}: {short(first)} {unit} at {short(low)} {LOADS[kind]}, "
-        f"{short(last)} at {short(high)}{peak}."
-    )
+    peak = "" if most[0] in (low, high) else f", at most {short(most[1])} at {most[0]:g}"
+    return f"{short(first)} {unit} at {low:g} {LOADS[kind]}, {short(last)} at {high:g}{peak}."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from antiphon import __version__
 from antiphon.bench.report.chart import swatch, text_of
@@ -63,14 +64,17 @@ def plots(shown: Sequence[Plot]) -> str:
 
 
 def _figure(plot: Plot) -> str:
-    legend = "".join(f"<li>{swatch(index)}{text_of(label)}</li>" for label, index in plot.legend)
+    """The text of a plot of several curves is its legend."""
+    entries = "".join(
+        f"<li>{swatch(entry.index)}<b>{text_of(entry.label)}</b>{': ' if entry.text else ''}{text_of(entry.text)}</li>"
+        for entry in plot.legend
+    )
+    text = (f"<p>{text_of(plot.text)}</p>" if plot.text else "") + (f"<ul>{entries}</ul>" if entries else "")
     return (
         f'<figure>\n<h3 id="{plot.name}-title">{text_of(plot.title)}</h3>\n'
-        f'<p id="{plot.name}-text">{text_of(plot.text)}</p>\n'
-        + (f'<ul class="legend">{legend}</ul>\n' if legend else "")
-        + plot.svg
-        + f'\n<details><summary>Numbers</summary><div tabindex="0" role="region" aria-labelledby="{plot.name}-title">'
-        f"{table(plot.headers, plot.rows)}</div></details>\n</figure>\n"
+        f'<div class="words" id="{plot.name}-text">{text}</div>\n{plot.svg}\n<details><summary>Numbers</summary>'
+        f'<div tabindex="0" role="region" aria-labelledby="{plot.name}-title">{table(plot.headers, plot.rows)}</div>'
+        "</details>\n</figure>\n"
     )
 
 
@@ -82,12 +86,12 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[str | Cell]], caption:
     return f"<table>{label}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
-def words(rows: Sequence[Sequence[str]], headers: Sequence[str] = ()) -> str:
+def settings(rows: Sequence[Sequence[str]], headers: Sequence[str] = ()) -> str:
     """A table of settings: their names, and one column for each run."""
     head = "".join(f'<th scope="col">{text_of(header)}</th>' for header in headers)
     body = "".join(f"<tr>{''.join(_cell(cell, place) for place, cell in enumerate(row))}</tr>" for row in rows)
     above = f"<thead><tr>{head}</tr></thead>" if headers else ""
-    return f'<table class="words">{above}<tbody>{body}</tbody></table>'
+    return f'<table class="settings">{above}<tbody>{body}</tbody></table>'
 
 
 def _cell(cell: str | Cell, place: int) -> str:
@@ -100,6 +104,19 @@ def _cell(cell: str | Cell, place: int) -> str:
 def box(content: str) -> str:
     """A frame that scrolls sideways where its content is wider."""
     return f'<div class="box">{content}</div>'
+
+
+def boxes(contents: Sequence[str]) -> str:
+    """Side by side where there is room."""
+    return f'<div class="plots">{"".join(box(content) for content in contents if content)}</div>'
+
+
+def date_of(text: object) -> str:
+    """`2026-11-17T08:55:22+00:00` as people write it; anything else as it is."""
+    try:
+        return f"{datetime.fromisoformat(str(text)):%Y-%m-%d %H:%M %Z}"
+    except ValueError:
+        return str(text)
 
 
 def sentences(texts: Sequence[str]) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from antiphon.bench.report.chart import BOTTOM, LEFT, RIGHT, TOP, Chart, Reading
-from antiphon.bench.report.scales import Scale, latency_scale, linear_scale, short
+from antiphon.bench.report.scales import Scale, latency_scale, linear_scale, short, tick_text
 from antiphon.bench.series import Curve, Timeline
 from antiphon.counted import counted
 
@@ -17,8 +17,20 @@ NUM_READINGS = 40
 
 
 @dataclass(frozen=True)
+class Entry:
+    """A curve in the legend: its label, its colour, and what it shows in words."""
+
+    label: str
+    index: int
+    text: str = ""
+
+
+@dataclass(frozen=True)
 class Plot:
-    """A plot with its text: a heading, what it shows in words, and its numbers as a table."""
+    """A plot with its text: a heading, what it shows in words, and its numbers as a table.
+
+    A plot of several curves has a legend, and each entry its own words.
+    """
 
     name: str
     title: str
@@ -26,7 +38,7 @@ class Plot:
     svg: str
     headers: Sequence[str]
     rows: Sequence[Sequence[str]]
-    legend: Sequence[tuple[str, int]] = ()
+    legend: Sequence[Entry] = ()
 
 
 @dataclass(frozen=True)
@@ -51,7 +63,7 @@ def curve_plot(name: str, title: str, things: str, curves: Sequence[NamedCurve],
         f"share of {things}", lambda share: f"{share:.0%}",
     )  # fmt: skip
     if limit is not None:
-        chart.limit(limit, f"objective {short(limit)} ms")
+        chart.limit(limit, f"objective {tick_text(limit)} ms")
     for one in curves:
         curve = one.curve
         points = [(curve.ms[0], 0.0), *zip(curve.ms, curve.shares, strict=True), (curve.ms[-1], 1.0)]
@@ -67,20 +79,19 @@ def curve_plot(name: str, title: str, things: str, curves: Sequence[NamedCurve],
     return Plot(
         name,
         title,
-        " ".join(_curve_text(one, things, several) for one in curves),
+        "Dots mark p50, p95 and p99." if several else _curve_text(curves[0].curve, things),
         chart.svg(name),
         ["share", *(f"{one.label} (ms)" if several else "milliseconds" for one in curves)],
         _curve_rows(curves),
-        [(one.label, one.index) for one in curves] if several else (),
+        [Entry(one.label, one.index, _curve_text(one.curve, things)) for one in curves] if several else (),
     )
 
 
-def _curve_text(one: NamedCurve, things: str, several: bool) -> str:
-    curve = one.curve
+def _curve_text(curve: Curve, things: str) -> str:
     marks = ", ".join(f"p{percent} {short(curve.at(percent / 100))} ms" for percent, _ in MARKED)
     ends = f"from {short(curve.ms[0])} to {short(curve.ms[-1])} ms"
     noun = things.removesuffix("s")
-    return f"{one.label + ': ' if several else ''}{marks}; {counted(curve.count, noun)} {ends}."
+    return f"{marks}; {counted(curve.count, noun)} {ends}."
 
 
 def _curve_readings(chart: Chart, curves: Sequence[NamedCurve]) -> list[Reading]:
@@ -95,10 +106,6 @@ def _curve_readings(chart: Chart, curves: Sequence[NamedCurve]) -> list[Reading]
 def _prefix(label: str, count: int) -> str:
     """Long labels are cut; the legend has them whole."""
     return "" if count == 1 else f"{label if len(label) <= 24 else label[:23] + '…'}: "
-
-
-def _sentence(label: str, count: int, start: str) -> str:
-    return start.capitalize() if count == 1 else f"{label}: {start}"
 
 
 def _curve_rows(curves: Sequence[NamedCurve]) -> list[list[str]]:
@@ -150,19 +157,20 @@ def rate_plot(name: str, title: str, unit: str, lines: Sequence[tuple[NamedTimel
         if len(rates) == 1:
             chart.area(points, one.index)
         chart.line(points, one.index)
-        width, failed = one.timeline.bin_seconds, one.timeline.failed
-        chart.failures([(place + 0.5) * width for place, count in enumerate(failed) if count])
-    texts = []
-    for one, amounts in lines:
-        seconds = one.timeline.bin_seconds * len(amounts)
-        most = max(amounts) / one.timeline.bin_seconds
-        failed = sum(one.timeline.failed)
-        texts.append(
-            f"{_sentence(one.label, len(lines), 'on average')} {short(sum(amounts) / seconds)} {unit} "
-            f"over {short(seconds)} s, at most {short(most)} in an interval of {short(one.timeline.bin_seconds)} s."
-            + (f" Crosses mark the times at which {counted(failed, 'request')} failed." if failed else "")
-        )
-    return _time_plot(name, title, unit, " ".join(texts), chart, rates)
+        width = one.timeline.bin_seconds
+        chart.failures([(place + 0.5) * width for place, count in enumerate(one.timeline.failed) if count])
+    return _time_plot(
+        name, title, unit, [_rate_text(one.timeline, amounts, unit) for one, amounts in lines], chart, rates
+    )
+
+
+def _rate_text(timeline: Timeline, amounts: Sequence[float], unit: str) -> str:
+    seconds, failed = timeline.bin_seconds * len(amounts), sum(timeline.failed)
+    text = (
+        f"{short(sum(amounts) / seconds)} {unit} on average over {short(seconds)} s, at most "
+        f"{short(max(amounts) / timeline.bin_seconds)} in an interval of {short(timeline.bin_seconds)} s."
+    )
+    return text + (f" Crosses mark the times at which {counted(failed, 'request')} failed." if failed else "")
 
 
 def in_flight_plot(name: str, title: str, unit: str, lines: Sequence[NamedTimeline]) -> Plot:
@@ -175,14 +183,13 @@ def in_flight_plot(name: str, title: str, unit: str, lines: Sequence[NamedTimeli
             timeline = one.timeline
             chart.band(_steps(timeline, timeline.in_flight_min), _steps(timeline, timeline.in_flight_max), one.index)
         chart.line(_steps(one.timeline, values), one.index)
-    text = " ".join(
-        f"{_sentence(one.label, len(lines), 'on average')} {short(sum(values) / len(values))}, "
-        f"at most {max(one.timeline.in_flight_max):,}."
+    texts = [
+        f"{short(sum(values) / len(values))} {unit} on average, at most {max(one.timeline.in_flight_max):,}."
         for one, values in means
-    )
+    ]
     if len(lines) == 1:
-        text += " The line is the mean of an interval, the band reaches from its least to its most."
-    return _time_plot(name, title, unit, text, chart, means)
+        texts[0] += " The line is the mean of an interval, the band reaches from its least to its most."
+    return _time_plot(name, title, unit, texts, chart, means)
 
 
 Lines = Sequence[tuple[NamedTimeline, Sequence[float]]]
@@ -201,16 +208,16 @@ def _steps(timeline: Timeline, values: Sequence[float]) -> list[tuple[float, flo
     return [(width * edge, value) for place, value in enumerate(values) for edge in (place, place + 1)]
 
 
-def _time_plot(name: str, title: str, unit: str, text: str, chart: Chart, lines: Lines) -> Plot:
+def _time_plot(name: str, title: str, unit: str, texts: Sequence[str], chart: Chart, lines: Lines) -> Plot:
     longest = max((one.timeline for one, _ in lines), key=lambda timeline: timeline.bin_seconds * len(timeline.tokens))
     count = len(longest.tokens)
     stride = max(1, -(-count * len(lines) // (3 * NUM_READINGS)))
     readings = []
     for place in range(0, count, stride):
         x = (place + 0.5) * longest.bin_seconds
-        texts = [f"{_prefix(one.label, len(lines))}{_value_at(one.timeline, values, x)}" for one, values in lines]
+        shown = [f"{_prefix(one.label, len(lines))}{_value_at(one.timeline, values, x)}" for one, values in lines]
         readings.append(
-            Reading(x, f"at {short(x)} s", [f"{line} {unit}" if len(lines) == 1 else line for line in texts])
+            Reading(x, f"at {short(x)} s", [f"{line} {unit}" if len(lines) == 1 else line for line in shown])
         )
     chart.readings(readings)
     several = len(lines) > 1
@@ -220,8 +227,8 @@ def _time_plot(name: str, title: str, unit: str, text: str, chart: Chart, lines:
         for place, value in enumerate(values)
     ]
     return Plot(
-        name, title, text, chart.svg(name), [*(["run"] * several), "from (s)", unit], rows,
-        [(one.label, one.index) for one, _ in lines] if several else (),
+        name, title, "" if several else texts[0], chart.svg(name), [*(["run"] * several), "from (s)", unit], rows,
+        [Entry(one.label, one.index, text) for (one, _), text in zip(lines, texts, strict=True)] if several else (),
     )  # fmt: skip
 
 

@@ -39,9 +39,10 @@ def serve_report(results: Sequence[dict[str, Any]]) -> str:
     groups = groups_of([(str(workload.get("arrivals", "run")), results)])
     runs = list(groups[0].runs)
     loads = f"{len(runs)} loads" if len(runs) > 1 else str(workload.get("arrivals", ""))
+    requests = counted(int(number(workload.get("requests")) or 0), "request") + (" each" if len(runs) > 1 else "")
     parts = [
-        str(target.get("base_url", "")), counted(int(workload.get("requests", 0)), "request"), loads,
-        str(results[0].get("date", "")),
+        str(target.get("base_url", "")), requests, loads,
+        page.date_of(results[0].get("date", "")),
     ]  # fmt: skip
     return page.page(
         f"Load test of {target.get('model', 'a model')}",
@@ -59,7 +60,7 @@ def common_sections(groups: Sequence[Group]) -> list[str]:
         page.section("Load", page.plots(load_plots(groups))),
         page.section("Latency", page.plots(distributions), page.sentences(missing)),
         page.section("Over time", page.plots(over_time), page.sentences(missing_times)),
-        page.section("Figures", page.box(_figures_table(runs)), *(page.box(_latency_table(run)) for run in runs)),
+        page.section("Figures", page.boxes([_figures_table(runs), *map(_latency_table, runs)])),
         page.section("Errors and remarks", page.sentences(_remarks(runs))),
         page.section("Settings and environment", page.box(_settings(runs))),
     ]
@@ -184,10 +185,10 @@ def _settings(runs: Sequence[Run]) -> str:
         values = [column.get(name, "–") for column in columns]
         rows.append([name, *(values[:1] if len(set(values)) == 1 else values)])
     if len(runs) == 1:
-        return page.words(rows)
+        return page.settings(rows)
     same = [row for row in rows if len(row) == 2]
     different = [row for row in rows if len(row) > 2]
-    return page.words(different, ["differs", *(run.label for run in runs)]) * bool(different) + page.words(same)
+    return page.settings(different, ["differs", *(run.label for run in runs)]) * bool(different) + page.settings(same)
 
 
 def _described(result: dict[str, Any]) -> dict[str, str]:

@@ -26,7 +26,7 @@ header h1{font-size:1.7rem;line-height:1.2;margin:0 0 4px;overflow-wrap:anywhere
 header p{margin:0;color:var(--soft);overflow-wrap:anywhere}
 h2{font-size:1.15rem;margin:34px 0 12px}
 h3{font-size:1rem;margin:0 0 2px}
-.cards{display:grid;grid-template-columns:repeat(auto-fill,minmax(160px,1fr));gap:12px;margin:20px 0 0;padding:0;
+.cards{display:grid;grid-template-columns:repeat(auto-fill,minmax(176px,1fr));gap:12px;margin:20px 0 0;padding:0;
 list-style:none}
 .cards li,figure,.box{background:var(--paper);border:1px solid var(--line);border-radius:8px}
 .cards li{padding:12px 14px}
@@ -35,10 +35,13 @@ list-style:none}
 .plots{display:grid;grid-template-columns:repeat(2,minmax(0,1fr));gap:16px}
 figure{margin:0;padding:14px 16px 10px;min-width:0;display:flex;flex-direction:column}
 figure>.plot{margin-top:auto;padding-top:8px}
-figure>p{margin:0;color:var(--soft);font-size:.87rem;overflow-wrap:anywhere}
-.box{padding:2px 16px;overflow-x:auto;margin-bottom:12px}
-.box table{width:auto;min-width:min(100%,560px)}
-.box .words{width:100%}
+.words{color:var(--soft);font-size:.87rem;overflow-wrap:anywhere}
+.words p{margin:0}
+.words ul{list-style:none;margin:4px 0 0;padding:0}
+.words b{color:var(--ink)}
+.box{padding:2px 16px;overflow-x:auto;min-width:0}
+.box+.box{margin-top:12px}
+.plots>.box+.box{margin-top:0}
 .note{color:var(--soft)}
 .plot{display:block;width:100%;height:auto;overflow:visible}
 .plot text{font-size:12px;fill:var(--soft)}
@@ -63,18 +66,16 @@ stroke-linejoin:round}
 .tip path{stroke:var(--soft)}
 .tip rect{fill:var(--paper);stroke:var(--line)}
 .plot .tip text{fill:var(--ink)}
-.legend{list-style:none;display:flex;flex-wrap:wrap;gap:2px 16px;margin:6px 0 0;padding:0;font-size:.87rem}
-.legend li{overflow-wrap:anywhere}
 .swatch{width:24px;height:8px;margin-right:6px;vertical-align:middle}
 table{border-collapse:collapse;font-size:.9rem;font-variant-numeric:tabular-nums;width:100%}
 caption{text-align:left;color:var(--soft);padding:8px 0 4px}
 th,td{padding:5px 10px;border-bottom:1px solid var(--line);text-align:right;vertical-align:top}
 tr:last-child>*{border-bottom:0}
 th{font-weight:600}
-th:first-child,td:first-child,.words td,.words th{text-align:left}
+th:first-child,td:first-child,.settings td,.settings th{text-align:left}
 th:first-child,td:first-child{padding-left:0}
 td{overflow-wrap:anywhere}
-.words th{width:30%;color:var(--soft);font-weight:400}
+.settings tbody th{width:30%;color:var(--soft);font-weight:400}
 thead th{color:var(--soft);font-weight:600}
 .bad{color:var(--bad);font-weight:600}
 .better{color:var(--good);font-weight:600}
