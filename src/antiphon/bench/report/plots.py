@@ -79,19 +79,28 @@ def curve_plot(name: str, title: str, things: str, curves: Sequence[NamedCurve],
     return Plot(
         name,
         title,
-        "Dots mark p50, p95 and p99." if several else _curve_text(curves[0].curve, things),
+        "Dots mark p50, p95 and p99." if several else f"{_marks(curves[0].curve)}; {_range(curves[0].curve, things)}.",
         chart.svg(name),
         ["share", *(f"{one.label} (ms)" if several else "milliseconds" for one in curves)],
         _curve_rows(curves),
-        [Entry(one.label, one.index, _curve_text(one.curve, things)) for one in curves] if several else (),
+        [Entry(one.label, one.index, f"{_marks(one.curve)} ({_count(one.curve, things)}).") for one in curves]
+        if several
+        else (),
     )
 
 
-def _curve_text(curve: Curve, things: str) -> str:
-    marks = ", ".join(f"p{percent} {short(curve.at(percent / 100))} ms" for percent, _ in MARKED)
-    ends = f"from {short(curve.ms[0])} to {short(curve.ms[-1])} ms"
-    noun = things.removesuffix("s")
-    return f"{marks}; {counted(curve.count, noun)} {ends}."
+def _marks(curve: Curve) -> str:
+    return ", ".join(f"p{percent} {short(curve.at(percent / 100))} ms" for percent, _ in MARKED)
+
+
+def _count(curve: Curve, things: str) -> str:
+    return counted(curve.count, things.removesuffix("s"))
+
+
+def _range(curve: Curve, things: str) -> str:
+    if curve.count == 1:
+        return _count(curve, things)
+    return f"{_count(curve, things)} from {short(curve.ms[0])} to {short(curve.ms[-1])} ms"
 
 
 def _curve_readings(chart: Chart, curves: Sequence[NamedCurve]) -> list[Reading]:

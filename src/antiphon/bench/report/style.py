@@ -38,6 +38,7 @@ figure>.plot{margin-top:auto;padding-top:8px}
 .words{color:var(--soft);font-size:.87rem;overflow-wrap:anywhere}
 .words p{margin:0}
 .words ul{list-style:none;margin:4px 0 0;padding:0}
+.words li{padding-left:30px}
 .words b{color:var(--ink)}
 .box{padding:2px 16px;overflow-x:auto;min-width:0}
 .box+.box{margin-top:12px}
@@ -66,7 +67,7 @@ stroke-linejoin:round}
 .tip path{stroke:var(--soft)}
 .tip rect{fill:var(--paper);stroke:var(--line)}
 .plot .tip text{fill:var(--ink)}
-.swatch{width:24px;height:8px;margin-right:6px;vertical-align:middle}
+.swatch{width:24px;height:8px;margin:0 6px 0 -30px;vertical-align:middle}
 table{border-collapse:collapse;font-size:.9rem;font-variant-numeric:tabular-nums;width:100%}
 caption{text-align:left;color:var(--soft);padding:8px 0 4px}
 th,td{padding:5px 10px;border-bottom:1px solid var(--line);text-align:right;vertical-align:top}
@@ -74,7 +75,8 @@ tr:last-child>*{border-bottom:0}
 th{font-weight:600}
 th:first-child,td:first-child,.settings td,.settings th{text-align:left}
 th:first-child,td:first-child{padding-left:0}
-td{overflow-wrap:anywhere}
+td{white-space:nowrap}
+.settings td{white-space:normal;overflow-wrap:anywhere}
 .settings tbody th{width:30%;color:var(--soft);font-weight:400}
 thead th{color:var(--soft);font-weight:600}
 .bad{color:var(--bad);font-weight:600}
