@@ -45,8 +45,8 @@ def test_throughput_over_time(loaded: LoadedModel) -> None:
     page = ReportPage(engine_report(result))
     assert page.plots == ["tokens", "prompts", "in-flight", "steps"]
     timeline = result["series"][0]["timeline"]
-    assert sum(timeline["prompt_tokens"]) == pytest.approx(5 * 8)
-    assert sum(timeline["tokens"]) == pytest.approx(5 * 5)  # the first token of each comes with its prompt
+    assert sum(timeline["prompt_tokens"]) == pytest.approx(5 * 8, abs=0.01)
+    assert sum(timeline["tokens"]) == pytest.approx(5 * 5, abs=0.01)  # the first token of each comes with its prompt
     assert max(timeline["in_flight_max"]) == 2
 
 

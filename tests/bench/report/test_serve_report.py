@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -57,8 +58,7 @@ def test_throughput_and_requests_in_flight_over_time() -> None:
     content = result(of)
     page = ReportPage(serve_report([content]))
     [tokens] = page.plot("tokens").lines()
-    steps = list(zip(tokens, tokens[1:], strict=False))
-    area = sum((right[0] - left[0]) * left[1] for left, right in steps if right[1] == left[1])
+    area = sum((right[0] - left[0]) * left[1] for left, right in pairwise(tokens) if right[1] == left[1])
     assert area == pytest.approx(content["figures"]["output_tokens"], rel=0.02)
     timeline = content["series"]["timeline"]
     [in_flight] = page.plot("in-flight").lines()
