@@ -12,6 +12,7 @@ import pytest
 
 from antiphon.bench.arrivals import Arrivals
 from antiphon.bench.records import RequestRecord
+from antiphon.bench.report.chart import BOTTOM
 from antiphon.bench.report.serve_report import serve_report
 from support.pages.bench_results import as_of_an_earlier_version, records, result
 from support.pages.report_page import ReportPage
@@ -185,7 +186,7 @@ def test_a_file_of_an_earlier_version_has_histograms_and_a_sentence() -> None:
     assert "these are its histograms" in page.text and "no data over time: this run" in page.text
     plot = page.plot("ttft")
     bars = [bar for bar in plot.root.iter("rect") if bar.get("class", "").startswith("bar")]
-    counts = [round(plot.y(236 - float(bar.attrib["height"])) - plot.y(236)) for bar in bars]
+    counts = [round(plot.y(BOTTOM - float(bar.attrib["height"])) - plot.y(BOTTOM)) for bar in bars]
     assert counts == content["figures"]["latency_ms"]["ttft"]["histogram"]
 
 

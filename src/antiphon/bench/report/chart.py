@@ -11,8 +11,8 @@ from html import escape
 
 from antiphon.bench.report.scales import Scale, tick_text
 
-WIDTH, HEIGHT = 480, 280
-LEFT, RIGHT, TOP, BOTTOM = 54, 466, 28, 236
+WIDTH, HEIGHT = 480, 288
+LEFT, RIGHT, TOP, BOTTOM = 54, 466, 38, 244
 #: Colours of the style sheet. Beyond them they are used again with another dash.
 NUM_COLOURS, NUM_DASHES = 8, 3
 LINE = 15  # from one line of text to the next
@@ -121,16 +121,16 @@ class Chart:
             points = [(begin + (end - begin) * part / 40, begin + (end - begin) * part / 40) for part in range(41)]
             self._parts.append(f'<path class="guide" d="{self._path(points)}"/>')
 
-    def limit(self, x: float, label: str) -> None:
-        """A vertical line with a label at the top, if it lies inside."""
-        if self.x.low < x < self.x.high:
-            place = self.x(x)
-            side = "end" if place > (LEFT + RIGHT) / 2 else ""
-            shift = -5 if side else 5
-            self._parts.append(f'<path class="guide" d="M{place:.1f} {TOP}V{BOTTOM}"/>')
-            self._over.append(
-                f'<text class="note {side}" x="{place + shift:.1f}" y="{TOP + 10}">{text_of(label)}</text>'
-            )
+    def limit(self, x: float, label: str, is_left: bool | None = None) -> None:
+        """A vertical line with a label above it on one side, if it lies inside; an empty label is left out."""
+        if not self.x.low < x < self.x.high:
+            return
+        place = self.x(x)
+        goes_left = place > (LEFT + RIGHT) / 2 if is_left is None else is_left
+        self._parts.append(f'<path class="guide" d="M{place:.1f} {TOP - 10}V{BOTTOM}"/>')
+        if label:
+            anchor, shift = ("note end", -5) if goes_left else ("note", 5)
+            self._over.append(f'<text class="{anchor}" x="{place + shift:.1f}" y="{TOP - 6}">{text_of(label)}</text>')
 
     def percentile_mark(self, percent: int, ms: float, text: str, level: float, index: int) -> None:
         """A dot on the curve of a distribution, a line down to the axis and a label at `level` (0 to 1) beside it."""

@@ -140,8 +140,9 @@ def histogram_plot(name: str, title: str, things: str, figures: dict[str, Any]) 
     )  # fmt: skip
     chart.bars(edges, counts, 0)
     marks = [(mark, figures[mark]) for mark in ("p50", "p90", "p95", "p99") if mark in figures]
-    for mark, ms in marks[:1] + marks[-1:]:
-        chart.limit(ms, f"{mark} {short(ms)} ms")
+    for (mark, ms), is_left in zip((marks[:1] + marks[-1:]), (True, False), strict=False):
+        has_room = not is_left or chart.x(ms) > 2 * LEFT  # the text above has it in any case
+        chart.limit(ms, f"{mark} {short(ms)} ms" if has_room else "", is_left)
     chart.readings(
         [
             Reading((edges[place] + edges[place + 1]) / 2, f"{short(edges[place])} to {short(edges[place + 1])} ms",

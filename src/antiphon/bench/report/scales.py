@@ -79,13 +79,14 @@ def log_ticks(low: float, high: float, most: int) -> list[float]:
 
 
 def short(value: float) -> str:
-    """Three significant digits or more: 0.0123, 1.23, 12.3, 123, 12,345."""
+    """Three significant digits or more, whole numbers without a point: 0.0123, 1.23, 12.3, 123, 12,345."""
     if not math.isfinite(value):
         return "–"
-    if value == 0 or abs(value) >= 99.95:
+    if abs(value) < 99.95:
+        value = float(f"{value:.3g}")
+    if value == round(value) or abs(value) >= 99.95:
         return f"{value:,.0f}"
-    digits = 2 - math.floor(math.log10(abs(value)) + 1e-9)
-    return f"{value:,.{min(6, max(0, digits))}f}"
+    return f"{value:.{min(6, 2 - math.floor(math.log10(abs(value)) + 1e-9))}f}"
 
 
 def tick_text(value: float) -> str:

@@ -69,7 +69,7 @@ def common_sections(groups: Sequence[Group]) -> list[str]:
 def _cards(run: Run) -> list[Card]:
     figures = run.figures
     shown = [
-        Card("Output tokens per second", short(run.figure("output_tokens_per_second") or 0.0),
+        Card("Tokens per second", short(run.figure("output_tokens_per_second") or 0.0),
              f"{short(run.figure('total_tokens_per_second') or 0.0)} with the input"),
         Card("Requests", f"{int(figures.get('completed', 0)):,}",
              f"done, {int(figures.get('failed', 0)):,} failed, in {short(run.figure('seconds') or 0.0)} s"),
@@ -81,7 +81,7 @@ def _cards(run: Run) -> list[Card]:
     goodput = run.goodput()
     if goodput is not None:
         share = number(figures["goodput"].get("share")) or 0.0
-        shown.append(Card("Goodput", f"{short(goodput)} req/s", f"{share:.1%} of requests met the objectives"))
+        shown.append(Card("Goodput", f"{short(goodput)} req/s", f"{share:.1%} met the objectives"))
     return shown
 
 

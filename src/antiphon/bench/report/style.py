@@ -26,7 +26,7 @@ header h1{font-size:1.7rem;line-height:1.2;margin:0 0 4px;overflow-wrap:anywhere
 header p{margin:0;color:var(--soft);overflow-wrap:anywhere}
 h2{font-size:1.15rem;margin:34px 0 12px}
 h3{font-size:1rem;margin:0 0 2px}
-.cards{display:grid;grid-template-columns:repeat(auto-fill,minmax(176px,1fr));gap:12px;margin:20px 0 0;padding:0;
+.cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(164px,1fr));gap:12px;margin:20px 0 0;padding:0;
 list-style:none}
 .cards li,figure,.box{background:var(--paper);border:1px solid var(--line);border-radius:8px}
 .cards li{padding:12px 14px}
@@ -43,6 +43,9 @@ figure>.plot{margin-top:auto;padding-top:8px}
 .box{padding:2px 16px;overflow-x:auto;min-width:0}
 .box+.box{margin-top:12px}
 .plots>.box+.box{margin-top:0}
+.plots>.box table{font-size:.85rem}
+.plots>.box th,.plots>.box td{padding:5px}
+.plots>.box th:first-child{padding-left:0}
 .note{color:var(--soft)}
 .plot{display:block;width:100%;height:auto;overflow:visible}
 .plot text{font-size:12px;fill:var(--soft)}
