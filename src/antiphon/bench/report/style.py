@@ -29,9 +29,9 @@ h3{font-size:1rem;margin:0 0 2px}
 .cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(164px,1fr));gap:12px;margin:20px 0 0;padding:0;
 list-style:none}
 .cards li,figure,.box{background:var(--paper);border:1px solid var(--line);border-radius:8px}
-.cards li{padding:12px 14px}
+.cards li{padding:11px 12px}
 .cards b{display:block;font-size:1.45rem;line-height:1.25;font-weight:600;font-variant-numeric:tabular-nums}
-.cards span{display:block;color:var(--soft);font-size:.85rem}
+.cards span{display:block;color:var(--soft);font-size:.8rem}
 .plots{display:grid;grid-template-columns:repeat(2,minmax(0,1fr));gap:16px}
 figure{margin:0;padding:14px 16px 10px;min-width:0;display:flex;flex-direction:column}
 figure>.plot{margin-top:auto;padding-top:8px}
