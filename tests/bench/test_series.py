@@ -9,8 +9,8 @@ import msgspec
 import numpy as np
 import pytest
 
+from antiphon.bench.load.records import RequestRecord
 from antiphon.bench.percentiles import PERCENTILES
-from antiphon.bench.records import RequestRecord
 from antiphon.bench.series import (
     MAX_EXACT,
     Bins,

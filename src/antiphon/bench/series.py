@@ -10,8 +10,8 @@ from itertools import pairwise
 
 import msgspec
 
+from antiphon.bench.load.records import RequestRecord
 from antiphon.bench.percentiles import PERCENTILES
-from antiphon.bench.records import RequestRecord
 
 #: Up to so many values are all kept.
 MAX_EXACT = 400

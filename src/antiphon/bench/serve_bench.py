@@ -12,18 +12,18 @@ from urllib.parse import urlsplit, urlunsplit
 import msgspec
 
 from antiphon import __version__
-from antiphon.bench.arrivals import Arrivals
-from antiphon.bench.http_stream import HttpClient, TransferError
-from antiphon.bench.load import Target, put_load
+from antiphon.bench.load.arrivals import Arrivals
+from antiphon.bench.load.generator import Target, put_load
+from antiphon.bench.load.http_stream import HttpClient, TransferError
+from antiphon.bench.load.objectives import Objectives
+from antiphon.bench.load.openai_stream import Job
+from antiphon.bench.load.records import RequestRecord
+from antiphon.bench.load.words import Counter, find_counter
+from antiphon.bench.load.workload import Workload
 from antiphon.bench.machine import environment, machine
-from antiphon.bench.objectives import Objectives
-from antiphon.bench.openai_stream import Job
-from antiphon.bench.records import RequestRecord
 from antiphon.bench.results import FORMAT
 from antiphon.bench.series import run_series
 from antiphon.bench.summary import summarize
-from antiphon.bench.words import Counter, find_counter
-from antiphon.bench.workload import Workload
 from antiphon.errors import AntiphonError
 
 

@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from antiphon.bench.load import LoadResult
-from antiphon.bench.objectives import Objectives
+from antiphon.bench.load.generator import LoadResult
+from antiphon.bench.load.objectives import Objectives
+from antiphon.bench.load.records import RequestRecord
 from antiphon.bench.percentiles import PERCENTILES, percentile
-from antiphon.bench.records import RequestRecord
 
 NUM_BINS = 24
 

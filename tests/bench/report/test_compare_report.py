@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from antiphon.bench.arrivals import Arrivals
 from antiphon.bench.compare import DEFAULT_METRICS, compare
+from antiphon.bench.load.arrivals import Arrivals
 from antiphon.bench.report.compare_report import Comparison, compare_report
 from antiphon.bench.report.runs import file_labels
 from support.pages.bench_results import as_of_an_earlier_version, records, result

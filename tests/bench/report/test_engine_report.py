@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from antiphon.bench.engine_bench import EngineWorkload, bench_latency, bench_throughput
-from antiphon.bench.engine_series import step_timeline
-from antiphon.bench.random_model import random_model_of
+from antiphon.bench.engine.engine_bench import EngineWorkload, bench_latency, bench_throughput
+from antiphon.bench.engine.engine_series import step_timeline
+from antiphon.bench.random_models.random_model import random_model_of
 from antiphon.bench.report.engine_report import engine_report
 from antiphon.engine.telemetry import MAX_STEPS, StepRecord
 from antiphon.runtime.loading.loading import LoadedModel

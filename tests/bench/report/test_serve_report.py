@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from antiphon.bench.arrivals import Arrivals
-from antiphon.bench.records import RequestRecord
+from antiphon.bench.load.arrivals import Arrivals
+from antiphon.bench.load.records import RequestRecord
 from antiphon.bench.report.chart import BOTTOM
 from antiphon.bench.report.serve_report import serve_report
 from support.pages.bench_results import as_of_an_earlier_version, records, result

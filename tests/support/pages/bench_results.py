@@ -7,15 +7,15 @@ from typing import Any
 
 import msgspec
 
-from antiphon.bench.arrivals import Arrivals
-from antiphon.bench.lengths import Lengths
-from antiphon.bench.load import LoadResult
-from antiphon.bench.objectives import Objectives
-from antiphon.bench.openai_stream import Endpoint
-from antiphon.bench.records import RequestRecord
+from antiphon.bench.load.arrivals import Arrivals
+from antiphon.bench.load.generator import LoadResult
+from antiphon.bench.load.lengths import Lengths
+from antiphon.bench.load.objectives import Objectives
+from antiphon.bench.load.openai_stream import Endpoint
+from antiphon.bench.load.records import RequestRecord
+from antiphon.bench.load.workload import Workload
 from antiphon.bench.series import run_series
 from antiphon.bench.summary import summarize
-from antiphon.bench.workload import Workload
 
 
 def records(count: int, tokens: int = 8, seed: int = 0, slow: float = 1.0) -> list[RequestRecord]:

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from antiphon.bench.engine_series import StepSeries
-from antiphon.bench.engine_table import engine_columns, engine_heading
+from antiphon.bench.engine.engine_series import StepSeries
+from antiphon.bench.engine.engine_table import engine_columns, engine_heading
 from antiphon.bench.report import page
 from antiphon.bench.report.chart import BOTTOM, LEFT, RIGHT, TOP, Chart, Reading
 from antiphon.bench.report.page import Card

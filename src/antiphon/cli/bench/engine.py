@@ -15,7 +15,7 @@ from antiphon.cli.files import write_json, write_text
 from antiphon.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from antiphon.bench.engine_bench import EngineWorkload
+    from antiphon.bench.engine.engine_bench import EngineWorkload
     from antiphon.runtime.loading.loading import LoadedModel
 
 Model = Annotated[
@@ -70,7 +70,7 @@ def latency(
     html: Html = None,
 ) -> None:
     """Measure the time of a step for each batch size, without a server."""
-    from antiphon.bench.engine_bench import EngineWorkload, bench_latency
+    from antiphon.bench.engine.engine_bench import EngineWorkload, bench_latency
 
     with usage_errors():
         batches = _sizes(batch_sizes)
@@ -101,7 +101,7 @@ def throughput(
     html: Html = None,
 ) -> None:
     """Measure the tokens per second of many prompts together, without a server."""
-    from antiphon.bench.engine_bench import EngineWorkload, bench_throughput
+    from antiphon.bench.engine.engine_bench import EngineWorkload, bench_throughput
 
     workload = EngineWorkload(
         input_len, output_len, temperature, ignore_eos, seed, kv_type, max_step_tokens, batch_invariant
@@ -139,7 +139,7 @@ def _load(
 
         loaded = load(model, offline, quantize=quantize, task="generate", device=device)
     else:
-        from antiphon.bench.random_model import random_model
+        from antiphon.bench.random_models.random_model import random_model
         from antiphon.ops import Device
         from antiphon.runtime.loading.weight_forms import WeightOptions
 
@@ -151,7 +151,7 @@ def _load(
 
 
 def _report(result: dict[str, Any], output: Path | None, html: Path | None) -> None:
-    from antiphon.bench.engine_table import engine_table
+    from antiphon.bench.engine.engine_table import engine_table
     from antiphon.bench.report.engine_report import engine_report
 
     if output is not None:

@@ -18,7 +18,7 @@ from antiphon.counted import counted
 from antiphon.errors import AntiphonError, InvalidRequestError
 
 if TYPE_CHECKING:
-    from antiphon.bench.arrivals import Arrivals
+    from antiphon.bench.load.arrivals import Arrivals
 
 DEFAULT_CONCURRENCY = 8
 DEFAULT_LENGTHS = ("128", "64")
@@ -115,12 +115,12 @@ def serve(
     html: Html = None,
 ) -> None:
     """Put load on a server and report latencies, throughput, goodput and errors."""
-    from antiphon.bench.lengths import Lengths
-    from antiphon.bench.objectives import Objectives
-    from antiphon.bench.openai_stream import Endpoint
+    from antiphon.bench.load.lengths import Lengths
+    from antiphon.bench.load.objectives import Objectives
+    from antiphon.bench.load.openai_stream import Endpoint
+    from antiphon.bench.load.workload import Workload
     from antiphon.bench.serve_bench import BenchTarget, bench_serve
     from antiphon.bench.table import result_table
-    from antiphon.bench.workload import Workload
 
     if dataset_file is None:
         input_len, output_len = input_len or DEFAULT_LENGTHS[0], output_len or DEFAULT_LENGTHS[1]
@@ -156,7 +156,7 @@ def serve(
 
 
 def _loads(concurrency: str | None, request_rate: str | None, burstiness: float) -> list[Arrivals]:
-    from antiphon.bench.arrivals import Arrivals
+    from antiphon.bench.load.arrivals import Arrivals
 
     if request_rate is None and concurrency is None:
         concurrency = str(DEFAULT_CONCURRENCY)

@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from antiphon import ops
-from antiphon.bench.engine_bench import EngineWorkload, bench_latency, bench_throughput
-from antiphon.bench.engine_table import engine_table
-from antiphon.bench.floors import decode_floor, prefill_floor, shape_program
-from antiphon.bench.random_model import SHAPES, RandomCheckpoint, random_model, random_model_of
+from antiphon.bench.engine.engine_bench import EngineWorkload, bench_latency, bench_throughput
+from antiphon.bench.engine.engine_table import engine_table
+from antiphon.bench.engine.floors import decode_floor, prefill_floor, shape_program
+from antiphon.bench.random_models.random_model import SHAPES, RandomCheckpoint, random_model, random_model_of
 from antiphon.errors import InvalidRequestError
 from antiphon.models.registry import build_model
 from antiphon.ops.program.profile import MachineLimits

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from antiphon.bench.http_stream import HttpClient, TransferError, WholeAnswer
+from antiphon.bench.load.http_stream import HttpClient, TransferError, WholeAnswer
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\na;x=1\r\n0123456789\r\n0\r\n\r\n"
 COUNTED = b"HTTP/1.1 200 OK\r\nContent-Length: 13\r\n\r\nabc0123456789"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from antiphon.bench.random_model import DEVIATION, SHAPES, RandomCheckpoint, random_model_of
+from antiphon.bench.random_models.random_model import DEVIATION, SHAPES, RandomCheckpoint, random_model_of
 from antiphon.engine.sampling_params import SamplingParams
 from antiphon.runtime.frontend.engine import Engine
 from antiphon.weights.dequantize.dequantize import dequantize

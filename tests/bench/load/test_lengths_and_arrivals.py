@@ -7,9 +7,9 @@ import random
 import numpy as np
 import pytest
 
-from antiphon.bench.arrivals import Arrivals
-from antiphon.bench.lengths import MAX_TOKENS, Lengths
-from antiphon.bench.objectives import Objectives
+from antiphon.bench.load.arrivals import Arrivals
+from antiphon.bench.load.lengths import MAX_TOKENS, Lengths
+from antiphon.bench.load.objectives import Objectives
 from antiphon.errors import InvalidRequestError
 
 

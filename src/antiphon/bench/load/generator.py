@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from antiphon.bench.arrivals import Arrivals
-from antiphon.bench.http_stream import HttpClient
-from antiphon.bench.openai_stream import Endpoint, Job, perform
-from antiphon.bench.records import RequestRecord
+from antiphon.bench.load.arrivals import Arrivals
+from antiphon.bench.load.http_stream import HttpClient
+from antiphon.bench.load.openai_stream import Endpoint, Job, perform
+from antiphon.bench.load.records import RequestRecord
 
 
 @dataclass(frozen=True)

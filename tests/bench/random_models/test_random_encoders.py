@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from antiphon.bench.random_encoders import BERT_SHAPES, WHISPER_SHAPES, random_bert, random_whisper
-from antiphon.bench.random_model import RandomCheckpoint, random_model_of
+from antiphon.bench.random_models.random_encoders import BERT_SHAPES, WHISPER_SHAPES, random_bert, random_whisper
+from antiphon.bench.random_models.random_model import RandomCheckpoint, random_model_of
 from antiphon.errors import InvalidRequestError
 from antiphon.models.base.model import Task
 from antiphon.models.registry import build_model

@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from antiphon import __version__
-from antiphon.bench.engine_series import StepSeries, step_series, step_timeline
+from antiphon.bench.engine.engine_series import StepSeries, step_series, step_timeline
 from antiphon.bench.machine import environment, machine
 from antiphon.engine.sampling_params import SamplingParams
 from antiphon.engine.telemetry import StepRecord

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from antiphon.bench.random_files import write_random_model
-from antiphon.bench.random_model import SHAPES, random_model_of
+from antiphon.bench.random_models.random_files import write_random_model
+from antiphon.bench.random_models.random_model import SHAPES, random_model_of
 from antiphon.engine.sampling_params import SamplingParams
 from antiphon.runtime.frontend.engine import Engine
 

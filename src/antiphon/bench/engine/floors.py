@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from antiphon.bench.random_model import SHAPES, RandomCheckpoint
+from antiphon.bench.random_models.random_model import SHAPES, RandomCheckpoint
 from antiphon.executor.recorded import recordings
 from antiphon.models.base.parts import TokenDecoder
 from antiphon.models.registry import build_model

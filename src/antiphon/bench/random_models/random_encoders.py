@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from antiphon.bench.random_model import random_model_of
+from antiphon.bench.random_models.random_model import random_model_of
 from antiphon.errors import InvalidRequestError
 from antiphon.ops import Device
 from antiphon.runtime.loading.loading import LoadedModel

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from antiphon.bench.arrivals import Arrivals
-from antiphon.bench.lengths import Lengths
-from antiphon.bench.openai_stream import Endpoint, Job
-from antiphon.bench.sharegpt import Dataset, read_sharegpt
-from antiphon.bench.words import Counter, sized_texts
+from antiphon.bench.load.arrivals import Arrivals
+from antiphon.bench.load.lengths import Lengths
+from antiphon.bench.load.openai_stream import Endpoint, Job
+from antiphon.bench.load.sharegpt import Dataset, read_sharegpt
+from antiphon.bench.load.words import Counter, sized_texts
 from antiphon.errors import InvalidRequestError
 
 #: Characters of ordinary text in a token, for servers that do not count tokens.

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from antiphon.bench.random_model import RandomCheckpoint
+from antiphon.bench.random_models.random_model import RandomCheckpoint
 from antiphon.device_names import CPU
 from antiphon.models.base.speech_state import Utterance
 from antiphon.models.base.synthesizer import Synthesizer

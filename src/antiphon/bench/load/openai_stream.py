@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from antiphon.bench.http_stream import HttpClient, TransferError
-from antiphon.bench.records import RequestRecord
+from antiphon.bench.load.http_stream import HttpClient, TransferError
+from antiphon.bench.load.records import RequestRecord
 
 
 class Endpoint(StrEnum):

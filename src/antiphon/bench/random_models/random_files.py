@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from antiphon.bench.random_model import RandomCheckpoint
+from antiphon.bench.random_models.random_model import RandomCheckpoint
 from antiphon.models.registry import build_model
 
 #: Of a tokenizer's file; what ends an answer.

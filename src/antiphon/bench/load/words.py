@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from antiphon.bench.http_stream import HttpClient, WholeAnswer
+from antiphon.bench.load.http_stream import HttpClient, WholeAnswer
 
 #: Most vocabularies have each of these, with a space before it, as one token.
 COMMON = (
