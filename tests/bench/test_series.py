@@ -141,6 +141,7 @@ def test_curves_of_files_are_checked(wrong: dict[str, object]) -> None:
 def test_timelines_of_files_are_checked() -> None:
     right = {"bin_seconds": 1.0, "tokens": [1], "in_flight": [1], "in_flight_min": [1], "in_flight_max": [1]}
     assert msgspec.convert(right, Timeline).failed == []
-    for change in ({"bin_seconds": 0.0}, {"tokens": []}, {"failed": [1, 2]}, {"in_flight": [1, 2]}):
+    changes: list[dict[str, object]] = [{"bin_seconds": 0.0}, {"tokens": []}, {"failed": [1, 2]}, {"in_flight": [1, 2]}]
+    for change in changes:
         with pytest.raises(msgspec.ValidationError):
             msgspec.convert(right | change, Timeline)
