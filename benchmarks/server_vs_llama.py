@@ -19,14 +19,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from antiphon.bench.arrivals import Arrivals
-from antiphon.bench.http_stream import HttpClient
-from antiphon.bench.load import Target, put_load
-from antiphon.bench.openai_stream import Endpoint, Job
+from antiphon.bench.load.arrivals import Arrivals
+from antiphon.bench.load.generator import Target, put_load
+from antiphon.bench.load.http_stream import HttpClient
+from antiphon.bench.load.openai_stream import Endpoint, Job
+from antiphon.bench.load.words import find_counter, sized_texts
 from antiphon.bench.process import ServerProcess, antiphon_server, started_server
 from antiphon.bench.serve_bench import run_loop
 from antiphon.bench.summary import summarize
-from antiphon.bench.words import find_counter, sized_texts
 from antiphon.weights.catalog.resolve import resolve
 
 LEAST_SPEED_UP = 3.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
-from antiphon.bench.summary import percentile
+from antiphon.bench.percentiles import percentile
 from conversation import protocol
 from conversation.scenes import Figures
 

@@ -16,7 +16,7 @@ from itertools import product
 import torch
 from triton.runtime.errors import OutOfResources
 
-from antiphon.bench.random_model import SHAPES, random_model_of
+from antiphon.bench.random_models.random_model import SHAPES, random_model_of
 from antiphon.executor.device.batch import StepSize
 from antiphon.executor.device.prompt_steps import PromptSteps
 from antiphon.executor.device.rows import DeviceRows

@@ -31,9 +31,9 @@ from ceilings import measure_ceilings
 from checks.outcome import Outcome, Subject, outcome_lines
 from checks.run_checks import CHECKS, run_checks
 
-from antiphon.bench.engine_bench import EngineWorkload, bench_latency, bench_throughput
-from antiphon.bench.floors import decode_floor, prefill_floor, shape_program
-from antiphon.bench.random_model import random_model
+from antiphon.bench.engine.engine_bench import EngineWorkload, bench_latency, bench_throughput
+from antiphon.bench.engine.floors import decode_floor, prefill_floor, shape_program
+from antiphon.bench.random_models.random_model import random_model
 from antiphon.ops import Device
 from antiphon.ops.program import Recording
 from antiphon.ops.program.profile import MachineLimits

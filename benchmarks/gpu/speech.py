@@ -25,7 +25,7 @@ import torch
 
 from antiphon import Engine
 from antiphon.audio.samples import SPEECH_RATE
-from antiphon.bench.random_encoders import random_bert, random_whisper
+from antiphon.bench.random_models.random_encoders import random_bert, random_whisper
 from antiphon.engine.telemetry import StepRecord
 from antiphon.ops import Device
 

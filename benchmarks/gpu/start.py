@@ -23,8 +23,8 @@ from pathlib import Path
 
 import torch
 
-from antiphon.bench.random_files import write_random_model
-from antiphon.bench.random_model import SHAPES
+from antiphon.bench.random_models.random_files import write_random_model
+from antiphon.bench.random_models.random_model import SHAPES
 
 PROMPT_TOKENS = 512
 #: Of the process that is timed; the arguments are the model, the device and the time at which it was started.

@@ -22,13 +22,13 @@ from pathlib import Path
 
 import torch
 
-from antiphon.bench.arrivals import Arrivals
-from antiphon.bench.http_stream import HttpClient
-from antiphon.bench.load import Target, put_load
-from antiphon.bench.openai_stream import Endpoint, Job
+from antiphon.bench.load.arrivals import Arrivals
+from antiphon.bench.load.generator import Target, put_load
+from antiphon.bench.load.http_stream import HttpClient
+from antiphon.bench.load.openai_stream import Endpoint, Job
 from antiphon.bench.process import ServerProcess, antiphon_server, cpu_seconds
-from antiphon.bench.random_files import write_random_model
-from antiphon.bench.random_model import SHAPES
+from antiphon.bench.random_models.random_files import write_random_model
+from antiphon.bench.random_models.random_model import SHAPES
 from antiphon.bench.serve_bench import run_loop
 from antiphon.engine.sampling_params import SamplingParams
 from antiphon.runtime.frontend.engine import Engine

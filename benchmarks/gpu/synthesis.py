@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from antiphon.bench.random_voice import VOICE_SHAPES, random_utterance, random_voice
+from antiphon.bench.random_models.random_voice import VOICE_SHAPES, random_utterance, random_voice
 from antiphon.engine.core import EngineCore, ModelSlot
 from antiphon.engine.one_shot import OneShotScheduler
 from antiphon.engine.policies.registry import make_policy

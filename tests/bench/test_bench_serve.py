@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from antiphon.bench.arrivals import Arrivals
-from antiphon.bench.lengths import Lengths
-from antiphon.bench.objectives import Objectives
-from antiphon.bench.openai_stream import Endpoint
+from antiphon.bench.load.arrivals import Arrivals
+from antiphon.bench.load.lengths import Lengths
+from antiphon.bench.load.objectives import Objectives
+from antiphon.bench.load.openai_stream import Endpoint
+from antiphon.bench.load.words import COMMON
+from antiphon.bench.load.workload import Workload
 from antiphon.bench.serve_bench import BenchTarget, bench_serve
 from antiphon.bench.table import result_table
-from antiphon.bench.words import COMMON
-from antiphon.bench.workload import Workload
 from antiphon.errors import AntiphonError, InvalidRequestError
 from support.server.fake_openai import Behaviour, FakeServer, fake_server
 

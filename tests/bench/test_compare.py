@@ -11,9 +11,9 @@ import pytest
 from typer.testing import CliRunner
 
 from antiphon.bench.compare import METRICS, compare, parse_tolerance
-from antiphon.bench.load import LoadResult
-from antiphon.bench.objectives import Objectives
-from antiphon.bench.records import RequestRecord
+from antiphon.bench.load.generator import LoadResult
+from antiphon.bench.load.objectives import Objectives
+from antiphon.bench.load.records import RequestRecord
 from antiphon.bench.summary import summarize
 from antiphon.cli.app import app
 from antiphon.errors import AntiphonError, InvalidRequestError

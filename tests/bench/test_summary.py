@@ -7,10 +7,11 @@ import random
 import numpy as np
 import pytest
 
-from antiphon.bench.load import LoadResult
-from antiphon.bench.objectives import Objectives
-from antiphon.bench.records import RequestRecord
-from antiphon.bench.summary import NUM_BINS, distribution, percentile, summarize
+from antiphon.bench.load.generator import LoadResult
+from antiphon.bench.load.objectives import Objectives
+from antiphon.bench.load.records import RequestRecord
+from antiphon.bench.percentiles import percentile
+from antiphon.bench.summary import NUM_BINS, distribution, summarize
 from antiphon.bench.table import bars
 
 

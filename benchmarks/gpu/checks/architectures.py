@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from antiphon import ops
-from antiphon.bench.random_model import SHAPES, RandomCheckpoint
+from antiphon.bench.random_models.random_model import SHAPES, RandomCheckpoint
 from antiphon.models.base.parts import TokenDecoder
 from antiphon.models.registry import build_model
 from antiphon.ops import Device, triton

@@ -9,7 +9,7 @@ from functools import wraps
 from typing import Any
 
 from antiphon import ops
-from antiphon.bench.random_model import random_model_of
+from antiphon.bench.random_models.random_model import random_model_of
 from antiphon.engine.sampling_params import SamplingParams
 from antiphon.ops import reference
 from antiphon.runtime.frontend.engine import Engine

@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from antiphon.bench.engine_bench import EngineWorkload, device_seconds
-from antiphon.bench.random_model import SHAPES, random_model_of
+from antiphon.bench.engine.engine_bench import EngineWorkload, device_seconds
+from antiphon.bench.random_models.random_model import SHAPES, random_model_of
 from antiphon.engine.telemetry import StepRecord
 from antiphon.runtime.frontend.engine import Engine
 from antiphon.runtime.loading.config import EngineConfig

@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from antiphon.bench.process import ServerProcess, antiphon_server
-from antiphon.bench.random_files import write_random_model
+from antiphon.bench.random_models.random_files import write_random_model
 from antiphon.errors import AntiphonError
 from checks.outcome import Outcome, Subject
 from checks.schemas import SMALL

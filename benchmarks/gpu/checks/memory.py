@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from antiphon.bench.process import resident_bytes
-from antiphon.bench.random_model import SHAPES, random_model_of
+from antiphon.bench.random_models.random_model import SHAPES, random_model_of
 from antiphon.engine.sampling_params import SamplingParams
 from antiphon.ops import Device
 from antiphon.runtime.frontend.engine import Engine

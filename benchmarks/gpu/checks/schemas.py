@@ -10,8 +10,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from antiphon.bench.random_files import write_random_model
-from antiphon.bench.random_model import SHAPES
+from antiphon.bench.random_models.random_files import write_random_model
+from antiphon.bench.random_models.random_model import SHAPES
 from antiphon.engine.request import FinishReason
 from antiphon.engine.sampling_params import SamplingParams
 from antiphon.runtime.frontend.engine import Engine

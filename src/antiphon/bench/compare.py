@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import msgspec
-
-from antiphon.bench.serve_bench import FORMAT
+from antiphon.bench.confidence import INDEPENDENT, ratio_interval
+from antiphon.bench.results import series_of
+from antiphon.bench.series import Series
 from antiphon.errors import InvalidRequestError
 
 MORE_IS_BETTER = ("requests_per_second", "output_tokens_per_second", "goodput")
@@ -24,13 +23,17 @@ DEFAULT_METRICS = (
 
 @dataclass(frozen=True)
 class Row:
-    """One figure of both runs. `is_worse` only if it is chosen and worse by more than the tolerance."""
+    """One figure of both runs. `is_worse` only if it is chosen and worse by more than the tolerance.
+
+    `interval` is the 95 % confidence interval of the ratio, where the runs have what it takes.
+    """
 
     metric: str
     before: float
     after: float
     is_chosen: bool
     is_worse: bool
+    interval: tuple[float, float] | None = None
 
     @property
     def ratio(self) -> float:
@@ -52,18 +55,6 @@ def parse_tolerance(text: str) -> float:
     return value
 
 
-def read_result(path: Path) -> dict[str, Any]:
-    try:
-        result = msgspec.json.decode(path.read_bytes())
-    except OSError as error:
-        raise InvalidRequestError(f"cannot read {path}: {error.strerror or error}") from error
-    except msgspec.DecodeError as error:
-        raise InvalidRequestError(f"{path} is not JSON: {error}") from error
-    if not isinstance(result, dict) or result.get("format") != FORMAT or "figures" not in result:
-        raise InvalidRequestError(f"{path} was not written by `antiphon bench serve --output` of this version")
-    return result
-
-
 def check_workloads(before: dict[str, Any], after: dict[str, Any]) -> None:
     """Reject runs that did different work; the error names the differences."""
     one, other = before["workload"], after["workload"]
@@ -81,31 +72,54 @@ def compare(
     if unknown:
         raise InvalidRequestError(f"there is no figure {unknown[0]!r}; there are: {', '.join(METRICS)}")
     rows = []
+    series = series_of(before), series_of(after)
     for metric in METRICS:
         one, other = _value(before["figures"], metric), _value(after["figures"], metric)
         if one is None or other is None:
             continue
         is_chosen = metric in chosen
         worse = other < one * (1 - tolerance) if metric in MORE_IS_BETTER else other > one * (1 + tolerance)
-        rows.append(Row(metric, one, other, is_chosen, is_chosen and worse))
+        rows.append(Row(metric, one, other, is_chosen, is_chosen and worse, _interval(*series, metric)))
     return rows
 
 
+def _interval(before: Series, after: Series, metric: str) -> tuple[float, float] | None:
+    name, _, part = metric.partition(".")
+    if name not in INDEPENDENT or name not in before.latency_ms or name not in after.latency_ms:
+        return None
+    return ratio_interval(before.latency_ms[name], after.latency_ms[name], part)
+
+
 def _value(figures: dict[str, Any], metric: str) -> float | None:
+    """None if the run has no such figure."""
     name, dot, part = metric.partition(".")
     if dot:
-        row = figures["latency_ms"][name]
-        return None if row is None else float(row[part])
+        row = figures["latency_ms"].get(name)
+        return None if row is None else _number(row.get(part))
     if metric == "goodput":
-        goodput = figures["goodput"]
-        return None if goodput is None else float(goodput["requests_per_second"])
-    return float(figures[metric])
+        goodput = figures.get("goodput")
+        return None if goodput is None else _number(goodput.get("requests_per_second"))
+    return _number(figures.get(metric))
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
 
 
 def comparison_table(rows: Sequence[Row]) -> str:
     """A table of all figures; those that are not chosen are marked as not judged."""
-    lines = [f"{'figure':26}{'before':>12}{'after':>12}{'ratio':>8}"]
+    has_intervals = any(row.interval for row in rows)
+    lines = [f"{'figure':26}{'before':>12}{'after':>12}{'ratio':>8}" + (f"{'95 %':>15}" if has_intervals else "")]
     for row in rows:
-        verdict = "worse" if row.is_worse else "" if row.is_chosen else "(not judged)"
-        lines.append(f"{row.metric:26}{row.before:>12,.2f}{row.after:>12,.2f}{row.ratio:>8.3f}  {verdict}".rstrip())
+        interval = f"{interval_text(row):>15}" if has_intervals else ""
+        figures = f"{row.metric:26}{row.before:>12,.2f}{row.after:>12,.2f}{row.ratio:>8.3f}{interval}"
+        lines.append(f"{figures}  {verdict(row)}".rstrip())
     return "\n".join(lines)
+
+
+def interval_text(row: Row) -> str:
+    return "" if row.interval is None else f"{row.interval[0]:.3f}–{row.interval[1]:.3f}"
+
+
+def verdict(row: Row) -> str:
+    return "worse" if row.is_worse else "" if row.is_chosen else "(not judged)"

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-import platform
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+import msgspec
 
 from antiphon import __version__
-from antiphon.bench.arrivals import Arrivals
-from antiphon.bench.http_stream import HttpClient, TransferError
-from antiphon.bench.load import Target, put_load
-from antiphon.bench.objectives import Objectives
-from antiphon.bench.openai_stream import Job
-from antiphon.bench.records import RequestRecord
+from antiphon.bench.load.arrivals import Arrivals
+from antiphon.bench.load.generator import Target, put_load
+from antiphon.bench.load.http_stream import HttpClient, TransferError
+from antiphon.bench.load.objectives import Objectives
+from antiphon.bench.load.openai_stream import Job
+from antiphon.bench.load.records import RequestRecord
+from antiphon.bench.load.words import Counter, find_counter
+from antiphon.bench.load.workload import Workload
+from antiphon.bench.machine import environment, machine
+from antiphon.bench.results import FORMAT
+from antiphon.bench.series import run_series
 from antiphon.bench.summary import summarize
-from antiphon.bench.words import Counter, find_counter
-from antiphon.bench.workload import Workload
 from antiphon.errors import AntiphonError
-
-FORMAT = 1
 
 
 @dataclass(frozen=True)
@@ -75,17 +78,26 @@ async def _bench(
     return {
         "format": FORMAT,
         "tool": f"antiphon {__version__}",
-        "machine": f"{platform.system()} {platform.machine()}",
+        "machine": machine(),
+        "environment": environment(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "target": {
-            "base_url": where.base_url,
+            "base_url": without_password(where.base_url),
             "model": where.model,
             "counts_tokens": counter is not None,
             "refused_ignore_eos": refuses_ignore_eos,
         },
         "workload": asked.description(dataset),
+        "load": workload.arrivals.load(),
         "figures": summarize(result, objectives),
+        "series": msgspec.to_builtins(run_series(result.records)),
     }
+
+
+def without_password(url: str) -> str:
+    """The address as results may have it: they are sent to other people."""
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
 
 async def _probe(target: Target, workload: Workload) -> bool:

@@ -6,20 +6,12 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from antiphon.bench.load import LoadResult
-from antiphon.bench.objectives import Objectives
-from antiphon.bench.records import RequestRecord
+from antiphon.bench.load.generator import LoadResult
+from antiphon.bench.load.objectives import Objectives
+from antiphon.bench.load.records import RequestRecord
+from antiphon.bench.percentiles import PERCENTILES, percentile
 
-PERCENTILES = (50, 90, 99)
 NUM_BINS = 24
-
-
-def percentile(ordered: Sequence[float], percent: float) -> float:
-    """Of values in ascending order, at least one; between two of them it is interpolated."""
-    place = (len(ordered) - 1) * percent / 100
-    below = math.floor(place)
-    above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
 
 
 def distribution(seconds: Sequence[float]) -> dict[str, Any] | None:

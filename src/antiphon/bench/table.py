@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 from antiphon.counted import counted
@@ -54,7 +56,7 @@ def result_table(result: dict[str, Any]) -> str:
             lines.append(f"{label:22}{values}  {bars(row['histogram'])}".rstrip())
     for kind, error in figures["errors"].items():
         lines.append(f"error {kind}: {error['count']:,} × ({error['example']})")
-    return "\n".join([*lines, *_remarks(result)])
+    return "\n".join([*lines, *remarks(result)])
 
 
 def _cached(figures: dict[str, Any]) -> str:
@@ -63,13 +65,30 @@ def _cached(figures: dict[str, Any]) -> str:
     return f", {figures['cached_tokens']:,} of them cached ({figures['cached_tokens'] / figures['input_tokens']:.1%})"
 
 
-def _remarks(result: dict[str, Any]) -> list[str]:
-    figures, tool = result["figures"], result["figures"]["tool"]
-    remarks = []
-    if figures["tokens_counted_by"] == "chunks":
-        remarks.append("note: the server reports no usage, so a chunk was counted as a token")
-    if result["target"]["refused_ignore_eos"]:
-        remarks.append("note: the server rejects ignore_eos, so answers may be shorter than requested")
-    if tool["cpu_share"] > BUSY_SHARE:
-        remarks.append(f"note: this tool used {tool['cpu_share']:.0%} of a core and may have been the limit itself")
-    return remarks
+def remarks(result: dict[str, Any]) -> list[str]:
+    """What a reader of the figures should know."""
+    figures, share = result["figures"], (result["figures"].get("tool") or {}).get("cpu_share") or 0.0
+    found = []
+    if figures.get("tokens_counted_by") == "chunks":
+        found.append("note: the server reports no usage, so a chunk was counted as a token")
+    if result.get("target", {}).get("refused_ignore_eos"):
+        found.append("note: the server rejects ignore_eos, so answers may be shorter than requested")
+    if share > BUSY_SHARE:
+        found.append(f"note: this tool used {share:.0%} of a core and may have been the limit itself")
+    return found
+
+
+def load_table(results: Sequence[dict[str, Any]]) -> str:
+    """A line for each of several loads."""
+    lines = [f"{'load':24}{'requests/s':>12}{'goodput':>10}{'tokens/s':>11}{'ttft p50':>11}{'p99':>11}{'tpot p50':>11}"]
+    for result in results:
+        figures, latency = result["figures"], result["figures"]["latency_ms"]
+        goodput = figures["goodput"]
+        good = "" if goodput is None else f"{goodput['requests_per_second']:,.2f}"
+        times = [("ttft", "p50"), ("ttft", "p99"), ("tpot", "p50")]
+        values = "".join(f"{latency[name][part] if latency[name] else math.nan:>11,.1f}" for name, part in times)
+        lines.append(
+            f"{result['workload']['arrivals']:24}{figures['requests_per_second']:>12,.2f}{good:>10}"
+            f"{figures['output_tokens_per_second']:>11,.1f}{values.replace('nan', '  –')}"
+        )
+    return "\n".join(lines)

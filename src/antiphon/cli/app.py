@@ -10,7 +10,8 @@ from typing import Annotated
 import typer
 
 from antiphon import __version__
-from antiphon.cli import batch, bench, config, generate, manage, models, serve, speak, transcribe
+from antiphon.cli import batch, config, generate, manage, models, serve, speak, transcribe
+from antiphon.cli.bench.command import app as bench
 from antiphon.cli.command import SETTINGS, OutputError, PlainCommand, end_with, guard_output
 from antiphon.cli.talk.command import talk
 from antiphon.errors import AntiphonError
@@ -59,7 +60,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
 }
 for _name, _command in COMMANDS.items():
     app.command(_name, cls=PlainCommand, context_settings=SETTINGS)(_command)
-app.add_typer(bench.app, name="bench")
+app.add_typer(bench, name="bench")
 
 
 def main() -> None:

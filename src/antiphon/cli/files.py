@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -50,7 +51,12 @@ def read_stdin() -> str:
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Write JSON that people can read."""
+    """Write JSON that people can read; a list of numbers is one line."""
     import msgspec
 
-    write_text(path, msgspec.json.format(msgspec.json.encode(content), indent=2).decode() + "\n")
+    text = msgspec.json.format(msgspec.json.encode(content), indent=2).decode()
+    write_text(path, re.sub(r"\[\n([-+.\deE,\s]+)\]", _in_one_line, text) + "\n")
+
+
+def _in_one_line(numbers: re.Match[str]) -> str:
+    return f"[{', '.join(part.strip() for part in numbers[1].split(','))}]"

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from antiphon.bench.random_model import SHAPES, RandomCheckpoint
+from antiphon.bench.random_models.random_model import SHAPES, RandomCheckpoint
 from antiphon.executor.device.rows import DeviceRows
 from antiphon.executor.recorded import make_recording
 from antiphon.models.base.model import CausalLM

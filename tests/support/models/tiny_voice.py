@@ -10,7 +10,7 @@ from unittest.mock import patch
 import torch
 
 from antiphon import ops
-from antiphon.bench.random_voice import VOICE_SHAPES, RandomVoice, random_utterance
+from antiphon.bench.random_models.random_voice import VOICE_SHAPES, RandomVoice, random_utterance
 from antiphon.engine.core import EngineCore, ModelSlot
 from antiphon.engine.one_shot import OneShotScheduler
 from antiphon.engine.policies.registry import make_policy

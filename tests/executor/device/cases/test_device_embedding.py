@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from antiphon import ops
-from antiphon.bench.random_model import NumberTokenizer
+from antiphon.bench.random_models.random_model import NumberTokenizer
 from antiphon.engine.core import EngineCore
 from antiphon.engine.request import FinishReason, Request
 from antiphon.engine.sampling_params import SamplingParams

@@ -7,7 +7,7 @@ import random
 import pytest
 import torch
 
-from antiphon.bench.random_model import random_model
+from antiphon.bench.random_models.random_model import random_model
 from antiphon.engine.sampling_params import SamplingParams
 from antiphon.ops import Device
 from antiphon.runtime.frontend.engine import Engine

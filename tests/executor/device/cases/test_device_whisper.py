@@ -11,7 +11,7 @@ import torch
 
 from antiphon import ops
 from antiphon.audio.mel import window_features
-from antiphon.bench.random_model import NumberTokenizer
+from antiphon.bench.random_models.random_model import NumberTokenizer
 from antiphon.engine.beam import BeamGroup
 from antiphon.engine.core import EngineCore
 from antiphon.engine.model_slot import ModelSlot

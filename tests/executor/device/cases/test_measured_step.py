@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from antiphon import ops
-from antiphon.bench.random_model import SHAPES, NumberTokenizer, RandomCheckpoint
+from antiphon.bench.random_models.random_model import SHAPES, NumberTokenizer, RandomCheckpoint
 from antiphon.executor.device.measured_step import MeasuredStep
 from antiphon.executor.device.trial_rows import TrialRows
 from antiphon.models.base.parts import TokenDecoder

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from antiphon.bench.random_model import SHAPES
+from antiphon.bench.random_models.random_model import SHAPES
 from antiphon.ops.triton.launch import Card
 from antiphon.ops.triton.program.tiles import ROW_PRODUCT_ROWS, attention_tile, fitted, row_tile, vector_tile
 

@@ -1,0 +1,56 @@
+"""How sure a ratio of two latencies is, given how many requests each run had."""
+
+from __future__ import annotations
+
+import math
+import random
+import statistics
+from collections.abc import Callable
+from itertools import pairwise
+
+from antiphon.bench.percentiles import percentile
+from antiphon.bench.series import Curve
+
+NUM_DRAWS = 2000
+#: Of the requests of a run these are independent enough; the gaps between one answer's tokens are not.
+INDEPENDENT = ("ttft", "tpot", "e2e")
+MIN_COUNT = 10
+
+
+def ratio_interval(before: Curve, after: Curve, part: str) -> tuple[float, float] | None:
+    """The middle 95 % of the ratio of `part` (mean, p50, p90, …) if each run had drawn other requests like its own.
+
+    A percentile of `n` drawn values is the value at a share that is beta distributed around it, and a mean is normally
+    distributed. None for fewer than `MIN_COUNT` requests, or fewer than one beyond the percentile. How much two runs of
+    one server differ is not in it.
+    """
+    count, share = min(before.count, after.count), _share(part)
+    if count < MIN_COUNT or (1 - share) * (count + 1) < 1:
+        return None
+    source = random.Random(f"{part} {before.count} {after.count}")
+    draws = _drawer(before, part, source), _drawer(after, part, source)
+    ratios = sorted(two / one for one, two in ((draws[0](), draws[1]()) for _ in range(NUM_DRAWS)) if one > 0)
+    return (percentile(ratios, 2.5), percentile(ratios, 97.5)) if ratios else None
+
+
+def _drawer(values: Curve, part: str, source: random.Random) -> Callable[[], float]:
+    if part == "mean":
+        mean, deviation = _moments(values)
+        return lambda: source.gauss(mean, deviation / math.sqrt(values.count))
+    share = _share(part)
+    alpha, beta = share * (values.count + 1), (1 - share) * (values.count + 1)
+    return lambda: values.at(source.betavariate(alpha, beta))
+
+
+def _share(part: str) -> float:
+    return 0.5 if part == "mean" else int(part.removeprefix("p")) / 100
+
+
+def _moments(values: Curve) -> tuple[float, float]:
+    """Mean and standard deviation. Of values that were not kept, each counts as the middle of its neighbours."""
+    if len(values.ranks) == values.count:
+        return statistics.fmean(values.ms), statistics.stdev(values.ms)
+    weights = [later - earlier for earlier, later in pairwise(values.ranks)]
+    middles = [(low + high) / 2 for low, high in pairwise(values.ms)]
+    mean = statistics.fmean(middles, weights)
+    return mean, math.sqrt(statistics.fmean([(middle - mean) ** 2 for middle in middles], weights))

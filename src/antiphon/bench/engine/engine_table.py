@@ -1,0 +1,48 @@
+"""The figures of `engine_bench` as tables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_LATENCY = (
+    ("BATCH", "batch", "{:d}"),
+    ("FIRST TOKEN MS", "first_token_ms", "{:,.1f}"),
+    ("DEVICE MS/STEP", "device_ms", "{:,.3f}"),
+    ("STEP MS", "step_ms", "{:,.3f}"),
+    ("DELIVERED MS/STEP", "delivered_ms", "{:,.3f}"),
+    ("TOK/S", "tokens_per_second", "{:,.1f}"),
+    ("WEIGHTS GB/S", "weight_gigabytes_per_second", "{:,.1f}"),
+)
+_THROUGHPUT = (
+    ("PROMPTS", "prompts", "{:d}"),
+    ("SECONDS", "seconds", "{:,.2f}"),
+    ("OUTPUT TOK/S", "output_tokens_per_second", "{:,.1f}"),
+    ("TOTAL TOK/S", "total_tokens_per_second", "{:,.1f}"),
+    ("PREFILL TOK/S", "prefill_tokens_per_second", "{:,.1f}"),
+    ("STEPS", "steps", "{:d}"),
+    ("DEVICE SHARE", "device_share", "{:.1%}"),
+)
+
+
+def engine_columns(result: dict[str, Any]) -> tuple[tuple[str, str, str], ...]:
+    """Heading, name of the figure and format of each column."""
+    return _LATENCY if result["kind"] == "latency" else _THROUGHPUT
+
+
+def engine_heading(result: dict[str, Any]) -> str:
+    workload = result["workload"]
+    mode = ", batch-invariant" if workload["batch_invariant"] else ""
+    return (
+        f"{workload['input_tokens']} tokens in, {workload['output_tokens']} out, temperature "
+        f"{workload['temperature']:g}; {result['backend']} backend{mode}; {result['weights']}"
+    )
+
+
+def engine_table(result: dict[str, Any]) -> str:
+    """A result of `bench_latency` or `bench_throughput`."""
+    columns = engine_columns(result)
+    rows = [[name for name, _, _ in columns]]
+    rows += [[form.format(figures[key]) for _, key, form in columns] for figures in result["figures"]]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+    return "\n".join([f"{result['model']}: {engine_heading(result)}", "", *lines])

@@ -1,0 +1,40 @@
+"""The least time of a step or a prefill of a known shape, from its recorded program; no weights are made."""
+
+from __future__ import annotations
+
+import torch
+
+from antiphon.bench.random_models.random_model import SHAPES, RandomCheckpoint
+from antiphon.executor.recorded import recordings
+from antiphon.models.base.parts import TokenDecoder
+from antiphon.models.registry import build_model
+from antiphon.ops import CacheLayout, KVCache, allocate_arena
+from antiphon.ops.program import Recording
+from antiphon.ops.program.dimension import as_dim
+from antiphon.ops.program.floor import StepSize, step_floor
+from antiphon.ops.program.profile import MachineLimits
+
+
+def shape_program(shape: str, page_type: torch.dtype = torch.bfloat16, in_blocks: bool = False) -> Recording:
+    """The forward of a shape with weights in bf16, or in Q4_K `in_blocks`, with keys and values of that type."""
+    model = build_model(RandomCheckpoint(SHAPES[shape], device="meta", in_blocks=in_blocks))
+    decoder = model.part(TokenDecoder)
+    assert decoder is not None
+    layouts = [CacheLayout(group, key_dtype=page_type, value_dtype=page_type) for group in decoder.cache_groups]
+    return recordings(model, KVCache(allocate_arena(0), layouts))["forward"]()
+
+
+def decode_floor(program: Recording, rows: int, context: int, limits: MachineLimits) -> float:
+    """Seconds of a step that gives each of `rows` sequences a token after `context` tokens."""
+    return sum(kind.seconds for kind in step_floor(program, StepSize(rows, context), limits))
+
+
+def prefill_floor(program: Recording, prompts: int, length: int, limits: MachineLimits) -> float:
+    """Seconds for the prompts, all in one step: their operations, or the bytes of the weights if those take longer."""
+    sizes = {"T": prompts * length, "R": prompts, "L": prompts}
+    pairs = prompts * length * (length + 1) // 2
+    seconds = 0.0
+    for instruction in program.instructions:
+        macs = as_dim(instruction.rows).value(sizes) * instruction.macs_per_row() + pairs * instruction.macs_per_pair()
+        seconds += max(instruction.weight_bytes() / limits.bytes_per_second, macs / limits.macs_per_second)
+    return seconds

@@ -1,0 +1,75 @@
+"""Putting load on a server: jobs sent as others end, or when they are due."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from antiphon.bench.load.arrivals import Arrivals
+from antiphon.bench.load.http_stream import HttpClient
+from antiphon.bench.load.openai_stream import Endpoint, Job, perform
+from antiphon.bench.load.records import RequestRecord
+
+
+@dataclass(frozen=True)
+class LoadResult:
+    """In the order of the jobs. `cpu_seconds` is the processor time of this process during the run."""
+
+    records: list[RequestRecord]
+    seconds: float
+    cpu_seconds: float
+
+
+@dataclass(frozen=True)
+class Target:
+    client: HttpClient
+    endpoint: Endpoint
+    model: str
+
+    async def perform(self, job: Job, due: float | None = None, keeps_text: bool = False) -> RequestRecord:
+        return await perform(self.client, self.endpoint, self.model, job, due, keeps_text)
+
+
+async def put_load(
+    target: Target,
+    jobs: Sequence[Job],
+    arrivals: Arrivals,
+    seed: int = 0,
+    on_done: Callable[[RequestRecord], None] | None = None,
+) -> LoadResult:
+    """All jobs, to their ends."""
+    records: list[RequestRecord | None] = [None] * len(jobs)
+
+    async def one(number: int, due: float | None = None) -> None:
+        record = await target.perform(jobs[number], due)
+        records[number] = record
+        if on_done is not None:
+            on_done(record)
+
+    cpu, started = _cpu_seconds(), time.perf_counter()
+    async with asyncio.TaskGroup() as group:
+        if arrivals.concurrency is not None:
+            numbers = iter(range(len(jobs)))
+
+            async def worker() -> None:
+                for number in numbers:
+                    await one(number)
+
+            for _ in range(min(arrivals.concurrency, len(jobs))):
+                group.create_task(worker())
+        else:
+            for number, after in enumerate(arrivals.times(len(jobs), seed)):
+                due = started + after
+                if (wait := due - time.perf_counter()) > 0:
+                    await asyncio.sleep(wait)
+                group.create_task(one(number, due))
+    seconds = time.perf_counter() - started
+    return LoadResult([record for record in records if record is not None], seconds, _cpu_seconds() - cpu)
+
+
+def _cpu_seconds() -> float:
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime

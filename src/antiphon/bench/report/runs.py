@@ -1,0 +1,86 @@
+"""The runs of a report, with a label each; runs at several loads are a group."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from antiphon.bench.results import series_of
+from antiphon.bench.series import Series
+
+LOADS = {"request_rate": "requests per second", "concurrency": "requests in flight"}
+
+
+@dataclass(frozen=True)
+class Run:
+    """One result of `bench serve`. `index` chooses the colour of its curves."""
+
+    label: str
+    result: dict[str, Any]
+    series: Series
+    index: int = 0
+
+    @property
+    def figures(self) -> dict[str, Any]:
+        figures: dict[str, Any] = self.result["figures"]
+        return figures
+
+    @property
+    def load(self) -> tuple[str, float] | None:
+        """Its kind and number; None in files that lack it."""
+        load = self.result.get("load")
+        for kind in LOADS:
+            value = number(load.get(kind)) if isinstance(load, dict) else None
+            if value is not None and value > 0:
+                return kind, value
+        return None
+
+    def latency(self, name: str, part: str) -> float | None:
+        row = self.figures["latency_ms"].get(name)
+        return number(row.get(part)) if isinstance(row, dict) else None
+
+    def figure(self, name: str) -> float | None:
+        return number(self.figures.get(name))
+
+    def goodput(self) -> float | None:
+        goodput = self.figures.get("goodput")
+        return number(goodput.get("requests_per_second")) if isinstance(goodput, dict) else None
+
+
+@dataclass(frozen=True)
+class Group:
+    """The runs of one file."""
+
+    label: str
+    runs: Sequence[Run]
+
+
+def number(value: Any) -> float | None:
+    """A finite number, or None: files have null where a figure was not a number."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return float(value) if is_number else None
+
+
+def groups_of(files: Sequence[tuple[str, Sequence[dict[str, Any]]]]) -> list[Group]:
+    """Groups of labelled results. A run is labelled by its file, its load, or both if there are several of both."""
+    groups, index = [], 0
+    for label, results in files:
+        runs = []
+        for result in results:
+            load = result["workload"].get("arrivals", "")
+            parts = [label] * (len(files) > 1) + [str(load)] * (len(results) > 1)
+            runs.append(Run(", ".join(parts) or label, result, series_of(result), index))
+            index += 1
+        groups.append(Group(label, runs))
+    return groups
+
+
+def file_labels(paths: Sequence[Path]) -> list[str]:
+    """The names of files; with their folders where names are the same, and numbered where those are too."""
+    for labels in ([path.stem for path in paths], [path.name for path in paths], [str(path) for path in paths]):
+        if len(set(labels)) == len(labels):
+            return labels
+    return [f"{path} ({place})" for place, path in enumerate(paths, 1)]

@@ -1,0 +1,60 @@
+"""Result files of `antiphon bench serve --output`: one run, or one for each of several loads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from antiphon.bench.series import Series
+from antiphon.errors import InvalidRequestError
+
+#: Additions keep this number: a reader takes what it knows, and what a file lacks is left out.
+FORMAT = 1
+SWEEP = "sweep"
+
+
+def sweep(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """One result of runs at several loads, in their order."""
+    shared = {name: runs[0][name] for name in ("format", "tool", "machine", "date")}
+    return {**shared, "kind": SWEEP, "runs": list(runs)}
+
+
+def read_runs(path: Path) -> list[dict[str, Any]]:
+    """The runs of a file: one, or those of several loads."""
+    try:
+        result = msgspec.json.decode(path.read_bytes())
+    except OSError as error:
+        raise InvalidRequestError(f"cannot read {path}: {error.strerror or error}") from error
+    except msgspec.DecodeError as error:
+        raise InvalidRequestError(f"{path} is not JSON: {error}") from error
+    if isinstance(result, dict) and result.get("kind") in ("latency", "throughput"):
+        raise InvalidRequestError(
+            f"{path} was written by `antiphon bench {result['kind']}`; only results of `antiphon bench serve` are read"
+        )
+    is_sweep = isinstance(result, dict) and result.get("kind") == SWEEP and isinstance(result.get("runs"), list)
+    runs = result["runs"] if is_sweep else [result]
+    if not runs or not all(map(_is_run, runs)):
+        raise InvalidRequestError(f"{path} was not written by `antiphon bench serve --output` of this version")
+    return list(runs)
+
+
+def _is_run(result: Any) -> bool:
+    if not isinstance(result, dict) or result.get("format") != FORMAT:
+        return False
+    figures = result.get("figures")
+    return (
+        isinstance(figures, dict)
+        and isinstance(figures.get("latency_ms"), dict)
+        and isinstance(result.get("workload"), dict)
+    )
+
+
+def series_of(result: dict[str, Any]) -> Series:
+    """The plotted data of a run; empty for files of earlier versions, which have none."""
+    try:
+        return msgspec.convert(result.get("series") or {}, Series)
+    except msgspec.ValidationError as error:
+        raise InvalidRequestError(f"the series of a result cannot be read: {error}") from error

@@ -1,0 +1,212 @@
+"""What reports plot: distributions as curves, and a run over time, in a bounded number of points."""
+
+from __future__ import annotations
+
+import math
+import sys
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+import msgspec
+
+from antiphon.bench.load.records import RequestRecord
+from antiphon.bench.percentiles import PERCENTILES
+
+#: Up to so many values are all kept.
+MAX_EXACT = 400
+#: Of more values: so many at equal distances, and so many for each tenth of the rest near the largest.
+NUM_EVEN, PER_DECADE = 201, 8
+MIN_BINS, MAX_BINS, TOKENS_PER_BIN = 12, 120, 16
+DIGITS = 4  # of milliseconds: a tenth of a microsecond
+
+
+class Curve(msgspec.Struct, frozen=True):
+    """A distribution: `ms[i]` is the value of rank `ranks[i]` of `count` values in ascending order, from 0.
+
+    The smallest, the largest and the neighbours of `PERCENTILES` are always among them, so that interpolation gives
+    these percentiles as all values would.
+    """
+
+    count: int
+    ranks: list[int]
+    ms: list[float]
+
+    def __post_init__(self) -> None:
+        """A file may have been written by anything."""
+        if not self.ranks or len(self.ranks) != len(self.ms):
+            raise ValueError("a curve needs as many ranks as values")
+        if self.ranks[0] != 0 or self.ranks[-1] != self.count - 1 or any(b <= a for a, b in pairwise(self.ranks)):
+            raise ValueError("the ranks of a curve ascend from the first to the last")
+        if not all(map(math.isfinite, self.ms)) or any(b < a for a, b in pairwise(self.ms)):
+            raise ValueError("the values of a curve are finite and ascend")
+
+    @property
+    def shares(self) -> list[float]:
+        """The part of the values below each one, from 0 to 1."""
+        return [rank / max(1, self.count - 1) for rank in self.ranks]
+
+    def at(self, share: float) -> float:
+        """The value that this part of all values does not exceed."""
+        place = share * (self.count - 1)
+        above = min(bisect_left(self.ranks, place), len(self.ranks) - 1)
+        below = max(0, above - 1)
+        distance = self.ranks[above] - self.ranks[below]
+        return self.ms[below] + (self.ms[above] - self.ms[below]) * (
+            (place - self.ranks[below]) / distance if distance else 0.0
+        )
+
+    def share_within(self, ms: float) -> float:
+        """The part of the values up to this one, interpolated as it is drawn."""
+        if ms < self.ms[0]:
+            return 0.0
+        if ms >= self.ms[-1]:
+            return 1.0
+        above = bisect_left(self.ms, ms)
+        shares = self.shares
+        if self.ms[above] == ms or above == 0:
+            return shares[above]
+        part = (ms - self.ms[above - 1]) / (self.ms[above] - self.ms[above - 1])
+        return shares[above - 1] + (shares[above] - shares[above - 1]) * part
+
+
+class Timeline(msgspec.Struct, frozen=True):
+    """A run in equal intervals: tokens that arrived, requests in flight (mean, least, most), failures."""
+
+    bin_seconds: float
+    tokens: list[float]
+    in_flight: list[float]
+    in_flight_min: list[int]
+    in_flight_max: list[int]
+    failed: list[int] = []
+    prompt_tokens: list[float] = []  # computed; known of an engine alone
+
+    def __post_init__(self) -> None:
+        lists: list[Sequence[float]] = [self.tokens, self.in_flight, self.in_flight_min, self.in_flight_max]
+        lists += [numbers for numbers in (self.failed, self.prompt_tokens) if numbers]
+        if not self.tokens or {len(numbers) for numbers in lists} != {len(self.tokens)} or not self.bin_seconds > 0:
+            raise ValueError("a timeline has equally many numbers of everything and intervals above 0")
+
+
+class Series(msgspec.Struct, frozen=True):
+    """The plotted data of one run of a server."""
+
+    latency_ms: dict[str, Curve] = {}
+    timeline: Timeline | None = None
+
+
+def curve(milliseconds: Iterable[float]) -> Curve | None:
+    """Of the finite values; None if there are none."""
+    ordered = sorted(value for value in milliseconds if math.isfinite(value))
+    if not ordered:
+        return None
+    ranks = kept_ranks(len(ordered))
+    return Curve(len(ordered), ranks, [round(ordered[rank], DIGITS) for rank in ranks])
+
+
+def kept_ranks(count: int) -> list[int]:
+    """The ranks whose values are kept."""
+    if count <= MAX_EXACT:
+        return list(range(count))
+    last = count - 1
+    kept = {round(number * last / (NUM_EVEN - 1)) for number in range(NUM_EVEN)}
+    kept |= {
+        last - round(last * 10 ** (-step / PER_DECADE))
+        for step in range(PER_DECADE, int(math.log10(last) * PER_DECADE))
+    }
+    for percent in PERCENTILES:
+        place = last * percent / 100
+        kept |= {math.floor(place), math.ceil(place)}
+    return sorted(kept)
+
+
+def latency_curves(whole: Sequence[RequestRecord]) -> dict[str, Curve]:
+    """By the names of the summary's latencies; one without values is left out."""
+    seconds = {
+        "ttft": [record.time_to_first_token for record in whole],
+        "tpot": [value for record in whole if (value := record.time_per_output_token) is not None],
+        "itl": [gap for record in whole for gap in record.inter_token_gaps()],
+        "chunk_gap": [gap for record in whole for gap in record.chunk_gaps()],
+        "e2e": [record.end_to_end for record in whole],
+    }
+    made = {name: curve(value * 1e3 for value in values) for name, values in seconds.items()}
+    return {name: found for name, found in made.items() if found is not None}
+
+
+def run_series(records: Sequence[RequestRecord]) -> Series:
+    """Latencies and tokens are those of whole answers, requests in flight are all."""
+    return Series(latency_curves([record for record in records if record.error is None]), request_timeline(records))
+
+
+def request_timeline(records: Sequence[RequestRecord]) -> Timeline | None:
+    """From the first request sent to the last one ended; None if that is no time."""
+    if not records:
+        return None
+    start, end = min(record.started for record in records), max(record.ended for record in records)
+    whole = [record for record in records if record.error is None]
+    bins = Bins(start, end, num_bins(sum(record.num_output_tokens for record in whole)))
+    if bins.width <= 0:
+        return None
+    tokens, failed = [0.0] * bins.count, [0] * bins.count
+    for record in whole:
+        times = record.arrival_times or [record.ended]
+        counts = record.tokens_per_arrival() or [record.num_output_tokens]
+        for moment, count in zip(times, counts, strict=True):
+            tokens[bins.place(moment)] += count
+    for record in records:
+        if record.error is not None:
+            failed[bins.place(record.ended)] += 1
+    begins, ends = [(record.started, 1) for record in records], [(record.ended, -1) for record in records]
+    mean, least, most = in_flight(bins, begins + ends)
+    return Timeline(bins.width, tokens, mean, least, most, failed if any(failed) else [])
+
+
+class Bins:
+    """Equal intervals of time."""
+
+    def __init__(self, start: float, end: float, count: int) -> None:
+        self.start = start
+        self.count = count
+        self.width = (end - start) / count
+
+    def place(self, moment: float) -> int:
+        return min(self.count - 1, max(0, int((moment - self.start) / self.width)))
+
+    def spread(self, numbers: list[float], amount: float, begin: float, end: float) -> None:
+        """Add an amount that was worked off evenly between two times."""
+        first, last = self.place(begin), self.place(end)
+        if first == last or end <= begin:
+            numbers[last] += amount
+            return
+        for place in range(first, last + 1):
+            low = begin if place == first else self.start + place * self.width
+            high = end if place == last else self.start + (place + 1) * self.width
+            numbers[place] += amount * (high - low) / (end - begin)
+
+
+def num_bins(tokens: int) -> int:
+    """Few enough for each to have some tokens."""
+    return min(MAX_BINS, max(MIN_BINS, tokens // TOKENS_PER_BIN))
+
+
+def in_flight(bins: Bins, changes: Iterable[tuple[float, int]]) -> tuple[list[float], list[int], list[int]]:
+    """How many are open in each interval: the mean over its time, the least and the most.
+
+    A change is a time and by how many the number rises or falls then; they begin and end at zero.
+    """
+    by_moment: dict[float, int] = {}
+    for moment, change in changes:
+        by_moment[moment] = by_moment.get(moment, 0) + change
+    mean = [0.0] * bins.count
+    least, most = [sys.maxsize] * bins.count, [0] * bins.count
+    open_now = 0
+    for moment, later in pairwise(sorted(by_moment)):
+        open_now += by_moment[moment]
+        bins.spread(mean, open_now * (later - moment), moment, later)
+        last = bins.place(later)
+        if last and later <= bins.start + last * bins.width:
+            last -= 1  # it ends where the next interval begins
+        for place in range(bins.place(moment), last + 1):
+            least[place] = min(least[place], open_now)
+            most[place] = max(most[place], open_now)
+    return [round(value / bins.width, DIGITS) for value in mean], least, most
