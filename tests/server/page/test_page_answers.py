@@ -72,7 +72,8 @@ def test_markdown_cannot_run_or_load_anything(watched: WatchedPage, text: str) -
     found = page.evaluate(
         """(html) => {
           const nodes = [...new DOMParser().parseFromString(html, "text/html").body.querySelectorAll("*")];
-          return nodes.map((node) => [node.localName, ...[...node.attributes].map((given) => `${given.name}=${given.value}`)]);
+          const given = (node) => [...node.attributes].map(({ name, value }) => `${name}=${value}`);
+          return nodes.map((node) => [node.localName, ...given(node)]);
         }""",
         html,
     )
