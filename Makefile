@@ -58,4 +58,5 @@ $(VENV)/.installed: $(BUILD_INPUTS) $(PACKAGE) | $(BIN)/python
 
 $(VENV)/.installed-test: $(BUILD_INPUTS) | $(BIN)/python
 	$(INSTALL) --no-compile --editable ".[test]"
+	$(BIN)/python tests/support/browser/chromium.py
 	touch $(VENV)/.installed $@
