@@ -29,7 +29,7 @@ test soak sanitize: export PYTHONDONTWRITEBYTECODE :=
 test: export ANTIPHON_HOME := $(CURDIR)/.weights
 test: $(VENV)/.installed-test
 	$(MAKE) --jobs 2 --output-sync=target lint sanitize
-	$(BIN)/pytest -n 2 --dist loadfile
+	$(BIN)/pytest -n 2
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "(slow or weights or browser) and not alone" --durations 20
 	$(BIN)/pytest -m "alone and (slow or weights or browser)"
 
