@@ -23,7 +23,8 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
 #: The limit of a test under `--soak`.
 SOAK_SECONDS = 4 * 3600
 
-torch.set_num_threads(min(2, os.cpu_count() or 1))
+# Workers that run side by side have a core each: threads that wait for each other on a busy core cost ten times as much.
+torch.set_num_threads(1 if "PYTEST_XDIST_WORKER" in os.environ else min(2, os.cpu_count() or 1))
 
 # An example, or the drawing of one, may be held up by whatever else the machine does.
 settings.register_profile("antiphon", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow])
