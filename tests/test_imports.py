@@ -38,7 +38,7 @@ ORDER: dict[str, list[tuple[str, ...]]] = {
         ("text",),
         ("parameters",),
         ("sound",),
-        ("admin",),
+        ("admin", "page"),
         ("serving",),
         ("setup",),
         ("middleware",),
