@@ -5,16 +5,16 @@ import { wordAt } from "../lib/word_places.js";
 const STEPS = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 };
 
 /**
- * `paragraphs` are lists of `{text, word}` (lib/word_places.js), in order of time; `rest` follows them. `position` gives
- * the second that is heard, or null for none; it is asked again and again while `isPlaying`. `onWord` gets a word that
- * was clicked. One word is in the order of the Tab key; arrow keys go to the others.
+ * `paragraphs` are `{parts, time, tail}` in order: `parts` as lib/word_places.js makes them, `time` a mark beside them,
+ * `tail` text that may still change. `rest` follows them all. `position` gives the second that is heard, or null for
+ * none; it is asked again and again while `isPlaying`. `onWord` gets a word that was clicked; without it, words cannot
+ * be. One word is in the order of the Tab key; arrow keys go to the others.
  */
 export function TimedText({ paragraphs, rest, label, position, isPlaying, onWord }) {
   const element = useRef(null);
-  const words = useRef([]);
-  words.current = paragraphs.flatMap((parts) => parts.filter((part) => part.word).map((part) => part.word));
+  const words = useMemo(() => paragraphs.flatMap(({ parts }) => wordsOf(parts)), [paragraphs]);
   useEffect(() => {
-    const show = () => light(element.current, words.current, position());
+    const show = () => light(element.current, words, position());
     show();
     if (!isPlaying) return undefined;
     let frame = requestAnimationFrame(function again() {
@@ -25,29 +25,33 @@ export function TimedText({ paragraphs, rest, label, position, isPlaying, onWord
   });
   const onClick = (event) => {
     const index = indexOf(event.target);
-    if (index >= 0) onWord(words.current[index]);
+    if (index >= 0) onWord?.(words[index]);
   };
   let count = 0;
   return html`<div class="timed-text" ref=${element} role="group" aria-label=${label} onClick=${onClick} onKeyDown=${step}>
-    ${paragraphs.map((parts, number) => {
+    ${paragraphs.map((paragraph, number) => {
       const first = count;
-      count += parts.filter((part) => part.word).length;
-      return html`<${Paragraph} key=${number} parts=${parts} first=${first} />`;
+      count += wordsOf(paragraph.parts).length;
+      return html`<${Paragraph} key=${number} paragraph=${paragraph} first=${first} canClick=${Boolean(onWord)} />`;
     })}${rest}
   </div>`;
 }
 
-/** The same parts are not rendered again, however many follow them. */
-function Paragraph({ parts, first }) {
+const wordsOf = (parts) => parts.filter((part) => part.word).map((part) => part.word);
+
+/** The same paragraph is not rendered again, however many follow it. */
+function Paragraph({ paragraph, first, canClick }) {
   return useMemo(() => {
+    const { parts, time, tail } = paragraph;
     let index = first - 1;
     const rendered = parts.map(({ text, word }) => {
       if (!word) return text;
       index += 1;
+      if (!canClick) return html`<span class="word" data-index=${index}>${text}</span>`;
       return html`<button type="button" class="word" data-index=${index} tabindex=${index === 0 ? 0 : -1}>${text}</button>`;
     });
-    return html`<span class="timed-part">${rendered}</span>`;
-  }, [parts, first]);
+    return html`<span class="timed-part" data-time=${time}>${rendered}${tail && html`<span class="unsettled">${tail}</span>`}</span>`;
+  }, [paragraph, first, canClick]);
 }
 
 const indexOf = (target) => Number(target.closest?.(".word")?.dataset.index ?? -1);

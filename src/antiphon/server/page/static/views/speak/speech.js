@@ -81,14 +81,14 @@ export class Speech {
     this.clauses.push(clause);
     const { parts, cursor } = placeWords(this.asked.text, clause.words, this.cursor);
     this.cursor = cursor;
-    this.paragraphs.value = [...this.paragraphs.peek(), parts];
+    this.paragraphs.value = [...this.paragraphs.peek(), { parts }];
     this.rest.value = this.asked.text.slice(cursor);
   }
 
   /** What follows the last word, such as its full stop. */
   #addRest() {
     const text = this.asked.text.slice(this.cursor);
-    if (text) this.paragraphs.value = [...this.paragraphs.peek(), [{ text, word: null }]];
+    if (text) this.paragraphs.value = [...this.paragraphs.peek(), { parts: [{ text, word: null }] }];
     this.rest.value = "";
   }
 }
