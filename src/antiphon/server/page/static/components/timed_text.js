@@ -70,6 +70,7 @@ function step(event) {
 
 /** Light the word that is heard at a second, and keep it in view where the text scrolls by itself. */
 function light(element, words, second) {
+  if (!element) return; // the view was left within this frame
   const index = second === null ? -1 : wordAt(words, second);
   const before = element.querySelector(".word.lit");
   if (before && Number(before.dataset.index) === index) return;
