@@ -11,8 +11,9 @@ export function Reader({ speech }) {
   const { player } = speech;
   const state = player.state.value;
   const isPlaying = state === "playing";
+  speech.moves.value; // the lit word follows also while it is paused
   const onWord = (word) => {
-    player.seek(word.start);
+    speech.seek(word.start);
     player.resume();
   };
   const hasSound = speech.duration.value > 0;
@@ -52,7 +53,7 @@ function Position({ speech, isPlaying, state }) {
     return () => clearInterval(timer);
   }, [isPlaying, state, speech]);
   const move = (event) => {
-    player.seek(Number(event.target.value));
+    speech.seek(Number(event.target.value));
     setSecond(player.position);
   };
   const isMade = speech.isMade.value;

@@ -46,6 +46,7 @@ export class Speech {
     this.rest = signal(asked.text); // what has no sound yet
     this.duration = signal(0);
     this.isMade = signal(false);
+    this.moves = signal(0); // how often the user went to another place of it
     this.unreadable = signal([]); // what the voice cannot read
     this.controller = new AbortController();
     this.cursor = 0;
@@ -70,6 +71,11 @@ export class Speech {
       this.player.end(); // what was made is played to its end
       speechError.value = error.message;
     }
+  }
+
+  seek(second) {
+    this.player.seek(second);
+    this.moves.value += 1;
   }
 
   stop() {
