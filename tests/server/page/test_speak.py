@@ -17,23 +17,7 @@ pytestmark = pytest.mark.browser
 expect.set_options(timeout=PATIENCE)
 
 TEXT = "The quick brown fox jumps over the lazy dog, Dr. Smith. It costs $5.20 today."
-WORDS = [
-    "The",
-    "quick",
-    "brown",
-    "fox",
-    "jumps",
-    "over",
-    "the",
-    "lazy",
-    "dog",
-    "Dr.",
-    "Smith",
-    "It",
-    "costs",
-    "$5.20",
-    "today",
-]
+WORDS = re.findall(r"Dr\.|[$\w.]*\w", TEXT)
 VOICES = ["heart", "sky"]
 
 

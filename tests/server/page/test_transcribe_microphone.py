@@ -1,4 +1,4 @@
-"""The microphone on the web page, which says a recording again and again: words are shown while they may still change."""
+"""The microphone on the web page, which says a recording again and again: words are shown before they are settled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests of Speak and Transcribe have in common: words that were lit, sound that is heard, files that are dropped."""
+"""What the tests of Speak and Transcribe share: words that were lit, sound that is heard, files that are dropped."""
 
 from __future__ import annotations
 
