@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from support.browser.chat_view import ENDLESS, ask, seed_options, wait_for_answer
+from support.browser.chat_view import ENDLESS, ask, seed_options, stored_chats, wait_for_answer
 from support.browser.watched_page import WatchedPage
 from support.server.http_server import RunningServer
+from support.waiting import wait_until
 
 pytestmark = pytest.mark.browser
 
@@ -34,15 +35,16 @@ def test_an_answer_streams_and_stops(watched: WatchedPage, page_server: RunningS
     page = watched.open()
     seed_options(watched, **ENDLESS)
     ask(page, "Tell me a long story about a choir.")
-    page.wait_for_function("document.querySelector('.answer .markdown')?.textContent.length > 20")
+    watched.wait_until("document.querySelector('.answer .markdown')?.textContent.length > 20")
     seen = num_characters(page)
-    page.wait_for_function(f"document.querySelector('.answer .markdown').textContent.length > {seen + 40}")
+    watched.wait_until(f"document.querySelector('.answer .markdown').textContent.length > {seen + 40}")
     expect(answers(page).last).to_have_attribute("aria-busy", "true")
     page.get_by_role("button", name="Stop").click()
     expect(page.locator(".figures")).to_contain_text("stopped by you")
     expect(page.get_by_role("button", name="Send")).to_be_visible()
     page_server.wait_until_idle()
     kept = num_characters(page)
+    wait_until(lambda: any("figures" in node for node in stored_chats(page)[0]["nodes"].values()))
     page.reload()
     expect(page.locator(".figures")).to_contain_text("stopped by you")
     assert num_characters(page) == kept
@@ -148,12 +150,14 @@ def test_chats_are_found_renamed_saved_and_deleted(watched: WatchedPage) -> None
     page.keyboard.press("Enter")
     page.get_by_role("searchbox", name="Search chats").fill("strings")
     expect(chats).to_contain_text(["Strings"])
+    wait_until(lambda: "Strings" in [chat["title"] for chat in stored_chats(page)])
 
     page.reload()
     page.get_by_role("button", name="Manage Strings").click()
     page.get_by_role("button", name="Delete").click()
     expect(chats).to_have_count(1)
     expect(page.get_by_text("Ask something")).to_be_visible()
+    wait_until(lambda: len(stored_chats(page)) == 1)
     page.reload()
     expect(chats).to_have_count(1)
 
@@ -162,14 +166,14 @@ def test_an_answer_goes_on_in_another_view_and_in_another_chat(watched: WatchedP
     page = watched.open()
     seed_options(watched, **ENDLESS)
     ask(page, "Tell me a long story.")
-    page.wait_for_function("document.querySelector('.answer .markdown')?.textContent.length > 20")
+    watched.wait_until("document.querySelector('.answer .markdown')?.textContent.length > 20")
     seen = num_characters(page)
     page.get_by_role("link", name="New chat").first.click()
     expect(page.get_by_text("Ask something")).to_be_visible()
     chats = page.get_by_role("navigation", name="Chats").get_by_role("listitem")
     expect(chats).to_contain_text(["answering"])
     chats.get_by_role("link").click()
-    page.wait_for_function(f"document.querySelector('.answer .markdown')?.textContent.length > {seen + 20}")
+    watched.wait_until(f"document.querySelector('.answer .markdown')?.textContent.length > {seen + 20}")
     page.get_by_role("button", name="Stop").click()
     expect(page.locator(".figures")).to_contain_text("stopped by you")
 
@@ -181,9 +185,7 @@ def test_the_last_message_alone_is_drawn_again_while_it_grows(watched: WatchedPa
     wait_for_answer(page)
     seed_options(watched, **ENDLESS)
     ask(page, "Two.")
-    page.wait_for_function(
-        "document.querySelectorAll('.answer')[1]?.querySelector('.markdown')?.textContent.length > 5"
-    )
+    watched.wait_until("document.querySelectorAll('.answer')[1]?.querySelector('.markdown')?.textContent.length > 5")
     page.evaluate(
         """() => {
           window.changed = [0, 0];
@@ -192,7 +194,7 @@ def test_the_last_message_alone_is_drawn_again_while_it_grows(watched: WatchedPa
             .observe(answer, { subtree: true, childList: true, characterData: true, attributes: true }));
         }"""
     )
-    page.wait_for_function("window.changed[1] > 10")
+    watched.wait_until("window.changed[1] > 10")
     page.get_by_role("button", name="Stop").wait_for()
     assert page.evaluate("window.changed[0]") == 0
     page.get_by_role("button", name="Stop").click()

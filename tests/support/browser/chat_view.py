@@ -15,6 +15,7 @@ ENDLESS = {"max_tokens": 4000, "ignore_eos": True}
 
 def seed_options(watched: WatchedPage, **options: Any) -> None:
     """What the next answers are asked with, in the chat that is open and in new ones, as if the user had set it."""
+    watched.page.get_by_role("textbox", name="Message").wait_for()
     watched.page.evaluate(
         """async (options) => {
           const { current, setOption } = await import(document.querySelector('script[type=module]').src
