@@ -89,6 +89,7 @@ class RandomSession:
             create_response=rng.random() < 0.9,
             interrupt_response=rng.random() < 0.8,
             show_transcripts=self.shows_transcripts,
+            show_unsettled=self.shows_transcripts,
             transcription_model=rng.choice([None] * 6 + ["another"]),
             answer=rng.random() < 0.95,
         )

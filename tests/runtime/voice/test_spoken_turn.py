@@ -18,6 +18,7 @@ from antiphon.runtime.voice.events import (
     TranscriptDelta,
     TranscriptDone,
     TranscriptFailed,
+    TranscriptUnsettled,
 )
 from antiphon.runtime.voice.items import Message, Role, TextPart
 from antiphon.runtime.voice.settings import VoiceSettings
@@ -145,6 +146,20 @@ def test_the_prompt_is_prefilled_while_the_person_speaks() -> None:
             assert "".join(delta.text for delta in driver.all(TranscriptDelta)) == done.text
 
     run(talk())
+
+
+def test_unsettled_words_are_shown_if_they_are_wanted() -> None:
+    async def talk(is_wanted: bool) -> tuple[str, list[str]]:
+        async with Driver(FakeServices(), VoiceSettings(show_unsettled=is_wanted)) as driver:
+            await driver.say(2200)
+            settled = "".join(delta.text for delta in driver.all(TranscriptDelta))
+            await driver.be_silent(600)
+            await driver.until(TranscriptDone)
+            return settled, [event.text for event in driver.all(TranscriptUnsettled)]
+
+    settled = "t1w0 t1w1 t1w2 t1w3 t1w4 t1w5 t1w6"
+    assert run(talk(True)) == (settled, [" t1w2 t1w3 t1w4", " t1w7 t1w8 t1w9"])
+    assert run(talk(False)) == (settled, [])
 
 
 def test_what_nothing_was_understood_of_is_not_answered() -> None:

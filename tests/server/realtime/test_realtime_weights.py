@@ -21,11 +21,12 @@ from antiphon.audio.pcm import to_s16
 from antiphon.audio.resample import resample
 from antiphon.models.base.companions import END_OF_TURN
 from antiphon.runtime.process.client import EngineState
+from antiphon.server.realtime.session_config import UNSETTLED, WORDS
 from antiphon.server.setup.config import ModelSpec, ServerConfig
 from support.server.http_server import RunningServer, running_server
 from support.server.realtime_server import Session
 from support.sound.sounds import wav_bytes
-from support.sound.speech import JFK_TEXT, RATE, jfk, librivox_clips, word_error_rate
+from support.sound.speech import JFK_SPEECH, JFK_TEXT, RATE, jfk, librivox_clips, word_error_rate
 from support.waiting import wait_until
 
 pytestmark = [pytest.mark.weights, pytest.mark.slow, pytest.mark.asyncio]
@@ -45,7 +46,11 @@ def server(model_path: Callable[[str], Path]) -> Iterator[RunningServer]:
 
 async def say(session: Session, samples: np.ndarray) -> None:
     """Samples at 24 kHz, as fast as the server takes them, then a silence."""
-    data = to_s16(np.concatenate([samples, np.zeros(24 * SILENCE_MS, np.float32)])).tobytes()
+    await send(session, np.concatenate([samples, np.zeros(24 * SILENCE_MS, np.float32)]))
+
+
+async def send(session: Session, samples: np.ndarray) -> None:
+    data = to_s16(samples).tobytes()
     for start in range(0, len(data), CHUNK):
         audio = base64.b64encode(data[start : start + CHUNK]).decode()
         await session.send("input_audio_buffer.append", audio=audio)
@@ -90,6 +95,34 @@ async def test_a_conversation(server: RunningServer) -> None:
         )
     assert len(spoken) > 12_000 and word_error_rate(written, again.text) < 0.4
     await asyncio.to_thread(server.wait_until_idle)
+
+
+async def test_unsettled_words_and_the_times_of_words(server: RunningServer) -> None:
+    """The words of a turn are where the recording has them. Neither is in OpenAI's API."""
+    url = server.url.replace("http", "ws") + "/v1/realtime?intent=transcription"
+    recording = resample(decode(jfk()).values, 16_000, 24_000)
+    async with connect(url, max_size=None) as socket:
+
+        async def until(kind: str) -> dict[str, Any]:
+            while True:
+                event: dict[str, Any] = json.loads(await asyncio.wait_for(socket.recv(), 60))
+                if event["type"].endswith(kind):
+                    return event
+
+        session = Session(socket)
+        detection = {"type": "server_vad", "silence_duration_ms": 1400}  # it has long pauses
+        audio = {"input": {"turn_detection": detection}}
+        wanted = {"type": "transcription", "include": [UNSETTLED, WORDS], "audio": audio}
+        await session.send("session.update", session=wanted)
+        await until("session.updated")
+        await send(session, recording[: 24 * 7500])  # in the midst of a phrase
+        unsettled = await until(".unsettled")
+        await say(session, recording[24 * 7500 :])
+        done = await until(".completed")
+    assert " ".join(word["word"] for word in done["words"]) == done["transcript"]
+    first, last = done["words"][0], done["words"][-1]
+    assert abs(first["start"] - JFK_SPEECH[0][0]) < 0.5 and abs(last["end"] - JFK_SPEECH[-1][1]) < 0.5
+    assert unsettled["text"].strip() and unsettled["item_id"] == done["item_id"]
 
 
 PAUSE_MS = (2000, 3200)

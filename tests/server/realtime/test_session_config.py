@@ -10,7 +10,7 @@ from openai.types.realtime import RealtimeSessionCreateRequest, RealtimeTranscri
 from antiphon.runtime.voice.settings import Modality, ToolChoice
 from antiphon.runtime.voice.turn_settings import Eagerness, TurnDetection
 from antiphon.server.realtime.audio_format import AudioFormat
-from antiphon.server.realtime.session_config import SessionConfig, response_params
+from antiphon.server.realtime.session_config import UNSETTLED, WORDS, SessionConfig, response_params
 from antiphon.server.realtime.wire_errors import WireError
 
 TOOL = {"type": "function", "name": "get_weather", "description": "Weather.", "parameters": {"type": "object"}}
@@ -89,6 +89,15 @@ def test_null_and_empty_values_clear() -> None:
     settings = bare.settings()
     assert settings.turns.detection is TurnDetection.MANUAL and not settings.create_response
     assert not settings.tools and settings.max_tokens is None and not settings.show_transcripts
+
+
+def test_what_else_a_transcript_includes() -> None:
+    names = [UNSETTLED, WORDS]
+    config = new(is_transcription=True).updated({"include": ["item.input_audio_transcription.logprobs", *names]})
+    RealtimeTranscriptionSessionCreateRequest.model_validate(config.wire())  # which has other names only
+    assert config.settings().show_unsettled and config.settings().transcription.words
+    for cleared in (config.updated({"include": None}), config.updated({"include": []}), new(is_transcription=True)):
+        assert not cleared.settings().show_unsettled and not cleared.settings().transcription.words
 
 
 def test_another_kind_of_turn_detection_begins_with_its_defaults() -> None:

@@ -169,6 +169,20 @@ def test_two_transcriptions_beside_a_chat(sound: RunningServer, client: openai.O
     sound.wait_until_idle()
 
 
+def test_a_verbose_stream_has_segments_words_and_progress(client: openai.OpenAI) -> None:
+    file = wav_bytes(np.concatenate([decode(jfk()).values] * 3))
+    form = {"model": "whisper-1", "stream": "true", "response_format": "verbose_json"}
+    more = {"timestamp_granularities[]": ["word", "segment"]}
+    answer = client._client.post("audio/transcriptions", data={**form, **more}, files={"file": ("a.wav", file)})
+    *deltas, done = [json.loads(line.removeprefix("data: ")) for line in answer.text.splitlines() if line]
+    assert len(deltas) >= 2 and done["type"] == "transcript.text.done" and done["duration"] == 33.0
+    assert [segment["id"] for delta in deltas for segment in delta["segments"]] == list(range(len(done["segments"])))
+    for name in ("segments", "words"):
+        assert [one for delta in deltas for one in delta[name]] == done[name]
+    seconds = [delta["seconds"] for delta in deltas]
+    assert seconds == sorted(seconds) and 0 < seconds[0] < 33 and seconds[-1] == pytest.approx(33, abs=3)
+
+
 def test_speech_in_every_format(client: openai.OpenAI) -> None:
     """Each decodes back to what the embedded engine says, whole and as events."""
     with Engine("hibari-6m", kv_bytes=16 << 20) as engine:
@@ -197,6 +211,23 @@ def speech_events(client: openai.OpenAI, **more: Any) -> list[dict[str, Any]]:
     with client.audio.speech.with_streaming_response.create(**{**SPEECH, **more}, stream_format="sse") as answer:
         assert answer.headers["content-type"].startswith("text/event-stream")
         return [json.loads(line.removeprefix("data: ")) for line in answer.iter_lines() if line]
+
+
+def test_the_times_of_spoken_words(client: openai.OpenAI) -> None:
+    """An event before the sound of each clause; all of them together are the text, from its beginning to its end."""
+    text = "Hello there, Dr. Smith. It costs $5.20 today."
+    events = speech_events(client, input=text, response_format="mp3", extra_body={"words": True})
+    kinds = [event["type"].removeprefix("speech.audio.") for event in events]
+    assert kinds[0] == "words" and kinds[-1] == "done" and kinds.count("words") >= 2
+    clauses = [event for event in events if event["type"] == "speech.audio.words"]
+    assert " ".join(clause["text"] for clause in clauses) == text
+    for clause in clauses:
+        assert all(clause["start"] <= word["start"] <= word["end"] <= clause["end"] + 0.1 for word in clause["words"])
+    assert clauses[0]["start"] == 0 and clauses[-1]["end"] == pytest.approx(events[-1]["usage"]["seconds"], abs=0.01)
+    written = [word["word"] for clause in clauses for word in clause["words"]]
+    assert written[:2] == ["Hello", "there"] and "today" in written
+    with pytest.raises(openai.BadRequestError, match="stream_format sse"):
+        client.audio.speech.create(**SPEECH, extra_body={"words": True})
 
 
 def test_characters_that_cannot_be_read_are_reported(client: openai.OpenAI) -> None:

@@ -97,6 +97,10 @@ class SessionOrder:
         assert known and event.item_id not in self._transcribed and event.text
         self._transcripts[event.item_id] = self._transcripts.get(event.item_id, "") + event.text
 
+    def _on_transcript_unsettled(self, event: e.TranscriptUnsettled) -> None:
+        known = event.item_id == self._speaking or event.item_id in self._committed
+        assert known and event.item_id not in self._transcribed
+
     def _on_transcript_done(self, event: e.TranscriptDone) -> None:
         self._on_transcript_failed(event)
         deltas = self._transcripts.get(event.item_id)

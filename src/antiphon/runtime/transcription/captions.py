@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from antiphon.errors import InvalidRequestError
-from antiphon.runtime.calls.transcript import Segment, Transcript, Word
+from antiphon.runtime.calls.transcript import Segment, Transcript, TranscriptProgress, Word
 from antiphon.text.tokenization.whisper_tokens import language_name
 
 
@@ -88,6 +88,15 @@ def verbose(transcript: Transcript) -> dict[str, Any]:
     if any(segment.words for segment in transcript.segments):
         told["words"] = [word_fields(word) for word in transcript.words]
     return told
+
+
+def progress(update: TranscriptProgress, num_before: int) -> dict[str, Any]:
+    """The segments and words of an update, as `verbose` has them, after so many segments; and how far it has come."""
+    return {
+        "segments": [segment_fields(num_before + index, segment) for index, segment in enumerate(update.segments)],
+        "words": [word_fields(word) for segment in update.segments for word in segment.words],
+        "seconds": round(update.processed_seconds, 3),
+    }
 
 
 def segment_fields(index: int, segment: Segment) -> dict[str, Any]:

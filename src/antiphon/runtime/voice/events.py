@@ -106,6 +106,15 @@ class TranscriptDelta:
 
 
 @dataclass(frozen=True)
+class TranscriptUnsettled:
+    """The words after those that are settled, in place of the last ones that were sent: they may still change."""
+
+    item_id: str
+    content_index: int
+    text: str
+
+
+@dataclass(frozen=True)
 class TranscriptDone:
     """`seconds` is the length of the speech."""
 
@@ -319,6 +328,7 @@ SessionEvent = (
     | ItemTruncated
     | ItemRetrieved
     | TranscriptDelta
+    | TranscriptUnsettled
     | TranscriptDone
     | TranscriptFailed
     | ResponseStarted

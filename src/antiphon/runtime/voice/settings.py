@@ -39,8 +39,9 @@ class VoiceSettings:
 
     Models are None for the default one. A session that does not `answer` only transcribes. `create_response` answers
     every turn that turn detection ends; `interrupt_response` ends a response when the person speaks. Transcripts of
-    the person's speech are always made; `show_transcripts` emits events for them. `tool_name` is the only tool that a
-    `REQUIRED` choice allows. `parallel_tools` tells whether one answer may call several; None leaves it to the model.
+    the person's speech are always made; `show_transcripts` emits events for them, and `show_unsettled` also for words
+    that may still change. `tool_name` is the only tool that a `REQUIRED` choice allows. `parallel_tools` tells whether
+    one answer may call several; None leaves it to the model.
     """
 
     model: str | None = None
@@ -61,6 +62,7 @@ class VoiceSettings:
     transcription_model: str | None = None
     transcription: TranscriptionOptions = field(default_factory=TranscriptionOptions)
     show_transcripts: bool = True
+    show_unsettled: bool = False
     #: Whether the oldest items are left out when the model's context is full; otherwise the response fails.
     truncate_history: bool = True
     answer: bool = True

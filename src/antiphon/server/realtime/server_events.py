@@ -9,6 +9,7 @@ from typing import Any
 
 import orjson
 
+from antiphon.runtime.transcription.captions import word_fields
 from antiphon.runtime.voice import events
 from antiphon.runtime.voice.events import PartPlace, ResponseState, SessionEvent
 from antiphon.runtime.voice.items import Part, TextPart
@@ -120,10 +121,18 @@ class ServerEvents:
         yield "conversation.item.input_audio_transcription.delta", fields
 
     @_made.register
+    def _(self, event: events.TranscriptUnsettled) -> Iterator[tuple[str, Event]]:
+        fields = {"item_id": event.item_id, "content_index": event.content_index, "text": event.text}
+        yield "conversation.item.input_audio_transcription.unsettled", fields
+
+    @_made.register
     def _(self, event: events.TranscriptDone) -> Iterator[tuple[str, Event]]:
         place = {"item_id": event.item_id, "content_index": event.content_index}
         usage = {"type": "duration", "seconds": round(event.seconds, 3)}
         fields = {**place, "transcript": event.text, "usage": usage}
+        words = [word_fields(word) for segment in event.segments for word in segment.words]
+        if words:
+            fields["words"] = words
         yield "conversation.item.input_audio_transcription.completed", fields
 
     @_made.register

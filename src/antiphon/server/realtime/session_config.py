@@ -48,8 +48,11 @@ REALTIME = {
 TRANSCRIPTION = {"model": "whisper-1", "language": None, "prompt": None}
 #: Left to the model, and shown only where the client has set it.
 UNSHOWN = ("temperature", "parallel_tool_calls")
-#: Accepted, and not done: there is no noise reduction, and there are no probabilities of transcripts.
-UNUSED = {"noise_reduction", "include"}
+#: Accepted, and not done: there is no noise reduction.
+UNUSED = {"noise_reduction"}
+#: What `include` may ask for; other names are accepted, and not done. Neither is in OpenAI's API.
+UNSETTLED = "item.input_audio_transcription.unsettled"
+WORDS = "item.input_audio_transcription.words"
 
 
 class SessionConfig:
@@ -100,6 +103,7 @@ class SessionConfig:
     def wire(self) -> dict[str, Any]:
         """The whole effective session."""
         values = copy.deepcopy(self._values)
+        values["include"] = None  # clients know only OpenAI's names
         for name in UNSHOWN:
             if values[name] is None:
                 del values[name]
@@ -118,6 +122,8 @@ class SessionConfig:
         present = update.model_dump(exclude_unset=True)
         if present.get("tools"):
             present["tools"] = [{"type": "function", **tool} for tool in present["tools"]]
+        if present.get("include"):
+            present["include"] = [name for name in present["include"] if name in (UNSETTLED, WORDS)] or None
         audio = present.pop("audio", None)
         made._merge(made._values, {name: value for name, value in present.items() if name not in UNUSED}, REALTIME)
         if "audio" in update.model_fields_set:
@@ -164,7 +170,7 @@ class SessionConfig:
         """For the voice session. Names of models and voices are as the client gave them."""
         values, output = self._values, self._values["audio"]["output"]
         detection, transcription = self._input["turn_detection"], self._input["transcription"]
-        voice = output["voice"]
+        voice, included = output["voice"], values["include"] or ()
         answering = Answering.model_construct(**{name: values[name] for name in Answering.model_fields})
         base = VoiceSettings(
             model=values["model"],
@@ -177,8 +183,10 @@ class SessionConfig:
             transcription=TranscriptionOptions(
                 language=(transcription or {}).get("language") or None,
                 prompt=(transcription or {}).get("prompt") or "",
+                words=transcription is not None and WORDS in included,
             ),
             show_transcripts=transcription is not None,
+            show_unsettled=transcription is not None and UNSETTLED in included,
             truncate_history=values["truncation"] != "disabled",
             answer=not self.is_transcription,
         )

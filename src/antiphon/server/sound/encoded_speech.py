@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 
 from antiphon.audio.encode import AudioFormat, Encoder
 from antiphon.errors import AntiphonError, AudioError, EngineError
@@ -71,12 +71,16 @@ class EncodedSpeech:
         finally:
             self.close()
 
-    async def encoded(self, format: AudioFormat) -> AsyncGenerator[bytes]:
-        """The bytes of a sound file, as soon as there are samples for them."""
+    async def encoded(
+        self, format: AudioFormat, on_part: Callable[[SpeechChunk], None] | None = None
+    ) -> AsyncGenerator[bytes]:
+        """The bytes of a sound file, as soon as there are samples for them; `on_part` gets each part before."""
         encoder: Encoder | None = None
         parts = self.parts()
         try:
             async for part in parts:
+                if on_part is not None:
+                    on_part(part)
                 if encoder is None:
                     encoder = await asyncio.to_thread(Encoder, format, part.rate)
                 data = await asyncio.to_thread(encoder.push, part.samples)

@@ -85,6 +85,8 @@ class SpeechBody(ModelBody):
     response_format: SpeechFormat | None = None
     speed: Annotated[float, Field(ge=MIN_SPEED, le=MAX_SPEED)] | None = None
     stream_format: Literal["audio", "sse"] | None = None
+    #: With `stream_format` sse: send the times of words, in an event before the sound of each clause.
+    words: bool | None = None
     #: Ignored, since no model follows them.
     instructions: str | None = None
     #: Of the text; the voice's own if omitted.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+from collections import deque
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -11,7 +12,7 @@ from fastapi import APIRouter, Request, Response
 
 from antiphon.audio.encode import CONTENT_TYPES, AudioFormat
 from antiphon.engine.request import Priority
-from antiphon.runtime.calls.speech import SpeechStats
+from antiphon.runtime.calls.speech import SpeechChunk, SpeechStats
 from antiphon.runtime.speech.options import SpeechOptions
 from antiphon.server.bodies.json_body import read_body
 from antiphon.server.http.connection import EventStream, unless_disconnected
@@ -45,7 +46,8 @@ async def speech(request: Request) -> Response:
     headers = await asyncio.to_thread(unreadable_headers, model, body.input, options)
     call = EncodedSpeech(serving, model, body.input, options)
     format: AudioFormat = body.response_format or DEFAULT_FORMAT
-    chunks = call.encoded(format)
+    said: deque[SpeechChunk] = deque()  # of which the words have not been sent
+    chunks = call.encoded(format, said.append if body.words else None)
 
     async def begin() -> bytes:
         """The first bytes, so that a request that is rejected gets its error status."""
@@ -59,7 +61,7 @@ async def speech(request: Request) -> Response:
 
     first = await unless_disconnected(request, begin())
     if body.stream_format == "sse":
-        events = _events(first, chunks, call, log_fields, bool(body.timings))
+        events = _events(first, chunks, call, said, log_fields, bool(body.timings))
         return EventStream(events, call.close)
     return EventStream(_raw(first, chunks, call, log_fields), call.close, CONTENT_TYPES[format], headers)
 
@@ -68,6 +70,8 @@ def _check(body: SpeechBody, limit: int, is_strict: bool) -> None:
     if body.instructions and is_strict:
         message = "instructions are not supported by any model here; choose a voice and a speed instead"
         raise invalid(message, "instructions", "unsupported_value")
+    if body.words and body.stream_format != "sse":
+        raise invalid("words are sent with stream_format sse only", "words", "unsupported_value")
     if not body.input.strip():
         raise invalid("input has no text to speak", "input")
     if len(body.input) > limit:
@@ -100,12 +104,19 @@ async def _raw(
 
 
 async def _events(
-    first: bytes, rest: AsyncGenerator[bytes], call: EncodedSpeech, log_fields: dict[str, Any], with_timings: bool
+    first: bytes,
+    rest: AsyncGenerator[bytes],
+    call: EncodedSpeech,
+    said: deque[SpeechChunk],
+    log_fields: dict[str, Any],
+    with_timings: bool,
 ) -> AsyncGenerator[bytes]:
-    """An error is the last event."""
+    """The words of a clause come before its sound. An error is the last event."""
     data: bytes | None = first
     try:
         while data is not None:
+            while said:
+                yield event(word_times(said.popleft()))
             yield event({"type": "speech.audio.delta", "audio": base64.b64encode(data).decode()})
             data = await anext(rest, None)
         assert call.stats is not None
@@ -116,6 +127,19 @@ async def _events(
         yield event(error.body())
     finally:
         await rest.aclose()
+
+
+def word_times(chunk: SpeechChunk) -> dict[str, Any]:
+    """A clause with the seconds at which it and its words are heard."""
+    return {
+        "type": "speech.audio.words",
+        "text": chunk.text,
+        "start": round(chunk.start, 3),
+        "end": round(chunk.start + chunk.seconds, 3),
+        "words": [
+            {"word": word.text, "start": round(word.start, 3), "end": round(word.end, 3)} for word in chunk.words
+        ],
+    }
 
 
 def speech_usage(stats: SpeechStats, with_timings: bool) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Request, Response
 
 from antiphon.engine.request import Priority
 from antiphon.runtime.calls.transcript import Transcript, TranscriptionStats, TranscriptProgress
-from antiphon.runtime.transcription.captions import render, verbose
+from antiphon.runtime.transcription.captions import progress, render, verbose
 from antiphon.runtime.transcription.options import DEFAULT_TEMPERATURES, TranscriptionOptions
 from antiphon.server.bodies.uploads import read_form
 from antiphon.server.http.connection import EventStream, json_response, unless_disconnected
@@ -55,8 +55,9 @@ async def translations(request: Request) -> Response:
 
 def _check(form: TranscriptionForm, context: RequestContext) -> None:
     shape = form.response_format or "json"
-    if form.stream and shape not in ("json", "text"):
-        raise invalid(f"response_format {shape} cannot be streamed; json and text can", "stream", "unsupported_value")
+    if form.stream and shape not in ("json", "text", "verbose_json"):
+        message = f"response_format {shape} cannot be streamed; json, text and verbose_json can"
+        raise invalid(message, "stream", "unsupported_value")
     if form.include and shape != "json":
         message = f"include: logprobs go with response_format json, which is {shape}"
         raise invalid(message, "include", "unsupported_value")
@@ -92,7 +93,9 @@ async def _answer(request: Request, form: SoundForm, options: TranscriptionOptio
         events = call.events()
         first = await unless_disconnected(request, _first(events))
         tokenizer = model.text.tokenizer if form.include else None
-        return EventStream(_events(first, events, log_fields, bool(form.timings), tokenizer), call.close)
+        is_verbose = form.response_format == "verbose_json"
+        sent = _events(first, events, log_fields, bool(form.timings), tokenizer, is_verbose)
+        return EventStream(sent, call.close)
     transcript = await unless_disconnected(request, call.wait())
     log_transcription(log_fields, transcript.stats)
     shape = form.response_format or "json"
@@ -123,18 +126,26 @@ async def _events(
     log_fields: dict[str, Any],
     with_timings: bool,
     tokenizer: Tokenizer | None,
+    is_verbose: bool,
 ) -> AsyncGenerator[bytes]:
-    """Text as it becomes final, with log-probabilities if there is a tokenizer; an error is the last event."""
+    """Text as it becomes final, with log-probabilities if there is a tokenizer; an error is the last event.
+
+    If it is verbose, each event has its segments and words, and how many seconds of the recording are done.
+    """
     update: TranscriptProgress | Transcript | None = first
+    num_segments = 0
     try:
         while update is not None:
             if isinstance(update, Transcript):
                 log_transcription(log_fields, update.stats)
                 usage = _tokens(update.stats) | (timings(update.stats) if with_timings else {})
-                more = token_logprobs(update.segments, tokenizer)
+                more = verbose(update) if is_verbose else token_logprobs(update.segments, tokenizer)
                 yield event({"type": "transcript.text.done", "text": update.text, "usage": usage, **more})
-            elif update.text:
+            elif update.text or is_verbose:
                 more = token_logprobs(update.segments, tokenizer)
+                if is_verbose:
+                    more = progress(update, num_segments)
+                    num_segments += len(update.segments)
                 yield event({"type": "transcript.text.delta", "delta": update.text, **more})
             update = await anext(rest, None)
     except ApiError as error:

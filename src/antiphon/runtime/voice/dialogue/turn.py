@@ -30,4 +30,5 @@ class Turn:
     is_answered: bool = False
     settled: str = ""
     shown: str = ""  # of it, in deltas
+    tail: str = ""  # what was shown after it, and may change
     speculation: Speculation | None = None

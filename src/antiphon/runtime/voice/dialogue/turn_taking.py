@@ -23,6 +23,7 @@ from antiphon.runtime.voice.events import (
     TranscriptDelta,
     TranscriptDone,
     TranscriptFailed,
+    TranscriptUnsettled,
 )
 from antiphon.runtime.voice.items import Message, Role, SoundPart, new_id
 from antiphon.runtime.voice.turn_settings import TurnDetection
@@ -72,8 +73,9 @@ class TurnTaking:
         match event:
             case heard.SpeechStarted(number, start_ms):
                 self._start(number, start_ms)
-            case heard.TurnText(number, settled, _):
+            case heard.TurnText(number, settled, tail):
                 self._settle(self._turn(number), settled)
+                self._show_tail(self._turn(number), tail)
             case heard.TurnGuess(number, text, _):
                 self._answers.speculate(self._turn(number), text)
             case heard.TurnResumed(number):
@@ -136,6 +138,12 @@ class TurnTaking:
             self._context.emit(TranscriptDelta(turn.item_id, 0, text[len(turn.shown) :]))
             turn.shown = text
 
+    def _show_tail(self, turn: Turn, tail: str) -> None:
+        """Emit the words that may still change, if they have changed."""
+        if self._context.settings.show_unsettled and (turn.is_open or turn.is_ended) and tail != turn.tail:
+            turn.tail = tail
+            self._context.emit(TranscriptUnsettled(turn.item_id, 0, tail))
+
     # -- the end of a turn --------------------------------------------------------------------------------------
 
     def _end(self, turn: Turn, end_ms: int) -> None:
@@ -186,6 +194,7 @@ class TurnTaking:
     def _drop(self, turn: Turn | None) -> None:
         if turn is not None:
             self._answers.drop_speculation(turn)
+            self._show_tail(turn, "")
             self._stop(turn, self._listening.position_ms)
             self._answers.answer_owed()
 

@@ -5,9 +5,9 @@ export const VIEWS = [
   // conversations with a language model
   { id: "chat", title: "Chat", icon: "chat", load: () => import("../views/chat/index.js") },
   // text to speech
-  // { id: "speak", title: "Speak", icon: "speaker", load: () => import("../views/speak/index.js") },
+  { id: "speak", title: "Speak", icon: "speaker", load: () => import("../views/speak/index.js") },
   // recordings and the microphone to text
-  // { id: "transcribe", title: "Transcribe", icon: "file", load: () => import("../views/transcribe/index.js") },
+  { id: "transcribe", title: "Transcribe", icon: "file", load: () => import("../views/transcribe/index.js") },
   // conversations by voice
   // { id: "talk", title: "Talk", icon: "microphone", load: () => import("../views/talk/index.js") },
   // models in the catalog, on disk and in memory

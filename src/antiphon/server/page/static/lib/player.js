@@ -38,6 +38,7 @@ export class SoundPlayer {
     this.nextTime = 0; // of the context's clock: when the next chunk begins
     this.startedAt = 0; // of the context's clock, less pauses and gaps: when the sound's second 0 was played
     this.pausedAt = null;
+    this.stoppedAt = null;
     this.isComplete = false;
   }
 
@@ -48,7 +49,8 @@ export class SoundPlayer {
 
   /** Seconds of sound that were heard. */
   get position() {
-    if (this.pausedAt !== null) return this.pausedAt;
+    const still = this.pausedAt ?? this.stoppedAt;
+    if (still !== null) return still;
     if (this.state.value === "waiting") return 0;
     return Math.max(0, Math.min(this.duration, this.context.currentTime - this.startedAt));
   }
@@ -68,25 +70,35 @@ export class SoundPlayer {
   }
 
   stop() {
+    if (this.state.peek() === "ended") return;
+    this.stoppedAt = this.position;
+    this.pausedAt = null;
     this.#silence();
     this.state.value = "ended";
   }
 
   pause() {
-    if (this.state.peek() !== "playing") return;
+    if (this.pausedAt !== null || this.state.peek() === "ended") return;
     this.pausedAt = this.position;
     this.#silence();
     this.state.value = "paused";
   }
 
   resume() {
-    if (this.pausedAt !== null) this.seek(this.pausedAt);
+    if (this.pausedAt !== null) this.#playFrom(this.pausedAt);
   }
 
-  /** Play on from a second of the sound that was received. */
+  /** Go to a second of the sound that was received, and play on from there unless it is paused. */
   seek(second) {
+    const place = Math.max(0, Math.min(second, this.duration));
+    if (this.pausedAt === null) this.#playFrom(place);
+    else this.pausedAt = place;
+  }
+
+  #playFrom(second) {
     this.#silence();
     this.pausedAt = null;
+    this.stoppedAt = null;
     this.nextTime = 0;
     this.state.value = "waiting";
     let offset = 0;

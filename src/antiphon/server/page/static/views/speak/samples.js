@@ -1,0 +1,51 @@
+// Short samples of voices.
+import { readBody, request } from "../../lib/api.js";
+import { SoundPlayer, pcmSamples } from "../../lib/player.js";
+import { effect, signal } from "../../lib/ui.js";
+
+/** What a voice says of itself, by the language that it speaks. */
+const SENTENCES = {
+  en: "Hello, this is how I sound.",
+  es: "Hola, así suena mi voz.",
+  fr: "Bonjour, voici comment je parle.",
+  hi: "नमस्ते, मेरी आवाज़ ऐसी है।",
+  it: "Ciao, questa è la mia voce.",
+  pt: "Olá, esta é a minha voz.",
+};
+
+/** The voice of which a sample is made or played, or null. */
+export const sampled = signal(null);
+/** Why there is no sample, or null. */
+export const sampleError = signal(null);
+
+let current = null;
+
+export function stopSample() {
+  current?.controller.abort();
+  current?.player.stop();
+  current = null;
+  sampled.value = null;
+}
+
+/** Play a sample of a voice or a mixture; the one before ends. Call it in a click. */
+export async function playSample(model, voice, language) {
+  stopSample();
+  sampleError.value = null;
+  sampled.value = voice;
+  const mine = { player: new SoundPlayer(), controller: new AbortController() };
+  current = mine;
+  effect(() => {
+    if (mine.player.state.value === "ended" && current === mine) stopSample();
+  });
+  const input = SENTENCES[language?.slice(0, 2)] ?? SENTENCES.en;
+  try {
+    const json = { model, input, voice, response_format: "pcm" };
+    const response = await request("/v1/audio/speech", { json, signal: mine.controller.signal });
+    for await (const samples of pcmSamples(readBody(response))) mine.player.push(samples);
+    mine.player.end();
+  } catch (error) {
+    if (error.name === "AbortError") return;
+    sampleError.value = error.message;
+    if (current === mine) stopSample();
+  }
+}

@@ -1,0 +1,178 @@
+// The microphone, transcribed while somebody speaks, through a transcription session of /v1/realtime.
+import { announce } from "../../lib/announce.js";
+import { socket } from "../../lib/api.js";
+import { MicrophoneError, openMicrophone } from "../../lib/microphone.js";
+import { signal } from "../../lib/ui.js";
+import { wavOf } from "../../lib/wav.js";
+import { Record, add } from "./records.js";
+
+const RATE = 24000;
+const FRAMES_PER_MESSAGE = 5; // of 20 ms
+const INCLUDED = ["item.input_audio_transcription.unsettled", "item.input_audio_transcription.words"];
+const EMPTY = "input_audio_buffer_commit_empty";
+
+/** The session that is open, or null. */
+export const live = signal(null);
+/** Why there is none, or null. */
+export const liveError = signal(null);
+/** While the browser asks for the microphone. */
+export const isOpening = signal(false);
+
+export async function startLive() {
+  if (live.peek() || isOpening.peek()) return;
+  liveError.value = null;
+  isOpening.value = true;
+  try {
+    const session = new LiveSession();
+    session.microphone = await openMicrophone({
+      rate: RATE,
+      onFrame: (frame) => session.hear(frame),
+      onLost: () => session.stop(),
+    });
+    session.connect();
+    live.value = session;
+    announce("Recording");
+  } catch (error) {
+    if (!(error instanceof MicrophoneError)) throw error;
+    liveError.value = error.message;
+  } finally {
+    isOpening.value = false;
+  }
+}
+
+const named = () => `Recording, ${new Date().toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })}`;
+
+class LiveSession {
+  constructor() {
+    this.record = new Record(named());
+    this.microphone = null;
+    this.frames = []; // all that was heard
+    this.numSent = 0; // of them
+    this.level = signal(0);
+    this.seconds = signal(0);
+    this.items = new Map(); // segments by the id of their turn
+    this.awaited = new Set(); // turns without a transcript
+    this.isCommitted = false;
+  }
+
+  connect() {
+    const { model, language, prompt } = this.record.asked;
+    this.record.state.value = "recording";
+    add(this.record);
+    this.socket = socket(`/v1/realtime?intent=transcription&model=${encodeURIComponent(model)}`, ["realtime"]);
+    this.socket.onopen = () => {
+      const transcription = { model, language: language || null, prompt: prompt || null };
+      this.#send("session.update", { session: { type: "transcription", include: INCLUDED, audio: { input: { transcription } } } });
+      this.#sendFrames();
+      if (this.record.state.peek() === "finishing") this.#send("input_audio_buffer.commit");
+    };
+    this.socket.onmessage = ({ data }) => this.#take(JSON.parse(data));
+    this.socket.onclose = () => this.#end("The server ended the live session. What it heard until then is kept.");
+  }
+
+  /** A frame of the microphone, also before the session is open. */
+  hear(frame) {
+    this.frames.push(frame);
+    if (this.frames.length % FRAMES_PER_MESSAGE) return;
+    this.level.value = Math.min(1, rootMeanSquare(frame) * 4);
+    this.seconds.value = (this.frames.length * frame.length) / RATE;
+    this.#sendFrames();
+  }
+
+  /** No more is recorded; the transcript of what was is awaited. */
+  stop() {
+    if (this.record.state.peek() !== "recording") return;
+    this.record.state.value = "finishing";
+    this.microphone.close();
+    this.level.value = 0;
+    if (this.socket.readyState !== WebSocket.OPEN) return;
+    this.#sendFrames();
+    this.#send("input_audio_buffer.commit");
+  }
+
+  #send(type, fields = {}) {
+    this.socket.send(JSON.stringify({ type, ...fields }));
+  }
+
+  #sendFrames() {
+    if (this.socket?.readyState !== WebSocket.OPEN) return;
+    for (; this.numSent < this.frames.length; this.numSent += FRAMES_PER_MESSAGE) {
+      const audio = base64Of(this.frames.slice(this.numSent, this.numSent + FRAMES_PER_MESSAGE));
+      this.#send("input_audio_buffer.append", { audio });
+    }
+  }
+
+  #take(event) {
+    switch (event.type) {
+      case "input_audio_buffer.speech_started":
+        this.#change(event.item_id, { start: event.audio_start_ms / 1000 });
+        break;
+      case "input_audio_buffer.speech_stopped":
+        this.#change(event.item_id, { end: event.audio_end_ms / 1000 });
+        break;
+      case "input_audio_buffer.committed":
+        this.awaited.add(event.item_id);
+        this.isCommitted = this.record.state.peek() === "finishing";
+        break;
+      case "conversation.item.input_audio_transcription.delta":
+        this.#change(event.item_id, { text: (this.items.get(event.item_id)?.text ?? "") + event.delta });
+        break;
+      case "conversation.item.input_audio_transcription.unsettled":
+        this.#change(event.item_id, { tail: event.text });
+        break;
+      case "conversation.item.input_audio_transcription.completed":
+        this.#complete(event);
+        break;
+      case "conversation.item.input_audio_transcription.failed":
+        this.#complete({ item_id: event.item_id, transcript: this.items.get(event.item_id)?.text ?? "" });
+        this.record.error.value = `A part could not be transcribed: ${event.error.message}`;
+        break;
+      case "error":
+        if (event.error.code === EMPTY) this.isCommitted = true;
+        else this.record.error.value = event.error.message;
+        break;
+    }
+    if (this.isCommitted && this.awaited.size === 0) this.#end(null);
+  }
+
+  #complete({ item_id: id, transcript, words }) {
+    this.awaited.delete(id);
+    this.#change(id, { text: transcript, words: words ?? [], tail: undefined });
+  }
+
+  /** A turn is shown once it has words. */
+  #change(id, fields) {
+    const before = this.items.get(id) ?? { text: "", start: this.seconds.peek(), end: this.seconds.peek(), words: [], tail: "" };
+    this.items.set(id, { ...before, ...fields });
+    this.record.show([...this.items.values()].filter((segment) => segment.text || segment.tail));
+  }
+
+  #end(cause) {
+    if (live.peek() !== this) return;
+    live.value = null;
+    this.microphone.close();
+    this.socket.onclose = null;
+    this.socket.close();
+    const { record } = this;
+    for (const [id, segment] of this.items) if (segment.tail !== undefined) this.#change(id, { tail: undefined });
+    record.setSource(wavOf(this.frames, RATE));
+    record.seconds.value = this.seconds.peek();
+    record.duration.value = this.seconds.peek();
+    record.error.value ??= cause;
+    record.state.value = "done";
+    announce("The recording is transcribed");
+  }
+}
+
+function rootMeanSquare(frame) {
+  let sum = 0;
+  for (const sample of frame) sum += sample * sample;
+  return Math.sqrt(sum / frame.length) / 32768;
+}
+
+function base64Of(frames) {
+  let text = "";
+  for (const frame of frames)
+    text += String.fromCharCode(...new Uint8Array(frame.buffer, frame.byteOffset, frame.byteLength));
+  return btoa(text);
+}
