@@ -12,8 +12,10 @@ import numpy as np
 from playwright.sync_api import Page
 
 from antiphon.audio.samples import Floats
+from support.browser.watched_page import PATIENCE
 from support.sound.recorded_turns import Clip, recorded_turns
 from support.sound.sounds import wav_bytes
+from support.waiting import wait_until
 
 #: What a microphone is asked for, and what comes back. The page must not notice the difference.
 MICROPHONE = """
@@ -117,7 +119,7 @@ class ScriptedMicrophone:
         self._page.evaluate("(name) => scripted.say(name)", name)
 
     def wait_until_said(self) -> None:
-        self._page.wait_for_function("scripted.isSaying === false")
+        wait_until(lambda: self._page.evaluate("scripted.isSaying === false"), PATIENCE / 1000)
 
     def lose(self) -> None:
         """The microphone is unplugged."""
@@ -153,7 +155,7 @@ class Witness:
 
     def wait_until_heard(self) -> None:
         """Until sound of an answer has reached the speakers."""
-        self._page.wait_for_function("witness.loudest > 0.02")
+        wait_until(lambda: self._page.evaluate("witness.loudest > 0.02"), PATIENCE / 1000, lambda: self.turns)
 
     def drop_socket(self) -> None:
         """End the connection as a network would, without a word to the page's code."""

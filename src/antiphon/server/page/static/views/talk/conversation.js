@@ -23,7 +23,7 @@ import {
 } from "./state.js";
 
 /** Tasks that a conversation needs models for, and what such a model is called. */
-export const NEEDED = { generate: "a chat model", transcribe: "a transcription model", speak: "a speech model" };
+export const NEEDED = { generate: "a chat model", transcribe: "a transcription model", synthesize: "a speech model" };
 /** Sound from before the session is ready waits for it, so that nothing said at once is lost. */
 const MAX_WAITING_FRAMES = 1500;
 const MAX_TRIES = 6;

@@ -30,7 +30,7 @@ const EAGERNESS = [
 const voices = signal(null);
 
 async function findVoices() {
-  if (voices.peek() || modelsFor("speak").length === 0) return;
+  if (voices.peek() || modelsFor("synthesize").length === 0) return;
   try {
     const told = await getJson("/v1/audio/voices");
     voices.value = { model: told.model, names: told.data.filter((known) => known.same_as === null).map((known) => known.id) };
@@ -53,7 +53,7 @@ effect(() => {
 
 export function SettingsPanel({ onClose }) {
   const id = useId();
-  useEffect(() => void findVoices(), [modelsFor("speak").length]);
+  useEffect(() => void findVoices(), [modelsFor("synthesize").length]);
   const set = (chosen) => (value) => (chosen.value = value);
   const useTool = (name) => (isUsed) => {
     const others = toolNames.value.filter((known) => known !== name);
