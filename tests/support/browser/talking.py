@@ -6,10 +6,11 @@ The sound goes through the page's own capture, as a real microphone's would.
 from __future__ import annotations
 
 import base64
+import json
 from typing import Any
 
 import numpy as np
-from playwright.sync_api import Page
+from playwright.sync_api import Locator, Page, expect
 
 from antiphon.audio.samples import Floats
 from support.browser.watched_page import PATIENCE
@@ -160,3 +161,29 @@ class Witness:
     def drop_socket(self) -> None:
         """End the connection as a network would, without a word to the page's code."""
         self._page.evaluate("witness.sockets.at(-1).close()")
+
+
+def stage(page: Page) -> Locator:
+    """What shows who has the turn, in `data-turn`."""
+    return page.locator(".talk-stage")
+
+
+def begin(page: Page) -> None:
+    """Start a conversation, and wait until the server listens."""
+    page.get_by_role("button", name="Start talking").click()
+    expect(stage(page)).to_have_attribute("data-turn", "listening")
+
+
+def type_in(page: Page, text: str) -> None:
+    """Say something by typing."""
+    page.get_by_label("Say something by typing").fill(text)
+    page.get_by_role("button", name="Send").click()
+
+
+def preset(page: Page, **settings: object) -> None:
+    """Settings of the view, as if the user had chosen them on an earlier visit."""
+    script = "".join(
+        f"localStorage.setItem({json.dumps('antiphon.talk.' + name)}, {json.dumps(json.dumps(value))});"
+        for name, value in settings.items()
+    )
+    page.add_init_script(script)
