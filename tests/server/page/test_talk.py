@@ -17,11 +17,14 @@ pytestmark = pytest.mark.browser
 SENTENCE, WORDS = "austen-0880", "young man"
 OTHER_SENTENCE, OTHER_WORDS = "austen-0930", "himself"
 LONG_SENTENCE, LONG_WORDS = "austen-0870", "power"
+#: Tokens of an answer that a test waits for to the end.
+SHORT = 24
 LONG_STORY = "Tell me a long story about a king, a dragon and a river."
 
 
 @pytest.fixture
 def microphone(watched: WatchedPage) -> ScriptedMicrophone:
+    preset(watched.page, max_tokens=SHORT)
     return ScriptedMicrophone(watched.page)
 
 
@@ -33,7 +36,7 @@ def witness(watched: WatchedPage) -> Witness:
 def test_speech_interrupts_an_answer_and_shows_what_was_not_heard(
     watched: WatchedPage, microphone: ScriptedMicrophone, witness: Witness
 ) -> None:
-    preset(watched.page, speed=0.5, instructions="You tell long stories.")
+    preset(watched.page, speed=0.5, instructions="You tell long stories.", max_tokens=None)
     page = watched.open("talk")
     begin(page)
     microphone.keep(LONG_SENTENCE)
@@ -121,7 +124,7 @@ def test_the_conversation_is_muted_and_goes_on_by_typing(
 def test_an_answer_is_stopped_by_its_button(
     watched: WatchedPage, microphone: ScriptedMicrophone, witness: Witness
 ) -> None:
-    preset(watched.page, speed=0.5, instructions="You tell long stories.")
+    preset(watched.page, speed=0.5, instructions="You tell long stories.", max_tokens=None)
     page = watched.open("talk")
     begin(page)
     type_in(page, LONG_STORY)
@@ -168,6 +171,7 @@ def test_the_view_is_accessible_and_fits(
 ) -> None:
     with watched_page(browser, page_server.url, color_scheme=scheme, viewport=viewport) as watched:
         ScriptedMicrophone(watched.page)
+        preset(watched.page, max_tokens=SHORT)
         witness = Witness(watched.page)
         page = watched.open("talk")
         expect(page.get_by_role("button", name="Start talking")).to_be_visible()

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from support.browser.chromium import chromium
-from support.browser.talking import Witness, clip, stage, with_silence
+from support.browser.talking import Witness, clip, preset, stage, with_silence
 from support.browser.watched_page import WatchedPage
 from support.sound.sounds import wav_bytes
 
@@ -29,6 +29,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 def test_a_sentence_is_heard_and_answered_aloud(watched: WatchedPage) -> None:
     witness = Witness(watched.page)
+    preset(watched.page, max_tokens=24)
     page = watched.open("talk")
     page.get_by_role("button", name="Start talking").click()
     expect(page.locator(".said.you .settled")).to_contain_text(WORDS)

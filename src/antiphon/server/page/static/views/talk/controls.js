@@ -7,7 +7,7 @@ import { isPushToTalk } from "./settings.js";
 import { entries, hasMicrophone, isMuted, isSounding, response, status } from "./state.js";
 
 export function Controls() {
-  if (status.value === "idle") return html`<${StartButtons} />`;
+  if (status.value === "idle") return entries.value.length > 0 && html`<${StartButtons} />`;
   const isOpen = status.value === "open";
   return html`<div class="talk-controls column">
     <${TextForm} isOpen=${isOpen} />
@@ -24,13 +24,10 @@ export function Controls() {
 }
 
 function StartButtons() {
-  const hasBefore = entries.value.length > 0;
   return html`<div class="talk-controls column">
     <div class="talk-buttons">
-      ${hasBefore && html`<button type="button" class="primary" onClick=${() => start({ goesOn: true })}><${Icon} name="microphone" /> Go on</button>`}
-      <button type="button" class=${hasBefore ? "" : "primary start"} onClick=${() => start()}>
-        ${hasBefore ? "New conversation" : html`<${Icon} name="microphone" /> Start talking`}
-      </button>
+      <button type="button" class="primary" onClick=${() => start({ goesOn: true })}><${Icon} name="microphone" /> Go on</button>
+      <button type="button" onClick=${() => start()}>New conversation</button>
     </div>
   </div>`;
 }

@@ -2,7 +2,7 @@
 import { hasModels } from "../../lib/models.js";
 import { hrefOf } from "../../lib/navigate.js";
 import { html, useSignal } from "../../lib/ui.js";
-import { IconButton } from "../../components/icon.js";
+import { Icon, IconButton } from "../../components/icon.js";
 import { Empty, Notice } from "../../components/notice.js";
 import { ViewHeader } from "../../components/view_header.js";
 import { Controls } from "./controls.js";
@@ -67,9 +67,11 @@ function words() {
 }
 
 function Welcome() {
-  const how = isPushToTalk.value ? "Hold a button while you speak" : "Just speak; the answer begins when you have finished";
+  const how = isPushToTalk.value ? "Hold a button while you speak." : "Just speak: the answer begins when you have finished.";
   return html`<${Empty} icon="microphone" title="Talk with the model">
-    <p>${how}, and speak again to interrupt it. Sound goes to this server only. Headphones help.</p>
+    <p>${how} Speak again to interrupt it. Sound goes to this server only.</p>
+    <button type="button" class="primary start" onClick=${() => start()}><${Icon} name="microphone" /> Start talking</button>
+    <p class="hint">With headphones, an answer never interrupts itself.</p>
   <//>`;
 }
 

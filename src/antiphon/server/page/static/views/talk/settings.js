@@ -24,6 +24,8 @@ export const instructions = setting(
 /** `server_vad`, `semantic_vad` or `push_to_talk`. */
 export const detection = setting("talk.detection", "server_vad");
 export const eagerness = setting("talk.eagerness", "auto");
+/** Tokens of one answer; null for no limit. */
+export const maxTokens = setting("talk.max_tokens", null);
 export const toolNames = setting("talk.tools", []);
 
 export const isPushToTalk = computed(() => detection.value === PUSH_TO_TALK);
@@ -35,6 +37,7 @@ export function sessionFields() {
     model: chatModel.value,
     instructions: instructions.value,
     output_modalities: ["audio"],
+    max_output_tokens: maxTokens.value ?? "inf",
     tools: TOOLS.filter((tool) => toolNames.value.includes(tool.name)).map(({ name, description, parameters }) => ({
       type: "function",
       name,

@@ -3,10 +3,10 @@ import { getJson } from "../../lib/api.js";
 import { modelsFor } from "../../lib/models.js";
 import { effect, html, signal, untracked, useEffect, useId } from "../../lib/ui.js";
 import { IconButton } from "../../components/icon.js";
-import { Select, Slider, Switch, TextArea } from "../../components/fields.js";
+import { NumberField, Select, Slider, Switch, TextArea } from "../../components/fields.js";
 import { TOOLS } from "../chat/tools.js";
 import { applySettings } from "./conversation.js";
-import { chatModel, detection, eagerness, instructions, sessionFields, speed, toolNames, transcriptionModel, voice } from "./settings.js";
+import { chatModel, detection, eagerness, instructions, maxTokens, sessionFields, speed, toolNames, transcriptionModel, voice } from "./settings.js";
 
 const APPLY_MS = 400; // after the last key
 const DETECTIONS = [
@@ -70,6 +70,7 @@ export function SettingsPanel({ onClose }) {
       <${Voices} />
       <${Slider} label="Speed" min="0.5" max="1.5" step="0.05" value=${speed.value} shown=${`${speed.value.toFixed(2)} ×`} onChange=${set(speed)} />
       <${TextArea} label="Instructions" rows="4" value=${instructions.value} onChange=${set(instructions)} />
+      <${NumberField} label="Longest answer" hint="In tokens. Empty: no limit." min="1" step="1" value=${maxTokens.value} onChange=${set(maxTokens)} />
       <${Select} label="My turn ends with" value=${detection.value} onChange=${set(detection)} options=${DETECTIONS} hint=${DETECTION_HINTS[detection.value]} />
       ${detection.value === "semantic_vad" && html`<${Select} label="Eagerness to answer" value=${eagerness.value} onChange=${set(eagerness)} options=${EAGERNESS} />`}
       <fieldset class="talk-tools">
