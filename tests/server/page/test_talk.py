@@ -198,13 +198,14 @@ def test_sound_of_another_rate_keeps_its_tones_and_loses_what_does_not_fit(watch
             const resampler = new Resampler(from, 24000);
             const made = [];
             for (let start = 0; start < from; start += blocks) {
-              const block = Float32Array.from({ length: blocks }, (_, i) => Math.sin((2 * Math.PI * hertz * (start + i)) / from));
-              made.push(...resampler.push(block));
+              const tone = (_, index) => Math.sin((2 * Math.PI * hertz * (start + index)) / from);
+              made.push(...resampler.push(Float32Array.from({ length: blocks }, tone)));
             }
             const middle = made.slice(2000, 20000);
             return [made.length, Math.sqrt(middle.reduce((sum, value) => sum + value * value, 0) / middle.length)];
           };
-          return [level(1000, 48000, 128), level(1000, 44100, 128), level(9000, 48000, 128), level(15000, 48000, 128), level(1000, 16000, 100)];
+          const cases = [[1000, 48000, 128], [1000, 44100, 128], [9000, 48000, 128], [15000, 48000, 128], [1000, 16000, 100]];
+          return cases.map((given) => level(...given));
         }"""
     )
     for (count, level), wanted in zip(levels, [0.7071, 0.7071, 0.7071, 0.0, 0.7071], strict=True):

@@ -35,7 +35,8 @@ SHORT = 24
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """It refuses the microphone."""
-    with chromium("--use-fake-ui-for-media-stream=deny", f"--host-resolver-rules=MAP {OTHER_NAME} 127.0.0.1") as running:
+    names = f"--host-resolver-rules=MAP {OTHER_NAME} 127.0.0.1"
+    with chromium("--use-fake-ui-for-media-stream=deny", names) as running:
         yield running
 
 

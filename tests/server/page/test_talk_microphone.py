@@ -45,7 +45,8 @@ def test_a_sentence_is_heard_and_answered_aloud(watched: WatchedPage) -> None:
 
     answer.get_by_text("to the first sound").click()
     (marks,) = [event["response"]["metadata"]["antiphon.waterfall"] for event in witness.received("response.done")]
-    rows = dict(answer.locator("tbody tr").evaluate_all("rows => rows.map((row) => [row.cells[0].innerText, row.cells[3].innerText])"))
+    cells = "rows => rows.map((row) => [row.cells[0].innerText, row.cells[3].innerText])"
+    rows = dict(answer.locator("tbody tr").evaluate_all(cells))
     for name, mark in {
         "End of turn decided": "turn_decided",
         "Transcript": "transcript_final",

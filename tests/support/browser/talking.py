@@ -99,7 +99,8 @@ def clip(name: str) -> Clip:
 
 
 def with_silence(sound: Floats, before: float, after: float, rate: int = 16_000) -> Floats:
-    return np.concatenate([np.zeros(round(before * rate), np.float32), sound, np.zeros(round(after * rate), np.float32)])
+    ends = [np.zeros(round(seconds * rate), np.float32) for seconds in (before, after)]
+    return np.concatenate([ends[0], sound, ends[1]])
 
 
 class ScriptedMicrophone:
