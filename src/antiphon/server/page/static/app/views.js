@@ -9,7 +9,7 @@ export const VIEWS = [
   // recordings and the microphone to text
   { id: "transcribe", title: "Transcribe", icon: "file", load: () => import("../views/transcribe/index.js") },
   // conversations by voice
-  // { id: "talk", title: "Talk", icon: "microphone", load: () => import("../views/talk/index.js") },
+  { id: "talk", title: "Talk", icon: "microphone", load: () => import("../views/talk/index.js") },
   // models in the catalog, on disk and in memory
   // { id: "models", title: "Models", icon: "cube", load: () => import("../views/models/index.js") },
   // the engine's requests, cache and steps

@@ -1,0 +1,288 @@
+// A conversation by voice: its session, microphone and playback, and what the user does with them.
+import { announce } from "../../lib/announce.js";
+import { check, connection } from "../../lib/connection.js";
+import { MicrophoneError, openMicrophone } from "../../lib/microphone.js";
+import { modelsFor, refreshModels } from "../../lib/models.js";
+import { effect, signal } from "../../lib/ui.js";
+import { handle } from "./events.js";
+import { Playback } from "./playback.js";
+import { RealtimeSession } from "./session.js";
+import { chatModel, isPushToTalk, RATE, sessionFields, transcriptionModel } from "./settings.js";
+import {
+  entries,
+  entryFor,
+  hasMicrophone,
+  isHolding,
+  isMuted,
+  isSounding,
+  problem,
+  remark,
+  resetTurn,
+  response,
+  status,
+} from "./state.js";
+
+/** Tasks that a conversation needs models for, and what such a model is called. */
+export const NEEDED = { generate: "a chat model", transcribe: "a transcription model", synthesize: "a speech model" };
+/** Sound from before the session is ready waits for it, so that nothing said at once is lost. */
+const MAX_WAITING_FRAMES = 1500;
+const MAX_TRIES = 6;
+/** Errors after which the server closes the session for good. */
+const LAST_WORDS = {
+  session_expired: "The conversation has reached the longest time that this server allows for one.",
+  session_idle: "The server ended the conversation because nothing had happened for a long time.",
+};
+const REFUSED =
+  "The server did not open a conversation. It may have as many of them as it allows (--max-sessions), or as many requests " +
+  "of your key (--max-per-key). A proxy before it may not pass WebSockets on.";
+
+/** The open microphone and the playback, for the waveforms; null if there is none. */
+export const microphone = signal(null);
+export const playback = signal(null);
+
+let session = null;
+let isReady = false; // the session has taken our settings
+let waitingFrames = [];
+let settingsEvent = null; // the id of the last `session.update`
+let numTries = 0;
+let retryTimer = 0;
+let stopWaiting = () => {};
+let attempt = 0; // counts starts and ends, so that what was asked for before them has no effect
+let lastWords = null; // why the server is about to close the session
+let numTyped = 0;
+const stopped = new Set(); // responses that the user stopped: what is on its way of them is dropped
+
+export const missingTasks = () => Object.keys(NEEDED).filter((task) => modelsFor(task).length === 0);
+
+// -- beginning and end ---------------------------------------------------------------------------------------------
+
+/** Begin a conversation, or go on with the last one; `byTyping` without a microphone. Call it when a button is pressed. */
+export async function start({ goesOn = false, byTyping = false } = {}) {
+  if (status.peek() !== "idle") return;
+  attempt += 1;
+  const mine = attempt;
+  problem.value = null;
+  status.value = "connecting";
+  numTries = 0;
+  openPlayback();
+  try {
+    if (!byTyping) {
+      const opened = await openMicrophone({ rate: RATE, onFrame, onLost: loseMicrophone });
+      if (mine !== attempt) return opened.close();
+      microphone.value = opened;
+      hasMicrophone.value = true;
+      opened.isMuted = isMuted.peek();
+    }
+    await refreshModels(); // asks for the key if one is needed
+    if (mine !== attempt) return;
+    chooseModels();
+    if (!goesOn) entries.value = [];
+    connect();
+  } catch (error) {
+    if (mine !== attempt) return;
+    end();
+    problem.value = { kind: "error", text: error.message, isMicrophone: error instanceof MicrophoneError };
+  }
+}
+
+/** End the conversation; what was said stays on the page. */
+export function end() {
+  attempt += 1;
+  clearTimeout(retryTimer);
+  stopWaiting();
+  if (status.peek() === "open") announce("The conversation has ended");
+  session?.close();
+  session = null;
+  microphone.peek()?.close();
+  microphone.value = null;
+  hasMicrophone.value = false;
+  playback.peek()?.close();
+  playback.value = null;
+  isReady = false;
+  waitingFrames = [];
+  status.value = "idle";
+  resetTurn();
+}
+
+/** The models that are set, or the first ones that there are. */
+function chooseModels() {
+  const missing = missingTasks();
+  if (missing.length) throw new Error(`This server has no model for this: ${missing.map((task) => NEEDED[task]).join(", ")}.`);
+  for (const [task, chosen] of [["generate", chatModel], ["transcribe", transcriptionModel]]) {
+    const cards = modelsFor(task);
+    if (!cards.some((card) => card.id === chosen.peek())) chosen.value = cards[0].id;
+  }
+}
+
+function openPlayback() {
+  const made = new Playback(RATE);
+  playback.value = made;
+  effect(() => {
+    const isPlaying = made.isPlaying.value;
+    if (playback.peek() === made) isSounding.value = isPlaying;
+  });
+}
+
+// -- the session ---------------------------------------------------------------------------------------------------
+
+function connect() {
+  isReady = false;
+  lastWords = null;
+  stopped.clear();
+  session = new RealtimeSession(chatModel.peek(), { onEvent, onClose });
+}
+
+function onEvent(event) {
+  if (event.type === "session.created") {
+    sendSettings();
+    for (const entry of entries.peek()) for (const item of entry.items) send("conversation.item.create", { item });
+  } else if (event.type === "session.updated") {
+    if (!isReady) becomeReady();
+  } else if (event.type === "error") {
+    takeError(event.error);
+  } else {
+    handle(event, { send, stopAnswer, stopped, playback: playback.peek() });
+  }
+}
+
+function becomeReady() {
+  isReady = true;
+  numTries = 0;
+  if (status.peek() === "reconnecting") problem.value = null;
+  status.value = "open";
+  announce("The conversation has begun");
+  for (const frame of waitingFrames) session.sendSound(frame);
+  waitingFrames = [];
+}
+
+function takeError(error) {
+  if (error.code in LAST_WORDS) lastWords = LAST_WORDS[error.code];
+  else if (error.code === "shutting_down") problem.value = { kind: "warning", text: "The server is shutting down." };
+  else if (error.code === "input_audio_buffer_commit_empty") remark.value = "Nothing was heard.";
+  else if (error.code === "response_cancel_not_active") return; // it had ended by itself
+  else if (error.event_id === settingsEvent && !isReady) fail(`The server rejects the settings: ${error.message}`);
+  else problem.value = { kind: "error", text: error.message };
+}
+
+function fail(text) {
+  end();
+  problem.value = { kind: "error", text };
+}
+
+/** The server or the network ended the session: open another one with what was said, unless that cannot help. */
+function onClose() {
+  session = null;
+  isReady = false;
+  if (lastWords) return fail(lastWords);
+  const wasOpen = status.peek() === "open";
+  if (!wasOpen) numTries += 1;
+  const isAway = connection.peek().status !== "ready";
+  if (status.peek() === "connecting" && !isAway) return fail(REFUSED);
+  if (numTries >= MAX_TRIES) return fail(isAway ? "The server does not answer." : REFUSED);
+  playback.peek()?.stop();
+  resetTurn();
+  status.value = "reconnecting";
+  problem.value = { kind: "warning", text: "The connection to the server broke off. The conversation goes on when it is back." };
+  check();
+  retryTimer = setTimeout(reconnect, wasOpen ? 0 : 500 * 2 ** numTries);
+}
+
+/** Connect as soon as the server is ready. */
+function reconnect() {
+  stopWaiting();
+  let isDone = false;
+  let dispose = () => {};
+  stopWaiting = () => {
+    isDone = true;
+    dispose();
+  };
+  dispose = effect(() => {
+    if (isDone || connection.value.status !== "ready") return;
+    isDone = true;
+    queueMicrotask(() => {
+      dispose();
+      if (status.peek() === "reconnecting") connect();
+    });
+  });
+}
+
+function send(type, fields) {
+  return session?.send(type, fields);
+}
+
+function sendSettings() {
+  settingsEvent = send("session.update", { session: sessionFields() });
+}
+
+/** The settings have changed: a session that is open takes them at once. */
+export function applySettings() {
+  if (!isReady) return;
+  if (isHolding.peek() && !isPushToTalk.peek()) isHolding.value = false;
+  sendSettings();
+}
+
+// -- what the user does --------------------------------------------------------------------------------------------
+
+/** Sound goes to the server all the time, or while the button is held. */
+export const isSending = () => hasMicrophone.value && (isPushToTalk.value ? isHolding.value : !isMuted.value);
+
+function onFrame(frame) {
+  if (isPushToTalk.peek() && !isHolding.peek()) return;
+  if (isReady) session.sendSound(frame);
+  else if (waitingFrames.length < MAX_WAITING_FRAMES && status.peek() === "connecting") waitingFrames.push(frame);
+}
+
+function loseMicrophone() {
+  microphone.peek()?.close();
+  microphone.value = null;
+  hasMicrophone.value = false;
+  isHolding.value = false;
+  problem.value = { kind: "warning", text: "The microphone was disconnected. You can go on by typing, or end and start again." };
+}
+
+export function mute(isWanted) {
+  isMuted.value = isWanted;
+  const open = microphone.peek();
+  if (open) open.isMuted = isWanted;
+}
+
+/** Be silent now: the server keeps of the answer what was heard. `cancels` what it still makes. */
+export function stopAnswer({ cancels = true } = {}) {
+  if (cancels && response.peek() !== null) {
+    stopped.add(response.peek());
+    send("response.cancel", { response_id: response.peek() });
+  }
+  for (const { itemId, ms } of playback.peek()?.stop() ?? []) {
+    send("conversation.item.truncate", { item_id: itemId, content_index: 0, audio_end_ms: ms });
+  }
+}
+
+/** Push to talk: the turn begins, and an answer ends. */
+export function hold() {
+  if (!isReady || !hasMicrophone.peek() || isHolding.peek()) return;
+  stopAnswer();
+  send("input_audio_buffer.clear");
+  remark.value = "";
+  isHolding.value = true;
+}
+
+/** Push to talk: the turn has ended. The answer is asked for when the server has taken it. */
+export function release() {
+  if (!isHolding.peek()) return;
+  isHolding.value = false;
+  send("input_audio_buffer.commit");
+}
+
+/** Say something by typing. */
+export function say(text) {
+  if (!isReady || !text.trim()) return;
+  stopAnswer();
+  numTyped += 1;
+  const entry = entryFor(`typed-${attempt}-${numTyped}`, "you");
+  entry.text.value = text.trim();
+  entry.isSettled.value = true;
+  entry.isShown.value = true;
+  remark.value = "";
+  for (const item of entry.items) send("conversation.item.create", { item });
+  send("response.create");
+}

@@ -1,0 +1,190 @@
+"""`ScriptedMicrophone`: a microphone that says recordings when a test wants it; `Witness`: what a conversation did.
+
+The sound goes through the page's own capture, as a real microphone's would.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import numpy as np
+from playwright.sync_api import Locator, Page, expect
+
+from antiphon.audio.samples import Floats
+from support.browser.watched_page import PATIENCE
+from support.sound.recorded_turns import Clip, recorded_turns
+from support.sound.sounds import wav_bytes
+from support.waiting import wait_until
+
+#: What a microphone is asked for, and what comes back. The page must not notice the difference.
+MICROPHONE = """
+(() => {
+  let context, target;
+  const sounds = new Map();
+  navigator.mediaDevices.getUserMedia = async () => {
+    context = new AudioContext();
+    target = context.createMediaStreamDestination();
+    return target.stream;
+  };
+  window.scripted = {
+    async keep(name, base64) {
+      const bytes = Uint8Array.from(atob(base64), (sign) => sign.charCodeAt(0));
+      sounds.set(name, await context.decodeAudioData(bytes.buffer));
+    },
+    say(name) {
+      const source = new AudioBufferSourceNode(context, { buffer: sounds.get(name) });
+      source.connect(target);
+      window.scripted.isSaying = true;
+      source.onended = () => (window.scripted.isSaying = false);
+      source.start();
+    },
+    lose() {
+      const [track] = target.stream.getAudioTracks();
+      track.stop();
+      track.dispatchEvent(new Event("ended"));
+    },
+  };
+})();
+"""
+
+#: Notes every state that the page shows, the loudest sound of its answers, and the events of its sockets.
+WITNESS = """
+(() => {
+  const seen = (window.witness = { turns: [], loudest: 0, sent: [], received: [], sockets: [] });
+  const Plain = window.WebSocket;
+  window.WebSocket = class extends Plain {
+    constructor(...given) {
+      super(...given);
+      seen.sockets.push(this);
+      this.addEventListener("message", ({ data }) => {
+        const event = JSON.parse(data);
+        delete event.delta;
+        seen.received.push(event);
+      });
+    }
+    send(text) {
+      const event = JSON.parse(text);
+      if (event.type !== "input_audio_buffer.append") seen.sent.push(event);
+      super.send(text);
+    }
+  };
+  const look = () => {
+    const turn = document.querySelector(".talk-stage")?.dataset.turn;
+    if (turn && turn !== seen.turns.at(-1)) seen.turns.push(turn);
+  };
+  new MutationObserver(look).observe(document, { subtree: true, childList: true, attributes: true });
+  const connect = AudioNode.prototype.connect;
+  AudioNode.prototype.connect = function (target, ...rest) {
+    // What leads to the speakers is heard; the microphone's node leads there too, but is silent.
+    if (target instanceof AudioDestinationNode && this instanceof AnalyserNode) listen(this);
+    return connect.call(this, target, ...rest);
+  };
+  function listen(analyser) {
+    const samples = new Float32Array(analyser.fftSize);
+    const hear = () => {
+      analyser.getFloatTimeDomainData(samples);
+      for (const sample of samples) seen.loudest = Math.max(seen.loudest, Math.abs(sample));
+      if (analyser.context.state !== "closed") requestAnimationFrame(hear);
+    };
+    hear();
+  }
+})();
+"""
+
+
+def clip(name: str) -> Clip:
+    return next(known for known in recorded_turns() if known.name == name)
+
+
+def with_silence(sound: Floats, before: float, after: float, rate: int = 16_000) -> Floats:
+    ends = [np.zeros(round(seconds * rate), np.float32) for seconds in (before, after)]
+    return np.concatenate([ends[0], sound, ends[1]])
+
+
+class ScriptedMicrophone:
+    """Install it before the page is opened. Recordings are kept in the page when the microphone is open."""
+
+    def __init__(self, page: Page) -> None:
+        self._page = page
+        page.add_init_script(MICROPHONE)
+
+    def keep(self, *names: str) -> None:
+        """Have the recordings of these names ready."""
+        for name in names:
+            data = base64.b64encode(wav_bytes(clip(name).sound)).decode()
+            self._page.evaluate("([name, data]) => scripted.keep(name, data)", [name, data])
+
+    def say(self, name: str) -> None:
+        """Begin to say a recording."""
+        self._page.evaluate("(name) => scripted.say(name)", name)
+
+    def wait_until_said(self) -> None:
+        wait_until(lambda: self._page.evaluate("scripted.isSaying === false"), PATIENCE / 1000)
+
+    def lose(self) -> None:
+        """The microphone is unplugged."""
+        self._page.evaluate("scripted.lose()")
+
+
+class Witness:
+    """Install it before the page is opened."""
+
+    def __init__(self, page: Page) -> None:
+        self._page = page
+        page.add_init_script(WITNESS)
+
+    @property
+    def turns(self) -> list[str]:
+        """Who had the turn, in order."""
+        found: list[str] = self._page.evaluate("witness.turns")
+        return found
+
+    def sent(self, kind: str) -> list[dict[str, Any]]:
+        """Events of a type that went to the server."""
+        found: list[dict[str, Any]] = self._page.evaluate(
+            "(kind) => witness.sent.filter((event) => event.type === kind)", kind
+        )
+        return found
+
+    def received(self, kind: str) -> list[dict[str, Any]]:
+        """Events of a type that came from the server."""
+        found: list[dict[str, Any]] = self._page.evaluate(
+            "(kind) => witness.received.filter((event) => event.type === kind)", kind
+        )
+        return found
+
+    def wait_until_heard(self) -> None:
+        """Until sound of an answer has reached the speakers."""
+        wait_until(lambda: self._page.evaluate("witness.loudest > 0.02"), PATIENCE / 1000, lambda: self.turns)
+
+    def drop_socket(self) -> None:
+        """End the connection as a network would, without a word to the page's code."""
+        self._page.evaluate("witness.sockets.at(-1).close()")
+
+
+def stage(page: Page) -> Locator:
+    """What shows who has the turn, in `data-turn`."""
+    return page.locator(".talk-stage")
+
+
+def begin(page: Page) -> None:
+    """Start a conversation, and wait until the server listens."""
+    page.get_by_role("button", name="Start talking").click()
+    expect(stage(page)).to_have_attribute("data-turn", "listening")
+
+
+def type_in(page: Page, text: str) -> None:
+    """Say something by typing."""
+    page.get_by_label("Say something by typing").fill(text)
+    page.get_by_role("button", name="Send").click()
+
+
+def preset(page: Page, **settings: object) -> None:
+    """Settings of the view, as if the user had chosen them on an earlier visit."""
+    script = "".join(
+        f"localStorage.setItem({json.dumps('antiphon.talk.' + name)}, {json.dumps(json.dumps(value))});"
+        for name, value in settings.items()
+    )
+    page.add_init_script(script)
