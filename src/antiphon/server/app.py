@@ -21,9 +21,11 @@ from antiphon.runtime.residency.resident import Resident
 from antiphon.server import docs_page, openapi
 from antiphon.server.access.admin_access import AdminAccess
 from antiphon.server.access.hosts import AllowedHosts
+from antiphon.server.admin import events as admin_events
 from antiphon.server.admin import model_deletion, state
 from antiphon.server.admin import models as admin_models
 from antiphon.server.admin import requests as admin_requests
+from antiphon.server.admin.activity_hub import ActivityHub
 from antiphon.server.anthropic import messages
 from antiphon.server.batches import route as batches
 from antiphon.server.batches.storage import open_storage
@@ -95,6 +97,7 @@ ROUTES = (
     docs_page,
     admin_models,
     admin_requests,
+    admin_events,
 )
 #: For what blocks: rendering, tokenizing, decoding. Python's default is too few where one request waits in a thread.
 THREADS = 32
@@ -132,6 +135,7 @@ def create_app(config: ServerConfig, client: EngineClient, report: Callable[[Res
     app.state.conversations = ConversationStore(*bounds)
     app.state.stored_chats = ChatStore(*bounds)
     app.state.voice_services = ServedVoice
+    app.state.activity = ActivityHub(client)
     app.state.downloads = Downloads(config.offline)
     app.state.routes = RouteTable([*app.routes, *(route for module in ROUTES for route in module.router.routes)])
     for module in ROUTES:

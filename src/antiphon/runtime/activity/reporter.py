@@ -75,11 +75,14 @@ class ActivityReporter:
                 news = rounds.take(time.monotonic(), must=bool(asked))
             except AntiphonError:  # the engine has ended
                 return
-            if news is not None and not is_first:
-                self._send("", encode(news))
+            with self._changed:
+                if self._thread is not own:  # nothing is sent after `stop`
+                    return
+                if news is not None and not is_first:
+                    self._send("", encode(news))
+                for listener in asked:
+                    self._send(listener, encode(rounds.report.snapshot()))
             is_first = False
-            for listener in asked:
-                self._send(listener, encode(rounds.report.snapshot()))
 
 
 class _Rounds:
