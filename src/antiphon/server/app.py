@@ -22,8 +22,9 @@ from antiphon.server import docs_page, openapi
 from antiphon.server.access.admin_access import AdminAccess
 from antiphon.server.access.hosts import AllowedHosts
 from antiphon.server.admin import events as admin_events
-from antiphon.server.admin import model_deletion, state
+from antiphon.server.admin import model_deletion, state, stored_models
 from antiphon.server.admin import models as admin_models
+from antiphon.server.admin import pulls as admin_pulls
 from antiphon.server.admin import requests as admin_requests
 from antiphon.server.admin.activity_hub import ActivityHub
 from antiphon.server.anthropic import messages
@@ -48,7 +49,6 @@ from antiphon.server.ollama import embed as ollama_embed
 from antiphon.server.ollama import generate as ollama_generate
 from antiphon.server.ollama import models as ollama_models
 from antiphon.server.ollama import pull as ollama_pull
-from antiphon.server.ollama.downloads import Downloads
 from antiphon.server.ranking import routes as ranking
 from antiphon.server.realtime import route as realtime
 from antiphon.server.realtime.services import ServedVoice
@@ -56,6 +56,7 @@ from antiphon.server.responses import compact, input_tokens
 from antiphon.server.responses import create as responses
 from antiphon.server.responses import stored as stored_responses
 from antiphon.server.responses.store import ResponseStore
+from antiphon.server.serving.downloads import Downloads
 from antiphon.server.serving.serving import Serving
 from antiphon.server.setup.config import ServerConfig
 from antiphon.server.sound import speech, transcriptions, voices
@@ -96,6 +97,8 @@ ROUTES = (
     model_deletion,
     docs_page,
     admin_models,
+    admin_pulls,
+    stored_models,
     admin_requests,
     admin_events,
 )
