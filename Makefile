@@ -52,4 +52,5 @@ $(VENV)/.installed: $(BUILD_INPUTS) $(PACKAGE) | $(BIN)/python
 
 $(VENV)/.installed-test: $(BUILD_INPUTS) | $(BIN)/python
 	$(INSTALL) --editable ".[test]"
+	$(BIN)/python tests/support/browser/chromium.py
 	touch $(VENV)/.installed $@

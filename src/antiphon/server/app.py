@@ -49,6 +49,7 @@ from antiphon.server.ollama import embed as ollama_embed
 from antiphon.server.ollama import generate as ollama_generate
 from antiphon.server.ollama import models as ollama_models
 from antiphon.server.ollama import pull as ollama_pull
+from antiphon.server.page import route as page
 from antiphon.server.ranking import routes as ranking
 from antiphon.server.realtime import route as realtime
 from antiphon.server.realtime.services import ServedVoice
@@ -96,6 +97,7 @@ ROUTES = (
     state,
     model_deletion,
     docs_page,
+    page,
     admin_models,
     admin_pulls,
     stored_models,

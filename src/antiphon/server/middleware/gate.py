@@ -26,8 +26,11 @@ from antiphon.server.middleware.internal_call import CALLER, Caller
 from antiphon.server.telemetry.logs import log, log_failure
 from antiphon.server.telemetry.metrics import Metrics
 
-OPEN_ROUTES = {"/livez", "/readyz", "/health", "/ping", "/docs"}
-UNLOGGED_ROUTES = {*OPEN_ROUTES, "/metrics"}  # polled every few seconds
+OPEN_ROUTES = {"/livez", "/readyz", "/health", "/ping", "/docs", "/"}
+#: The web page's files, which hold nothing of a user's.
+PAGE = "/page/"
+#: Polled every few seconds, or many at once.
+UNLOGGED_ROUTES = {*OPEN_ROUTES, "/metrics", "/page/status", "/page/{path:path}"}
 #: A download takes as long as it takes; it has limits of its own.
 UNTIMED_ROUTES = {"/api/pull"}
 ADMIN = "/admin"
@@ -81,7 +84,7 @@ class Gate:
     async def _handle(self, scope: Scope, receive: Receive, send: Send, context: RequestContext) -> None:
         async with self._admission.handling(context, lambda error: self._fail(context, error, send)) as end_after:
             self._check(scope, context)
-            if context.path not in OPEN_ROUTES:
+            if not _is_open(context):
                 self._admission.requests.add(context)
                 if not _is_admin(context) and context.path not in UNTIMED_ROUTES:
                     limit = self._rules.request_seconds
@@ -90,7 +93,7 @@ class Gate:
             await self._app(scope, receive, send)
 
     def _check(self, scope: Scope, context: RequestContext) -> None:
-        if context.path in OPEN_ROUTES:
+        if _is_open(context):
             return
         if _is_admin(context):
             self._rules.admin.check(scope)
@@ -145,6 +148,10 @@ class Gate:
             seconds=round(context.seconds, 4),
             **context.log_fields,
         )
+
+
+def _is_open(context: RequestContext) -> bool:
+    return context.path in OPEN_ROUTES or context.path.startswith(PAGE)
 
 
 def _is_admin(context: RequestContext) -> bool:

@@ -32,11 +32,6 @@ async def version() -> Response:
     return json_response({"version": __version__})
 
 
-@router.get("/", include_in_schema=False)
-async def root() -> Response:
-    return Response("Antiphon is running", media_type="text/plain")
-
-
 @router.get("/api/tags")
 async def tags(request: Request) -> Response:
     """The models that generate text or embed it, by all of their names."""

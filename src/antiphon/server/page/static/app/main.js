@@ -1,0 +1,17 @@
+// The page's beginning.
+import { html, render } from "../lib/ui.js";
+import { takeKeyFromAddress } from "../lib/keys.js";
+import { watchConnection } from "../lib/connection.js";
+import { watchModels } from "../lib/models.js";
+import { watchAddress } from "./router.js";
+import { Shell } from "./shell.js";
+import { applyTheme } from "./theme.js";
+
+takeKeyFromAddress();
+watchAddress();
+applyTheme();
+watchConnection();
+watchModels();
+const place = document.getElementById("app");
+place.replaceChildren();
+render(html`<${Shell} />`, place);

@@ -1,0 +1,45 @@
+// What the server does, in words: beside the navigation always, above the view while it cannot answer.
+import { html } from "../lib/ui.js";
+import { connection, isOutdated } from "../lib/connection.js";
+
+const WORDS = {
+  connecting: "Connecting",
+  ready: "Ready",
+  away: "Server away",
+  starting: "Starting",
+  loading: "Loading models",
+  restarting: "Engine restarting",
+  failed: "Failed",
+  draining: "Shutting down",
+  closed: "Shutting down",
+};
+
+const ADVICE = {
+  away: "The server does not answer. The page tries again by itself.",
+  starting: "The engine is starting.",
+  loading: "The server is loading its models.",
+  restarting: "The engine stopped and is being started again. Requests work again in a few seconds.",
+  draining: "The server is shutting down and takes no new requests.",
+  closed: "The server is shutting down.",
+  failed: "The server cannot answer requests.",
+};
+
+export function StatusDot() {
+  const { status, version } = connection.value;
+  const title = version ? `Antiphon ${version}` : undefined;
+  return html`<p class="status" title=${title}>
+    <span class=${`dot ${status}`} aria-hidden="true"></span> <span class="status-word">${WORDS[status] ?? status}</span>
+  </p>`;
+}
+
+/** Nothing while the server is ready. */
+export function StatusBanner() {
+  const { status, cause } = connection.value;
+  const advice = ADVICE[status];
+  return html`<div class="banner-place" role="status">
+    ${advice && html`<p class=${`banner ${status}`}>${advice}${cause && status !== "away" ? ` (${cause})` : ""}</p>`}
+    ${isOutdated.value &&
+    html`<p class="banner">The server was updated.
+      <button type="button" class="link" onClick=${() => location.reload()}>Reload the page</button></p>`}
+  </div>`;
+}

@@ -1,0 +1,17 @@
+// The views of the page, in the order of the navigation. Each is loaded when it is first opened.
+// A view's module exports `View`, a component that gets `path`: what follows its name in the address.
+
+export const VIEWS = [
+  // conversations with a language model
+  { id: "chat", title: "Chat", icon: "chat", load: () => import("../views/chat/index.js") },
+  // text to speech
+  // { id: "speak", title: "Speak", icon: "speaker", load: () => import("../views/speak/index.js") },
+  // recordings and the microphone to text
+  // { id: "transcribe", title: "Transcribe", icon: "file", load: () => import("../views/transcribe/index.js") },
+  // conversations by voice
+  // { id: "talk", title: "Talk", icon: "microphone", load: () => import("../views/talk/index.js") },
+  // models in the catalog, on disk and in memory
+  // { id: "models", title: "Models", icon: "cube", load: () => import("../views/models/index.js") },
+  // the engine's requests, cache and steps
+  // { id: "engine", title: "Engine", icon: "gauge", load: () => import("../views/engine/index.js") },
+];

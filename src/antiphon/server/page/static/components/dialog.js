@@ -1,0 +1,30 @@
+// A modal dialog: the browser's own, which keeps the focus inside and closes on Escape.
+import { html, useEffect, useId, useRef } from "../lib/ui.js";
+
+/** Open while it is rendered. `onClose` is called when the user closes it by Escape or beside it. */
+export function Dialog({ title, onClose, children, kind = "" }) {
+  const element = useRef(null);
+  const id = useId();
+  useEffect(() => {
+    const dialog = element.current;
+    const before = document.activeElement;
+    dialog.showModal();
+    return () => {
+      dialog.close();
+      before?.focus?.();
+    };
+  }, []);
+  const onCancel = (event) => {
+    event.preventDefault();
+    onClose();
+  };
+  const onClick = (event) => {
+    if (event.target === element.current) onClose();
+  };
+  return html`<dialog ref=${element} class=${`dialog ${kind}`} aria-labelledby=${id} onCancel=${onCancel} onClick=${onClick}>
+    <div class="dialog-body">
+      <h2 id=${id}>${title}</h2>
+      ${children}
+    </div>
+  </dialog>`;
+}

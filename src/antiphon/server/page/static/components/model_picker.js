@@ -1,0 +1,28 @@
+// A choice among the server's models of one task.
+import { html, useEffect, useId } from "../lib/ui.js";
+import { models, modelsFor } from "../lib/models.js";
+
+const STATES = { ready: "", loaded: "", loading: " (loading)", unloaded: " (not loaded)", failed: " (failed)" };
+
+/** `chosen` is a signal with the model's name; it is set to the first model if it names none of them. */
+export function ModelPicker({ task, chosen, label = "Model" }) {
+  const id = useId();
+  const cards = modelsFor(task);
+  const isKnown = cards.some((card) => card.id === chosen.value);
+  useEffect(() => {
+    if (!isKnown && cards.length) chosen.value = cards[0].id;
+  }, [isKnown, cards.length]);
+  const change = (event) => (chosen.value = event.target.value);
+  const none = models.value === null ? "…" : "none";
+  return html`<span class="model-picker">
+    <label for=${id} class="visually-hidden">${label}</label>
+    <select id=${id} value=${chosen.value} onChange=${change} disabled=${cards.length === 0}>
+      ${cards.length === 0 && html`<option>${none}</option>`}
+      ${cards.map(
+        (card) => html`<option key=${card.id} value=${card.id} selected=${card.id === chosen.value}>
+          ${card.id}${STATES[card.state] ?? ` (${card.state})`}
+        </option>`,
+      )}
+    </select>
+  </span>`;
+}

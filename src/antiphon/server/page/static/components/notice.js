@@ -1,0 +1,19 @@
+// A message inside a view: something failed, or is missing.
+import { html } from "../lib/ui.js";
+import { Icon, IconButton } from "./icon.js";
+
+export function Notice({ kind = "info", children, onClose }) {
+  return html`<div class=${`notice ${kind}`} role=${kind === "error" ? "alert" : "note"}>
+    <div>${children}</div>
+    ${onClose && html`<${IconButton} icon="close" label="Close this message" onClick=${onClose} size=${16} />`}
+  </div>`;
+}
+
+/** What a view shows when it has nothing yet. */
+export function Empty({ icon, title, children }) {
+  return html`<div class="empty">
+    <${Icon} name=${icon} size=${36} />
+    <h2>${title}</h2>
+    ${children}
+  </div>`;
+}

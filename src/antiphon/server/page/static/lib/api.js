@@ -1,0 +1,123 @@
+// The server's API: requests with the user's key, streams of events, sounds and WebSockets.
+import { ADMIN, API, askForKey, keyOf, setKey } from "./keys.js";
+import { noticeFailure, noticeSuccess } from "./connection.js";
+import { sseEvents } from "./sse.js";
+
+const KEY_PROTOCOL = "openai-insecure-api-key.";
+
+/** What the server answered instead of a result; `status` is 0 if it did not answer. */
+export class ApiError extends Error {
+  constructor(message, { status = 0, code = "", requestId = "" } = {}) {
+    super(message);
+    this.name = "ApiError";
+    this.status = status;
+    this.code = code;
+    this.requestId = requestId;
+  }
+}
+
+/** The address of a route, also where a proxy serves the page below a path. */
+export function address(path) {
+  return new URL(path.replace(/^\//, ""), document.baseURI);
+}
+
+/**
+ * Send a request and resolve to its response once it has begun well. `json` becomes the body, or `body` is one already
+ * (a FormData, a Blob). Asks for the key if the server needs one. Throws ApiError, or AbortError if `signal` aborts.
+ */
+export async function request(path, { method, json, body, headers = {}, signal } = {}) {
+  const verb = method ?? (json !== undefined || body !== undefined ? "POST" : "GET");
+  const kind = needsAdmin(verb, path) ? ADMIN : API;
+  for (;;) {
+    const key = keyOf(kind);
+    const response = await send(path, {
+      method: verb,
+      headers: {
+        ...(json !== undefined ? { "content-type": "application/json" } : {}),
+        ...(key ? { authorization: `Bearer ${key}` } : {}),
+        ...headers,
+      },
+      body: json !== undefined ? JSON.stringify(json) : body,
+      signal,
+    });
+    if (response.ok) return response;
+    const error = await errorOf(response);
+    if (response.status !== 401) throw error;
+    if (keyOf(kind) !== key) continue; // another request was answered with a key meanwhile
+    setKey(kind, null);
+    const message = key ? "The server does not accept this key." : "";
+    if (!(await askForKey(kind, message))) throw error;
+  }
+}
+
+export const getJson = async (path, options) => (await request(path, options)).json();
+export const postJson = async (path, json, options) => (await request(path, { ...options, json })).json();
+
+/** The events of a stream, each `{event, data}` with its data parsed; ends after `[DONE]`. Throws on an error event. */
+export async function* events(path, options) {
+  const response = await request(path, options);
+  for await (const { event, data } of sseEvents(readBody(response))) {
+    if (data === "[DONE]") return;
+    const parsed = JSON.parse(data);
+    if (parsed.error) {
+      const { message, code } = parsed.error;
+      throw new ApiError(message, { status: response.status, code, requestId: response.headers.get("x-request-id") });
+    }
+    yield { event, data: parsed };
+  }
+}
+
+/** The body's bytes as they come; a connection that breaks is an ApiError. */
+export async function* readBody(response) {
+  const reader = response.body.getReader();
+  try {
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) return;
+      yield value;
+    }
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    noticeFailure();
+    throw new ApiError("the connection to the server broke off");
+  } finally {
+    reader.cancel().catch(() => {});
+  }
+}
+
+/** A WebSocket with the key, which browsers can only send as a subprotocol. */
+export function socket(path, protocols = []) {
+  const target = address(path);
+  target.protocol = target.protocol === "https:" ? "wss:" : "ws:";
+  const key = keyOf(API);
+  return new WebSocket(target, key ? [...protocols, KEY_PROTOCOL + key] : protocols);
+}
+
+async function send(path, options) {
+  try {
+    const response = await fetch(address(path), { ...options, credentials: "omit", cache: "no-store" });
+    noticeSuccess();
+    return response;
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    noticeFailure();
+    throw new ApiError("the server does not answer");
+  }
+}
+
+function needsAdmin(method, path) {
+  const route = `/${path.replace(/^\//, "")}`;
+  return route.startsWith("/admin") || (method === "DELETE" && route.startsWith("/v1/models/"));
+}
+
+async function errorOf(response) {
+  let told = {};
+  try {
+    told = (await response.json()).error ?? {};
+  } catch {
+    // A proxy's error page, for instance.
+  }
+  const message = told.message ?? `the server answered with status ${response.status}`;
+  const requestId = response.headers.get("x-request-id") ?? "";
+  return new ApiError(message, { status: response.status, code: told.code ?? "", requestId });
+}

@@ -1,0 +1,11 @@
+// Links between views.
+
+export const hrefOf = (view, path = "") => `#/${view}${path ? `/${encodeURIComponent(path)}` : ""}`;
+
+/** Go to a view; `isReplaced` leaves no entry in the history. */
+export function navigate(view, path = "", isReplaced = false) {
+  const href = hrefOf(view, path);
+  if (location.hash === href) return;
+  if (isReplaced) location.replace(href);
+  else location.hash = href;
+}

@@ -1,0 +1,33 @@
+// Settings that the browser keeps between visits.
+import { effect, signal } from "./ui.js";
+
+const PREFIX = "antiphon.";
+
+/** A signal whose value is kept in the browser under a name; `initial` until it is set. */
+export function setting(name, initial) {
+  const kept = signal(read(name, initial));
+  let isFirst = true;
+  effect(() => {
+    const value = kept.value;
+    if (!isFirst) write(name, value);
+    isFirst = false;
+  });
+  return kept;
+}
+
+function read(name, initial) {
+  try {
+    const text = localStorage.getItem(PREFIX + name);
+    return text === null ? initial : JSON.parse(text);
+  } catch {
+    return initial; // storage is blocked, or holds something else
+  }
+}
+
+function write(name, value) {
+  try {
+    localStorage.setItem(PREFIX + name, JSON.stringify(value));
+  } catch {
+    // Storage is full or blocked: the setting holds until the page is closed.
+  }
+}

@@ -1,0 +1,151 @@
+// A conversation: a tree of messages, of which one branch is shown.
+import { signal } from "../../lib/ui.js";
+
+export const ROOT = "";
+
+export const DEFAULT_OPTIONS = {
+  system: "",
+  temperature: null,
+  top_p: null,
+  top_k: null,
+  min_p: null,
+  max_tokens: null,
+  seed: null,
+  repetition_penalty: null,
+  presence_penalty: null,
+  frequency_penalty: null,
+  stop: "",
+  reasoning_effort: "",
+  schema: "",
+  tools: [],
+};
+
+const newId = () => crypto.randomUUID?.() ?? `${Date.now().toString(36)}-${Math.random().toString(36).slice(2)}`;
+
+/**
+ * `record` is what is stored: `{id, title, hasGivenTitle, createdAt, updatedAt, options, nodes, children, chosen}`.
+ * `children` lists the messages below each message, `chosen` says which of them is shown. `shape` changes with every
+ * message that is added or chosen.
+ */
+export class Conversation {
+  constructor(record) {
+    this.record = record;
+    this.shape = signal(0);
+  }
+
+  static create(options = {}) {
+    const now = Date.now();
+    return new Conversation({
+      id: newId(),
+      title: "",
+      hasGivenTitle: false,
+      createdAt: now,
+      updatedAt: now,
+      options: { ...DEFAULT_OPTIONS, ...options },
+      nodes: {},
+      children: { [ROOT]: [] },
+      chosen: {},
+    });
+  }
+
+  get id() {
+    return this.record.id;
+  }
+
+  get title() {
+    return this.record.title || "New chat";
+  }
+
+  get isEmpty() {
+    return this.record.children[ROOT].length === 0;
+  }
+
+  /** Add a message below `parent` (an id, or ROOT) and show it. */
+  add(parent, message) {
+    const { nodes, children, chosen } = this.record;
+    const node = { id: newId(), parent, createdAt: Date.now(), content: "", ...message };
+    nodes[node.id] = node;
+    children[node.id] = [];
+    children[parent].push(node.id);
+    chosen[parent] = node.id;
+    if (!this.record.title && node.role === "user") this.record.title = node.content.trim().split("\n")[0].slice(0, 60);
+    this.changed();
+    return node;
+  }
+
+  changed() {
+    this.record.updatedAt = Date.now();
+    this.shape.value += 1;
+  }
+
+  /** The messages of the branch that is shown, or of the one that ends with a message. */
+  path(end = null) {
+    const { nodes, chosen } = this.record;
+    const found = [];
+    if (end !== null) {
+      for (let node = nodes[end]; node; node = nodes[node.parent]) found.unshift(node);
+      return found;
+    }
+    for (let id = chosen[ROOT]; id; id = chosen[id]) found.push(nodes[id]);
+    return found;
+  }
+
+  /** The messages that a message is one of: answers to the same question, or versions of a question. */
+  siblings(node) {
+    return this.record.children[node.parent];
+  }
+
+  show(id) {
+    const node = this.record.nodes[id];
+    this.record.chosen[node.parent] = id;
+    this.changed();
+  }
+
+  /** The question that an answer, or a step of it, belongs to; ROOT if there is none. */
+  questionOf(node) {
+    let found = node;
+    while (found && found.role !== "user") found = this.record.nodes[found.parent];
+    return found?.id ?? ROOT;
+  }
+
+  /** A new conversation with the messages up to one. */
+  branch(end) {
+    const made = Conversation.create(this.record.options);
+    let parent = ROOT;
+    for (const { id: _, parent: __, ...message } of this.path(end)) parent = made.add(parent, message).id;
+    made.record.title = this.record.title;
+    return made;
+  }
+
+  setOption(name, value) {
+    this.record.options = { ...this.record.options, [name]: value };
+    this.changed();
+  }
+
+  rename(title) {
+    this.record.title = title;
+    this.record.hasGivenTitle = true;
+    this.changed();
+  }
+
+  /** Whether the title or any message has the words. */
+  matches(words) {
+    const wanted = words.trim().toLowerCase();
+    if (!wanted) return true;
+    const texts = [this.record.title, ...Object.values(this.record.nodes).map((node) => node.content)];
+    return texts.some((text) => text.toLowerCase().includes(wanted));
+  }
+}
+
+/** The messages of a branch as the API takes them. */
+export function apiMessages(conversation, end) {
+  const messages = conversation.path(end).flatMap((node) => {
+    if (node.role === "tool") return [{ role: "tool", tool_call_id: node.toolCallId, content: node.content }];
+    if (node.role === "user") return [{ role: "user", content: node.content }];
+    if (!node.content && !node.toolCalls?.length) return []; // an answer that failed before it began
+    const calls = node.toolCalls?.length ? { tool_calls: node.toolCalls } : {};
+    return [{ role: "assistant", content: node.content, ...calls }];
+  });
+  const { system } = conversation.record.options;
+  return system.trim() ? [{ role: "system", content: system }, ...messages] : messages;
+}

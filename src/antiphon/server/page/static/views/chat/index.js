@@ -1,0 +1,69 @@
+// Chat with a language model.
+import { modelsFor, models } from "../../lib/models.js";
+import { hrefOf, navigate } from "../../lib/navigate.js";
+import { setting } from "../../lib/settings.js";
+import { html, useEffect, useRef, useSignal } from "../../lib/ui.js";
+import { Icon, IconButton } from "../../components/icon.js";
+import { ModelPicker } from "../../components/model_picker.js";
+import { Empty, Notice } from "../../components/notice.js";
+import { ViewHeader } from "../../components/view_header.js";
+import { current, openConversation } from "./conversations.js";
+import { ConversationList } from "./list.js";
+import { model } from "./model.js";
+import { OptionsPanel } from "./options.js";
+import { Composer } from "./question_editor.js";
+import { speechError } from "./speech.js";
+import { Thread } from "./thread.js";
+
+const isListShown = setting("chat.list", true);
+const narrow = matchMedia("(max-width: 760px)");
+
+export function View({ path }) {
+  const areOptionsShown = useSignal(false);
+  const isDrawerOpen = useSignal(false); // the list, on a narrow screen
+  const follow = useRef(true);
+  useEffect(() => {
+    openConversation(path).then((isFound) => {
+      if (path && !isFound) navigate("chat", "", true);
+    });
+  }, [path]);
+  const conversation = current.value;
+  if (!conversation) return null;
+  const list = narrow.matches ? isDrawerOpen : isListShown;
+  const onAsk = () => {
+    follow.current = true;
+    if (!path) navigate("chat", conversation.id, true);
+  };
+  const label = list.value ? "Hide the list of chats" : "Show the list of chats";
+  return html`<${ViewHeader} title="Chat">
+      <${ModelPicker} task="generate" chosen=${model} />
+      <${IconButton} icon="list" label=${label} aria-expanded=${String(list.value)} onClick=${() => (list.value = !list.value)} />
+      <a class="button icon-button" href=${hrefOf("chat")} aria-label="New chat" title="New chat"><${Icon} name="plus" /></a>
+      <${IconButton} icon="sliders" label="Settings" aria-expanded=${String(areOptionsShown.value)}
+        onClick=${() => (areOptionsShown.value = !areOptionsShown.value)} />
+    <//>
+    <div class="chat">
+      ${list.value && html`<${ConversationList} onClose=${() => (isDrawerOpen.value = false)} />`}
+      <div class="chat-main">
+        ${conversation.isEmpty ? html`<${Welcome} conversation=${conversation} />` : html`<${Thread} conversation=${conversation} follow=${follow} />`}
+        <div class="chat-foot column">
+          ${speechError.value &&
+          html`<${Notice} kind="error" onClose=${() => (speechError.value = null)}>The answer cannot be read aloud: ${speechError}<//>`}
+          <${Composer} conversation=${conversation} onAsk=${onAsk} />
+        </div>
+      </div>
+      ${areOptionsShown.value && html`<${OptionsPanel} key=${conversation.id} conversation=${conversation} onClose=${() => (areOptionsShown.value = false)} />`}
+    </div>`;
+}
+
+function Welcome({ conversation }) {
+  conversation.shape.value; // the first question replaces this
+  const hasNone = models.value !== null && modelsFor("generate").length === 0;
+  return html`<div class="view-body welcome">
+    ${hasNone
+      ? html`<${Empty} icon="chat" title="No language model">
+          <p>This server has no model that answers in text. Start it with one, for instance <code>antiphon serve smollm2-135m</code>.</p>
+        <//>`
+      : html`<${Empty} icon="chat" title="Ask something"><p>Answers come from ${model.value || "the model"} on this server.</p><//>`}
+  </div>`;
+}

@@ -1,0 +1,45 @@
+// An answer read aloud, while its sound is being made.
+import { readBody, request } from "../../lib/api.js";
+import { plainText } from "../../lib/markdown.js";
+import { modelsFor } from "../../lib/models.js";
+import { SoundPlayer, pcmSamples } from "../../lib/player.js";
+import { effect, signal } from "../../lib/ui.js";
+
+/** The message that is read: `{id, controller, player}`, or null. */
+export const spoken = signal(null);
+/** Why the last one could not be read, or null. */
+export const speechError = signal(null);
+
+export const canSpeak = () => modelsFor("speak").length > 0;
+
+export function stopSpeaking() {
+  const now = spoken.peek();
+  spoken.value = null;
+  now?.controller.abort();
+  now?.player.stop();
+}
+
+/** Read a message aloud; another one that is being read ends. */
+export async function speak(node) {
+  stopSpeaking();
+  const text = plainText(node.content);
+  if (!text) return;
+  const player = new SoundPlayer();
+  const controller = new AbortController();
+  spoken.value = { id: node.id, controller, player };
+  speechError.value = null;
+  const unfollow = effect(() => {
+    if (player.state.value === "ended" && spoken.peek()?.player === player) spoken.value = null;
+  });
+  try {
+    const json = { model: modelsFor("speak")[0].id, input: text, response_format: "pcm" };
+    const response = await request("/v1/audio/speech", { json, signal: controller.signal });
+    for await (const samples of pcmSamples(readBody(response))) player.push(samples);
+    player.end();
+  } catch (error) {
+    if (error.name === "AbortError") return;
+    speechError.value = error.message;
+    stopSpeaking();
+    unfollow();
+  }
+}
