@@ -112,6 +112,7 @@ def admin_card(serving: Serving, model: Resident) -> dict[str, Any]:
         "aliases": serving.models.aliases(model),
         "reference": model.reference,
         "is_configured": model.is_configured,
+        "is_detector": model.is_companion,
         "state": card["state"],
         "task": card["task"],
         "device": serving.models.residency.device_of(model),

@@ -53,9 +53,8 @@ function Actions({ card, onDelete }) {
   const doing = busy.value[name] ?? { loading: "Loading", unloading: "Unloading" }[state];
   if (doing) return html`<p class="doing" role="status">${doing}…</p>`;
   const isReady = state === "ready";
-  const isDetector = card.task === "detect" || (card.state !== undefined && card.task === null && card.is_configured === false && isReady);
   return html`<div class="model-actions">
-    ${isReady && !isDetector && html`<${IconButton} icon="pin" label=${`${card.pinned ? "Unpin" : "Pin"} ${name}`} aria-pressed=${String(Boolean(card.pinned))}
+    ${isReady && !card.is_detector && html`<${IconButton} icon="pin" label=${`${card.pinned ? "Unpin" : "Pin"} ${name}`} aria-pressed=${String(Boolean(card.pinned))}
       onClick=${() => setPinned(name, !card.pinned)} />`}
     ${isReady && html`<button type="button" aria-label=${`Unload ${name}`} onClick=${() => unload(name)}>Unload</button>`}
     ${!isReady && card.is_here && html`<button type="button" class="primary" aria-label=${`Load ${name}`} onClick=${() => load(name)}>Load</button>`}
