@@ -12,7 +12,7 @@ export function MemoryBar({ title, total, parts }) {
   const style = (part) => ({ flexGrow: part.bytes / whole });
   const place = (part) => (part.model ? `model-${(names.indexOf(part.model) % 6) + 1}` : "");
   return html`<div class="memory">
-    <p class="memory-title"><b>${title}</b> <span class="hint number">${bytes(used)} of ${bytes(whole)}</span></p>
+    <p class="memory-title"><b>${title}</b> <span class="hint number">${free > 0 ? `${bytes(used)} of ${bytes(whole)}` : bytes(used)}</span></p>
     <div class="memory-bar" aria-hidden="true">
       ${shown.map((part) => html`<span key=${part.label} class=${`part ${part.kind} ${place(part)}`} style=${style(part)}
         title=${`${part.label}: ${bytes(part.bytes)}`}></span>`)}

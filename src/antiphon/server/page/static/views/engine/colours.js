@@ -31,6 +31,9 @@ export const KINDS = [
   ["detection", "Detection", 5],
 ];
 
+/** What the steps of a request contain that has no tokens. */
+export const TASK_KINDS = { encode: "encoder", synthesize: "synthesis", embed: "embedding", detect: "detection" };
+
 const PLACES = Object.fromEntries(KINDS.map(([kind, , place]) => [kind, place]));
 
 export const kindColour = (kind) => colours.value.series[PLACES[kind] ?? 0];

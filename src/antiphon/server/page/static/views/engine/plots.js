@@ -97,7 +97,7 @@ function options(palette, lines, format, width) {
     height: HEIGHT,
     legend: { show: false },
     cursor: { show: false },
-    padding: [8, 8, 0, 0],
+    padding: [8, 16, 0, 0],
     scales: { x: { time: false, range: [-SPAN + 1, 0] }, y: { range: (_, low, high) => [0, Math.max(high ?? 0, 1e-3) * 1.1] } },
     axes: [
       { ...axis, size: 24, values: (_, ages) => ages.map((age) => (age ? `${age} s` : "now")) },

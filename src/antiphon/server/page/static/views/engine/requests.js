@@ -9,7 +9,8 @@ import { chosen } from "./timeline.js";
 const MAX_ROWS = 40;
 
 export function Queues() {
-  const rows = models.value.map((model) => [model, queues.value[model.name] ?? [0, 0]]);
+  const shown = models.value.filter((model) => model.role !== "detector");
+  const rows = shown.map((model) => [model, queues.value[model.name] ?? [0, 0]]);
   return html`<section class="panel" aria-label="Queues">
     <h2>Queues</h2>
     ${rows.length === 0 && html`<p class="hint">${engineState.value === "ready" ? "No model is loaded." : "The engine is not ready."}</p>`}
@@ -17,7 +18,7 @@ export function Queues() {
       ${rows.map(([model, [running, waiting]]) => html`<li key=${model.name} data-model=${model.name}>
         <span class="queue-name">${model.name}</span>
         <span class="number"><b>${running}</b> running, <b>${waiting}</b> waiting</span>
-        <span class="hint">${model.device}</span>
+        ${model.device !== "cpu" && html`<span class="hint">${model.device}</span>`}
       </li>`)}
     </ul>
   </section>`;

@@ -1,5 +1,5 @@
 // Where lanes, steps and requests are on the timeline's canvas, and drawing them.
-import { colours, kindColour } from "./colours.js";
+import { colours, kindColour, TASK_KINDS } from "./colours.js";
 import { known, models } from "./feed.js";
 
 const LABEL = 14; // the line with a lane's name
@@ -121,7 +121,7 @@ function drawRequest(context, { request, top }, from, scale, width, palette, isC
   };
   const { arrived, first_scheduled: scheduled, first_token: token, finished } = request;
   part(arrived, scheduled ?? finished, palette["line-strong"], 0.5);
-  part(scheduled, token ?? finished, palette.series[1]);
+  part(scheduled, token ?? finished, request.task in TASK_KINDS ? kindColour(TASK_KINDS[request.task]) : palette.series[1]);
   part(token, finished, palette.series[0]);
   if (["preempted", "swapped"].includes(request.state)) part(finished ?? arrived, finished, palette.warn, 0.6);
   if (["failed", "aborted"].includes(request.state) && finished !== null) {

@@ -15,6 +15,8 @@ const TASKS = {
   embed: "Embeddings",
   embedding: "Embeddings",
   score: "Ranking",
+  phonemize: "Pronunciation",
+  "voice-activity": "Voice activity",
 };
 
 export const taskName = (task) => TASKS[task] ?? (task ? task[0].toUpperCase() + task.slice(1) : "");
