@@ -9,6 +9,7 @@
 - `ANTIPHON_API_KEY`, `ANTIPHON_ADMIN_KEY`: the keys that commands send to that server.
 - `HF_ENDPOINT`, `HF_HUB_CACHE` (or `HF_HOME`), `HF_HUB_OFFLINE`: the model hub's own variables for its address, its
   cache and whether it may be asked. `huggingface_hub` itself reads `HF_TOKEN` and the proxy variables.
+- `DISPLAY`, `WAYLAND_DISPLAY`, `BROWSER`: whether a browser can be opened here.
 - `NOTIFY_SOCKET`: set by systemd, where a server reports that it listens and still responds.
 - `TRITON_CACHE_DIR`, `TRITON_HOME`: Triton's own variables for where compiled GPU kernels are kept; `kernels` in
   `ANTIPHON_HOME` when both are unset.
@@ -52,6 +53,13 @@ def config_file() -> Path | None:
     """The configuration file of a server, if the environment names one."""
     chosen = os.environ.get("ANTIPHON_CONFIG")
     return Path(chosen).expanduser() if chosen else None
+
+
+def can_show_a_browser() -> bool:
+    """Whether a browser has a place for its window. Without one, Python's `webbrowser` may use the terminal."""
+    if sys.platform in ("darwin", "win32"):
+        return True
+    return any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"))
 
 
 def option(variable: str) -> str | None:

@@ -26,6 +26,7 @@ def serve(**given: Any) -> None:
     """
     started = time.monotonic()
     environment.home()  # one that cannot be used is an error before anything starts
+    from antiphon.cli.browser import open_page
     from antiphon.server.access.hosts import is_loopback
     from antiphon.server.http.listener import bind
     from antiphon.server.launch import run_server
@@ -52,6 +53,7 @@ def serve(**given: Any) -> None:
         grace_seconds=settings["grace"],
         on_listening=table.listening,
         on_model=table.add,
+        on_page=open_page if settings["open"] else None,
         tls=plan.tls,
         watchdog_seconds=settings["watchdog"],
         wyoming=None
@@ -124,6 +126,7 @@ class StartTable:
         )
         lines += [f"{device}: weights {_megabytes(size)} MB" for device, size in self._weight_bytes.items()]
         lines.append(f"API: {self._url}/v1")
+        lines.append(f"web page: {self._url}")
         return "\n".join(lines)
 
 

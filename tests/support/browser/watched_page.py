@@ -12,8 +12,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import axe_playwright_python
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, expect
 from playwright.sync_api import TimeoutError as PlaywrightTimeoutError
+
+from support.waiting import wait_until
 
 AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
 WIDE = {"width": 1280, "height": 800}
@@ -23,6 +25,7 @@ LOCAL_SCHEMES = ("blob", "data", "about", "chrome", "chrome-extension")
 #: The longest that a test waits for something that will come, in milliseconds.
 PATIENCE = 60_000
 SHOWN = 30_000
+expect.set_options(timeout=PATIENCE)
 
 
 @dataclass
@@ -43,6 +46,10 @@ class WatchedPage:
         except PlaywrightTimeoutError:
             raise AssertionError(f"the view is not shown; on the page: {self.faults}") from None
         return self.page
+
+    def wait_until(self, expression: str) -> None:
+        """Until an expression on the page is true. Playwright's own way needs `eval`, which the policy forbids."""
+        wait_until(lambda: self.page.evaluate(expression), PATIENCE / 1000, lambda: f"never: {expression}")
 
     def expect_fault(self, pattern: str) -> None:
         """A test that stops a server or gives a wrong key causes messages that would be faults elsewhere."""

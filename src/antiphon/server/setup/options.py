@@ -99,6 +99,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     _text("server.host", "127.0.0.1", "Address to listen on; 0.0.0.0 for all interfaces."),
     _whole("server.port", 8000, "Port to listen on; 0 picks a free one.", minimum=0, maximum=65535),
+    _switch("server.open", False, "Open the web page in a browser once the server listens."),
     _text("server.api_key_file", None, "File with the API keys that clients must send, one per line.", metavar="FILE"),
     _text(
         "server.admin_key_file",

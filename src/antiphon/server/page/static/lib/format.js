@@ -35,7 +35,7 @@ export function clock(value) {
 export function when(milliseconds) {
   const date = new Date(milliseconds);
   const isToday = date.toDateString() === new Date().toDateString();
-  const style = isToday ? { hour: "2-digit", minute: "2-digit" } : { day: "numeric", month: "short" };
+  const style = isToday ? { hour: "2-digit", minute: "2-digit", hour12: false } : { day: "numeric", month: "short" };
   return new Intl.DateTimeFormat(undefined, style).format(date);
 }
 

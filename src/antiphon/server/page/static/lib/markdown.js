@@ -2,19 +2,25 @@
 import { Marked } from "../vendor/marked.js";
 import DOMPurify from "../vendor/purify.js";
 
+const TAGS =
+  "a b blockquote br code del em h3 hr i kbd li mark ol p pre s strong sub sup table tbody td th thead tr u ul".split(" ");
+const ATTRIBUTES = ["align", "data-lang", "data-level", "rel", "start", "target", "title"];
 const ALLOWED = {
-  ALLOWED_TAGS: [
-    ..."a b blockquote br code dd del details div dl dt em h3 hr i kbd li mark ol p pre s span strong sub summary sup".split(" "),
-    ..."table tbody td tfoot th thead tr u ul".split(" "),
-  ],
-  ALLOWED_ATTR: ["align", "colspan", "data-lang", "data-level", "href", "open", "rel", "rowspan", "start", "target", "title"],
+  ALLOWED_TAGS: TAGS,
+  ALLOWED_ATTR: ["href", ...ATTRIBUTES],
+  ADD_URI_SAFE_ATTR: ATTRIBUTES, // they hold no address
   ALLOW_DATA_ATTR: false,
   ALLOW_ARIA_ATTR: false,
-  ALLOWED_URI_REGEXP: /^(?:https?:|mailto:|tel:|#)/i,
+  ALLOWED_URI_REGEXP: /^(?:https?:|mailto:|tel:)/i,
 };
+/** HTML in a text is shown as it is written, except for these. */
+const PLAIN_HTML = /^<(?:\/?(?:b|i|s|u|em|strong|del|sub|sup|kbd|mark)|br *\/?)>$/i;
 
 const escaped = (text) =>
   text.replace(/[&<>"]/g, (character) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[character]);
+
+const linkTo = (href, more, content) =>
+  `<a href="${escaped(href)}"${more} target="_blank" rel="noopener noreferrer">${content}</a>`;
 
 const marked = new Marked({
   gfm: true,
@@ -29,11 +35,13 @@ const marked = new Marked({
     },
     // The page loads nothing from elsewhere: an image is a link to it.
     image({ href, text }) {
-      return `<a href="${escaped(href)}">${escaped(text || href)}</a>`;
+      return linkTo(href, "", escaped(text || href));
     },
     link({ href, title, tokens }) {
-      const tip = title ? ` title="${escaped(title)}"` : "";
-      return `<a href="${escaped(href)}"${tip} target="_blank" rel="noopener noreferrer">${this.parser.parseInline(tokens)}</a>`;
+      return linkTo(href, title ? ` title="${escaped(title)}"` : "", this.parser.parseInline(tokens));
+    },
+    html({ text }) {
+      return PLAIN_HTML.test(text.trim()) ? text : escaped(text);
     },
     checkbox({ checked }) {
       return checked ? "☑ " : "☐ ";
@@ -47,53 +55,54 @@ const normalised = (text) => text.replace(/\r\n?/g, "\n");
 const blockOf = (id, token) => ({ id, html: DOMPurify.sanitize(marked.parser([token]), ALLOWED) });
 
 /**
- * A text that grows. `update` takes the whole text so far and returns its blocks `{id, html}`; a block that another one
- * follows is final and keeps its object. A text that is not a continuation is parsed anew.
+ * A text that grows. `update` takes the whole text so far and returns its blocks `{id, html}`; a block that a complete
+ * line of another one follows is final and keeps its object. A text that is no continuation is parsed anew.
  */
 export class GrowingMarkdown {
   #text = "";
-  #numFinal = 0; // characters in final blocks
   #final = [];
-  #last = [];
+  #numFinal = 0; // characters in final blocks
+  #numLines = 0; // characters in complete lines that were looked at
 
   update(source) {
     const text = normalised(source);
-    if (text === this.#text) return [...this.#final, ...this.#last];
     if (!text.startsWith(this.#text)) {
       this.#final = [];
-      this.#numFinal = 0;
+      this.#numFinal = this.#numLines = 0;
     }
     this.#text = text;
-    const tokens = lex(text.slice(this.#numFinal));
+    const numLines = text.lastIndexOf("\n") + 1;
+    if (numLines > this.#numLines) this.#finish(numLines);
+    const open = lex(text.slice(this.#numFinal)).filter((token) => token.type !== "space");
+    return [...this.#final, ...open.map((token, index) => blockOf(this.#final.length + index, token))];
+  }
+
+  /** Only complete lines decide what is final: `2` may become the next item of a list above it. */
+  #finish(numLines) {
+    this.#numLines = numLines;
+    const tokens = lex(this.#text.slice(this.#numFinal, numLines));
     const numOpen = tokens.at(-1)?.type === "space" ? 2 : 1; // a list may go on after an empty line
-    const end = Math.max(0, tokens.length - numOpen);
-    for (const token of tokens.slice(0, end)) {
+    for (const token of tokens.slice(0, Math.max(0, tokens.length - numOpen))) {
       this.#numFinal += token.raw.length;
       if (token.type !== "space") this.#final.push(blockOf(this.#final.length, token));
     }
-    const open = tokens.slice(end).filter((token) => token.type !== "space");
-    this.#last = open.map((token, index) => blockOf(this.#final.length + index, token));
-    return [...this.#final, ...this.#last];
   }
 }
 
+const SILENT = ["code", "table", "hr", "html", "space", "def"];
+const INLINE = ["text", "escape", "codespan", "strong", "em", "del", "link", "image"];
+
 /** The words of a Markdown text, as they are read aloud: without code, tables and addresses. */
 export function plainText(source) {
-  const parts = [];
-  const walk = (tokens) => {
-    for (const token of tokens) {
-      if (token.type === "code" || token.type === "table" || token.type === "hr" || token.type === "html") continue;
-      if (token.type === "br" || token.type === "space") parts.push("\n");
-      else if (token.type === "list") token.items.forEach((item) => walk(item.tokens));
-      else if (token.tokens) walk(token.tokens);
-      else if (token.type === "codespan" || token.type === "text" || token.type === "escape") parts.push(token.text);
-      if (token.type === "paragraph" || token.type === "heading" || token.type === "text") parts.push(token.block ? "\n" : "");
-      if (token.type === "paragraph" || token.type === "heading") parts.push("\n");
-    }
+  const words = (token) => {
+    if (SILENT.includes(token.type)) return "";
+    if (token.type === "br") return "\n";
+    const inner = token.items ?? token.tokens;
+    const text = inner ? inner.map(words).join("") : unescaped(token.text ?? "");
+    return INLINE.includes(token.type) ? text : `${text}\n`;
   };
-  walk(lex(normalised(source)));
-  return unescaped(parts.join("")).replace(/\n{2,}/g, "\n").trim();
+  return lex(normalised(source)).map(words).join("").replace(/\n{2,}/g, "\n").trim();
 }
 
-const unescaped = (text) =>
-  text.replace(/&(amp|lt|gt|quot|#39);/g, (_, name) => ({ amp: "&", lt: "<", gt: ">", quot: '"', "#39": "'" })[name]);
+const NAMED = { amp: "&", lt: "<", gt: ">", quot: '"', "#39": "'" };
+const unescaped = (text) => text.replace(/&(amp|lt|gt|quot|#39);/g, (_, name) => NAMED[name]);

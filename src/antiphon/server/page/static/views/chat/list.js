@@ -5,7 +5,7 @@ import { html, useState } from "../../lib/ui.js";
 import { Dialog } from "../../components/dialog.js";
 import { TextField } from "../../components/fields.js";
 import { Icon, IconButton } from "../../components/icon.js";
-import { conversations, current, isStored, remove, saveSoon } from "./conversations.js";
+import { conversations, current, isStored, remove, save } from "./conversations.js";
 import { exportJson, exportMarkdown } from "./export.js";
 import { running, stop } from "./generation.js";
 
@@ -51,7 +51,7 @@ function ManageDialog({ conversation, onClose }) {
     event.preventDefault();
     if (title.trim()) {
       conversation.rename(title.trim());
-      saveSoon(conversation);
+      save(conversation);
     }
     onClose();
   };

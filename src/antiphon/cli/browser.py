@@ -1,0 +1,28 @@
+"""`open_page`: the web page of a server in the user's browser."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import webbrowser
+
+from antiphon import environment
+from antiphon.server.page.address import without_key
+
+
+def open_page(address: str) -> None:
+    """Open it in the background; where no browser can be opened, print the address.
+
+    The admin key in the address is printed on a terminal only: other output may be kept by a log.
+    """
+    threading.Thread(target=_open, args=(address,), name="browser", daemon=True).start()
+
+
+def _open(address: str) -> None:
+    try:
+        is_open = environment.can_show_a_browser() and webbrowser.open(address)
+    except (webbrowser.Error, OSError):
+        is_open = False
+    if not is_open:
+        shown = address if sys.stderr.isatty() else without_key(address)
+        print(f"No browser could be opened. The web page is at {shown}", file=sys.stderr, flush=True)

@@ -1,0 +1,55 @@
+"""The chat of the web page, as a user works with it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from playwright.sync_api import Page, expect
+
+from support.browser.watched_page import WatchedPage
+
+#: An answer that ends when it is stopped.
+ENDLESS = {"max_tokens": 4000, "ignore_eos": True}
+
+
+def seed_options(watched: WatchedPage, **options: Any) -> None:
+    """What the next answers are asked with, in the chat that is open and in new ones, as if the user had set it."""
+    watched.page.get_by_role("textbox", name="Message").wait_for()
+    watched.page.evaluate(
+        """async (options) => {
+          const { current, setOption } = await import(document.querySelector('script[type=module]').src
+            .replace("app/main.js", "views/chat/conversations.js"));
+          for (const [name, value] of Object.entries(options)) setOption(current.value, name, value);
+        }""",
+        options,
+    )
+
+
+def ask(page: Page, question: str) -> None:
+    page.get_by_role("textbox", name="Message").fill(question)
+    page.keyboard.press("Enter")
+    expect(page.locator(".bubble").last).to_have_text(question)
+
+
+def wait_for_answer(page: Page, number: int = 1) -> None:
+    """Until so many answers are complete, and none is being written."""
+    expect(page.locator(".answer-foot .figures")).to_have_count(number)
+    expect(page.get_by_role("button", name="Send")).to_be_visible()
+
+
+def last_answer(page: Page) -> str:
+    return page.locator(".answer").last.locator(".markdown").inner_text()
+
+
+def stored_chats(page: Page) -> list[dict[str, Any]]:
+    """The conversations in the browser's database."""
+    found = page.evaluate(
+        """() => new Promise((resolve) => {
+          indexedDB.open("antiphon").onsuccess = (event) => {
+            const all = event.target.result.transaction("conversations").objectStore("conversations").getAll();
+            all.onsuccess = () => resolve(JSON.stringify(all.result));
+          };
+        })"""
+    )
+    return list(json.loads(found))
