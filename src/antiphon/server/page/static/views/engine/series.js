@@ -4,6 +4,7 @@
 export const SPAN = 120;
 /** Goodput is a mean over so many seconds. */
 const GOODPUT_SECONDS = 10;
+const TEXT = ["prefill", "decode", "mixed"];
 const DEFAULT_BUCKETS = { shortest: 1e-4, per_decade: 20, count: 140 };
 
 const emptySecond = () => ({ decode: 0, prefill: 0, busy: 0, gaps: new Map(), firsts: [], ended: [] });
@@ -34,7 +35,7 @@ export class Series {
   addStep(step) {
     const second = this.#at(step.end);
     second.decode += step.decodes;
-    second.prefill += step.prefill_tokens;
+    if (TEXT.includes(step.kind)) second.prefill += step.prefill_tokens; // else they are windows, phonemes or texts
     second.busy += step.microseconds / 1e6;
   }
 

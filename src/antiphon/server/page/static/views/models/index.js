@@ -7,7 +7,7 @@ import { ViewHeader } from "../../components/view_header.js";
 import { bytes } from "../../lib/format.js";
 import { html, signal, useEffect, useSignal } from "../../lib/ui.js";
 import { Row, taskName } from "./row.js";
-import { listing, pull, refusal, remove, watch } from "./store.js";
+import { downloads, failures, forgetFailure, listing, pull, refusal, remove, watch } from "./store.js";
 
 const RESIDENT = ["ready", "loading", "unloading"];
 const wanted = signal("");
@@ -36,7 +36,8 @@ function Lists({ found, onDelete }) {
   const shown = all.filter(fits);
   const resident = shown.filter((card) => RESIDENT.includes(card.state));
   const others = shown.filter((card) => !RESIDENT.includes(card.state));
-  const isHub = /^hub:[\w.-]+\/[\w.-]+/.test(wanted.value.trim());
+  const name = wanted.value.trim();
+  const isHub = /^hub:[\w.-]+\/[\w.-]+/.test(name);
   return html`
     <${Memory} found=${found} />
     <div class="filters">
@@ -45,13 +46,27 @@ function Lists({ found, onDelete }) {
       <${Select} label="Task" value=${task.value} onChange=${(value) => (task.value = value)}
         options=${[{ value: "", label: "All" }, ...tasks]} />
     </div>
-    ${isHub && html`<div class="panel hub">
-      <p>Fetch <code>${wanted.value.trim()}</code> from the model hub.</p>
-      <button type="button" class="primary" onClick=${() => pull(wanted.value.trim())}>Fetch</button>
+    ${isHub && !all.some((card) => card.name === name) && !(name in downloads.value) && html`<div class="panel hub">
+      <p>Fetch <code>${name}</code> from the model hub.</p>
+      <button type="button" class="primary" onClick=${() => pull(name)}>Fetch</button>
     </div>`}
+    <${Unlisted} known=${all} />
     <${List} title="In memory" cards=${resident} none="No model is loaded." onDelete=${onDelete} />
     <${List} title="On disk" cards=${others.filter((card) => card.is_here)} none="No other model is on disk." onDelete=${onDelete} />
     <${List} title="In the catalog" cards=${others.filter((card) => !card.is_here)} none="Every model that fits is on disk." onDelete=${onDelete} />`;
+}
+
+/** Downloads, and those that failed, of models that no list has yet. */
+function Unlisted({ known }) {
+  const names = new Set(known.map((card) => card.name));
+  const running = Object.entries(downloads.value).filter(([name]) => !names.has(name));
+  const failed = Object.entries(failures.value).filter(([name]) => !names.has(name));
+  return html`
+    ${failed.map(([name, message]) => html`<${Notice} key=${name} kind="error" onClose=${() => forgetFailure(name)}>${name}: ${message}<//>`)}
+    ${running.length > 0 && html`<section class="panel downloads" aria-label="Downloads">
+      <h2>Downloads</h2>
+      <ul class="models">${running.map(([name]) => html`<${Row} key=${name} card=${{ name }} />`)}</ul>
+    </section>`}`;
 }
 
 function List({ title, cards, none, onDelete }) {

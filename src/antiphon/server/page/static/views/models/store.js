@@ -69,6 +69,8 @@ async function act(name, what, action) {
   }
 }
 
+export const forgetFailure = (name) => (failures.value = without(failures.value, name));
+
 export const load = (name, options = {}) =>
   act(name, "Loading", async () => {
     await postJson("/admin/models/load", { model: name, ...options });
