@@ -1,4 +1,4 @@
-"""The view of the models: one is fetched with progress and cancelled, fetched again, loaded, pinned, unloaded, deleted."""
+"""The view of the models: one is fetched, cancelled, fetched again, loaded, pinned, unloaded and deleted."""
 
 from __future__ import annotations
 

@@ -77,6 +77,6 @@ function PoolMap({ pool }) {
     <p class="hint number">${pool.model}${pool.group === "self" ? "" : ` (${pool.group})`}: ${text}</p>
     <${Canvas} class="map" role="img" height=${Math.min(MAX_HEIGHT + 40, Math.max(size, Math.ceil(cells.length / columns) * size))} draw=${draw}
       label=${`Map of ${text}`} onPointerMove=${onMove} onPointerLeave=${() => (pointed.value = null)} />
-    ${code !== undefined && html`<p class="detail number">Page ${whole(pointed.value * pool.pages_per_cell)}: ${words[code] ?? `of request ${pool.owners[code - FIRST_OWNER]}`}</p>`}
+    <p class="detail number">${code !== undefined && `Page ${whole(pointed.value * pool.pages_per_cell)}: ${words[code] ?? `of request ${pool.owners[code - FIRST_OWNER]}`}`}</p>
   </div>`;
 }

@@ -18,7 +18,8 @@ export function describeStep(step) {
 /** A request from its arrival on. `now` is the engine's clock. */
 export function describeRequest(request, now) {
   const { arrived, first_scheduled: scheduled, first_token: token, finished } = request;
-  const parts = [`${request.id}: ${request.task} on ${request.model}, ${request.state}`];
+  const id = request.id.length > 16 ? `${request.id.slice(0, 12)}…` : request.id;
+  const parts = [`${id}: ${request.task} on ${request.model}, ${request.state}`];
   parts.push(`${whole(request.prompt_tokens)} in${request.cached_tokens ? ` (${whole(request.cached_tokens)} cached)` : ""}, ${whole(request.output_tokens)} out`);
   parts.push(`waited ${seconds((scheduled ?? finished ?? now) - arrived)}`);
   if (token !== null) parts.push(`first token after ${seconds(token - arrived)}`);

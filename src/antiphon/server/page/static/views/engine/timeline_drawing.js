@@ -29,10 +29,10 @@ export function lanes([from, until]) {
   return found;
 }
 
+/** With room for as many requests as are ever shown, so that the page does not move when they come and go. */
 export function timelineHeight(rows) {
-  const requests = rows.filter((row) => row.request).length;
-  const shown = Math.min(MAX_REQUESTS, Math.ceil(requests / 8) * 8); // in steps, so that the page does not jump
-  return 2 + (rows.length - requests) * (LABEL + STEP + GAP) + Math.max(8, shown) * (REQUEST + 2) + AXIS;
+  const numModels = rows.filter((row) => row.model).length;
+  return 2 + numModels * (LABEL + STEP + GAP) + MAX_REQUESTS * (REQUEST + 2) + AXIS;
 }
 
 /** The step or the request at a point, or null. */
