@@ -74,8 +74,8 @@ class FreeExecutor:
         pass
 
 
-def one_round(sequences: int, steps: int) -> dict[str, float]:
-    """Microseconds per sequence and step of each part, and of the whole loop by the wall clock."""
+def free_core(sequences: int, steps: int) -> tuple[EngineCore, list[SampleOutput]]:
+    """An engine whose sequences are all decoding, and can do so many steps; and what reads them."""
     group = CacheGroup("self", CacheKind.FULL, 1, 1, 64)
     layout = CacheLayout(group, BLOCK_TOKENS)
     arena = SlabArena(layout.block_bytes * sequences * 64, layout.block_bytes * 64)
@@ -93,6 +93,12 @@ def one_round(sequences: int, steps: int) -> dict[str, float]:
         core.add(request)
     while scheduler.waiting or core.telemetry.num_steps < 3:
         core.step()
+    return core, outputs
+
+
+def one_round(sequences: int, steps: int) -> dict[str, float]:
+    """Microseconds per sequence and step of each part, and of the whole loop by the wall clock."""
+    core, outputs = free_core(sequences, steps)
     first = core.telemetry.num_steps
     begun = time.perf_counter()
     for _ in range(steps):

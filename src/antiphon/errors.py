@@ -15,6 +15,10 @@ class FetchError(AntiphonError):
     """A download that could not be completed; nothing half-written is left behind."""
 
 
+class DownloadCancelledError(AntiphonError):
+    """A download that was ended on request; what was received completely is used by the next one."""
+
+
 class HomeError(AntiphonError):
     """A folder for models that cannot be used: a file is in its place, or it may not be read or written."""
 

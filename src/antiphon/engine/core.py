@@ -98,6 +98,7 @@ class EngineCore:
         was_idle = not slot.scheduler.has_work
         slot.scheduler.add(request, self.clock())
         self._owner[request.id] = request.model
+        self.telemetry.num_arrivals += 1
         caller_end = request.on_end
 
         def ended(ended_request: Request) -> None:
@@ -289,6 +290,7 @@ class EngineCore:
                 requests,
                 result.native_seconds,
                 plan.stage,
+                len(plan.requests),
             )
         )
 

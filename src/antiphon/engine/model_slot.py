@@ -85,6 +85,8 @@ class ModelSlot:
     computes_in_submit: bool = True
     #: The error of ours that an error of the device's library means.
     translate: Callable[[Exception], Exception] = lambda error: error
+    #: What it computes: the role of the model's part.
+    role: str = "decoder"
 
     @property
     def place(self) -> int:

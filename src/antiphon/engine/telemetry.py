@@ -6,13 +6,16 @@ import json
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from antiphon.engine.request import Request
 
 MAX_STEPS = 10_000
 MAX_REQUESTS = 10_000
+
+Record = TypeVar("Record")
 
 
 @dataclass(slots=True)
@@ -33,6 +36,7 @@ class StepRecord:
     requests: list[tuple[str, int, bool]] = field(default_factory=list)  # id, tokens, whether it was a decode
     native_seconds: float = 0.0  # of the run: in the native program, where the forward is one
     stage: int = 0  # as the plan's
+    num_requests: int = 0  # that computed tokens
 
     @property
     def seconds(self) -> float:
@@ -45,7 +49,9 @@ class RequestRecord:
 
     id: str
     model: str
+    task: str
     priority: str
+    state: str
     finish_reason: str
     prompt_tokens: int
     output_tokens: int
@@ -66,7 +72,9 @@ class RequestRecord:
         return cls(
             id=request.id,
             model=request.model,
+            task=request.task,
             priority=request.priority.name.lower(),
+            state=str(request.state),
             finish_reason=str(request.finish_reason),
             prompt_tokens=request.num_prompt_tokens,
             output_tokens=request.num_output_tokens,
@@ -122,7 +130,10 @@ class Telemetry:
         self.requests: deque[RequestRecord] = deque(maxlen=MAX_REQUESTS)
         self.transcripts: deque[TranscriptRecord] = deque(maxlen=MAX_REQUESTS)
         self.speeches: deque[SpeechRecord] = deque(maxlen=MAX_REQUESTS)
+        #: Of all time, not only those that are kept.
         self.num_steps = 0
+        self.num_arrivals = 0
+        self.num_ended = 0
 
     def add_step(self, record: StepRecord) -> None:
         self.steps.append(record)
@@ -130,6 +141,15 @@ class Telemetry:
 
     def add_request(self, request: Request) -> None:
         self.requests.append(RequestRecord.of(request))
+        self.num_ended += 1
+
+    def steps_since(self, number: int) -> list[StepRecord]:
+        """The kept steps from the given number on, oldest first."""
+        return _last(self.steps, self.num_steps - number)
+
+    def requests_since(self, number: int) -> list[RequestRecord]:
+        """The kept requests from the given number on, in the order in which they ended."""
+        return _last(self.requests, self.num_ended - number)
 
     def add_speech(self, record: SpeechRecord) -> None:
         self.speeches.append(record)
@@ -147,6 +167,13 @@ class Telemetry:
         for record in self.transcripts:
             trace.add("transcript", "transcripts", record.id, record.arrived, record.processing_seconds, asdict(record))
         path.write_text(json.dumps({"traceEvents": trace.events, "displayTimeUnit": "ms"}))
+
+
+def _last(records: deque[Record], count: int) -> list[Record]:
+    """As many of the newest records, oldest first."""
+    found = list(islice(reversed(records), max(0, count)))
+    found.reverse()
+    return found
 
 
 class _Trace:

@@ -21,9 +21,12 @@ from antiphon.runtime.residency.resident import Resident
 from antiphon.server import docs_page, openapi
 from antiphon.server.access.admin_access import AdminAccess
 from antiphon.server.access.hosts import AllowedHosts
-from antiphon.server.admin import model_deletion, state
+from antiphon.server.admin import events as admin_events
+from antiphon.server.admin import model_deletion, state, stored_models
 from antiphon.server.admin import models as admin_models
+from antiphon.server.admin import pulls as admin_pulls
 from antiphon.server.admin import requests as admin_requests
+from antiphon.server.admin.activity_hub import ActivityHub
 from antiphon.server.anthropic import messages
 from antiphon.server.batches import route as batches
 from antiphon.server.batches.storage import open_storage
@@ -46,7 +49,6 @@ from antiphon.server.ollama import embed as ollama_embed
 from antiphon.server.ollama import generate as ollama_generate
 from antiphon.server.ollama import models as ollama_models
 from antiphon.server.ollama import pull as ollama_pull
-from antiphon.server.ollama.downloads import Downloads
 from antiphon.server.page import route as page
 from antiphon.server.ranking import routes as ranking
 from antiphon.server.realtime import route as realtime
@@ -55,6 +57,7 @@ from antiphon.server.responses import compact, input_tokens
 from antiphon.server.responses import create as responses
 from antiphon.server.responses import stored as stored_responses
 from antiphon.server.responses.store import ResponseStore
+from antiphon.server.serving.downloads import Downloads
 from antiphon.server.serving.serving import Serving
 from antiphon.server.setup.config import ServerConfig
 from antiphon.server.sound import speech, transcriptions, voices
@@ -96,7 +99,10 @@ ROUTES = (
     docs_page,
     page,
     admin_models,
+    admin_pulls,
+    stored_models,
     admin_requests,
+    admin_events,
 )
 #: For what blocks: rendering, tokenizing, decoding. Python's default is too few where one request waits in a thread.
 THREADS = 32
@@ -134,6 +140,7 @@ def create_app(config: ServerConfig, client: EngineClient, report: Callable[[Res
     app.state.conversations = ConversationStore(*bounds)
     app.state.stored_chats = ChatStore(*bounds)
     app.state.voice_services = ServedVoice
+    app.state.activity = ActivityHub(client)
     app.state.downloads = Downloads(config.offline)
     app.state.routes = RouteTable([*app.routes, *(route for module in ROUTES for route in module.router.routes)])
     for module in ROUTES:

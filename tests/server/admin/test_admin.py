@@ -199,11 +199,13 @@ def test_paths_and_hub_references_of_clients_are_unknown(client: openai.OpenAI, 
 def test_a_pull_tells_its_progress(
     ask: Callable[..., httpx.Response], administered: RunningServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from antiphon.server.admin import models as admin_routes
+    from antiphon.server.serving import downloads
     from antiphon.weights.catalog.fetch import FetchProgress
     from antiphon.weights.catalog.resolve import ResolvedModel
 
-    async def fetch(reference: str, offline: bool, report: Callable[[FetchProgress], None]) -> ResolvedModel:
+    async def fetch(
+        reference: str, offline: bool, report: Callable[[FetchProgress], None], cancelled: threading.Event
+    ) -> ResolvedModel:
         import asyncio
 
         report(FetchProgress(reference, "the hub is not reachable.", 0, 100, is_notice=True))
@@ -215,7 +217,7 @@ def test_a_pull_tells_its_progress(
     refused = ask("POST", "/models/pull", model="smollm2-135n")
     assert refused.status_code == 404 and "smollm2-135m" in refused.json()["error"]["message"]
     assert ask("POST", "/models/pull", model="/etc/passwd").status_code == 404
-    monkeypatch.setattr(admin_routes, "fetch_model", fetch)
+    monkeypatch.setattr(downloads, "fetch_model", fetch)
     lines = [line[6:] for line in ask("POST", "/models/pull", model="smollm2-135m").text.splitlines() if line]
     assert lines.pop() == "[DONE]"
     events = [orjson.loads(line) for line in lines]

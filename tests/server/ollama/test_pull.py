@@ -21,9 +21,9 @@ from antiphon.server.http.errors import ApiError
 from antiphon.server.middleware import gate
 from antiphon.server.middleware.active_requests import ActiveRequests
 from antiphon.server.middleware.admission import Rules
-from antiphon.server.ollama import downloads as downloads_module
-from antiphon.server.ollama.downloads import Downloads
 from antiphon.server.ollama.pull import _lines, _reference
+from antiphon.server.serving import downloads as downloads_module
+from antiphon.server.serving.downloads import Downloads
 from antiphon.server.serving.models import ServedModels
 from antiphon.server.setup.config import LoadOnUse, ModelSpec, ServerConfig
 from antiphon.server.telemetry.metrics import Metrics
@@ -38,7 +38,7 @@ def test_requests_share_a_download(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         release = asyncio.Event()
 
-        async def fetch(reference: str, offline: bool, report: Report) -> None:
+        async def fetch(reference: str, offline: bool, report: Report, cancelled: object) -> None:
             begun.append(reference)
             report(FetchProgress(reference, "fetching", 10, 100))
             await release.wait()

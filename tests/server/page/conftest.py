@@ -10,15 +10,12 @@ from playwright.sync_api import Browser
 
 from antiphon.server.access.keys import KeyRing
 from antiphon.server.setup.config import ModelSpec, ServerConfig
+from support.browser.admin_view import ADMIN_KEY, CHAT_MODEL, SPEECH_MODEL, TRANSCRIPTION_MODEL
 from support.browser.chromium import chromium
 from support.browser.watched_page import WatchedPage, watched_page
 from support.server.http_server import RunningServer, running_server
 
-CHAT_MODEL = "smollm2-135m"
-SPEECH_MODEL = "hibari-6m"
-TRANSCRIPTION_MODEL = "whisper-tiny.en"
 MODELS = (CHAT_MODEL, SPEECH_MODEL, TRANSCRIPTION_MODEL)
-ADMIN_KEY = "an-admin-key-of-the-page"
 
 
 @pytest.fixture(scope="session")

@@ -26,6 +26,17 @@ class CachedPrefix:
     tokens: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class PoolSnapshot:
+    """Copies of a pool's books, for a reader in another thread. Block b lies in slab `slabs[b // blocks_per_slab]`."""
+
+    block_bytes: int
+    blocks_per_slab: int
+    slabs: dict[int, int]  # by index of the slab within the pool: its number in the arena
+    ref_counts: list[int]  # by block id
+    cached: list[int]  # block ids
+
+
 @dataclass(slots=True)
 class PoolCounts:
     free: int
@@ -71,6 +82,10 @@ class BlockPool:
         total = len(self._slabs) * self.blocks_per_slab
         cached = len(self._unreferenced)
         return PoolCounts(self.num_free, cached, total - self.num_free - cached)
+
+    def snapshot(self) -> PoolSnapshot:
+        slabs = {index: slab.number for index, slab in self._slabs.items()}
+        return PoolSnapshot(self.block_bytes, self.blocks_per_slab, slabs, self.ref_counts[:], list(self._unreferenced))
 
     @property
     def is_scattered(self) -> bool:

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, TypeVar
 
 from antiphon.engine.core import EngineCore
 from antiphon.engine.model_slot import ModelSlot
@@ -18,6 +18,8 @@ from antiphon.models.base.parts import Detector
 from antiphon.runtime.calls.control import new_id
 from antiphon.runtime.frontend.loop import EngineLoop, slot_figures
 from antiphon.runtime.loading.loading import LoadedModel
+
+Value = TypeVar("Value")
 
 
 class DetectorLane:
@@ -131,7 +133,11 @@ class DetectorLane:
 
     def figures(self) -> dict[str, dict[str, int]]:
         """The figures of every detector that is loaded."""
-        return {} if self._loop is None else self._loop.call(lambda: slot_figures(self.core)).result()
+        return self.read(slot_figures) or {}
+
+    def read(self, function: Callable[[EngineCore], Value]) -> Value | None:
+        """What the function returns of the lane's core, between two steps; None if the lane was never used."""
+        return None if self._loop is None else self._loop.call(lambda: function(self.core)).result()
 
     @property
     def busy_since(self) -> float | None:

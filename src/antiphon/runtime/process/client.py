@@ -58,6 +58,8 @@ class EngineClient(Supervisor):
         super().__init__(options, restarts=restarts or RestartPolicy(), watchdog_seconds=watchdog_seconds)
         #: Called with the name of a model that was there before a restart and is not after it, and the cause.
         self.on_lost: Callable[[str, AntiphonError], None] | None = None
+        #: Called with what the engine does, while it is watched.
+        self.on_activity: Callable[[messages.Activity], None] | None = None
         self._offline = offline
         self._is_reloading = False  # stays so if the process dies meanwhile
         self._reload_deaths: Counter[str] = Counter()
@@ -104,6 +106,9 @@ class EngineClient(Supervisor):
                 answer(("embed", message.id), message)
             case messages.Figures():
                 answer(("figures", message.id), message)
+            case messages.Activity():
+                if self.on_activity is not None:
+                    self.on_activity(message)
 
     def _reject(self, call_id: str, error: AntiphonError) -> None:
         if not call_id:
@@ -298,3 +303,15 @@ class EngineClient(Supervisor):
         command = messages.GetFigures(question)
         answer: messages.Figures = await self._questions.ask(process, ("figures", question), command)
         return answer.values
+
+    def watch_activity(self, listener: str) -> None:
+        """Have `on_activity` called with a snapshot of that id, then with what happens. It ends with the process.
+
+        `EngineError` if the engine is not READY.
+        """
+        self._ready_process().send(messages.WatchActivity(listener))
+
+    def unwatch_activity(self) -> None:
+        """End the reports, if there are any."""
+        if self._process is not None:
+            self._process.send(messages.UnwatchActivity())

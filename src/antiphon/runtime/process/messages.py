@@ -162,6 +162,17 @@ class GetFigures(msgspec.Struct, frozen=True, tag=True):
     id: str
 
 
+class WatchActivity(msgspec.Struct, frozen=True, tag=True):
+    """Report what the engine does, until `UnwatchActivity`. Answered by an `Activity` with that id, a snapshot, and
+    then by one without an id whenever something happened, some ten times a second."""
+
+    id: str
+
+
+class UnwatchActivity(msgspec.Struct, frozen=True, tag=True):
+    """Nobody listens any more."""
+
+
 class Shutdown(msgspec.Struct, frozen=True, tag=True):
     """End everything and exit."""
 
@@ -169,7 +180,7 @@ class Shutdown(msgspec.Struct, frozen=True, tag=True):
 #: What opens a call, and what reaches one that is open.
 Opening = Generate | Embed | Transcribe | Listen | DetectVoice | Hear | Speak
 Control = PushAudio | EndAudio | HearingControls | AppendText | EndText | ReleaseChunk | Abort
-ToEngine = Opening | Control | Load | Unload | GetFigures | Shutdown
+ToEngine = Opening | Control | Load | Unload | GetFigures | WatchActivity | UnwatchActivity | Shutdown
 
 
 # -- from the engine ----------------------------------------------------------------------------------------------
@@ -294,6 +305,13 @@ class Figures(msgspec.Struct, frozen=True, tag=True):
     values: dict[str, Any]
 
 
+class Activity(msgspec.Struct, frozen=True, tag=True):
+    """What the engine does, as JSON: a snapshot for a listener, or what happened since, for all."""
+
+    id: str
+    content: bytes
+
+
 class Dying(msgspec.Struct, frozen=True, tag=True):
     """The engine's loop broke; the process exits after this."""
 
@@ -302,7 +320,8 @@ class Dying(msgspec.Struct, frozen=True, tag=True):
 
 #: Events of calls, then answers, then the state of the process.
 _Events = Deltas | SpeechPart | CallEvent | Rejected
-FromEngine = _Events | Loaded | LoadFailed | Unloaded | Embedded | Figures | Devices | Started | Heartbeat | Dying
+_Answers = Loaded | LoadFailed | Unloaded | Embedded | Figures | Activity
+FromEngine = _Events | _Answers | Devices | Started | Heartbeat | Dying
 
 encode = msgspec.msgpack.Encoder().encode
 decode_command = msgspec.msgpack.Decoder(ToEngine).decode

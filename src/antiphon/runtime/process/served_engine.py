@@ -16,6 +16,8 @@ from antiphon.device_names import AUTO, CPU
 from antiphon.errors import AntiphonError, InvalidRequestError
 from antiphon.models.base.parts import TokenDecoder
 from antiphon.ops import Device
+from antiphon.runtime.activity.memory import MemoryReader
+from antiphon.runtime.activity.reporter import ActivityReporter
 from antiphon.runtime.calls.events import Accepted
 from antiphon.runtime.frontend.front_end import FrontEnd
 from antiphon.runtime.loading.adapter_names import SEPARATOR
@@ -58,6 +60,10 @@ class ServedEngine(FrontEnd):
         self._transcribe_threads = ThreadPoolExecutor(MAX_TRANSCRIPTIONS, "antiphon-transcribe")
         self._prepare_threads = ThreadPoolExecutor(PREPARE_THREADS, "antiphon-prepare")
         super().__init__(ChannelSink(send), **options)
+        memory = MemoryReader(self._devices, self._core, lambda: [own.loaded for own in list(self._factories.values())])
+        self._activity = ActivityReporter(
+            self._loop, self.detectors, memory.read, lambda id_, content: send(messages.Activity(id_, content))
+        )
         # A server on the CPU opens no GPU, whose driver may be broken, until a model asks for one.
         self._auto_device = CPU if self.config.device == CPU else Device.parse(AUTO).name
         self._report_devices()
@@ -91,6 +97,10 @@ class ServedEngine(FrontEnd):
             self._load_threads.submit(self._unload, command)
         elif isinstance(command, messages.GetFigures):
             self._side_threads.submit(self._answer_figures, command)
+        elif isinstance(command, messages.WatchActivity):
+            self._activity.watch(command.id)
+        elif isinstance(command, messages.UnwatchActivity):
+            self._activity.stop()
 
     def _control(self, command: messages.Control) -> None:
         call = self._sink.call(command.id)
@@ -298,6 +308,10 @@ class ServedEngine(FrontEnd):
         call.start()
 
     # -- figures ------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        self._activity.stop()
+        super().close()
 
     def _answer_figures(self, command: messages.GetFigures) -> None:
         try:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from antiphon.errors import DownloadCancelledError
 from antiphon.runtime.residency.resident import Resident
 
 if TYPE_CHECKING:
@@ -38,8 +39,15 @@ class FetchLog:
             logger.info("%s: %s (%.0f of %.0f MB)", self._model.name, progress.activity, done, total)
 
 
-async def fetch_model(reference: str, offline: bool, report: Callable[[FetchProgress], None]) -> ResolvedModel:
+async def fetch_model(
+    reference: str,
+    offline: bool,
+    report: Callable[[FetchProgress], None],
+    cancelled: threading.Event | None = None,
+) -> ResolvedModel:
     """The model's files, on this machine; `report` is called in the event loop.
+
+    Setting `cancelled` ends it with a `DownloadCancelledError` when more has been received, a fraction of a second.
 
     The thread is a daemon: a program that ends does not wait for the download, which continues at the next start.
     """
@@ -60,13 +68,14 @@ async def fetch_model(reference: str, offline: bool, report: Callable[[FetchProg
         elif value is not None:
             result.set_result(value)
 
+    def progress(update: FetchProgress) -> None:
+        if cancelled is not None and cancelled.is_set():
+            raise DownloadCancelledError(f"the download of {reference} was cancelled")
+        notify(report, update)
+
     def fetch() -> None:
         try:
-            notify(
-                settle,
-                resolving.resolve(reference, offline=offline, progress=lambda update: notify(report, update)),
-                None,
-            )
+            notify(settle, resolving.resolve(reference, offline=offline, progress=progress), None)
         except Exception as error:
             notify(settle, None, error)
 

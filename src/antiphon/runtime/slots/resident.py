@@ -38,7 +38,7 @@ def make_slots(loaded: LoadedModel, arena: Arena, config: EngineConfig) -> list[
         context = SlotContext(slot_name(loaded.name, part), loaded, arena, config, made)
         made[part.role] = slot = SLOT_MAKERS[type(part)](part, context)
         slot.device, slot.computes_in_submit = loaded.device.name, loaded.device.is_cpu
-        slot.translate = loaded.device.translate
+        slot.translate, slot.role = loaded.device.translate, part.role
     if not made:
         task = loaded.model.task
         kind = KINDS.get(task, f"for {task}")

@@ -1,9 +1,8 @@
-"""`/admin/models`: listing models with their memory, loading, unloading and downloading them."""
+"""`/admin/models`: listing models with their memory and files, loading and unloading them."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
@@ -12,36 +11,35 @@ from antiphon.errors import AntiphonError, CheckpointError
 from antiphon.runtime.loading.adapter_names import SEPARATOR
 from antiphon.runtime.process.client import EngineState
 from antiphon.runtime.residency.budget import MemoryBudget
-from antiphon.runtime.residency.fetching import fetch_model
 from antiphon.runtime.residency.keep_alive import keep_alive_text, parse_keep_alive
 from antiphon.runtime.residency.residency import Residency
 from antiphon.runtime.residency.resident import ModelState, Resident
-from antiphon.server.admin.request_schemas import AdminLoadBody, AdminPullBody, AdminUnloadBody
+from antiphon.server.admin.pulls import download_cards, progress_card
+from antiphon.server.admin.request_schemas import AdminLoadBody, AdminUnloadBody
+from antiphon.server.admin.stored_models import catalog_cards, disk_card, stored_entry
 from antiphon.server.bodies.json_body import read_body
-from antiphon.server.http.connection import EventStream, json_response, unless_disconnected
+from antiphon.server.http.connection import json_response, unless_disconnected
 from antiphon.server.http.errors import ApiError, api_error, invalid
-from antiphon.server.http.events import DONE, event
+from antiphon.server.serving.downloads import downloads_of
 from antiphon.server.serving.failures import engine_unavailable, load_failure
 from antiphon.server.serving.model_card import model_card
 from antiphon.server.serving.serving import Serving, serving_of
 from antiphon.server.setup.config import LoadOnUse
-from antiphon.weights.catalog.catalog import catalog
-from antiphon.weights.catalog.fetch import FetchProgress
-from antiphon.weights.catalog.resolve import HUB_REFERENCE, ResolvedModel
+from antiphon.weights.catalog.resolve import HUB_PREFIX
 from antiphon.weights.catalog.store import ModelStore
 
 router = APIRouter(prefix="/admin", include_in_schema=False)
 FIGURES_SECONDS = 1.0
-PROGRESS_SECONDS = 0.2
 
 
 @router.get("/models")
 async def list_models(request: Request) -> Response:
-    """The models that are known to the server, the other models of the catalog, and the memory budget."""
+    """The models that the server knows, others of the catalog and the disk, downloads, and the memory budget."""
     serving = serving_of(request)
     cards = [admin_card(serving, model) for model in serving.models]
-    known = await asyncio.to_thread(_catalog_cards, {card["name"] for card in cards})
-    return json_response({"models": cards, "catalog": known, "memory": await _memory(serving)})
+    stored = await asyncio.to_thread(_add_disk, cards, ModelStore.default())
+    downloads = download_cards(downloads_of(request))
+    return json_response({"models": cards, **stored, "downloads": downloads, "memory": await _memory(serving)})
 
 
 @router.post("/models/load")
@@ -106,60 +104,6 @@ async def unload(request: Request) -> Response:
     return json_response(admin_card(serving, model))
 
 
-@router.post("/models/pull")
-async def pull(request: Request) -> Response:
-    """Download a model of the catalog or the hub without loading it."""
-    serving = serving_of(request)
-    body = await read_body(request, AdminPullBody, serving.config.limits.body_bytes)
-    if body.model.lower() not in catalog() and HUB_REFERENCE.fullmatch(body.model) is None:
-        serving.models.find(body.model)  # raises for an unknown name
-        message = f"model {body.model!r} is loaded from a path on the server; there is nothing to download"
-        raise ApiError(400, message, code="invalid_value")
-    if body.stream is False:
-        resolved = await unless_disconnected(request, fetch_model(body.model, serving.config.offline, lambda _: None))
-        return json_response(await asyncio.to_thread(_pulled, resolved))
-    return EventStream(_pull_events(body.model, serving.config.offline), lambda: None)
-
-
-async def _pull_events(reference: str, offline: bool) -> AsyncGenerator[bytes]:
-    """The progress of a download, a few times a second. The download continues if the client disconnects."""
-    latest: FetchProgress | None = None
-    sent: FetchProgress | None = None
-    notices: list[FetchProgress] = []
-
-    def note(update: FetchProgress) -> None:
-        nonlocal latest
-        if update.is_notice:
-            notices.append(update)
-        else:
-            latest = update
-
-    fetching = asyncio.create_task(fetch_model(reference, offline, note))
-    try:
-        while not fetching.done():
-            await asyncio.wait([fetching], timeout=PROGRESS_SECONDS)
-            while notices:
-                yield event(_progress_card(notices.pop(0)))
-            if latest is not None and latest != sent:
-                sent = latest
-                yield event(_progress_card(sent))
-        yield event(await asyncio.to_thread(_pulled, await fetching))
-        yield DONE
-    except AntiphonError as error:
-        yield event(api_error(error).body())
-    finally:
-        fetching.add_done_callback(lambda done: done.cancelled() or done.exception())
-
-
-def _progress_card(update: FetchProgress) -> dict[str, Any]:
-    return {"status": update.activity, "completed_bytes": update.done, "total_bytes": update.total}
-
-
-def _pulled(resolved: ResolvedModel) -> dict[str, Any]:
-    size = sum(path.stat().st_size for path in resolved.files.values())
-    return {"status": "success", "model": resolved.name, "bytes": size}
-
-
 def admin_card(serving: Serving, model: Resident) -> dict[str, Any]:
     card = model_card(model, model.name, serving.models.residency.state_of(model))
     fetching = model.fetching
@@ -168,6 +112,7 @@ def admin_card(serving: Serving, model: Resident) -> dict[str, Any]:
         "aliases": serving.models.aliases(model),
         "reference": model.reference,
         "is_configured": model.is_configured,
+        "is_detector": model.is_companion,
         "state": card["state"],
         "task": card["task"],
         "device": serving.models.residency.device_of(model),
@@ -181,17 +126,20 @@ def admin_card(serving: Serving, model: Resident) -> dict[str, Any]:
         "keep_alive": keep_alive_text(model.keep_alive),
         "expires": model.expires,
         "pinned": model.is_pinned,
-        "fetching": None if fetching is None else _progress_card(fetching),
+        "fetching": None if fetching is None else progress_card(fetching),
     }
 
 
-def _catalog_cards(held: set[str]) -> list[dict[str, Any]]:
-    store = ModelStore.default()
-    return [
-        {"name": name, "task": entry.task, "bytes": entry.size, "is_here": store.is_present(entry)}
-        for name, entry in catalog().items()
-        if name not in held
-    ]
+def _add_disk(cards: list[dict[str, Any]], store: ModelStore) -> dict[str, Any]:
+    """Add to each card whether its files are here, and their bytes; returns the other models, and the disk itself."""
+    for card in cards:
+        entry = stored_entry(card["reference"], store)
+        card["bytes"] = None if entry is None else entry.size
+        is_path = entry is None and not card["reference"].startswith(HUB_PREFIX)
+        card["is_here"] = is_path or (entry is not None and store.is_present(entry))
+        card["is_stored"] = not is_path
+    held = {card["reference"].lower() for card in cards} | {card["name"] for card in cards}
+    return {"catalog": catalog_cards(held, store), "disk": disk_card(store)}
 
 
 async def _memory(serving: Serving) -> dict[str, Any]:

@@ -27,7 +27,19 @@ class AdminUnloadBody(Body):
     force: bool | None = None
 
 
+#: A catalog, hub or configured name.
+StoredName = Annotated[str, Field(min_length=1, max_length=512)]
+
+
 class AdminPullBody(Body):
-    model: Annotated[str, Field(min_length=1, max_length=512)]
+    model: StoredName
     #: Progress as events; without it one answer at the end.
     stream: bool | None = None
+
+
+class AdminCancelBody(Body):
+    model: StoredName
+
+
+class AdminDeleteBody(Body):
+    model: StoredName

@@ -42,6 +42,8 @@ class RequestContext:
     ignored: IgnoredFields = field(default_factory=IgnoredFields)
     #: A request of a batch: those of clients go first.
     is_low_priority: bool = False
+    #: Needs nothing of the engine, however long it is open.
+    is_watching: bool = False
     started: float = field(default_factory=time.perf_counter)
     status: int = CLIENT_CLOSED_REQUEST
     has_begun: bool = False

@@ -26,8 +26,8 @@ class ActiveRequests:
 
     @property
     def num_of_clients(self) -> int:
-        """How many requests are in flight that are not of low priority."""
-        return sum(not context.is_low_priority for context in self._running)
+        """How many requests are in flight that are not of low priority and may need the engine."""
+        return sum(not (context.is_low_priority or context.is_watching) for context in self._running)
 
     async def until_one_ends(self) -> None:
         await self._left.wait()

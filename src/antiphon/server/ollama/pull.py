@@ -14,9 +14,9 @@ from antiphon.server.http.connection import EventStream, json_response, unless_d
 from antiphon.server.http.context import RequestContext, context_of
 from antiphon.server.http.errors import api_error, invalid
 from antiphon.server.ollama.answers import NDJSON, read_ollama
-from antiphon.server.ollama.downloads import Download, downloads_of
 from antiphon.server.ollama.models import asked_name
 from antiphon.server.ollama.request_schemas import OllamaPullBody
+from antiphon.server.serving.downloads import Download, downloads_of
 from antiphon.server.serving.serving import Serving, serving_of
 from antiphon.server.setup.config import LoadOnUse
 from antiphon.weights.catalog.resolve import HUB_REFERENCE

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from antiphon import environment
-from antiphon.errors import FetchError
+from antiphon.errors import DownloadCancelledError, FetchError
 from antiphon.weights.catalog.hub_cache import HubCache
 
 REACH_SECONDS = 5.0
@@ -125,7 +125,7 @@ class Hub:
     def _plain_errors(self, repository: str, revision: str, file: str | None = None) -> Iterator[None]:
         try:
             yield
-        except (FetchError, _TooLargeError):
+        except (FetchError, DownloadCancelledError, _TooLargeError):
             raise
         except Exception as error:  # the library's HTTP client, and so its exceptions, differ between versions
             self._raise(error, repository, revision, file)

@@ -11,7 +11,7 @@ export const VIEWS = [
   // conversations by voice
   { id: "talk", title: "Talk", icon: "microphone", load: () => import("../views/talk/index.js") },
   // models in the catalog, on disk and in memory
-  // { id: "models", title: "Models", icon: "cube", load: () => import("../views/models/index.js") },
+  { id: "models", title: "Models", icon: "cube", load: () => import("../views/models/index.js") },
   // the engine's requests, cache and steps
-  // { id: "engine", title: "Engine", icon: "gauge", load: () => import("../views/engine/index.js") },
+  { id: "engine", title: "Engine", icon: "gauge", load: () => import("../views/engine/index.js") },
 ];

@@ -21,6 +21,7 @@ const PATHS = {
   menu: "M4 6h16M4 12h16M4 18h16",
   microphone: "M12 3a3 3 0 0 1 3 3v5a3 3 0 0 1-6 0V6a3 3 0 0 1 3-3zM5 11a7 7 0 0 0 14 0M12 18v3",
   microphoneOff: "M9 9v2a3 3 0 0 0 5 2.2M15 10V6a3 3 0 0 0-5.6-1.5M5 11a7 7 0 0 0 11 5.7M19 11a7 7 0 0 1-.6 2.8M12 18v3M4 3l16 18",
+  minus: "M5 12h14",
   moon: "M19 14A8 8 0 1 1 10 5a6.5 6.5 0 0 0 9 9z",
   more: "M5 12h.01M12 12h.01M19 12h.01",
   pause: "M8 5v14M16 5v14",

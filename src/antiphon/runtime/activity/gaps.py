@@ -1,0 +1,56 @@
+"""`GapCounts`: gaps between the tokens of a request, counted by their length on a logarithmic scale."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable
+from itertools import pairwise
+
+from antiphon.engine.request import Request
+from antiphon.engine.telemetry import RequestRecord
+
+#: Bucket n has gaps from `SHORTEST` times 10 to the power n / `PER_DECADE` on; the first has shorter ones too.
+SHORTEST = 1e-4
+PER_DECADE = 20
+NUM_BUCKETS = 7 * PER_DECADE
+
+
+def bucket(seconds: float) -> int:
+    if seconds <= SHORTEST:
+        return 0
+    return min(NUM_BUCKETS - 1, int(PER_DECADE * math.log10(seconds / SHORTEST)))
+
+
+class GapCounts:
+    """Remembers how many tokens of each open request have been counted."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, tuple[Request, int]] = {}
+
+    def take(self, live: Iterable[Request], ended: Iterable[RequestRecord]) -> dict[str, list[list[int]]]:
+        """For each model with new gaps, pairs of a bucket and the number of its gaps."""
+        found: dict[str, Counter[int]] = {}
+        known, self._open = self._open, {}
+        for request in live:
+            _, seen = known.pop(request.id, (request, 0))
+            self._open[request.id] = (request, _count(request, seen, found))
+        for request, seen in known.values():  # they have ended since
+            _count(request, seen, found)
+        for record in ended:  # those that were never seen open have their mean only
+            if record.id not in known and record.id not in self._open and record.output_tokens > 1:
+                gaps = found.setdefault(record.model, Counter())
+                gaps[bucket(record.time_per_output_token)] += record.output_tokens - 1
+        return {model: [[place, count] for place, count in sorted(gaps.items())] for model, gaps in found.items()}
+
+
+def _count(request: Request, seen: int, found: dict[str, Counter[int]]) -> int:
+    """Count the gaps before the tokens after the first `seen`; returns how many tokens have been seen now."""
+    times = request.marks.tokens
+    number = len(times)
+    new = times[max(0, seen - 1) : number]
+    if len(new) > 1:
+        gaps = found.setdefault(request.model, Counter())
+        for earlier, later in pairwise(new):
+            gaps[bucket(later - earlier)] += 1
+    return number

@@ -1,0 +1,126 @@
+"""Steps and requests as rows of plain values: numbers, times and states, and never a token or a text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from antiphon.engine.request import Request, RequestState
+from antiphon.engine.telemetry import RequestRecord, StepRecord
+
+#: Starts are seconds of the engine's clock; durations, the whole and its parts, are microseconds.
+STEP_COLUMNS = (
+    "index",
+    "model",
+    "kind",
+    "start",
+    "microseconds",
+    "decodes",
+    "prefills",
+    "prefill_tokens",
+    "running",
+    "waiting",
+    "plan",
+    "build",
+    "run",
+    "sample",
+    "commit",
+)
+PARTS = STEP_COLUMNS[-5:]
+
+#: Times are seconds of the engine's clock, or null for what has not happened.
+REQUEST_COLUMNS = (
+    "id",
+    "model",
+    "task",
+    "priority",
+    "state",
+    "prompt_tokens",
+    "cached_tokens",
+    "output_tokens",
+    "preemptions",
+    "arrived",
+    "first_scheduled",
+    "first_token",
+    "finished",
+    "finish_reason",
+    "time_to_first_token",
+    "time_per_output_token",
+)
+
+#: What a slot with this role does in a step; a decoder prefills, decodes, or does both.
+KINDS = {"encoder": "encoder", "embedding": "embedding", "synthesis": "synthesis", "detector": "detection"}
+
+
+def step_row(step: StepRecord, role: str) -> list[Any]:
+    prefills = step.num_requests - step.decode_tokens
+    kind = KINDS.get(role)
+    if kind is None:
+        kind = "mixed" if prefills and step.decode_tokens else "prefill" if prefills else "decode"
+    return [
+        step.index,
+        step.model,
+        kind,
+        round(step.start, 6),
+        round(step.seconds * 1e6),
+        step.decode_tokens,
+        prefills,
+        step.prefill_tokens,
+        step.running,
+        step.waiting,
+        *(round(step.parts.get(part, 0.0) * 1e6) for part in PARTS),
+    ]
+
+
+def live_row(request: Request) -> list[Any]:
+    """A request that has not ended, or ends while its step is in flight."""
+    marks = request.marks
+    return [
+        request.id,
+        request.model,
+        request.task,
+        request.priority.name.lower(),
+        state_of(request),
+        request.num_prompt_tokens,
+        request.num_cached_tokens,
+        request.num_output_tokens,
+        marks.preemptions,
+        round(marks.arrived, 6),
+        _time(marks.first_scheduled),
+        _time(marks.tokens[0]) if marks.tokens else None,
+        _time(marks.finished),
+        None if request.finish_reason is None else str(request.finish_reason),
+        round(marks.time_to_first_token, 6) if marks.tokens else None,
+        round(marks.time_per_output_token, 6) if len(marks.tokens) > 1 else None,
+    ]
+
+
+def ended_row(record: RequestRecord) -> list[Any]:
+    return [
+        record.id,
+        record.model,
+        record.task,
+        record.priority,
+        record.state,
+        record.prompt_tokens,
+        record.cached_tokens,
+        record.output_tokens,
+        record.preemptions,
+        round(record.arrived, 6),
+        _time(record.first_scheduled),
+        _time(record.first_token),
+        _time(record.finished),
+        record.finish_reason,
+        round(record.time_to_first_token, 6) if record.first_token else None,
+        round(record.time_per_output_token, 6) if record.output_tokens > 1 and record.first_token else None,
+    ]
+
+
+def state_of(request: Request) -> str:
+    """Its state; `preempted` or `swapped` if it waits for the second time."""
+    if request.state is RequestState.WAITING and request.marks.preemptions:
+        return "swapped" if request.swapped else "preempted"
+    return str(request.state)
+
+
+def _time(seconds: float) -> float | None:
+    return round(seconds, 6) if seconds else None

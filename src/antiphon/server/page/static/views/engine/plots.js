@@ -1,0 +1,108 @@
+// Live plots of the last two minutes.
+import uPlot from "../../vendor/uplot.js";
+import { NumberField } from "../../components/fields.js";
+import { setting } from "../../lib/settings.js";
+import { html, signal, useEffect, useLayoutEffect, useRef } from "../../lib/ui.js";
+import { colours } from "./colours.js";
+import { known, now } from "./feed.js";
+import { SPAN } from "./series.js";
+
+const REFRESH = 500;
+const HEIGHT = 150;
+
+/** Milliseconds that a request may take to its first token, and for each token after it. */
+export const targetFirst = setting("engine.target-first", 1000);
+export const targetToken = setting("engine.target-token", 100);
+const rows = signal(null);
+
+const perSecond = (value) => (value >= 100 ? value.toFixed(0) : value.toFixed(1));
+const milliseconds = (value) => (value >= 1000 ? `${(value / 1000).toFixed(1)} s` : `${value.toFixed(value < 10 ? 1 : 0)} ms`);
+
+const PLOTS = [
+  { title: "Tokens per second", format: perSecond, lines: [["decode", "Decode", 0], ["prefill", "Prefill", 1]] },
+  { title: "Time to first token", format: milliseconds, lines: [["first50", "Median", 0], ["first95", "95th percentile", 3]] },
+  { title: "Gap between tokens", format: milliseconds, lines: [["gap50", "Median", 0], ["gap95", "95th percentile", 3]] },
+  { title: "Goodput, requests per second", format: perSecond, lines: [["good", "Within the targets", 0], ["finished", "All finished", 1]] },
+];
+
+export function Plots() {
+  useEffect(() => {
+    const refresh = () => {
+      if (!known.clock) return;
+      rows.value = known.series.columns(now(), { first: targetFirst.value, token: targetToken.value });
+    };
+    refresh();
+    const timer = setInterval(refresh, REFRESH);
+    return () => clearInterval(timer);
+  }, []);
+  return html`<section class="panel" aria-label="Figures of the last two minutes">
+    <div class="plots">${PLOTS.map((plot) => html`<${Plot} key=${plot.title} ...${plot} />`)}</div>
+    <div class="targets">
+      <${NumberField} label="Target for the first token, ms" value=${targetFirst.value} min="1" step="any"
+        onChange=${(value) => value && (targetFirst.value = value)} />
+      <${NumberField} label="Target for each token, ms" value=${targetToken.value} min="0.1" step="any"
+        onChange=${(value) => value && (targetToken.value = value)} />
+    </div>
+  </section>`;
+}
+
+/** The newest figure of a line, in words. */
+function last(name, format) {
+  const values = rows.value?.[name] ?? [];
+  for (let place = values.length - 1; place >= 0; place -= 1) if (values[place] !== null) return format(values[place]);
+  return "–";
+}
+
+function Plot({ title, lines, format }) {
+  const place = useRef(null);
+  const plot = useRef(null);
+  const palette = colours.value;
+  useLayoutEffect(() => {
+    const element = place.current;
+    const made = new uPlot(options(palette, lines, format, element.clientWidth), dataOf(lines), element);
+    plot.current = made;
+    const observer = new ResizeObserver(() => made.setSize({ width: element.clientWidth, height: HEIGHT }));
+    observer.observe(element);
+    return () => {
+      observer.disconnect();
+      made.destroy();
+    };
+  }, [palette]);
+  useEffect(() => {
+    plot.current?.setData(dataOf(lines));
+  }, [rows.value]);
+  return html`<figure class="plot" data-title=${title}>
+    <figcaption>
+      <h2>${title}</h2>
+      <ul class="plot-keys">
+        ${lines.map(([name, label, series]) => html`<li key=${name}>
+          <span class=${`swatch series-${series + 1}`} aria-hidden="true"></span>${label} <b class="number">${last(name, format)}</b>
+        </li>`)}
+      </ul>
+    </figcaption>
+    <div class="plot-place" ref=${place} aria-hidden="true"></div>
+  </figure>`;
+}
+
+function dataOf(lines) {
+  const found = rows.value;
+  if (!found) return [[-SPAN + 1, 0], ...lines.map(() => [null, null])];
+  return [found.ages, ...lines.map(([name]) => found[name])];
+}
+
+function options(palette, lines, format, width) {
+  const axis = { stroke: palette["text-soft"], grid: { stroke: palette.line, width: 1 }, ticks: { show: false }, font: `11px ${palette.font}` };
+  return {
+    width,
+    height: HEIGHT,
+    legend: { show: false },
+    cursor: { show: false },
+    padding: [8, 16, 0, 0],
+    scales: { x: { time: false, range: [-SPAN + 1, 0] }, y: { range: (_, low, high) => [0, Math.max(high ?? 0, 1e-3) * 1.1] } },
+    axes: [
+      { ...axis, size: 24, values: (_, ages) => ages.map((age) => (age ? `${age} s` : "now")) },
+      { ...axis, size: 52, values: (_, values) => values.map((value) => (value ? format(value) : "0")) },
+    ],
+    series: [{}, ...lines.map(([, label, series]) => ({ label, stroke: palette.series[series], width: 1.5, spanGaps: true, points: { size: 4 } }))],
+  };
+}

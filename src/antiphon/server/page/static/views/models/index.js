@@ -1,0 +1,108 @@
+// Models: in memory, on disk and in the catalog.
+import { Dialog } from "../../components/dialog.js";
+import { Select, TextField } from "../../components/fields.js";
+import { MemoryBar } from "../../components/memory_bar.js";
+import { Notice } from "../../components/notice.js";
+import { ViewHeader } from "../../components/view_header.js";
+import { bytes } from "../../lib/format.js";
+import { html, signal, useEffect, useSignal } from "../../lib/ui.js";
+import { Row, taskName } from "./row.js";
+import { downloads, failures, forgetFailure, listing, pull, refusal, remove, watch } from "./store.js";
+
+const RESIDENT = ["ready", "loading", "unloading"];
+const wanted = signal("");
+const task = signal("");
+
+export function View() {
+  const attempt = useSignal(0);
+  const deleting = useSignal(null);
+  useEffect(watch, [attempt.value]);
+  const found = listing.value;
+  return html`<${ViewHeader} title="Models"><span class="hint number">${found && `${bytes(found.disk.free_bytes)} free on disk`}</span><//>
+    <div class="view-body"><div class="boards">
+      ${refusal.value && html`<${Notice} kind="error">
+        ${refusal.value.message} <button type="button" class="link" onClick=${() => (attempt.value += 1)}>Try again</button>
+      <//>`}
+      ${found ? html`<${Lists} found=${found} onDelete=${(card) => (deleting.value = card)} />` : !refusal.value && html`<p class="hint">Asking the server…</p>`}
+    </div></div>
+    ${deleting.value && html`<${DeleteDialog} card=${deleting.value} onClose=${() => (deleting.value = null)} />`}`;
+}
+
+function Lists({ found, onDelete }) {
+  const all = [...found.models, ...found.catalog];
+  const tasks = [...new Set(all.map((card) => taskName(card.task)).filter(Boolean))].sort();
+  const text = wanted.value.trim().toLowerCase();
+  const fits = (card) => `${card.name} ${card.title ?? ""}`.toLowerCase().includes(text) && (!task.value || taskName(card.task) === task.value);
+  const shown = all.filter(fits);
+  const resident = shown.filter((card) => RESIDENT.includes(card.state));
+  const others = shown.filter((card) => !RESIDENT.includes(card.state));
+  const name = wanted.value.trim();
+  const isHub = /^hub:[\w.-]+\/[\w.-]+/.test(name);
+  return html`
+    <${Memory} found=${found} />
+    <div class="filters">
+      <${TextField} label="Find a model" value=${wanted.value} onChange=${(value) => (wanted.value = value)} type="search"
+        placeholder="Name, or hub:owner/repository" />
+      <${Select} label="Task" value=${task.value} onChange=${(value) => (task.value = value)}
+        options=${[{ value: "", label: "All" }, ...tasks]} />
+    </div>
+    ${isHub && !all.some((card) => card.name === name) && !(name in downloads.value) && html`<div class="panel hub">
+      <p>Fetch <code>${name}</code> from the model hub.</p>
+      <button type="button" class="primary" onClick=${() => pull(name)}>Fetch</button>
+    </div>`}
+    <${Unlisted} known=${all} />
+    <${List} title="In memory" cards=${resident} none="No model is loaded." onDelete=${onDelete} />
+    <${List} title="On disk" cards=${others.filter((card) => card.is_here)} none="No other model is on disk." onDelete=${onDelete} />
+    <${List} title="In the catalog" cards=${others.filter((card) => !card.is_here)} none="Every model that fits is on disk." onDelete=${onDelete} />`;
+}
+
+/** Downloads, and those that failed, of models that no list has yet. */
+function Unlisted({ known }) {
+  const names = new Set(known.map((card) => card.name));
+  const running = Object.entries(downloads.value).filter(([name]) => !names.has(name));
+  const failed = Object.entries(failures.value).filter(([name]) => !names.has(name));
+  return html`
+    ${failed.map(([name, message]) => html`<${Notice} key=${name} kind="error" onClose=${() => forgetFailure(name)}>${name}: ${message}<//>`)}
+    ${running.length > 0 && html`<section class="panel downloads" aria-label="Downloads">
+      <h2>Downloads</h2>
+      <ul class="models">${running.map(([name]) => html`<${Row} key=${name} card=${{ name }} />`)}</ul>
+    </section>`}`;
+}
+
+function List({ title, cards, none, onDelete }) {
+  return html`<section class="panel" aria-label=${title}>
+    <h2>${title}</h2>
+    ${cards.length === 0 ? html`<p class="hint">${none}</p>` : html`<ul class="models">${cards.map((card) => html`<${Row} key=${card.name} card=${card} onDelete=${onDelete} />`)}</ul>`}
+  </section>`;
+}
+
+/** The budget of each device, with the weights of every model on it. */
+function Memory({ found }) {
+  return html`<section class="panel" aria-label="Memory">
+    <h2>Memory</h2>
+    ${found.memory.devices.map((device) => {
+      const own = found.models.filter((card) => card.device === device.device && card.charged_bytes > 0);
+      const lent = device.kv_lent_bytes ?? 0;
+      const parts = [
+        ...own.map((card) => ({ model: card.name, label: card.name, kind: "weights", bytes: card.charged_bytes })),
+        { label: "Cache in use", kind: "kv", bytes: lent },
+        { label: "Cache, reserved", kind: "reserved", bytes: device.kv_bytes - lent },
+      ];
+      return html`<${MemoryBar} key=${device.device} title=${device.device} total=${device.budget_bytes} parts=${parts} />`;
+    })}
+  </section>`;
+}
+
+function DeleteDialog({ card, onClose }) {
+  const confirm = () => {
+    onClose();
+    remove(card.name);
+  };
+  return html`<${Dialog} title=${`Delete ${card.name}?`} onClose=${onClose}>
+    <p>${card.bytes ? `Its files take ${bytes(card.bytes)}. ` : ""}The model can be fetched again.</p>
+    <div class="dialog-buttons">
+      <button type="button" onClick=${onClose}>Keep</button>
+      <button type="button" class="danger" onClick=${confirm}>Delete</button>
+    </div>
+  <//>`;
+}

@@ -1,0 +1,121 @@
+"""The view of the models: one is fetched, cancelled, fetched again, loaded, pinned, unloaded and deleted."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Locator, Page, expect
+
+from antiphon.server.access.keys import KeyRing
+from antiphon.server.setup.config import ModelSpec, ServerConfig
+from support.browser.admin_view import ADMIN_KEY, open_as_admin
+from support.browser.watched_page import PHONE, WIDE, WatchedPage, watched_page
+from support.fetching.registries import LocalHub, local_hub
+from support.server.http_server import RunningServer, running_server
+
+pytestmark = pytest.mark.browser
+NAME = "hub:owner/tiny"
+
+
+@pytest.fixture(scope="module")
+def hub(chat_folder: Path) -> Iterator[LocalHub]:
+    files = {f"owner/tiny/{path.name}": path.read_bytes() for path in chat_folder.iterdir() if path.is_file()}
+    with local_hub(files) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def fetching(hub: LocalHub, chat_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    """A server with a tiny model, an empty folder of models, and a hub on this machine."""
+    folder = tmp_path_factory.mktemp("page-models")
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("ANTIPHON_HOME", str(folder / "home"))
+        environment.setenv("HF_ENDPOINT", hub.endpoint)
+        environment.setenv("HF_HUB_CACHE", str(folder / "cache"))
+        environment.delenv("HF_HUB_OFFLINE", raising=False)
+        environment.delenv("ANTIPHON_OFFLINE", raising=False)
+        config = ServerConfig(models=(ModelSpec.of(str(chat_folder)),), admin_keys=KeyRing([ADMIN_KEY]))
+        with running_server(config, {"kv_bytes": 16 << 20}) as running:
+            yield running
+
+
+@pytest.fixture
+def watched(browser: Browser, fetching: RunningServer) -> Iterator[WatchedPage]:
+    with watched_page(browser, fetching.url) as page:
+        yield page
+
+
+def row(page: Page, name: str = NAME) -> Locator:
+    return page.locator(f".model[data-model='{name}']")
+
+
+def test_a_model_is_fetched_loaded_and_deleted(watched: WatchedPage, hub: LocalHub, chat_folder: Path) -> None:
+    page = open_as_admin(watched, "models")
+    expect(row(page, chat_folder.name)).to_have_attribute("data-state", "ready")
+    expect(row(page, "smollm2-135m").get_by_role("button", name="Fetch smollm2-135m")).to_be_visible()
+    page.get_by_label("Find a model").fill(NAME)
+    hub.stall = threading.Event()
+    page.get_by_role("button", name="Fetch", exact=True).click()
+    download = page.locator(".downloads")
+    expect(download.get_by_role("progressbar")).to_be_visible()
+    download.get_by_role("button", name="Cancel").click()
+    expect(download).to_have_count(0)
+    expect(row(page)).to_have_count(0)
+    hub.stall.set()
+    hub.stall = None
+    page.get_by_role("button", name="Fetch", exact=True).click()
+    expect(row(page)).to_have_attribute("data-state", "stored")
+    row(page).get_by_role("button", name="Load").click()
+    expect(row(page)).to_have_attribute("data-state", "ready")
+    expect(page.locator(".memory-keys")).to_contain_text(NAME)
+    pin = row(page).get_by_role("button", name="Pin")
+    pin.click()
+    expect(row(page).get_by_role("button", name="Unpin")).to_have_attribute("aria-pressed", "true")
+    row(page).get_by_role("button", name="Unload").click()
+    expect(row(page)).to_have_attribute("data-state", "stored")
+    row(page).get_by_role("button", name="Delete").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_role("button", name="Keep").click()
+    expect(row(page)).to_have_attribute("data-state", "stored")
+    row(page).get_by_role("button", name="Delete").click()
+    dialog.get_by_role("button", name="Delete").click()
+    expect(row(page)).to_have_count(0)
+
+
+def test_a_download_that_fails_says_why(watched: WatchedPage, hub: LocalHub) -> None:
+    page = open_as_admin(watched, "models")
+    weights = next(name for name in hub.files if name.endswith(".safetensors"))
+    hub.sent[weights] = bytes(len(hub.files[weights]))
+    page.get_by_label("Find a model").fill(NAME)
+    page.get_by_role("button", name="Fetch", exact=True).click()
+    expect(page.get_by_role("alert")).to_contain_text("sha256")
+    hub.sent.clear()
+    page.get_by_role("button", name="Close this message").click()
+    expect(page.get_by_role("alert")).to_have_count(0)
+
+
+def test_models_are_found_by_name_and_task(watched: WatchedPage) -> None:
+    page = open_as_admin(watched, "models")
+    expect(row(page, "kokoro-82m")).to_be_visible()
+    page.get_by_label("Find a model").fill("whisper")
+    expect(row(page, "kokoro-82m")).to_have_count(0)
+    expect(row(page, "whisper-tiny.en")).to_be_visible()
+    page.get_by_label("Find a model").fill("")
+    page.get_by_label("Task").select_option("Speech")
+    expect(row(page, "kokoro-82m")).to_be_visible()
+    expect(row(page, "whisper-tiny.en")).to_have_count(0)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("viewport", [WIDE, PHONE], ids=["wide", "phone"])
+def test_the_view_is_accessible(
+    browser: Browser, fetching: RunningServer, scheme: str, viewport: dict[str, int]
+) -> None:
+    with watched_page(browser, fetching.url, color_scheme=scheme, viewport=viewport) as watched:
+        page = open_as_admin(watched, "models")
+        expect(page.locator(".model").first).to_be_visible()
+        watched.check_accessible()
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
