@@ -26,10 +26,10 @@ from pathlib import Path
 
 import httpx
 
-from antiphon.bench.arrivals import Arrivals
-from antiphon.bench.http_stream import HttpClient
-from antiphon.bench.load import Target, put_load
-from antiphon.bench.openai_stream import Endpoint, Job
+from antiphon.bench.load.arrivals import Arrivals
+from antiphon.bench.load.generator import Target, put_load
+from antiphon.bench.load.http_stream import HttpClient
+from antiphon.bench.load.openai_stream import Endpoint, Job
 from antiphon.bench.process import ServerProcess, antiphon_server
 from antiphon.bench.serve_bench import run_loop
 from antiphon.runtime.activity.report import ActivityReport

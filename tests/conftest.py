@@ -23,7 +23,7 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
 #: The limit of a test under `--soak`.
 SOAK_SECONDS = 4 * 3600
 
-# Workers that run side by side have a core each: threads that wait for each other on a busy core cost ten times as much.
+# Workers that run side by side have a core each: threads that wait for one another on a busy core cost much more.
 torch.set_num_threads(1 if "PYTEST_XDIST_WORKER" in os.environ else min(2, os.cpu_count() or 1))
 
 # An example, or the drawing of one, may be held up by whatever else the machine does.
