@@ -29,6 +29,7 @@ export function View({ path }) {
   }, [path]);
   const conversation = current.value;
   if (!conversation) return null;
+  conversation.shape.value; // the first message replaces the welcome
   const list = narrow.matches ? isDrawerOpen : isListShown;
   const onAsk = () => {
     follow.current = true;
@@ -45,7 +46,7 @@ export function View({ path }) {
     <div class="chat">
       ${list.value && html`<${ConversationList} onClose=${() => (isDrawerOpen.value = false)} />`}
       <div class="chat-main">
-        ${conversation.isEmpty ? html`<${Welcome} conversation=${conversation} />` : html`<${Thread} conversation=${conversation} follow=${follow} />`}
+        ${conversation.isEmpty ? html`<${Welcome} />` : html`<${Thread} conversation=${conversation} follow=${follow} />`}
         <div class="chat-foot column">
           ${speechError.value &&
           html`<${Notice} kind="error" onClose=${() => (speechError.value = null)}>The answer cannot be read aloud: ${speechError}<//>`}
@@ -56,8 +57,7 @@ export function View({ path }) {
     </div>`;
 }
 
-function Welcome({ conversation }) {
-  conversation.shape.value; // the first question replaces this
+function Welcome() {
   const hasNone = models.value !== null && modelsFor("generate").length === 0;
   return html`<div class="view-body welcome">
     ${hasNone
