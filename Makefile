@@ -15,7 +15,7 @@ TORCH ?= auto
 # What a stamp's installation was made from; Python files of an editable one are read in place.
 BUILD_INPUTS := pyproject.toml CMakeLists.txt $(wildcard csrc/*/*)
 INSTALL = $(BIN)/python -m pip install --quiet $$($(BIN)/python deploy/torch_index.py --build $(TORCH))
-PACKAGE := $(shell find src -name '*.py' -o -name '*.toml')
+PACKAGE := $(shell find src -name '*.py' -o -name '*.toml' -o -path '*/static/*')
 
 .PHONY: run test soak sanitize clean
 
