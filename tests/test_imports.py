@@ -37,7 +37,7 @@ ORDER: dict[str, list[tuple[str, ...]]] = {
         ("text",),
         ("parameters",),
         ("sound",),
-        ("admin",),
+        ("admin", "page"),
         ("tool_calls",),
         ("serving",),
         ("setup",),

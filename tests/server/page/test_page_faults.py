@@ -7,9 +7,11 @@ import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 from playwright.sync_api import Browser, expect
 
+from antiphon.runtime.process.client import EngineState
 from antiphon.server.access.keys import KeyRing
 from antiphon.server.setup.config import ModelSpec, ServerConfig
 from support.browser.chat_view import ENDLESS, ask, last_answer, seed_options, wait_for_answer
@@ -83,8 +85,8 @@ def test_the_key_of_serve_open_leaves_the_address_at_once(watched: WatchedPage) 
     page.locator(".view-chat").wait_for()
     assert "token" not in page.url
     assert page.evaluate("sessionStorage.getItem('antiphon.admin-key')") == "a-token-for-this-page"
-    page.evaluate("history.back()")
-    assert "token" not in page.url
+    history = watched.context.new_cdp_session(page).send("Page.getNavigationHistory")
+    assert not any("token" in entry["url"] for entry in history["entries"])
 
 
 def test_a_server_that_is_away_is_named_and_comes_back(watched: WatchedPage) -> None:
@@ -103,6 +105,20 @@ def test_a_server_that_is_away_is_named_and_comes_back(watched: WatchedPage) -> 
     wait_for_answer(page)
 
 
+def test_the_state_of_the_server_is_shown(watched: WatchedPage, page_server: RunningServer) -> None:
+    page = watched.open()
+    client = page_server.serving.client
+    client.state, client.cause = EngineState.RESTARTING, "killed by SIGKILL"
+    try:
+        expect(page.locator(".banner")).to_contain_text("The engine stopped and is being started again")
+        expect(page.locator(".banner")).to_contain_text("killed by SIGKILL")
+        expect(page.locator(".status-word")).to_have_text("Engine restarting")
+        watched.check_accessible()
+    finally:
+        client.state, client.cause = EngineState.READY, None
+    expect(page.locator(".status-word")).to_have_text("Ready")
+
+
 def test_an_engine_that_is_killed_fails_the_answer_and_the_page_goes_on(
     watched: WatchedPage, page_server: RunningServer
 ) -> None:
@@ -117,8 +133,10 @@ def test_an_engine_that_is_killed_fails_the_answer_and_the_page_goes_on(
     os.kill(pid, signal.SIGKILL)
     expect(page.locator(".answer").get_by_role("alert")).to_contain_text("The answer failed")
     assert last_answer(page).startswith(told[:20]), "what was answered stays"
-    expect(page.locator(".status-word")).to_have_text("Ready")
     wait_until(lambda: page_server.serving.client.pid not in (None, pid))
+    wait_until(lambda: httpx.get(page_server.url + "/readyz").status_code == 200, 120)
+    expect(page.locator(".banner")).to_have_count(0)
+    expect(page.locator(".status-word")).to_have_text("Ready")
     seed_options(watched, max_tokens=8, ignore_eos=False)
     page.get_by_role("button", name="Answer again").click()
     wait_for_answer(page)

@@ -42,6 +42,7 @@ export async function request(path, { method, json, body, headers = {}, signal }
     });
     if (response.ok) return response;
     const error = await errorOf(response);
+    if (response.status >= 500) noticeFailure();
     if (response.status !== 401) throw error;
     if (keyOf(kind) !== key) continue; // another request was answered with a key meanwhile
     setKey(kind, null);
@@ -61,6 +62,7 @@ export async function* events(path, options) {
     const parsed = JSON.parse(data);
     if (parsed.error) {
       const { message, code } = parsed.error;
+      noticeFailure(); // the engine may be gone
       throw new ApiError(message, { status: response.status, code, requestId: response.headers.get("x-request-id") });
     }
     yield { event, data: parsed };

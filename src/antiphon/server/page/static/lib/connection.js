@@ -40,7 +40,7 @@ function show(next) {
   if (now.status !== next.status || now.cause !== next.cause || now.version !== next.version) connection.value = next;
 }
 
-/** A request failed without an answer: look at once. */
+/** A request got no answer, or the server failed: look at once. */
 export function noticeFailure() {
   check();
 }
