@@ -159,7 +159,7 @@ def test_settings_hold_in_a_conversation_that_goes_on(
             and audio["output"]["voice"] == name
         )
 
-    wait_until(is_taken, PATIENCE / 1000)
+    wait_until(is_taken, PATIENCE / 1000, lambda: [witness.sent("session.update")[-1], witness.received("error")])
     expect(page.get_by_role("button", name="Hold to speak")).to_be_visible()
     watched.check_accessible()
 
