@@ -146,7 +146,7 @@ def test_settings_hold_in_a_conversation_that_goes_on(
     page.get_by_label("Calculator").check()
     page.get_by_label("My turn ends with").select_option("push_to_talk")
     expect(page.get_by_label("Voice").locator("option").nth(1)).to_be_attached()
-    name = page.get_by_label("Voice").locator("option").nth(1).get_attribute("value")
+    name = page.get_by_label("Voice").locator("option").nth(1).inner_text()
     page.get_by_label("Voice").select_option(name)
 
     def is_taken() -> bool:
