@@ -146,7 +146,7 @@ def test_settings_hold_in_a_conversation_that_goes_on(
     page.get_by_label("Calculator").check()
     page.get_by_label("My turn ends with").select_option("push_to_talk")
     expect(page.get_by_label("Voice").locator("option").nth(1)).to_be_attached()
-    name = page.get_by_label("Voice").locator("option").nth(1).get_attribute("value")
+    name = page.get_by_label("Voice").locator("option").nth(1).inner_text()
     page.get_by_label("Voice").select_option(name)
 
     def is_taken() -> bool:
@@ -159,7 +159,7 @@ def test_settings_hold_in_a_conversation_that_goes_on(
             and audio["output"]["voice"] == name
         )
 
-    wait_until(is_taken, PATIENCE / 1000)
+    wait_until(is_taken, PATIENCE / 1000, lambda: [witness.sent("session.update")[-1], witness.received("error")])
     expect(page.get_by_role("button", name="Hold to speak")).to_be_visible()
     watched.check_accessible()
 
