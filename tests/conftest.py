@@ -33,6 +33,7 @@ settings.load_profile("antiphon")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--soak", action="store_true", help="Run the long tests at their full length (hours).")
+    parser.addoption("--screenshots", type=Path, help="Save pictures of the web page in this folder.")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -14,7 +14,7 @@ from support.browser.watched_page import PHONE, WIDE, WatchedPage, watched_page
 from support.server.http_server import RunningServer
 
 pytestmark = pytest.mark.browser
-#: Of the timeline: what the issue asks for.
+#: Of a full timeline.
 NUM_STEPS = 5000
 
 
