@@ -6,7 +6,7 @@ import { computed, effect, signal } from "./ui.js";
 /** The cards of `GET /v1/models`; null until they are known. */
 export const models = signal(null);
 
-/** Tasks of cards: `generate`, `transcribe`, `speak`, `embed`. */
+/** Tasks of cards: `generate`, `transcribe`, `synthesize`, `embed`. */
 export const modelsFor = (task) =>
   (models.value ?? []).filter((card) => card.task === task && card.id === card.root);
 
