@@ -6,12 +6,9 @@ import { computed, effect, signal } from "./ui.js";
 /** The cards of `GET /v1/models`; null until they are known. */
 export const models = signal(null);
 
-/** What the engine calls a task, where that is another word. */
-const TASKS = { speak: "synthesize" };
-
-/** Tasks: `generate`, `transcribe`, `speak`, `embed`. */
+/** Tasks of cards: `generate`, `transcribe`, `synthesize`, `embed`. */
 export const modelsFor = (task) =>
-  (models.value ?? []).filter((card) => card.task === (TASKS[task] ?? task) && card.id === card.root);
+  (models.value ?? []).filter((card) => card.task === task && card.id === card.root);
 
 export const hasModels = computed(() => models.value !== null);
 

@@ -10,7 +10,7 @@ export const spoken = signal(null);
 /** Why the last one could not be read, or null. */
 export const speechError = signal(null);
 
-export const canSpeak = () => modelsFor("speak").length > 0;
+export const canSpeak = () => modelsFor("synthesize").length > 0;
 
 export function stopSpeaking() {
   const now = spoken.peek();
@@ -32,7 +32,7 @@ export async function speak(node) {
     if (player.state.value === "ended" && spoken.peek()?.player === player) spoken.value = null;
   });
   try {
-    const json = { model: modelsFor("speak")[0].id, input: text, response_format: "pcm" };
+    const json = { model: modelsFor("synthesize")[0].id, input: text, response_format: "pcm" };
     const response = await request("/v1/audio/speech", { json, signal: controller.signal });
     for await (const samples of pcmSamples(readBody(response))) player.push(samples);
     player.end();

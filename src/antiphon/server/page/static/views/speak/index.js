@@ -19,8 +19,8 @@ const speed = setting("speak.speed", 1);
 const text = signal("");
 
 export function View() {
-  const hasNone = models.value !== null && modelsFor("speak").length === 0;
-  return html`<${ViewHeader} title="Speak"><${ModelPicker} task="speak" chosen=${model} /><//>
+  const hasNone = models.value !== null && modelsFor("synthesize").length === 0;
+  return html`<${ViewHeader} title="Speak"><${ModelPicker} task="synthesize" chosen=${model} /><//>
     <div class="view-body">${hasNone ? html`<${NoModel} />` : html`<${Body} />`}</div>`;
 }
 
