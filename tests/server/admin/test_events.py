@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import threading
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -50,6 +51,7 @@ class Reading:
 
     def __init__(self, response: httpx.Response) -> None:
         self._events: SimpleQueue[tuple[str, dict[str, Any]]] = SimpleQueue()
+        self._rows: deque[list[Any]] = deque()  # of requests, that were not asked for yet
         self.is_over = threading.Event()
         self.text = ""
         threading.Thread(target=self._read, args=(response,), daemon=True).start()
@@ -81,10 +83,11 @@ class Reading:
     def request(self, condition: Any, seconds: float = 60.0) -> dict[str, Any]:
         """The next row of a request that fulfils the condition."""
         while True:
-            for values in self.until("activity", "requests", seconds)["requests"]:
-                row = dict(zip(REQUEST_COLUMNS, values, strict=True))
-                if condition(row):
-                    return row
+            while not self._rows:  # one event may have the rows of several requests
+                self._rows.extend(self.until("activity", "requests", seconds)["requests"])
+            row = dict(zip(REQUEST_COLUMNS, self._rows.popleft(), strict=True))
+            if condition(row):
+                return row
 
 
 @contextmanager
