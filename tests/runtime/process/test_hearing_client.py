@@ -31,6 +31,7 @@ from antiphon.runtime.voice.hearing_stream import AsyncHearing
 from antiphon.runtime.voice.turn_detection import PAUSE
 from antiphon.runtime.voice.turn_settings import HearingOptions, TurnDetection, TurnSettings
 from support.engine.engine_client import until
+from support.sound.heard_words import word_errors
 from support.sound.speech import RATE, jfk, normalize_words
 
 pytestmark = [pytest.mark.weights, pytest.mark.slow]
@@ -97,8 +98,11 @@ def test_turns_have_the_words_of_their_sound(world: tuple[asyncio.Runner, Engine
         return [event.text for event in events if isinstance(event, TurnTranscript)], batch
 
     heard, batch = runner.run(main())
-    assert len(heard) >= 2
-    assert [normalize_words(text) for text in heard] == [normalize_words(text) for text in batch]
+    assert len(heard) == len(batch) >= 2
+    # A turn's encoder sees less silence after the sound, which may change a word.
+    assert all(
+        word_errors(normalize_words(one), normalize_words(two)) <= 2 for one, two in zip(batch, heard, strict=True)
+    )
 
 
 def test_every_control_reaches_the_call(world: tuple[asyncio.Runner, EngineClient], sound: np.ndarray) -> None:
