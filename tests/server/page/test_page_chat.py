@@ -165,14 +165,17 @@ def test_chats_are_found_renamed_saved_and_deleted(watched: WatchedPage) -> None
 def test_an_answer_goes_on_in_another_view_and_in_another_chat(watched: WatchedPage) -> None:
     page = watched.open()
     seed_options(watched, **ENDLESS)
-    ask(page, "Tell me a long story.")
-    watched.wait_until("document.querySelector('.answer .markdown')?.textContent.length > 20")
-    seen = num_characters(page)
-    page.get_by_role("link", name="New chat").first.click()
-    expect(page.get_by_text("Ask something")).to_be_visible()
     chats = page.get_by_role("navigation", name="Chats").get_by_role("listitem")
-    expect(chats).to_contain_text(["answering"])
-    chats.get_by_role("link").click()
+    for _ in range(5):  # on a busy machine an answer may fill the context before another chat is open
+        ask(page, "Tell me a long story.")
+        watched.wait_until("document.querySelector('.answer .markdown')?.textContent.length > 20")
+        seen = num_characters(page)
+        page.get_by_role("link", name="New chat").first.click()
+        expect(page.get_by_text("Ask something")).to_be_visible()
+        if "answering" in chats.first.inner_text():
+            break
+    expect(chats.first).to_contain_text("answering")
+    chats.first.get_by_role("link").click()
     watched.wait_until(f"document.querySelector('.answer .markdown')?.textContent.length > {seen + 20}")
     page.get_by_role("button", name="Stop").click()
     expect(page.locator(".figures")).to_contain_text("stopped by you")
