@@ -30,8 +30,8 @@ test: export ANTIPHON_HOME := $(CURDIR)/.weights
 test: $(VENV)/.installed-test
 	$(MAKE) --jobs 2 --output-sync=target lint sanitize
 	$(BIN)/pytest -n 2
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "(slow or weights or browser) and not alone" --durations 20
-	$(BIN)/pytest -m "alone and (slow or weights or browser)"
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "(slow or weights) and not (alone or browser)" --durations 20
+	$(BIN)/pytest -m "browser or alone and (slow or weights)"
 
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .
