@@ -31,7 +31,8 @@ test: $(VENV)/.installed-test
 	$(MAKE) --jobs 2 --output-sync=target lint sanitize
 	$(BIN)/pytest -n 2
 	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "(slow or weights) and not (alone or browser)" --durations 20
-	$(BIN)/pytest -m "browser or alone and (slow or weights)"
+	$(BIN)/pytest -m browser
+	$(BIN)/pytest -m "alone and (slow or weights)"
 
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .
