@@ -155,9 +155,15 @@ def test_a_conversation_goes_on_after_the_engine_was_killed(
     before = client.pid
     assert before is not None
     os.kill(before, signal.SIGKILL)
-    wait_until(lambda: client.pid != before and client.state is EngineState.READY, PATIENCE / 1000)
+    models = page_server.serving.models
+    is_back = lambda: client.pid != before and client.state is EngineState.READY and models.is_ready  # noqa: E731
+    wait_until(is_back, PATIENCE / 1000)
     expect(page.locator(".status-word")).to_have_text("Ready")
-    type_in(page, "Say hello.")
+    for number in range(1, 4):  # an answer that was asked for while a model is loaded again may fail
+        type_in(page, "Say hello.")
+        wait_until(lambda: len(witness.received("response.done")) >= number, PATIENCE / 1000, lambda: witness.turns)  # noqa: B023
+        if witness.received("response.done")[-1]["response"]["status"] != "failed":
+            break
     witness.wait_until_heard()
     assert len(witness.received("session.created")) == 1
 
