@@ -1,4 +1,4 @@
-"""`ActivityReporter`: a thread that reports what an engine does, while somebody listens."""
+"""`ActivityReporter`: a thread that reports what an engine does, while there is a listener."""
 
 from __future__ import annotations
 

@@ -170,7 +170,7 @@ class WatchActivity(msgspec.Struct, frozen=True, tag=True):
 
 
 class UnwatchActivity(msgspec.Struct, frozen=True, tag=True):
-    """Nobody listens any more."""
+    """The last listener has gone."""
 
 
 class Shutdown(msgspec.Struct, frozen=True, tag=True):

@@ -10,7 +10,7 @@ from antiphon.audio.samples import Floats
 
 #: Seconds of silence kept before the first sound of a clause and after the last one.
 LEAD = 0.06
-#: The same before the first sound of all, for which somebody waits.
+#: The same before the first clause: a listener waits for its sound.
 FIRST_LEAD = 0.02
 #: Pauses after a clause by what ends with it.
 PHRASE_PAUSE, CLAUSE_PAUSE, SENTENCE_PAUSE, PARAGRAPH_PAUSE = 0.05, 0.14, 0.34, 0.6

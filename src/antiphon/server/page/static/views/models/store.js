@@ -9,7 +9,7 @@ const BUSY = 500;
 
 /** The answer of `/admin/models`; null until it is there. */
 export const listing = signal(null);
-/** An `ApiError` if the list cannot be had. */
+/** The `ApiError` if the list could not be fetched, else null. */
 export const refusal = signal(null);
 /** Downloads that this page started, by model: `{status, completed_bytes, total_bytes}`. */
 const pulls = signal({});
@@ -18,7 +18,7 @@ export const failures = signal({});
 /** Models that wait for an answer to a button. */
 export const busy = signal({});
 
-/** Every download, by model, whoever started it. */
+/** All downloads by model, including those of other clients. */
 export const downloads = computed(() => {
   const found = Object.fromEntries((listing.value?.downloads ?? []).map(({ model, ...progress }) => [model, progress]));
   return { ...found, ...pulls.value };

@@ -1,4 +1,4 @@
-// The settings of a conversation by voice, and what the server is told of them.
+// The settings of a conversation by voice, and the session fields that they become.
 import { setting } from "../../lib/settings.js";
 import { computed } from "../../lib/ui.js";
 import { TOOLS } from "../chat/tools.js";

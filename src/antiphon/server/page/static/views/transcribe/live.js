@@ -1,4 +1,4 @@
-// The microphone, transcribed while somebody speaks, through a transcription session of /v1/realtime.
+// The microphone, transcribed while the user speaks, through a transcription session of /v1/realtime.
 import { announce } from "../../lib/announce.js";
 import { socket } from "../../lib/api.js";
 import { MicrophoneError, openMicrophone } from "../../lib/microphone.js";
