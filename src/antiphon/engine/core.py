@@ -277,14 +277,17 @@ class EngineCore:
         requests = []
         if self.record_requests:
             triples = zip(plan.requests, plan.counts, range(len(plan.counts)), strict=True)
-            requests = [(request.id, count, index < plan.num_decodes) for request, count, index in triples]
+            requests = [
+                (request.id, count, index < plan.num_decodes or index in plan.drafts)
+                for request, count, index in triples
+            ]
         self.telemetry.add_step(
             StepRecord(
                 self.telemetry.num_steps,
                 slot.name,
                 begun,
-                plan.num_decodes,
-                plan.num_tokens - plan.num_decodes,
+                plan.num_answering,
+                plan.num_prefill_tokens,
                 *slot.scheduler.figures(),
                 parts,
                 requests,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import mul
 
 #: Older steps fade at this rate, so that the model follows a machine whose speed changes.
 FORGETTING = 0.98
@@ -22,9 +23,15 @@ class StepShape:
     decodes: int  # requests that compute one token
     prefill_tokens: int  # tokens of requests farther behind
     attended_tokens: int = 0  # tokens that attention reads, summed over the tokens that are computed
+    drafted_tokens: int = 0  # tokens of drafts, beside the one token of their request
 
-    def features(self) -> tuple[float, float, float, float]:
-        return (1.0, float(self.decodes), float(self.prefill_tokens), self.attended_tokens / 1024.0)
+    def features(self) -> tuple[float, float, float, float, float]:
+        attended = self.attended_tokens / 1024.0
+        return (1.0, float(self.decodes), float(self.prefill_tokens), attended, float(self.drafted_tokens))
+
+
+#: How many features there are.
+NUM_FEATURES = 5
 
 
 class CostModel:
@@ -36,13 +43,13 @@ class CostModel:
     """
 
     def __init__(self) -> None:
-        self._weights = [0.0] * 4
+        self._weights = [0.0] * NUM_FEATURES
         self._unfitted: list[tuple[StepShape, float]] = []  # steps since the last fit
         self.num_steps = 0
         self._num_prefill_steps = 0
         self._most_prefill_tokens = 0
-        self._products = [[0.0] * 4 for _ in range(4)]  # of features with features, over the steps
-        self._targets = [0.0] * 4  # of features with seconds
+        self._products = [[0.0] * NUM_FEATURES for _ in range(NUM_FEATURES)]  # of pairs of features, over the steps
+        self._targets = [0.0] * NUM_FEATURES  # of features with seconds
 
     @property
     def is_fitted(self) -> bool:
@@ -62,7 +69,7 @@ class CostModel:
         x = [scale * value for value in shape.features()]
         for i, row in enumerate(products):
             targets[i] = FORGETTING * targets[i] + x[i]  # times scale * seconds, which is 1
-            for j in range(4):
+            for j in range(NUM_FEATURES):
                 row[j] = FORGETTING * row[j] + x[i] * x[j]
 
     @property
@@ -80,13 +87,16 @@ class CostModel:
         for _ in range(SWEEPS):
             for i, row in enumerate(self._products):
                 if row[i] > 1e-6:
-                    error = targets[i] - (
-                        row[0] * weights[0] + row[1] * weights[1] + row[2] * weights[2] + row[3] * weights[3]
-                    )
+                    error = targets[i] - sum(map(mul, row, weights))
                     weights[i] = max(0.0, weights[i] + error / row[i])
 
     def predict(self, shape: StepShape) -> float:
         return sum(w * value for w, value in zip(self.weights, shape.features(), strict=True))
+
+    @property
+    def drafted_row_seconds(self) -> float:
+        """Of a drafted token in a step; 0.0 before one has been measured."""
+        return self.weights[4]
 
     def prefill_tokens_within(
         self, seconds: float, decodes: int, attended_tokens: int, cap: int, prefill_start: int = 0

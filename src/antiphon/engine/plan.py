@@ -51,6 +51,8 @@ class StepPlan:
 
     Entry i gives `requests[i]` the tokens at positions starts[i] to starts[i] + counts[i], and draws a new token after
     them if samples[i]. The first `num_decodes` entries compute exactly the newest token, which is in their row.
+    An entry with a draft computes the newest token and the draft's, and draws a token after each of them: those up to
+    the first that differs from the draft are the request's.
     A plan carries only what changed since the last one: rows newly given to a request, and table entries.
     """
 
@@ -67,6 +69,7 @@ class StepPlan:
     row_setups: list[RowSetup] = field(default_factory=list)  # applied after the updates
     moves: list[BlockCopy | SwapOut | SwapIn] = field(default_factory=list)  # in this order, before the forward
     dropped_keys: list[str] = field(default_factory=list)  # swapped copies to delete
+    drafts: dict[int, list[int]] = field(default_factory=dict)  # by entry: tokens that may follow its newest one
 
     def add(self, request: Request, count: int, samples: bool) -> None:
         self.requests.append(request)
@@ -91,6 +94,26 @@ class StepPlan:
             self.num_decodes -= 1
 
     @property
+    def num_answering(self) -> int:
+        """Entries that compute their request's newest token, with or without a draft."""
+        return self.num_decodes + len(self.drafts)
+
+    @property
+    def num_drafted_tokens(self) -> int:
+        return sum(map(len, self.drafts.values()))
+
+    @property
+    def num_prefill_tokens(self) -> int:
+        """Tokens of the requests that are farther behind."""
+        return self.num_tokens - self.num_answering - self.num_drafted_tokens
+
+    def tokens_of(self, entry: int) -> list[int]:
+        """The tokens that an entry computes, its draft included; those of a decode may be in its row only."""
+        start = self.starts[entry]
+        tokens = self.requests[entry].tokens[start : start + self.counts[entry]]
+        return tokens + self.drafts[entry] if entry in self.drafts else tokens
+
+    @property
     def has_moves(self) -> bool:
         """Whether the executor has something to do even if no request computes a token."""
         return bool(self.moves or self.dropped_keys or self.table_updates)
@@ -98,9 +121,13 @@ class StepPlan:
 
 @dataclass(slots=True)
 class StepResult:
-    """The result of a step: for every sampling entry of the plan, in order, a token and what else was requested."""
+    """The result of a step: for every sampling entry of the plan, in order, a token and what else was requested.
+
+    An entry with a draft has a token after each of its own, and `kept` says how many of them are the request's.
+    """
 
     tokens: list[int]
+    kept: dict[int, int] = field(default_factory=dict)  # by entry with a draft: the drawn tokens that count
     outputs: list[Any] | None = None  # of one-shot requests, one for each entry, after their last stage
     candidates: dict[int, list[tuple[int, float]]] = field(default_factory=dict)  # by entry, of members of a search
     drawn_logprobs: list[float] | None = None  # under the edited logits, for every sampling entry

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from antiphon.engine.beam import BeamGroup
 from antiphon.engine.sampling_params import SamplingParams
+from antiphon.engine.speculation.drafting import DraftCounts, Drafting
 from antiphon.engine.transcript_rules import TranscriptRules
 
 
@@ -55,6 +56,18 @@ class Constraint(Protocol):
 
     def mask(self) -> Any:
         """Allowed tokens as packed bits, or None when all are allowed."""
+
+    def forced(self) -> Sequence[int]:
+        """Tokens that spell what must come next."""
+
+    def num_allowed(self, tokens: Sequence[int]) -> int:
+        """How many of these tokens may come next, one after the other."""
+
+    def draft(self, tokens: Sequence[int]) -> None:
+        """Begin to compute the masks after each of these tokens, which are allowed; nothing advances."""
+
+    def draft_masks(self) -> Sequence[Any]:
+        """The masks after each token of the last draft."""
 
 
 @dataclass(slots=True)
@@ -130,6 +143,9 @@ class Request:
     observes: bool = False
     #: Tokens that end the request when drawn.
     stop_ids: frozenset[int] = frozenset()
+    #: Whether tokens are drafted for it, and what its output may be, as a first draft.
+    speculates: bool = False
+    guess: Sequence[int] = ()
 
     state: RequestState = RequestState.WAITING
     finish_reason: FinishReason | None = None
@@ -152,7 +168,10 @@ class Request:
     swapped: bool = False
     cross_filled: bool = False  # or about to be, by the plan that sets the row up
 
+    drafting: Drafting | None = None  # once it was first considered for a draft
+
     # Kept for the caller.
+    drafted: DraftCounts = field(default_factory=DraftCounts)
     result: Any = None  # of a one-shot request; between its stages, what the next one starts from
     stage: int = 0  # stages done, of a one-shot request
     logprobs: list[float] = field(default_factory=list)
@@ -213,6 +232,11 @@ class Request:
             or self.rules is not None
             or self.num_output_tokens < self.params.min_tokens
         )
+
+    @property
+    def may_draft(self) -> bool:
+        """Whether drafts are of use: its newest token is known, and its answer is one line of tokens."""
+        return self.speculates and not self.num_pending_samples and self.beam is None and not self.observes
 
     @property
     def is_ended(self) -> bool:

@@ -198,7 +198,7 @@ class Scheduler:
         size, kv, tokens, failures = self.kv.block_tokens, self.kv, result.tokens, result.failures
         has_readings = bool(result.probed or result.observed or result.prompt_logprobs)
         has_logprobs = result.logprobs is not None or result.drawn_logprobs is not None
-        drawn = 0
+        drafts, drawn = plan.drafts, 0
         searches: list[BeamGroup[Request]] = []
         for index, request in enumerate(plan.requests):
             count = plan.counts[index]
@@ -207,6 +207,10 @@ class Scheduler:
             if samples:
                 request.num_pending_samples -= 1
                 drawn += 1
+            if drafts and index in drafts:
+                drawn += len(drafts[index])
+                self._commit_draft(request, index, drawn - count, plan, result, now)
+                continue
             if request.finish_reason is not None:
                 self._release_if_idle(request)
                 continue
@@ -225,23 +229,56 @@ class Scheduler:
                 if request.beam.offer(request, result.candidates[index]):
                     searches.append(request.beam)
                 continue
-            token = tokens[drawn - 1]
-            request.tokens.append(token)
-            request.marks.tokens.append(now)
             if has_logprobs:
                 _keep_logprobs(request, drawn - 1, result)
-            try:
-                reason = _finish_reason(request, token)
-            except Exception as error:  # of the request's listener; the other requests of the step continue
-                self._end(request, FinishReason.FAILED, now, f"{type(error).__name__}: {error}")
-                continue
-            if reason is not None:
-                self._end(request, reason, now)
+            self._append(request, tokens[drawn - 1], now)
         for search in searches:
             if not search.leader.is_ended:
                 self._advance_search(search, now)
         self.counters.decode_tokens += plan.num_decodes
-        self.counters.prefill_tokens += plan.num_tokens - plan.num_decodes
+        self.counters.prefill_tokens += plan.num_prefill_tokens
+
+    def _append(self, request: Request, token: int, now: float) -> bool:
+        """A token of the request was drawn; True if it was the last."""
+        request.tokens.append(token)
+        request.marks.tokens.append(now)
+        if request.drafting is not None:
+            request.drafting.append(token)
+        try:
+            reason = _finish_reason(request, token)
+        except Exception as error:  # of the request's listener; the other requests of the step continue
+            self._end(request, FinishReason.FAILED, now, f"{type(error).__name__}: {error}")
+            return True
+        if reason is not None:
+            self._end(request, reason, now)
+        return reason is not None
+
+    def _commit_draft(
+        self, request: Request, entry: int, first: int, plan: StepPlan, result: StepResult, now: float
+    ) -> None:
+        """Keep the tokens that a request with a draft drew, as far as the draft was right and one more.
+
+        The first is at place `first` of the step's tokens. The computed tokens behind the last that is kept are not
+        the request's: their places in the cache are written again.
+        """
+        if request.finish_reason is not None:
+            self._release_if_idle(request)
+            return
+        if entry in result.failures:
+            self._end(request, FinishReason.FAILED, now, result.failures[entry])
+            return
+        kept, proposed = result.kept[entry], len(plan.drafts[entry])
+        request.drafted.add(proposed, kept - 1)
+        self.counters.drafts.add(proposed, kept - 1)
+        for place in range(first, first + kept):
+            request.num_computed_tokens += 1
+            if not request.num_computed_tokens % self.kv.block_tokens:
+                self.kv.remember(request)
+                self.kv.drop_out_of_window(request)
+            _keep_logprobs(request, place, result)
+            self.counters.decode_tokens += 1
+            if self._append(request, result.tokens[place], now):
+                break
 
     def _advance_search(self, search: BeamGroup[Request], now: float) -> None:
         """All members of a search have offered their candidates: continue with the best, or end."""
@@ -275,7 +312,8 @@ class Scheduler:
         attended = sum(plan.starts[:decodes])
         for start, count in zip(plan.starts[decodes:], plan.counts[decodes:], strict=True):
             attended += count * start + count * count // 2
-        self.cost.observe(StepShape(decodes, plan.num_tokens - decodes, attended), seconds)
+        shape = StepShape(plan.num_answering, plan.num_prefill_tokens, attended, plan.num_drafted_tokens)
+        self.cost.observe(shape, seconds)
 
 
 def _finish_reason(request: Request, token: int) -> FinishReason | None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
+from antiphon.engine.speculation.drafting import DraftCounts
 from antiphon.errors import InvalidRequestError
 
 
@@ -30,6 +31,8 @@ class SchedulerConfig:
     preemption: Preemption = Preemption.RECOMPUTE
     swap_bytes: int = 1 << 30
     isolates_fills: bool = True
+    #: Whether drafts of requests that allow it are computed.
+    speculates: bool = False
 
     def __post_init__(self) -> None:
         for name in ("max_running", "max_waiting", "max_step_tokens"):
@@ -48,3 +51,4 @@ class SchedulerCounters:
     prefill_tokens: int = 0
     decode_tokens: int = 0
     cached_tokens: int = 0
+    drafts: DraftCounts = field(default_factory=DraftCounts)

@@ -11,6 +11,7 @@ from antiphon.engine.policies.policy import StepView
 from antiphon.engine.request import Request
 from antiphon.engine.request_queues import RequestQueues
 from antiphon.engine.scheduler_config import Preemption, SchedulerConfig, SchedulerCounters
+from antiphon.engine.speculation.speculator import Speculator
 
 #: Prefill advances by at least this much a step, however short the step's time budget.
 MIN_PREFILL_TOKENS = 2
@@ -38,14 +39,21 @@ class StepPlanner:
         self._paused: Request | None = None  # kept out of the plan being made, so that it can be preempted soon
         self._has_just_filled = False  # the last plan filled cross blocks, and other requests waited for it
         self._may_fill = True  # the plan being made may fill cross blocks
+        self._speculator = Speculator(cost) if config.speculates else None
+        self._drafts: dict[int, list[int]] = {}  # of requests in the plan being made, by their identity
 
     def fill(self, plan: StepPlan, now: float) -> None:
         """Add requests to a plan: those one token behind, then those farther behind, then waiting ones."""
         self._short = self._paused = None
         self._may_fill, self._has_just_filled = not self._has_just_filled, False
+        self._drafts.clear()
         farther, context = self._plan_decodes(plan)
+        if self._speculator is not None:
+            self._plan_drafts(plan, self._speculator, context)
         if farther or self.waiting:
             self._plan_prefill(plan, farther, context, now)
+        if self._drafts:
+            self._begin_drafts(plan)
         for request, count, samples in zip(plan.requests, plan.counts, plan.samples, strict=True):
             request.num_in_flight_tokens += count
             request.num_pending_samples += samples
@@ -97,6 +105,38 @@ class StepPlanner:
         still = set(map(id, running))
         return [request for request in farther if id(request) in still], context
 
+    def _plan_drafts(self, plan: StepPlan, speculator: Speculator, context: int) -> None:
+        """Give decodes a draft where that pays. They go behind the other decodes, and nothing makes room for them."""
+        candidates = [request for request in plan.requests if request.may_draft]
+        if not candidates:
+            return
+        room = self.config.max_step_tokens - plan.num_tokens
+        drafts = speculator.drafts(candidates, plan.num_decodes, context, room)
+        for place, tokens in drafts.items():
+            request = candidates[place]
+            length = request.num_tokens + len(tokens)
+            if not self.kv.grow(request, length, plan, may_pack=False):
+                del tokens[self.kv.capacity(request) - request.num_tokens :]
+            if tokens:
+                plan.remove(request)
+                plan.add(request, 1 + len(tokens), samples=True)
+                self._drafts[id(request)] = tokens
+
+    def _begin_drafts(self, plan: StepPlan) -> None:
+        """The plan is complete: note the drafts of its entries, and have the grammars follow theirs."""
+        for entry in range(plan.num_decodes, len(plan.requests)):
+            request = plan.requests[entry]
+            tokens = self._drafts.get(id(request))
+            if tokens is not None:
+                plan.drafts[entry] = tokens
+                if request.constraint is not None:
+                    request.constraint.draft(tokens)
+
+    def _remove(self, request: Request, plan: StepPlan) -> None:
+        """Take a request out of the plan again, with its draft."""
+        plan.remove(request)
+        self._drafts.pop(id(request), None)
+
     def _plan_prefill(self, plan: StepPlan, farther: list[Request], context: int, now: float) -> None:
         cap = self.config.max_step_tokens - plan.num_tokens
         arrivals = [r.marks.arrived for r in (*farther, *self.waiting.values()) if not r.marks.tokens]
@@ -130,7 +170,7 @@ class StepPlanner:
         """
         others = [request for request in plan.requests if request is not admitted]
         for request in others:
-            plan.remove(request)
+            self._remove(request, plan)
         self._has_just_filled = bool(others)
 
     def _chunk(self, request: Request, plan: StepPlan, allowance: int) -> int:
@@ -180,7 +220,7 @@ class StepPlanner:
         if last is not None and last is not after:
             self._paused = last
             if last in plan.requests:
-                plan.remove(last)
+                self._remove(last, plan)
 
     def _victim(self, after: Request | None) -> Request | None:
         """The last-ranked running request without a step in flight that ranks after the given one."""
@@ -201,7 +241,7 @@ class StepPlanner:
     def _preempt(self, victim: Request, plan: StepPlan) -> None:
         """Send a running request back to wait, with its blocks dropped or copied to host memory."""
         if victim in plan.requests:
-            plan.remove(victim)
+            self._remove(victim, plan)
         plan.row_setups = [setup for setup in plan.row_setups if setup.request is not victim]
         spans = self.kv.spans(victim)
         size = sum(num_bytes for _, num_bytes in spans)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from antiphon import ops
 from antiphon.engine.plan import StepPlan
+from antiphon.executor.draft_rows import DraftRows
 from antiphon.executor.row_layout import Column, RowLayout
 from antiphon.ops import CacheLayout, SamplingRows
 
@@ -48,11 +49,20 @@ class RowStore:
             for place, value in self.layout.words(plan).items():
                 whole[place] = value
 
-    def draw(self, rows: NDArray[np.int64], logits: Tensor, logprobs: bool) -> tuple[Tensor, Tensor | None]:
-        """Draw a token for each of these rows with its parameters, and keep it as the last."""
-        columns = (self.temperature, self.top_k, self.top_p, self.min_p, self.seed, self.output_index)
-        parameters = SamplingRows(*(torch.from_numpy(column[rows]) for column in columns))
+    def draw(
+        self, rows: NDArray[np.int64], logits: Tensor, logprobs: bool, drafts: DraftRows | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        """Draw a token for each of these rows with its parameters, and keep it as the last.
+
+        With drafts, a row stands there once for each of its places; the last token that it keeps is its last.
+        """
+        columns = (self.temperature, self.top_k, self.top_p, self.min_p, self.seed)
+        index = self.output_index[rows]
+        if drafts is not None:
+            index += drafts.offsets
+        parameters = SamplingRows(*(torch.from_numpy(values) for values in (*(c[rows] for c in columns), index)))
         drawn, found = ops.sample(logits, parameters, logprobs=logprobs)
-        self.last_token[rows] = drawn.numpy()
-        np.add.at(self.output_index, rows, 1)
+        last = slice(None) if drafts is None else drafts.last_kept(drawn).numpy()
+        self.last_token[rows[last]] = drawn.numpy()[last]
+        self.output_index[rows[last]] = index[last] + 1
         return drawn, found

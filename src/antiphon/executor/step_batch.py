@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from antiphon.engine.plan import StepPlan
+from antiphon.executor.draft_rows import DraftRows
 from antiphon.executor.rows import RowStore
 from antiphon.ops import Batch, CacheKind, GroupBatch
 
@@ -17,13 +18,14 @@ class StepEntries:
     """The rows of a step's entries, and which rows of the logits belong to which entry."""
 
     rows: np.ndarray  # int64 [R]
-    sample_entries: list[int]  # entries that draw a token
+    sample_entries: list[int]  # entries that draw a token; with a draft, once for each row that they draw from
     sample_rows: list[int] | None  # their rows of the logits; None: the logits are exactly theirs, in order
     prompt_rows: dict[int, tuple[int, int]]  # entry → its span of the logits, where the prompt's are wanted
     probe_rows: dict[int, int]  # entry → the row of the logits that its probe reads
+    drafts: DraftRows | None = None  # of the rows that tokens are drawn from, where some entry has a draft
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class StepBatch(StepEntries):
     """A step with the tensors of its forward pass."""
 
@@ -59,10 +61,7 @@ def build_step(plan: StepPlan, store: RowStore) -> StepBatch:
         token_ids = np.empty(plan.num_tokens, dtype=np.int32)
         token_ids[: plan.num_decodes] = store.last_token[rows[: plan.num_decodes]]
         for entry in range(plan.num_decodes, count):
-            start = plan.starts[entry]
-            token_ids[query_start[entry] : query_start[entry + 1]] = plan.requests[entry].tokens[
-                start : start + plan.counts[entry]
-            ]
+            token_ids[query_start[entry] : query_start[entry + 1]] = plan.tokens_of(entry)
     start_tensor = torch.from_numpy(query_start)
     longest = int(seq_lens.max())
     groups: dict[str, GroupBatch] = {}
@@ -81,7 +80,7 @@ def build_step(plan: StepPlan, store: RowStore) -> StepBatch:
             torch.from_numpy(lengths),
             start_tensor,
         )
-    entries, logit_rows, sample_rows, prompt_rows, probe_rows = logit_rows_of(plan, query_start)
+    logit_rows, entries = logit_rows_of(plan, rows, query_start)
     batch = Batch(
         positions=torch.from_numpy(positions),
         query_start=start_tensor,
@@ -90,15 +89,14 @@ def build_step(plan: StepPlan, store: RowStore) -> StepBatch:
         adapters=torch.from_numpy(store.adapter[token_rows]) if has_adapters(plan) else None,
         groups=groups,
     )
-    return StepBatch(rows, entries, sample_rows, prompt_rows, probe_rows, batch)
+    return StepBatch(**vars(entries), batch=batch)
 
 
-def logit_rows_of(
-    plan: StepPlan, query_start: np.ndarray
-) -> tuple[list[int], np.ndarray, list[int] | None, dict[int, tuple[int, int]], dict[int, int]]:
-    """Tokens whose logits are computed: the last of each sampling entry, those that a probe reads, and all of a
-    prompt whose logprobs are requested."""
+def logit_rows_of(plan: StepPlan, rows: np.ndarray, query_start: np.ndarray) -> tuple[np.ndarray, StepEntries]:
+    """Tokens whose logits are computed, and to which entries they belong: the last of each sampling entry and those
+    before it in a draft, those that a probe reads, and all of a prompt whose logprobs are requested."""
     entries = [entry for entry, samples in enumerate(plan.samples) if samples]
+    drafts = DraftRows.of(plan, entries) if plan.drafts else None
     wanting = [
         entry
         for entry in range(plan.num_decodes, len(plan.requests))
@@ -109,10 +107,14 @@ def logit_rows_of(
         for entry, request in enumerate(plan.requests)
         if request.probe is not None and 0 <= request.probe[0] - plan.starts[entry] < plan.counts[entry]
     }
+    ends = query_start[1:] - 1
     if not wanting and not probing:
-        ends = query_start[1:] - 1
-        rows = ends if len(entries) == len(plan.requests) else ends[entries]
-        return entries, rows.astype(np.int64), None, {}, {}
+        if drafts is not None:
+            lengths = np.array([len(plan.drafts.get(entry, ())) for entry in drafts.entries])
+            last = ends[drafts.entries] - lengths + drafts.offsets
+            return last.astype(np.int64), StepEntries(rows, drafts.entries, None, {}, {}, drafts)
+        last = ends if len(entries) == len(plan.requests) else ends[entries]
+        return last.astype(np.int64), StepEntries(rows, entries, None, {}, {})
     logit_rows: list[int] = []
     sample_rows: list[int] = []
     prompt_rows: dict[int, tuple[int, int]] = {}
@@ -123,10 +125,13 @@ def logit_rows_of(
             prompt_rows[entry] = (len(logit_rows), len(logit_rows) + last - first)
             logit_rows.extend(range(first, last))
         elif samples:
-            logit_rows.append(last - 1)
+            logit_rows.extend(range(last - 1 - len(plan.drafts.get(entry, ())), last))
         if samples:
-            sample_rows.append(len(logit_rows) - 1)
+            end = len(logit_rows)
+            sample_rows.extend(range(end - 1 - len(plan.drafts.get(entry, ())), end))
         if entry in probing:
             probe_rows[entry] = len(logit_rows)
             logit_rows.append(first + probing[entry])
-    return entries, np.asarray(logit_rows, dtype=np.int64), sample_rows, prompt_rows, probe_rows
+    sampling = entries if drafts is None else drafts.entries
+    found = StepEntries(rows, sampling, sample_rows, prompt_rows, probe_rows, drafts)
+    return np.asarray(logit_rows, dtype=np.int64), found

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from queue import SimpleQueue
 from typing import Any, TypeAlias
 
@@ -16,6 +17,9 @@ from antiphon.errors import EngineError
 
 #: One bit per token of the vocabulary, the lowest bit first; set means allowed.
 Bitmask: TypeAlias = NDArray[np.int32]
+
+#: What a thread is to do for a constraint.
+Work: TypeAlias = Callable[[], None]
 
 #: Enough for the deepest recursion that a grammar within the limits of `GrammarSpec` drives its compiler into.
 STACK_BYTES = 64 << 20
@@ -39,22 +43,21 @@ class MaskWorkers:
     """Threads that compute the masks of all constraints of a model; they end when nothing refers to this object."""
 
     def __init__(self, num_threads: int) -> None:
-        self._queue: SimpleQueue[tuple[GrammarConstraint, int] | None] = SimpleQueue()
+        self._queue: SimpleQueue[Work | None] = SimpleQueue()
         threads = [deep_thread(f"grammar-mask-{n}", _work, self._queue, daemon=True) for n in range(num_threads)]
         weakref.finalize(self, _end, self._queue, threads)
 
-    def submit(self, constraint: GrammarConstraint, token: int) -> None:
-        self._queue.put((constraint, token))
+    def submit(self, work: Work) -> None:
+        self._queue.put(work)
 
 
-def _work(queue: SimpleQueue[tuple[GrammarConstraint, int] | None]) -> None:
-    while (item := queue.get()) is not None:
-        constraint, token = item
-        constraint.take(token)
-        del item, constraint  # a request that has ended is not kept alive by an idle thread
+def _work(queue: SimpleQueue[Work | None]) -> None:
+    while (work := queue.get()) is not None:
+        work()
+        del work  # a request that has ended is not kept alive by an idle thread
 
 
-def _end(queue: SimpleQueue[tuple[GrammarConstraint, int] | None], threads: list[threading.Thread]) -> None:
+def _end(queue: SimpleQueue[Work | None], threads: list[threading.Thread]) -> None:
     """Runs at the latest before the interpreter is torn down, which a thread inside the matcher would not survive."""
     for _ in threads:
         queue.put(None)
@@ -87,8 +90,8 @@ def compute_mask(matcher: Any, num_words: int) -> Bitmask:
 class GrammarConstraint:
     """The state of one answer under a grammar; used by one thread at a time.
 
-    `advance` returns at once and the next mask is computed in the background; `mask`, `is_stopped`, `clone` and the
-    next `advance` wait for it. A mask is never changed once it was returned. When the grammar is complete, the tokens
+    `advance` returns at once and the next mask is computed in the background, and so are the masks of a draft; all
+    other methods wait for them. A mask is never changed once it was returned. When the grammar is complete, the tokens
     that end an answer are allowed; when it cannot go on, nothing else is.
     """
 
@@ -99,6 +102,8 @@ class GrammarConstraint:
         self._workers = workers
         self._is_stopped = is_stopped
         self._failure = ""
+        self._draft_masks: list[Bitmask] = []
+        self._draft_failure = ""
         self._computing = threading.Lock()  # held from `advance` until its mask is there
 
     def advance(self, token: int) -> None:
@@ -111,7 +116,7 @@ class GrammarConstraint:
             self._mask = self._ends.mask
             return
         self._computing.acquire()
-        self._workers.submit(self, token)
+        self._workers.submit(partial(self.take, token))
 
     def take(self, token: int) -> None:
         """What a worker does of `advance`."""
@@ -134,6 +139,48 @@ class GrammarConstraint:
             if self._failure:
                 raise EngineError(f"structured output failed: {self._failure}")
             return self._mask
+
+    def forced(self) -> list[int]:
+        """Tokens that spell what must come next, as the tokenizer would; an answer may spell it otherwise."""
+        with self._computing:
+            if self._failure or self._is_stopped:
+                return []
+            return list(self._matcher.compute_ff_tokens())
+
+    def num_allowed(self, tokens: Sequence[int]) -> int:
+        """How many of these tokens may come next, one after the other."""
+        with self._computing:
+            if self._failure or self._is_stopped:
+                return 0
+            return int(self._matcher.validate_tokens(list(tokens)))
+
+    def draft(self, tokens: Sequence[int]) -> None:
+        """Begin to compute the masks after each of these tokens, which `num_allowed` has passed; nothing advances."""
+        self._computing.acquire()
+        self._workers.submit(partial(self._follow, list(tokens)))
+
+    def draft_masks(self) -> list[Bitmask]:
+        """The masks after each token of the last draft; `EngineError` if the grammar could not follow it."""
+        with self._computing:
+            if self._draft_failure:
+                raise EngineError(f"structured output failed: {self._draft_failure}")
+            return self._draft_masks
+
+    def _follow(self, tokens: list[int]) -> None:
+        """What a worker does of `draft`: on a copy, because a matcher that fails cannot be rolled back."""
+        self._draft_masks, self._draft_failure = [], ""
+        try:
+            matcher = self._matcher.deep_copy()
+            for token in tokens:
+                matcher.consume_token(token)
+                self._draft_masks.append(compute_mask(matcher, len(self._mask)))
+                if matcher.is_error():
+                    self._draft_failure = error_summary(matcher.get_error())
+                    break
+        except BaseException as error:  # a panic of the matcher is no `Exception`
+            self._draft_failure = f"{type(error).__name__}: {error}"
+        finally:
+            self._computing.release()
 
     @property
     def is_ready(self) -> bool:

@@ -96,7 +96,7 @@ def batch_of(requests: list[Request]) -> EditBatch:
 
 def edited(batch: EditBatch, requests: list[Request], logits: torch.Tensor) -> dict[int, Exception]:
     rows = [request.row for request in requests]
-    edits, failures = batch.build(rows, [batch.mask(row) for row in rows])
+    edits, failures = batch.build(rows, [batch.masks(row)[0] for row in rows])
     ops.edit_logits(logits, edits)
     return failures
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ class CountingGrammar:
     def __init__(self, request: Request, breaks: int | None = None) -> None:
         self._request, self._breaks = request, breaks
         self.place = 0
+        self._places = range(0)
 
     def advance(self, token: int) -> None:
         assert token % 7 == self.place % 7, f"token {token} at place {self.place}"
@@ -36,7 +37,27 @@ class CountingGrammar:
         assert self.place == self._request.num_output_tokens
         if self.place == self._breaks:
             raise RuntimeError(f"the grammar ends at {self.place}")
-        return np.packbits(np.arange(VOCABULARY) % 7 == self.place % 7, bitorder="little")
+        return self._mask(self.place)
+
+    def _mask(self, place: int) -> np.ndarray:
+        return np.packbits(np.arange(VOCABULARY) % 7 == place % 7, bitorder="little")
+
+    def forced(self) -> list[int]:
+        return []
+
+    def num_allowed(self, tokens: Sequence[int]) -> int:
+        fits = [token % 7 == (self.place + offset) % 7 for offset, token in enumerate(tokens)]
+        return fits.index(False) if False in fits else len(fits)
+
+    def draft(self, tokens: Sequence[int]) -> None:
+        assert self.num_allowed(tokens) == len(tokens)
+        self._places = range(self.place + 1, self.place + 1 + len(tokens))
+
+    def draft_masks(self) -> list[np.ndarray]:
+        assert not self._request.is_ended and self._places[0] == self._request.num_output_tokens + 1
+        if self._breaks in self._places:
+            raise RuntimeError(f"the grammar ends at {self._breaks}")
+        return [self._mask(place) for place in self._places]
 
 
 def request(name: str, prompt: list[int], **params: Any) -> Request:

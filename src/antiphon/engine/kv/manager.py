@@ -96,6 +96,10 @@ class KVManager:
             low, high = (middle, high) if fits else (low, middle - 1)
         return low
 
+    def capacity(self, request: Request) -> int:
+        """Tokens that the request's blocks have places for."""
+        return len(request.tables[self._growing[0]]) * self.block_tokens
+
     def usage(self) -> KVUsage:
         counts = [pool.counts() for pool in self.pools]
         return KVUsage(

@@ -61,11 +61,12 @@ def pack(plan: StepPlan, room: StepSize | None = None) -> PackedStep:
     np.cumsum(counts, out=query_start[1:])
     ids = np.full(tokens, LAST_TOKEN, dtype=np.int32)
     for entry in range(plan.num_decodes, count):
-        start = plan.starts[entry]
-        span = plan.requests[entry].tokens[start : start + plan.counts[entry]]
-        ids[query_start[entry] : query_start[entry + 1]] = span
+        ids[query_start[entry] : query_start[entry + 1]] = plan.tokens_of(entry)
     positions = np.repeat(starts - query_start[:-1], counts) + np.arange(tokens, dtype=np.int32)
-    entries, logit_rows, sample_rows, prompt_rows, probe_rows = logit_rows_of(plan, query_start)
+    logit_rows, entries = logit_rows_of(plan, rows, query_start)
+    grown = counts.copy()
+    for entry, draft in plan.drafts.items():
+        grown[entry] -= len(draft)  # by those that are kept when the tokens are drawn
     parts: tuple[NDArray[np.integer], ...] = (
         ids,
         positions,
@@ -73,7 +74,7 @@ def pack(plan: StepPlan, room: StepSize | None = None) -> PackedStep:
         query_start,
         starts + counts,
         rows,
-        counts,
+        grown,
         logit_rows,
     )
     size = room or step_size(plan, len(logit_rows))
@@ -84,8 +85,7 @@ def pack(plan: StepPlan, room: StepSize | None = None) -> PackedStep:
             for part, length, filling in zip(parts, size.lengths, fillings, strict=True)
         ]
     )
-    found = StepEntries(rows, entries, sample_rows, prompt_rows, probe_rows)
-    return PackedStep(words, size, found, plan.num_decodes, has_adapters(plan))
+    return PackedStep(words, size, entries, plan.num_decodes, has_adapters(plan))
 
 
 def unpack(words: Tensor, size: StepSize, store: DeviceRows, num_decodes: int = 0, adapted: bool = False) -> Batch:

@@ -293,7 +293,7 @@ def _num_probed(plan: StepPlan) -> int:
 
 def _num_logits(plan: StepPlan) -> int:
     """Rows of logits that a plain step has."""
-    return sum(plan.samples) + _num_probed(plan)
+    return sum(plan.samples) + plan.num_drafted_tokens + _num_probed(plan)
 
 
 def _filters(plan: StepPlan) -> bool:

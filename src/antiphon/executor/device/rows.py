@@ -9,6 +9,7 @@ from torch import Tensor
 
 from antiphon import ops
 from antiphon.engine.plan import StepPlan
+from antiphon.executor.draft_rows import DraftRows
 from antiphon.executor.row_layout import RowLayout
 from antiphon.executor.upload import upload
 from antiphon.ops import CacheKind, CacheLayout, SamplingRows
@@ -51,14 +52,28 @@ class DeviceRows:
         if len(changes):
             ops.scatter_words(self.words.view(-1), upload(changes, self.device))
 
-    def draw(self, rows: NDArray[np.int64], logits: Tensor, logprobs: bool) -> tuple[Tensor, Tensor | None]:
-        """Draw a token for each of these rows with its parameters, and keep it as the last."""
+    def draw(
+        self, rows: NDArray[np.int64], logits: Tensor, logprobs: bool, drafts: DraftRows | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        """Draw a token for each of these rows with its parameters, and keep it as the last; of a draft, the last kept.
+
+        The lengths of rows grow by the drafted tokens that are kept.
+        """
         at = upload(rows, self.device)
         floats = (self.column(name, torch.float32)[at] for name in ("temperature", "top_p", "min_p"))
         temperature, top_p, min_p = floats
         seed, index = self.column("seed", torch.int64)[at], self.output_index[at]
+        if drafts is not None:
+            index = index + upload(drafts.offsets, self.device)
         parameters = SamplingRows(temperature, self.column("top_k")[at], top_p, min_p, seed, index)
         drawn, found = ops.sample(logits, parameters, logprobs=logprobs)
-        self.last_token[at] = drawn.to(torch.int32)
-        self.output_index[at] = index + 1
+        if drafts is None:
+            self.last_token[at] = drawn.to(torch.int32)
+            self.output_index[at] = index + 1
+        else:
+            last = drafts.last_kept(drawn)
+            kept = last - upload(drafts.firsts, self.device)
+            self.last_token[at[last]] = drawn[last].to(torch.int32)
+            self.output_index[at[last]] = index[last] + 1
+            self.length[at[last]] += kept.to(torch.int32)
         return drawn, found

@@ -44,6 +44,17 @@ class CountTable:
         self.counts.num_ids[slot] = len(ids)
         return slot
 
+    def extended(self, slot: int, token: int) -> int:
+        """Another slot, with the counts of this one and one token more."""
+        if not self._free:
+            self._grow(2 * len(self.counts.num_ids), self.counts.ids.shape[1])
+        new = self._free.pop()
+        for column in (self.counts.ids, self.counts.counts, self.counts.num_ids):
+            column[new] = column[slot]
+        slots, tokens = (torch.tensor([value], dtype=torch.int32, device=self._device) for value in (new, token))
+        self.count(slots, tokens)
+        return new
+
     def release(self, slot: int) -> None:
         self.counts.num_ids[slot] = 0
         self._free.append(slot)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from antiphon.engine.request import Request
+from antiphon.executor.draft_rows import DraftRows
 from antiphon.executor.sampling.count_table import CountTable
 from antiphon.executor.sampling.row_edits import FixedEdits, RowEdits, row_edits
 from antiphon.executor.sampling.transcript_spans import whole
@@ -34,6 +35,7 @@ class EditBatch:
         self._counts = CountTable(vocab_size, device)
         self._last: tuple[tuple[FixedEdits, ...], tuple[int, ...]] = ((), ())
         self._fixed = LogitEditRows()
+        self._borrowed: list[int] = []  # slots of the last step's drafts
         self._slots: tuple[tuple[int, ...], Tensor] = ((), torch.zeros(0, dtype=torch.int32))
 
     def __bool__(self) -> bool:
@@ -67,17 +69,31 @@ class EditBatch:
         edits = self._rows.get(row)
         return None if edits is None or edits.request.is_ended else edits
 
-    def mask(self, row: int) -> Mask:
-        """The mask of a row for its next token. One that fails is that row's failure."""
-        edits = self._live(row)
-        try:
-            mask = None if edits is None else edits.mask()
-            return None if mask is None else np.ascontiguousarray(mask).view(np.uint8).reshape(-1)
-        except Exception as error:
-            return error
+    def masks(self, row: int, num_drafted: int = 0) -> list[Mask]:
+        """The masks of a row for its next token, and for the one after each token of its draft.
 
-    def build(self, rows: Sequence[int], masks: Sequence[Mask]) -> tuple[LogitEditRows, dict[int, Exception]]:
-        """The edits of these rows for their next tokens, and by place the failures of rows, which are not edited."""
+        One that fails is that row's failure.
+        """
+        edits = self._live(row)
+        if edits is None:
+            return [None] * (1 + num_drafted)
+        try:
+            found: list[Mask] = [_mask_bytes(edits.mask())]
+        except Exception as error:
+            return [error] * (1 + num_drafted)
+        try:
+            return found + [_mask_bytes(mask) for mask in edits.draft_masks(num_drafted)] if num_drafted else found
+        except Exception as error:
+            return found + [error] * num_drafted
+
+    def build(
+        self, rows: Sequence[int], masks: Sequence[Mask], ahead: Sequence[Sequence[int]] | None = None
+    ) -> tuple[LogitEditRows, dict[int, Exception]]:
+        """The edits of these rows for their next tokens, and by place the failures of rows, which are not edited.
+
+        With drafts, a row stands there once for each of its places, and `ahead` has the drafted tokens before each.
+        """
+        self._return_borrowed()
         fixed, slots = [NO_EDITS] * len(rows), [-1] * len(rows)
         spans = np.full((len(rows), 5), whole(self._vocab_size), dtype=np.int32)
         has_spans = False
@@ -86,32 +102,55 @@ class EditBatch:
             edits, mask = self._live(row), masks[place]
             if edits is None:
                 continue
+            drafted = () if ahead is None else ahead[place]
             try:
                 if isinstance(mask, Exception):
                     raise mask
-                fixed[place] = edits.fixed()
+                fixed[place] = edits.fixed(len(drafted))
             except Exception as error:
                 failures[place] = error
                 continue
-            span = edits.span()
+            span = edits.span(drafted)
             if span is not None:
                 spans[place], has_spans = span, True
             if fixed[place].penalties is not None:
-                slots[place] = edits.slot
+                slots[place] = self._extended(slots[place - 1], drafted[-1]) if drafted else edits.slot
         self._update_fixed(tuple(fixed), tuple(slots))
         found = replace(self._fixed, masks=self._masks(masks), spans=self._put(spans) if has_spans else None)
         if found.penalties is not None:  # the table may have grown
             found = replace(found, penalties=replace(found.penalties, counts=self._counts.counts))
         return found, failures
 
-    def count(self, rows: Sequence[int], tokens: Tensor) -> None:
-        """Count the tokens drawn for these rows, on the device."""
+    def _extended(self, slot: int, token: int) -> int:
+        """Counts with one token more, for this step only."""
+        self._borrowed.append(self._counts.extended(slot, token))
+        return self._borrowed[-1]
+
+    def _return_borrowed(self) -> None:
+        for slot in self._borrowed:
+            self._counts.release(slot)
+        self._borrowed.clear()
+
+    def count(self, rows: Sequence[int], tokens: Tensor, drafts: DraftRows | None = None) -> None:
+        """Count the tokens drawn for these rows, on the device; of a draft, those that are kept."""
         slots = tuple(self._rows[row].slot if row in self._rows else -1 for row in rows)
         if max(slots, default=-1) < 0:
+            return
+        if drafts is not None:
+            self._count_kept(self._put(np.asarray(slots, dtype=np.int32)), tokens, drafts)
             return
         if slots != self._slots[0]:
             self._slots = slots, self._put(np.asarray(slots, dtype=np.int32))
         self._counts.count(self._slots[1], tokens)
+
+    def _count_kept(self, slots: Tensor, tokens: Tensor, drafts: DraftRows) -> None:
+        """Count place by place, since one count takes one token of a slot."""
+        firsts, last = self._put(drafts.firsts), drafts.last_kept(tokens)
+        for place in range(int(drafts.offsets.max()) + 1):
+            rows = firsts + place
+            is_kept = rows <= last
+            rows = torch.where(is_kept, rows, firsts)
+            self._counts.count(torch.where(is_kept, slots[rows], -1), tokens[rows].to(torch.int32))
 
     def _update_fixed(self, fixed: tuple[FixedEdits, ...], slots: tuple[int, ...]) -> None:
         if (fixed, slots) == self._last:
@@ -159,3 +198,7 @@ class EditBatch:
 
     def _put(self, values: NDArray[Any]) -> Tensor:
         return upload_constant(values, self._device)
+
+
+def _mask_bytes(mask: NDArray[Any] | None) -> NDArray[np.uint8] | None:
+    return None if mask is None else np.ascontiguousarray(mask).view(np.uint8).reshape(-1)

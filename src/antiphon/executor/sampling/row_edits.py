@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,7 +37,10 @@ def row_edits(request: Request, vocab_size: int) -> RowEdits | None:
 
 
 class RowEdits:
-    """One request's edits. Tokens outside the vocabulary are an error that `fixed` raises, whenever it is called."""
+    """One request's edits. Tokens outside the vocabulary are an error that `fixed` raises, whenever it is called.
+
+    `ahead` are drafted tokens that stand between the request's own and the next one.
+    """
 
     def __init__(self, request: Request, vocab_size: int) -> None:
         self.request = request
@@ -49,12 +52,11 @@ class RowEdits:
     def counts_tokens(self) -> bool:
         return self.request.params.has_penalties
 
-    def _opening(self) -> int:
+    def _opening(self, num_ahead: int = 0) -> int:
         """The token of a transcript's opening that is next, or -1 after the opening."""
         request = self.request
-        if request.rules is None or request.num_output_tokens >= len(request.rules.opening):
-            return -1
-        return request.num_output_tokens
+        place = request.num_output_tokens + num_ahead
+        return -1 if request.rules is None or place >= len(request.rules.opening) else place
 
     def mask(self) -> NDArray[Any] | None:
         """The grammar's mask for the next token, if it has one. Raises what the grammar raises."""
@@ -64,20 +66,26 @@ class RowEdits:
         found: NDArray[Any] | None = constraint.mask()
         return found
 
-    def span(self) -> Span | None:
+    def draft_masks(self, count: int) -> Sequence[NDArray[Any] | None]:
+        """The grammar's masks after each of the `count` tokens of a draft."""
+        constraint = self.request.constraint
+        return [None] * count if constraint is None or self.request.is_ended else constraint.draft_masks()
+
+    def span(self, ahead: Sequence[int] = ()) -> Span | None:
         """Where a transcript's rules allow the next token."""
         request = self.request
-        if request.rules is None or self._opening() >= 0:
+        if request.rules is None or self._opening(len(ahead)) >= 0:
             return None
-        return transcript_span(request.rules, request.tokens, self._vocab_size)
+        tokens = [*request.tokens, *ahead] if ahead else request.tokens
+        return transcript_span(request.rules, tokens, self._vocab_size)
 
-    def fixed(self) -> FixedEdits:
+    def fixed(self, num_ahead: int = 0) -> FixedEdits:
         """Everything else that holds for the next token."""
         request = self.request
-        opening = self._opening()
+        opening = self._opening(num_ahead)
         rules = request.rules
-        is_blank = rules is not None and len(request.tokens) == rules.begin
-        key = opening, is_blank, request.num_output_tokens < request.params.min_tokens
+        is_blank = rules is not None and len(request.tokens) + num_ahead == rules.begin
+        key = opening, is_blank, request.num_output_tokens + num_ahead < request.params.min_tokens
         found = self._made.get(key)
         if found is None:
             found = self._made[key] = self._make(*key)

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from antiphon import ops
 from antiphon.engine.plan import StepPlan, StepResult
+from antiphon.executor.draft_rows import DraftRows
 from antiphon.executor.sampling.edit_batch import EditBatch, Mask
 from antiphon.executor.sampling.readings import BeamReadings, Readings
 from antiphon.executor.sampling.transfer import Transfer
@@ -24,8 +25,13 @@ from antiphon.executor.upload import upload_numbers
 class SampledRows(Protocol):
     """A store of rows as the sampler uses it."""
 
-    def draw(self, rows: NDArray[np.int64], logits: Tensor, logprobs: bool) -> tuple[Tensor, Tensor | None]:
-        """Draw a token for each of these rows with its parameters, as `ops.sample` does, and keep it as the last."""
+    def draw(
+        self, rows: NDArray[np.int64], logits: Tensor, logprobs: bool, drafts: DraftRows | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        """Draw a token for each of these rows with its parameters, as `ops.sample` does, and keep it as the last.
+
+        With drafts, a row stands there once for each of its places; the last token that it keeps is its last.
+        """
 
 
 @dataclass(frozen=True)
@@ -39,6 +45,7 @@ class Drawn:
     logprobs: int | None = None
     failures: dict[int, str] = field(default_factory=dict)
     observed: dict[int, int] = field(default_factory=dict)  # by entry: its number in the transfer
+    drafts: DraftRows | None = None
 
     def done(self) -> bool:
         return self.transfer.has_arrived
@@ -50,6 +57,7 @@ class Drawn:
         result.observed = {entry: torch.from_numpy(transfer[number]) for entry, number in self.observed.items()}
         if self.beams is not None:
             result.tokens = transfer[self.tokens].tolist()
+            result.kept = {} if self.drafts is None else self.drafts.num_kept(transfer[self.tokens])
             result.drawn_logprobs = None if self.logprobs is None else transfer[self.logprobs].tolist()
             result.failures = self.failures
         self.readings.report(transfer, result)
@@ -100,11 +108,17 @@ class Sampler:
         )
 
     def masks(self, plan: StepPlan) -> list[Mask]:
-        """The grammars' masks for the sampling entries, in order. Each follows the request's committed tokens."""
-        requests = [request for request, samples in zip(plan.requests, plan.samples, strict=True) if samples]
+        """The grammars' masks for the rows that tokens are drawn from, in order.
+
+        They follow the requests' committed tokens, and their drafts.
+        """
+        entries = [entry for entry, samples in enumerate(plan.samples) if samples]
         if not self._edits:
-            return [None] * len(requests)
-        return [self._edits.mask(request.row) for request in requests]
+            return [None] * (len(entries) + plan.num_drafted_tokens)
+        found: list[Mask] = []
+        for entry in entries:
+            found += self._edits.masks(plan.requests[entry].row, len(plan.drafts.get(entry, ())))
+        return found
 
     def sample(self, plan: StepPlan, step: StepEntries, logits: Tensor, masks: list[Mask] | None = None) -> StepResult:
         """Draw the tokens of the sampling entries, write them to their rows, and wait for them."""
@@ -133,24 +147,37 @@ class Sampler:
             return Drawn(transfer, readings, observed=seen)
         if step.sample_rows is not None:
             logits = logits[upload_numbers(step.sample_rows, logits.device)]
-        rows = step.rows if len(step.sample_entries) == len(step.rows) else step.rows[step.sample_entries]
+        drafts = step.drafts
+        every = drafts is None and len(step.sample_entries) == len(step.rows)
+        rows = step.rows if every else step.rows[step.sample_entries]
         failures: dict[int, str] = {}
         if self._edits:
-            failures = self._edit(step, rows, logits, self.masks(plan) if masks is None else masks)
+            failures = self._edit(plan, step, rows, logits, self.masks(plan) if masks is None else masks)
         has_rules = any(plan.requests[entry].rules is not None for entry in step.sample_entries)
-        drawn, logprobs = self._store.draw(rows, logits, has_rules)
+        drawn, logprobs = self._store.draw(rows, logits, has_rules, drafts)
         if self._edits:
-            self._edits.count(rows.tolist(), drawn)
+            self._edits.count(rows.tolist(), drawn, drafts)
         tokens = transfer.add(drawn)
         drawn_logprobs = None if logprobs is None else transfer.add(logprobs)
         readings.read(drawn, transfer)
         beams = BeamReadings(plan, step, logits, transfer)
         transfer.start()
-        return Drawn(transfer, readings, beams, tokens, drawn_logprobs, failures, seen)
+        return Drawn(transfer, readings, beams, tokens, drawn_logprobs, failures, seen, drafts)
 
-    def _edit(self, step: StepEntries, rows: np.ndarray, logits: Tensor, masks: list[Mask]) -> dict[int, str]:
-        """Apply the rows' edits. One that fails is reported by entry; the others of the step continue."""
-        edits, failures = self._edits.build(rows.tolist(), masks)
+    def _edit(
+        self, plan: StepPlan, step: StepEntries, rows: np.ndarray, logits: Tensor, masks: list[Mask]
+    ) -> dict[int, str]:
+        """Apply the rows' edits. One that fails is reported by entry; the others of the step continue.
+
+        A draft is not followed to a row whose edits fail: the next step will show whether the request gets there.
+        """
+        drafts = step.drafts
+        ahead = None if drafts is None else [drafts.ahead(plan, place) for place in range(len(rows))]
+        edits, failures = self._edits.build(rows.tolist(), masks, ahead)
         if edits:
             ops.edit_logits(logits, edits)
+        if drafts is not None:
+            for place in [place for place in failures if drafts.offsets[place]]:
+                drafts.end_before(place)
+                del failures[place]
         return {step.sample_entries[place]: f"{type(error).__name__}: {error}" for place, error in failures.items()}

@@ -121,7 +121,7 @@ def _became(form: WeightForm) -> str:
 def prepare(
     model: Model,
     report: LoadReport,
-    options: WeightOptions = WeightOptions(),  # noqa: B008  (frozen)
+    options: WeightOptions = WeightOptions(),
     release_pages: Callable[[], None] = lambda: None,
     device: Device | None = None,
 ) -> None:

@@ -1,0 +1,71 @@
+"""`Drafting`: the drafts of one request, and what became of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from antiphon.engine.speculation.acceptance import FORCED, Acceptance, kind_of
+from antiphon.engine.speculation.ngrams import NgramIndex
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """Tokens that may come next, and for each the probability that it and all before it are drawn."""
+
+    tokens: list[int]
+    probabilities: list[float]
+
+
+@dataclass(slots=True)
+class DraftCounts:
+    """Drafted tokens that were computed, and those of them that were drawn."""
+
+    proposed: int = 0
+    accepted: int = 0
+    #: How often a draft was at least so long, and was accepted at least so far; from the first token on.
+    proposed_at: list[int] = field(default_factory=list)
+    accepted_at: list[int] = field(default_factory=list)
+
+    def add(self, proposed: int, accepted: int) -> None:
+        self.proposed += proposed
+        self.accepted += accepted
+        if proposed > len(self.proposed_at):
+            missing = [0] * (proposed - len(self.proposed_at))
+            self.proposed_at += missing
+            self.accepted_at += missing
+        for place in range(proposed):
+            self.proposed_at[place] += 1
+            self.accepted_at[place] += place < accepted
+
+
+class Drafting:
+    """Looks for the request's next tokens. Every token that is drawn shows how good the last search was, so that
+    nothing has to be computed to learn that drafts begin to pay."""
+
+    def __init__(self, tokens: Sequence[int], guess: Sequence[int], model: Acceptance) -> None:
+        self._index = NgramIndex(tokens, guess)
+        self._acceptance = Acceptance(model)
+        self._forced: list[int] = []  # not drawn yet, of those that the grammar left no choice of
+
+    def append(self, token: int) -> None:
+        """A token was drawn and committed."""
+        index = self._index
+        if self._forced:
+            is_hit = self._forced[0] == token
+            self._acceptance.observe(FORCED, is_hit)
+            self._forced = self._forced[1:] if is_hit else []
+        elif (expected := index.expected) >= 0:
+            self._acceptance.observe(kind_of(index.length), expected == token)
+        index.append(token)
+
+    def propose(self, count: int, forced: Sequence[int] = ()) -> Draft:
+        """Up to `count` tokens: those that a grammar forces, then what followed the same tokens before."""
+        self._forced = list(forced[:count])
+        found, length = self._index.follow(count - len(self._forced), self._forced)
+        kinds = [FORCED] * len(self._forced) + [kind_of(length + place) for place in range(len(found))]
+        probability, probabilities = 1.0, []
+        for kind in kinds:
+            probability *= self._acceptance.probability(kind)
+            probabilities.append(probability)
+        return Draft([*self._forced, *found], probabilities)

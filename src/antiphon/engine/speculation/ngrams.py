@@ -1,0 +1,100 @@
+"""`NgramIndex`: where the last tokens of a text stood before, and so what may follow them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+#: The fewest last tokens that must have stood together before; fewer say too little about what follows.
+SHORTEST = 2
+#: A match is not followed back farther than this.
+LONGEST = 32
+#: Earlier places of the last tokens that are compared, the newest first.
+MOST_PLACES = 8
+#: The length of the match that a guess counts as at its beginning, before any token of it has been confirmed.
+GUESS_LENGTH = 6
+
+NOWHERE = -1
+
+
+class NgramIndex:
+    """A text that grows by a token at a time, with the place that its end matches best.
+
+    A `guess` of how the text will go on stands before it, as a place to match: the last transcript of the same sound,
+    or an answer that a caller expects.
+    """
+
+    def __init__(self, tokens: Sequence[int], guess: Sequence[int] = ()) -> None:
+        self._text: list[int] = []
+        self._newest: dict[tuple[int, int], int] = {}  # the place after the newest occurrence of two tokens
+        self._older: list[int] = []  # by place: the place after the occurrence before it
+        #: The place that is expected to come next, and how many tokens before it are the last ones of the text.
+        self.place, self.length = NOWHERE, 0
+        if guess:
+            self._add(guess)
+            self._add((NOWHERE,))  # no token: nothing matches across it
+        self._add(tokens)
+        if guess:
+            self.place, self.length = 0, GUESS_LENGTH
+        else:
+            self.place, self.length = self._find(self._text)
+
+    def _add(self, tokens: Sequence[int]) -> None:
+        text, newest, older = self._text, self._newest, self._older
+        for token in tokens:
+            if text:
+                pair = text[-1], token
+                older.append(newest.get(pair, NOWHERE))
+                newest[pair] = len(text) + 1
+            else:
+                older.append(NOWHERE)
+            text.append(token)
+
+    @property
+    def expected(self) -> int:
+        """The token that is expected next, or -1."""
+        return self._text[self.place] if NOWHERE < self.place < len(self._text) else NOWHERE
+
+    def append(self, token: int) -> None:
+        """The text goes on with this token."""
+        is_expected = self.expected == token
+        self._add((token,))
+        if is_expected:
+            self.place, self.length = self.place + 1, self.length + 1
+        else:
+            self.place, self.length = self._find(self._text)
+
+    def follow(self, count: int, ahead: Sequence[int] = ()) -> tuple[list[int], int]:
+        """Up to `count` tokens that may follow the text and then `ahead`, and the length of the match."""
+        place, length = self.place, self.length
+        if ahead:
+            if place != NOWHERE and self._text[place : place + len(ahead)] == list(ahead):
+                place, length = place + len(ahead), length + len(ahead)
+            else:
+                place, length = self._find([*self._text[-LONGEST:], *ahead], is_end=False)
+        if place == NOWHERE or count <= 0:
+            return [], 0
+        found = self._text[place : place + count]
+        return (found[: found.index(NOWHERE)] if NOWHERE in found else found), length
+
+    def _find(self, tail: Sequence[int], is_end: bool = True) -> tuple[int, int]:
+        """The place after the longest earlier match of the last tokens of `tail`, and its length.
+
+        `is_end`: the tail is the end of the text, whose own occurrence does not count.
+        """
+        if len(tail) < SHORTEST:
+            return NOWHERE, 0
+        text = self._text
+        place = self._newest.get((tail[-2], tail[-1]), NOWHERE)
+        if is_end and place == len(text):
+            place = self._older[place - 1]
+        best, longest = NOWHERE, 0
+        for _ in range(MOST_PLACES):
+            if place == NOWHERE:
+                break
+            length, most = SHORTEST, min(LONGEST, place, len(tail))
+            while length < most and text[place - 1 - length] == tail[-1 - length]:
+                length += 1
+            if length > longest:
+                best, longest = place, length
+            place = self._older[place - 1]
+        return (best, longest) if best < len(text) else (NOWHERE, 0)

@@ -1,0 +1,100 @@
+"""Random schedules in which requests speculate: every answer is the one of a request alone without speculation."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+
+import pytest
+
+from antiphon.engine.request import FinishReason, Request
+from antiphon.engine.scheduler import Scheduler
+from antiphon.engine.speculation.drafting import Draft
+from antiphon.engine.speculation.speculator import Speculator
+from support.engine.mixed_requests import answer_of, is_beginning
+from support.engine.mixed_schedules import expected, random_core, run_cases
+from support.engine.model_core import MODEL, VOCABULARY
+
+
+@pytest.fixture
+def lengths(monkeypatch: pytest.MonkeyPatch) -> random.Random:
+    """Drafts are cut at random places instead of where they pay; the source that decides."""
+    source = random.Random(0)
+
+    def any_lengths(_: Speculator, drafts: Sequence[Draft], num_answering: int, context: int, room: int) -> list[int]:
+        found = []
+        for draft in drafts:
+            length = min(room, len(draft.tokens), source.choice([0, 1, 2, 3, 5, 8, 16]))
+            found.append(length)
+            room -= length
+        return found
+
+    monkeypatch.setattr(Speculator, "_lengths", any_lengths)
+    return source
+
+
+def damaged(source: random.Random, answer: list[int]) -> list[int]:
+    """A guess between the answer itself and nothing of it."""
+    rate = source.choice([0.0, 0.1, 0.3, 1.0])
+    guess = [source.randrange(VOCABULARY) if source.random() < rate else token for token in answer]
+    return guess[source.choice([0, 0, 1]) :]
+
+
+def run_schedule(seed: int, lengths: random.Random) -> Counter[str]:
+    """What happened is counted."""
+    source = random.Random(seed)
+    lengths.seed(seed)
+    core, _ = random_core(source, depth=1, speculates=True)
+
+    def prepare(kind: str, prompt: int, requests: list[Request]) -> None:
+        for request, answer in zip(requests, expected(kind, prompt), strict=True):
+            request.speculates = source.random() < 0.75
+            request.guess = damaged(source, answer[0]) if source.random() < 0.8 else ()
+
+    everyone, steps = run_cases(core, source, prepare)
+    events: Counter[str] = Counter(steps=steps)
+    for kind, prompt, requests in everyone:
+        for request, answer in zip(requests, expected(kind, prompt), strict=True):
+            events[str(request.finish_reason)] += 1
+            events["preemptions"] += request.marks.preemptions
+            events["cached tokens"] += request.num_cached_tokens
+            events["drafted by " + kind] += request.drafted.proposed
+            events["accepted of " + kind] += request.drafted.accepted
+            if request.finish_reason is FinishReason.CANCELLED:
+                assert is_beginning(request, answer), f"seed {seed}, {request.id}: {request.output}, not {answer}"
+            else:
+                assert answer_of(request) == answer, f"seed {seed}, {request.id}"
+    scheduler = core.slots[MODEL].scheduler
+    assert isinstance(scheduler, Scheduler)
+    events["swaps"] += scheduler.counters.swaps_in
+    events["drafted"] += scheduler.counters.drafts.proposed
+    events["accepted"] += scheduler.counters.drafts.accepted
+    core.remove_model(MODEL)
+    return events
+
+
+def check_hard(events: Counter[str]) -> None:
+    """The schedules had everything in them, and every kind of request kept drafts and rejected some."""
+    for name in ("preemptions", "cached tokens", "swaps", "stop", "length", "failed", "cancelled"):
+        assert events[name], f"the schedules have no {name}: {events}"
+    assert events["accepted"] > 0.3 * events["drafted"], events
+    kinds = {name.removeprefix("drafted by ") for name in events if name.startswith("drafted by ")} - {"beams"}
+    for kind in kinds:
+        drafted, accepted = events["drafted by " + kind], events["accepted of " + kind]
+        assert 0 < accepted < drafted, f"{kind}: {accepted} of {drafted}"
+    assert not events["drafted by beams"]
+
+
+def test_drafts_change_no_answer(lengths: random.Random) -> None:
+    total: Counter[str] = Counter()
+    for seed in range(24):
+        total += run_schedule(seed, lengths)
+    check_hard(total)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_many_speculative_schedules(lengths: random.Random, soak: bool) -> None:
+    for seed in range(1000, 9000 if soak else 1200):
+        run_schedule(seed, lengths)
