@@ -45,7 +45,7 @@ def run_schedule(seed: int, lengths: random.Random) -> Counter[str]:
     """What happened is counted."""
     source = random.Random(seed)
     lengths.seed(seed)
-    core, _ = random_core(source, depth=1, speculates=True)
+    core, _ = random_core(source, depth=1)
 
     def prepare(kind: str, prompt: int, requests: list[Request]) -> None:
         for request, answer in zip(requests, expected(kind, prompt), strict=True):

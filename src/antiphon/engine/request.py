@@ -235,8 +235,8 @@ class Request:
 
     @property
     def may_draft(self) -> bool:
-        """Whether drafts are of use: its newest token is known, and its answer is one line of tokens."""
-        return self.speculates and not self.num_pending_samples and self.beam is None and not self.observes
+        """Whether drafts can follow its newest token: it is known, and the answer is one line of tokens."""
+        return not self.num_pending_samples and self.beam is None and not self.observes
 
     @property
     def is_ended(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from antiphon.engine.speculation.modes import Speculation
 from antiphon.errors import InvalidRequestError
 
 MAX_LOGPROBS = 20
@@ -23,6 +24,9 @@ class SamplingParams:
 
     Text has no control tokens unless `skip_special_tokens` is False, and it ends before the stop string or stop token
     unless `include_stop_str_in_output`.
+
+    `speculate` is `off` or `ngram`, by default the engine's setting: it changes how soon the tokens come and no token.
+    `prediction` is what the answer is expected to be, as far as it is known: a text that is to be edited, for instance.
 
     Logits are changed in this order: grammar, allowed and banned tokens and minimum length; logit bias; penalties;
     temperature; then top-k, typical, top-p and min-p choose the tokens to sample from.
@@ -50,6 +54,8 @@ class SamplingParams:
     prompt_top_logprobs: int | None = None
     skip_special_tokens: bool = True
     include_stop_str_in_output: bool = False
+    speculate: str | None = None
+    prediction: str = ""
 
     def __post_init__(self) -> None:
         checks = (
@@ -72,6 +78,8 @@ class SamplingParams:
         for holds, name, value, wanted in checks:
             if not holds:
                 raise InvalidRequestError(f"{name} is {value!r}; it must be {wanted}")
+        if self.speculate is not None:
+            Speculation.parse(self.speculate)
 
     @property
     def has_penalties(self) -> bool:

@@ -31,8 +31,6 @@ class SchedulerConfig:
     preemption: Preemption = Preemption.RECOMPUTE
     swap_bytes: int = 1 << 30
     isolates_fills: bool = True
-    #: Whether drafts of requests that allow it are computed.
-    speculates: bool = False
 
     def __post_init__(self) -> None:
         for name in ("max_running", "max_waiting", "max_step_tokens"):

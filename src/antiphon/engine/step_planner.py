@@ -39,7 +39,8 @@ class StepPlanner:
         self._paused: Request | None = None  # kept out of the plan being made, so that it can be preempted soon
         self._has_just_filled = False  # the last plan filled cross blocks, and other requests waited for it
         self._may_fill = True  # the plan being made may fill cross blocks
-        self._speculator = Speculator(cost) if config.speculates else None
+        self._speculator = Speculator(cost)
+        self._speculating: list[Request] = []  # in the plan being made, decodes that may have a draft
         self._drafts: dict[int, list[int]] = {}  # of requests in the plan being made, by their identity
 
     def fill(self, plan: StepPlan, now: float) -> None:
@@ -47,9 +48,10 @@ class StepPlanner:
         self._short = self._paused = None
         self._may_fill, self._has_just_filled = not self._has_just_filled, False
         self._drafts.clear()
+        self._speculating.clear()
         farther, context = self._plan_decodes(plan)
-        if self._speculator is not None:
-            self._plan_drafts(plan, self._speculator, context)
+        if self._speculating:
+            self._plan_drafts(plan, context)
         if farther or self.waiting:
             self._plan_prefill(plan, farther, context, now)
         if self._drafts:
@@ -98,6 +100,8 @@ class StepPlanner:
             requests.append(request)
             starts.append(start)
             context += start
+            if request.speculates and request.may_draft:
+                self._speculating.append(request)
         count = len(requests)
         plan.counts = [1] * count
         plan.samples = [True] * count
@@ -105,13 +109,12 @@ class StepPlanner:
         still = set(map(id, running))
         return [request for request in farther if id(request) in still], context
 
-    def _plan_drafts(self, plan: StepPlan, speculator: Speculator, context: int) -> None:
+    def _plan_drafts(self, plan: StepPlan, context: int) -> None:
         """Give decodes a draft where that pays. They go behind the other decodes, and nothing makes room for them."""
-        candidates = [request for request in plan.requests if request.may_draft]
-        if not candidates:
-            return
+        planned = set(map(id, plan.requests))  # some may have been preempted by one before them
+        candidates = [request for request in self._speculating if id(request) in planned]
         room = self.config.max_step_tokens - plan.num_tokens
-        drafts = speculator.drafts(candidates, plan.num_decodes, context, room)
+        drafts = self._speculator.drafts(candidates, plan.num_decodes, context, room)
         for place, tokens in drafts.items():
             request = candidates[place]
             length = request.num_tokens + len(tokens)

@@ -39,7 +39,7 @@ def expected(kind: str, prompt: int) -> list[tuple[Any, ...]]:
     return [answer_of(request) for request in requests]
 
 
-def random_core(source: random.Random, depth: int, speculates: bool = False) -> tuple[EngineCore, DecoderExecutor]:
+def random_core(source: random.Random, depth: int) -> tuple[EngineCore, DecoderExecutor]:
     """Anything from roomy to so small that requests push each other out all the time."""
     config = SchedulerConfig(
         max_running=source.choice([3, 4, 8]),
@@ -47,7 +47,6 @@ def random_core(source: random.Random, depth: int, speculates: bool = False) -> 
         chunk_tokens=source.choice([1, 3, 16, None]),
         preemption=source.choice(list(Preemption)),
         swap_bytes=source.choice([0, 1 << 30]),
-        speculates=speculates,
     )
     blocks = int(LONGEST_BLOCKS * source.choice([1.0, 1.5, 3.0, 8.0]))
     return make_core(

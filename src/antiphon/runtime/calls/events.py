@@ -56,6 +56,9 @@ class Ended:
     prompt_ranks: list[int] = field(default_factory=list)
     #: The stop string that ended it.
     stop_string: str | None = None
+    #: Tokens that were computed as a draft, and those of them that became the answer's.
+    drafted_tokens: int = 0
+    accepted_tokens: int = 0
 
 
 @dataclass(frozen=True)

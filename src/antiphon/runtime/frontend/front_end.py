@@ -128,7 +128,7 @@ class FrontEnd:
                     self._core.add_model(slot)
 
             self._loop.call(add).result()
-        self._factories[loaded.name] = RequestFactory(loaded)
+        self._factories[loaded.name] = RequestFactory(loaded, speculate=self.config.speculate)
         return loaded
 
     def _load_files(self, reference: str, device: str | None = None) -> LoadedModel:

@@ -11,6 +11,7 @@ from antiphon.device_names import AUTO, check_device_name
 from antiphon.engine.policies.policy import Policy
 from antiphon.engine.policies.registry import DEFAULT_TPOT_TARGET, make_policy
 from antiphon.engine.scheduler_config import Preemption, SchedulerConfig
+from antiphon.engine.speculation.modes import Speculation
 from antiphon.errors import InvalidRequestError
 from antiphon.ops.device import COMPUTE_TYPES, Device
 from antiphon.runtime.loading.device_sizes import DeviceSizes, default_sizes
@@ -54,6 +55,8 @@ class EngineConfig:
     - `record` runs each step as one compiled native program; the results are the same.
     - `batch_invariant` makes an answer independent of other requests in every bit; on a GPU for text generation only,
       where it is slower.
+    - `speculate` is `off` or `ngram`: answers whose next tokens stood in the prompt or the answer before are computed
+      several tokens at a time, where that is faster. The tokens are the same. Requests may ask for the other.
     - `record_requests` adds to the trace which requests were in each step.
     """
 
@@ -87,6 +90,7 @@ class EngineConfig:
     repack: bool = True
     quantize: str | None = None
     precision: str = "fast"
+    speculate: str = Speculation.OFF
 
     def __post_init__(self) -> None:
         check_device_name(self.device)
@@ -105,6 +109,7 @@ class EngineConfig:
             raise InvalidRequestError(
                 f"sink_tokens is {self.sink_tokens}; it goes with recent_tokens and is not negative"
             )
+        Speculation.parse(self.speculate)
         self.make_policy()
         self.scheduler()
         self.weight_options()

@@ -11,6 +11,7 @@ from antiphon.engine.kv.manager import GroupSpec, KVManager
 from antiphon.engine.model_slot import ModelSlot
 from antiphon.engine.plan import Executor
 from antiphon.engine.scheduler import Scheduler
+from antiphon.engine.speculation.modes import Speculation
 from antiphon.errors import InvalidRequestError, UnsupportedError
 from antiphon.executor.decoder.executor import DecoderExecutor
 from antiphon.models.base.parts import TokenDecoder
@@ -97,7 +98,9 @@ def decoder_slot(part: TokenDecoder, context: SlotContext) -> ModelSlot:
         return ModelSlot(context.name, scheduler, DecoderExecutor(part, cache, **shape))
     shape["batch_invariant"] = config.batch_invariant
     shape["max_step_tokens"] = sizes.max_step_tokens
-    return ModelSlot(context.name, scheduler, device_executor(part, cache, loaded, **shape), depth=DEVICE_DEPTH)
+    # A draft follows the newest token, which is known when no step is in flight.
+    depth = DEVICE_DEPTH if config.speculate == Speculation.OFF else 1
+    return ModelSlot(context.name, scheduler, device_executor(part, cache, loaded, **shape), depth=depth)
 
 
 def _kv_manager(context: SlotContext, layouts: Sequence[CacheLayout], max_tokens: int) -> KVManager:

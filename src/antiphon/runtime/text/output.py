@@ -30,8 +30,9 @@ class Completion:
     """A whole answer.
 
     `finish_reason` is `stop`, `length` (`max_tokens` was reached) or `cancelled`, among others. `cached_tokens` is
-    how many of the prompt's tokens came from the prefix cache. Log-probabilities are there if `SamplingParams` asked
-    for them.
+    how many of the prompt's tokens came from the prefix cache. `drafted_tokens` were computed as a draft, with
+    `SamplingParams.speculate`, and `accepted_tokens` of them became the answer's. Log-probabilities are there if
+    `SamplingParams` asked for them.
     """
 
     text: str
@@ -45,6 +46,8 @@ class Completion:
     top_logprobs: list[list[tuple[int, float]]] | None = None
     prompt_logprobs: list[float] | None = None
     prompt_top_logprobs: list[list[tuple[int, float]]] | None = None
+    drafted_tokens: int = 0
+    accepted_tokens: int = 0
 
 
 class SampleOutput:
@@ -154,6 +157,8 @@ class SampleOutput:
             prompt_top_logprobs=self._prompt_source().prompt_top_logprobs if wants_prompt else [],
             prompt_ranks=self._prompt_source().prompt_ranks if wants_prompt else [],
             stop_string=self._stops.stopped if self._stops is not None and self._is_stopped else None,
+            drafted_tokens=request.drafted.proposed,
+            accepted_tokens=request.drafted.accepted,
         )
 
     def _prompt_source(self) -> Request:
@@ -179,6 +184,8 @@ class SampleOutput:
             top_logprobs=request.top_logprobs if params.logprobs is not None else None,
             prompt_logprobs=ended.prompt_logprobs if params.prompt_logprobs else None,
             prompt_top_logprobs=ended.prompt_top_logprobs if params.prompt_logprobs else None,
+            drafted_tokens=ended.drafted_tokens,
+            accepted_tokens=ended.accepted_tokens,
         )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from antiphon.engine.request import Priority, Request
 from antiphon.engine.sampling_params import SamplingParams
+from antiphon.engine.speculation.modes import Speculation
 from antiphon.errors import InvalidRequestError
 from antiphon.runtime.calls.control import MAX_SAMPLES, new_id
 from antiphon.runtime.loading.loading import LoadedModel
@@ -62,6 +63,8 @@ class RequestFactory:
     #: The slot of the adapter that they are computed with, or -1, and the adapter's digest.
     adapter: int = -1
     content: bytes = b""
+    #: Where drafts come from unless a request says otherwise.
+    speculate: str = Speculation.OFF
     _compiler: GrammarCompiler | None = None
 
     def make(
@@ -89,6 +92,8 @@ class RequestFactory:
         endless = params.ignore_eos and grammar is None
         stop_ids = params.stop_tokens if endless else params.stop_tokens | self.loaded.eos_ids
         constraint = None if grammar is None else self.compiler().compile(grammar)
+        guess = self._guess(params)
+        speculates = params.speculate or (Speculation.NGRAM if guess else self.speculate)
         requests: list[Request] = []
         for index in range(n):
             request = Request(
@@ -104,9 +109,18 @@ class RequestFactory:
                 constraint=constraint if constraint is None or not index else constraint.clone(),
                 fork_of=requests[0] if requests else None,
                 stop_ids=stop_ids,
+                speculates=speculates != Speculation.OFF,
+                guess=guess,
             )
             requests.append(request)
         return requests
+
+    def _guess(self, params: SamplingParams) -> list[int]:
+        """The tokens of the answer that the caller expects; what is too long to be drawn is left out."""
+        if not params.prediction:
+            return []
+        ids = self.loaded.tokenizer.encode(params.prediction, add_special_tokens=False, parse_special=False)
+        return ids[: params.max_tokens]
 
     def compiler(self) -> GrammarCompiler:
         if self._compiler is None:
