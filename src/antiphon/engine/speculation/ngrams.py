@@ -70,22 +70,19 @@ class NgramIndex:
             if place != NOWHERE and self._text[place : place + len(ahead)] == list(ahead):
                 place, length = place + len(ahead), length + len(ahead)
             else:
-                place, length = self._find([*self._text[-LONGEST:], *ahead], is_end=False)
+                place, length = self._find([*self._text[-LONGEST:], *ahead])
         if place == NOWHERE or count <= 0:
             return [], 0
         found = self._text[place : place + count]
         return (found[: found.index(NOWHERE)] if NOWHERE in found else found), length
 
-    def _find(self, tail: Sequence[int], is_end: bool = True) -> tuple[int, int]:
-        """The place after the longest earlier match of the last tokens of `tail`, and its length.
-
-        `is_end`: the tail is the end of the text, whose own occurrence does not count.
-        """
+    def _find(self, tail: Sequence[int]) -> tuple[int, int]:
+        """The place after the longest match of the last tokens of `tail`, and its length; something must follow it."""
         if len(tail) < SHORTEST:
             return NOWHERE, 0
         text = self._text
         place = self._newest.get((tail[-2], tail[-1]), NOWHERE)
-        if is_end and place == len(text):
+        if place == len(text):
             place = self._older[place - 1]
         best, longest = NOWHERE, 0
         for _ in range(MOST_PLACES):
@@ -97,4 +94,4 @@ class NgramIndex:
             if length > longest:
                 best, longest = place, length
             place = self._older[place - 1]
-        return (best, longest) if best < len(text) else (NOWHERE, 0)
+        return best, longest

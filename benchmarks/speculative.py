@@ -1,0 +1,245 @@
+"""Speculative decoding against plain decoding, in turns, and beside llama.cpp on the same file.
+
+    python benchmarks/speculative.py [--model qwen2.5-coder-1.5b] [--rounds 10] [--tokens 160] [--kinds editing,…]
+        [--rows] [--llama] [--json FILE]
+
+The prompts are those of `benchmarks/speculation/prompts.py`: editing code, summarising, filling in JSON under a schema,
+open chat. Decoding is greedy. A round answers every prompt three times, one after the other, in an order that turns:
+
+    off      one token a step
+    ngram    with drafts from n-grams and from the grammar, as long as the engine's cost model says that they pay
+    oracle   the same drafts, cut where they stop being right: what knowing the acceptance beforehand would give
+
+The answers must be the same tokens. The time is that from the first token to the last, so prompts are not in it; a
+kind's figure is the median over rounds of the sum over its prompts. `--rows` first measures what steps of 1 to 16
+tokens of one request take, which bounds everything. `--llama` adds llama.cpp's server (the `xllamacpp` package) with
+plain and with n-gram decoding; its answers are its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import socket
+import statistics
+import sys
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from antiphon import Engine, SamplingParams
+from antiphon.bench.process import started_server
+from antiphon.engine.speculation.drafting import Draft
+from antiphon.engine.speculation.speculator import Speculator
+from antiphon.text.grammar_spec import GrammarSpec
+from antiphon.weights.catalog.resolve import resolve
+from speculation.prompts import TASKS, Task
+
+MODES = ("off", "ngram", "oracle")
+CONTEXT = 4096
+#: How llama.cpp drafts from n-grams without a second model.
+LLAMA_MODES = {"llama.cpp": "NONE", "llama.cpp ngram": "NGRAM_SIMPLE"}
+
+#: Runs the wheel's server until the process ends.
+WHEEL_SERVER = """
+import signal, sys, xllamacpp
+params = xllamacpp.CommonParams()
+params.model.path, params.port, params.n_ctx = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+params.use_jinja, params.n_parallel = True, 1
+params.cpuparams.n_threads = params.cpuparams_batch.n_threads = int(sys.argv[4])
+kind = getattr(xllamacpp.common_speculative_type, "COMMON_SPECULATIVE_TYPE_" + sys.argv[5])
+params.speculative.types = [kind]
+server = xllamacpp.Server(params)
+signal.sigwait([signal.SIGTERM])
+"""
+
+
+@dataclass
+class Lengths:
+    """Takes the place of the engine's choice of lengths: drafts are cut where the known answer leaves them."""
+
+    answer: list[int] = field(default_factory=list)
+    fixed: int | None = None
+    #: Tokens that the request has drawn before the step; set by the caller through `start`.
+    start: int = 0
+
+    def __call__(self, drafts: Sequence[Draft], *_: Any) -> list[int]:
+        if self.fixed is not None:
+            return [min(self.fixed, len(draft.tokens)) for draft in drafts]
+        (draft,) = drafts
+        coming = self.answer[self.start :]
+        right = 0
+        while right < min(len(draft.tokens), len(coming)) and draft.tokens[right] == coming[right]:
+            right += 1
+        return [right]
+
+
+@contextmanager
+def oracle(lengths: Lengths) -> Iterator[None]:
+    """The engine's speculators use these lengths."""
+    own_lengths, own_search = Speculator._lengths, Speculator._search
+
+    def search(speculator: Speculator, request: Any) -> Draft:
+        lengths.start = request.num_output_tokens
+        return own_search(speculator, request)
+
+    Speculator._lengths = lambda _, drafts, *rest: lengths(drafts)  # type: ignore[assignment, method-assign]
+    Speculator._search = search  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        Speculator._lengths, Speculator._search = own_lengths, own_search  # type: ignore[method-assign]
+
+
+@dataclass(frozen=True)
+class Answer:
+    tokens: list[int]
+    seconds: float
+    drafted: int = 0
+    accepted: int = 0
+
+
+def answer(engine: Engine, task: Task, mode: str, tokens: int, known: list[int]) -> Answer:
+    params = SamplingParams(max_tokens=tokens, speculate="off" if mode == "off" else "ngram")
+    grammar = None if task.schema is None else GrammarSpec(json_schema=json.dumps(task.schema))
+    with oracle(Lengths(known)) if mode == "oracle" else _nothing():
+        (made,) = engine.generate([task.messages], params, grammar=grammar)
+    seconds = made.timings.time_per_output_token * (len(made.token_ids) - 1)
+    return Answer(made.token_ids, seconds, made.drafted_tokens, made.accepted_tokens)
+
+
+@contextmanager
+def _nothing() -> Iterator[None]:
+    yield
+
+
+def row_costs(engine: Engine) -> dict[int, float]:
+    """Milliseconds of a step by its tokens, all of one request; medians of the steps of a long copy."""
+    text = " ".join(f"{number} times {number + 3} is {number * (number + 3)}." for number in range(60))
+    costs: dict[int, float] = {}
+    telemetry = engine._core.telemetry
+    for length in (0, 1, 2, 3, 4, 5, 6, 7, 9, 11, 13, 15):
+        before = telemetry.num_steps
+        params = SamplingParams(max_tokens=12 * (length + 1), ignore_eos=True, speculate="ngram", prediction=text)
+        with oracle(Lengths(fixed=length)):
+            engine.generate([text + " 0 times 3 is"], params)
+        steps = [step for step in telemetry.steps if step.index >= before and not step.prefill_tokens]
+        costs[length + 1] = 1e3 * statistics.median(step.seconds for step in steps[1:])
+    return costs
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def llama_answer(url: str, task: Task, tokens: int) -> Answer:
+    """llama.cpp's own measure of the time after the prompt."""
+    body: dict[str, Any] = {"messages": task.messages, "max_tokens": tokens, "temperature": 0, "cache_prompt": True}
+    if task.schema is not None:
+        body["response_format"] = {"type": "json_schema", "json_schema": {"name": "answer", "schema": task.schema}}
+    request = urllib.request.Request(
+        f"{url}/v1/chat/completions", json.dumps(body).encode(), {"content-type": "application/json"}
+    )
+    with urllib.request.urlopen(request, timeout=600) as response:
+        timings = json.load(response)["timings"]
+    count = timings["predicted_n"]
+    return Answer(
+        [0] * count, timings["predicted_ms"] / 1e3, timings.get("draft_n", 0), timings.get("draft_n_accepted", 0)
+    )
+
+
+def report(kind: str, found: dict[str, list[list[Answer]]]) -> dict[str, Any]:
+    """Medians over rounds, each the sum over the kind's prompts; ratios of the same round."""
+    seconds = {mode: [sum(one.seconds for one in row) for row in rows] for mode, rows in found.items()}
+    per_token = {
+        mode: statistics.median(
+            1e3 * total / max(1, sum(len(one.tokens) - 1 for one in row))
+            for total, row in zip(seconds[mode], rows, strict=True)
+        )
+        for mode, rows in found.items()
+    }
+    ratio = {
+        mode: statistics.median(plain / own for plain, own in zip(seconds["off"], seconds[mode], strict=True))
+        for mode in ("ngram", "oracle")
+    }
+    last = found["ngram"][-1]
+    drafted, accepted = sum(one.drafted for one in last), sum(one.accepted for one in last)
+    print(
+        f"{kind:12} {per_token['off']:8.1f} {per_token['ngram']:8.1f} {per_token['oracle']:8.1f} "
+        f"{ratio['ngram']:7.2f} {ratio['oracle']:7.2f} {ratio['ngram'] / ratio['oracle']:8.2f} "
+        f"{drafted:8} {accepted / drafted if drafted else 0:7.0%}"
+        + "".join(f" {per_token[mode]:15.1f}" for mode in LLAMA_MODES if mode in per_token)
+    )
+    return {"kind": kind, "ms_per_token": per_token, "ratio": ratio, "drafted": drafted, "accepted": accepted}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="qwen2.5-coder-1.5b")
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--tokens", type=int, default=160)
+    parser.add_argument("--kinds", default="editing,summarising,filling,chat")
+    parser.add_argument("--rows", action="store_true")
+    parser.add_argument("--llama", action="store_true")
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    kinds = arguments.kinds.split(",")
+    tasks = [task for task in TASKS if task.kind in kinds]
+    engine = Engine(arguments.model)
+    threads = os.cpu_count() or 1
+    results: dict[str, Any] = {"model": arguments.model}
+    if arguments.rows:
+        results["rows"] = costs = row_costs(engine)
+        print("tokens of one request in a step, ms:", ", ".join(f"{rows}: {ms:.1f}" for rows, ms in costs.items()))
+    with _llama_servers(arguments.model, threads) if arguments.llama else _nothing() as servers:
+        found: dict[str, dict[str, list[list[Answer]]]] = {kind: {} for kind in kinds}
+        known = {task.name: answer(engine, task, "off", arguments.tokens, []).tokens for task in tasks}
+        for number in range(arguments.rounds):
+            for kind in kinds:
+                rows: dict[str, list[Answer]] = {}
+                for task in (task for task in tasks if task.kind == kind):
+                    for place in range(len(MODES)):
+                        mode = MODES[(number + place) % len(MODES)]
+                        made = answer(engine, task, mode, arguments.tokens, known[task.name])
+                        if made.tokens != known[task.name]:
+                            sys.exit(f"{task.kind} {task.name}, {mode}: the answer differs")
+                        rows.setdefault(mode, []).append(made)
+                    for mode, url in (servers or {}).items():
+                        rows.setdefault(mode, []).append(llama_answer(url, task, arguments.tokens))
+                for mode, answers in rows.items():
+                    found[kind].setdefault(mode, []).append(answers)
+            print(f"round {number + 1} of {arguments.rounds}", file=sys.stderr)
+    print(
+        f"{'ms a token':12} {'off':>8} {'ngram':>8} {'oracle':>8} {'ratio':>7} {'oracle':>7} {'of best':>8} "
+        f"{'drafted':>8} {'kept':>7}" + "".join(f" {mode:>15}" for mode in (servers or {}))
+    )
+    results["kinds"] = [report(kind, found[kind]) for kind in kinds]
+    if arguments.json is not None:
+        arguments.json.write_text(json.dumps(results, indent=1))
+    engine.close()
+
+
+@contextmanager
+def _llama_servers(model: str, threads: int) -> Iterator[dict[str, str]]:
+    """llama.cpp's servers by mode, on the same file."""
+    file = str(resolve(model).path)
+    ports = {mode: free_port() for mode in LLAMA_MODES}
+
+    def command(mode: str) -> list[str]:
+        numbers = [str(ports[mode]), str(CONTEXT), str(threads)]
+        return [sys.executable, "-c", WHEEL_SERVER, file, *numbers, LLAMA_MODES[mode]]
+
+    plain, ngram = LLAMA_MODES
+    urls = {mode: f"http://127.0.0.1:{port}" for mode, port in ports.items()}
+    with started_server(command(plain), urls[plain], "/health"), started_server(command(ngram), urls[ngram], "/health"):
+        yield urls
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,131 @@
+"""How long drafts are: against a search over all lengths, by what was accepted, and off where they do not pay."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import pytest
+
+from antiphon.engine.cost_model import CostModel, StepShape
+from antiphon.engine.request import Request
+from antiphon.engine.sampling_params import SamplingParams
+from antiphon.engine.speculation.acceptance import FORCED, Acceptance, kind_of
+from antiphon.engine.speculation.drafting import Draft, DraftCounts, Drafting
+from antiphon.engine.speculation.speculator import LONGEST_DRAFT, Speculator
+
+
+def fitted(step: float, row: float) -> CostModel:
+    """A machine on which a step takes `step` seconds and every drafted token `row` more."""
+    cost = CostModel()
+    source = random.Random(0)
+    for _ in range(200):
+        drafted = source.choice([0, 0, 1, 3, 8])
+        cost.observe(StepShape(1, 0, 0, drafted), step + row * drafted)
+    return cost
+
+
+def make(prompt: list[int], limit: int = 1000) -> Request:
+    request = Request("r", "m", prompt, SamplingParams(max_tokens=limit), speculates=True)
+    request.limit = len(prompt) + limit
+    return request
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_lengths_give_the_most_tokens_a_second(seed: int) -> None:
+    source = random.Random(seed)
+    step, row = 0.02, source.choice([0.0005, 0.003, 0.006, 0.02])
+    drafts = []
+    for _ in range(2):
+        each = source.uniform(0.3, 0.99)
+        drafts.append(Draft(list(range(6)), [each ** (place + 1) for place in range(6)]))
+    chosen = Speculator(fitted(step, row))._lengths(drafts, 2, 0, room=100)
+
+    def rate(lengths: tuple[int, ...]) -> float:
+        tokens = 2 + sum(sum(draft.probabilities[:length]) for draft, length in zip(drafts, lengths, strict=True))
+        return tokens / (step + row * sum(lengths))
+
+    best = max(rate(lengths) for lengths in itertools.product(range(7), repeat=2))
+    assert rate(tuple(chosen)) == pytest.approx(best, rel=1e-2)
+
+
+def test_a_full_batch_drafts_nothing() -> None:
+    """Where every row of the batch costs the same, a drafted row can only cost more than it gives."""
+    cost = CostModel()
+    source = random.Random(1)
+    for _ in range(200):
+        decodes, drafted = source.randrange(1, 64), source.choice([0, 0, 2])
+        cost.observe(StepShape(decodes, 0, 0, drafted), 0.001 * (decodes + drafted))
+    draft = Draft([1, 2], [0.99, 0.98])
+    assert Speculator(cost)._lengths([draft] * 32, 32, 0, room=1000) == [0] * 32
+
+
+def test_drafts_end_where_the_request_does() -> None:
+    request = make([1, 2, 3, 4, 5, 6, 7, 8, 1, 2], limit=4)
+    speculator = Speculator(fitted(0.02, 0.0001))
+    assert speculator.drafts([request], 1, 0, room=100) == {0: [3, 4, 5]}, "three, and the token drawn after them"
+    request.stop_ids = frozenset({5})
+    assert speculator.drafts([request], 1, 0, room=100) == {0: [3, 4]}
+    assert speculator.drafts([request], 1, 0, room=1) == {0: [3]}
+    request.stop_ids = frozenset({3})
+    assert speculator.drafts([request], 1, 0, room=100) == {}
+
+
+def test_acceptance_is_learnt_without_computing_drafts() -> None:
+    """A text that goes against its n-grams stops being drafted, and begins again when it repeats itself."""
+    source = random.Random(2)
+    pattern = [source.randrange(50) for _ in range(40)]
+    request = make([*pattern, 50])
+    speculator = Speculator(fitted(0.02, 0.006))
+
+    def drafted(tokens: list[int]) -> int:
+        total = 0
+        for token in tokens:
+            total += len(speculator.drafts([request], 1, 0, room=100).get(0, []))
+            request.tokens.append(token)
+            assert request.drafting is not None
+            request.drafting.append(token)
+        return total
+
+    strangers = iter(range(100, 1000))
+    misleading = [token for pair in itertools.pairwise(pattern) for token in (*pair, next(strangers))]
+    drafted(misleading[:60])
+    assert drafted(misleading[60:]) <= 6
+    assert drafted(pattern + pattern) > 100
+
+
+def test_a_request_begins_with_what_others_had() -> None:
+    model = Acceptance()
+    good, new = Acceptance(model), Acceptance(model)
+    for _ in range(200):
+        good.observe(0, True)
+    assert new.probability(0) > 0.9 > new.probability(1)
+    for _ in range(40):
+        new.observe(0, False)
+    assert new.probability(0) < 0.15 < good.probability(0)
+
+
+def test_forced_tokens_come_first_and_are_counted_apart() -> None:
+    drafting = Drafting([1, 2, 3, 4, 5, 1, 2], (), Acceptance())
+    draft = drafting.propose(4, forced=[8, 1, 2])
+    assert draft.tokens == [8, 1, 2, 3]
+    expected = [drafting._acceptance.probability(kind) for kind in (FORCED, FORCED, FORCED, kind_of(2))]
+    assert draft.probabilities == pytest.approx(list(itertools.accumulate(expected, lambda a, b: a * b)))
+    before = drafting._acceptance.probability(FORCED)
+    drafting.append(9)
+    assert drafting._acceptance.probability(FORCED) < before
+
+
+def test_counts_by_position() -> None:
+    counts = DraftCounts()
+    counts.add(3, 2)
+    counts.add(5, 0)
+    counts.add(1, 1)
+    assert (counts.proposed, counts.accepted) == (9, 3)
+    assert counts.proposed_at == [3, 2, 2, 1, 1] and counts.accepted_at == [2, 1, 0, 0, 0]
+
+
+def test_a_draft_has_a_greatest_length() -> None:
+    text = list(range(100))
+    request = make([*text, 0, 1, 2, 3, 4])
+    assert len(Speculator(fitted(0.02, 0.00001)).drafts([request], 1, 0, room=100)[0]) == LONGEST_DRAFT
