@@ -290,6 +290,48 @@ def test_the_end_can_be_taken_again(tokenizer: Tokenizer, compiler: GrammarCompi
     assert set(allowed(constraint)) == tokenizer.eos_ids
 
 
+def spelled(tokenizer: Tokenizer, text: str) -> list[int]:
+    """A token for each character."""
+    ids = {tokenizer.token_bytes(token): token for token in range(tokenizer.vocab_size)}
+    return [ids[character.encode()] for character in text]
+
+
+def test_masks_of_a_draft_are_those_after_its_tokens(tokenizer: Tokenizer, compiler: GrammarCompiler) -> None:
+    """What a copy that takes the tokens would allow; the constraint itself stays where it is."""
+    constraint = compiler.compile(GrammarSpec(json_schema='{"enum": ["abcabc", "abcdef", "xyz"]}'))
+    first = constraint.mask().copy()
+    tokens = spelled(tokenizer, '"abcd')
+    assert constraint.num_allowed(tokens) == len(tokens)
+    constraint.draft(tokens)
+    copy = constraint.clone()
+    for token, mask in zip(tokens, constraint.draft_masks(), strict=True):
+        copy.advance(token)
+        assert np.array_equal(mask, copy.mask())
+    assert np.array_equal(constraint.mask(), first)
+    assert constraint.num_allowed([*tokens, *spelled(tokenizer, "]")]) == len(tokens)
+    constraint.advance(tokens[0])
+    assert constraint.num_allowed(tokens[1:]) == len(tokens) - 1
+
+
+def test_forced_tokens_spell_what_must_come(tokenizer: Tokenizer, compiler: GrammarCompiler) -> None:
+    schema = '{"type": "object", "properties": {"surname": {"type": "integer"}}, "required": ["surname"]}'
+    constraint = compiler.compile(GrammarSpec(json_schema=schema))
+    forced = constraint.forced()
+    text = b"".join(tokenizer.token_bytes(token) for token in forced)
+    assert text and b'{"surname":'.startswith(text)
+    assert constraint.num_allowed(forced) == len(forced)
+    for token in forced:
+        constraint.advance(token)
+    choice = compiler.compile(GrammarSpec(choice=("yes", "no")))
+    assert choice.forced() == []
+
+
+def test_a_complete_answer_has_no_draft(tokenizer: Tokenizer, compiler: GrammarCompiler) -> None:
+    constraint = compiler.compile(GrammarSpec(choice=("a",)))
+    constraint.advance(*spelled(tokenizer, "a"))
+    assert constraint.forced() == [] and constraint.num_allowed([5]) == 0
+
+
 def test_clones_go_their_own_ways(tokenizer: Tokenizer, compiler: GrammarCompiler) -> None:
     constraint = compiler.compile(GrammarSpec(choice=("concert", "concord")))
     take(constraint, tokenizer, "conc")

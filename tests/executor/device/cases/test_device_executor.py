@@ -13,6 +13,7 @@ from antiphon.engine.core import EngineCore
 from antiphon.engine.request import FinishReason, Request
 from antiphon.engine.scheduler import Scheduler
 from antiphon.engine.scheduler_config import Preemption, SchedulerConfig
+from antiphon.engine.speculation.speculator import Speculator
 from antiphon.ops import Device
 from antiphon.ops.device import DeviceLimits
 from antiphon.ops.triton.program.choice import Draw
@@ -155,3 +156,32 @@ def test_a_cancelled_request_leaves_the_others_alone(device: Device) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_request(device: Device, kind: str) -> None:
     check(device, lambda: [made for place in (0, 2) for made in KINDS[kind](f"{kind} {place}", PROMPTS[place])])
+
+
+def test_drafts_beside_a_plain_request(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guesses that are right up to a place, of requests with edits and without; the lengths of rows follow them."""
+
+    def make() -> list[Request]:
+        return [
+            request("greedy", PROMPTS[0], max_tokens=LENGTH),
+            request("drawn", PROMPTS[2], max_tokens=LENGTH, temperature=0.9, seed=3),
+            request("penalties", PROMPTS[2], max_tokens=LENGTH, frequency_penalty=1.5, repetition_penalty=1.3),
+            grammatical(request("grammar", PROMPTS[0], max_tokens=LENGTH)),
+            request("logprobs", PROMPTS[2], max_tokens=LENGTH, logprobs=2, temperature=0.7, seed=6),
+            request("plain", PROMPTS[0], max_tokens=LENGTH),
+        ]
+
+    monkeypatch.setattr(Speculator, "_lengths", lambda _, drafts, *rest: [len(draft.tokens) for draft in drafts])
+    answers = expected(make)
+    core, executor = device_core(device)
+    core.slots[MODEL].depth = 1
+    requests = make()
+    for place, (made, answer) in enumerate(zip(requests, answers, strict=True)):
+        made.speculates = made.id != "plain"
+        made.guess = [token + (at == 3 and place % 2 == 0) for at, token in enumerate(answer[0])]
+    run(core, requests)
+    for made, answer in zip(requests, answers, strict=True):
+        assert made.output == answer[0], made.id
+        assert bool(made.drafted.accepted) is made.speculates, made.id
+    assert any(made.drafted.accepted < made.drafted.proposed for made in requests)
+    executor.close()
