@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 import pytest
+import torch
 
 from antiphon.engine.request import FinishReason, Request
 from antiphon.engine.scheduler import Scheduler
@@ -14,7 +15,7 @@ from antiphon.engine.speculation.drafting import Draft
 from antiphon.engine.speculation.speculator import Speculator
 from support.engine.mixed_requests import answer_of, is_beginning
 from support.engine.mixed_schedules import expected, random_core, run_cases
-from support.engine.model_core import MODEL, VOCABULARY
+from support.engine.model_core import MODEL, PLAIN, VOCABULARY, Cached
 
 
 @pytest.fixture
@@ -41,21 +42,21 @@ def damaged(source: random.Random, answer: list[int]) -> list[int]:
     return guess[source.choice([0, 0, 1]) :]
 
 
-def run_schedule(seed: int, lengths: random.Random) -> Counter[str]:
+def run_schedule(seed: int, lengths: random.Random, cached: Cached = PLAIN) -> Counter[str]:
     """What happened is counted."""
     source = random.Random(seed)
     lengths.seed(seed)
-    core, _ = random_core(source, depth=1)
+    core, _ = random_core(source, depth=1, cached=cached)
 
     def prepare(kind: str, prompt: int, requests: list[Request]) -> None:
-        for request, answer in zip(requests, expected(kind, prompt), strict=True):
+        for request, answer in zip(requests, expected(kind, prompt, cached), strict=True):
             request.speculates = source.random() < 0.75
             request.guess = damaged(source, answer[0]) if source.random() < 0.8 else ()
 
     everyone, steps = run_cases(core, source, prepare)
     events: Counter[str] = Counter(steps=steps)
     for kind, prompt, requests in everyone:
-        for request, answer in zip(requests, expected(kind, prompt), strict=True):
+        for request, answer in zip(requests, expected(kind, prompt, cached), strict=True):
             events[str(request.finish_reason)] += 1
             events["preemptions"] += request.marks.preemptions
             events["cached tokens"] += request.num_cached_tokens
@@ -93,8 +94,24 @@ def test_drafts_change_no_answer(lengths: random.Random) -> None:
     check_hard(total)
 
 
+CACHED = {
+    "fp16": Cached(torch.float16), "int8": Cached(torch.int8), "window": Cached(window=7),
+    "int8 window": Cached(torch.int8, window=5),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("cached", CACHED.values(), ids=list(CACHED))
+def test_drafts_in_other_caches_change_no_answer(cached: Cached, lengths: random.Random) -> None:
+    """A rejected token's place in a page is written again, and the window ends at the tokens that were kept."""
+    total: Counter[str] = Counter()
+    for seed in range(500, 506):
+        total += run_schedule(seed, lengths, cached)
+    assert total["accepted"] > 0.3 * total["drafted"] > 0
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_many_speculative_schedules(lengths: random.Random, soak: bool) -> None:
+    every = [PLAIN, *CACHED.values()]
     for seed in range(1000, 9000 if soak else 1200):
-        run_schedule(seed, lengths)
+        run_schedule(seed, lengths, every[seed % len(every)])

@@ -326,7 +326,8 @@ class StepPlanner:
             return True
         if parent.is_ended or self.kv.can_fork(parent, request.num_prompt_tokens - 1):
             return True
-        return parent.num_output_tokens > 0
+        # The parent is past its prompt and its window has dropped a block of it: the prompt is computed again.
+        return parent.num_output_tokens > 0 or (parent.beam is not None and parent.beam.has_offered(parent))
 
     def _start(self, request: Request, plan: StepPlan, allowance: int) -> int | None:
         """Give a waiting request its first blocks: swapped back, forked, or from the prefix cache. None: no room."""

@@ -13,7 +13,7 @@ from antiphon.engine.request import Priority, Request
 from antiphon.engine.scheduler_config import Preemption, SchedulerConfig
 from antiphon.executor.decoder.executor import DecoderExecutor
 from support.engine.mixed_requests import KINDS, answer_of
-from support.engine.model_core import BLOCK_TOKENS, SLAB_BLOCKS, make_core
+from support.engine.model_core import BLOCK_TOKENS, PLAIN, SLAB_BLOCKS, Cached, make_core
 
 #: Some share their beginning, for the prefix cache.
 PROMPTS = [
@@ -28,9 +28,9 @@ LONGEST_BLOCKS = -(-(max(map(len, PROMPTS)) + 18) // BLOCK_TOKENS)
 
 
 @cache
-def expected(kind: str, prompt: int) -> list[tuple[Any, ...]]:
+def expected(kind: str, prompt: int, cached: Cached = PLAIN) -> list[tuple[Any, ...]]:
     """The answers of a kind of requests that have the engine to themselves, one step at a time."""
-    core, _ = make_core(prefix_caching=False)
+    core, _ = make_core(prefix_caching=False, cached=cached)
     requests = KINDS[kind]("alone", PROMPTS[prompt])
     for request in requests:
         core.add(request)
@@ -39,7 +39,7 @@ def expected(kind: str, prompt: int) -> list[tuple[Any, ...]]:
     return [answer_of(request) for request in requests]
 
 
-def random_core(source: random.Random, depth: int) -> tuple[EngineCore, DecoderExecutor]:
+def random_core(source: random.Random, depth: int, cached: Cached = PLAIN) -> tuple[EngineCore, DecoderExecutor]:
     """Anything from roomy to so small that requests push each other out all the time."""
     config = SchedulerConfig(
         max_running=source.choice([3, 4, 8]),
@@ -55,6 +55,7 @@ def random_core(source: random.Random, depth: int) -> tuple[EngineCore, DecoderE
         policy=make_policy(source.choice(["fcfs", "priority", "adaptive"])),
         num_slabs=-(-blocks // SLAB_BLOCKS) + 1,
         prefix_caching=source.random() < 0.7,
+        cached=cached,
     )
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
+
+import torch
 
 from antiphon.engine.core import EngineCore
 from antiphon.engine.kv.arena import SlabArena
@@ -27,9 +30,25 @@ MAX_RUNNING = 8
 BLOCK_TOKENS, SLAB_BLOCKS = 4, 4
 
 
+@dataclass(frozen=True)
+class Cached:
+    """How keys and values are kept: the type of their pages, and how many tokens a token sees."""
+
+    page_type: torch.dtype = torch.float32
+    window: int | None = None
+
+
+PLAIN = Cached()
+
+
 @cache
-def tiny_decoder() -> CausalLM:
-    model = build_model(StateDictCheckpoint(tiny_state(), "llama", CONFIG))
+def tiny_decoder(cached: Cached) -> CausalLM:
+    config = CONFIG
+    if cached.window is not None:
+        config = {**config, "model_type": "mistral", "sliding_window": cached.window}
+    if cached.page_type is torch.int8:  # which has a scale for 32 channels; the matrices stay as they are
+        config = {**config, "num_attention_heads": 2, "num_key_value_heads": 1}
+    model = build_model(StateDictCheckpoint(tiny_state(), config["model_type"], config))
     assert isinstance(model, CausalLM)
     return model
 
@@ -41,16 +60,18 @@ def make_core(
     policy: Policy | None = None,
     num_slabs: int = 128,
     prefix_caching: bool = True,
+    cached: Cached = PLAIN,
 ) -> tuple[EngineCore, DecoderExecutor]:
     """A core whose one model may have `depth` steps in flight, and that model's executor."""
-    model = tiny_decoder()
+    model = tiny_decoder(cached)
     decoder = model.part(TokenDecoder)
     assert decoder is not None
     config = config or SchedulerConfig(max_running=MAX_RUNNING)
-    layouts = [CacheLayout(group, BLOCK_TOKENS) for group in model.cache_groups()]
+    page = cached.page_type
+    layouts = [CacheLayout(group, BLOCK_TOKENS, page, page) for group in model.cache_groups()]
     slab_bytes = SLAB_BLOCKS * max(layout.block_bytes for layout in layouts)
     arena = SlabArena(num_slabs * slab_bytes, slab_bytes)
-    groups = [GroupSpec(layout.group.name, layout.block_bytes) for layout in layouts]
+    groups = [GroupSpec(layout.group.name, layout.block_bytes, window=layout.window) for layout in layouts]
     kv = KVManager(arena, groups, BLOCK_TOKENS, prefix_caching=prefix_caching)
     executor = DecoderExecutor(
         decoder,
