@@ -93,10 +93,13 @@ class CostModel:
     def predict(self, shape: StepShape) -> float:
         return sum(w * value for w, value in zip(self.weights, shape.features(), strict=True))
 
-    @property
-    def drafted_row_seconds(self) -> float:
-        """Of a drafted token in a step; 0.0 before one has been measured."""
-        return self.weights[4]
+    def draft_costs(self, shape: StepShape) -> tuple[float, float]:
+        """Seconds of a step, and of one more drafted token in it, by the last fit; 0.0 before one has been measured.
+
+        This is asked for in every step, so it makes no fit of its own.
+        """
+        weights = self._weights
+        return sum(map(mul, weights, shape.features())), weights[4]
 
     def prefill_tokens_within(
         self, seconds: float, decodes: int, attended_tokens: int, cap: int, prefill_start: int = 0

@@ -66,8 +66,7 @@ class Speculator:
 
     def _lengths(self, drafts: Sequence[Draft], num_answering: int, context: int, room: int) -> list[int]:
         """How many tokens of each draft pay."""
-        step = self._cost.predict(StepShape(num_answering, 0, context))
-        row = self._cost.drafted_row_seconds
+        step, row = self._cost.draft_costs(StepShape(num_answering, 0, context))
         share = row / step if row > 0.0 and step > 0.0 else FIRST_ROW_SHARE  # of the step's time without drafts
         lengths = [0] * len(drafts)
         tokens, seconds = float(num_answering), 1.0
