@@ -57,7 +57,7 @@ class RowStore:
         With drafts, a row stands there once for each of its places; the last token that it keeps is its last.
         """
         columns = (self.temperature, self.top_k, self.top_p, self.min_p, self.seed)
-        index = self.output_index[rows]
+        index = self.output_index[rows].astype(np.int64)
         if drafts is not None:
             index += drafts.offsets
         parameters = SamplingRows(*(torch.from_numpy(values) for values in (*(c[rows] for c in columns), index)))
