@@ -154,8 +154,9 @@ def info(
         typer.echo(f"{label.ljust(width)}  {value}")
     if program and facts.obstacle is None:
         from antiphon.ops.program.floor import StepSize
-        from antiphon.runtime.loading.describe import GivenLimits, describe_programs
+        from antiphon.runtime.loading.describe import describe_programs
         from antiphon.runtime.loading.describe_step import describe_step
+        from antiphon.runtime.loading.machine_limits import GivenLimits
 
         given = GivenLimits(*(None if rate is None else rate * 1e9 for rate in (bandwidth, compute)))
         if opened.is_cpu:
