@@ -12,6 +12,7 @@ import torch
 import transformers
 from torch.utils.flop_counter import FlopCounterMode
 
+from antiphon.errors import UnsupportedError
 from antiphon.models.registry import build_model
 from antiphon.ops import available_backends
 from antiphon.runtime.analysis.analysis import Analysis, Sizes, analyze_checkpoint
@@ -21,6 +22,7 @@ from antiphon.runtime.loading.config import EngineConfig
 from antiphon.runtime.loading.machine_limits import GivenLimits
 from antiphon.runtime.loading.weight_forms import LoadReport, prepare
 from antiphon.weights.formats.open import open_checkpoint
+from support.models.random_detector import detector_checkpoint
 
 GIVEN = GivenLimits(1e9, 1e9)
 CONTEXT, PROMPT, STATES = 20, 12, 24
@@ -191,3 +193,9 @@ def test_planned_weights_have_the_bytes_of_loaded_ones(quantize: str | None, rep
     model = build_model(open_checkpoint(tmp_path))
     prepare(model, LoadReport(), EngineConfig(repack=repack, quantize=quantize).weight_options())
     assert analysis.weight_bytes == model.weight_bytes()
+
+
+def test_a_model_without_recorded_programs_is_rejected() -> None:
+    config = EngineConfig(device="cpu")
+    with pytest.raises(UnsupportedError, match="tiny is a voice activity detector, which has no recorded programs"):
+        analyze_checkpoint("tiny", detector_checkpoint(), Sizes(), config, GIVEN)

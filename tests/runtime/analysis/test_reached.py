@@ -65,5 +65,7 @@ def test_a_context_at_the_end_of_what_the_model_takes(tiny_llama: Path) -> None:
 
 def test_only_models_that_generate_text_are_run() -> None:
     check_can_run("tiny", Task.GENERATE)
-    with pytest.raises(UnsupportedError, match="tiny is an embedding model; --profile runs a prefill and a decode"):
+    with pytest.raises(
+        UnsupportedError, match="tiny is an embedding model; --profile is for models that generate text"
+    ):
         check_can_run("tiny", Task.EMBED)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import prod
 
 from antiphon.errors import ContextLengthError, MemoryBudgetError, UnrecordableError, UnsupportedError
 from antiphon.executor.recorded import recordings
 from antiphon.models.base.model import Model, Task
-from antiphon.models.base.parts import TextEmbedding, TokenDecoder
+from antiphon.models.base.parts import TokenDecoder
 from antiphon.models.registry import build_model
 from antiphon.ops import KVCache, allocate_arena
 from antiphon.ops.program import Recording
@@ -53,7 +54,7 @@ class Sizes:
         if prompt > most:
             raise ContextLengthError(f"a prompt of {prompt:,} tokens was given; {name} takes {most:,}")
         if decoder is not None and context >= most:
-            raise ContextLengthError(f"a context of {context:,} tokens and one more was given; {name} takes {most:,}")
+            raise ContextLengthError(f"a token after {context:,} others was asked for; {name} takes {most:,} tokens")
         return prompt, context
 
 
@@ -92,13 +93,14 @@ def analyze_checkpoint(
     model = build_model(checkpoint)
     machine = open_machine(config, given, name, model)
     plan_weights(model, machine, config.weight_options())
-    prompt, context = sizes.checked(name, model)
     unknown: list[str] = []
-    phases = _phases(model, machine, config, StepSize(sizes.batch, context), prompt, unknown)
-    if not phases:
+    recorded = _recorded(model, machine, config, unknown)
+    if not recorded:
         kind = KINDS.get(model.task, f"for {model.task}")
-        reason = f": {unknown[0]}" if unknown else ", which is not recorded"
-        raise UnsupportedError(f"{name} is {kind}{reason}; its bytes and operations cannot be counted")
+        reason = f" whose programs cannot be recorded: {unknown[0]}" if unknown else ", which has no recorded programs"
+        raise UnsupportedError(f"{name} is {kind}{reason}; its bytes and operations are not known")
+    prompt, context = sizes.checked(name, model)
+    phases = _phases(model, recorded, sizes.batch, prompt, context)
     read = [totals(run.recording).weight_bytes for run in next(reversed(phases.values())).runs]
     limits = machine.limits(given, sum(read))
     decoder, weight_bytes = model.part(TokenDecoder), model.weight_bytes()
@@ -123,10 +125,8 @@ def analyze_checkpoint(
     )
 
 
-def _phases(
-    model: Model, machine: Machine, config: EngineConfig, step: StepSize, prompt: int, unknown: list[str]
-) -> dict[str, Phase]:
-    """The phases whose programs can be recorded, in the order in which a request goes through them."""
+def _recorded(model: Model, machine: Machine, config: EngineConfig, unknown: list[str]) -> dict[str, Recording]:
+    """The programs of the model, by name, over pages of the configured type."""
     decoder = model.part(TokenDecoder)
     layouts = []
     if decoder is not None:
@@ -139,22 +139,25 @@ def _phases(
             made[name] = make()
         except UnrecordableError as error:
             unknown.append(f"the cost of {name}, which cannot be recorded: {error}")
-    sections, rows = Sections(model), step.rows
+    return made
+
+
+def _phases(model: Model, recorded: Mapping[str, Recording], batch: int, prompt: int, context: int) -> dict[str, Phase]:
+    """The phases whose programs are recorded, in the order in which a request goes through them."""
+    decoder, sections = model.part(TokenDecoder), Sections(model)
     states = 0 if decoder is None or decoder.cross is None else decoder.cross.num_states
+    sizes = {
+        ENCODE: {"encode": StepSize(batch, 0, 0, states), "store_encoded": StepSize(batch, 0, states)},
+        EMBED: {"embed": StepSize(batch, 0, prompt)},
+        PREFILL: {"forward": StepSize(batch, 0, prompt, states)},
+        DECODE: {"forward": StepSize(batch, context, 1, states)},
+    }
     phases: dict[str, Phase] = {}
-    encoding = [
-        Run(made[name], StepSize(rows, 0, tokens, states))
-        for name, tokens in (("encode", 0), ("store_encoded", states))
-        if name in made
-    ]
-    if encoding:
-        phases[ENCODE] = Phase(ENCODE, tuple(encoding), sections)
-    if "embed" in made and model.part(TextEmbedding) is not None:
-        phases[EMBED] = Phase(EMBED, (Run(made["embed"], StepSize(rows, 0, prompt)),), sections)
-    if "forward" in made and decoder is not None:
-        step_sizes = {PREFILL: StepSize(rows, 0, prompt, states), DECODE: StepSize(rows, step.context, 1, states)}
-        for name, size in step_sizes.items():
-            phases[name] = Phase(name, (Run(made["forward"], size),), sections, decoder.vocab_size)
+    for name, programs in sizes.items():
+        runs = tuple(Run(recorded[program], size) for program, size in programs.items() if program in recorded)
+        num_logits = decoder.vocab_size if decoder is not None and name in (PREFILL, DECODE) else 0
+        if runs:
+            phases[name] = Phase(name, runs, sections, num_logits)
     return phases
 
 

@@ -11,7 +11,6 @@ from antiphon.ops.program.floor import Cost, StepSize, instruction_cost
 from antiphon.ops.program.profile import MachineLimits
 from antiphon.runtime.analysis.sections import Section, Sections
 
-
 #: Times that differ by a smaller share are equal: sums of many small numbers round.
 TIE = 1e-9
 

@@ -47,7 +47,7 @@ def check_can_run(name: str, task: Task) -> None:
     """Only models that generate text are run."""
     if task is not Task.GENERATE:
         kind = KINDS.get(task, f"for {task}")
-        raise UnsupportedError(f"{name} is {kind}; --profile runs a prefill and a decode, which it does not have alone")
+        raise UnsupportedError(f"{name} is {kind}; --profile is for models that generate text")
 
 
 def measure(loaded: LoadedModel, analysis: Analysis, config: EngineConfig) -> list[Reached]:
