@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from antiphon.engine.kv.manager import KVManager
 from antiphon.engine.plan import StepPlan
 from antiphon.engine.request import Request
 from antiphon.engine.sampling_params import SamplingParams
+from antiphon.models.registry import build_model
+from antiphon.ops import get_backend
+from antiphon.ops.device import OPENERS, DeviceLimits
 from antiphon.runtime.analysis.analysis import Sizes, analyze
 from antiphon.runtime.analysis.kv_memory import PageMemory
 from antiphon.runtime.frontend.engine import Engine
 from antiphon.runtime.loading.config import EngineConfig
+from antiphon.runtime.loading.device_memory import reserve_bytes, workspace_bytes
 from antiphon.runtime.loading.machine_limits import GivenLimits
 from antiphon.weights.catalog.resolve import resolve
+from antiphon.weights.formats.open import open_checkpoint
+from support.kernels.cards import ImitatedCard
 
 LENGTH = 300
 
@@ -63,3 +71,22 @@ def test_types_of_pages(tiny_llama: Path) -> None:
     """int8 pages need heads of a multiple of 32 channels, and the CPU has no fp8."""
     pages, _ = analyzed(tiny_llama)
     assert list(pages) == ["fp32", "fp16", "bf16"]
+
+
+def test_a_gpu_keeps_what_its_weights_and_its_steps_leave(tiny_llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A card that is open: its free memory, less the weights, a step's workspace and the reserve."""
+    limits = DeviceLimits("card", 1 << 30, 8)
+    card = ImitatedCard(torch.device("cpu"), get_backend("reference"), torch.bfloat16, limits)
+    monkeypatch.setitem(OPENERS, "cuda", lambda index, compute_type: card)
+    monkeypatch.setattr("antiphon.runtime.analysis.machine.cuda_obstacle", lambda index: None)
+    config = EngineConfig(device="cuda")
+    analysis = analyze(resolve(str(tiny_llama)), Sizes(context=LENGTH), config, GivenLimits(1e9, 1e9))
+    assert (analysis.machine.name, analysis.page_type, analysis.unknown) == ("card", "bf16", [])
+    assert analysis.kv_bytes is not None
+    workspace = workspace_bytes(build_model(open_checkpoint(tiny_llama)), config.sizes(card))
+    assert analysis.kv_bytes == card.free_bytes() - analysis.weight_bytes - workspace - reserve_bytes(card)
+    small = replace(card, limits=replace(limits, total_bytes=1 << 20))
+    monkeypatch.setitem(OPENERS, "cuda", lambda index, compute_type: small)
+    crowded = analyze(resolve(str(tiny_llama)), Sizes(context=LENGTH), config, GivenLimits(1e9, 1e9))
+    assert crowded.kv_bytes is None and {pages.num_fitting for pages in crowded.pages} == {None}
+    assert "nothing is left for the KV cache" in crowded.unknown[0]
