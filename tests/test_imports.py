@@ -50,6 +50,7 @@ ORDER: dict[str, list[tuple[str, ...]]] = {
     "runtime": [
         ("residency",),
         ("process",),
+        ("analysis",),
         ("activity",),
         ("frontend",),
         ("voice",),

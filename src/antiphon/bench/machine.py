@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import platform
-import re
-from pathlib import Path
+
+from antiphon.processor import processor_name
 
 
 def machine() -> str:
@@ -17,15 +17,7 @@ def environment() -> dict[str, str | int]:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return {
         "system": f"{platform.system()} {platform.release()}",
-        "processor": _processor(),
+        "processor": processor_name(),
         "cores": cores,
         "python": platform.python_version(),
     }
-
-
-def _processor() -> str:
-    try:
-        found = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
-    except OSError:
-        found = None
-    return found[1].strip() if found else platform.processor() or platform.machine()

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from antiphon import __version__
-from antiphon.cli import batch, config, generate, manage, models, serve, speak, transcribe
+from antiphon.cli import analyze, batch, config, generate, manage, models, serve, speak, transcribe
 from antiphon.cli.bench.command import app as bench
 from antiphon.cli.command import SETTINGS, OutputError, PlainCommand, end_with, guard_output
 from antiphon.cli.talk.command import talk
@@ -56,6 +56,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "pull": models.pull,
     "list": models.list_models,
     "info": models.info,
+    "analyze": analyze.analyze,
     "rm": models.remove,
 }
 for _name, _command in COMMANDS.items():

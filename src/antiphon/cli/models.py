@@ -154,10 +154,12 @@ def info(
         typer.echo(f"{label.ljust(width)}  {value}")
     if program and facts.obstacle is None:
         from antiphon.ops.program.floor import StepSize
-        from antiphon.runtime.loading.describe import GivenLimits, describe_programs
+        from antiphon.runtime.loading.describe import describe_programs
         from antiphon.runtime.loading.describe_step import describe_step
+        from antiphon.runtime.loading.machine_limits import GivenLimits
 
-        given = GivenLimits(*(None if rate is None else rate * 1e9 for rate in (bandwidth, compute)))
+        rates = [None if rate is None else rate * 1e9 for rate in (bandwidth, compute)]
+        given = GivenLimits(bytes_per_second=rates[0], macs_per_second=rates[1])
         if opened.is_cpu:
             lines = describe_programs(model, step_rows, context, given)
         else:

@@ -207,3 +207,46 @@ def test_scattered_blocks_are_packed_rather_than_in_the_way() -> None:
     assert kv.grow(request, 16, plan)
     assert plan.moves and all(row == 5 for row, *_ in plan.table_updates)
     kv.check_integrity([*others, request])
+
+
+@pytest.mark.parametrize(
+    "groups",
+    [
+        (FULL,),
+        (GroupSpec("full", 512), GroupSpec("window", 256, window=6)),
+        (FULL, GroupSpec("window", 768, window=9, sink_tokens=4)),
+        (GroupSpec("self", 256), GroupSpec("cross", 1024, cross=True)),
+    ],
+    ids=lambda groups: "+".join(group.name for group in groups),
+)
+@pytest.mark.parametrize("num_tokens", [1, 4, 5, 13, 40])
+@pytest.mark.parametrize("cross_tokens", [0, 7])
+def test_as_many_requests_fit_as_are_admitted(
+    groups: tuple[GroupSpec, ...], num_tokens: int, cross_tokens: int
+) -> None:
+    """Requests are computed block by block and kept, until one more does not fit."""
+    kv = manager_of(*groups, num_slabs=23)
+    admitted: list[Request] = []
+    while True:
+        request, plan = request_of(num_tokens, first=1000 * len(admitted)), StepPlan("m")
+        request.cross_tokens = cross_tokens
+        kv.attach_prefix(request)
+        ends = [*range(kv.block_tokens, num_tokens, kv.block_tokens), num_tokens]
+        if not all(_advance(kv, request, end, plan) for end in ends):
+            break
+        admitted.append(request)
+        held = [sum(block != NO_BLOCK for block in table) for table in request.tables]
+        assert held == kv.held_blocks(num_tokens, cross_tokens)
+    kv.release(request)
+    # A request that is computed holds one block more of each window than one that has been.
+    spare = sum(group.window is not None for group in groups)
+    assert len(admitted) <= kv.num_fitting(num_tokens, cross_tokens) <= len(admitted) + spare
+    assert admitted
+
+
+def _advance(kv: KVManager, request: Request, num_tokens: int, plan: StepPlan) -> bool:
+    if not kv.grow(request, num_tokens, plan):
+        return False
+    request.num_computed_tokens = num_tokens
+    kv.drop_out_of_window(request)
+    return True

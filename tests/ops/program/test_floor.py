@@ -36,19 +36,40 @@ def test_bytes_and_operations_of_a_step(recording: Recording) -> None:
     size = StepSize(rows=3, context=40)
     kinds = step_floor(recording, size, LIMITS)
     vocabulary = max(one.weight.rows for one in recording.instructions if one.weight is not None)
-    weights = 4 * (LAYERS * ROW_MACS + vocabulary * HIDDEN)  # fp32
-    keys = 3 * 40 * LAYERS * 2 * KV_HEADS * HEAD_DIM * 2  # fp16
-    assert sum(kind.bytes for kind in kinds) == pytest.approx(weights + keys)
-    macs = 3 * (LAYERS * ROW_MACS + vocabulary * HIDDEN) + 3 * 40 * LAYERS * 2 * HEADS * HEAD_DIM
-    assert sum(kind.macs for kind in kinds) == pytest.approx(macs)
+    num_norms = 2 * LAYERS + 1
+    weights = 4 * (LAYERS * ROW_MACS + vocabulary * HIDDEN + num_norms * HIDDEN)  # fp32
+    embeddings = 3 * 4 * HIDDEN
+    # Three tokens are written, and each query sees itself too.
+    keys = 3 * (1 + 41) * LAYERS * 2 * KV_HEADS * HEAD_DIM * 2  # fp16
+    assert sum(kind.bytes for kind in kinds) == pytest.approx(weights + embeddings + keys)
+    macs = 3 * (LAYERS * ROW_MACS + vocabulary * HIDDEN) + 3 * 41 * LAYERS * 2 * HEADS * HEAD_DIM
+    norms = 3 * num_norms * 2 * HIDDEN
+    assert sum(kind.macs for kind in kinds) == pytest.approx(macs + norms)
     assert kinds == sorted(kinds, key=lambda kind: -kind.seconds)
+
+
+@pytest.mark.parametrize("window", [None, 1, 5, 16, 100])
+@pytest.mark.parametrize("sinks", [0, 2])
+@pytest.mark.parametrize(("context", "tokens"), [(0, 1), (0, 7), (3, 4), (12, 9), (40, 1), (40, 30)])
+def test_pairs_and_keys_are_those_of_a_mask(window: int | None, sinks: int, context: int, tokens: int) -> None:
+    """Against a mask with a row for each query. The first tokens are sinks if they have left the window."""
+    mask = torch.zeros(tokens, context + tokens, dtype=torch.bool)
+    for row in range(tokens):
+        position = context + row
+        mask[row, max(0, position + 1 - (window or position + 1)) : position + 1] = True
+        if window is not None:
+            mask[row, : min(sinks, position + 1)] = True
+    pairs, keys = StepSize(3, context, tokens).causal(window, 0 if window is None else sinks)
+    assert pairs == 3 * int(mask.sum())
+    assert keys == 3 * int(mask.any(dim=0).sum())
 
 
 def test_what_limits_a_step(recording: Recording) -> None:
     size = StepSize(rows=1, context=1)
     slow_memory, slow_units = replace(LIMITS, bytes_per_second=1e3), replace(LIMITS, macs_per_second=1e3)
     assert {kind.bound for kind in step_floor(recording, size, slow_memory)} == {"bytes"}
-    assert {kind.bound for kind in step_floor(recording, size, slow_units)} == {"operations"}
+    bounds = {kind.bound for kind in step_floor(recording, size, slow_units) if kind.macs}
+    assert bounds == {"operations"}
     by_bytes = step_floor(recording, size, slow_memory)
     assert sum(kind.seconds for kind in by_bytes) == pytest.approx(sum(kind.bytes for kind in by_bytes) / 1e3)
 

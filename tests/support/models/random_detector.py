@@ -24,11 +24,15 @@ SHAPES = {
 }
 
 
-def random_detector(name: str = VOICE_ACTIVITY) -> LoadedModel:
+def detector_checkpoint() -> StateDictCheckpoint:
     source = torch.Generator().manual_seed(3)
     state = {key: torch.randn(shape, generator=source) * 0.1 for key, shape in SHAPES.items()}
     for key, shape in SHAPES.items():
         if not key.startswith("stft"):
             state[key.replace("weight", "bias")] = torch.zeros(shape[0])
-    model = SileroVAD.from_checkpoint(StateDictCheckpoint(state, "silero-vad", {}))
+    return StateDictCheckpoint(state, "silero-vad", {})
+
+
+def random_detector(name: str = VOICE_ACTIVITY) -> LoadedModel:
+    model = SileroVAD.from_checkpoint(detector_checkpoint())
     return LoadedModel(name, model, SymbolTokenizer({}), None, frozenset(), LoadReport())

@@ -10,7 +10,6 @@ from antiphon.models.base.parts import TokenDecoder
 from antiphon.models.registry import build_model
 from antiphon.ops import CacheLayout, KVCache, allocate_arena
 from antiphon.ops.program import Recording
-from antiphon.ops.program.dimension import as_dim
 from antiphon.ops.program.floor import StepSize, step_floor
 from antiphon.ops.program.profile import MachineLimits
 
@@ -31,10 +30,4 @@ def decode_floor(program: Recording, rows: int, context: int, limits: MachineLim
 
 def prefill_floor(program: Recording, prompts: int, length: int, limits: MachineLimits) -> float:
     """Seconds for the prompts, all in one step: their operations, or the bytes of the weights if those take longer."""
-    sizes = {"T": prompts * length, "R": prompts, "L": prompts}
-    pairs = prompts * length * (length + 1) // 2
-    seconds = 0.0
-    for instruction in program.instructions:
-        macs = as_dim(instruction.rows).value(sizes) * instruction.macs_per_row() + pairs * instruction.macs_per_pair()
-        seconds += max(instruction.weight_bytes() / limits.bytes_per_second, macs / limits.macs_per_second)
-    return seconds
+    return sum(kind.seconds for kind in step_floor(program, StepSize(prompts, 0, length), limits))

@@ -100,6 +100,28 @@ class KVManager:
         """Tokens that the request's blocks have places for."""
         return len(request.tables[self._growing[0]]) * self.block_tokens
 
+    def held_blocks(self, num_tokens: int, cross_tokens: int = 0) -> list[int]:
+        """Blocks of each group that a request of so many computed tokens holds; a window group has freed the others."""
+        held = []
+        for group, spec in enumerate(self.groups):
+            blocks = self.blocks_for(cross_tokens if spec.cross else num_tokens)
+            if spec.window is not None:
+                first = min(self._first_needed(group, num_tokens), blocks)
+                blocks -= first - min(self._num_sink_blocks(group), first)
+            held.append(blocks)
+        return held
+
+    def num_fitting(self, num_tokens: int, cross_tokens: int = 0) -> int:
+        """Requests of so many computed tokens that the whole arena holds at once, none of which share a prefix."""
+        held = self.held_blocks(num_tokens, cross_tokens)
+        low, high = 0, self.arena.num_slabs * max(pool.blocks_per_slab for pool in self.pools)
+        while low < high:
+            middle = (low + high + 1) // 2
+            pairs = zip(held, self.pools, strict=True)
+            slabs = sum(-(-middle * blocks // pool.blocks_per_slab) for blocks, pool in pairs)
+            low, high = (middle, high) if slabs <= self.arena.num_slabs else (low, middle - 1)
+        return low
+
     def usage(self) -> KVUsage:
         counts = [pool.counts() for pool in self.pools]
         return KVUsage(

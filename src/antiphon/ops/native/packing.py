@@ -30,7 +30,7 @@ def prepare_weights(
     A weight that is packed completely releases its file's bytes. `release_pages` is called during the work, so that
     file and packed weights are not both in memory. Without `repack` what is quantised in the file stays as it is.
     """
-    forms = [_forms(weight, repack, quantize(weight)) for weight in weights]
+    forms = [planned_forms(weight, repack, quantize(weight)) for weight in weights]
     for weight, of_weight in zip(weights, forms, strict=True):
         if all(form.quantized is TensorType.F16 for form in of_weight):
             weight.packed[HALF] = HalfPanels.of(dense(weight)[:, :, None])
@@ -64,7 +64,8 @@ def prepare_weights(
     return [form for of_weight in forms for form in of_weight]
 
 
-def _forms(weight: Weight, repack: bool, quantize: TensorType | None) -> list[WeightForm]:
+def planned_forms(weight: Weight, repack: bool, quantize: TensorType | None) -> list[WeightForm]:
+    """What `prepare_weights` makes of each part; nothing is computed."""
     if not all(supports_type(part.type) and part.data.is_cpu for part in weight.parts):
         return [WeightForm(part.type, part.data.numel(), part.data.numel()) for part in weight.parts]
     if quantize is TensorType.I8 and not _suits_row_scales(weight):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from antiphon.counted import counted
-from antiphon.ops.program.dimension import as_dim
-from antiphon.ops.program.instructions import Instruction
+from antiphon.ops.program.dimension import as_dim, product
+from antiphon.ops.program.instructions import Attention, Instruction, PagedAttention
 from antiphon.ops.program.profile import MachineLimits
 from antiphon.ops.program.recording import Recording
 from antiphon.weights.types import TORCH_DTYPES
@@ -19,10 +19,47 @@ HEADINGS = ("INSTRUCTION", "COUNT", "MB", "MMAC", "AT BEST µS", "SHARE", "LIMIT
 
 @dataclass(frozen=True)
 class StepSize:
-    """A step that gives each of `rows` sequences one token, after `context` tokens."""
+    """A step that gives each of `rows` sequences `tokens` tokens, after `context` tokens.
+
+    `states` are those of an input that an encoder computes, or that a decoder's cross-attention reads.
+    """
 
     rows: int = 1
     context: int = 512
+    tokens: int = 1
+    states: int = 0
+
+    def symbols(self) -> dict[str, int]:
+        """The values of a recording's symbols."""
+        return {"T": self.rows * self.tokens, "R": self.rows, "L": self.rows, "B": self.rows, "S": self.states}
+
+    def causal(self, window: int | None, sink_tokens: int = 0) -> tuple[int, int]:
+        """Pairs of query and key, and keys that are read. A query sees itself, its window and the sinks."""
+        first, last = self.context + 1, self.context + self.tokens
+        most = last if window is None else window + sink_tokens
+        growing = max(0, min(last, most) - first + 1)  # queries that see every token before them
+        pairs = growing * (2 * first + growing - 1) // 2 + (self.tokens - growing) * most
+        return self.rows * pairs, self.rows * min(last, most + self.tokens - 1)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Bytes of weights, keys and values, and multiplications with additions. Activations stay in the caches."""
+
+    bytes: float
+    macs: float
+    macs_per_second: float
+
+    def seconds_of_bytes(self, limits: MachineLimits) -> float:
+        return self.bytes / limits.bytes_per_second
+
+    @property
+    def seconds_of_operations(self) -> float:
+        return self.macs / self.macs_per_second
+
+    def seconds(self, limits: MachineLimits) -> float:
+        """The least time."""
+        return max(self.seconds_of_bytes(limits), self.seconds_of_operations)
 
 
 @dataclass
@@ -47,22 +84,19 @@ def has_floor(recording: Recording) -> bool:
 
 
 def step_floor(recording: Recording, size: StepSize, limits: MachineLimits) -> list[KindFloor]:
-    """The kinds of instructions, the one that takes longest first. Those without weights or keys are left out."""
+    """The kinds of instructions, the one that takes longest first. Those that cost nothing are left out."""
     kinds: dict[str, KindFloor] = {}
     for instruction in recording.instructions:
-        num_bytes, macs = costs(instruction, size)
-        if not num_bytes and not macs:
+        cost = instruction_cost(instruction, size, limits)
+        if not cost.bytes and not cost.macs:
             continue
         weight = instruction.weight
         name = instruction.operation + ("" if weight is None else " " + "+".join(weight.bytes_by_type))
-        rate = limits.macs_per_second
-        if _can_use_int8(instruction) and limits.int8_macs_per_second:
-            rate = limits.int8_macs_per_second
-        reading, computing = num_bytes / limits.bytes_per_second, macs / rate
+        reading, computing = cost.seconds_of_bytes(limits), cost.seconds_of_operations
         kind = kinds.setdefault(name, KindFloor(name))
         kind.count += 1
-        kind.bytes += num_bytes
-        kind.macs += macs
+        kind.bytes += cost.bytes
+        kind.macs += cost.macs
         kind.seconds += max(reading, computing)
         kind.seconds_of_bytes += reading if reading >= computing else 0.0
     return sorted(kinds.values(), key=lambda kind: -kind.seconds)
@@ -75,12 +109,34 @@ def _can_use_int8(instruction: Instruction) -> bool:
     return instruction.is_int8 or is_quantised
 
 
-def costs(instruction: Instruction, size: StepSize) -> tuple[float, float]:
-    """Bytes of weights, keys and values, and multiplications with additions. Activations stay in the caches."""
-    rows = as_dim(instruction.rows).value(dict.fromkeys(STEP_SYMBOLS, size.rows))
-    keys = size.rows * size.context
-    num_bytes = instruction.weight_bytes() + keys * instruction.bytes_per_key()
-    return num_bytes, rows * instruction.macs_per_row() + keys * instruction.macs_per_pair()
+def instruction_cost(instruction: Instruction, size: StepSize, limits: MachineLimits) -> Cost:
+    """What the instruction costs in a step of that size."""
+    symbols = size.symbols()
+    rows = as_dim(instruction.rows).value(symbols)
+    pairs, keys = _attended(instruction, size, symbols)
+    vectors = sum(
+        as_dim(product(tensor.shape)).value(symbols) * tensor.dtype.itemsize for tensor in instruction.constants()
+    )
+    num_bytes = instruction.weight_bytes() + vectors + rows * instruction.bytes_per_row()
+    macs = rows * (instruction.macs_per_row() + instruction.elementwise_per_row()) + pairs * instruction.macs_per_pair()
+    rate = limits.macs_per_second
+    if _can_use_int8(instruction) and limits.int8_macs_per_second:
+        rate = limits.int8_macs_per_second
+    return Cost(num_bytes + keys * instruction.bytes_per_key(), macs, rate)
+
+
+def _attended(instruction: Instruction, size: StepSize, symbols: Mapping[str, int]) -> tuple[int, int]:
+    """Pairs of query and key, and keys that are read."""
+    if isinstance(instruction, PagedAttention):
+        if instruction.causal:
+            return size.causal(instruction.window, instruction.sink_tokens)
+        return size.rows * size.tokens * size.states, size.rows * size.states
+    if isinstance(instruction, Attention):
+        length = as_dim(instruction.q.shape[0]).value(symbols) // size.rows
+        if instruction.causal:
+            return StepSize(size.rows, 0, length).causal(None)
+        return size.rows * length * length, size.rows * length
+    return 0, 0
 
 
 def floor_lines(name: str, recording: Recording, size: StepSize, limits: MachineLimits) -> Iterator[str]:

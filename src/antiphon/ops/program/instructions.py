@@ -12,7 +12,7 @@ from typing import ClassVar
 from antiphon.ops.adapters import AdapterTable
 from antiphon.ops.cache import LayerCache
 from antiphon.ops.program.dimension import Size, product
-from antiphon.ops.program.traced import Traced, Value
+from antiphon.ops.program.traced import Kind, Traced, Value
 from antiphon.ops.types import Activation, rounds_inputs
 from antiphon.weights.weight import Weight
 
@@ -23,6 +23,8 @@ class Instruction:
 
     kind: ClassVar[str]
     results: ClassVar[tuple[str, ...]] = ("out",)
+    #: Fields with tensors of the model of which a run reads some rows, or that count as its weight.
+    tables: ClassVar[tuple[str, ...]] = ()
 
     @property
     def operation(self) -> str:
@@ -62,6 +64,19 @@ class Instruction:
         weight = self.weight
         return 0 if weight is None else weight.resident_bytes
 
+    def constants(self) -> list[Traced]:
+        """Small tensors of the model that one run reads whole, such as gains and biases."""
+        found = [getattr(self, f.name) for f in fields(self) if f.name not in self.tables]
+        return [tensor for tensor in found if isinstance(tensor, Traced) and tensor.value.kind is Kind.CONSTANT]
+
+    def bytes_per_row(self) -> float:
+        """Bytes of an embedding that is looked up, or of keys and values that are stored, for each row."""
+        return 0.0
+
+    def elementwise_per_row(self) -> int:
+        """Multiplications with additions for each row that are not part of a product of matrices."""
+        return 0
+
     def macs_per_pair(self) -> int:
         """Multiplications with additions for each pair of query and key."""
         return 0
@@ -85,6 +100,9 @@ class Embed(Instruction):
 
     def weight_bytes(self) -> int:
         return 0  # only the rows of the tokens are read
+
+    def bytes_per_row(self) -> float:
+        return self.matrix.resident_bytes / self.matrix.rows
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -137,11 +155,16 @@ class Norm(Instruction):
     def operation(self) -> str:
         return "layer_norm" if self.centred else "rms_norm"
 
+    def elementwise_per_row(self) -> int:
+        """One for the sum of squares and one for the gain; a mean takes one more."""
+        return (3 if self.centred else 2) * int(product(self.x.shape[1:]))
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Rotary(Instruction):
     kind: ClassVar = "rotary"
     results: ClassVar = ("q_out", "k_out")
+    tables: ClassVar = ("table",)
     q: Traced
     k: Traced
     positions: Traced
@@ -163,6 +186,9 @@ class StoreKV(Instruction):
     def rows(self) -> Size:
         return self.k.shape[0]
 
+    def bytes_per_row(self) -> float:
+        return self.cache.layout.layer_bytes / self.cache.layout.block_tokens
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class PrepareHeads(Instruction):
@@ -170,6 +196,7 @@ class PrepareHeads(Instruction):
 
     kind: ClassVar = "rotary+store_kv"
     results: ClassVar = ("q_out",)
+    tables: ClassVar = ("table",)
     q: Traced
     k: Traced
     v: Traced
@@ -186,6 +213,9 @@ class PrepareHeads(Instruction):
     @property
     def operation(self) -> str:
         return self.kind if self.q_gain is None else f"norm+{self.kind}"
+
+    def bytes_per_row(self) -> float:
+        return self.cache.layout.layer_bytes / self.cache.layout.block_tokens
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -222,6 +252,10 @@ class Attention(Instruction):
     bias: Traced | None
     rounded: bool
     out: Traced
+
+    @property
+    def is_int8(self) -> bool:
+        return self.rounded
 
     def macs_per_pair(self) -> int:
         return 2 * int(product(self.q.shape[1:]))
@@ -273,6 +307,7 @@ class Conv1d(Instruction):
     """Of [B, T, C_in] with a weight [C_out, C_in, kernel], neither dilated nor grouped nor gated."""
 
     kind: ClassVar = "conv1d"
+    tables: ClassVar = ("filter",)
     x: Traced
     filter: Traced
     bias: Traced | None

@@ -49,6 +49,12 @@ class ProgramTime:
         return sum(kind.seconds for kind in self.kinds)
 
 
+def difference(after: Figures, before: Figures) -> Figures:
+    """The figures of the runs between two readings."""
+    calls, nanoseconds, rows, pairs, keys = (new - old for new, old in zip(after, before, strict=True))
+    return calls, nanoseconds, rows, pairs, keys
+
+
 def program_time(recording: Recording, profiles: Sequence[Figures]) -> ProgramTime:
     """The profiled runs of a recording's program so far; `profiles` has an entry for each instruction."""
     kinds: dict[str, KindTime] = {}

@@ -19,6 +19,7 @@ from antiphon.errors import DeviceError, InvalidRequestError, ModelNotFoundError
 from antiphon.models.base.model import Task
 from antiphon.models.base.parts import Detector
 from antiphon.ops import Device
+from antiphon.ops.program.profile import MachineLimits
 from antiphon.runtime.calls.control import new_id
 from antiphon.runtime.calls.events import Event
 from antiphon.runtime.calls.port import EnginePort
@@ -26,7 +27,7 @@ from antiphon.runtime.calls.sinks import Sink
 from antiphon.runtime.frontend.adapters import AdapterSlots
 from antiphon.runtime.frontend.lane import DetectorLane
 from antiphon.runtime.frontend.loop import EngineLoop, slot_figures
-from antiphon.runtime.frontend.profile import Profile
+from antiphon.runtime.frontend.profile import ModelProfile, Profile
 from antiphon.runtime.loading.adapter_names import SEPARATOR
 from antiphon.runtime.loading.adapters import LoadedAdapter
 from antiphon.runtime.loading.config import EngineConfig
@@ -382,15 +383,22 @@ class FrontEnd:
         """The recent steps, oldest first, with their times by the engine's clock (`time.perf_counter`)."""
         return self._loop.call(lambda: list(self._core.telemetry.steps)).result()
 
-    def start_profile(self) -> None:
-        """Time every instruction from now on. The machine's own limits are measured first, for comparison."""
-        self._profile = self._loop.call(lambda: Profile(self._core)).result()
+    def start_profile(self, limits: MachineLimits | None = None) -> None:
+        """Time every instruction from now on. The machine's own limits, for comparison, are measured unless given."""
+        self._profile = self._loop.call(lambda: Profile(self._core, limits)).result()
+
+    def profiles(self) -> list[ModelProfile]:
+        """The steps and the times of instructions since `start_profile`, by model."""
+        return self._loop.call(self._started_profile().models).result()
 
     def profile_lines(self) -> list[str]:
         """Where the time went since `start_profile`, as lines of a readable table."""
+        return self._loop.call(self._started_profile().lines).result()
+
+    def _started_profile(self) -> Profile:
         if self._profile is None:
             raise InvalidRequestError("no profile was started")
-        return self._loop.call(self._profile.lines).result()
+        return self._profile
 
     def close(self) -> None:
         """Cancel all requests and free all memory. The engine cannot be used afterwards."""

@@ -2,22 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from antiphon.engine.core import EngineCore
 from antiphon.engine.telemetry import StepRecord
 from antiphon.ops.native.program import Program
 from antiphon.ops.native.program.limits import measure_limits
 from antiphon.ops.program.describe import totals
-from antiphon.ops.program.profile import KindTime, MachineLimits, program_time
+from antiphon.ops.program.profile import KindTime, MachineLimits, ProgramTime, difference, program_time
 
 HEADINGS = ("INSTRUCTION", "CALLS", "MS", "OF STEP", "GB/S", "GMAC/S", "OF LIMIT")
 
 
-class Profile:
-    """The steps since it was made, of the models that were resident then. Made and read between steps."""
+@dataclass(frozen=True)
+class ModelProfile:
+    """The steps of one model, and the time of its instructions, where they are a program that can be timed."""
 
-    def __init__(self, core: EngineCore) -> None:
+    name: str
+    steps: list[StepRecord]
+    program: ProgramTime | None
+
+    @property
+    def seconds(self) -> float:
+        return sum(step.seconds for step in self.steps)
+
+
+class Profile:
+    """The steps since it was made, of the models that were resident then. Made and read between steps.
+
+    `limits` are those of the machine; without them they are measured.
+    """
+
+    def __init__(self, core: EngineCore, limits: MachineLimits | None = None) -> None:
         self._core = core
         self._first_step = core.telemetry.num_steps
         self._programs: dict[str, Program] = {}
@@ -26,29 +43,36 @@ class Profile:
             if program is not None:
                 self._programs[name] = program
         sizes = [totals(program.recording).weight_bytes for program in self._programs.values()]
-        self._limits = measure_limits(max(sizes)) if sizes else None
+        self._limits = limits or (measure_limits(max(sizes)) if sizes else None)
+        self._before = {name: program.profiles() for name, program in self._programs.items()}
         for program in self._programs.values():
             program.profile(True)
 
-    def lines(self) -> list[str]:
-        lines: list[str] = []
+    def models(self) -> list[ModelProfile]:
+        """The models that have run a step."""
         steps = [step for step in self._core.telemetry.steps if step.index >= self._first_step]
-        for name in self._core.slots:
-            own = [step for step in steps if step.model == name]
-            if own:
-                lines += self._model_lines(name, own)
+        by_model = {name: [step for step in steps if step.model == name] for name in self._core.slots}
+        return [ModelProfile(name, own, self._time(name)) for name, own in by_model.items() if own]
+
+    def _time(self, name: str) -> ProgramTime | None:
+        program = self._programs.get(name)
+        if program is None:
+            return None
+        pairs = zip(program.profiles(), self._before[name], strict=True)
+        return program_time(program.recording, [difference(after, before) for after, before in pairs])
+
+    def lines(self) -> list[str]:
+        lines = [line for model in self.models() for line in self._model_lines(model)]
         return lines or ["profile: no step has run"]
 
-    def _model_lines(self, name: str, steps: list[StepRecord]) -> Iterator[str]:
-        seconds = sum(step.seconds for step in steps)
+    def _model_lines(self, model: ModelProfile) -> Iterator[str]:
+        steps, seconds, limits = model.steps, model.seconds, self._limits
         tokens = sum(step.decode_tokens + step.prefill_tokens for step in steps)
-        yield f"{name}: {len(steps)} steps of {tokens} tokens in {seconds * 1e3:.1f} ms"
-        program, limits = self._programs.get(name), self._limits
-        if program is None or limits is None:
+        yield f"{model.name}: {len(steps)} steps of {tokens} tokens in {seconds * 1e3:.1f} ms"
+        if model.program is None or limits is None:
             yield "  operation by operation: there is no program whose instructions could be timed"
         else:
-            time = program_time(program.recording, program.profiles())
-            yield from _table([HEADINGS, *(_cells(kind, seconds, limits) for kind in time.kinds if kind.calls)])
+            yield from kind_lines(model.program.kinds, seconds, limits)
             yield (
                 f"  limits of this machine: {limits.bytes_per_second / 1e9:.1f} GB/s read from as many bytes as the "
                 f"weights have, {limits.macs_per_second / 1e9:.1f} GMAC/s of fp32"
@@ -65,6 +89,11 @@ class Profile:
             outside = 100 * (seconds - native) / seconds
             sampling = 100 * parts.get("sample", 0.0) / seconds
             yield f"  outside the program: {outside:.1f} % of a step, of which sampling {sampling:.1f} %"
+
+
+def kind_lines(kinds: Sequence[KindTime], seconds: float, limits: MachineLimits) -> Iterator[str]:
+    """A table of the kinds of instructions that ran, in steps of so many seconds."""
+    yield from _table([HEADINGS, *(_cells(kind, seconds, limits) for kind in kinds if kind.calls)])
 
 
 def _cells(kind: KindTime, seconds: float, limits: MachineLimits) -> tuple[str, ...]:

@@ -131,8 +131,12 @@ class EngineConfig:
 
     def sizes(self, device: Device | None = None) -> DeviceSizes:
         """The configured sizes, and those of the device where none are configured; without one, those of the CPU."""
+        return self.configured(default_sizes(device))
+
+    def configured(self, defaults: DeviceSizes) -> DeviceSizes:
+        """The configured sizes, and these where none are configured."""
         given = {field.name: getattr(self, field.name) for field in fields(DeviceSizes)}
-        return replace(default_sizes(device), **{name: value for name, value in given.items() if value is not None})
+        return replace(defaults, **{name: value for name, value in given.items() if value is not None})
 
     def scheduler(self, sizes: DeviceSizes | None = None) -> SchedulerConfig:
         """Without sizes, those of the CPU."""

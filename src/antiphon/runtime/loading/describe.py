@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import prod
-from typing import TYPE_CHECKING
 
 import torch
 
@@ -16,12 +15,9 @@ from antiphon.models.registry import build_model
 from antiphon.ops import CacheGroup, CacheKind, CacheLayout, Device, KVCache, allocate_arena
 from antiphon.runtime.loading.config import PAGE_TYPES
 from antiphon.runtime.loading.device_sizes import default_sizes
+from antiphon.runtime.loading.machine_limits import GivenLimits, processor_limits
 from antiphon.weights.catalog.resolve import ResolvedModel
 from antiphon.weights.formats.open import open_checkpoint
-
-if TYPE_CHECKING:
-    from antiphon.ops.program import Recording
-    from antiphon.ops.program.profile import MachineLimits
 
 
 @dataclass(frozen=True)
@@ -42,14 +38,6 @@ class ModelDescription:
     obstacle: str | None = None
 
 
-@dataclass(frozen=True)
-class GivenLimits:
-    """What a machine can do at best; what is None is measured here."""
-
-    bytes_per_second: float | None = None
-    macs_per_second: float | None = None
-
-
 def describe_programs(
     resolved: ResolvedModel, rows: int = 1, context: int = 512, given: GivenLimits | None = None
 ) -> list[str]:
@@ -60,9 +48,12 @@ def describe_programs(
     from antiphon.executor.recorded import recordings
     from antiphon.ops.native.program import check
     from antiphon.ops.program.describe import describe as describe_program
+    from antiphon.ops.program.describe import totals
     from antiphon.ops.program.floor import StepSize, floor_lines, has_floor
 
     model = build_model(open_checkpoint(resolved.path))
+    decoder = model.part(TokenDecoder)
+    states = 0 if decoder is None or decoder.cross is None else decoder.cross.num_states
     layouts = [CacheLayout(group, key_dtype=torch.float16, value_dtype=torch.float16) for group in _cache_groups(model)]
     lines: list[str] = []
     for name, make in recordings(model, KVCache(allocate_arena(0), layouts)).items():
@@ -70,8 +61,8 @@ def describe_programs(
             recording = check(make())
             lines += describe_program(name, recording)
             if has_floor(recording):
-                limits = _limits(recording, given or GivenLimits())
-                lines += floor_lines(name, recording, StepSize(rows, context), limits)
+                limits = processor_limits(given or GivenLimits(), totals(recording).weight_bytes)
+                lines += floor_lines(name, recording, StepSize(rows, context, states=states), limits)
         except UnrecordableError as error:
             lines.append(f"program {name}: cannot be recorded: {error}")
     return lines
@@ -96,19 +87,6 @@ def device_lines() -> list[str]:
             f"requests and {sizes.max_step_tokens:,} tokens a step"
         )
     return lines
-
-
-def _limits(recording: Recording, given: GivenLimits) -> MachineLimits:
-    from antiphon.ops.native.program.limits import measure_limits
-    from antiphon.ops.program.describe import totals
-    from antiphon.ops.program.profile import MachineLimits
-
-    if given.bytes_per_second is not None and given.macs_per_second is not None:
-        return MachineLimits(given.bytes_per_second, given.macs_per_second, 0.0)
-    limits = measure_limits(totals(recording).weight_bytes)
-    if given.macs_per_second is not None:
-        limits = replace(limits, macs_per_second=given.macs_per_second, int8_macs_per_second=0.0)
-    return replace(limits, bytes_per_second=given.bytes_per_second or limits.bytes_per_second)
 
 
 def _cache_groups(model: Model) -> tuple[CacheGroup, ...]:

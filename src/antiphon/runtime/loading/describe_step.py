@@ -13,9 +13,9 @@ from antiphon.ops import Device
 from antiphon.ops.program.floor import StepSize
 from antiphon.ops.program.profile import MachineLimits
 from antiphon.runtime.loading.config import PAGE_TYPES
-from antiphon.runtime.loading.describe import GivenLimits
 from antiphon.runtime.loading.device_sizes import default_sizes
 from antiphon.runtime.loading.loading import LoadedModel, load_resolved
+from antiphon.runtime.loading.machine_limits import GivenLimits, card_limits
 from antiphon.weights.catalog.resolve import ResolvedModel
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def step_lines(loaded: LoadedModel, size: StepSize, given: GivenLimits) -> list[
     if decoder is None:
         raise UnsupportedError(f"{loaded.name} generates no tokens; it has no decode step")
     page_type = PAGE_TYPES[default_sizes(device).key_type]
-    limits = _limits(device, given)
+    limits = card_limits(given, device)
     try:
         requests = TrialRows(decoder, size.rows, size.context + 1, page_type, device.torch)
         step = MeasuredStep(decoder, device, requests, size.context, loaded.tokenizer.vocab_size)
@@ -96,18 +96,6 @@ def _kernel(launch: Launch | Call) -> str:
     function = getattr(launch, "kernel", None) or getattr(launch, "function", None)
     inner = getattr(function, "fn", function)  # of a kernel
     return str(getattr(inner, "__name__", inner))
-
-
-def _limits(device: Device, given: GivenLimits) -> MachineLimits:
-    bandwidth, compute = given.bytes_per_second, given.macs_per_second
-    if bandwidth is None or compute is None:
-        if device.stream is None:
-            raise UnsupportedError(f"the limits of {device.name} are not measured: give --bandwidth and --compute")
-        from antiphon.ops.triton.program.limits import measure_card
-
-        measured = measure_card(device.torch)
-        bandwidth, compute = bandwidth or measured.bytes_per_second, compute or measured.macs_per_second
-    return MachineLimits(bandwidth, compute, 0.0)
 
 
 def _table(kinds: Sequence[LaunchKind], is_timed: bool) -> Iterator[str]:

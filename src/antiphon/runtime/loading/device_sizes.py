@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
+
 from antiphon.ops.device import COMPUTE_TYPES, Device
 
 
@@ -24,5 +26,10 @@ def default_sizes(device: Device | None = None) -> DeviceSizes:
     """What a device computes well: the CPU without one. Other devices keep pages in their compute type."""
     if device is None or device.is_cpu:
         return CPU_SIZES
-    page_type = next(name for name, dtype in COMPUTE_TYPES.items() if dtype is device.compute_type)
+    return gpu_sizes(device.compute_type)
+
+
+def gpu_sizes(compute_type: torch.dtype) -> DeviceSizes:
+    """Those of a GPU that computes in this type."""
+    page_type = next(name for name, dtype in COMPUTE_TYPES.items() if dtype is compute_type)
     return DeviceSizes(max_running=256, max_step_tokens=8192, key_type=page_type, value_type=page_type)

@@ -118,6 +118,26 @@ def _became(form: WeightForm) -> str:
     return "packed" if form.packed else "kept as stored"
 
 
+class WeightTargets:
+    """The type that each weight's floats become on a backend, by the model's rules; None: they stay as they are."""
+
+    def __init__(self, rules: WeightRules, options: WeightOptions, backend: str, device_type: str) -> None:
+        self.quantize = options.quantize_for(rules, backend)
+        self.fast_type = rules.fast_type if options.precision == "fast" and backend == "native" else None
+        self.exact = _exact_nodes(rules, backend, device_type)
+        self._looked_up = {id(weight) for weight in (*rules.embeddings, *rules.heads)}
+        self._batched = {id(weight) for weight in rules.batched}
+        self._kept = self._looked_up | {id(weight) for node in self.exact for weight in node.weights()}
+
+    def __call__(self, weight: Weight) -> TensorType | None:
+        if self.quantize is None:
+            return None if id(weight) in self._kept else self.fast_type
+        if self.quantize == "int8" and id(weight) in self._batched:
+            return TensorType.I8
+        matrices, embeddings = QUANTIZATIONS[self.quantize]
+        return embeddings if id(weight) in self._looked_up else matrices
+
+
 def prepare(
     model: Model,
     report: LoadReport,
@@ -134,23 +154,10 @@ def prepare(
     place = torch.device("cpu") if device is None else device.torch
     report.backend, report.device = ops.active_backend(place.type).name, str(place)
     rules = model.weight_rules()
-    looked_up = {id(weight) for weight in (*rules.embeddings, *rules.heads)}
-    batched = {id(weight) for weight in rules.batched}
     is_fast = options.precision == "fast"
-    fast_type = rules.fast_type if is_fast and report.backend == "native" else None
     # A GPU has no use for 8 bits in models this small; its products stay exact, and convolutions are in 16 bits.
     half_convolutions = is_fast and report.backend == GPU_BACKEND and rules.fast_type is TensorType.F16
-    quantize = options.quantize_for(rules, report.backend)
-    exact = _exact_nodes(rules, report.backend, place.type)
-    kept = looked_up | {id(weight) for node in exact for weight in node.weights()}
-
-    def target(weight: Weight) -> TensorType | None:
-        if quantize is None:
-            return None if id(weight) in kept else fast_type
-        if quantize == "int8" and id(weight) in batched:
-            return TensorType.I8
-        matrices, embeddings = QUANTIZATIONS[quantize]
-        return embeddings if id(weight) in looked_up else matrices
+    targets = WeightTargets(rules, options, report.backend, place.type)
 
     compute_type = None if device is None else device.compute_type
     if place.type != "cpu":
@@ -160,11 +167,11 @@ def prepare(
             node.set_compute_type(compute_type)
     for node in model.modules():
         if isinstance(node, Halvable):
-            wanted = fast_type is not None or quantize is not None or half_convolutions
-            node.half = wanted and node not in exact
+            wanted = targets.fast_type is not None or targets.quantize is not None or half_convolutions
+            node.half = wanted and node not in targets.exact
         node.prepare()
     dtype = torch.bfloat16 if compute_type is None else compute_type if model.takes_compute_type else torch.float32
-    report.forms += ops.prepare_weights(list(model.weights()), options.repack, target, release_pages, place, dtype)
+    report.forms += ops.prepare_weights(list(model.weights()), options.repack, targets, release_pages, place, dtype)
 
 
 def _exact_nodes(rules: WeightRules, backend: str, device_type: str) -> list[Module]:

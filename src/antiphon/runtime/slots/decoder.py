@@ -49,6 +49,27 @@ def cache_layouts(
     return layouts
 
 
+def check_page_types(sizes: DeviceSizes, device_type: str) -> None:
+    """Reject pages that such a device does not have."""
+    for kind in (sizes.key_type, sizes.value_type):
+        if not ops.stores_pages(PAGE_TYPES[kind], device_type):
+            raise UnsupportedError(f"{kind} pages are not supported on the CPU; use int8 for the same size")
+
+
+def group_specs(layouts: Sequence[CacheLayout]) -> list[GroupSpec]:
+    """Cache groups as the bookkeeping of blocks sees them."""
+    return [
+        GroupSpec(
+            layout.group.name,
+            layout.block_bytes,
+            window=layout.window,
+            sink_tokens=layout.sink_tokens,
+            cross=layout.group.kind is CacheKind.CROSS,
+        )
+        for layout in layouts
+    ]
+
+
 def device_executor(part: TokenDecoder, cache: KVCache, loaded: LoadedModel, **shape: Any) -> Executor:
     """An executor whose kernels only a device other than the CPU has; those of the first steps are compiled."""
     from antiphon.executor.device.executor import DeviceExecutor
@@ -65,9 +86,7 @@ def device_executor(part: TokenDecoder, cache: KVCache, loaded: LoadedModel, **s
 def decoder_slot(part: TokenDecoder, context: SlotContext) -> ModelSlot:
     loaded, arena, config, sizes = context.loaded, context.arena, context.config, context.sizes
     layouts = cache_layouts(part.cache_groups, config, sizes)
-    for kind in (sizes.key_type, sizes.value_type):
-        if not ops.stores_pages(PAGE_TYPES[kind], arena.memory.device.type):
-            raise UnsupportedError(f"{kind} pages are not supported on the CPU; use int8 for the same size")
+    check_page_types(sizes, arena.memory.device.type)
     largest = max(layout.block_bytes for layout in layouts)
     if largest > arena.books.slab_bytes:
         raise InvalidRequestError(
@@ -105,20 +124,10 @@ def decoder_slot(part: TokenDecoder, context: SlotContext) -> ModelSlot:
 
 def _kv_manager(context: SlotContext, layouts: Sequence[CacheLayout], max_tokens: int) -> KVManager:
     config, sizes = context.config, context.sizes
-    specs = [
-        GroupSpec(
-            layout.group.name,
-            layout.block_bytes,
-            window=layout.window,
-            sink_tokens=layout.sink_tokens,
-            cross=layout.group.kind is CacheKind.CROSS,
-        )
-        for layout in layouts
-    ]
     revision = f"{context.name}:{sizes.key_type}:{sizes.value_type}:{config.sink_tokens}:{config.recent_tokens}"
     return KVManager(
         context.arena.books,
-        specs,
+        group_specs(layouts),
         config.block_tokens,
         max_step_tokens=sizes.max_step_tokens if config.chunk_tokens is not None else max_tokens,
         revision=revision,

@@ -52,13 +52,27 @@ class BlockRows:
         return BlockRows(self.type, self.rows, self.columns, *moved)
 
 
+def repacked_bytes(type: TensorType, rows: int, columns: int) -> int:
+    """Bytes of `BlockRows` of that shape."""
+    form = FORMS[type]
+    tiles = -(-rows // WIDTH) * -(-columns // (BLOCK * GROUP))
+    scale_type, factor_type = _array_types(form)
+    factors = WIDTH * factor_type.itemsize if form.is_super else 0
+    return tiles * (GROUP * WIDTH * (4 * form.planes + scale_type.itemsize) + factors)
+
+
+def _array_types(form: BlockForm) -> tuple[torch.dtype, torch.dtype]:
+    """Of scales and of factors."""
+    scale_type = {"half": torch.float16, "half_minimum": torch.int32}.get(form.scale, torch.int16)
+    return scale_type, torch.float16 if form.scale == "signed" else torch.int32
+
+
 def repack(data: Tensor, type: TensorType, columns: int) -> BlockRows:
     """Repack uint8 [rows, row bytes] of a type that `FORMS` has, on the device that the data is on."""
     form = FORMS[type]
     rows, size = data.shape[0], type.block.size
     row_tiles, column_tiles = -(-rows // WIDTH), -(-columns // (BLOCK * GROUP))
-    scale_type = {"half": torch.float16, "half_minimum": torch.int32}.get(form.scale, torch.int16)
-    factor_type = torch.float16 if form.scale == "signed" else torch.int32
+    scale_type, factor_type = _array_types(form)
     words = torch.zeros(row_tiles, column_tiles, form.planes, GROUP, WIDTH, dtype=torch.int32, device=data.device)
     scales = torch.zeros(row_tiles, column_tiles, GROUP, WIDTH, dtype=scale_type, device=data.device)
     factors = torch.zeros(

@@ -1,0 +1,62 @@
+"""`Section`: which part of a model an instruction of its program belongs to."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from antiphon.layers.linear import Head, Linear
+from antiphon.models.base.model import Model
+from antiphon.ops import CacheKind
+from antiphon.ops.program import instructions as program
+from antiphon.ops.program.instructions import Instruction
+
+
+class Section(StrEnum):
+    """The parts that costs are summed over, in the order in which they are printed."""
+
+    EMBEDDINGS = "embeddings"
+    CONVOLUTIONS = "convolutions"
+    PROJECTIONS = "attention projections"
+    ATTENTION = "attention"  # of an encoder, without a cache
+    CACHE = "attention over the cache"
+    CROSS = "cross-attention over the cache"
+    MLP = "MLP"
+    NORMS = "norms"
+    HEAD = "head"
+    SAMPLING = "sampling"
+    OTHER = "other"
+
+
+class Sections:
+    """The sections of one model's instructions."""
+
+    def __init__(self, model: Model) -> None:
+        self._of_weight: dict[int, Section] = {}
+        for node in model.modules():
+            if isinstance(node, Head):
+                self._of_weight[id(node.weight)] = Section.HEAD
+            elif isinstance(node, Linear):
+                self._of_weight[id(node.weight)] = _layer_section(node)
+
+    def of(self, instruction: Instruction) -> Section:
+        if isinstance(instruction, program.PagedAttention | program.StoreKV | program.PrepareHeads):
+            is_cross = instruction.cache.layout.group.kind is CacheKind.CROSS
+            return Section.CROSS if is_cross else Section.CACHE
+        if isinstance(instruction, program.Linear):
+            return self._of_weight.get(id(instruction.matrix), Section.OTHER)
+        return _SECTIONS.get(type(instruction), Section.OTHER)
+
+
+_SECTIONS: dict[type[Instruction], Section] = {
+    program.Embed: Section.EMBEDDINGS,
+    program.Add: Section.EMBEDDINGS,  # of positions and types; residuals are part of products
+    program.Conv1d: Section.CONVOLUTIONS,
+    program.Attention: Section.ATTENTION,
+    program.Norm: Section.NORMS,
+}
+
+
+def _layer_section(layer: Linear) -> Section:
+    """By the layer's name in the checkpoint: what is not part of an attention is part of the MLP."""
+    names = {word for name, _ in layer.fused for word in name.split(".")}
+    return Section.PROJECTIONS if any("att" in word for word in names) else Section.MLP
