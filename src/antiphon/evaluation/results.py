@@ -38,7 +38,8 @@ def figures(metrics: Sequence[Metric], items: Sequence[ItemResult]) -> list[Figu
     found = []
     for metric in metrics:
         rows = metric.rows(items)
-        interval = bootstrap_interval(rows, metric.statistic) if len(items) >= MIN_ITEMS else None
+        has_interval = len(items) >= MIN_ITEMS and not metric.is_count
+        interval = bootstrap_interval(rows, metric.statistic) if has_interval else None
         found.append(Figure(metric, metric.statistic(rows), interval))
     return found
 
@@ -128,4 +129,6 @@ def value_text(value: float | None, metric: Metric) -> str:
     """Four significant digits; percentages with two behind the point."""
     if value is None or not math.isfinite(value):
         return "–"
-    return f"{100 * value:.2f} %" if metric.unit == "%" else f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
+    if metric.unit == "%":
+        return f"{100 * value:.2f} %"
+    return f"{value:,.0f}" if metric.is_count or abs(value) >= 1e4 else f"{value:.4g}"

@@ -53,6 +53,8 @@ class Metric:
     higher_is_better: bool = True
     #: "%" is shown times 100.
     unit: str = ""
+    #: A size of the data, such as the number of tokens: it has no interval and is not compared.
+    is_count: bool = False
 
     def rows(self, items: Sequence[ItemResult]) -> Rows:
         """A row for each item."""
