@@ -14,9 +14,7 @@ from antiphon.errors import InvalidRequestError
 
 Model = Annotated[
     str | None,
-    typer.Argument(
-        metavar="MODEL", help=options.MODEL_HELP, autocompletion=options.complete_model, show_default=False
-    ),
+    typer.Argument(metavar="MODEL", help=options.MODEL_HELP, autocompletion=options.complete_model, show_default=False),
 ]
 
 
