@@ -16,6 +16,10 @@ TASKS = {
     "accuracy": "generation:Accuracy",
     "translate": "generation:Translate",
     "summarise": "generation:Summarise",
+    "wer": "transcription:WordErrorRate",
+    "cer": "transcription:CharacterErrorRate",
+    "retrieval": "retrieval:Retrieval",
+    "voice": "voice:Voice",
 }
 
 
