@@ -25,7 +25,7 @@ COMPUTING = ["engine", "executor", "models", "layers", "ops"]
 #: The sub-packages of a package, highest first; "." is the files directly in it. Those of a tuple import each other.
 ORDER: dict[str, list[tuple[str, ...]]] = {
     "bench": [("report",), ("engine",), (".",), ("load",), ("random_models",)],
-    "evaluation": [("tasks",), (".",), ("metrics",)],
+    "evaluation": [("sweep",), ("tasks",), (".",), ("metrics",)],
     "executor": [("device",), ("decoder",), ("sampling",), (".",)],
     "models": [("kokoro", "."), ("base",)],
     "server": [

@@ -63,9 +63,13 @@ def result_of(
         "is_complete": run.is_complete,
         "total_items": run.total,
         "seconds": round(run.seconds, 3),
-        "metrics": {one.metric.name: _figure(one) for one in figures(task.metrics, run.items)},
+        "metrics": figures_json(figures(task.metrics, run.items)),
         "items": [_item(item) for item in run.items],
     }
+
+
+def figures_json(found: Sequence[Figure]) -> dict[str, Any]:
+    return {one.metric.name: _figure(one) for one in found}
 
 
 def _figure(figure: Figure) -> dict[str, Any]:

@@ -56,6 +56,11 @@ class Metric:
     #: A size of the data, such as the number of tokens: it has no interval and is not compared.
     is_count: bool = False
 
+    @property
+    def factor(self) -> float:
+        """From a value to the number that is shown."""
+        return 100.0 if self.unit == "%" else 1.0
+
     def rows(self, items: Sequence[ItemResult]) -> Rows:
         """A row for each item."""
         return np.array([[x for part in self.parts for x in item.numbers(part)] for item in items], dtype=np.float64)

@@ -1,83 +1,157 @@
-"""`antiphon eval`: measure a model's quality on a task."""
+"""`antiphon eval`: measure a model's quality on a task, compare settings, and sweep over them."""
 
 from __future__ import annotations
 
-import sys
-from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from antiphon.cli import options
 from antiphon.cli.bench.outputs import Output, check_outputs
 from antiphon.cli.command import usage_errors
-from antiphon.cli.files import write_json
-from antiphon.counted import counted
+from antiphon.errors import InvalidRequestError
+
+Model = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="MODEL", help=options.MODEL_HELP, autocompletion=options.complete_model, show_default=False
+    ),
+]
 
 
 def evaluate(
-    model: options.ModelArgument,
-    task: Annotated[str, typer.Option("--task", help="What is measured.")] = "perplexity",
+    model: Model = None,
+    more: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="KEY=VALUE,...", help="More settings for --sweep.", show_default=False),
+    ] = None,
+    task: Annotated[
+        str,
+        typer.Option("--task", metavar="NAME", help="What is measured; --list-tasks lists the names."),
+    ] = "perplexity",
+    list_tasks: Annotated[bool, typer.Option("--list-tasks", help="List tasks and settings, and exit.")] = False,
     data: Annotated[
         Path | None,
-        typer.Option("--data", metavar="FILE", help="JSON lines; for perplexity a text.", show_default=False),
+        typer.Option(
+            "--data",
+            metavar="FILE",
+            help="Items as JSON lines; for perplexity, plain text. Default: a small sample, where the task has one.",
+            show_default=False,
+        ),
     ] = None,
     limit: Annotated[
-        int | None, typer.Option("--limit", help="Score only this many items.", min=1, show_default=False)
+        int | None, typer.Option("--limit", help="Score only the first items.", min=1, show_default=False)
+    ] = None,
+    context: Annotated[
+        int | None,
+        typer.Option(
+            "--context", help="Perplexity: tokens per window. Default: 1024, or what the model takes.", min=2,
+            show_default=False,
+        ),
+    ] = None,
+    stride: Annotated[
+        int | None,
+        typer.Option(
+            "--stride", help="Perplexity: tokens from one window to the next. Default: half the context.", min=1,
+            show_default=False,
+        ),
     ] = None,
     max_tokens: Annotated[
-        int | None, typer.Option("--max-tokens", help="Maximum length of an answer.", min=1, show_default=False)
+        int | None,
+        typer.Option(
+            "--max-tokens", help="Maximum length of an answer, in tokens. Default: depends on the task.", min=1,
+            show_default=False,
+        ),
     ] = None,
     raw: options.Raw = False,
+    compare: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--compare",
+            metavar="KEY=VALUE|FILE",
+            help="Also run with this setting, or read this result, and test the difference; can be repeated. "
+            "Two files without a model are compared with each other.",
+            show_default=False,
+        ),
+    ] = None,
+    sweep: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--sweep",
+            metavar="KEY=VALUE,...",
+            help="Measure quality, speed and memory of every combination of settings, as in "
+            "--sweep kv=fp16,int8 repack=on,off.",
+            show_default=False,
+        ),
+    ] = None,
+    slo: Annotated[
+        str | None,
+        typer.Option(
+            "--slo",
+            help="With --sweep: limits in milliseconds for goodput, such as ttft:300,tpot:50.",
+            show_default=False,
+        ),
+    ] = None,
     device: options.Device = "auto",
+    kv_memory: options.KVMemory = None,
     kv_type: options.KVType = None,
     no_repack: options.NoRepack = False,
     quantize: options.Quantize = None,
     offline: options.Offline = False,
     output: Output = None,
-) -> None:
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            "--html", metavar="FILE", help="With --sweep: also write a report with plots as one HTML page.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:  # fmt: skip
     """Measure a model's quality on a task, with confidence intervals."""
-    from antiphon.evaluation.results import result_of, result_table
-    from antiphon.evaluation.run import run_task
-    from antiphon.evaluation.settings import Setting, opened
-    from antiphon.evaluation.task import TaskOptions
-    from antiphon.evaluation.tasks.registry import make_task
+    if list_tasks:
+        from antiphon.cli.evaluate.listing import print_tasks
 
-    chosen = TaskOptions(max_tokens=max_tokens, raw=raw)
+        print_tasks()
+        return
     with usage_errors():
-        wanted = make_task(task, chosen)
-    check_outputs(output, None)
-    items = wanted.read(data)
-    given: dict[str, Any] = {"kv": kv_type, "repack": "off" if no_repack else None, "quantize": quantize}
-    setting = Setting({key: str(value) for key, value in given.items() if value is not None})
+        _check(model, more, compare, sweep, slo, html)
+    check_outputs(output, html)
+    from antiphon.cli.evaluate.request import EvalRequest, sources
+    from antiphon.evaluation.task import TaskOptions
 
-    from antiphon.cli.session import load
+    if model is None:
+        from antiphon.cli.evaluate.comparison import compare_files
 
-    loaded = load(model, offline, no_repack, quantize, task=wanted.model_task, device=device)
-    progress = Progress()
-    with opened(loaded, setting) as subject:
-        run = run_task(wanted, subject, items, limit, progress.step)
-    progress.end()
-    source = str(data) if data is not None else "the bundled sample"
-    result = result_of(wanted, loaded.name, run, dict(setting.values), source, asdict(chosen))
-    if output is not None:
-        write_json(output, result)
-    print(result_table(result, wanted.metrics))
-    if not run.is_complete:
-        raise KeyboardInterrupt
+        compare_files([Path(name) for name in compare or []], output)
+        return
+    chosen = TaskOptions(context=context, stride=stride, max_tokens=max_tokens, raw=raw)
+    flags = {"kv": kv_type, "repack": "off" if no_repack else None, "quantize": quantize}
+    request = EvalRequest.make(model, task, chosen, data, limit, flags, device, kv_memory, offline)
+    if sweep:
+        from antiphon.cli.evaluate.sweep import run_sweep
+
+        run_sweep(request, [*sweep, *(more or [])], slo, output, html)
+    else:
+        from antiphon.cli.evaluate.comparison import run_and_compare
+
+        run_and_compare(request, *sources(compare or []), output)
 
 
-class Progress:
-    """A line that counts items, if standard error is a terminal."""
-
-    def __init__(self) -> None:
-        self._is_shown = sys.stderr.isatty()
-
-    def step(self, done: int, total: int) -> None:
-        if self._is_shown and (done % max(1, total // 100) == 0 or done == total):
-            print(f"\r{done:,} of {counted(total, 'item')}", end="", file=sys.stderr, flush=True)
-
-    def end(self) -> None:
-        if self._is_shown:
-            print("\r\033[K", end="", file=sys.stderr, flush=True)
+def _check(
+    model: str | None,
+    more: list[str] | None,
+    compare: list[str] | None,
+    sweep: list[str] | None,
+    slo: str | None,
+    html: Path | None,
+) -> None:
+    """Options that do not go together."""
+    if model is None and (sweep or len(compare or []) != 2 or any("=" in name for name in compare or [])):
+        raise InvalidRequestError("give a model, or two result files with --compare")
+    if sweep and compare:
+        raise InvalidRequestError("give --sweep or --compare, not both")
+    if more and not sweep:
+        raise InvalidRequestError(f"{more[0]!r} was not expected; settings such as kv=int8 follow --sweep or --compare")
+    if not sweep and (slo is not None or html is not None):
+        raise InvalidRequestError(f"{'--slo' if slo is not None else '--html'} goes with --sweep")

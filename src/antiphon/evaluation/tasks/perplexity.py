@@ -71,10 +71,11 @@ class Perplexity(Task[Window]):
         Metric("bits per byte", ("nll", "bytes"), bits, higher_is_better=False),
         Metric("tokens", ("tokens",), total, is_count=True),
     )
+    sample = "perplexity.txt"
     fields = "plain text (not JSON lines)"
 
     def read(self, data: Path | None) -> list[str]:  # type: ignore[override]
-        text = sample_text("perplexity.txt") if data is None else read_text(data)
+        text = sample_text(self.sample) if data is None else read_text(data)
         if not text.strip():
             raise InvalidRequestError(f"{data} has no text")
         return [text]

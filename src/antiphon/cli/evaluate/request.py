@@ -1,0 +1,97 @@
+"""What one call of `antiphon eval` asks for, and the models that it loads."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from antiphon.cli.command import usage_errors
+from antiphon.cli.session import load
+from antiphon.counted import counted
+from antiphon.evaluation.results import result_of
+from antiphon.evaluation.run import run_task
+from antiphon.evaluation.settings import Setting, opened, parse_setting
+from antiphon.evaluation.task import Task, TaskOptions
+from antiphon.evaluation.tasks.registry import make_task
+from antiphon.runtime.loading.loading import LoadedModel
+from antiphon.weights.catalog.model_tasks import check_catalog_task
+
+
+@dataclass(frozen=True)
+class EvalRequest:
+    """A model, a task with its items, and the engine's settings. What can be wrong with them is found here."""
+
+    model: str
+    task: Task[Any]
+    items: list[Any]
+    data: str
+    limit: int | None
+    setting: Setting
+    device: str
+    engine: dict[str, Any]
+    offline: bool
+
+    @staticmethod
+    def make(
+        model: str,
+        task: str,
+        options: TaskOptions,
+        data: Path | None,
+        limit: int | None,
+        flags: Mapping[str, str | None],
+        device: str,
+        kv_megabytes: int | None,
+        offline: bool,
+    ) -> EvalRequest:
+        with usage_errors():
+            wanted = make_task(task, options)
+        check_catalog_task(model, wanted.model_task)
+        items = wanted.read(data)
+        setting = Setting({key: str(value) for key, value in flags.items() if value is not None})
+        engine = {} if kv_megabytes is None else {"kv_bytes": kv_megabytes << 20}
+        source = "the bundled sample" if data is None else str(data)
+        return EvalRequest(model, wanted, items, source, limit, setting, device, engine, offline)
+
+    def load(self, setting: Setting) -> LoadedModel:
+        """The model with its weights in the form that the setting asks for."""
+        config = setting.config()
+        no_repack, quantize = not config.get("repack", True), config.get("quantize")
+        task = self.task.model_task
+        return load(self.model, self.offline, no_repack, quantize, task=task, device=self.device)
+
+    def result(self, loaded: LoadedModel, setting: Setting) -> dict[str, Any]:
+        """The task on the model with this setting."""
+        progress = Progress(str(setting) if setting.values else "")
+        with opened(loaded, setting, **self.engine) as subject:
+            try:
+                run = run_task(self.task, subject, self.items, self.limit, progress.step)
+            finally:
+                progress.end()
+        return result_of(self.task, loaded.name, run, dict(setting.values), self.data, asdict(self.task.options))
+
+
+def sources(compare: Sequence[str]) -> tuple[dict[str, str], list[Path]]:
+    """What `--compare` was given: values of a setting, and files."""
+    with usage_errors():
+        values = parse_setting([part for part in compare if "=" in part])
+    return values, [Path(part) for part in compare if "=" not in part]
+
+
+class Progress:
+    """A line that counts items, if standard error is a terminal."""
+
+    def __init__(self, label: str = "") -> None:
+        self._label = f"{label}: " if label else ""
+        self._is_shown = sys.stderr.isatty()
+
+    def step(self, done: int, total: int) -> None:
+        if self._is_shown and (done % max(1, total // 100) == 0 or done == total):
+            line = f"{self._label}{done:,} of {counted(total, 'item')}"
+            print(f"\r{line}", end="", file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        if self._is_shown:
+            print("\r\033[K", end="", file=sys.stderr, flush=True)
