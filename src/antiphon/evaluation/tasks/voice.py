@@ -37,7 +37,7 @@ class Sentence:
 
 
 class Voice(Task[Sentence]):
-    """Error rates of the judge's transcripts, and where DNSMOS is installed, opinion scores of the sound from 1 to 5."""
+    """Error rates of the judge's transcripts, and where DNSMOS is installed, opinions of the sound from 1 to 5."""
 
     name = "voice"
     summary = "round-trip word error rate of a voice, and DNSMOS"
