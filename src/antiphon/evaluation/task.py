@@ -94,6 +94,8 @@ class TaskOptions:
     language: str | None = None
     #: A second model, which transcribes what a voice has said.
     judge: str | None = None
+    #: The voice of a speech model.
+    voice: str | None = None
     extra: dict[str, str] = field(default_factory=dict)
 
 

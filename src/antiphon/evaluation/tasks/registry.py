@@ -16,11 +16,18 @@ TASKS = {
     "accuracy": "generation:Accuracy",
     "translate": "generation:Translate",
     "summarise": "generation:Summarise",
+    "wer": "transcription:WordErrorRate",
+    "cer": "transcription:CharacterErrorRate",
+    "retrieval": "retrieval:Retrieval",
+    "voice": "voice:Voice",
+    "lm-eval:NAME": "lm_eval:LmEval",
 }
+LM_EVAL = "lm-eval:"
 
 
 def task_class(name: str) -> type[Task[Any]]:
     """The task of that name; an unknown one is rejected with the names there are."""
+    name = f"{LM_EVAL}NAME" if name.startswith(LM_EVAL) else name
     if name not in TASKS:
         near = difflib.get_close_matches(name, TASKS, n=1)
         hint = f"; did you mean {near[0]}?" if near else ""
@@ -30,4 +37,5 @@ def task_class(name: str) -> type[Task[Any]]:
 
 
 def make_task(name: str, options: TaskOptions | None = None) -> Task[Any]:
-    return task_class(name)(options)
+    kind: Any = task_class(name)
+    return kind(options, name) if name.startswith(LM_EVAL) else kind(options)  # type: ignore[no-any-return]
