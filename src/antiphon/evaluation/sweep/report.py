@@ -12,8 +12,7 @@ from antiphon.bench.report.page import Cell
 from antiphon.bench.report.plots import Entry, Plot
 from antiphon.bench.report.scales import Scale, linear_scale, short
 from antiphon.evaluation.settings import Setting
-from antiphon.evaluation.sweep.table import cells, metrics_of, notes, quality_of, shown_columns
-from antiphon.evaluation.task import Metric
+from antiphon.evaluation.sweep.table import Quality, cells, notes, qualities, shown_columns
 
 Row = dict[str, Any]
 
@@ -36,15 +35,10 @@ MEMORY = _of("megabytes of weights", "weights_bytes", 1e-6)
 SECONDS = _of("seconds for the task", "seconds")
 
 
-def _axes(metric: Metric) -> list[tuple[str, str, Axis, Axis]]:
+def _axes(metric: Quality) -> list[tuple[str, str, Axis, Axis]]:
     """Name, title and axes of each plot. The first metric of the task stands for quality."""
     label = f"{metric.name} in %" if metric.unit == "%" else metric.name
-
-    def value(row: Row) -> float | None:
-        found = quality_of(row, metric.name)
-        return None if found is None else found * metric.factor
-
-    quality, title = Axis(label, value), metric.name[0].upper() + metric.name[1:]
+    quality, title = Axis(label, metric.value), metric.name[0].upper() + metric.name[1:]
     return [
         ("quality-speed", f"{title} against speed", SPEED, quality),
         ("divergence-speed", "Divergence against time per token", PER_TOKEN, DIVERGENCE),
@@ -62,7 +56,7 @@ def sweep_report(result: dict[str, Any]) -> str:
         for row in result["settings"]
     ]
     measured = [(place, row) for place, row in enumerate(result["settings"]) if row["error"] is None]
-    plots = [_plot(name, title, x, y, measured) for name, title, x, y in _axes(metrics_of(result)[0])]
+    plots = [_plot(name, title, x, y, measured) for name, title, x, y in _axes(qualities(result)[0])]
     return page.page(
         f"Settings of {result['model']}",
         f"{len(rows)} settings on {result['data']} · {page.date_of(result['date'])}",
