@@ -75,8 +75,6 @@ def _times(value: float | None, factor: float) -> float | None:
 
 
 def cells(row: dict[str, Any], columns: list[Column]) -> list[str]:
-    if row["error"] is not None:
-        return [""] * len(columns)
     values = [(column, column.value(row)) for column in columns]
     return ["–" if value is None else column.form.format(value) for column, value in values]
 
