@@ -96,6 +96,8 @@ class TaskOptions:
     judge: str | None = None
     #: The voice of a speech model.
     voice: str | None = None
+    #: Download nothing, not even a second model.
+    offline: bool = False
     extra: dict[str, str] = field(default_factory=dict)
 
 

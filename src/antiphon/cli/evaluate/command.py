@@ -14,9 +14,7 @@ from antiphon.errors import InvalidRequestError
 
 Model = Annotated[
     str | None,
-    typer.Argument(
-        metavar="MODEL", help=options.MODEL_HELP, autocompletion=options.complete_model, show_default=False
-    ),
+    typer.Argument(metavar="MODEL", help=options.MODEL_HELP, autocompletion=options.complete_model, show_default=False),
 ]
 
 
@@ -35,8 +33,9 @@ def evaluate(
         Path | None,
         typer.Option(
             "--data",
-            metavar="FILE",
-            help="Items as JSON lines; for perplexity, plain text. Default: a small sample, where the task has one.",
+            metavar="PATH",
+            help="Items as JSON lines; for perplexity, plain text; for wer and cer, also a folder of recordings. "
+            "Default: a small sample, where the task has one.",
             show_default=False,
         ),
     ] = None,
@@ -65,6 +64,24 @@ def evaluate(
         ),
     ] = None,
     raw: options.Raw = False,
+    language: Annotated[
+        str | None,
+        typer.Option(
+            "--language", help="wer, cer, voice: language of the sound as a code. Default: detected.",
+            show_default=False,
+        ),
+    ] = None,
+    voice: Annotated[
+        str | None,
+        typer.Option("--voice", help="voice: name of the voice. Default: the model's own.", show_default=False),
+    ] = None,
+    judge: Annotated[
+        str | None,
+        typer.Option(
+            "--judge", metavar="MODEL", help="voice: model that transcribes what is spoken. Default: whisper-base.en.",
+            show_default=False,
+        ),
+    ] = None,
     compare: Annotated[
         list[str] | None,
         typer.Option(
@@ -125,7 +142,16 @@ def evaluate(
 
         compare_files([Path(name) for name in compare or []], output)
         return
-    chosen = TaskOptions(context=context, stride=stride, max_tokens=max_tokens, raw=raw)
+    chosen = TaskOptions(
+        context=context,
+        stride=stride,
+        max_tokens=max_tokens,
+        raw=raw,
+        language=language,
+        voice=voice,
+        judge=judge,
+        offline=offline,
+    )
     flags = {"kv": kv_type, "repack": "off" if no_repack else None, "quantize": quantize}
     request = EvalRequest.make(model, task, chosen, data, limit, flags, device, kv_memory, offline)
     if sweep:
