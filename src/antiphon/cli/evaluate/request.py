@@ -11,13 +11,14 @@ from typing import Any
 from antiphon.cli.command import usage_errors
 from antiphon.cli.session import load
 from antiphon.counted import counted
+from antiphon.errors import UnsupportedError
 from antiphon.evaluation.results import result_of
 from antiphon.evaluation.run import run_task
 from antiphon.evaluation.settings import Setting, opened, parse_setting
 from antiphon.evaluation.task import Task, TaskOptions
-from antiphon.evaluation.tasks.registry import make_task
+from antiphon.evaluation.tasks.registry import TASKS, make_task, task_class
 from antiphon.runtime.loading.loading import LoadedModel
-from antiphon.weights.catalog.model_tasks import check_catalog_task
+from antiphon.weights.catalog.model_tasks import KINDS, TASK_NAMES, catalog_task, check_catalog_task
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class EvalRequest:
     ) -> EvalRequest:
         with usage_errors():
             wanted = make_task(task, options)
-        check_catalog_task(model, wanted.model_task)
+        _check_kind(model, wanted)
         items = wanted.read(data)
         setting = Setting({key: str(value) for key, value in flags.items() if value is not None})
         engine = {} if kv_megabytes is None else {"kv_bytes": kv_megabytes << 20}
@@ -71,6 +72,18 @@ class EvalRequest:
             finally:
                 progress.end()
         return result_of(self.task, loaded.name, run, dict(setting.values), self.data, asdict(self.task.options))
+
+
+def _check_kind(model: str, task: Task[Any]) -> None:
+    """Reject a model of the catalog that is of another kind than the task is for, before anything is read."""
+    own = catalog_task(model)
+    if own is not None and own != task.model_task:
+        fitting = [name for name in TASKS if task_class(name).model_task == own]
+        hint = f"; for it there are: {', '.join(fitting)}" if fitting else ""
+        raise UnsupportedError(
+            f"{model} is {KINDS[own]}; the task {task.name} is for {TASK_NAMES[task.model_task]}{hint}"
+        )
+    check_catalog_task(model, task.model_task)
 
 
 def sources(compare: Sequence[str]) -> tuple[dict[str, str], list[Path]]:

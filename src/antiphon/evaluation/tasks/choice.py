@@ -38,6 +38,8 @@ class Choice(Task[Question]):
         choices = line.texts("choices")
         if len(choices) < 2:
             raise line.error(f"'choices' has {len(choices)} text; it must have 2 or more")
+        if not all(choices):
+            raise line.error("'choices' has an empty text")
         given = line.fields.get("answer")
         answer = choices.index(given) if isinstance(given, str) and given in choices else -1
         if isinstance(given, str) and answer < 0:
