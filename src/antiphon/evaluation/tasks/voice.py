@@ -63,7 +63,7 @@ class Voice(Task[Sentence]):
         return Sentence(line.id, text, f"{line.source}:{line.number}")
 
     def evaluate(self, subject: Subject, work: Sequence[Sentence]) -> Iterator[ItemResult]:
-        loaded = load_model(self.judge, task="transcribe")
+        loaded = load_model(self.judge, task="transcribe", offline=self.options.offline)
         with Engine(loaded, device=loaded.device.name, kv_bytes=JUDGE_CACHE) as judge:
             yield from in_order(lambda item, stopped: self.scored(subject, judge, item, stopped), work)
 
