@@ -106,9 +106,8 @@ def _plot(name: str, title: str, x: Axis, y: Axis, rows: Sequence[tuple[int, Row
     if not points:
         return None
     points.sort(key=lambda point: point[2])
-    x_scale, y_scale = (
-        _scale([point[at] for point in points], *span) for at, span in ((2, (LEFT, RIGHT)), (3, (BOTTOM, TOP)))
-    )
+    x_scale = _scale([across for _, _, across, _ in points], LEFT, RIGHT)
+    y_scale = _scale([up for *_, up in points], BOTTOM, TOP)
     chart = Chart(x_scale, y_scale, x.label, y.label, _tick)
     readings: dict[float, list[str]] = {}
     for place, row, across, up in points:

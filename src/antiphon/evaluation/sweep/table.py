@@ -56,7 +56,7 @@ class Quality:
 
 def qualities(result: dict[str, Any]) -> list[Quality]:
     """The metrics of the task. Sizes of the data, which have no better or worse, are left out."""
-    first = next((row["quality"] for row in result["settings"] if row["quality"]), {})
+    first: dict[str, Any] = next((row["quality"] for row in result["settings"] if row["quality"]), {})
     return [
         Quality(name, 100.0 if figure["unit"] == "%" else 1.0, figure["unit"])
         for name, figure in first.items()
