@@ -10,7 +10,7 @@ import pytest
 
 from antiphon.errors import InvalidRequestError
 from antiphon.evaluation.compare import compare, comparison_table
-from antiphon.evaluation.results import read_result, result_of, result_table
+from antiphon.evaluation.results import metrics_of, read_result, result_of, result_table
 from antiphon.evaluation.run import Run
 from antiphon.evaluation.task import ItemResult, mean, ratio
 from antiphon.evaluation.tasks.choice import Choice
@@ -24,7 +24,7 @@ def choice_result(correct: list[float], total: int | None = None) -> dict[str, A
         ItemResult(str(place), {"correct": one, "correct_per_byte": one, "logprobs": [-1.0, -2.0]})
         for place, one in enumerate(correct)
     ]
-    return result_of(Choice(), "model", Run(items, total or len(items), 1.0), {"kv": "int8"}, "data", {"raw": False})
+    return result_of(Choice(), "model", Run(items, total or len(items), 1.0), {"kv": "int8"}, "data", {})
 
 
 def perplexity_result(nll: list[float], tokens: int = 10) -> dict[str, Any]:
@@ -83,9 +83,17 @@ def test_a_partial_result_says_so() -> None:
     assert "interrupted: 2 of 40 items were scored" in result_table(result, Choice.metrics)
 
 
+def test_metrics_that_a_task_does_not_know_are_read_if_they_are_means() -> None:
+    result = choice_result([1.0, 0.0])
+    accuracy, per_byte = metrics_of(result, Choice.metrics[:1])
+    assert accuracy is Choice.metrics[0]
+    assert (per_byte.name, per_byte.parts, per_byte.unit) == ("accuracy per byte", ("correct_per_byte",), "%")
+    assert [metric.name for metric in metrics_of(perplexity_result([1.0]), ())] == []
+
+
 def test_intervals_need_some_items() -> None:
     few, many = choice_result([1.0, 0.0]), choice_result([1.0, 0.0] * 20)
-    assert few["metrics"]["accuracy"] == {"value": 0.5, "interval_95": None}
+    assert (few["metrics"]["accuracy"]["value"], few["metrics"]["accuracy"]["interval_95"]) == (0.5, None)
     low, high = many["metrics"]["accuracy"]["interval_95"]
     # Forty throws of a coin: the standard error is 0.079.
     assert low == pytest.approx(0.5 - 1.96 * 0.079, abs=0.03) and high == pytest.approx(0.5 + 1.96 * 0.079, abs=0.03)

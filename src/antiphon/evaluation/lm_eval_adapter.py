@@ -58,7 +58,7 @@ class EngineLM(TemplateLM):
     # -- requests -----------------------------------------------------------------------------------------------
 
     def loglikelihood(self, requests: list[Any], disable_tqdm: bool = True) -> list[tuple[float, bool]]:
-        return super().loglikelihood(requests, disable_tqdm=True)  # type: ignore[no-any-return]
+        return super().loglikelihood(requests, disable_tqdm=True)
 
     def _loglikelihood_tokens(self, requests: Sequence[Any], **_: Any) -> list[tuple[float, bool]]:
         """Of each ending given its context: the sum of log-probabilities, and whether every token is the likeliest."""

@@ -17,7 +17,7 @@ from antiphon.counted import counted
 from antiphon.errors import InvalidRequestError
 from antiphon.evaluation.metrics.statistics import bootstrap_interval
 from antiphon.evaluation.run import Run
-from antiphon.evaluation.task import ItemResult, Metric, Task
+from antiphon.evaluation.task import ItemResult, Metric, Task, mean
 
 FORMAT = 1
 KIND = "eval"
@@ -59,7 +59,7 @@ def result_of(
         "task": task.name,
         "data": data,
         "settings": settings,
-        "options": {name: value for name, value in options.items() if value},
+        "options": options,
         "is_complete": run.is_complete,
         "total_items": run.total,
         "seconds": round(run.seconds, 3),
@@ -75,7 +75,15 @@ def figures_json(found: Sequence[Figure]) -> dict[str, Any]:
 def _figure(figure: Figure) -> dict[str, Any]:
     """Numbers that are not finite are null: JSON has no others."""
     interval = None if figure.interval is None else [_finite(value) for value in figure.interval]
-    return {"value": _finite(figure.value), "interval_95": interval}
+    metric = figure.metric
+    return {
+        "value": _finite(figure.value),
+        "interval_95": interval,
+        "unit": metric.unit,
+        "higher_is_better": metric.higher_is_better,
+        "is_count": metric.is_count,
+        "is_mean_of": metric.parts[0] if metric.statistic is mean and len(metric.parts) == 1 else None,
+    }
 
 
 def _finite(value: float) -> float | None:
@@ -96,9 +104,20 @@ def read_result(path: Path) -> dict[str, Any]:
     except msgspec.DecodeError as error:
         raise InvalidRequestError(f"{path} is not JSON: {error}") from error
     is_known = isinstance(result, dict) and result.get("kind") == KIND and result.get("format") == FORMAT
-    if not is_known or not isinstance(result.get("items"), list):
+    parts = {"items": list, "metrics": dict, "settings": dict, "task": str}
+    if not is_known or not all(isinstance(result.get(name), kind) for name, kind in parts.items()):
         raise InvalidRequestError(f"{path} was not written by `antiphon eval --output` of this version")
     return dict(result)
+
+
+def metrics_of(result: dict[str, Any], known: Sequence[Metric]) -> list[Metric]:
+    """The metrics of a result: those that its task is known to have, and others that are means of its items."""
+    found = {metric.name: metric for metric in known if metric.name in result["metrics"]}
+    for name, figure in result["metrics"].items():
+        part = figure.get("is_mean_of")
+        if name not in found and part is not None:
+            found[name] = Metric(name, (part,), mean, bool(figure["higher_is_better"]), str(figure["unit"]))
+    return list(found.values())
 
 
 def items_of(result: dict[str, Any]) -> list[ItemResult]:

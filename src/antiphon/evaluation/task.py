@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -98,7 +98,10 @@ class TaskOptions:
     voice: str | None = None
     #: Download nothing, not even a second model.
     offline: bool = False
-    extra: dict[str, str] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        """Those that were given and change what is measured."""
+        return {name: value for name, value in asdict(self).items() if value and name != "offline"}
 
 
 class Task(ABC, Generic[Work]):

@@ -10,7 +10,7 @@ from antiphon.cli.evaluate.request import EvalRequest
 from antiphon.cli.files import write_json
 from antiphon.errors import InvalidRequestError
 from antiphon.evaluation.compare import Comparison, compare, comparison_table
-from antiphon.evaluation.results import read_result, result_table
+from antiphon.evaluation.results import metrics_of, read_result, result_table
 from antiphon.evaluation.tasks.registry import task_class
 
 
@@ -51,7 +51,7 @@ def run_and_compare(
 def compare_files(files: Sequence[Path], output: Path | None) -> None:
     """Compare two results."""
     before, after = (read_result(path) for path in files)
-    metrics = task_class(str(before["task"])).metrics
+    metrics = metrics_of(before, task_class(before["task"]).metrics)
     comparison = compare(before, after, metrics, (str(files[0]), str(files[1])))
     print(comparison_table(comparison))
     if output is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +71,7 @@ class EvalRequest:
                 run = run_task(self.task, subject, self.items, self.limit, progress.step)
             finally:
                 progress.end()
-        return result_of(self.task, loaded.name, run, dict(setting.values), self.data, asdict(self.task.options))
+        return result_of(self.task, loaded.name, run, dict(setting.values), self.data, self.task.options.as_json())
 
 
 def _check_kind(model: str, task: Task[Any]) -> None:

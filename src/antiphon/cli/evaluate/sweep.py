@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 from antiphon.bench.load.objectives import Objectives
@@ -46,7 +45,7 @@ def run_sweep(
         progress.end()
     places = {str(setting): place for place, setting in enumerate(settings)}
     rows.sort(key=lambda row: places[row.label])
-    options = asdict(request.task.options)
+    options = request.task.options.as_json()
     result = sweep_result(request.model, request.data, sweep, rows, options, len(settings))
     if output is not None:
         write_json(output, result)

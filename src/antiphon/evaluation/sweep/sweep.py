@@ -158,7 +158,7 @@ def sweep_result(
         "model": model,
         "task": sweep.task.name,
         "data": data,
-        "options": {name: value for name, value in options.items() if value},
+        "options": options,
         "objectives": None if sweep.objectives is None else str(sweep.objectives),
         "divergence_positions": sweep.num_positions,
         "is_complete": len(rows) == total,

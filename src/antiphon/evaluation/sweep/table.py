@@ -8,8 +8,6 @@ from typing import Any
 
 from antiphon.counted import counted
 from antiphon.evaluation.settings import Setting
-from antiphon.evaluation.task import Metric
-from antiphon.evaluation.tasks.registry import task_class
 
 
 @dataclass(frozen=True)
@@ -44,22 +42,32 @@ def quality_of(row: dict[str, Any], metric: str) -> float | None:
     return value
 
 
-def metrics_of(result: dict[str, Any]) -> list[Metric]:
-    """The metrics of the task that are compared."""
-    return [metric for metric in task_class(result["task"]).metrics if not metric.is_count]
+@dataclass(frozen=True)
+class Quality:
+    """A metric of the task: its name, what its values are multiplied with to be shown, and how."""
+
+    name: str
+    factor: float
+    unit: str
+
+    def value(self, row: dict[str, Any]) -> float | None:
+        return _times(quality_of(row, self.name), self.factor)
+
+
+def qualities(result: dict[str, Any]) -> list[Quality]:
+    """The metrics of the task. Sizes of the data, which have no better or worse, are left out."""
+    first: dict[str, Any] = next((row["quality"] for row in result["settings"] if row["quality"]), {})
+    return [
+        Quality(name, 100.0 if figure["unit"] == "%" else 1.0, figure["unit"])
+        for name, figure in first.items()
+        if not figure["is_count"]
+    ]
 
 
 def shown_columns(result: dict[str, Any]) -> list[Column]:
     """The metrics of the task, and what else some setting has a figure for."""
-    quality = [
-        Column(metric.name, _quality(metric), "{:.2f} %" if metric.unit == "%" else "{:.4g}")
-        for metric in metrics_of(result)
-    ]
+    quality = [Column(one.name, one.value, "{:.2f} %" if one.unit == "%" else "{:.4g}") for one in qualities(result)]
     return quality + [column for column in COLUMNS if any(column.value(row) is not None for row in result["settings"])]
-
-
-def _quality(metric: Metric) -> Callable[[dict[str, Any]], float | None]:
-    return lambda row: _times(quality_of(row, metric.name), metric.factor)
 
 
 def _times(value: float | None, factor: float) -> float | None:
@@ -67,8 +75,6 @@ def _times(value: float | None, factor: float) -> float | None:
 
 
 def cells(row: dict[str, Any], columns: list[Column]) -> list[str]:
-    if row["error"] is not None:
-        return [""] * len(columns)
     values = [(column, column.value(row)) for column in columns]
     return ["–" if value is None else column.form.format(value) for column, value in values]
 

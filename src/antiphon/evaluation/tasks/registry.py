@@ -33,9 +33,9 @@ def task_class(name: str) -> type[Task[Any]]:
         hint = f"; did you mean {near[0]}?" if near else ""
         raise InvalidRequestError(f"there is no task {name!r}; there are: {', '.join(TASKS)}{hint}")
     module, _, kind = TASKS[name].partition(":")
-    return getattr(import_module(f"antiphon.evaluation.tasks.{module}"), kind)  # type: ignore[no-any-return]
+    return getattr(import_module(f"antiphon.evaluation.tasks.{module}"), kind)
 
 
 def make_task(name: str, options: TaskOptions | None = None) -> Task[Any]:
     kind: Any = task_class(name)
-    return kind(options, name) if name.startswith(LM_EVAL) else kind(options)  # type: ignore[no-any-return]
+    return kind(options, name) if name.startswith(LM_EVAL) else kind(options)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from threading import Event
+from typing import ClassVar
 
 import numpy as np
 
@@ -42,7 +43,10 @@ class Voice(Task[Sentence]):
     name = "voice"
     summary = "round-trip word error rate of a voice, and DNSMOS"
     model_task = "synthesize"
-    metrics = (rate("WER", "word_errors", "words"), rate("CER", "character_errors", "characters"))
+    metrics: ClassVar[tuple[Metric, ...]] = (
+        rate("WER", "word_errors", "words"),
+        rate("CER", "character_errors", "characters"),
+    )
     sample = SAMPLE
     fields = "text"
 
