@@ -197,7 +197,7 @@ def test_answers_that_do_not_fit(subject: Subject) -> None:
 def test_what_cannot_be_run(tasks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, message in (
         ("nothing", "has no task 'nothing'; there are: answers, both, endings, texts, translations"),
-        ("both", r"'both' is a group of 2 tasks \(endings, texts, …\); name one of them"),
+        ("both", r"'both' is a group of 2 tasks \(endings, texts\); name one of them"),
         ("translations", r"metrics of 'translations' from texts \(bleu\)"),
     ):
         with pytest.raises(InvalidRequestError, match=message):

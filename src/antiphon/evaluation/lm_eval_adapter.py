@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from lm_eval import utils
@@ -25,14 +25,12 @@ class EngineLM(TemplateLM):
     """Log-likelihoods and answers, as lm-eval asks transformers' models for them.
 
     Texts are encoded as there: with the tokens that the model expects around a text, and without a chat template.
-    `on_step` is called with the number of requests that have been answered.
     """
 
-    def __init__(self, subject: Subject, on_step: Callable[[int], None] = lambda count: None) -> None:
+    def __init__(self, subject: Subject) -> None:
         super().__init__()
-        self._subject, self._on_step = subject, on_step
+        self._subject = subject
         self._tokenizer = subject.loaded.tokenizer
-        self._num_answered = 0
         #: Tokens before the last one of a prompt; another place is for the token that every request generates.
         self.max_length = subject.loaded.model.max_positions - 2
 
@@ -112,8 +110,6 @@ class EngineLM(TemplateLM):
         for start in range(0, len(prompts), IN_FLIGHT):
             some = slice(start, start + IN_FLIGHT)
             found += self._subject.engine.generate(prompts[some], params[some], model=self._subject.name)
-            self._num_answered += len(prompts[some])
-            self._on_step(self._num_answered)
         return found
 
 

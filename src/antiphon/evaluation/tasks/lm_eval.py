@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -17,6 +18,8 @@ PREFIX = "lm-eval:"
 NUMERIC = frozenset(
     {"mean", "nanmean", "median", "perplexity", "weighted_perplexity", "bits_per_byte", "f1_score", "matthews_corrcoef"}
 )
+#: Names of tasks in an error.
+SHOWN = 5
 #: Metrics that are shares.
 SHARES = ("acc", "exact_match")
 
@@ -85,10 +88,9 @@ def load_task(name: str, data: Path | None) -> Any:
         raise InvalidRequestError(f"{data} is not a folder; for a task of lm-eval, --data is one with its YAML files")
     manager = TaskManager() if data is None else TaskManager(include_path=str(data), include_defaults=False)
     if name not in manager.all_tasks:
-        where = "lm-eval" if data is None else str(data)
-        known = ", ".join(manager.all_tasks[:10]) or "none"
-        more = ", …" if len(manager.all_tasks) > 10 else ""
-        raise InvalidRequestError(f"{where} has no task {name!r}; there are: {known}{more}")
+        raise InvalidRequestError(
+            f"{'lm-eval' if data is None else data} has no task {name!r}; {_known(name, manager.all_tasks)}"
+        )
     try:
         tasks = manager.load([name])["tasks"]
     except AntiphonError:
@@ -96,9 +98,22 @@ def load_task(name: str, data: Path | None) -> Any:
     except Exception as error:  # anything that reading or downloading a dataset can raise
         raise InvalidRequestError(f"lm-eval cannot load the task {name!r}: {type(error).__name__}: {error}") from error
     if len(tasks) != 1:
-        some = ", ".join(list(tasks)[:5])
-        raise InvalidRequestError(f"{name!r} is a group of {counted(len(tasks), 'task')} ({some}, …); name one of them")
+        raise InvalidRequestError(
+            f"{name!r} is a group of {counted(len(tasks), 'task')} ({_some(list(tasks))}); name one of them"
+        )
     return next(iter(tasks.values()))
+
+
+def _known(name: str, names: Sequence[str]) -> str:
+    """The names that are most like it, or all of a few."""
+    near = difflib.get_close_matches(name, names, n=SHOWN)
+    if near and len(names) > SHOWN:
+        return f"did you mean {', '.join(near)}?"
+    return f"there {'is' if len(names) == 1 else 'are'}: {_some(names) or 'none'}"
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:SHOWN]) + (", …" if len(names) > SHOWN else "")
 
 
 def metric_name(name: str, filter_name: str) -> str:
