@@ -13,18 +13,19 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import sys
 from collections.abc import Callable
+from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import soxr
 import torch
 
 from antiphon.audio.speech.clauses import ClauseSplitter
 from antiphon.audio.speech.lexicon import Accent
+from antiphon.evaluation.metrics.opinion import dnsmos
+from antiphon.evaluation.round_trip import DEFAULT_JUDGE, heard, resampled, sample_sentences
 from antiphon.models.base.speech_state import SpeechState, Utterance
 from antiphon.models.base.synthesizer import Synthesizer
 from antiphon.runtime.frontend.engine import Engine
@@ -33,17 +34,7 @@ from antiphon.runtime.loading.weight_forms import WeightOptions
 from antiphon.runtime.speech.pronunciation import Pronunciation
 from antiphon.weights.catalog.resolve import resolve
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from support.sound.heard_words import SENTENCES, normalizer, word_errors
-
-MODEL, VOICE, HEARER = "kokoro-82m", "af_heart", "whisper-base.en"
-#: DNSMOS P.835: seconds of a window, and the curves from the network's numbers to opinion scores.
-WINDOW = 144_160
-CURVES = {
-    "signal": (-0.08397278, 1.22083953, 0.0052439),
-    "background": (-0.13166888, 1.60915514, -0.39604546),
-    "overall": (-0.06766283, 1.11546468, 0.04602535),
-}
+MODEL, VOICE, HEARER = "kokoro-82m", "af_heart", DEFAULT_JUDGE
 
 Speak = Callable[[list[int]], np.ndarray]
 
@@ -72,25 +63,6 @@ def their_voice(path: Path, styles: np.ndarray) -> Speak:
     return speak
 
 
-def scorer() -> Callable[[np.ndarray], dict[str, float]] | None:
-    found = find_spec("speechmos")
-    if found is None or not found.submodule_search_locations:
-        return None
-    import onnxruntime
-
-    path = Path(found.submodule_search_locations[0]) / "dnsmos_models" / "sig_bak_ovr.onnx"
-    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-
-    def score(sound: np.ndarray) -> dict[str, float]:
-        repeated = np.tile(sound, -(-WINDOW // len(sound)))
-        windows = [repeated[start : start + WINDOW] for start in range(0, len(repeated) - WINDOW + 1, 16_000)]
-        numbers = [session.run(None, {"input_1": window[None].astype(np.float32)})[0][0] for window in windows]
-        means = np.mean(numbers, axis=0)
-        return {name: float(np.polyval(curve, mean)) for (name, curve), mean in zip(CURVES.items(), means, strict=True)}
-
-    return score
-
-
 def log_spectrum(sound: np.ndarray) -> torch.Tensor:
     spectrum = torch.stft(torch.from_numpy(sound), 512, 128, window=torch.hann_window(512), return_complex=True).abs()
     return (spectrum + 1e-3 * spectrum.max()).log()
@@ -109,8 +81,8 @@ def captions(hearer: Engine, sentences: list[str]) -> None:
         for sentence in sentences:
             chunks = list(engine.speak(sentence))
             ours = [word for chunk in chunks for word in chunk.words]
-            sound = soxr.resample(np.concatenate([chunk.samples for chunk in chunks]), chunks[0].rate, 16_000)
-            theirs = hearer.transcribe(sound.astype(np.float32), model=HEARER, words=True).words
+            sound = resampled(np.concatenate([chunk.samples for chunk in chunks]), chunks[0].rate)
+            theirs = hearer.transcribe(sound, model=HEARER, words=True).words
             if [plain(word.text) for word in ours] == [plain(word.text) for word in theirs]:
                 distances += [abs(a.start - b.start) for a, b in zip(ours, theirs, strict=True)]
     ninth = statistics.quantiles(distances, n=10)[-1]
@@ -126,11 +98,11 @@ def plain(word: str) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sentences", type=int, default=len(SENTENCES))
+    parser.add_argument("--sentences", type=int, default=30)
     parser.add_argument("--arms", default="fast,fp32,onnxruntime")
     parser.add_argument("--captions", action="store_true", help="measure the captions' times instead")
     arguments = parser.parse_args()
-    sentences = SENTENCES[: arguments.sentences]
+    sentences = sample_sentences()[: arguments.sentences]
     with Engine(HEARER, kv_bytes=128 << 20) as hearer:
         if arguments.captions:
             captions(hearer, sentences)
@@ -150,30 +122,30 @@ def round_trip(hearer: Engine, sentences: list[str], arms: list[str]) -> None:
             model: Any = load_model(MODEL, options=WeightOptions(precision=arm)).model
             voices[arm] = our_voice(model, styles)
     phonemizer = Pronunciation.from_catalog(hearer.detectors).phonemizer(Accent.AMERICAN)
-    normalize, score = normalizer(), scorer()
+    has_opinions = find_spec("speechmos") is not None
     errors: dict[str, int] = dict.fromkeys(voices, 0)
     scores: dict[str, list[dict[str, float]]] = {arm: [] for arm in voices}
     distances: dict[str, list[float]] = {arm: [] for arm in voices}
-    total = 0
+    totals = dict.fromkeys(voices, 0)
     for sentence in sentences:
         splitter = ClauseSplitter()
         clauses = [*splitter.push(sentence), *splitter.finish()]
         spoken = [[symbols[s] for s in phonemizer(clause.text).phonemes if s in symbols] for clause in clauses]
-        said = normalize(sentence)
-        total += len(said)
         sounds = {arm: np.concatenate([speak([0, *ids, 0]) for ids in spoken]) for arm, speak in voices.items()}
         for arm, sound in sounds.items():
-            heard_sound = soxr.resample(sound, 24_000, 16_000).astype(np.float32)
-            errors[arm] += word_errors(said, normalize(hearer.transcribe(heard_sound, model=HEARER).text))
-            if score is not None:
-                scores[arm].append(score(heard_sound))
+            heard_sound = resampled(sound, 24_000)
+            words = heard(hearer, heard_sound, sentence, model=HEARER).words
+            errors[arm] += words.errors
+            totals[arm] += words.length
+            if has_opinions:
+                scores[arm].append(asdict(dnsmos(heard_sound)))
             if "onnxruntime" in sounds:
                 distance = spectral_distance(sound, sounds["onnxruntime"])
                 distances[arm] += [] if distance is None else [distance]
-    print(f"{len(sentences)} sentences, {total} words")
+    print(f"{len(sentences)} sentences, {max(totals.values())} words")
     for arm in voices:
-        line = f"{arm}: {errors[arm]} words wrong, {errors[arm] / total:.2%}"
-        for name in CURVES if scores[arm] else ():
+        line = f"{arm}: {errors[arm]} words wrong, {errors[arm] / totals[arm]:.2%}"
+        for name in scores[arm][0] if scores[arm] else ():
             line += f"; {name} {statistics.mean(entry[name] for entry in scores[arm]):.3f}"
         if distances[arm] and arm != "onnxruntime":
             line += f"; {statistics.mean(distances[arm]):.2f} dB from onnxruntime's spectrum"

@@ -16,8 +16,8 @@ from support.source.parsed_source import parsed
 
 ROOT = Path(antiphon.__file__).parent
 ROOMS = [
-    "cli", "server", "bench", "cluster", "runtime", "executor", "engine", "models", "layers", "ops", "weights",
-    "text", "audio",
+    "cli", "server", "evaluation", "bench", "cluster", "runtime", "executor", "engine", "models", "layers", "ops",
+    "weights", "text", "audio",
 ]  # fmt: skip
 COMPUTING = ["engine", "executor", "models", "layers", "ops"]
 
@@ -25,6 +25,7 @@ COMPUTING = ["engine", "executor", "models", "layers", "ops"]
 #: The sub-packages of a package, highest first; "." is the files directly in it. Those of a tuple import each other.
 ORDER: dict[str, list[tuple[str, ...]]] = {
     "bench": [("report",), ("engine",), (".",), ("load",), ("random_models",)],
+    "evaluation": [("sweep",), ("tasks",), (".",), ("metrics",)],
     "executor": [("device",), ("decoder",), ("sampling",), (".",)],
     "models": [("kokoro", "."), ("base",)],
     "server": [

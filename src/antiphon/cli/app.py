@@ -13,6 +13,7 @@ from antiphon import __version__
 from antiphon.cli import analyze, batch, config, generate, manage, models, serve, speak, transcribe
 from antiphon.cli.bench.command import app as bench
 from antiphon.cli.command import SETTINGS, OutputError, PlainCommand, end_with, guard_output
+from antiphon.cli.evaluate.command import evaluate
 from antiphon.cli.talk.command import talk
 from antiphon.errors import AntiphonError
 
@@ -51,6 +52,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "transcribe": transcribe.transcribe,
     "speak": speak.speak,
     "talk": talk,
+    "eval": evaluate,
     "ps": manage.ps,
     "stop": manage.stop,
     "pull": models.pull,

@@ -141,6 +141,9 @@ class Request:
     probe: tuple[int, int] | None = None
     #: Whether the cross-attention of the prompt's tokens is to be reported.
     observes: bool = False
+    #: With `prompt_logprobs`: called by the executor with a position and, from there on, a row of the log-probabilities
+    #: of all tokens for each position of the prompt that a step has computed. It may be called twice for a position.
+    on_distributions: Callable[[int, Any], None] | None = None
     #: Tokens that end the request when drawn.
     stop_ids: frozenset[int] = frozenset()
     #: Whether tokens are drafted for it, and what its output may be, as a first draft.

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
-import soxr
 
+from antiphon.evaluation.round_trip import heard, resampled
 from antiphon.runtime.calls.speech import SpeechChunk
 from antiphon.runtime.frontend.engine import Engine
-from support.sound.heard_words import SENTENCES, normalizer, word_errors
+from support.sound.heard_words import SENTENCES
 
 pytestmark = [pytest.mark.weights, pytest.mark.slow]
 
 #: Sentences spoken where there is little time.
 FEW = 6
-
-
-@pytest.fixture(scope="module")
-def normalize() -> Callable[[str], list[str]]:
-    return normalizer()
 
 
 @pytest.fixture(scope="module")
@@ -30,19 +25,19 @@ def engine(soak: bool) -> Iterator[Engine]:
 
 
 def at_16_khz(chunks: list[SpeechChunk]) -> np.ndarray:
-    return soxr.resample(np.concatenate([chunk.samples for chunk in chunks]), chunks[0].rate, 16_000).astype(np.float32)
+    return resampled(np.concatenate([chunk.samples for chunk in chunks]), chunks[0].rate)
 
 
 @pytest.mark.parametrize("model", ["hibari-6m", "kokoro-82m"])
-def test_is_transcribed_back(engine: Engine, model: str, soak: bool, normalize: Callable[[str], list[str]]) -> None:
+def test_is_transcribed_back(engine: Engine, model: str, soak: bool) -> None:
     if model not in engine.models:
         pytest.skip("the large voice is for the soak")
     errors = total = 0
     for sentence in SENTENCES if soak else SENTENCES[:FEW]:
         sound = at_16_khz(list(engine.speak(sentence, model=model)))
-        said, heard = normalize(sentence), normalize(engine.transcribe(sound, model="whisper-base.en").text)
-        errors += word_errors(said, heard)
-        total += len(said)
+        words = heard(engine, sound, sentence, model="whisper-base.en").words
+        errors += words.errors
+        total += words.length
     assert errors / total < 0.05
 
 

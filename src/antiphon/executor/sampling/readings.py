@@ -118,6 +118,9 @@ class Readings:
             result.prompt_logprobs[entry] = values[first:last].tolist()
             if plan.requests[entry].params.prompt_top_logprobs is not None:
                 result.prompt_ranks[entry] = transfer[self._ranks][first:last].tolist()
+            listener = plan.requests[entry].on_distributions
+            if listener is not None and count:
+                listener(plan.starts[entry], self._logprobs[self._at[first:last]])
             if num_prompt_top(plan, entry):
                 result.prompt_top_logprobs[entry] = self._pairs(transfer, first, last, num_prompt_top(plan, entry))
             first = last

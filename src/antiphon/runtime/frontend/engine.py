@@ -26,7 +26,7 @@ from antiphon.runtime.speech.call import SpeechCall
 from antiphon.runtime.speech.options import SpeechOptions
 from antiphon.runtime.speech.text_feed import TextFeed
 from antiphon.runtime.text.calls import EmbeddingCall, SampleControl
-from antiphon.runtime.text.output import Completion
+from antiphon.runtime.text.output import Completion, SampleOutput
 from antiphon.runtime.text.requests import Prompt
 from antiphon.runtime.transcription.call import TranscriptionCall
 from antiphon.runtime.transcription.live import LiveCall
@@ -122,7 +122,9 @@ class Engine(FrontEnd):
         self, prompts: Sequence[Prompt], params: Sequence[SamplingParams], details: Mapping[str, Any]
     ) -> list[Stream]:
         pairs = zip(prompts, params, strict=True)
-        outputs = [output for prompt, own in pairs for output in self._samples(prompt, own, **details)]
+        return self._submitted([output for prompt, own in pairs for output in self._samples(prompt, own, **details)])
+
+    def _submitted(self, outputs: Sequence[SampleOutput]) -> list[Stream]:
         streams = [Stream(output, SampleControl(output.request, self._loop), self._sink) for output in outputs]
         try:
             self._loop.add([output.request for output in outputs]).result()
@@ -130,6 +132,19 @@ class Engine(FrontEnd):
             self._sink.close(stream.id for stream in streams)
             raise
         return streams
+
+    def distributions(
+        self, tokens: Sequence[int], on_rows: Callable[[int, Tensor], None], *, model: str | None = None
+    ) -> Completion:
+        """Compute a prompt and hand over the distribution of the next token after each of its positions but the last.
+
+        `on_rows(start, rows)` is called in the engine's thread, in pieces: `rows[i]` has the log-probability of every
+        token of the vocabulary after position `start + i`. A piece may come again after a preemption. The completion
+        has the prompt's own log-probabilities.
+        """
+        (output,) = self._samples(tokens, SamplingParams(max_tokens=1, prompt_logprobs=True), model=model)
+        output.request.on_distributions = on_rows
+        return self._submitted([output])[0].wait()
 
     def embed(self, texts: str | Sequence[str], *, model: str | None = None) -> list[Tensor]:
         """Embed texts: one vector for each, in order."""

@@ -1,0 +1,1 @@
+"""`antiphon eval`: its options, and the files that it writes."""

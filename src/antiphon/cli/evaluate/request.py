@@ -1,0 +1,92 @@
+"""What one call of `antiphon eval` asks for, and the models that it loads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from antiphon.cli.command import usage_errors
+from antiphon.cli.count_line import CountLine
+from antiphon.cli.session import load
+from antiphon.errors import UnsupportedError
+from antiphon.evaluation.results import result_of
+from antiphon.evaluation.run import run_task
+from antiphon.evaluation.settings import Setting, opened, parse_setting
+from antiphon.evaluation.task import Task, TaskOptions
+from antiphon.evaluation.tasks.registry import TASKS, make_task, task_class
+from antiphon.runtime.loading.loading import LoadedModel
+from antiphon.weights.catalog.model_tasks import KINDS, TASK_NAMES, catalog_task, check_catalog_task
+
+
+@dataclass(frozen=True)
+class EvalRequest:
+    """A model, a task with its items, and the engine's settings. What can be wrong with them is found here."""
+
+    model: str
+    task: Task[Any]
+    items: list[Any]
+    data: str
+    limit: int | None
+    setting: Setting
+    device: str
+    engine: dict[str, Any]
+    offline: bool
+
+    @staticmethod
+    def make(
+        model: str,
+        task: str,
+        options: TaskOptions,
+        data: Path | None,
+        limit: int | None,
+        flags: Mapping[str, str | None],
+        device: str,
+        kv_megabytes: int | None,
+        offline: bool,
+    ) -> EvalRequest:
+        with usage_errors():
+            wanted = make_task(task, options)
+        _check_kind(model, wanted)
+        items = wanted.read(data)
+        setting = Setting({key: str(value) for key, value in flags.items() if value is not None})
+        engine = {} if kv_megabytes is None else {"kv_bytes": kv_megabytes << 20}
+        source = "the bundled sample" if data is None else str(data)
+        return EvalRequest(model, wanted, items, source, limit, setting, device, engine, offline)
+
+    def load(self, setting: Setting) -> LoadedModel:
+        """The model with its weights in the form that the setting asks for."""
+        config = setting.config()
+        no_repack, quantize = not config.get("repack", True), config.get("quantize")
+        task = self.task.model_task
+        return load(self.model, self.offline, no_repack, quantize, task=task, device=self.device)
+
+    def result(self, loaded: LoadedModel, setting: Setting) -> dict[str, Any]:
+        """The task on the model with this setting."""
+        progress = CountLine("item", str(setting) if setting.values else "")
+        with opened(loaded, setting, **self.engine) as subject:
+            try:
+                run = run_task(self.task, subject, self.items, self.limit, progress.show)
+            finally:
+                progress.end()
+        return result_of(self.task, loaded.name, run, dict(setting.values), self.data, self.task.options.as_json())
+
+
+def _check_kind(model: str, task: Task[Any]) -> None:
+    """Reject a model of the catalog that is of another kind than the task is for, before anything is read."""
+    own = catalog_task(model)
+    if own is not None and own != task.model_task:
+        fitting = [name for name in TASKS if task_class(name).model_task == own]
+        hint = f"; for it there are: {', '.join(fitting)}" if fitting else ""
+        raise UnsupportedError(
+            f"{model} is {KINDS[own]}; the task {task.name} is for {TASK_NAMES[task.model_task]}{hint}"
+        )
+    check_catalog_task(model, task.model_task)
+
+
+def sources(compare: Sequence[str]) -> tuple[dict[str, str], list[Path]]:
+    """What `--compare` was given: values of a setting, and files."""
+    with usage_errors():
+        values = parse_setting([part for part in compare if "=" in part])
+    return values, [Path(part) for part in compare if "=" not in part]

@@ -1,0 +1,57 @@
+"""`antiphon eval --sweep`: a table, and a page, of what settings cost and gain."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from antiphon.bench.load.objectives import Objectives
+from antiphon.cli.command import usage_errors
+from antiphon.cli.count_line import CountLine
+from antiphon.cli.evaluate.request import EvalRequest
+from antiphon.cli.files import write_json, write_text
+from antiphon.evaluation.items import sample_text
+from antiphon.evaluation.run import Progress
+from antiphon.evaluation.settings import Setting, cross_product
+from antiphon.evaluation.sweep.report import sweep_report
+from antiphon.evaluation.sweep.sweep import Measured, Sweep, sweep_result
+from antiphon.evaluation.sweep.table import sweep_table
+
+
+def run_sweep(
+    request: EvalRequest, parts: Sequence[str], slo: str | None, output: Path | None, html: Path | None
+) -> None:
+    """Measure every setting. After Ctrl-C those that were measured are reported."""
+    with usage_errors():
+        settings = cross_product(request.setting, parts)
+        objectives = None if slo is None else Objectives.parse(slo)
+    text = request.items[0] if request.task.name == "perplexity" else sample_text("perplexity.txt")
+    sweep = Sweep(request.task, request.items, text, request.load, request.limit, objectives, request.engine)
+    rows: list[Measured] = []
+    progress = CountLine("item")
+
+    def begin(setting: Setting) -> Progress:
+        nonlocal progress
+        progress.end()
+        progress = CountLine("item", f"{setting} ({len(rows) + 1} of {len(settings)})")
+        return progress.show
+
+    try:
+        for row in sweep.run(settings, begin):
+            rows.append(row)
+    except KeyboardInterrupt:
+        if not rows:
+            raise
+    finally:
+        progress.end()
+    places = {str(setting): place for place, setting in enumerate(settings)}
+    rows.sort(key=lambda row: places[row.label])
+    options = request.task.options.as_json()
+    result = sweep_result(request.model, request.data, sweep, rows, options, len(settings))
+    if output is not None:
+        write_json(output, result)
+    if html is not None:
+        write_text(html, sweep_report(result))
+    print(sweep_table(result))
+    if len(rows) < len(settings):
+        raise KeyboardInterrupt

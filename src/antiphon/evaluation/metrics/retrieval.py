@@ -1,0 +1,41 @@
+"""Metrics of one ranking: recall, reciprocal rank and normalised discounted cumulative gain."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Hashable, Mapping, Sequence
+
+from antiphon.errors import InvalidRequestError
+
+
+def recall(ranked: Sequence[Hashable], relevant: Collection[Hashable], k: int) -> float:
+    """The share of the relevant documents among the first `k`."""
+    _check(relevant, k)
+    return len(set(relevant) & set(ranked[:k])) / len(set(relevant))
+
+
+def reciprocal_rank(ranked: Sequence[Hashable], relevant: Collection[Hashable]) -> float:
+    """One over the place of the first relevant document; 0 where there is none. Its mean over queries is MRR."""
+    _check(relevant, 1)
+    return next((1 / place for place, document in enumerate(ranked, 1) if document in relevant), 0.0)
+
+
+def ndcg(ranked: Sequence[Hashable], gains: Mapping[Hashable, float], k: int) -> float:
+    """nDCG of the first `k`: gains over the logarithm of their places, divided by those of the best ranking.
+
+    Documents without a gain count as 0.
+    """
+    _check([document for document, gain in gains.items() if gain > 0], k)
+    found = [gains.get(document, 0.0) for document in ranked[:k]]
+    return _discounted(found) / _discounted(sorted(gains.values(), reverse=True)[:k])
+
+
+def _discounted(gains: Sequence[float]) -> float:
+    return sum(gain / math.log2(place + 1) for place, gain in enumerate(gains, 1))
+
+
+def _check(relevant: Collection[Hashable], k: int) -> None:
+    if not relevant:
+        raise InvalidRequestError("a query without a relevant document cannot be scored")
+    if k < 1:
+        raise InvalidRequestError(f"k is {k}; at least 1 is needed")

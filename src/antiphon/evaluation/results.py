@@ -1,0 +1,164 @@
+"""Results of `antiphon eval`: figures with confidence intervals, as a table and as JSON that can be compared later."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from antiphon import __version__
+from antiphon.bench.machine import environment, machine
+from antiphon.counted import counted
+from antiphon.errors import InvalidRequestError
+from antiphon.evaluation.metrics.statistics import bootstrap_interval
+from antiphon.evaluation.run import Run
+from antiphon.evaluation.task import ItemResult, Metric, Task, mean
+
+FORMAT = 1
+KIND = "eval"
+#: An interval of fewer items would say nothing.
+MIN_ITEMS = 5
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A metric of a run with the middle 95 % of its bootstrap distribution; None for a handful of items."""
+
+    metric: Metric
+    value: float
+    interval: tuple[float, float] | None = None
+
+
+def figures(metrics: Sequence[Metric], items: Sequence[ItemResult]) -> list[Figure]:
+    found = []
+    for metric in metrics:
+        rows = metric.rows(items)
+        has_interval = len(items) >= MIN_ITEMS and not metric.is_count
+        interval = bootstrap_interval(rows, metric.statistic) if has_interval else None
+        found.append(Figure(metric, metric.statistic(rows), interval))
+    return found
+
+
+def origin(kind: str) -> dict[str, Any]:
+    """What every file has: its form, and where and when it was made."""
+    return {
+        "format": FORMAT,
+        "kind": kind,
+        "tool": f"antiphon {__version__}",
+        "machine": machine(),
+        "environment": environment(),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def result_of(
+    task: Task[Any], model: str, run: Run, settings: dict[str, str], data: str, options: dict[str, Any]
+) -> dict[str, Any]:
+    """What `--output` writes. `settings` are those of the engine, `options` those of the task."""
+    return {
+        **origin(KIND),
+        "model": model,
+        "task": task.name,
+        "data": data,
+        "settings": settings,
+        "options": options,
+        "is_complete": run.is_complete,
+        "total_items": run.total,
+        "seconds": round(run.seconds, 3),
+        "metrics": figures_json(figures(task.metrics, run.items)),
+        "items": [_item(item) for item in run.items],
+    }
+
+
+def figures_json(found: Sequence[Figure]) -> dict[str, Any]:
+    return {one.metric.name: _figure(one) for one in found}
+
+
+def _figure(figure: Figure) -> dict[str, Any]:
+    """Numbers that are not finite are null: JSON has no others."""
+    interval = None if figure.interval is None else [_finite(value) for value in figure.interval]
+    metric = figure.metric
+    return {
+        "value": _finite(figure.value),
+        "interval_95": interval,
+        "unit": metric.unit,
+        "higher_is_better": metric.higher_is_better,
+        "is_count": metric.is_count,
+        "is_mean_of": metric.parts[0] if metric.statistic is mean and len(metric.parts) == 1 else None,
+    }
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _item(item: ItemResult) -> dict[str, Any]:
+    text = {} if item.output is None else {"output": item.output}
+    return {"id": item.id, "values": item.values, **text}
+
+
+def read_result(path: Path) -> dict[str, Any]:
+    """A result as `--output` wrote it."""
+    try:
+        result = msgspec.json.decode(path.read_bytes())
+    except OSError as error:
+        raise InvalidRequestError(f"cannot read {path}: {error.strerror or error}") from error
+    except msgspec.DecodeError as error:
+        raise InvalidRequestError(f"{path} is not JSON: {error}") from error
+    is_known = isinstance(result, dict) and result.get("kind") == KIND and result.get("format") == FORMAT
+    parts = {"items": list, "metrics": dict, "settings": dict, "task": str}
+    if not is_known or not all(isinstance(result.get(name), kind) for name, kind in parts.items()):
+        raise InvalidRequestError(f"{path} was not written by `antiphon eval --output` of this version")
+    return dict(result)
+
+
+def metrics_of(result: dict[str, Any], known: Sequence[Metric]) -> list[Metric]:
+    """The metrics of a result: those that its task is known to have, and others that are means of its items."""
+    found = {metric.name: metric for metric in known if metric.name in result["metrics"]}
+    for name, figure in result["metrics"].items():
+        part = figure.get("is_mean_of")
+        if name not in found and part is not None:
+            found[name] = Metric(name, (part,), mean, bool(figure["higher_is_better"]), str(figure["unit"]))
+    return list(found.values())
+
+
+def items_of(result: dict[str, Any]) -> list[ItemResult]:
+    """The scores of a result's items."""
+    try:
+        return [ItemResult(str(item["id"]), dict(item["values"]), item.get("output")) for item in result["items"]]
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvalidRequestError(f"the items of a result cannot be read: {error!r}") from error
+
+
+def result_table(result: dict[str, Any], metrics: Sequence[Metric]) -> str:
+    """The figures of a result, a line for each metric."""
+    done, total = len(result["items"]), result["total_items"]
+    settings = ", ".join(f"{key}={value}" for key, value in result["settings"].items())
+    lines = [
+        f"{result['model']}, {result['task']}: {counted(done, 'item')} of {result['data']} in {result['seconds']:.1f} s"
+        + (f" ({settings})" if settings else "")
+    ]
+    if done < total:
+        lines.append(f"interrupted: {done:,} of {counted(total, 'item')} were scored; the figures are of those alone")
+    lines += ["", f"{'metric':28}{'value':>12}{'95 % interval':>24}"]
+    for metric in metrics:
+        figure = result["metrics"].get(metric.name)
+        if figure is not None:
+            interval = figure["interval_95"]
+            shown = "" if interval is None else " to ".join(value_text(value, metric) for value in interval)
+            lines.append(f"{metric.name:28}{value_text(figure['value'], metric):>12}{shown:>24}".rstrip())
+    return "\n".join(lines)
+
+
+def value_text(value: float | None, metric: Metric) -> str:
+    """Four significant digits; percentages with two behind the point."""
+    if value is None or not math.isfinite(value):
+        return "–"
+    if metric.unit == "%":
+        return f"{100 * value:.2f} %"
+    return f"{value:,.0f}" if metric.is_count or abs(value) >= 1e4 else f"{value:.4g}"

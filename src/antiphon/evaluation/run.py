@@ -1,0 +1,54 @@
+"""A task run on a model: all items through the engine, with progress; Ctrl-C keeps what is done."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, cast
+
+from antiphon.errors import InvalidRequestError
+from antiphon.evaluation.subject import Subject
+from antiphon.evaluation.task import ItemResult, Task
+
+#: Called with the number of items done and of all of them.
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Run:
+    """The results of the items that were computed, of `total`: fewer if the run was interrupted."""
+
+    items: list[ItemResult]
+    total: int
+    seconds: float
+
+    @property
+    def is_complete(self) -> bool:
+        return len(self.items) == self.total
+
+
+def run_task(
+    task: Task[Any],
+    subject: Subject,
+    items: list[Any],
+    limit: int | None = None,
+    on_progress: Progress = lambda done, total: None,
+) -> Run:
+    """Score the items that `task.read` gave. After Ctrl-C the result has the items that were done until then."""
+    work = task.prepare(subject, items)[:limit]
+    if not work:
+        raise InvalidRequestError(f"task {task.name} has no items to score")
+    results: list[ItemResult] = []
+    started = time.monotonic()
+    on_progress(0, len(work))
+    try:
+        with closing(cast(Any, task.evaluate(subject, work))) as scored:
+            for result in scored:
+                results.append(result)
+                on_progress(len(results), len(work))
+    except KeyboardInterrupt:
+        if not results:
+            raise
+    return Run(results, len(work), time.monotonic() - started)

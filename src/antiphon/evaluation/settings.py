@@ -1,0 +1,127 @@
+"""Settings of an engine by short names, as `--compare kv=int8` and `--sweep kv=fp16,int8 repack=on,off` give them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any
+
+from antiphon.errors import InvalidRequestError
+from antiphon.evaluation.subject import IN_FLIGHT, Subject
+from antiphon.runtime.frontend.engine import Engine
+from antiphon.runtime.loading.config import PAGE_TYPES
+from antiphon.runtime.loading.loading import LoadedModel
+from antiphon.runtime.loading.weight_forms import QUANTIZATIONS
+
+SWITCH = {"on": True, "off": False}
+#: More settings than a table can show, or a person wants to wait for.
+MAX_SETTINGS = 32
+
+
+@dataclass(frozen=True)
+class Key:
+    """A setting: the values it takes, and the fields of `EngineConfig` that each sets.
+
+    What changes the weights needs the model loaded again.
+    """
+
+    summary: str
+    values: Mapping[str, Mapping[str, Any]]
+    changes_weights: bool = False
+
+
+#: One line adds a setting.
+KEYS: dict[str, Key] = {
+    "kv": Key(
+        "data type of the KV cache", {name: {"key_type": name, "value_type": name} for name in PAGE_TYPES}
+    ),
+    "repack": Key(
+        "quantised weights laid out for this processor",
+        {name: {"repack": is_on} for name, is_on in SWITCH.items()},
+        True,
+    ),
+    "quantize": Key(
+        "type that float weights are quantised to",
+        {name: {"quantize": None if name == "none" else name} for name in ("none", *QUANTIZATIONS)},
+        True,
+    ),
+    "record": Key("steps as one compiled program", {name: {"record": is_on} for name, is_on in SWITCH.items()}),
+    "invariant": Key(
+        "batch-invariant arithmetic", {name: {"batch_invariant": is_on} for name, is_on in SWITCH.items()}
+    ),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Values by key; a key that is absent has the engine's default."""
+
+    values: Mapping[str, str]
+
+    def __str__(self) -> str:
+        return " ".join(f"{key}={value}" for key, value in self.values.items()) or "default"
+
+    def changed(self, values: Mapping[str, str]) -> Setting:
+        return replace(self, values={**self.values, **values})
+
+    def config(self) -> dict[str, Any]:
+        """Fields of `EngineConfig`."""
+        return {name: given for key, value in self.values.items() for name, given in KEYS[key].values[value].items()}
+
+    def weights(self) -> tuple[tuple[str, str], ...]:
+        """What of it changes the weights: settings in which it is equal can share a loaded model."""
+        return tuple(sorted((key, value) for key, value in self.values.items() if KEYS[key].changes_weights))
+
+
+def parse_values(text: str) -> tuple[str, list[str]]:
+    """`kv=fp16,int8` as the key and its values, which are known."""
+    key, equals, rest = text.partition("=")
+    if not equals or not rest:
+        raise InvalidRequestError(f"{text!r} is not a setting; write KEY=VALUE, with a key of: {', '.join(KEYS)}")
+    if key not in KEYS:
+        raise InvalidRequestError(f"there is no setting {key!r}; there are: {', '.join(KEYS)}")
+    values = rest.split(",")
+    for value in values:
+        if value not in KEYS[key].values:
+            raise InvalidRequestError(f"{key} is {value!r}; it must be one of: {', '.join(KEYS[key].values)}")
+    if len(set(values)) < len(values):
+        raise InvalidRequestError(f"{text!r} has a value twice")
+    return key, values
+
+
+def parse_setting(parts: Sequence[str]) -> dict[str, str]:
+    """`kv=int8` and others as one value for each key."""
+    found = {}
+    for part in parts:
+        key, values = parse_values(part)
+        if len(values) > 1:
+            raise InvalidRequestError(f"{part!r} has {len(values)} values; a setting has one for each key")
+        found[key] = values[0]
+    return found
+
+
+def cross_product(base: Setting, parts: Sequence[str]) -> list[Setting]:
+    """Every combination of the values given, in their order: the first has the first value of each."""
+    keys: dict[str, list[str]] = {}
+    for part in parts:
+        key, values = parse_values(part)
+        if key in keys:
+            raise InvalidRequestError(f"--sweep has {key!r} twice; give its values together, as in {key}={values[0]},…")
+        keys[key] = values
+    count = 1
+    for values in keys.values():
+        count *= len(values)
+    if count > MAX_SETTINGS:
+        sizes = " × ".join(str(len(values)) for values in keys.values())
+        raise InvalidRequestError(f"--sweep has {sizes} = {count} settings; at most {MAX_SETTINGS} are measured")
+    return [base.changed(dict(zip(keys, values, strict=True))) for values in product(*keys.values())]
+
+
+@contextmanager
+def opened(loaded: LoadedModel, setting: Setting, **options: Any) -> Iterator[Subject]:
+    """An engine with the model, loaded for this setting, closed at the end."""
+    settings = {"max_waiting": max(1024, 2 * IN_FLIGHT), **setting.config(), **options}
+    with Engine(loaded, device=loaded.device.name, **settings) as engine:
+        yield Subject(engine, loaded)

@@ -1,0 +1,1 @@
+"""What settings cost and gain: quality, speed and memory of each, beside the first."""

@@ -1,0 +1,121 @@
+"""Tasks whose answers are generated and compared with references: answers, translations, summaries.
+
+Answers are greedy, so that a run can be repeated.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Any, ClassVar
+
+from antiphon.engine.sampling_params import SamplingParams
+from antiphon.evaluation.items import Line
+from antiphon.evaluation.metrics import text as text_metrics
+from antiphon.evaluation.metrics.statistics import Statistic
+from antiphon.evaluation.subject import Subject
+from antiphon.evaluation.task import ItemResult, Metric, Rows, Task, Value
+
+ROUGE_KINDS = ("rouge1", "rouge2", "rougeL")
+
+
+@dataclass(frozen=True)
+class Prompted:
+    """A prompt and what answers are compared with: one text or several. `place` is where it comes from, for errors."""
+
+    id: str
+    prompt: str
+    references: list[str]
+    place: str = ""
+
+
+class Generation(Task[Prompted]):
+    """Each prompt is answered and compared with its references."""
+
+    max_tokens: ClassVar[int]
+    fields = "prompt and reference (a text, or a list of texts of which the best counts)"
+
+    def __init__(self, options: Any = None) -> None:
+        super().__init__(options)
+        self.score("a", ["a"])  # a package that is missing is an error before anything is loaded
+
+    def item(self, line: Line) -> Prompted:
+        return Prompted(line.id, self.prompt(line), line.texts("reference", "references", "answers"), line.place)
+
+    def prompt(self, line: Line) -> str:
+        return line.text("prompt")
+
+    def evaluate(self, subject: Subject, work: Sequence[Prompted]) -> Iterator[ItemResult]:
+        params = SamplingParams(max_tokens=self.options.max_tokens or self.max_tokens)
+        prompts = (subject.chat(item.prompt, self.options.raw) for item in work)
+        answers = subject.generate(prompts, params, (item.place for item in work))
+        for item, answer in zip(work, answers, strict=True):
+            output = answer.text.strip()
+            yield ItemResult(item.id, self.score(output, item.references), output)
+
+    @abstractmethod
+    def score(self, output: str, references: list[str]) -> dict[str, Value]:
+        """What one answer contributes to the metrics."""
+
+
+class Accuracy(Generation):
+    """Short answers, compared as SQuAD compares them: case, punctuation and articles do not count."""
+
+    name = "accuracy"
+    summary = "exact match and F1 of short answers"
+    metrics = (Metric("exact match", ("exact_match",), unit="%"), Metric("F1", ("f1",), unit="%"))
+    max_tokens = 32
+    sample = "accuracy.jsonl"
+    fields = "prompt (or question) and reference (or references, answers: a text, or several of which the best counts)"
+
+    def prompt(self, line: Line) -> str:
+        return line.text("prompt", "question")
+
+    def score(self, output: str, references: list[str]) -> dict[str, Value]:
+        return {
+            "exact_match": text_metrics.exact_match([output], [references]).value,
+            "f1": text_metrics.f1([output], [references]).value,
+        }
+
+
+@cache
+def _statistic_of(name: str) -> Statistic:
+    """How a metric of the whole is computed from the rows of its items."""
+    return getattr(text_metrics, name)(["a"], [["a"]]).statistic
+
+
+def _corpus_value(name: str, rows: Rows) -> float:
+    return _statistic_of(name)(rows)
+
+
+class Translate(Generation):
+    """Translations, compared by n-grams of words and of characters, over the whole of the items."""
+
+    name = "translate"
+    summary = "BLEU and chrF of translations"
+    metrics = (
+        Metric("BLEU", ("bleu",), partial(_corpus_value, "bleu")),
+        Metric("chrF", ("chrf",), partial(_corpus_value, "chrf")),
+    )
+    max_tokens = 256
+
+    def score(self, output: str, references: list[str]) -> dict[str, Value]:
+        return {
+            "bleu": text_metrics.bleu([output], [references]).rows[0].tolist(),
+            "chrf": text_metrics.chrf([output], [references]).rows[0].tolist(),
+        }
+
+
+class Summarise(Generation):
+    """Summaries, compared by what they have in common with a reference."""
+
+    name = "summarise"
+    summary = "ROUGE of summaries"
+    metrics = tuple(Metric(kind.replace("rouge", "ROUGE-"), (kind,), unit="%") for kind in ROUGE_KINDS)
+    max_tokens = 256
+
+    def score(self, output: str, references: list[str]) -> dict[str, Value]:
+        scores = text_metrics.rouge([output], [references], ROUGE_KINDS)
+        return {kind: scores[kind].value for kind in ROUGE_KINDS}

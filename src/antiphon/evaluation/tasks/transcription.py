@@ -1,0 +1,136 @@
+"""`wer` and `cer`: recordings are transcribed, and the words or characters that differ from the true text counted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event
+from typing import ClassVar
+
+from antiphon.errors import AudioError, InvalidRequestError
+from antiphon.evaluation.items import Line, read_text
+from antiphon.evaluation.metrics.speech import Alignment, align_characters, align_words, normalizer
+from antiphon.evaluation.metrics.statistics import ratio_of_sums
+from antiphon.evaluation.parallel import in_order
+from antiphon.evaluation.subject import Subject
+from antiphon.evaluation.task import ItemResult, Metric, Task, TaskOptions, Value
+from antiphon.runtime.calls.transcript import Transcript
+from antiphon.runtime.frontend.engine import Engine
+from antiphon.runtime.transcription.sound_source import SoundSource
+
+#: Files of a folder that are taken for recordings.
+SUFFIXES = frozenset({".wav", ".flac", ".mp3", ".m4a", ".ogg", ".opus", ".webm"})
+
+
+@dataclass(frozen=True)
+class Recording:
+    """`language` is a code, or None if it is to be detected. Errors name the `source`."""
+
+    id: str
+    path: Path
+    text: str
+    language: str | None
+    source: str
+
+
+def rate(name: str, count: str, length: str) -> Metric:
+    """A share of the words or characters of the references; lower is better."""
+    return Metric(name, (count, length), ratio_of_sums, higher_is_better=False, unit="%")
+
+
+def counts(alignment: Alignment, unit: str) -> dict[str, Value]:
+    """What an item contributes to rates; `unit` is "words" or "characters"."""
+    return {
+        unit: alignment.length,
+        f"errors_in_{unit}": alignment.errors,
+        "substitutions": alignment.substitutions,
+        "deletions": alignment.deletions,
+        "insertions": alignment.insertions,
+    }
+
+
+class Transcription(Task[Recording]):
+    """Both texts are normalised as Whisper's authors do it, by the rules of the recording's language."""
+
+    model_task = "transcribe"
+    fields = (
+        "audio (a file, relative to the folder of the data) and text; or a folder of recordings with a .txt beside each"
+    )
+    unit: ClassVar[str]
+    align: ClassVar[Callable[[str, str], Alignment]]
+
+    def __init__(self, options: TaskOptions | None = None) -> None:
+        super().__init__(options)
+        type(self).align(normalizer()("a"), "a")  # a package that is missing is an error before anything is loaded
+
+    def read(self, data: Path | None) -> list[Recording]:
+        return self.folder(data) if data is not None and data.is_dir() else super().read(data)
+
+    def item(self, line: Line) -> Recording:
+        language = line.text("language") if line.has("language") else self.options.language
+        where = f"{line.source}:{line.number}"
+        return Recording(line.id, line.path("audio", "file", "path"), line.text("text", "reference"), language, where)
+
+    def folder(self, folder: Path) -> list[Recording]:
+        """Every recording of a folder, with its text from the file of the same name that ends in .txt."""
+        paths = sorted(path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES and path.is_file())
+        if not paths:
+            raise InvalidRequestError(f"{folder} has no recordings ({', '.join(sorted(SUFFIXES))})")
+        found = []
+        for path in paths:
+            text = path.with_suffix(".txt")
+            if not text.is_file():
+                raise InvalidRequestError(f"{path} has no text beside it: there is no file {text.name}")
+            found.append(Recording(path.name, path, read_text(text).strip(), self.options.language, str(path)))
+        return found
+
+    def evaluate(self, subject: Subject, work: Sequence[Recording]) -> Iterator[ItemResult]:
+        def scored(item: Recording, stopped: Event) -> ItemResult:
+            try:
+                heard = transcribed(subject.engine, item.path, subject.name, item.language, stopped)
+            except (AudioError, InvalidRequestError) as error:
+                raise type(error)(f"{item.source}: {error}") from error
+            normalize = normalizer(heard.language)
+            alignment = type(self).align(normalize(item.text), normalize(heard.text))
+            return ItemResult(item.id, counts(alignment, self.unit), heard.text.strip())
+
+        return in_order(scored, work)
+
+
+class WordErrorRate(Transcription):
+    name = "wer"
+    summary = "word error rate of transcripts"
+    unit = "words"
+    align = align_words
+    metrics = (
+        rate("WER", "errors_in_words", "words"),
+        rate("substitutions", "substitutions", "words"),
+        rate("deletions", "deletions", "words"),
+        rate("insertions", "insertions", "words"),
+    )
+
+
+class CharacterErrorRate(Transcription):
+    name = "cer"
+    summary = "character error rate of transcripts"
+    unit = "characters"
+    align = align_characters
+    metrics = (
+        rate("CER", "errors_in_characters", "characters"),
+        rate("substitutions", "substitutions", "characters"),
+        rate("deletions", "deletions", "characters"),
+        rate("insertions", "insertions", "characters"),
+    )
+
+
+def transcribed(engine: Engine, sound: SoundSource, model: str, language: str | None, stopped: Event) -> Transcript:
+    """The transcript; an error if `stopped` is set before it is there."""
+    with closing(engine.transcribe_events(sound, model=model, language=language)) as events:  # type: ignore[type-var]
+        for event in events:
+            if isinstance(event, Transcript):
+                return event
+            if stopped.is_set():
+                break
+    raise AudioError("the transcription was stopped before its end")
