@@ -9,6 +9,7 @@ import pytest
 
 from antiphon.bench.load.generator import LoadResult
 from antiphon.bench.load.objectives import Objectives
+from antiphon.bench.load.openai_stream import StreamReader
 from antiphon.bench.load.records import RequestRecord
 from antiphon.bench.percentiles import percentile
 from antiphon.bench.summary import NUM_BINS, distribution, summarize
@@ -90,6 +91,20 @@ def test_figures_of_a_run() -> None:
     assert figures["errors"] == {"http_429": {"count": 1, "example": "too many"}}
     assert figures["tool"]["cpu_us_per_token"] == pytest.approx(500)
     assert figures["tokens_counted_by"] == "usage"
+
+
+def test_drafts_of_a_run() -> None:
+    fast, slow, silent = record([10.1, 10.2], 2), record([10.5, 11.5], 2), record([10.5, 11.5], 2)
+    reader = StreamReader(fast)
+    reader.head(200)
+    for details in ("null", '{"accepted_prediction_tokens": 6, "rejected_prediction_tokens": 2}', "{}"):
+        usage = f'{{"prompt_tokens": 3, "completion_tokens": 2, "completion_tokens_details": {details}}}'
+        reader.body(f'data: {{"choices": [], "usage": {usage}}}\n'.encode(), 10.3)
+    slow.drafted_tokens, slow.accepted_tokens = 4, 0
+    assert (fast.drafted_tokens, fast.accepted_tokens, silent.drafted_tokens) == (8, 6, None)
+    figures = summarize(LoadResult([fast, slow, silent], 4.0, 0.002))
+    assert (figures["drafted_tokens"], figures["accepted_tokens"]) == (12, 6)
+    assert summarize(LoadResult([silent], 4.0, 0.002))["drafted_tokens"] == 0
 
 
 def test_bars() -> None:

@@ -72,6 +72,19 @@ class TestRun:
             figures,
         )
 
+    def test_speculation_changes_no_token_and_is_reported(self, invoke: Invoke, tiny_llama: Path) -> None:
+        asked = ("run", str(tiny_llama), "hello hello", *GREEDY, "--max-tokens", "60")
+        plain, ahead = invoke(*asked), invoke(*asked, "--speculate", "ngram")
+        assert (plain.code, ahead.code, ahead.out) == (0, 0, plain.out)
+        assert "drafted" not in plain.err  # a first draft is computed before its cost is known
+        assert re.search(r"tok/s \((\d+) of (\d+) drafted tokens? accepted\), ", ahead.err)
+
+    def test_a_wrong_way_to_speculate_is_one_error(self, invoke: Invoke) -> None:
+        for command in ("run m hi", "chat m", "batch m -", "serve m", "bench throughput m"):
+            outcome = invoke(*command.split(), "--speculate", "medusa")
+            assert (outcome.code, outcome.out) == (2, "") and "Traceback" not in outcome.err
+            assert "--speculate" in outcome.err and "medusa is not one of off, ngram" in outcome.err.replace("'", "")
+
     @pytest.mark.skipif(not native.available(), reason="programs need the native extension")
     def test_a_profile_follows_the_answer(self, invoke: Invoke, tiny_llama: Path) -> None:
         plain = invoke("run", str(tiny_llama), "hello", *GREEDY, "--max-tokens", "12", "--no-record")

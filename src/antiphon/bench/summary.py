@@ -58,6 +58,8 @@ def summarize(result: LoadResult, objectives: Objectives | None = None) -> dict[
         "input_tokens": prompt,
         "output_tokens": output,
         "cached_tokens": sum(record.cached_tokens or 0 for record in whole),
+        "drafted_tokens": sum(record.drafted_tokens or 0 for record in whole),
+        "accepted_tokens": sum(record.accepted_tokens or 0 for record in whole),
         "tells_cached_tokens": any(record.cached_tokens is not None for record in whole),
         "tokens_counted_by": "usage" if all(record.completion_tokens is not None for record in whole) else "chunks",
         "chunks": sum(record.num_chunks for record in whole),

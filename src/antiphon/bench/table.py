@@ -41,6 +41,9 @@ def result_table(result: dict[str, Any]) -> str:
         f"{figures['output_tokens_per_second']:,.1f} a second "
         f"({figures['total_tokens_per_second']:,.1f} with the input)",
     ]
+    if figures.get("drafted_tokens"):
+        drafted, accepted = figures["drafted_tokens"], figures["accepted_tokens"]
+        lines.append(f"drafts      {drafted:>10,} tokens, {accepted:,} accepted ({accepted / drafted:.1%})")
     goodput = figures["goodput"]
     if goodput is not None:
         limits = ", ".join(f"{name} ≤ {limit:g} ms" for name, limit in goodput["slo_ms"].items())

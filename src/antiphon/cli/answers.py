@@ -20,6 +20,8 @@ class AnswerStats:
     tokens_per_second: float
     finish_reason: str
     seed: int | None = None
+    drafted_tokens: int = 0
+    accepted_tokens: int = 0
 
     def line(self, detail: str = "") -> str:
         """The figures in one line; `detail` follows the speed. 0 prompt tokens were not reported."""
@@ -27,9 +29,15 @@ class AnswerStats:
         prompt = f"{counted(self.prompt_tokens, 'prompt token')}{cached}, " if self.prompt_tokens else ""
         return (
             f"{prompt}first token after {self.time_to_first_token * 1e3:.0f} ms, "
-            f"{counted(self.completion_tokens, 'token')} at {self.tokens_per_second:.1f} tok/s{detail}, "
+            f"{counted(self.completion_tokens, 'token')} at {self.tokens_per_second:.1f} tok/s"
+            f"{drafts_note(self.drafted_tokens, self.accepted_tokens)}{detail}, "
             f"ended by {self.finish_reason}" + ("" if self.seed is None else f", seed {self.seed}")
         )
+
+
+def drafts_note(drafted: int, accepted: int) -> str:
+    """What became of drafted tokens, to follow the speed; empty if there were none."""
+    return f" ({accepted} of {counted(drafted, 'drafted token')} accepted)" if drafted else ""
 
 
 class AnswerStream(Protocol):
@@ -48,7 +56,8 @@ class ChatModel(Protocol):
     """A model that continues a conversation.
 
     `settings` has only what the user asked for, under the names of `SamplingParams`: temperature, top_p, top_k, min_p,
-    repetition_penalty, presence_penalty, frequency_penalty, seed, max_tokens, stop. The model's defaults fill the rest.
+    repetition_penalty, presence_penalty, frequency_penalty, seed, max_tokens, stop, speculate.
+    The model's defaults fill the rest.
     """
 
     name: str

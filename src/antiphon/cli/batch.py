@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from antiphon.cli import options
+from antiphon.cli.answers import drafts_note
 from antiphon.cli.files import read_stdin
 from antiphon.cli.remote.address import chosen_server
 from antiphon.counted import counted
@@ -59,6 +60,7 @@ def batch(
     kv_type: options.KVType = None,
     no_repack: options.NoRepack = False,
     quantize: options.Quantize = None,
+    speculate: options.Speculate = None,
     trace: options.Trace = None,
     profile: options.Profile = False,
     no_record: options.NoRecord = False,
@@ -80,7 +82,7 @@ def batch(
     prompts = [[{"role": "user", "content": text}] if template else text for text in texts]
     settings = dict(
         max_running=max_running, max_waiting=max(1024, len(texts)), policy=policy, preemption=preemption,
-        record=not no_record, record_requests=trace is not None,
+        speculate=speculate, record=not no_record, record_requests=trace is not None,
     )  # fmt: skip
     with engine_for(loaded, kv_memory, kv_type, **settings) as engine:
         if profile:
@@ -99,11 +101,16 @@ def batch(
             "completion_tokens": len(answer.token_ids),
             "seconds": round(answer.timings.total, 4),
         }
+        if speculate:
+            line |= {"drafted_tokens": answer.drafted_tokens, "accepted_tokens": answer.accepted_tokens}
         print(json.dumps(line, ensure_ascii=False))
     total = sum(len(answer.token_ids) for answer in answers)
     longest = max((answer.timings.total for answer in answers), default=0.0)
     rate = total / longest if longest else 0.0
     figures = f"{counted(len(answers), 'answer')}, {counted(total, 'token')} at {rate:.1f} tok/s in all"
+    figures += drafts_note(
+        sum(answer.drafted_tokens for answer in answers), sum(answer.accepted_tokens for answer in answers)
+    )
     print(f"{figures}; {loaded.sampling.describe(sampling)}, seed {seed}", file=sys.stderr)
 
 

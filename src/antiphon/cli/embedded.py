@@ -72,4 +72,6 @@ def stats_of(stream: Stream) -> AnswerStats:
         1 / timings.time_per_output_token if timings.time_per_output_token else 0.0,
         FinishReason(completion.finish_reason).value,
         params.seed if params.temperature > 0 else None,
+        completion.drafted_tokens,
+        completion.accepted_tokens,
     )

@@ -44,6 +44,7 @@ def run(
     kv_type: options.KVType = None,
     no_repack: options.NoRepack = False,
     quantize: options.Quantize = None,
+    speculate: options.RemoteSpeculate = None,
     adapter: options.Adapter = None,
     trace: options.Trace = None,
     profile: options.Profile = False,
@@ -67,6 +68,7 @@ def run(
         seed=seed,
         max_tokens=max_tokens,
         stop=stop,
+        speculate=speculate,
     )
     if server is not None:
         from antiphon.cli.remote.generate import run_remotely
@@ -78,7 +80,8 @@ def run(
 
     loaded = load(model, offline, no_repack, quantize, task="generate", device=device)
     prompt_ids = _prompt_ids(loaded, text, system, raw)
-    with engine_for(loaded, kv_memory, kv_type, record=not no_record, record_requests=trace is not None) as engine:
+    engine_settings = dict(speculate=speculate, record=not no_record, record_requests=trace is not None)
+    with engine_for(loaded, kv_memory, kv_type, **engine_settings) as engine:
         name = adapted_name(engine, loaded, adapter)
         if profile:
             engine.start_profile()
@@ -112,6 +115,7 @@ def chat(
     kv_type: options.KVType = None,
     no_repack: options.NoRepack = False,
     quantize: options.Quantize = None,
+    speculate: options.RemoteSpeculate = None,
     adapter: options.Adapter = None,
     no_record: options.NoRecord = False,
     offline: options.Offline = False,
@@ -129,6 +133,7 @@ def chat(
         repetition_penalty=repetition_penalty,
         seed=seed,
         max_tokens=max_tokens,
+        speculate=speculate,
     )
     from antiphon.cli.chat.loop import converse
     from antiphon.cli.chat.state import ChatState
@@ -148,7 +153,7 @@ def chat(
 
     EmbeddedModel.check(loaded)
     print(f"{loaded.name}: {loaded.sampling.describe(settings)}", file=sys.stderr)
-    with engine_for(loaded, kv_memory, kv_type, record=not no_record) as engine:
+    with engine_for(loaded, kv_memory, kv_type, speculate=speculate, record=not no_record) as engine:
         converse(EmbeddedModel(engine, loaded, adapted_name(engine, loaded, adapter)), state)
 
 

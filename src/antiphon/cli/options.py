@@ -11,6 +11,7 @@ import typer
 
 from antiphon.cli.command import usage_errors
 from antiphon.cli.files import check_writable
+from antiphon.engine.speculation.modes import Speculation
 from antiphon.errors import InvalidRequestError, UsageError
 
 if TYPE_CHECKING:
@@ -190,6 +191,14 @@ NoRepack = Annotated[
 Quantize = Annotated[
     Quantization | None,
     typer.Option("--quantize", help="Quantise float weights to this type; fp8 needs a GPU.", show_default=False),
+]
+SPECULATE_HELP = (
+    "Compute tokens ahead where the answer repeats the prompt or itself; the answer is the same. Default: off"
+)
+Speculate = Annotated[Speculation | None, typer.Option("--speculate", help=f"{SPECULATE_HELP}.", show_default=False)]
+RemoteSpeculate = Annotated[
+    Speculation | None,
+    typer.Option("--speculate", help=f"{SPECULATE_HELP}; the server's setting with --base-url.", show_default=False),
 ]
 SpeechPrecision = Annotated[
     Precision,

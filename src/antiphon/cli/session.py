@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from antiphon.device_names import AUTO
+from antiphon.engine.speculation.modes import Speculation
 from antiphon.weights.catalog.model_tasks import check_catalog_task
 
 if TYPE_CHECKING:
@@ -47,12 +48,20 @@ def load(
 
 
 @contextmanager
-def engine_for(loaded: LoadedModel, kv_megabytes: int | None, kv_type: str | None, **options: Any) -> Iterator[Engine]:
+def engine_for(
+    loaded: LoadedModel,
+    kv_megabytes: int | None,
+    kv_type: str | None,
+    *,
+    speculate: Speculation | None = None,
+    **options: Any,
+) -> Iterator[Engine]:
     """An engine with this one model, on its device, closed at the end. Sizes that are None depend on the device."""
     from antiphon.runtime.frontend.engine import Engine
 
     kv_bytes = None if kv_megabytes is None else kv_megabytes << 20
     sizes: dict[str, Any] = dict(kv_bytes=kv_bytes, key_type=kv_type, value_type=kv_type)
+    options["speculate"] = speculate or Speculation.OFF
     with Engine(loaded, device=loaded.device.name, **sizes, **options) as engine:
         yield engine
 

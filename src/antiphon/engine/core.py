@@ -294,6 +294,7 @@ class EngineCore:
                 result.native_seconds,
                 plan.stage,
                 len(plan.requests),
+                plan.num_drafted_tokens,
             )
         )
 

@@ -37,6 +37,7 @@ class StepRecord:
     native_seconds: float = 0.0  # of the run: in the native program, where the forward is one
     stage: int = 0  # as the plan's
     num_requests: int = 0  # that computed tokens
+    drafted_tokens: int = 0  # beside the newest token of their requests
 
     @property
     def seconds(self) -> float:

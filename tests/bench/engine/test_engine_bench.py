@@ -57,6 +57,18 @@ def test_throughput_counts_every_token(loaded: LoadedModel) -> None:
     assert "OUTPUT TOK/S" in engine_table(result)
 
 
+def test_drafted_tokens_are_counted_and_shown(loaded: LoadedModel) -> None:
+    plain = bench_throughput(loaded, EngineWorkload(8, 40), num_prompts=2, max_running=1)
+    assert plain["figures"][0]["drafted_tokens"] == 0 and "DRAFTED" not in engine_table(plain)
+    result = bench_throughput(loaded, EngineWorkload(8, 40, speculate="ngram"), num_prompts=2, max_running=1)
+    [one] = result["figures"]
+    assert one["output_tokens"] == 2 * 40 and one["drafted_tokens"] >= one["accepted_tokens"] >= 0
+    assert "speculating (ngram)" in engine_table(result)
+    one |= {"drafted_tokens": 5, "accepted_tokens": 3}  # whether drafts pay on this machine is not known
+    heading, values = engine_table(result).splitlines()[-2:]
+    assert heading.split()[-2:] == ["DRAFTED", "ACCEPTED"] and values.split()[-2:] == ["5", "3"]
+
+
 def test_more_tokens_than_the_model_takes(loaded: LoadedModel) -> None:
     limit = loaded.model.max_positions
     with pytest.raises(InvalidRequestError, match=f"are {limit + 1}; model 'tiny' takes {limit}"):

@@ -14,6 +14,7 @@ from antiphon.bench.load.arrivals import Arrivals
 from antiphon.bench.load.records import RequestRecord
 from antiphon.bench.report.chart import BOTTOM
 from antiphon.bench.report.serve_report import serve_report
+from antiphon.bench.table import result_table
 from support.pages.bench_results import as_of_an_earlier_version, records, result
 from support.pages.report_page import ReportPage
 
@@ -52,6 +53,18 @@ def test_marks_and_curves_are_those_of_the_records(slow: float) -> None:
             span = max(wanted) * 0.003
             low, high = (np.mean([value <= ms + side for value in wanted]) for side in (-span, span))
             assert low - 0.03 <= share <= high + 0.03
+
+
+def test_the_acceptance_of_drafts_where_there_were_any() -> None:
+    plain, drafting = records(8), records(8)
+    for one in drafting:
+        one.drafted_tokens, one.accepted_tokens = 8, 6
+    content = result(drafting)
+    assert "acceptance rate" not in serve_report([result(plain)]) and "drafts" not in result_table(result(plain))
+    for page in (serve_report([content]), serve_report([result(plain), content])):
+        assert "acceptance rate" in page and "75.0%" in page
+    assert "drafts              64 tokens, 48 accepted (75.0%)" in result_table(content)
+    assert "acceptance rate" not in serve_report([as_of_an_earlier_version(content)])
 
 
 def test_throughput_and_requests_in_flight_over_time() -> None:

@@ -50,6 +50,8 @@ class TestTranscript:
             ({"version": 2}, "version 2; this release reads version 1"),
             ({"format": "x"}, "is not a saved conversation"),
             ({"messages": None}, "has no list of messages"),
+            ({"settings": {"speculate": "medusa"}}, "speculate is 'medusa'; it must be one of: off, ngram"),
+            ({"settings": {"speculate": True}}, "speculate is True; it must be text"),
             ({"messages": [{"role": "user"}]}, "message 1 needs a role"),
             ({"messages": [*TURN, {"role": "system", "content": "x"}]}, "message 3 needs a role"),
             ({"messages": ["x"]}, "message 1 needs a role"),

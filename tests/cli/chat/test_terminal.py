@@ -279,6 +279,8 @@ class TestCommands:
         precious = tmp_path / "precious.json"
         precious.write_text('{"not": "a chat"}')
         with parrot(tmp_path, columns=200) as screen:
+            ask(screen, "/set speculate ngram", "speculate is now ngram.")
+            ask(screen, "/set speculate medusa", "antiphon: speculate is 'medusa'; it must be one of: off, ngram")
             ask(screen, "/set temperature -1", "antiphon: temperature is -1.0; it must be between 0 and 100")
             ask(screen, "/nonsense", "antiphon: there is no command /nonsense; /help lists them")
             ask(screen, f"/save {precious}", "exists and is not a saved conversation; choose another name")

@@ -29,6 +29,7 @@ from support.server.stub_server import (
     stub_server,
 )
 
+DONE = b"data: [DONE]\n\n"
 CHAT, RAW, SPEECH = "/v1/chat/completions", "/v1/completions", "/v1/audio/speech"
 COMMAND = [sys.executable, "-c", "from antiphon.cli.app import main; main()"]
 RATE = 24_000
@@ -57,6 +58,19 @@ def test_run_streams_the_answer_and_sends_what_was_given(invoke: Invoke) -> None
     messages = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "hi"}]
     settings = {"temperature": 0, "top_k": 5, "seed": 3, "stop": ["a", "b"], "max_tokens": 9}
     assert full == {**usual, "messages": messages, **settings}
+
+
+def test_speculation_is_asked_for_and_what_came_of_it_is_shown(invoke: Invoke) -> None:
+    details = {"accepted_prediction_tokens": 3, "rejected_prediction_tokens": 1}
+    usage = {"prompt_tokens": 7, "completion_tokens": 5, "completion_tokens_details": details}
+    with stub_server(
+        {CHAT: streamed(*chat_events("Hello", done=False), event({"choices": [], "usage": usage}), DONE)}
+    ) as server:
+        outcome = invoke("run", "m", "hi", "--speculate", "ngram", "--base-url", server.url)
+        assert outcome[:2] == (0, "Hello\n")
+        assert "tok/s (3 of 4 drafted tokens accepted), ended by" in outcome[2]
+        (body,) = server.bodies()
+    assert body["speculate"] == "ngram"
 
 
 def test_run_raw_and_several_samples(invoke: Invoke) -> None:

@@ -392,6 +392,21 @@ def test_trace_shows_each_request_on_a_timeline(tiny_loaded: LoadedModel, tmp_pa
     assert all(event["dur"] >= 0 for event in events if event["ph"] == "X")
 
 
+def test_steps_say_what_was_drafted(tiny_loaded: LoadedModel, tmp_path: Path) -> None:
+    import json
+
+    with Engine(tiny_loaded, **OPTIONS) as engine:
+        # The first draft is computed before its cost is known.
+        params = SamplingParams(max_tokens=8, ignore_eos=True, prediction="hello")
+        (answer,) = engine.generate([[1] * 30], params)
+        engine.write_trace(tmp_path / "trace.json")
+        steps = engine.step_records()
+    assert answer.drafted_tokens == sum(step.drafted_tokens for step in steps) > 0
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    written = [event["args"]["drafted_tokens"] for event in events if event["name"] == "step"]
+    assert written == [step.drafted_tokens for step in steps]
+
+
 def test_timings_are_told(engine: Engine) -> None:
     (answer,) = engine.generate("hello", SamplingParams(max_tokens=10, ignore_eos=True))
     timings = answer.timings

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,11 +12,14 @@ import soundfile
 import whisper
 
 from antiphon import AsyncEngine, Engine
+from antiphon.engine.telemetry import StepRecord
 from antiphon.runtime.calls.transcript import LiveUpdate, Transcript
+from antiphon.runtime.frontend.streams import LiveSession
 from antiphon.weights.catalog.resolve import resolve
 from antiphon.weights.formats.open import open_checkpoint
 from models.test_whisper_weights import openai_model
 from support.sound.speech import JFK_TEXT, RATE, jfk, librivox_clips, normalize_words, word_error_rate
+from support.waiting import wait_until
 
 pytestmark = [pytest.mark.weights, pytest.mark.slow]
 
@@ -126,6 +130,34 @@ def test_live_session_says_what_the_file_says(tiny: Engine) -> None:
     assert live.segments and live.segments[0].start < 1.0 and live.duration == 11.0
     figures = tiny.figures()["whisper-tiny.en"]
     assert (figures["running"], figures["blocks_owned"]) == (0, 0)
+
+
+def is_idle(session: LiveSession, heard: int) -> bool:
+    """Whether a session has heard so many samples and made every hypothesis of them that is due."""
+    call = session._call
+    windows = call._windows
+    if windows.end < heard or call._job is not None or windows.closed:
+        return False
+    return windows.open_start is None or windows.end - max(call._seen, windows.open_start) < call._interval
+
+
+def test_the_last_hypothesis_as_a_draft_changes_no_update() -> None:
+    """Each piece of sound is heard alone, so that both sessions make the same hypotheses."""
+    sound = soundfile.read(jfk(), dtype="float32")[0]
+    found: dict[str, list[LiveUpdate]] = {}
+    steps: dict[str, list[StepRecord]] = {}
+    for speculate in ("off", "ngram"):
+        updates = found[speculate] = []
+        with Engine("whisper-tiny.en", kv_bytes=256 << 20, speculate=speculate) as engine:
+            with engine.listen(updates.append, interval=1.0) as session:
+                for start in range(0, len(sound), RATE):
+                    session.push(sound[start : start + RATE])
+                    wait_until(partial(is_idle, session, start + RATE))
+                session.finish(timeout=300)
+            steps[speculate] = [step for step in engine.step_records() if step.model == "whisper-tiny.en"]
+    assert found["ngram"] == found["off"] and len(found["off"]) > 8
+    assert sum(step.drafted_tokens for step in steps["ngram"]) > 0 == sum(step.drafted_tokens for step in steps["off"])
+    assert len(steps["ngram"]) < len(steps["off"])
 
 
 def test_a_live_session_goes_on_when_its_updates_are_no_longer_read() -> None:

@@ -130,6 +130,30 @@ def test_what_two_hypotheses_agree_on_is_settled_until_the_transcript(loaded: Lo
         assert scene.next(TurnTranscript).text == "won two three four five six seven eight nine"
 
 
+@pytest.mark.parametrize("speculates", [False, True])
+def test_the_last_hypothesis_is_the_draft_of_the_next(loaded: LoadedModel, speculates: bool) -> None:
+    with hearing_scene(loaded) as scene:
+        scene.transcriber.speculates = speculates
+        tokenizer = scene.transcriber.recogniser.tokenizer
+        texts = [" one two three four five", " one two three four five six seven", " one two three four five six eight"]
+        drafts = []
+        for text in texts:
+            scene.hear((SPEECH, 1024))
+            if text is texts[0]:
+                scene.next(SpeechStarted)
+            decoding = scene.recognise(text)
+            drafts.append(tokenizer.decode(decoding.guess))
+            assert decoding.speculates == bool(decoding.guess)
+            scene.next(TurnText)
+        scene.hear((SILENCE, 640))
+        scene.next(TurnEnded)
+        drafts.append(tokenizer.decode(scene.recognise(" one two").guess))
+        scene.next(TurnTranscript)
+    # The third begins with what is settled; the transcript is made anew.
+    wanted = ["", texts[0], texts[1].removeprefix(" one two"), texts[2]]
+    assert drafts == (wanted if speculates else [""] * 4)
+
+
 def test_hypotheses_back_off_by_what_the_last_one_took(loaded: LoadedModel) -> None:
     with hearing_scene(loaded, HearingOptions(backoff=2.0)) as scene:
         scene.hear((SPEECH, 1024))

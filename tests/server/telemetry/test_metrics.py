@@ -60,6 +60,21 @@ def test_gaps_fall_into_prometheus_buckets() -> None:
     assert (by_edge["0.001"], by_edge["0.0025"], by_edge["2.5"], by_edge["+Inf"]) == (1, 2, 2, 3)
 
 
+def test_drafts_by_position() -> None:
+    metrics = Metrics()
+    metrics.ended("m", Ended("a/0", "stop", 1, 4, 0))
+    assert "spec_decode_num_draft_tokens_total{" not in metrics.text().decode()
+    drafts = dict(drafted_tokens=5, accepted_tokens=3, drafted_at=[3, 2], accepted_at=[2, 1])
+    for _ in range(2):
+        metrics.ended("m", Ended("a/0", "stop", 1, 4, 0, **drafts))
+    text = metrics.text().decode()
+    counted = {name: of_model(text, f"spec_decode_num_{name}_total", "m") for name in ("drafts", "draft_tokens")}
+    assert counted == {"drafts": 6, "draft_tokens": 10}
+    assert of_model(text, "spec_decode_num_accepted_tokens_total", "m") == 6
+    by_position = samples(text)["antiphon:spec_decode_num_accepted_tokens_per_pos_total"]
+    assert {dict(labels)["position"]: value for labels, value in by_position.items()} == {"0": 4, "1": 2}
+
+
 def test_memory_by_device() -> None:
     metrics = Metrics()
     cpu = {"total_bytes": 100, "lent_bytes": 25, "memory_bytes": 1000, "free_bytes": 1000}

@@ -80,6 +80,20 @@ def test_a_request_and_its_phases(traced: Any, stream: bool, n: int) -> None:
     assert "secret" not in "".join(span.to_json() for span in found)
 
 
+def test_drafted_tokens_are_told(traced: Any) -> None:
+    _, found = spans(traced, {**BODY, "ignore_eos": True})
+    assert not [name for span in found for name in span.attributes or () if "drafted" in name]
+    prediction = {"type": "content", "content": "expected"}  # its first draft comes before the cost of one is known
+    answer, found = spans(traced, {**BODY, "ignore_eos": True, "prediction": prediction})
+    accepted, rejected = answer.json()["usage"]["completion_tokens_details"].values()
+    assert accepted + rejected > 0
+    (root,) = (span for span in found if span.name == "POST /v1/chat/completions")
+    (decode,) = (span for span in found if span.name == "decode")
+    for span in (root, decode):
+        assert span.attributes["antiphon.usage.drafted_tokens"] == accepted + rejected
+        assert span.attributes["antiphon.usage.accepted_tokens"] == accepted
+
+
 def test_errors_are_told(traced: Any) -> None:
     answer, found = spans(traced, {**BODY, "model": "nobody"})
     assert answer.status_code == 404

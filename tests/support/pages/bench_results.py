@@ -17,6 +17,8 @@ from antiphon.bench.load.workload import Workload
 from antiphon.bench.series import run_series
 from antiphon.bench.summary import summarize
 
+DRAFTS = ("drafted_tokens", "accepted_tokens")
+
 
 def records(count: int, tokens: int = 8, seed: int = 0, slow: float = 1.0) -> list[RequestRecord]:
     """Answers of so many tokens each, with a tail of slow ones."""
@@ -66,4 +68,5 @@ def as_of_an_earlier_version(content: dict[str, Any]) -> dict[str, Any]:
         name: None if row is None else {part: value for part, value in row.items() if part != "p95"}
         for name, row in content["figures"]["latency_ms"].items()
     }
-    return old | {"figures": content["figures"] | {"latency_ms": latencies}}
+    figures = {name: value for name, value in content["figures"].items() if name not in DRAFTS}
+    return old | {"figures": figures | {"latency_ms": latencies}}

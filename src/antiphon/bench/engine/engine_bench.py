@@ -22,6 +22,7 @@ from antiphon import __version__
 from antiphon.bench.engine.engine_series import StepSeries, step_series, step_timeline
 from antiphon.bench.machine import environment, machine
 from antiphon.engine.sampling_params import SamplingParams
+from antiphon.engine.speculation.modes import Speculation
 from antiphon.engine.telemetry import StepRecord
 from antiphon.errors import InvalidRequestError
 from antiphon.models.base.parts import TokenDecoder
@@ -51,6 +52,7 @@ class EngineWorkload:
     kv_type: str | None = None  # the usual one of the device
     max_step_tokens: int = 2048
     batch_invariant: bool = False
+    speculate: str = Speculation.OFF
 
     def check(self, loaded: LoadedModel) -> None:
         total, limit = self.input_tokens + self.output_tokens, loaded.model.max_positions
@@ -96,7 +98,8 @@ class LatencyFigures:
 class ThroughputFigures:
     """Of all prompts together, from handing them in until the caller has every token.
 
-    `device_share` is the part of that time in which the device computes.
+    `device_share` is the part of that time in which the device computes. `drafted_tokens` were computed ahead, and
+    `accepted_tokens` of them were in the answers.
     """
 
     prompts: int
@@ -108,6 +111,8 @@ class ThroughputFigures:
     prefill_tokens_per_second: float
     steps: int
     device_share: float
+    drafted_tokens: int
+    accepted_tokens: int
 
 
 def bench_latency(
@@ -149,6 +154,8 @@ def bench_throughput(
         prefill_tokens_per_second=sum(step.prefill_tokens for step in prefill) / sum(step.seconds for step in prefill),
         steps=len(run.steps),
         device_share=sum(map(device_seconds, run.steps)) / seconds,
+        drafted_tokens=sum(completion.drafted_tokens for completion in run.completions),
+        accepted_tokens=sum(completion.accepted_tokens for completion in run.completions),
     )
     decodes = [step.seconds for step in run.steps if not step.prefill_tokens]
     by_kind = {"decode": decodes, "with_prompts": [step.seconds for step in prefill]}
@@ -233,6 +240,7 @@ def _engine(
         max_step_tokens=max(workload.max_step_tokens, running),
         chunk_tokens=None,
         batch_invariant=workload.batch_invariant,
+        speculate=workload.speculate,
     )
     with Engine(loaded, config=config) as engine:
         yield engine

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+OFF = "off"
 _LATENCY = (
     ("BATCH", "batch", "{:d}"),
     ("FIRST TOKEN MS", "first_token_ms", "{:,.1f}"),
@@ -22,16 +23,22 @@ _THROUGHPUT = (
     ("STEPS", "steps", "{:d}"),
     ("DEVICE SHARE", "device_share", "{:.1%}"),
 )
+#: Beside the throughput, where tokens were drafted.
+_DRAFTS = (("DRAFTED", "drafted_tokens", "{:,d}"), ("ACCEPTED", "accepted_tokens", "{:,d}"))
 
 
 def engine_columns(result: dict[str, Any]) -> tuple[tuple[str, str, str], ...]:
     """Heading, name of the figure and format of each column."""
-    return _LATENCY if result["kind"] == "latency" else _THROUGHPUT
+    if result["kind"] == "latency":
+        return _LATENCY
+    has_drafts = any(figures.get("drafted_tokens") for figures in result["figures"])
+    return _THROUGHPUT + _DRAFTS if has_drafts else _THROUGHPUT
 
 
 def engine_heading(result: dict[str, Any]) -> str:
     workload = result["workload"]
     mode = ", batch-invariant" if workload["batch_invariant"] else ""
+    mode += f", speculating ({speculate})" if (speculate := workload.get("speculate", OFF)) != OFF else ""
     return (
         f"{workload['input_tokens']} tokens in, {workload['output_tokens']} out, temperature "
         f"{workload['temperature']:g}; {result['backend']} backend{mode}; {result['weights']}"

@@ -132,6 +132,10 @@ class StreamReader:
         record.completion_tokens = usage.get("completion_tokens")
         details = usage.get("prompt_tokens_details") or {}
         record.cached_tokens = details.get("cached_tokens")
+        drafts = usage.get("completion_tokens_details") or {}
+        accepted, rejected = drafts.get("accepted_prediction_tokens"), drafts.get("rejected_prediction_tokens")
+        if accepted is not None and rejected is not None:
+            record.drafted_tokens, record.accepted_tokens = accepted + rejected, accepted
         record.timings = usage.get("timings") or {}
 
     def finish(self) -> None:

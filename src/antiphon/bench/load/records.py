@@ -26,6 +26,9 @@ class RequestRecord:
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     cached_tokens: int | None = None
+    #: Of speculation, where the server reports it.
+    drafted_tokens: int | None = None
+    accepted_tokens: int | None = None
     timings: dict[str, float] = field(default_factory=dict)  # the server's own, where it reports them
     error: str | None = None
     message: str = ""

@@ -49,6 +49,11 @@ class Run:
         goodput = self.figures.get("goodput")
         return number(goodput.get("requests_per_second")) if isinstance(goodput, dict) else None
 
+    def acceptance(self) -> float | None:
+        """The share of drafted tokens that became an answer's; None where there were none."""
+        drafted, accepted = self.figure("drafted_tokens"), self.figure("accepted_tokens")
+        return accepted / drafted if drafted and accepted is not None else None
+
 
 @dataclass(frozen=True)
 class Group:

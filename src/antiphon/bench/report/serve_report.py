@@ -147,6 +147,10 @@ def _figures_table(runs: Sequence[Run]) -> str:
         ("tokens per second with the input", "total_tokens_per_second", ",.1f"),
     ]  # fmt: skip
     made = [[name, *(_written(run.figure(key), form) for run in runs)] for name, key, form in rows]
+    if any(run.figure("drafted_tokens") for run in runs):
+        rows = [("drafted tokens", "drafted_tokens", ",.0f"), ("accepted of them", "accepted_tokens", ",.0f")]
+        made += [[name, *(_written(run.figure(key), form) for run in runs)] for name, key, form in rows]
+        made.append(["acceptance rate", *(_written(run.acceptance(), ".1%") for run in runs)])
     if any(run.goodput() is not None for run in runs):
         made.append(["goodput, requests per second", *(_written(run.goodput(), ",.2f") for run in runs)])
     return page.table(["", *(run.label for run in runs)], made)

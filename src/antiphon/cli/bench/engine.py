@@ -12,6 +12,7 @@ from antiphon.cli import options
 from antiphon.cli.bench.outputs import Html, Output, check_outputs
 from antiphon.cli.command import usage_errors
 from antiphon.cli.files import write_json, write_text
+from antiphon.engine.speculation.modes import Speculation
 from antiphon.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -94,6 +95,7 @@ def throughput(
     device: options.Device = "auto",
     kv_type: options.KVType = None,
     quantize: options.Quantize = None,
+    speculate: options.Speculate = None,
     batch_invariant: BatchInvariant = False,
     seed: options.Seed = 0,
     offline: options.Offline = False,
@@ -104,7 +106,15 @@ def throughput(
     from antiphon.bench.engine.engine_bench import EngineWorkload, bench_throughput
 
     workload = EngineWorkload(
-        input_len, output_len, temperature, ignore_eos, seed, kv_type, max_step_tokens, batch_invariant
+        input_len,
+        output_len,
+        temperature,
+        ignore_eos,
+        seed,
+        kv_type,
+        max_step_tokens,
+        batch_invariant,
+        speculate or Speculation.OFF,
     )
     loaded = _load(model, random_weights, workload, quantize, offline, (output, html), device)
     _report(bench_throughput(loaded, workload, num_prompts, max_running), output, html)

@@ -159,5 +159,5 @@ def completions(line: str) -> Iterator[tuple[str, int, str]]:
     if not space:
         yield from ((known, len(setting), "") for known in settings.NAMES if known.startswith(setting))
     else:
-        values = ("on", "off") if setting in settings.SWITCHES else (settings.DEFAULT,)
+        values = ("on", "off") if setting in settings.SWITCHES else settings.VALUES.get(setting, (settings.DEFAULT,))
         yield from ((known, len(value), "") for known in values if known.startswith(value))

@@ -7,6 +7,7 @@ from typing import Any
 
 from antiphon.cli.chat.state import ChatState
 from antiphon.engine.sampling_params import SamplingParams
+from antiphon.engine.speculation.modes import Speculation
 from antiphon.errors import InvalidRequestError
 
 #: Settings of the model under the names of `SamplingParams`, and what their values are.
@@ -21,13 +22,16 @@ SAMPLING: dict[str, Callable[[str], Any]] = {
     "seed": int,
     "max_tokens": int,
     "stop": lambda text: (text,),
+    "speculate": str,
 }
 #: Settings of the display, and the fields of `ChatState`.
 SWITCHES = {"stats": "shows_stats", "markdown": "renders_markdown"}
 NAMES = (*SAMPLING, *SWITCHES)
 #: Gives the choice back to the model.
 DEFAULT = "default"
-KINDS: dict[Callable[[str], Any], str] = {float: "a number", int: "a whole number"}
+#: Settings whose values are few, for completion.
+VALUES = {"speculate": (*Speculation, DEFAULT)}
+KINDS: dict[Callable[[str], Any], str] = {float: "a number", int: "a whole number", str: "text"}
 
 
 def check(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -37,7 +41,7 @@ def check(settings: Mapping[str, Any]) -> dict[str, Any]:
         raise InvalidRequestError(f"there is no setting {unknown[0]!r}; there are: {', '.join(NAMES)}")
     for name, value in settings.items():
         kind = SAMPLING[name]
-        wanted = (int, float) if kind is float else (int,) if kind is int else (tuple,)
+        wanted = (int, float) if kind is float else (kind,) if isinstance(kind, type) else (tuple,)
         is_text = not isinstance(value, tuple) or all(isinstance(text, str) for text in value)
         if not isinstance(value, wanted) or isinstance(value, bool) or not is_text:
             raise InvalidRequestError(f"{name} is {value!r}; it must be {KINDS.get(kind, 'a list of texts')}")

@@ -25,6 +25,7 @@ SAMPLING = (
     "frequency_penalty",
     "seed",
     "stop",
+    "speculate",
 )
 FORMS = ("json_schema", "regex", "choice")
 RUN_OPTIONS = ("model", "prompt", "max_tokens", "n", "system", "raw", *SAMPLING, *FORMS)

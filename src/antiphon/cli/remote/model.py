@@ -100,6 +100,8 @@ class RemoteAnswer:
         counted = self._usage.get("completion_tokens")
         num_tokens = self._num_pieces if counted is None else counted
         details = self._usage.get("prompt_tokens_details") or {}
+        drafts = self._usage.get("completion_tokens_details") or {}
+        accepted = drafts.get("accepted_prediction_tokens") or 0
         seconds = self._last - self._first
         return AnswerStats(
             prompt_tokens=self._usage.get("prompt_tokens") or 0,
@@ -108,4 +110,6 @@ class RemoteAnswer:
             time_to_first_token=self._first - self._started if self._first else 0.0,
             tokens_per_second=(num_tokens - 1) / seconds if seconds > 0 and num_tokens > 1 else 0.0,
             finish_reason=CANCELLED if self._is_cancelled else self._reasons.get(0, "unknown"),
+            drafted_tokens=accepted + (drafts.get("rejected_prediction_tokens") or 0),
+            accepted_tokens=accepted,
         )

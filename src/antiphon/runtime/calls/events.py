@@ -59,6 +59,9 @@ class Ended:
     #: Tokens that were computed as a draft, and those of them that became the answer's.
     drafted_tokens: int = 0
     accepted_tokens: int = 0
+    #: The same by their position in a draft, from the first on.
+    drafted_at: list[int] = field(default_factory=list)
+    accepted_at: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from antiphon.engine.core import EngineCore
 from antiphon.engine.model_slot import ModelSlot
 from antiphon.engine.request import Priority
 from antiphon.engine.sampling_params import SamplingParams
+from antiphon.engine.speculation.modes import Speculation
 from antiphon.engine.telemetry import SpeechRecord, StepRecord, TranscriptRecord
 from antiphon.errors import DeviceError, InvalidRequestError, ModelNotFoundError
 from antiphon.models.base.model import Task
@@ -256,7 +257,9 @@ class FrontEnd:
         loaded = self._factory(model, Task.TRANSCRIBE).loaded
         known = self._transcribers.get(loaded.name)
         if known is None or known.recogniser.loaded is not loaded:
-            known = self._transcribers[loaded.name] = Transcriber(loaded, self._port)
+            known = self._transcribers[loaded.name] = Transcriber(
+                loaded, self._port, speculates=self.config.speculate != Speculation.OFF
+            )
         return known
 
     def _speaker(self, model: str | None) -> Speaker:

@@ -159,6 +159,8 @@ class SampleOutput:
             stop_string=self._stops.stopped if self._stops is not None and self._is_stopped else None,
             drafted_tokens=request.drafted.proposed,
             accepted_tokens=request.drafted.accepted,
+            drafted_at=request.drafted.proposed_at,
+            accepted_at=request.drafted.accepted_at,
         )
 
     def _prompt_source(self) -> Request:

@@ -61,6 +61,7 @@ class LiveCall:
         self._sink = sink
         self._prompt: list[int] = []
         self._interval = 0
+        self._speculates = False
         self._inbox: SimpleQueue[Request | Floats | _Stop] = SimpleQueue()
         self._is_closed = threading.Event()
         self._seen = 0  # where the last hypothesis ended
@@ -82,6 +83,7 @@ class LiveCall:
         self._options = replace(options, timestamps=False, sequential=False)
         self._prompt = self._recogniser.prompt_tokens(options)
         self._runner = JobRunner(transcriber.port, self._inbox)
+        self._speculates = transcriber.speculates
         self._account = TranscriptAccount(transcriber.language(options))
         self._windows = LiveWindows(transcriber.port.detectors)
         self._hypotheses = Hypotheses(self._recogniser)
@@ -188,7 +190,10 @@ class LiveCall:
             options = replace(options, words=False, temperatures=options.temperatures[:1])
         previous = [*self._prompt, *self._context[-CONTEXT_TOKENS:]]
         samples = self._windows.samples(start, end)
-        work = WindowJob(self._recogniser, samples, options, self._account.language, previous, self._hypotheses.settled)
+        known = self._hypotheses
+        work = WindowJob(self._recogniser, samples, options, self._account.language, previous, known.settled)
+        if self._speculates:
+            work.expected = known.last
         self._job, self._seen = _Job(work, start, end, is_final), end
         self._job_started = time.perf_counter()
         self._runner.start(work)

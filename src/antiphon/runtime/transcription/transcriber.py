@@ -26,11 +26,15 @@ class SoundChunks:
 
 
 class Transcriber:
-    """Transcribes recordings with one resident model. Safe to share: every call has its own state."""
+    """Transcribes recordings with one resident model. Safe to share: every call has its own state.
 
-    def __init__(self, loaded: LoadedModel, port: EnginePort) -> None:
+    With `speculates` the last transcript of a window that grows is the draft of the next.
+    """
+
+    def __init__(self, loaded: LoadedModel, port: EnginePort, *, speculates: bool = False) -> None:
         self.recogniser = Recogniser.of(loaded)
         self.port = port
+        self.speculates = speculates
 
     def language(self, options: TranscriptionOptions) -> str | None:
         """The code of the language that is known beforehand; None if it is to be detected."""

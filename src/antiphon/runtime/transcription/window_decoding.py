@@ -111,6 +111,7 @@ class WindowJob:
     `language` of None is detected from this window. `previous` are tokens of the text before it, `given` those of a
     transcript of its beginning that is settled already. With `is_brief` the encoder sees the sound and some silence, so
     that its time follows the length of the sound; a doubtful transcript is made again from the whole window.
+    `expected` are tokens of an earlier transcript of less of the sound: a draft, which changes no token.
     """
 
     recogniser: Recogniser
@@ -121,6 +122,7 @@ class WindowJob:
     given: Sequence[int] = ()
     deadline: float | None = None
     is_brief: bool = False
+    expected: Sequence[int] = ()
     encoded: Tensor | None = None
     attempts: list[Attempt] = field(default_factory=list)
     words: list[AlignedWord] = field(default_factory=list)
@@ -277,6 +279,7 @@ class WindowJob:
         length = min(positions // 2 + len(drawn), positions - len(prompt))
         count = options.best_of if temperature > 0 else options.beams
         search = BeamGroup[Request](count) if count > 1 and temperature == 0 else None
+        draft = self._draft() if count == 1 else []
         requests: list[Request] = []
         for seed in range(count):
             params = SamplingParams(
@@ -284,10 +287,17 @@ class WindowJob:
             )
             probe = (len(before), tokens.no_speech) if not self.attempts and not requests else None
             parent = requests[0] if requests else None
-            requests.append(self._request(prompt, params, rules=rules, probe=probe, fork_of=parent, beam=search))
+            request = self._request(prompt, params, rules=rules, probe=probe, fork_of=parent, beam=search)
+            request.guess, request.speculates = draft, bool(draft)
+            requests.append(request)
         if search is not None:
             search.members = requests
         return requests
+
+    def _draft(self) -> list[int]:
+        """What is expected after the tokens that are given; nothing if they differ from it."""
+        expected, count = list(self.expected), len(self.given)
+        return expected[count:] if expected[:count] == list(self.given) else []
 
     def _aligning(self) -> Request:
         tokens, opening = self.recogniser.tokens, self._spoken_opening()

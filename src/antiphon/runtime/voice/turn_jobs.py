@@ -185,6 +185,8 @@ class TurnJobs:
         # What was settled with less sound may be wrong: a final transcript is made anew from all of its sound.
         given = settled if kind is JobKind.HYPOTHESIS else ()
         work = WindowJob(self._recogniser, samples, options, language, previous, given, deadline, is_brief=True)
+        if self._transcriber.speculates:
+            work.expected = turn.hypotheses.last
         self._job = TurnJob(kind, turn, start, work, now)
         try:
             self._runner.start(work)

@@ -18,6 +18,7 @@ from antiphon.server.chat.tool_use import ToolUse, tool_use
 from antiphon.server.http.errors import invalid
 from antiphon.server.parameters.messages import AssistantMessage
 from antiphon.server.parameters.parameter_aliases import resolved
+from antiphon.server.parameters.prediction import predicted_text
 from antiphon.server.parameters.reasoning_effort import template_options
 from antiphon.server.parameters.sampling import output_tokens, sampling_params
 from antiphon.server.serving.fingerprint import fingerprint
@@ -114,10 +115,12 @@ async def prepare_chat(serving: Serving, body: ChatBody, earlier: Sequence[int] 
     ids = check_prompt([*earlier, *prompt.ids], model, limits, "messages", body.truncate_prompt_tokens, asked)
     if asked == 0:
         raise invalid("max_tokens is 0; it must be 1 or more", "max_tokens")
+    prediction = await asyncio.to_thread(predicted_text, body.prediction, model) if body.prediction else ""
     params = sampling_params(
         body,
         model,
         limits,
+        prediction=prediction,
         max_tokens=output_tokens(asked, len(ids), model, limits, None),
         # With log-probabilities the engine reports the end token too.
         logprobs=(body.top_logprobs or 0) if body.logprobs else 0 if body.return_token_ids else None,

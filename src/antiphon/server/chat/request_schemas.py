@@ -9,6 +9,7 @@ from pydantic import Field
 
 from antiphon.server.http.schemas import Body, Name, Unsupported
 from antiphon.server.parameters.messages import AnyTool, Function, FunctionReference, Message, ToolChoice
+from antiphon.server.parameters.prediction import PredictedContent
 from antiphon.server.parameters.reasoning_effort import Effort
 from antiphon.server.parameters.request_schemas import MAX_LOGPROBS, GenerateBody
 from antiphon.server.parameters.unsupported_fields import CHAT
@@ -44,6 +45,7 @@ class ChatBody(GenerateBody):
     audio: ReplyAudio | None = None
     #: Passed to templates that know it.
     reasoning_effort: Effort | None = None
+    #: What the answer is expected to be: drafts are taken from it, unless `speculate` is off.
+    prediction: PredictedContent | None = None
     #: Accepted without effect.
     verbosity: Literal["low", "medium", "high"] | None = None
-    prediction: dict[str, Any] | None = None

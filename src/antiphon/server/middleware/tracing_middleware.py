@@ -17,6 +17,8 @@ ATTRIBUTES = {
     "prompt_tokens": "gen_ai.usage.input_tokens",
     "completion_tokens": "gen_ai.usage.output_tokens",
     "cached_tokens": "antiphon.usage.cached_tokens",
+    "drafted_tokens": "antiphon.usage.drafted_tokens",
+    "accepted_tokens": "antiphon.usage.accepted_tokens",
     "code": "error.type",
 }
 

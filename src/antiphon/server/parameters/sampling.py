@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from antiphon.engine.sampling_params import SamplingParams
+from antiphon.engine.speculation.modes import Speculation
 from antiphon.errors import InvalidRequestError
 from antiphon.server.http.errors import invalid
 from antiphon.server.parameters.logit_bias import logit_bias
@@ -39,6 +40,7 @@ def sampling_params(
     grammar: GrammarSpec | None,
     prompt_logprobs: bool = False,
     more_stops: Sequence[str] = (),
+    prediction: str = "",
 ) -> SamplingParams:
     """Validated as the engine validates its own. The model's defaults and a random seed replace what is missing."""
     _check_choice_of_tokens(body, model, grammar)
@@ -59,10 +61,17 @@ def sampling_params(
             prompt_top_logprobs=_prompt_top(body, logprobs if prompt_logprobs else None),
             skip_special_tokens=body.skip_special_tokens is not False,
             include_stop_str_in_output=bool(body.include_stop_str_in_output),
+            speculate=_speculation(body.speculate),
+            prediction=prediction,
             **values,
         )
     except InvalidRequestError as error:
         raise invalid(str(error), str(error).partition(" is ")[0]) from None
+
+
+def _speculation(asked: str | bool | None) -> str | None:
+    """False and true are `off` and `ngram`."""
+    return asked if not isinstance(asked, bool) else Speculation.NGRAM if asked else Speculation.OFF
 
 
 def _check_choice_of_tokens(body: GenerateBody, model: ReadyModel, grammar: GrammarSpec | None) -> None:

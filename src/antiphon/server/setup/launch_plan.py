@@ -65,6 +65,7 @@ class LaunchPlan:
             repack=settings["repack"],
             quantize=settings["quantize"],
             precision=settings["precision"],
+            speculate=settings["speculate"],
             record=settings["record"],
         )
         return cls(_config(settings, memory), engine, tls, WyomingPlan.of(settings), memory, kv)

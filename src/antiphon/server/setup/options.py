@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from antiphon.engine.policies.registry import POLICIES
+from antiphon.engine.speculation.modes import Speculation
 from antiphon.server.setup.option import Kind, Option
 
 
@@ -192,6 +193,12 @@ OPTIONS: tuple[Option, ...] = (
         "fast",
         "Precision of speech models: fast uses 16-bit floats where the processor has them.",
         choices=("fast", "fp32"),
+    ),
+    _text(
+        "engine.speculate",
+        Speculation.OFF.value,
+        "Compute tokens ahead where an answer repeats its prompt or itself; answers are the same. Requests may choose.",
+        choices=tuple(Speculation),
     ),
     _text(
         "engine.device",

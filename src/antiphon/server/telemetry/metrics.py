@@ -46,6 +46,17 @@ class Metrics:
         self._output_size = self._histogram("request_generation_tokens", "Tokens of a request's answer.", TOKENS)
         self._queries = self._counter("prefix_cache_queries", "Tokens looked for in the cache.", "model_name")
         self._hits = self._counter("prefix_cache_hits", "Tokens found in the cache.", "model_name")
+        self._drafts = self._counter("spec_decode_num_drafts", "Drafts computed.", "model_name")
+        self._drafted = self._counter("spec_decode_num_draft_tokens", "Tokens of drafts.", "model_name")
+        self._accepted = self._counter(
+            "spec_decode_num_accepted_tokens", "Tokens of drafts that became the answer's.", "model_name"
+        )
+        self._accepted_at = self._counter(
+            "spec_decode_num_accepted_tokens_per_pos",
+            "The same by their position in the draft, from 0 on.",
+            "model_name",
+            "position",
+        )
         self._preemptions = self._counter("num_preemptions", "Preemptions of running requests.", "model_name")
         self._usage = self._gauge(
             "kv_cache_usage_perc", "Share of the cache that requests own; 1 is all.", "model_name"
@@ -93,6 +104,8 @@ class Metrics:
         self._total.labels(model).observe(ended.total)
         self._output_size.labels(model).observe(ended.completion_tokens)
         self._preemptions.labels(model).inc(ended.preemptions)
+        if ended.drafted_tokens:
+            self._draft(model, ended)
         self._inference.labels(model).observe(max(0.0, ended.total - ended.queue))
         if ended.completion_tokens:
             self._first.labels(model).observe(ended.time_to_first_token)
@@ -101,6 +114,13 @@ class Metrics:
         if ended.completion_tokens > 1:
             self._each.labels(model).observe(ended.time_per_output_token)
             self._gaps.observe(model, ended.gaps)
+
+    def _draft(self, model: str, ended: Ended) -> None:
+        self._drafts.labels(model).inc(ended.drafted_at[0])
+        self._drafted.labels(model).inc(ended.drafted_tokens)
+        self._accepted.labels(model).inc(ended.accepted_tokens)
+        for position, accepted in enumerate(ended.accepted_at):
+            self._accepted_at.labels(model, str(position)).inc(accepted)
 
     def engine(self, is_up: bool, restarts: int, figures: dict[str, Any]) -> None:
         """Set the gauges from the figures that the engine reports; without figures, those of its models are cleared."""

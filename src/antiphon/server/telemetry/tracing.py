@@ -52,6 +52,9 @@ class Tracing:
         finished = {**attributes, "gen_ai.response.finish_reasons": [ended.finish_reason]}
         prefilled = {**attributes, "gen_ai.usage.input_tokens": ended.prompt_tokens}
         decoded = {**finished, "gen_ai.usage.output_tokens": ended.completion_tokens}
+        if ended.drafted_tokens:
+            decoded["antiphon.usage.drafted_tokens"] = ended.drafted_tokens
+            decoded["antiphon.usage.accepted_tokens"] = ended.accepted_tokens
         phases = (
             ("queue", start, scheduled, attributes),
             ("prefill", scheduled, first, {**prefilled, "antiphon.usage.cached_tokens": ended.cached_tokens}),

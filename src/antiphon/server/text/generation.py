@@ -206,15 +206,23 @@ class Generations:
         # The others start from the first sample's blocks, so the minimum is what the cache had before.
         cached = sum(min(ended.cached_tokens for ended in group) for group in self._ended if group)
         completion = sum(ended.completion_tokens for ended in every) - uncounted_tokens
+        drafted = sum(ended.drafted_tokens for ended in every)
+        accepted = sum(ended.accepted_tokens for ended in every)
         usage: dict[str, Any] = {
             "prompt_tokens": prompt,
             "completion_tokens": completion,
             "total_tokens": prompt + completion,
             "prompt_tokens_details": {"cached_tokens": cached},
+            "completion_tokens_details": {
+                "accepted_prediction_tokens": accepted,
+                "rejected_prediction_tokens": drafted - accepted,
+            },
         }
         if with_timings:
             names = ("queue", "time_to_first_token", "time_per_output_token", "total")
             usage["timings"] = {name: max(getattr(ended, name) for ended in every) for name in names}
+            if drafted:  # under llama.cpp's names
+                usage["timings"] |= {"draft_n": drafted, "draft_n_accepted": accepted}
         return usage
 
 

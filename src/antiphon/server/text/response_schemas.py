@@ -11,13 +11,22 @@ class PromptTokensDetails(Answer):
     cached_tokens: Count
 
 
+class CompletionTokensDetails(Answer):
+    """Tokens that were computed as a draft: those that became the answer's, and the others."""
+
+    accepted_prediction_tokens: Count
+    rejected_prediction_tokens: Count
+
+
 class Timings(Answer):
-    """Seconds, of the slowest choice."""
+    """Seconds, of the slowest choice, and the drafted tokens of all, where there were any."""
 
     queue: float
     time_to_first_token: float
     time_per_output_token: float
     total: float
+    draft_n: Count | None = None
+    draft_n_accepted: Count | None = None
 
 
 class Usage(Answer):
@@ -25,6 +34,7 @@ class Usage(Answer):
     completion_tokens: Count
     total_tokens: Count
     prompt_tokens_details: PromptTokensDetails
+    completion_tokens_details: CompletionTokensDetails
     timings: Timings | None = None
 
 

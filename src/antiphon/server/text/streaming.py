@@ -118,3 +118,8 @@ def log_usage(log_fields: dict[str, Any], usage: dict[str, Any]) -> None:
     log_fields["prompt_tokens"] = usage["prompt_tokens"]
     log_fields["completion_tokens"] = usage["completion_tokens"]
     log_fields["cached_tokens"] = usage["prompt_tokens_details"]["cached_tokens"]
+    drafts = usage["completion_tokens_details"]
+    accepted, rejected = drafts["accepted_prediction_tokens"], drafts["rejected_prediction_tokens"]
+    if accepted or rejected:
+        log_fields["drafted_tokens"] = accepted + rejected
+        log_fields["accepted_tokens"] = accepted
