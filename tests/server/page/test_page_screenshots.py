@@ -26,6 +26,8 @@ QUESTIONS = (
     "Write a Python function that returns the square of a number, and explain it in one sentence.",
 )
 CLIP = "call-1"
+#: Canvases are drawn again in the frame after a change.
+TWO_FRAMES = "new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)))"
 #: Pixels of views that are longer than a screen, and are shown whole.
 HEIGHTS = {("engine", "wide"): 1900, ("engine", "phone"): 2600, ("models", "phone"): 1200}
 
@@ -100,6 +102,7 @@ def test_pictures(
         page.set_viewport_size({"width": size["width"], "height": height})
         for scheme in ("light", "dark"):
             page.emulate_media(color_scheme=scheme)
+            page.evaluate(TWO_FRAMES)
             name = f"{view.__name__}-{shape}-{scheme}.png"
             page.screenshot(path=folder / name, animations="disabled")
             assert (IMAGES / name).is_file(), "the docs lack a picture"
