@@ -1,5 +1,5 @@
 // The server's API: requests with the user's key, streams of events, sounds and WebSockets.
-import { ADMIN, API, askForKey, keyOf, setKey } from "./keys.js";
+import { ADMIN, API, askForKey, handover, keyOf, setKey } from "./keys.js";
 import { limits, noticeFailure, noticeSuccess } from "./connection.js";
 import { whole } from "./format.js";
 import { sseEvents } from "./sse.js";
@@ -31,6 +31,7 @@ export async function request(path, { method, json, body, headers = {}, signal }
   const kind = needsAdmin(verb, path) ? ADMIN : API;
   const content = json !== undefined ? JSON.stringify(json) : body;
   checkSize(content);
+  const missing = kind === ADMIN ? await handover : "";
   for (;;) {
     const key = keyOf(kind);
     const response = await send(path, {
@@ -49,7 +50,7 @@ export async function request(path, { method, json, body, headers = {}, signal }
     if (response.status !== 401) throw error;
     if (keyOf(kind) !== key) continue; // another request was answered with a key meanwhile
     setKey(kind, null);
-    const message = key ? "The server does not accept this key." : "";
+    const message = key ? "The server does not accept this key." : missing;
     if (!(await askForKey(kind, message))) throw error;
   }
 }
