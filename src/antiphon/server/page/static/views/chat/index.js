@@ -63,7 +63,7 @@ function Welcome() {
   return html`<div class="view-body welcome">
     ${hasNone
       ? html`<${Empty} icon="chat" title="No language model">
-          <p>This server has no model that answers in text. Start it with one, for instance <code>antiphon serve smollm2-135m</code>.</p>
+          <p>This server has no model that answers in text. Load one, such as <code>smollm2-135m</code>, in <a href=${hrefOf("models")}>Models</a>.</p>
         <//>`
       : html`<${Empty} icon="chat" title="Ask something"><p>Answers come from ${model.value || "the model"} on this server.</p><//>`}
   </div>`;
