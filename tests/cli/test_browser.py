@@ -1,4 +1,4 @@
-"""`serve --open`: the browser gets the page with the key, or the terminal its address."""
+"""`serve --open`: the browser gets the page with a ticket for the key, or the terminal its address."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 
 from antiphon import environment
 from antiphon.cli import browser
-from antiphon.server.page.address import page_address, without_key
+from antiphon.server.page.address import PageAddress
 
-ADDRESS = "http://127.0.0.1:8000/#admin_key=secret"
+ADDRESS = PageAddress.of("http://127.0.0.1:8000", "secret", "single-use")
 
 
 def finish() -> None:
@@ -20,13 +20,13 @@ def finish() -> None:
             thread.join(30)
 
 
-def test_the_page_is_opened_with_its_key(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_page_is_opened_with_a_ticket(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     opened: list[str] = []
     monkeypatch.setattr(environment, "can_show_a_browser", lambda: True)
     monkeypatch.setattr(webbrowser, "open", lambda address: opened.append(address) or True)
     browser.open_page(ADDRESS)
     finish()
-    assert opened == [ADDRESS] and capsys.readouterr().err == ""
+    assert opened == ["http://127.0.0.1:8000/#ticket=single-use"] and capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize("is_terminal", [True, False])
@@ -46,14 +46,20 @@ def test_without_a_browser_the_address_is_printed(
     browser.open_page(ADDRESS)
     finish()
     told = capsys.readouterr().err
-    assert "http://127.0.0.1:8000/" in told and ("secret" in told) == is_terminal
+    assert "http://127.0.0.1:8000/" in told and ("#admin_key=secret" in told) == is_terminal and "ticket" not in told
 
 
 def test_addresses_of_the_page() -> None:
-    assert page_address("http://127.0.0.1:80", "key") == "http://127.0.0.1:80/#admin_key=key"
-    assert page_address("https://0.0.0.0:80", None) == "https://127.0.0.1:80/"
-    assert page_address("http://[::]:80", None) == "http://[::1]:80/"
-    assert without_key(page_address("http://[::1]:80", "key")) == "http://[::1]:80/"
+    local = PageAddress.of("http://127.0.0.1:80", "key", "ticket")
+    assert local.plain == "http://127.0.0.1:80/"
+    assert (local.opened, local.printed) == (local.plain + "#ticket=ticket", local.plain + "#admin_key=key")
+    for listened, plain in (
+        ("https://0.0.0.0:80", "https://127.0.0.1:80/"),
+        ("http://[::]:80", "http://[::1]:80/"),
+        ("http://[::1]:80", "http://[::1]:80/"),
+    ):
+        assert PageAddress.of(listened) == PageAddress(plain, plain, plain)
+    assert "key" not in repr(local) and "=ticket" not in repr(local)
 
 
 def test_a_display_is_needed_only_where_there_can_be_none(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,10 +7,10 @@ import threading
 import webbrowser
 
 from antiphon import environment
-from antiphon.server.page.address import without_key
+from antiphon.server.page.address import PageAddress
 
 
-def open_page(address: str) -> None:
+def open_page(address: PageAddress) -> None:
     """Open it in the background; where no browser can be opened, print the address.
 
     The admin key in the address is printed on a terminal only: other output may be kept by a log.
@@ -18,11 +18,11 @@ def open_page(address: str) -> None:
     threading.Thread(target=_open, args=(address,), name="browser", daemon=True).start()
 
 
-def _open(address: str) -> None:
+def _open(address: PageAddress) -> None:
     try:
-        is_open = environment.can_show_a_browser() and webbrowser.open(address)
+        is_open = environment.can_show_a_browser() and webbrowser.open(address.opened)
     except (webbrowser.Error, OSError):
         is_open = False
     if not is_open:
-        shown = address if sys.stderr.isatty() else without_key(address)
+        shown = address.printed if sys.stderr.isatty() else address.plain
         print(f"No browser could be opened. The web page is at {shown}", file=sys.stderr, flush=True)

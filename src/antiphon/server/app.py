@@ -50,6 +50,8 @@ from antiphon.server.ollama import generate as ollama_generate
 from antiphon.server.ollama import models as ollama_models
 from antiphon.server.ollama import pull as ollama_pull
 from antiphon.server.page import route as page
+from antiphon.server.page import ticket as page_ticket
+from antiphon.server.page.handover import KeyHandover
 from antiphon.server.ranking import routes as ranking
 from antiphon.server.realtime import route as realtime
 from antiphon.server.realtime.services import ServedVoice
@@ -97,6 +99,7 @@ ROUTES = (
     state,
     model_deletion,
     docs_page,
+    page_ticket,
     page,
     admin_models,
     admin_pulls,
@@ -142,6 +145,7 @@ def create_app(config: ServerConfig, client: EngineClient, report: Callable[[Res
     app.state.voice_services = ServedVoice
     app.state.activity = ActivityHub(client)
     app.state.downloads = Downloads(config.offline)
+    app.state.key_handover = KeyHandover()
     app.state.routes = RouteTable([*app.routes, *(route for module in ROUTES for route in module.router.routes)])
     for module in ROUTES:
         app.include_router(module.router)
@@ -155,7 +159,7 @@ def create_app(config: ServerConfig, client: EngineClient, report: Callable[[Res
 def _add_middleware(app: FastAPI, serving: Serving) -> None:
     config, limits = serving.config, serving.config.limits
     hosts = AllowedHosts(config.host, config.allowed_hosts)
-    admin = AdminAccess(config.admin_keys, hosts)
+    admin = app.state.admin_access = AdminAccess(config.admin_keys, hosts)
     rules = Rules(
         admin,
         hosts,

@@ -20,7 +20,7 @@ from antiphon.server.access.keys import KeyRing
 from antiphon.server.app import create_app
 from antiphon.server.draining_server import DrainingServer, server_settings
 from antiphon.server.http.listener import address, raise_file_limit
-from antiphon.server.page.address import page_address
+from antiphon.server.page.address import PageAddress
 from antiphon.server.setup import systemd
 from antiphon.server.setup.config import ServerConfig
 from antiphon.server.setup.run_file import LocalServer, RunFileError, new_admin_token, published
@@ -43,7 +43,7 @@ def run_server(
     grace_seconds: float,
     on_listening: Callable[[str], None],
     on_model: Callable[[Resident], None] | None = None,
-    on_page: Callable[[str], None] | None = None,
+    on_page: Callable[[PageAddress], None] | None = None,
     tls: TLSFiles | None = None,
     watchdog_seconds: float = 120.0,
     wyoming: WyomingListener | None = None,
@@ -51,9 +51,9 @@ def run_server(
     """Serve until a signal; then running requests have `grace_seconds` to finish.
 
     On a loopback address the server is listed for the commands of the same user, with an admin token of its own unless
-    it has admin keys already; `on_page` gets the address of the web page with that token. Raises `MemoryBudgetError`
-    if none of the models to be loaded at start can ever fit, and `EngineError` if the engine's process cannot be
-    started, so that a supervisor of this process can act.
+    it has admin keys already; `on_page` gets the address of the web page, with that token or a ticket for it. Raises
+    `MemoryBudgetError` if none of the models to be loaded at start can ever fit, and `EngineError` if the engine's
+    process cannot be started, so that a supervisor of this process can act.
     """
     is_local = is_loopback(listener.getsockname()[0])
     token = new_admin_token() if is_local and config.admin_keys is None else None
@@ -105,7 +105,8 @@ def run_server(
                     log("not listed for `antiphon ps`", logging.WARNING, cause=str(error))
             on_listening(url)
             if on_page is not None:
-                on_page(page_address(url, token))
+                ticket = None if token is None else app.state.key_handover.issue(token)
+                on_page(PageAddress.of(url, token, ticket))
             if wyoming is not None:
                 await running.enter_async_context(wyoming.serving(app.state.serving))
             systemd.notify(systemd.READY)

@@ -13,43 +13,31 @@ from typing import Any
 import httpx
 import pytest
 
-from antiphon.server.access.keys import KeyRing
-from antiphon.server.setup.config import ModelSpec, ServerConfig
 from antiphon.weights.catalog import hub as hub_module
-from support.fetching.registries import LocalHub, local_hub
-from support.server.http_server import RunningServer, running_server
+from support.fetching.registries import LocalHub
+from support.server.fetching_server import HUB_MODEL, fetching_server, tiny_hub
+from support.server.http_server import RunningServer
 from support.waiting import wait_until
 
 API, ADMIN = "an-ordinary-key", "an-admins-own-key"
-NAME = "hub:owner/tiny"
 Ask = Callable[..., httpx.Response]
 
 
 @pytest.fixture(scope="module")
 def hub(chat_folder: Path) -> Iterator[LocalHub]:
-    files = {f"owner/tiny/{path.name}": path.read_bytes() for path in chat_folder.iterdir() if path.is_file()}
-    with local_hub(files) as made:
+    with tiny_hub(chat_folder) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
 def served(hub: LocalHub, chat_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    folder = tmp_path_factory.mktemp("pulls")
-    with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("ANTIPHON_HOME", str(folder / "home"))
-        environment.setenv("HF_ENDPOINT", hub.endpoint)
-        environment.setenv("HF_HUB_CACHE", str(folder / "cache"))
-        environment.delenv("HF_HUB_OFFLINE", raising=False)
-        environment.delenv("ANTIPHON_OFFLINE", raising=False)
-        spec = ModelSpec.of(str(chat_folder))
-        config = ServerConfig(models=(spec,), keys=KeyRing([API]), admin_keys=KeyRing([ADMIN]))
-        with running_server(config, {"kv_bytes": 16 << 20}) as running:
-            yield running
+    with fetching_server(hub, chat_folder, tmp_path_factory.mktemp("pulls"), ADMIN, API) as running:
+        yield running
 
 
 @pytest.fixture
 def ask(served: RunningServer) -> Iterator[Ask]:
-    """An admin's request, as `ask("POST", "/pull", model=NAME)`. Every test begins and ends without the model."""
+    """An admin's request, as `ask("POST", "/pull", model=HUB_MODEL)`. Every test begins and ends without the model."""
     headers = {"authorization": f"Bearer {ADMIN}"}
     with httpx.Client(base_url=served.url, headers=headers, timeout=60) as client:
 
@@ -57,7 +45,7 @@ def ask(served: RunningServer) -> Iterator[Ask]:
             return client.request(method, "/admin/models" + path, json=body or None)
 
         yield send
-        send("POST", "/delete", model=NAME)
+        send("POST", "/delete", model=HUB_MODEL)
 
 
 def events(response: httpx.Response) -> list[dict[str, Any]]:
@@ -65,7 +53,7 @@ def events(response: httpx.Response) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines if line != "[DONE]"]
 
 
-def listed(ask: Ask, name: str = NAME) -> dict[str, Any] | None:
+def listed(ask: Ask, name: str = HUB_MODEL) -> dict[str, Any] | None:
     """The model's card, wherever it is listed."""
     content = ask("GET", "").json()
     return next((card for card in (*content["models"], *content["catalog"]) if card["name"] == name), None)
@@ -75,21 +63,21 @@ def test_a_model_is_fetched_loaded_used_unloaded_and_deleted(
     ask: Ask, served: RunningServer, chat_folder: Path
 ) -> None:
     assert listed(ask) is None
-    told = events(ask("POST", "/pull", model=NAME))
+    told = events(ask("POST", "/pull", model=HUB_MODEL))
     assert told[-1]["status"] == "success" and told[-1]["bytes"] > 0
     assert any(one.get("total_bytes") for one in told)
     card = listed(ask)
     assert card is not None and card["is_here"] and not card["is_catalog"] and card["bytes"] == told[-1]["bytes"]
-    assert ask("POST", "/load", model=NAME, pinned=True).json()["state"] == "ready"
+    assert ask("POST", "/load", model=HUB_MODEL, pinned=True).json()["state"] == "ready"
     card = listed(ask)
     assert card is not None and card["pinned"] and card["is_here"] and card["bytes"] == told[-1]["bytes"]
-    refused = ask("POST", "/delete", model=NAME)
+    refused = ask("POST", "/delete", model=HUB_MODEL)
     assert refused.status_code == 409 and "is loaded; unload it" in refused.json()["error"]["message"]
-    assert ask("POST", "/unload", model=NAME).json()["state"] == "unloaded"
-    deleted = ask("POST", "/delete", model=NAME).json()
-    assert deleted["freed_bytes"] >= 0 and deleted["model"] == NAME
+    assert ask("POST", "/unload", model=HUB_MODEL).json()["state"] == "unloaded"
+    deleted = ask("POST", "/delete", model=HUB_MODEL).json()
+    assert deleted["freed_bytes"] >= 0 and deleted["model"] == HUB_MODEL
     assert listed(ask) is None
-    again = ask("POST", "/delete", model=NAME)
+    again = ask("POST", "/delete", model=HUB_MODEL)
     assert again.status_code == 404 and again.json()["error"]["code"] == "model_not_found"
     assert ask("POST", "/delete", model=chat_folder.name).status_code == 400 and chat_folder.exists()
     own = listed(ask, chat_folder.name)
@@ -111,7 +99,9 @@ def test_a_download_is_shared_shown_and_cancelled(ask: Ask, hub: LocalHub, serve
     headers = {"authorization": f"Bearer {ADMIN}"}
 
     def pull() -> None:
-        answers.append(httpx.post(served.url + "/admin/models/pull", json={"model": NAME}, headers=headers, timeout=60))
+        answers.append(
+            httpx.post(served.url + "/admin/models/pull", json={"model": HUB_MODEL}, headers=headers, timeout=60)
+        )
 
     def running() -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = ask("GET", "").json()["downloads"]
@@ -123,38 +113,38 @@ def test_a_download_is_shared_shown_and_cancelled(ask: Ask, hub: LocalHub, serve
     wait_until(lambda: len(hub.downloads()) > before and running())
     wait_until(lambda: len(served.serving.requests) >= 2)
     [card] = running()
-    assert card["model"] == NAME
-    refused = ask("POST", "/delete", model=NAME)
+    assert card["model"] == HUB_MODEL
+    refused = ask("POST", "/delete", model=HUB_MODEL)
     assert refused.status_code == 409 and "being downloaded" in refused.json()["error"]["message"]
-    assert ask("POST", "/pull/cancel", model=NAME).json() == {"model": NAME, "cancelled": True}
+    assert ask("POST", "/pull/cancel", model=HUB_MODEL).json() == {"model": HUB_MODEL, "cancelled": True}
     for thread in threads:
         thread.join(60)
     assert [events(answer)[-1]["error"]["code"] for answer in answers] == ["download_cancelled"] * 2
     assert running() == [] and len(hub.downloads()) == before + 1
-    gone = ask("POST", "/pull/cancel", model=NAME)
+    gone = ask("POST", "/pull/cancel", model=HUB_MODEL)
     assert gone.status_code == 404 and gone.json()["error"]["code"] == "download_not_found"
     hub.stall.set()
     hub.stall = None
-    assert events(ask("POST", "/pull", model=NAME))[-1]["status"] == "success"
-    assert ask("POST", "/pull", model=NAME, stream=False).json()["status"] == "success"
+    assert events(ask("POST", "/pull", model=HUB_MODEL))[-1]["status"] == "success"
+    assert ask("POST", "/pull", model=HUB_MODEL, stream=False).json()["status"] == "success"
 
 
 def test_a_damaged_file_is_not_kept(ask: Ask, hub: LocalHub) -> None:
     name = next(name for name in hub.files if name.endswith(".safetensors"))
     hub.sent[name] = bytes(len(hub.files[name]))
-    error = events(ask("POST", "/pull", model=NAME))[-1]["error"]
+    error = events(ask("POST", "/pull", model=HUB_MODEL))[-1]["error"]
     assert "sha256" in error["message"] and error["code"] == "model_load_failed"
     card = listed(ask)
     assert card is None or not card["is_here"]
     hub.sent.clear()
-    assert events(ask("POST", "/pull", model=NAME))[-1]["status"] == "success"
+    assert events(ask("POST", "/pull", model=HUB_MODEL))[-1]["status"] == "success"
 
 
 def test_no_space(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     usage = SimpleNamespace(total=1 << 40, used=1 << 40, free=10)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
-    assert "free" in events(ask("POST", "/pull", model=NAME))[-1]["error"]["message"]
-    refused = ask("POST", "/pull", model=NAME, stream=False)
+    assert "free" in events(ask("POST", "/pull", model=HUB_MODEL))[-1]["error"]["message"]
+    refused = ask("POST", "/pull", model=HUB_MODEL, stream=False)
     assert refused.status_code == 503 and "MB free" in refused.json()["error"]["message"]
     assert ask("GET", "").json()["disk"]["free_bytes"] == 10
 
@@ -162,7 +152,7 @@ def test_no_space(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_network_is_away(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     monkeypatch.setattr(hub_module, "REACH_SECONDS", 5.0)
-    error = events(ask("POST", "/pull", model=NAME))[-1]["error"]
+    error = events(ask("POST", "/pull", model=HUB_MODEL))[-1]["error"]
     assert "not reachable" in error["message"]
 
 
@@ -179,4 +169,4 @@ def test_unknown_models_and_those_who_may_not(ask: Ask, served: RunningServer) -
         for key in (API, "wrong"):
             headers = {"authorization": f"Bearer {key}"}
             url = served.url + "/admin/models" + path
-            assert httpx.request(method, url, headers=headers, json={"model": NAME}).status_code == 401
+            assert httpx.request(method, url, headers=headers, json={"model": HUB_MODEL}).status_code == 401

@@ -135,7 +135,8 @@ def test_there_is_nothing_beside_the_pages_files(keyed: RunningServer) -> None:
 def test_the_status_needs_no_key_and_is_never_an_error(keyed: RunningServer) -> None:
     told = httpx.get(keyed.url + "/page/status")
     assert told.status_code == 200
-    assert set(told.json()) == {"status", "cause", "version", "page"} and told.json()["status"] == "ready"
+    assert set(told.json()) == {"status", "cause", "version", "page", "limits"} and told.json()["status"] == "ready"
+    assert told.json()["limits"] == {"json": 8 << 20, "recording": 512 << 20}
     keyed.serving.is_draining = True
     try:
         told = httpx.get(keyed.url + "/page/status")

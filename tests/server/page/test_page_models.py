@@ -9,37 +9,25 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from antiphon.server.access.keys import KeyRing
-from antiphon.server.setup.config import ModelSpec, ServerConfig
 from support.browser.admin_view import ADMIN_KEY, open_as_admin
 from support.browser.watched_page import PHONE, WIDE, WatchedPage, watched_page
-from support.fetching.registries import LocalHub, local_hub
-from support.server.http_server import RunningServer, running_server
+from support.fetching.registries import LocalHub
+from support.server.fetching_server import HUB_MODEL, fetching_server, tiny_hub
+from support.server.http_server import RunningServer
 
 pytestmark = pytest.mark.browser
-NAME = "hub:owner/tiny"
 
 
 @pytest.fixture(scope="module")
 def hub(chat_folder: Path) -> Iterator[LocalHub]:
-    files = {f"owner/tiny/{path.name}": path.read_bytes() for path in chat_folder.iterdir() if path.is_file()}
-    with local_hub(files) as made:
+    with tiny_hub(chat_folder) as made:
         yield made
 
 
 @pytest.fixture(scope="module")
 def fetching(hub: LocalHub, chat_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    """A server with a tiny model, an empty folder of models, and a hub on this machine."""
-    folder = tmp_path_factory.mktemp("page-models")
-    with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("ANTIPHON_HOME", str(folder / "home"))
-        environment.setenv("HF_ENDPOINT", hub.endpoint)
-        environment.setenv("HF_HUB_CACHE", str(folder / "cache"))
-        environment.delenv("HF_HUB_OFFLINE", raising=False)
-        environment.delenv("ANTIPHON_OFFLINE", raising=False)
-        config = ServerConfig(models=(ModelSpec.of(str(chat_folder)),), admin_keys=KeyRing([ADMIN_KEY]))
-        with running_server(config, {"kv_bytes": 16 << 20}) as running:
-            yield running
+    with fetching_server(hub, chat_folder, tmp_path_factory.mktemp("page-models"), ADMIN_KEY) as running:
+        yield running
 
 
 @pytest.fixture
@@ -48,7 +36,7 @@ def watched(browser: Browser, fetching: RunningServer) -> Iterator[WatchedPage]:
         yield page
 
 
-def row(page: Page, name: str = NAME) -> Locator:
+def row(page: Page, name: str = HUB_MODEL) -> Locator:
     return page.locator(f".model[data-model='{name}']")
 
 
@@ -56,7 +44,7 @@ def test_a_model_is_fetched_loaded_and_deleted(watched: WatchedPage, hub: LocalH
     page = open_as_admin(watched, "models")
     expect(row(page, chat_folder.name)).to_have_attribute("data-state", "ready")
     expect(row(page, "smollm2-135m").get_by_role("button", name="Fetch smollm2-135m")).to_be_visible()
-    page.get_by_label("Find a model").fill(NAME)
+    page.get_by_label("Find a model").fill(HUB_MODEL)
     hub.stall = threading.Event()
     page.get_by_role("button", name="Fetch", exact=True).click()
     download = page.locator(".downloads")
@@ -70,7 +58,7 @@ def test_a_model_is_fetched_loaded_and_deleted(watched: WatchedPage, hub: LocalH
     expect(row(page)).to_have_attribute("data-state", "stored")
     row(page).get_by_role("button", name="Load").click()
     expect(row(page)).to_have_attribute("data-state", "ready")
-    expect(page.locator(".memory-keys")).to_contain_text(NAME)
+    expect(page.locator(".memory-keys")).to_contain_text(HUB_MODEL)
     pin = row(page).get_by_role("button", name="Pin")
     pin.click()
     expect(row(page).get_by_role("button", name="Unpin")).to_have_attribute("aria-pressed", "true")
@@ -89,7 +77,7 @@ def test_a_download_that_fails_says_why(watched: WatchedPage, hub: LocalHub) -> 
     page = open_as_admin(watched, "models")
     weights = next(name for name in hub.files if name.endswith(".safetensors"))
     hub.sent[weights] = bytes(len(hub.files[weights]))
-    page.get_by_label("Find a model").fill(NAME)
+    page.get_by_label("Find a model").fill(HUB_MODEL)
     page.get_by_role("button", name="Fetch", exact=True).click()
     expect(page.get_by_role("alert")).to_contain_text("sha256")
     hub.sent.clear()

@@ -21,13 +21,23 @@ from support.sound.speech import jfk
 
 pytestmark = pytest.mark.browser
 IMAGES = Path(__file__).parents[3] / "docs" / "images" / "page"
+QUESTIONS = (
+    "What is a choir? Answer in two sentences.",
+    "Write a Python function that returns the square of a number, and explain it in one sentence.",
+)
+CLIP = "call-1"
+#: Canvases are drawn again in the frame after a change.
+TWO_FRAMES = "new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)))"
+#: Pixels of views that are longer than a screen, and are shown whole.
+HEIGHTS = {("engine", "wide"): 1900, ("engine", "phone"): 2600, ("models", "phone"): 1200}
 
 
 def chat(watched: WatchedPage, _: RunningServer) -> Page:
     page = watched.open()
     seed_options(watched, max_tokens=96, temperature=0)
-    ask(page, "What is an antiphon? Answer in two sentences.")
-    wait_for_answer(page)
+    for number, question in enumerate(QUESTIONS, 1):
+        ask(page, question)
+        wait_for_answer(page, number)
     return page
 
 
@@ -55,8 +65,8 @@ def talk(watched: WatchedPage, _: RunningServer) -> Page:
     microphone, witness = ScriptedMicrophone(watched.page), Witness(watched.page)
     page = watched.open("talk")
     begin(page)
-    microphone.keep("austen-0880")
-    microphone.say("austen-0880")
+    microphone.keep(CLIP)
+    microphone.say(CLIP)
     witness.wait_until_heard()
     expect(page.locator(".latency").first).to_be_visible()
     return page
@@ -72,7 +82,7 @@ def engine(watched: WatchedPage, server: RunningServer) -> Page:
     page = open_as_admin(watched, "engine")
     expect(page.locator(".feed-state")).to_have_text("Live")
     with load(server.url):
-        expect(page.locator(".requests .state.finished").nth(7)).to_be_visible()
+        expect(page.locator(".requests .state.finished").nth(24)).to_be_visible()
     return page
 
 
@@ -88,9 +98,11 @@ def test_pictures(
     folder = pytestconfig.getoption("--screenshots") or tmp_path
     folder.mkdir(parents=True, exist_ok=True)
     for shape, size in (("wide", WIDE), ("phone", PHONE)):
-        page.set_viewport_size({"width": size["width"], "height": size["height"]})
+        height = HEIGHTS.get((view.__name__, shape), size["height"])
+        page.set_viewport_size({"width": size["width"], "height": height})
         for scheme in ("light", "dark"):
             page.emulate_media(color_scheme=scheme)
+            page.evaluate(TWO_FRAMES)
             name = f"{view.__name__}-{shape}-{scheme}.png"
             page.screenshot(path=folder / name, animations="disabled")
             assert (IMAGES / name).is_file(), "the docs lack a picture"

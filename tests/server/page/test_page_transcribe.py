@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from pathlib import Path
 
+import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from antiphon.server.setup.config import Limits, ModelSpec, ServerConfig
+from support.browser.admin_view import TRANSCRIPTION_MODEL
 from support.browser.sound_views import downloaded, drop
 from support.browser.watched_page import PATIENCE, PHONE, WIDE, WatchedPage, watched_page
-from support.server.http_server import RunningServer
+from support.server.http_server import RunningServer, running_server
 from support.sound.speech import JFK_TEXT, jfk, normalize_words
 from support.waiting import wait_until
 
@@ -93,18 +98,45 @@ def test_a_file_without_sound_does_not_stop_the_next(watched: WatchedPage) -> No
     watched.check_accessible()
 
 
-def test_a_language_that_the_model_does_not_know(watched: WatchedPage) -> None:
-    watched.expect_fault("status of 400")
+def test_an_english_model_offers_english_and_others_all_languages(watched: WatchedPage) -> None:
+    cards = httpx.get(watched.url + "/v1/models").json()
+    english = next(card for card in cards["data"] if card["id"] == TRANSCRIPTION_MODEL)
+    cards["data"].append({**english, "id": "whisper-base", "root": "whisper-base"})
+    watched.page.route("**/v1/models", lambda route: route.fulfill(json=cards))
     page = watched.open("transcribe")
     page.get_by_text("Language and prompt").click()
+    languages = page.get_by_label("Language", exact=True).locator("option")
+    picker = page.locator(".model-picker select")
+    picker.select_option("whisper-base")
+    expect(languages).to_have_count(100)
     page.get_by_label("Language", exact=True).select_option("de")
+    picker.select_option(TRANSCRIPTION_MODEL)
+    expect(languages).to_have_text(["English"])
     page.get_by_label("Prompt").fill("Kennedy")
+    expect(page.locator(".options summary .hint")).to_have_text("English, with a prompt")
     drop_files(page, speech_file())
-    states_are(page, "failed")
-    expect(page.get_by_role("alert")).to_contain_text("English")
-    page.get_by_label("Language", exact=True).select_option("")
-    page.get_by_role("button", name="Try jfk.wav again").click()
-    states_are(page, "done")
+    states_are(page, "done")  # German is not sent: the server would reject it
+    picker.select_option("whisper-base")
+    expect(page.get_by_label("Language", exact=True)).to_have_value("de")
+
+
+def test_a_file_that_is_too_large_is_told_by_its_limit(
+    browser: Browser, tmp_path: Path, model_path: Callable[[str], Path]
+) -> None:
+    model_path(TRANSCRIPTION_MODEL)
+    config = ServerConfig(
+        models=(ModelSpec.of(TRANSCRIPTION_MODEL),),
+        limits=Limits(audio_bytes=1 << 20),
+        files_dir=tmp_path / "files",
+        offline=True,
+    )
+    large = ("long.wav", "audio/wav", jfk().read_bytes() * 3)
+    with running_server(config, {"kv_bytes": 64 << 20}) as running, watched_page(browser, running.url) as watched:
+        page = watched.open("transcribe")
+        drop_files(page, large, speech_file())
+        states_are(page, "failed", "done")
+        told = f"the file has {len(large[2]):,} bytes; this server takes at most 1,048,576"
+        expect(page.get_by_role("alert")).to_have_text(told)
 
 
 def test_no_permission_for_the_microphone(watched: WatchedPage) -> None:

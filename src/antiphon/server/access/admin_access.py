@@ -26,13 +26,17 @@ class AdminAccess:
         if self._keys is None:
             message = "administration is off: start the server on a loopback address or with --admin-key-file"
             raise ApiError(403, message, code="admin_disabled")
-        host = header(scope, b"host")
-        self._hosts.check(host)
-        _check_origin(header(scope, b"origin"), host)
+        self.check_page(scope)
         if self._keys.find(header(scope, b"authorization").encode("latin-1")) is None:
             raise unauthorized("the admin key is missing or wrong")
         if scope["method"] in ("POST", "PUT", "PATCH"):
             _check_content_type(header(scope, b"content-type"))
+
+    def check_page(self, scope: Scope) -> None:
+        """Raise if a page of another site sent the request."""
+        host = header(scope, b"host")
+        self._hosts.check(host)
+        _check_origin(header(scope, b"origin"), host)
 
 
 def _check_origin(origin: str, host: str) -> None:

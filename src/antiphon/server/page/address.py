@@ -1,18 +1,29 @@
-"""The address of the web page of a server."""
+"""`PageAddress`: where a browser finds the web page of a server, with or without an admin key for it."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 #: Where a browser on this machine reaches a server that listens on all interfaces.
 EVERY_INTERFACE = {"://0.0.0.0:": "://127.0.0.1:", "://[::]:": "://[::1]:"}
-KEY_FIELD = "#admin_key="
 
 
-def page_address(url: str, admin_token: str | None) -> str:
-    """The page of the server at `url`. A token is in the fragment, which browsers do not send and the page removes."""
-    for listened, reached in EVERY_INTERFACE.items():
-        url = url.replace(listened, reached)
-    return f"{url}/" if admin_token is None else f"{url}/{KEY_FIELD}{admin_token}"
+@dataclass(frozen=True)
+class PageAddress:
+    """Keys and tickets are in the fragment, which browsers do not send and the page removes.
 
+    `opened` is for the command line of a browser, which other users can read: its ticket is valid once and for a short
+    time. `printed` has the key itself, for the user's own terminal. Both are `plain` for a server without a token.
+    """
 
-def without_key(address: str) -> str:
-    return address.partition(KEY_FIELD)[0]
+    plain: str
+    opened: str = field(repr=False)
+    printed: str = field(repr=False)
+
+    @classmethod
+    def of(cls, url: str, admin_token: str | None = None, ticket: str | None = None) -> PageAddress:
+        for listened, reached in EVERY_INTERFACE.items():
+            url = url.replace(listened, reached)
+        plain = f"{url}/"
+        opened = plain if ticket is None else f"{plain}#ticket={ticket}"
+        return cls(plain, opened, plain if admin_token is None else f"{plain}#admin_key={admin_token}")

@@ -62,7 +62,10 @@ async def page(request: Request) -> Response:
 
 @router.get("/page/status", include_in_schema=False)
 async def status(request: Request) -> Response:
-    """What `/readyz` says, with status 200 in every state: browsers report any other as an error of the page."""
+    """What `/readyz` says, with status 200 in every state: browsers report any other as an error of the page.
+
+    `limits` are the largest bodies in bytes: the page checks them before it sends one.
+    """
     serving = serving_of(request)
     client, models = serving.client, serving.models
     state, cause = "ready", None
@@ -72,7 +75,15 @@ async def status(request: Request) -> Response:
         state, cause = str(client.state), client.cause
     elif not models.is_ready:
         state, cause = models.status, models.cause
-    return json_response({"status": state, "cause": cause, "version": __version__, "page": page_files().version})
+    most = serving.config.limits
+    told = {
+        "status": state,
+        "cause": cause,
+        "version": __version__,
+        "page": page_files().version,
+        "limits": {"json": most.body_bytes, "recording": most.audio_bytes},
+    }
+    return json_response(told)
 
 
 @router.get("/page/{path:path}", include_in_schema=False)

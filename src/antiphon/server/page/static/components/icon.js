@@ -3,7 +3,7 @@ import { html } from "../lib/ui.js";
 
 const PATHS = {
   bars: "M4 10v4M8 6v12M12 9v6M16 4v16M20 10v4",
-  branch: "M6 4v16M6 14c6 0 12-1 12-8M18 6l-3 3M18 6l3 3",
+  branch: "M6 3v18M6 16c7 0 11-2 11-10M12.5 9.5L17 5l4.5 4.5",
   chat: "M4 5h16v11H9l-5 4z",
   check: "M5 12.5l4.5 4.5L19 7.5",
   chevronDown: "M6 9l6 6 6-6",
@@ -23,12 +23,12 @@ const PATHS = {
   microphoneOff: "M9 9v2a3 3 0 0 0 5 2.2M15 10V6a3 3 0 0 0-5.6-1.5M5 11a7 7 0 0 0 11 5.7M19 11a7 7 0 0 1-.6 2.8M12 18v3M4 3l16 18",
   minus: "M5 12h14",
   moon: "M19 14A8 8 0 1 1 10 5a6.5 6.5 0 0 0 9 9z",
-  more: "M5 12h.01M12 12h.01M19 12h.01",
+  more: "M5 11.2a.8.8 0 1 0 .01 0zM12 11.2a.8.8 0 1 0 .01 0zM19 11.2a.8.8 0 1 0 .01 0z",
   pause: "M8 5v14M16 5v14",
   pin: "M9 3h6l-1 7 3 3H7l3-3zM12 13v8",
   play: "M7 4l12 8-12 8z",
   plus: "M12 5v14M5 12h14",
-  redo: "M20 5v5h-5M19 10a7.5 7.5 0 1 0 1 6",
+  redo: "M20 4v5h-5M19.2 9A8 8 0 1 0 20 13.5",
   search: "M11 4a7 7 0 1 1 0 14 7 7 0 0 1 0-14zM16 16l4.5 4.5",
   send: "M12 20V5M6 11l6-6 6 6",
   sliders: "M4 7h9M17 7h3M4 17h3M11 17h9M15 5v4M9 15v4",

@@ -16,8 +16,8 @@ export function ModelPicker({ task, chosen, label = "Model" }) {
   const none = models.value === null ? "…" : "none";
   return html`<span class="model-picker">
     <label for=${id} class="visually-hidden">${label}</label>
-    <select id=${id} value=${chosen.value} onChange=${change} disabled=${cards.length === 0}>
-      ${cards.length === 0 && html`<option>${none}</option>`}
+    <select id=${id} value=${cards.length ? chosen.value : ""} onChange=${change} disabled=${cards.length === 0}>
+      ${cards.length === 0 && html`<option value="" selected>${none}</option>`}
       ${cards.map(
         (card) => html`<option key=${card.id} value=${card.id} selected=${card.id === chosen.value}>
           ${card.id}${STATES[card.state] ?? ` (${card.state})`}

@@ -1,6 +1,7 @@
 // The server's API: requests with the user's key, streams of events, sounds and WebSockets.
-import { ADMIN, API, askForKey, keyOf, setKey } from "./keys.js";
-import { noticeFailure, noticeSuccess } from "./connection.js";
+import { ADMIN, API, askForKey, handover, keyOf, setKey } from "./keys.js";
+import { limits, noticeFailure, noticeSuccess } from "./connection.js";
+import { whole } from "./format.js";
 import { sseEvents } from "./sse.js";
 
 const KEY_PROTOCOL = "openai-insecure-api-key.";
@@ -28,6 +29,9 @@ export function address(path) {
 export async function request(path, { method, json, body, headers = {}, signal } = {}) {
   const verb = method ?? (json !== undefined || body !== undefined ? "POST" : "GET");
   const kind = needsAdmin(verb, path) ? ADMIN : API;
+  const content = json !== undefined ? JSON.stringify(json) : body;
+  checkSize(content);
+  const missing = kind === ADMIN ? await handover : "";
   for (;;) {
     const key = keyOf(kind);
     const response = await send(path, {
@@ -37,7 +41,7 @@ export async function request(path, { method, json, body, headers = {}, signal }
         ...(key ? { authorization: `Bearer ${key}` } : {}),
         ...headers,
       },
-      body: json !== undefined ? JSON.stringify(json) : body,
+      body: content,
       signal,
     });
     if (response.ok) return response;
@@ -46,7 +50,7 @@ export async function request(path, { method, json, body, headers = {}, signal }
     if (response.status !== 401) throw error;
     if (keyOf(kind) !== key) continue; // another request was answered with a key meanwhile
     setKey(kind, null);
-    const message = key ? "The server does not accept this key." : "";
+    const message = key ? "The server does not accept this key." : missing;
     if (!(await askForKey(kind, message))) throw error;
   }
 }
@@ -106,6 +110,24 @@ async function send(path, options) {
     throw new ApiError("the server does not answer");
   }
 }
+
+/**
+ * Reject what the server would. It answers before it has read a body that is too large and closes the connection, and
+ * browsers then report a broken connection instead of its answer.
+ */
+function checkSize(content) {
+  const known = limits.peek();
+  if (!known) return;
+  const most = content instanceof FormData ? known.recording : known.json;
+  const parts = content instanceof FormData ? [...content.values()].filter((value) => value instanceof Blob) : [content];
+  const size = parts.reduce((sum, part) => sum + sizeOf(part), 0);
+  if (size <= most) return;
+  const what = content instanceof FormData ? "file" : "request";
+  const message = `the ${what} has ${whole(size)} bytes; this server takes at most ${whole(most)}`;
+  throw new ApiError(message, { status: 413, code: "body_too_large" });
+}
+
+const sizeOf = (part) => (part instanceof Blob ? part.size : typeof part === "string" ? new Blob([part]).size : 0);
 
 function needsAdmin(method, path) {
   const route = `/${path.replace(/^\//, "")}`;

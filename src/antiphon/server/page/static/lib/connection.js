@@ -10,6 +10,9 @@ const WAITING_MS = 1000;
  */
 export const connection = signal({ status: "connecting", cause: null, version: "" });
 
+/** The largest bodies that the server takes, in bytes: `{json, recording}`; null until they are known. */
+export const limits = signal(null);
+
 let timer = 0;
 let isChecking = false;
 let startedWith = null;
@@ -25,6 +28,7 @@ export async function check() {
     const response = await fetch(new URL("page/status", document.baseURI), { cache: "no-store", credentials: "omit" });
     const told = await response.json();
     show({ status: told.status, cause: told.cause, version: told.version });
+    limits.value = told.limits;
     startedWith ??= told.page;
     isOutdated.value = told.page !== startedWith;
   } catch {

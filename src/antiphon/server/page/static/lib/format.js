@@ -40,3 +40,6 @@ export function when(milliseconds) {
 }
 
 export const plural = (count, noun) => `${whole(count)} ${noun}${count === 1 ? "" : "s"}`;
+
+/** "cpu" -> "CPU"; devices of a kind that there are several of keep their names. */
+export const deviceName = (device) => (device === "cpu" ? "CPU" : device);

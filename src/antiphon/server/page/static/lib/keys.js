@@ -5,7 +5,6 @@ export const API = "api";
 export const ADMIN = "admin";
 
 const NAMES = { [API]: "antiphon.api-key", [ADMIN]: "antiphon.admin-key" };
-const ADDRESS_FIELD = "admin_key";
 
 /** The question that is open: `{kind, message, answer}`, or null. The shell shows it. */
 export const question = signal(null);
@@ -19,13 +18,34 @@ export function setKey(kind, key) {
   else sessionStorage.removeItem(NAMES[kind]);
 }
 
-/** Keep the key that `antiphon serve --open` put behind the #, and take it out of the address and the history. */
+/** Resolves once the ticket in the address, if there was one, is exchanged: to why it could not be, or to "". */
+export let handover = Promise.resolve("");
+
+/** Keep the admin key behind the # of the address, or that of the ticket there, and take it out of the history. */
 export function takeKeyFromAddress() {
   const fields = new URLSearchParams(location.hash.slice(1));
-  const key = fields.get(ADDRESS_FIELD);
-  if (key === null) return;
-  setKey(ADMIN, key);
+  const [key, ticket] = [fields.get("admin_key"), fields.get("ticket")];
+  if (key === null && ticket === null) return;
   history.replaceState(null, "", location.pathname + location.search);
+  if (key !== null) setKey(ADMIN, key);
+  else handover = exchange(ticket);
+}
+
+async function exchange(ticket) {
+  try {
+    const response = await fetch(new URL("page/ticket", document.baseURI), {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify({ ticket }),
+      credentials: "omit",
+    });
+    const told = await response.json();
+    if (!response.ok) return `There is no admin key for this page: ${told.error.message}.`;
+    setKey(ADMIN, told.admin_key);
+    return "";
+  } catch {
+    return "There is no admin key for this page: the server did not answer.";
+  }
 }
 
 let asking = null;

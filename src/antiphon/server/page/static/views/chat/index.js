@@ -1,4 +1,5 @@
 // Chat with a language model.
+import { media } from "../../lib/media.js";
 import { modelsFor, models } from "../../lib/models.js";
 import { hrefOf, navigate } from "../../lib/navigate.js";
 import { setting } from "../../lib/settings.js";
@@ -16,7 +17,7 @@ import { speechError } from "./speech.js";
 import { Thread } from "./thread.js";
 
 const isListShown = setting("chat.list", true);
-const narrow = matchMedia("(max-width: 760px)");
+const isNarrow = media("(max-width: 760px)");
 
 export function View({ path }) {
   const areOptionsShown = useSignal(false);
@@ -30,7 +31,7 @@ export function View({ path }) {
   const conversation = current.value;
   if (!conversation) return null;
   conversation.shape.value; // the first message replaces the welcome
-  const list = narrow.matches ? isDrawerOpen : isListShown;
+  const list = isNarrow.value ? isDrawerOpen : isListShown;
   const onAsk = () => {
     follow.current = true;
     if (!path) navigate("chat", conversation.id, true);
@@ -62,7 +63,7 @@ function Welcome() {
   return html`<div class="view-body welcome">
     ${hasNone
       ? html`<${Empty} icon="chat" title="No language model">
-          <p>This server has no model that answers in text. Start it with one, for instance <code>antiphon serve smollm2-135m</code>.</p>
+          <p>This server has no model that answers in text. Load one, such as <code>smollm2-135m</code>, in <a href=${hrefOf("models")}>Models</a>.</p>
         <//>`
       : html`<${Empty} icon="chat" title="Ask something"><p>Answers come from ${model.value || "the model"} on this server.</p><//>`}
   </div>`;

@@ -47,7 +47,7 @@ function PoolMap({ pool }) {
   const pointed = useSignal(null);
   const cells = cellsOf(pool);
   const { free, cached, shared, owned } = countsOf(pool);
-  const text = `${plural(pool.num_pages, "page")} of ${bytes(pool.page_bytes)}: ${whole(owned)} of ${plural(pool.owners.length, "request")}, ${whole(shared)} shared, ${whole(cached)} cached, ${whole(free)} free`;
+  const text = `${plural(pool.num_pages, "page")} of ${bytes(pool.page_bytes)}: ${whole(owned)} used by ${plural(pool.owners.length, "request")}, ${whole(shared)} shared, ${whole(cached)} cached, ${whole(free)} free`;
   const layout = (width) => {
     let size = LARGEST;
     while (size > SMALLEST && Math.ceil(cells.length / Math.floor(width / size)) * size > MAX_HEIGHT) size -= 1;

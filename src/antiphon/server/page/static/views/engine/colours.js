@@ -1,5 +1,5 @@
 // The page's colours for canvases and plots, read from the style sheet and again when the theme changes.
-import { theme } from "../../app/theme.js";
+import { isDark } from "../../app/theme.js";
 import { effect, signal } from "../../lib/ui.js";
 
 const NAMES = ["ground", "surface", "sunken", "line", "line-strong", "text", "text-soft", "accent", "accent-soft", "warn", "bad"];
@@ -15,10 +15,9 @@ function read() {
 }
 
 effect(() => {
-  theme.value;
+  isDark();
   queueMicrotask(() => (colours.value = read())); // after the attribute is set
 });
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => (colours.value = read()));
 
 /** What steps contain, and their place among the series. */
 export const KINDS = [

@@ -2,6 +2,7 @@
 import { MemoryBar } from "../../components/memory_bar.js";
 import { Notice } from "../../components/notice.js";
 import { ViewHeader } from "../../components/view_header.js";
+import { deviceName } from "../../lib/format.js";
 import { html, useEffect, useSignal } from "../../lib/ui.js";
 import { CacheMaps } from "./cache_map.js";
 import { engineState, listen, memory, numDropped, refusal, status } from "./feed.js";
@@ -36,7 +37,7 @@ function Memory() {
   const devices = Object.entries(memory.value);
   return html`<section class="panel" aria-label="Memory">
     <h2>Memory</h2>
-    ${devices.map(([device, figures]) => html`<${MemoryBar} key=${device} title=${device} total=${device === "cpu" ? 0 : figures.memory_bytes} parts=${partsOf(figures)} />`)}
+    ${devices.map(([device, figures]) => html`<${MemoryBar} key=${device} title=${deviceName(device)} total=${device === "cpu" ? 0 : figures.memory_bytes} parts=${partsOf(figures)} />`)}
     ${devices.length === 0 && html`<p class="hint">Not known yet.</p>`}
   </section>`;
 }
@@ -47,7 +48,7 @@ const partsOf = (figures) => {
   return [
     ...models.map(([model, own]) => ({ model, label: `${model} weights`, kind: "weights", bytes: own.weight_bytes })),
     ...models.map(([model, own]) => ({ model, label: `${model} cache`, kind: "kv", bytes: own.kv_bytes })),
-    { label: "Cache, not used", kind: "reserved", bytes: figures.kv_bytes - figures.kv_lent_bytes },
+    { label: "Cache not in use", kind: "reserved", bytes: figures.kv_bytes - figures.kv_lent_bytes },
     { label: "Workspace and the rest", kind: "other", bytes: figures.other_bytes },
   ];
 };

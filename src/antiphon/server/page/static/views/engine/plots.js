@@ -5,24 +5,29 @@ import { setting } from "../../lib/settings.js";
 import { html, signal, useEffect, useLayoutEffect, useRef } from "../../lib/ui.js";
 import { colours } from "./colours.js";
 import { known, now } from "./feed.js";
-import { SPAN } from "./series.js";
 
 const REFRESH = 500;
 const HEIGHT = 150;
+/** Seconds that the plots show at first; they grow with what is known. */
+const SHORTEST = 30;
 
 /** Milliseconds that a request may take to its first token, and for each token after it. */
 export const targetFirst = setting("engine.target-first", 1000);
 export const targetToken = setting("engine.target-token", 100);
 const rows = signal(null);
 
-const perSecond = (value) => (value >= 100 ? value.toFixed(0) : value.toFixed(1));
+const perSecond = (value) => value.toFixed(value < 10 ? 1 : 0);
 const milliseconds = (value) => (value >= 1000 ? `${(value / 1000).toFixed(1)} s` : `${value.toFixed(value < 10 ? 1 : 0)} ms`);
 
+/** A number beside a plot, without digits that say nothing. */
+const plain = (value) => String(Number(value.toPrecision(3)));
+const plainMilliseconds = (value) => (value >= 1000 ? `${plain(value / 1000)} s` : value ? `${plain(value)} ms` : "0");
+
 const PLOTS = [
-  { title: "Tokens per second", format: perSecond, lines: [["decode", "Decode", 0], ["prefill", "Prefill", 1]] },
-  { title: "Time to first token", format: milliseconds, lines: [["first50", "Median", 0], ["first95", "95th percentile", 3]] },
-  { title: "Gap between tokens", format: milliseconds, lines: [["gap50", "Median", 0], ["gap95", "95th percentile", 3]] },
-  { title: "Goodput, requests per second", format: perSecond, lines: [["good", "Within the targets", 0], ["finished", "All finished", 1]] },
+  { title: "Tokens per second", format: perSecond, tick: plain, lines: [["decode", "Decode", 0], ["prefill", "Prefill", 1]] },
+  { title: "Time to first token", format: milliseconds, tick: plainMilliseconds, lines: [["first50", "Median", 0], ["first95", "95th percentile", 3]] },
+  { title: "Gap between tokens", format: milliseconds, tick: plainMilliseconds, lines: [["gap50", "Median", 0], ["gap95", "95th percentile", 3]] },
+  { title: "Goodput, requests per second", format: perSecond, tick: plain, lines: [["good", "Within the targets", 0], ["finished", "All finished", 1]] },
 ];
 
 export function Plots() {
@@ -53,13 +58,13 @@ function last(name, format) {
   return "–";
 }
 
-function Plot({ title, lines, format }) {
+function Plot({ title, lines, format, tick }) {
   const place = useRef(null);
   const plot = useRef(null);
   const palette = colours.value;
   useLayoutEffect(() => {
     const element = place.current;
-    const made = new uPlot(options(palette, lines, format, element.clientWidth), dataOf(lines), element);
+    const made = new uPlot(options(palette, lines, tick, element.clientWidth), dataOf(lines), element);
     plot.current = made;
     const observer = new ResizeObserver(() => made.setSize({ width: element.clientWidth, height: HEIGHT }));
     observer.observe(element);
@@ -86,11 +91,17 @@ function Plot({ title, lines, format }) {
 
 function dataOf(lines) {
   const found = rows.value;
-  if (!found) return [[-SPAN + 1, 0], ...lines.map(() => [null, null])];
+  if (!found) return [[-SHORTEST, 0], ...lines.map(() => [null, null])];
   return [found.ages, ...lines.map(([name]) => found[name])];
 }
 
-function options(palette, lines, format, width) {
+/** Where the plots begin: with the first second that is known. */
+function firstAge() {
+  const place = rows.peek()?.decode.findIndex((value) => value !== null) ?? -1;
+  return Math.min(-SHORTEST, place < 0 ? 0 : rows.peek().ages[place]);
+}
+
+function options(palette, lines, tick, width) {
   const axis = { stroke: palette["text-soft"], grid: { stroke: palette.line, width: 1 }, ticks: { show: false }, font: `11px ${palette.font}` };
   return {
     width,
@@ -98,10 +109,10 @@ function options(palette, lines, format, width) {
     legend: { show: false },
     cursor: { show: false },
     padding: [8, 16, 0, 0],
-    scales: { x: { time: false, range: [-SPAN + 1, 0] }, y: { range: (_, low, high) => [0, Math.max(high ?? 0, 1e-3) * 1.1] } },
+    scales: { x: { time: false, range: () => [firstAge(), 0] }, y: { range: (_, low, high) => [0, 1.1 * (high || 1)] } },
     axes: [
-      { ...axis, size: 24, values: (_, ages) => ages.map((age) => (age ? `${age} s` : "now")) },
-      { ...axis, size: 52, values: (_, values) => values.map((value) => (value ? format(value) : "0")) },
+      { ...axis, size: 24, values: (_, ages) => ages.map((age) => (age ? `−${-age} s` : "now")) },
+      { ...axis, size: 52, values: (_, values) => values.map(tick) },
     ],
     series: [{}, ...lines.map(([, label, series]) => ({ label, stroke: palette.series[series], width: 1.5, spanGaps: true, points: { size: 4 } }))],
   };

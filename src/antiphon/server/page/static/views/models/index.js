@@ -4,7 +4,7 @@ import { Select, TextField } from "../../components/fields.js";
 import { MemoryBar } from "../../components/memory_bar.js";
 import { Notice } from "../../components/notice.js";
 import { ViewHeader } from "../../components/view_header.js";
-import { bytes } from "../../lib/format.js";
+import { bytes, deviceName } from "../../lib/format.js";
 import { html, signal, useEffect, useSignal } from "../../lib/ui.js";
 import { Row, taskName } from "./row.js";
 import { downloads, failures, forgetFailure, listing, pull, refusal, remove, watch } from "./store.js";
@@ -42,7 +42,7 @@ function Lists({ found, onDelete }) {
     <${Memory} found=${found} />
     <div class="filters">
       <${TextField} label="Find a model" value=${wanted.value} onChange=${(value) => (wanted.value = value)} type="search"
-        placeholder="Name, or hub:owner/repository" />
+        placeholder="Name or hub:owner/repo" />
       <${Select} label="Task" value=${task.value} onChange=${(value) => (task.value = value)}
         options=${[{ value: "", label: "All" }, ...tasks]} />
     </div>
@@ -86,9 +86,9 @@ function Memory({ found }) {
       const parts = [
         ...own.map((card) => ({ model: card.name, label: card.name, kind: "weights", bytes: card.charged_bytes })),
         { label: "Cache in use", kind: "kv", bytes: lent },
-        { label: "Cache, reserved", kind: "reserved", bytes: device.kv_bytes - lent },
+        { label: "Cache not in use", kind: "reserved", bytes: device.kv_bytes - lent },
       ];
-      return html`<${MemoryBar} key=${device.device} title=${device.device} total=${device.budget_bytes} parts=${parts} />`;
+      return html`<${MemoryBar} key=${device.device} title=${deviceName(device.device)} total=${device.budget_bytes} parts=${parts} />`;
     })}
   </section>`;
 }

@@ -11,8 +11,9 @@ const height = (level) => Math.min(1, Math.sqrt(level) * 1.15);
 
 export function Waves() {
   const canvas = useRef(null);
+  const columns = useRef([]);
   const dark = isDark(); // other colours are read again
-  useEffect(() => draw(canvas.current), [dark]);
+  useEffect(() => draw(canvas.current, columns.current), [dark]);
   return html`<div class="waves">
     <canvas ref=${canvas} role="img" aria-label="The sound of the last seconds: you above, answers below"></canvas>
     <span class="wave-name you" aria-hidden="true">You</span>
@@ -20,11 +21,10 @@ export function Waves() {
   </div>`;
 }
 
-/** Draws until the returned function is called. */
-function draw(canvas) {
+/** Draws, after the columns that are there, until the returned function is called. */
+function draw(canvas, columns) {
   const style = getComputedStyle(canvas);
   const colours = { you: style.getPropertyValue("--series-2"), answer: style.getPropertyValue("--series-1"), line: style.getPropertyValue("--line") };
-  const columns = [];
   let current = { you: 0, answer: 0 };
   let since = performance.now();
   let frame = 0;

@@ -19,21 +19,31 @@ const LANGUAGES = CODES.split(" ")
   .map((code) => ({ value: code, label: nameOf(code) }))
   .sort((one, other) => one.label.localeCompare(other.label, "en"));
 
-/** As they are now. */
-export const options = () => ({ model: model.peek(), language: language.peek(), prompt: prompt.peek().trim() });
+/** Whisper's English-only models are named so. */
+const isEnglishOnly = (name) => /\.en\b/.test(name);
 
-const summary = () => {
-  const spoken = language.value ? nameOf(language.value) : "language detected";
+/** As they are now. A language that was chosen for another model is kept for it. */
+export const options = () => ({
+  model: model.peek(),
+  language: isEnglishOnly(model.peek()) ? "" : language.peek(),
+  prompt: prompt.peek().trim(),
+});
+
+const summary = (isEnglish) => {
+  const spoken = isEnglish ? "English" : language.value ? nameOf(language.value) : "Language detected";
   return prompt.value.trim() ? `${spoken}, with a prompt` : spoken;
 };
 
 export function Options() {
+  const isEnglish = isEnglishOnly(model.value);
   return html`<details class="options">
-    <summary>Language and prompt <span class="hint">${summary()}</span></summary>
+    <summary>Language and prompt <span class="hint">${summary(isEnglish)}</span></summary>
     <div class="options-body">
-      <${Select} label="Language" value=${language.value} onChange=${(value) => (language.value = value)}
-        hint="Models whose names end in .en know English only."
-        options=${[{ value: "", label: "Detect it" }, ...LANGUAGES]} />
+      ${isEnglish
+        ? html`<${Select} label="Language" value="en" onChange=${() => {}} hint=${`${model.value} knows English only.`}
+            options=${[{ value: "en", label: nameOf("en") }]} />`
+        : html`<${Select} label="Language" value=${language.value} onChange=${(value) => (language.value = value)}
+            options=${[{ value: "", label: "Detect it" }, ...LANGUAGES]} />`}
       <${TextArea} label="Prompt" rows="2" value=${prompt.value} onChange=${(value) => (prompt.value = value)}
         hint="Names, spellings and style that the recording may have." />
     </div>

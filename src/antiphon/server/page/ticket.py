@@ -1,0 +1,32 @@
+"""`POST /page/ticket`: the admin key for the ticket in the address that `antiphon serve --open` opened."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request, Response
+from pydantic import BaseModel, Field
+
+from antiphon.server.access.admin_access import AdminAccess
+from antiphon.server.access.hosts import is_loopback
+from antiphon.server.bodies.json_body import read_body
+from antiphon.server.http.connection import json_response
+from antiphon.server.http.errors import ApiError
+from antiphon.server.page.handover import KeyHandover
+
+router = APIRouter()
+MAX_BODY_BYTES = 1024
+
+
+class TicketBody(BaseModel):
+    ticket: str = Field(max_length=200)
+
+
+@router.post("/page/ticket", include_in_schema=False)
+async def exchange(request: Request) -> Response:
+    """For pages of this server in a browser on this machine: the key is for its own user."""
+    access: AdminAccess = request.app.state.admin_access
+    access.check_page(request.scope)
+    if request.client is None or not is_loopback(request.client.host):
+        raise ApiError(403, "the key is given to browsers on the server's own machine only", code="not_local")
+    body = await read_body(request, TicketBody, MAX_BODY_BYTES)
+    handover: KeyHandover = request.app.state.key_handover
+    return json_response({"admin_key": handover.redeem(body.ticket)})
