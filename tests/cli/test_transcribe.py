@@ -21,6 +21,7 @@ def test_what_is_refused(invoke: Invoke, tmp_path: Path, monkeypatch: pytest.Mon
     assert_refused(invoke("transcribe", str(sound), "--format", "docx"), "docx", "srt", code=2)
     assert_refused(invoke("transcribe", str(sound), "--beam", "99"), "beams is 99", code=2)
     assert_refused(invoke("transcribe", str(sound), str(sound), "--live"), "one source, not 2", code=2)
+    assert_refused(invoke("transcribe", str(sound), "--speculate", "ngram"), "--speculate goes with --live", code=2)
     model = tmp_path / "ggml.bin"
     model.write_bytes(ggml_file(dims(), state_dict(), vocabulary(50257)))
     told = invoke("transcribe", str(sound), "--model", str(model))

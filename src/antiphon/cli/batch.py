@@ -6,7 +6,7 @@ import json
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -80,11 +80,11 @@ def batch(
     loaded = load(model, offline, no_repack, quantize, task="generate", device=device)
     template = not raw and loaded.chat_template is not None
     prompts = [[{"role": "user", "content": text}] if template else text for text in texts]
-    settings = dict(
+    settings: dict[str, Any] = dict(
         max_running=max_running, max_waiting=max(1024, len(texts)), policy=policy, preemption=preemption,
-        speculate=speculate, record=not no_record, record_requests=trace is not None,
+        record=not no_record, record_requests=trace is not None,
     )  # fmt: skip
-    with engine_for(loaded, kv_memory, kv_type, **settings) as engine:
+    with engine_for(loaded, kv_memory, kv_type, speculate=speculate, **settings) as engine:
         if profile:
             engine.start_profile()
         answers = engine.generate(prompts, loaded.sampling.params(**sampling), grammar=grammar)

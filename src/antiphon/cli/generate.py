@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -80,8 +80,8 @@ def run(
 
     loaded = load(model, offline, no_repack, quantize, task="generate", device=device)
     prompt_ids = _prompt_ids(loaded, text, system, raw)
-    engine_settings = dict(speculate=speculate, record=not no_record, record_requests=trace is not None)
-    with engine_for(loaded, kv_memory, kv_type, **engine_settings) as engine:
+    recorded: dict[str, Any] = dict(record=not no_record, record_requests=trace is not None)
+    with engine_for(loaded, kv_memory, kv_type, speculate=speculate, **recorded) as engine:
         name = adapted_name(engine, loaded, adapter)
         if profile:
             engine.start_profile()

@@ -17,6 +17,7 @@ from antiphon.cli.audio_devices import audio_devices
 from antiphon.cli.command import usage_errors
 from antiphon.cli.remote.address import chosen_server
 from antiphon.cli.transcript_output import TranscriptOutput, report_failures
+from antiphon.engine.speculation.modes import Speculation
 from antiphon.errors import AntiphonError, AudioError, InvalidRequestError, UsageError
 from antiphon.weights.catalog.model_tasks import check_catalog_task
 
@@ -83,6 +84,14 @@ def transcribe(
     quantize: Annotated[
         Precision, typer.Option("--quantize", help="Quantise float weights to this type; auto is int8.")
     ] = Precision.AUTO,
+    speculate: Annotated[
+        Speculation | None,
+        typer.Option(
+            "--speculate",
+            help="With --live: draft new text from the last one, for fewer steps; the text is the same. Default: off.",
+            show_default=False,
+        ),
+    ] = None,
     device: options.Device = "auto",
     kv_memory: options.KVMemory = None,
     trace: options.Trace = None,
@@ -94,6 +103,8 @@ def transcribe(
     """Transcribe recordings, several at once, or live sound."""
     names = files or []
     _check_usage(names, format_, words, live, output)
+    if speculate is not None and not live:
+        raise UsageError("--speculate goes with --live: recordings are transcribed once")
     for name in names:
         if name != "-" and not Path(name).is_file():
             raise InvalidRequestError(f"there is no file {name}")
@@ -117,7 +128,7 @@ def transcribe(
     if live and not names:
         audio_devices("input")  # an absent microphone is an error before the model is loaded
     loaded = load(model, offline, quantize=quantize, task="transcribe", device=device)
-    with engine_for(loaded, kv_memory, None, record_requests=trace is not None) as engine:
+    with engine_for(loaded, kv_memory, None, speculate=speculate, record_requests=trace is not None) as engine:
         try:
             if live:
                 _live(engine, names[0] if names else None, wanted)

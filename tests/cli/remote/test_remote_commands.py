@@ -117,6 +117,7 @@ def test_forms_of_answers(invoke: Invoke, tmp_path: Path) -> None:
         (["transcribe", "FILE"], ["--quantize", "int8"]),
         (["transcribe", "FILE"], ["--kv-memory", "9"]),
         (["transcribe", "FILE"], ["--live"]),
+        (["transcribe", "FILE", "--live"], ["--speculate", "ngram"]),
         (["speak", "hi", "-o", "x.wav"], ["--srt", "x.srt"]),
         (["speak", "hi", "-o", "x.wav"], ["--precision", "fp32"]),
         (["speak", "hi", "-o", "x.wav"], ["--seed", "1"]),

@@ -132,6 +132,7 @@ function measured({ sentAt, firstAt, numDeltas, usage }) {
     timeToFirstToken: (firstAt - sentAt) / 1000,
     promptTokens: usage?.prompt_tokens ?? null,
     cachedTokens: usage?.prompt_tokens_details?.cached_tokens ?? null,
+    drafted: usage?.timings?.draft_n ? [usage.timings.draft_n_accepted, usage.timings.draft_n] : null,
   };
 }
 

@@ -71,6 +71,7 @@ function Figures({ node }) {
     figures.tokensPerSecond && `${figures.tokensPerSecond.toFixed(1)} tokens/s`,
     `first token after ${seconds(figures.timeToFirstToken)}`,
     figures.cachedTokens && `${whole(figures.cachedTokens)} of ${whole(figures.promptTokens)} prompt tokens cached`,
+    figures.drafted && `${figures.drafted.map(whole).join(" of ")} drafted tokens accepted`,
     ENDINGS[node.finish],
   ];
   return html`<p class="figures number">${parts.filter(Boolean).join(" · ")}</p>`;
