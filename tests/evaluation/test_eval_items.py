@@ -29,6 +29,7 @@ GOOD = '{"question": "q", "choices": ["a", "b"], "answer": 1}\n'
         ("{nonsense", "this is not JSON"),
         ("[1, 2]", "this is a list; a line must be a JSON object"),
         ('{"choices": ["a", "b"], "answer": 0}', "'question' is missing; the line has 'choices', 'answer'"),
+        ('{"question": " ", "choices": ["a", "b"], "answer": 0}', "'question' is empty"),
         ('{"question": 3, "choices": ["a", "b"], "answer": 0}', "'question' is a number; it must be a text"),
         ('{"question": "q", "choices": ["a"], "answer": 0}', "'choices' has 1 text; it must have 2 or more"),
         ('{"question": "q", "choices": ["a", 2], "answer": 0}', "'choices' is a list; it must be a text or a list"),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from antiphon.engine.sampling_params import SamplingParams
-from antiphon.errors import MissingDependencyError
+from antiphon.errors import ContextLengthError, MissingDependencyError
 from antiphon.evaluation.run import run_task
 from antiphon.evaluation.settings import Setting, opened
 from antiphon.evaluation.task import ItemResult, TaskOptions
@@ -74,3 +74,13 @@ def test_answers_are_those_of_the_engine(tiny_llama: Path, raw: bool) -> None:
         answers = subject.engine.generate(prompts, SamplingParams(max_tokens=6))
     assert [item.output for item in run.items] == [answer.text.strip() for answer in answers]
     assert run.items[0].output != run.items[1].output
+
+
+def test_a_prompt_that_is_too_long_is_named(tiny_llama: Path, tmp_path: Path) -> None:
+    data = tmp_path / "items.jsonl"
+    data.write_text('{"prompt": "hello", "reference": "x"}\n{"prompt": "%s", "reference": "x"}\n' % ("word " * 5000))
+    task = Accuracy(TaskOptions(max_tokens=2))
+    with opened(load_model(str(tiny_llama), device="cpu"), Setting({}), kv_bytes=16 << 20) as subject:
+        with pytest.raises(ContextLengthError, match=r"items\.jsonl:2: prompt has [\d,]+ tokens"):
+            run_task(task, subject, task.read(data))
+        assert subject.engine.generate("hello", SamplingParams(max_tokens=1))  # nothing is left waiting

@@ -26,8 +26,13 @@ class Line:
         """The field `id`, else the number of the line."""
         return str(self.fields.get("id", self.number))
 
+    @property
+    def place(self) -> str:
+        """The file and the line, for errors."""
+        return f"{self.source}:{self.number}"
+
     def error(self, problem: str) -> InvalidRequestError:
-        return InvalidRequestError(f"{self.source}:{self.number}: {problem}")
+        return InvalidRequestError(f"{self.place}: {problem}")
 
     def has(self, name: str) -> bool:
         return self.fields.get(name) is not None

@@ -44,17 +44,24 @@ def figures(metrics: Sequence[Metric], items: Sequence[ItemResult]) -> list[Figu
     return found
 
 
+def origin(kind: str) -> dict[str, Any]:
+    """What every file has: its form, and where and when it was made."""
+    return {
+        "format": FORMAT,
+        "kind": kind,
+        "tool": f"antiphon {__version__}",
+        "machine": machine(),
+        "environment": environment(),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
 def result_of(
     task: Task[Any], model: str, run: Run, settings: dict[str, str], data: str, options: dict[str, Any]
 ) -> dict[str, Any]:
     """What `--output` writes. `settings` are those of the engine, `options` those of the task."""
     return {
-        "format": FORMAT,
-        "kind": KIND,
-        "tool": f"antiphon {__version__}",
-        "machine": machine(),
-        "environment": environment(),
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        **origin(KIND),
         "model": model,
         "task": task.name,
         "data": data,

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import repeat
 
 from antiphon.engine.sampling_params import SamplingParams
+from antiphon.errors import ContextLengthError
 from antiphon.runtime.frontend.engine import Engine
 from antiphon.runtime.frontend.streams import Stream
 from antiphon.runtime.loading.loading import LoadedModel
@@ -34,14 +36,23 @@ class Subject:
             return text
         return [{"role": "user", "content": text}]
 
-    def generate(self, prompts: Iterable[Prompt], params: SamplingParams) -> Iterator[Completion]:
-        """Answers in the order of the prompts, computed together. Closing the iterator cancels the rest."""
+    def generate(
+        self, prompts: Iterable[Prompt], params: SamplingParams, sources: Iterable[str] | None = None
+    ) -> Iterator[Completion]:
+        """Answers in the order of the prompts, computed together. Closing the iterator cancels the rest.
+
+        `sources` say where each prompt comes from, for the error about one that is too long.
+        """
         flying: deque[Stream] = deque()
+        named = zip(prompts, repeat(None) if sources is None else sources, strict=False)
         try:
-            for prompt in prompts:
+            for prompt, source in named:
                 if len(flying) == IN_FLIGHT:
                     yield flying.popleft().wait()
-                flying.append(self.engine.stream(prompt, params, model=self.name))
+                try:
+                    flying.append(self.engine.stream(prompt, params, model=self.name))
+                except ContextLengthError as error:
+                    raise error if source is None else ContextLengthError(f"{source}: {error}") from error
             while flying:
                 yield flying.popleft().wait()
         finally:

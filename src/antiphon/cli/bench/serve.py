@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from enum import StrEnum
@@ -13,6 +12,7 @@ import typer
 
 from antiphon.cli.bench.outputs import Html, Output, check_outputs
 from antiphon.cli.command import usage_errors
+from antiphon.cli.count_line import CountLine
 from antiphon.cli.files import write_json, write_text
 from antiphon.counted import counted
 from antiphon.errors import AntiphonError, InvalidRequestError
@@ -192,21 +192,19 @@ def _report(results: list[dict[str, Any]], output: Path | None, html: Path | Non
 
 
 class Progress:
-    """A line that counts requests, if standard error is a terminal."""
+    """Counts requests as they end."""
 
     def __init__(self, total: int) -> None:
         self._total = total
         self._done = 0
-        self._is_shown = sys.stderr.isatty()
+        self._line = CountLine("request")
 
     def step(self, _: object) -> None:
         self._done += 1
-        if self._is_shown and (self._done % max(1, self._total // 100) == 0 or self._done == self._total):
-            print(f"\r{self._done:,} of {counted(self._total, 'request')}", end="", file=sys.stderr, flush=True)
+        self._line.show(self._done, self._total)
 
     def end(self) -> None:
-        if self._is_shown:
-            print("\r\033[K", end="", file=sys.stderr, flush=True)
+        self._line.end()
 
 
 def _read_key(path: Path) -> str:

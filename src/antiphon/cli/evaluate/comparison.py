@@ -26,10 +26,14 @@ def run_and_compare(
     for path, result in earlier:
         if result["task"] != request.task.name:
             raise InvalidRequestError(f"{path} is a result of the task {result['task']}, not of {request.task.name}")
+        if result.get("data") != request.data:
+            raise InvalidRequestError(f"{path} is a result on {result.get('data')}, not on {request.data}")
     metrics = request.task.metrics
     loaded = request.load(request.setting)
     result = request.result(loaded, request.setting)
     print(result_table(result, metrics))
+    if output is not None:
+        write_json(output, result)  # now: what follows may fail
     comparisons, changed = [], None
     if values and result["is_complete"]:
         other = request.setting.changed(values)
@@ -42,7 +46,7 @@ def run_and_compare(
     comparisons += [compare(before, result, metrics, (path, "this run")) for path, before in earlier]
     for comparison in comparisons:
         print("\n" + comparison_table(comparison))
-    if output is not None:
+    if output is not None and comparisons:
         write_json(output, result | _extra(changed, comparisons))
     if not result["is_complete"] or (changed is not None and not changed["is_complete"]):
         raise KeyboardInterrupt
@@ -61,4 +65,4 @@ def compare_files(files: Sequence[Path], output: Path | None) -> None:
 def _extra(changed: dict[str, Any] | None, comparisons: Sequence[Comparison]) -> dict[str, Any]:
     """What a result file has beside the run itself: the run with the other setting, and the comparisons."""
     extra: dict[str, Any] = {} if changed is None else {"compared": changed}
-    return extra | ({"comparisons": [one.as_json() for one in comparisons]} if comparisons else {})
+    return extra | {"comparisons": [one.as_json() for one in comparisons]}

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from antiphon.cli.command import usage_errors
+from antiphon.cli.count_line import CountLine
 from antiphon.cli.session import load
-from antiphon.counted import counted
 from antiphon.errors import UnsupportedError
 from antiphon.evaluation.results import result_of
 from antiphon.evaluation.run import run_task
@@ -65,10 +64,10 @@ class EvalRequest:
 
     def result(self, loaded: LoadedModel, setting: Setting) -> dict[str, Any]:
         """The task on the model with this setting."""
-        progress = Progress(str(setting) if setting.values else "")
+        progress = CountLine("item", str(setting) if setting.values else "")
         with opened(loaded, setting, **self.engine) as subject:
             try:
-                run = run_task(self.task, subject, self.items, self.limit, progress.step)
+                run = run_task(self.task, subject, self.items, self.limit, progress.show)
             finally:
                 progress.end()
         return result_of(self.task, loaded.name, run, dict(setting.values), self.data, self.task.options.as_json())
@@ -91,20 +90,3 @@ def sources(compare: Sequence[str]) -> tuple[dict[str, str], list[Path]]:
     with usage_errors():
         values = parse_setting([part for part in compare if "=" in part])
     return values, [Path(part) for part in compare if "=" not in part]
-
-
-class Progress:
-    """A line that counts items, if standard error is a terminal."""
-
-    def __init__(self, label: str = "") -> None:
-        self._label = f"{label}: " if label else ""
-        self._is_shown = sys.stderr.isatty()
-
-    def step(self, done: int, total: int) -> None:
-        if self._is_shown and (done % max(1, total // 100) == 0 or done == total):
-            line = f"{self._label}{done:,} of {counted(total, 'item')}"
-            print(f"\r{line}", end="", file=sys.stderr, flush=True)
-
-    def end(self) -> None:
-        if self._is_shown:
-            print("\r\033[K", end="", file=sys.stderr, flush=True)

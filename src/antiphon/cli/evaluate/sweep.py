@@ -7,10 +7,11 @@ from pathlib import Path
 
 from antiphon.bench.load.objectives import Objectives
 from antiphon.cli.command import usage_errors
-from antiphon.cli.evaluate.request import EvalRequest, Progress
+from antiphon.cli.count_line import CountLine
+from antiphon.cli.evaluate.request import EvalRequest
 from antiphon.cli.files import write_json, write_text
 from antiphon.evaluation.items import sample_text
-from antiphon.evaluation.run import Progress as OnProgress
+from antiphon.evaluation.run import Progress
 from antiphon.evaluation.settings import Setting, cross_product
 from antiphon.evaluation.sweep.report import sweep_report
 from antiphon.evaluation.sweep.sweep import Measured, Sweep, sweep_result
@@ -27,13 +28,13 @@ def run_sweep(
     text = request.items[0] if request.task.name == "perplexity" else sample_text("perplexity.txt")
     sweep = Sweep(request.task, request.items, text, request.load, request.limit, objectives, request.engine)
     rows: list[Measured] = []
-    progress = Progress()
+    progress = CountLine("item")
 
-    def begin(setting: Setting) -> OnProgress:
+    def begin(setting: Setting) -> Progress:
         nonlocal progress
         progress.end()
-        progress = Progress(f"{setting} ({len(rows) + 1} of {len(settings)})")
-        return progress.step
+        progress = CountLine("item", f"{setting} ({len(rows) + 1} of {len(settings)})")
+        return progress.show
 
     try:
         for row in sweep.run(settings, begin):

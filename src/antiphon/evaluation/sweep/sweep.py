@@ -5,16 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime
 from typing import Any
 
 from torch import Tensor
 
-from antiphon import __version__
 from antiphon.bench.load.objectives import Objectives
-from antiphon.bench.machine import environment, machine
 from antiphon.errors import AntiphonError
-from antiphon.evaluation.results import FORMAT, figures, figures_json
+from antiphon.evaluation.results import figures, figures_json, origin
 from antiphon.evaluation.run import Progress, run_task
 from antiphon.evaluation.settings import Setting, opened
 from antiphon.evaluation.subject import Subject
@@ -149,12 +146,7 @@ def sweep_result(
 ) -> dict[str, Any]:
     """What `--output` writes and the report reads."""
     return {
-        "format": FORMAT,
-        "kind": KIND,
-        "tool": f"antiphon {__version__}",
-        "machine": machine(),
-        "environment": environment(),
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        **origin(KIND),
         "model": model,
         "task": sweep.task.name,
         "data": data,

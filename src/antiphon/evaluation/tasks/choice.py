@@ -13,10 +13,13 @@ from antiphon.evaluation.task import ItemResult, Metric, Task
 
 @dataclass(frozen=True)
 class Question:
+    """`place` is where it comes from, for errors."""
+
     id: str
     text: str
     choices: list[str]
     answer: int
+    place: str = ""
 
 
 class Choice(Task[Question]):
@@ -38,7 +41,7 @@ class Choice(Task[Question]):
         choices = line.texts("choices")
         if len(choices) < 2:
             raise line.error(f"'choices' has {len(choices)} text; it must have 2 or more")
-        if not all(choices):
+        if not all(choice.strip() for choice in choices):
             raise line.error("'choices' has an empty text")
         given = line.fields.get("answer")
         answer = choices.index(given) if isinstance(given, str) and given in choices else -1
@@ -48,13 +51,17 @@ class Choice(Task[Question]):
             answer = line.integer("answer")
         if not 0 <= answer < len(choices):
             raise line.error(f"'answer' is {answer}; there are {len(choices)} choices, counted from 0")
-        return Question(line.id, line.text("question"), choices, answer)
+        text = line.text("question").rstrip()
+        if not text:
+            raise line.error("'question' is empty")
+        return Question(line.id, text, choices, answer, line.place)
 
     def evaluate(self, subject: Subject, work: Sequence[Question]) -> Iterator[ItemResult]:
         tokenizer = subject.loaded.tokenizer
         contexts = [len(tokenizer.encode(question.text)) for question in work]
         prompts = (tokenizer.encode(f"{question.text} {choice}") for question in work for choice in question.choices)
-        answers = subject.generate(prompts, SamplingParams(max_tokens=1, prompt_logprobs=True))
+        places = (question.place for question in work for _ in question.choices)
+        answers = subject.generate(prompts, SamplingParams(max_tokens=1, prompt_logprobs=True), places)
         for question, context in zip(work, contexts, strict=True):
             sums = []
             for _ in question.choices:

@@ -23,11 +23,12 @@ ROUGE_KINDS = ("rouge1", "rouge2", "rougeL")
 
 @dataclass(frozen=True)
 class Prompted:
-    """A prompt and what answers are compared with: one text or several."""
+    """A prompt and what answers are compared with: one text or several. `place` is where it comes from, for errors."""
 
     id: str
     prompt: str
     references: list[str]
+    place: str = ""
 
 
 class Generation(Task[Prompted]):
@@ -41,7 +42,7 @@ class Generation(Task[Prompted]):
         self.score("a", ["a"])  # a package that is missing is an error before anything is loaded
 
     def item(self, line: Line) -> Prompted:
-        return Prompted(line.id, self.prompt(line), line.texts("reference", "references", "answers"))
+        return Prompted(line.id, self.prompt(line), line.texts("reference", "references", "answers"), line.place)
 
     def prompt(self, line: Line) -> str:
         return line.text("prompt")
@@ -49,7 +50,8 @@ class Generation(Task[Prompted]):
     def evaluate(self, subject: Subject, work: Sequence[Prompted]) -> Iterator[ItemResult]:
         params = SamplingParams(max_tokens=self.options.max_tokens or self.max_tokens)
         prompts = (subject.chat(item.prompt, self.options.raw) for item in work)
-        for item, answer in zip(work, subject.generate(prompts, params), strict=True):
+        answers = subject.generate(prompts, params, (item.place for item in work))
+        for item, answer in zip(work, answers, strict=True):
             output = answer.text.strip()
             yield ItemResult(item.id, self.score(output, item.references), output)
 
