@@ -53,7 +53,9 @@ def dnsmos(sound: Floats) -> Opinion:
 @cache
 def _network() -> Callable[[Floats], Any]:
     runtime = import_dependency("onnxruntime", "DNSMOS")
-    session = runtime.InferenceSession(str(_weights()), providers=["CPUExecutionProvider"])
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads = 1  # sounds are rated side by side, beside an engine that has the cores
+    session = runtime.InferenceSession(str(_weights()), options, providers=["CPUExecutionProvider"])
     return lambda window: session.run(None, {"input_1": window[None].astype(np.float32)})[0][0]
 
 

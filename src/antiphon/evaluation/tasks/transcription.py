@@ -22,6 +22,8 @@ from antiphon.runtime.transcription.sound_source import SoundSource
 
 #: Files of a folder that are taken for recordings.
 SUFFIXES = frozenset({".wav", ".flac", ".mp3", ".m4a", ".ogg", ".opus", ".webm"})
+#: Kinds of errors.
+KINDS = ("substitutions", "deletions", "insertions")
 
 
 @dataclass(frozen=True)
@@ -40,15 +42,15 @@ def rate(name: str, count: str, length: str) -> Metric:
     return Metric(name, (count, length), ratio_of_sums, higher_is_better=False, unit="%")
 
 
+def rates(name: str, unit: str) -> tuple[Metric, ...]:
+    """The rate of all errors and of each kind; `unit` is "words" or "characters"."""
+    return rate(name, f"errors_in_{unit}", unit), *(rate(kind, kind, unit) for kind in KINDS)
+
+
 def counts(alignment: Alignment, unit: str) -> dict[str, Value]:
-    """What an item contributes to rates; `unit` is "words" or "characters"."""
-    return {
-        unit: alignment.length,
-        f"errors_in_{unit}": alignment.errors,
-        "substitutions": alignment.substitutions,
-        "deletions": alignment.deletions,
-        "insertions": alignment.insertions,
-    }
+    """What an item contributes to the rates."""
+    kinds = {kind: getattr(alignment, kind) for kind in KINDS}
+    return {unit: alignment.length, f"errors_in_{unit}": alignment.errors, **kinds}
 
 
 class Transcription(Task[Recording]):
@@ -104,12 +106,7 @@ class WordErrorRate(Transcription):
     summary = "word error rate of transcripts"
     unit = "words"
     align = align_words
-    metrics = (
-        rate("WER", "errors_in_words", "words"),
-        rate("substitutions", "substitutions", "words"),
-        rate("deletions", "deletions", "words"),
-        rate("insertions", "insertions", "words"),
-    )
+    metrics = rates("WER", "words")
 
 
 class CharacterErrorRate(Transcription):
@@ -117,12 +114,7 @@ class CharacterErrorRate(Transcription):
     summary = "character error rate of transcripts"
     unit = "characters"
     align = align_characters
-    metrics = (
-        rate("CER", "errors_in_characters", "characters"),
-        rate("substitutions", "substitutions", "characters"),
-        rate("deletions", "deletions", "characters"),
-        rate("insertions", "insertions", "characters"),
-    )
+    metrics = rates("CER", "characters")
 
 
 def transcribed(engine: Engine, sound: SoundSource, model: str, language: str | None, stopped: Event) -> Transcript:
