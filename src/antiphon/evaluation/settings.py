@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
+from antiphon.engine.speculation.modes import Speculation
 from antiphon.errors import InvalidRequestError
 from antiphon.evaluation.subject import IN_FLIGHT, Subject
 from antiphon.runtime.frontend.engine import Engine
@@ -50,6 +51,9 @@ KEYS: dict[str, Key] = {
     "record": Key("steps as one compiled program", {name: {"record": is_on} for name, is_on in SWITCH.items()}),
     "invariant": Key(
         "batch-invariant arithmetic", {name: {"batch_invariant": is_on} for name, is_on in SWITCH.items()}
+    ),
+    "speculate": Key(
+        "where drafts of answers come from", {mode.value: {"speculate": mode.value} for mode in Speculation}
     ),
 }  # fmt: skip
 
