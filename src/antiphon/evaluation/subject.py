@@ -47,7 +47,7 @@ class Subject:
         named = zip(prompts, repeat(None) if sources is None else sources, strict=False)
         try:
             for prompt, source in named:
-                if len(flying) == IN_FLIGHT:
+                while flying and (flying[0].output.is_done or len(flying) == IN_FLIGHT):
                     yield flying.popleft().wait()
                 try:
                     flying.append(self.engine.stream(prompt, params, model=self.name))
