@@ -129,3 +129,10 @@ def test_a_draft_has_a_greatest_length() -> None:
     text = list(range(100))
     request = make([*text, 0, 1, 2, 3, 4])
     assert len(Speculator(fitted(0.02, 0.00001)).drafts([request], 1, 0, room=100)[0]) == LONGEST_DRAFT
+
+
+def test_a_guess_goes_on_behind_the_token_that_was_drawn_with_the_prompt() -> None:
+    request = make([1, 2, 3])
+    request.guess = [7, 8, 9, 10]
+    request.tokens.append(7)
+    assert Speculator(fitted(0.02, 0.0001)).drafts([request], 1, 0, room=100) == {0: [8, 9, 10]}

@@ -165,9 +165,9 @@ def test_an_ended_request_does_not_ask_its_grammar() -> None:
     request = Request("r", "m", [1], SamplingParams(logit_bias={3: 1.0}), constraint=grammar)
     request.row = 0
     batch = batch_of([request])
-    assert batch.mask(0) is not None and grammar.asked == 1
+    assert batch.masks(0)[0] is not None and grammar.asked == 1
     request.finish_reason = FinishReason.CANCELLED
-    assert batch.mask(0) is None and grammar.asked == 1
+    assert batch.masks(0)[0] is None and grammar.asked == 1
     edits, failures = batch.build([0], [None])
     assert not edits and not failures
 

@@ -55,7 +55,9 @@ class Speculator:
     def _search(self, request: Request) -> Draft:
         """What may follow the request's last token. A token that ends it is drawn from the row before it."""
         if request.drafting is None:
-            request.drafting = Drafting(request.tokens, request.guess, self._acceptance)
+            request.drafting = Drafting(request.prompt, request.guess, self._acceptance)
+            for token in request.output:  # the first was drawn with the prompt
+                request.drafting.append(token)
         most = min(LONGEST_DRAFT, request.limit - request.num_tokens - 1)
         if most < 1:
             return NO_DRAFT
