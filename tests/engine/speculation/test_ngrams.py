@@ -6,7 +6,16 @@ import random
 
 import pytest
 
-from antiphon.engine.speculation.ngrams import GUESS_LENGTH, LONGEST, MOST_PLACES, NOWHERE, SHORTEST, NgramIndex
+from antiphon.engine.speculation.ngrams import (
+    GUESS_LENGTH,
+    LONGEST,
+    MOST_PLACES,
+    NOWHERE,
+    RETURN_TOKENS,
+    RETURNED_LENGTH,
+    SHORTEST,
+    NgramIndex,
+)
 
 
 def searched(text: list[int], tail: list[int]) -> tuple[int, int]:
@@ -33,6 +42,8 @@ def test_places_are_those_of_a_search(seed: int) -> None:
         place, length = index.place, index.length
         if followed[0] != NOWHERE:
             assert (place, length) == followed
+        elif length == RETURNED_LENGTH:
+            assert searched(text, text) == (NOWHERE, 0) and text[place - 1] == text[-1]
         else:
             assert (place, length) == searched(text, text)
         tokens, told = index.follow(5)
@@ -63,3 +74,23 @@ def test_tokens_ahead_of_the_text_are_followed() -> None:
 def test_nothing_follows_what_never_stood_before() -> None:
     for text in ([], [1], [1, 2], [1, 2, 3]):
         assert NgramIndex(text).follow(4) == ([], 0)
+
+
+def test_a_long_match_goes_on_behind_a_word_that_was_replaced() -> None:
+    source = list(range(1, 21))
+    index = NgramIndex([*source, 50, 1, 2, 3, 4, 5, 6, 7])
+    assert index.follow(3) == ([8, 9, 10], 7)
+    index.append(60)
+    assert index.follow(3) == ([], 0)
+    index.append(9)
+    assert index.follow(3) == ([10, 11, 12], RETURNED_LENGTH)
+    index.append(10)
+    assert index.follow(2) == ([11, 12], RETURNED_LENGTH + 1)
+
+
+def test_a_match_that_was_left_is_forgotten() -> None:
+    index = NgramIndex([*range(1, 21), 50, 1, 2, 3, 4, 5, 6, 7])
+    for token in range(60, 60 + RETURN_TOKENS):
+        index.append(token)
+    index.append(9)
+    assert index.follow(3) == ([], 0)

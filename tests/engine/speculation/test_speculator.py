@@ -136,3 +136,22 @@ def test_a_guess_goes_on_behind_the_token_that_was_drawn_with_the_prompt() -> No
     request.guess = [7, 8, 9, 10]
     request.tokens.append(7)
     assert Speculator(fitted(0.02, 0.0001)).drafts([request], 1, 0, room=100) == {0: [8, 9, 10]}
+
+
+def test_a_token_that_was_expected_in_vain_is_doubted() -> None:
+    """As a name that is being replaced: drafts end before it, and only before it."""
+    drafting = Drafting([1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3], (), Acceptance())
+    before = drafting.propose(4)
+    drafting.append(40)
+    drafting.append(5)
+    drafting.append(1)
+    drafting.append(2)
+    drafting.append(3)
+    after = drafting.propose(4)
+    assert before.tokens[0] == 4
+    assert after.tokens[0] == 40, "the newest place is followed first"
+    drafting.append(4)
+    for token in (1, 2, 3):
+        drafting.append(token)
+    doubted = drafting.propose(2)
+    assert doubted.tokens[0] == 4 and doubted.probabilities[0] <= 0.35

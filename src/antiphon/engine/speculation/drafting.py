@@ -46,6 +46,7 @@ class Drafting:
     def __init__(self, tokens: Sequence[int], guess: Sequence[int], model: Acceptance) -> None:
         self._index = NgramIndex(tokens, guess)
         self._acceptance = Acceptance(model)
+        self._doubts: dict[int, int] = {}  # how often a token was expected in vain since it was last right
         self._forced: list[int] = []  # not drawn yet, of those that the grammar left no choice of
 
     def append(self, token: int) -> None:
@@ -56,7 +57,12 @@ class Drafting:
             self._acceptance.observe(FORCED, is_hit)
             self._forced = self._forced[1:] if is_hit else []
         elif (expected := index.expected) >= 0:
-            self._acceptance.observe(kind_of(index.length), expected == token)
+            is_hit = expected == token
+            self._acceptance.observe(kind_of(index.length), is_hit)
+            if not is_hit:
+                self._doubts[expected] = self._doubts.get(expected, 0) + 1
+            else:
+                self._doubts.pop(expected, None)
         index.append(token)
 
     def propose(self, count: int, forced: Sequence[int] = ()) -> Draft:
@@ -64,8 +70,12 @@ class Drafting:
         self._forced = list(forced[:count])
         found, length = self._index.follow(count - len(self._forced), self._forced)
         kinds = [FORCED] * len(self._forced) + [kind_of(length + place) for place in range(len(found))]
+        tokens = [*self._forced, *found]
         probability, probabilities = 1.0, []
-        for kind in kinds:
-            probability *= self._acceptance.probability(kind)
+        for kind, token in zip(kinds, tokens, strict=True):
+            own = self._acceptance.probability(kind)
+            if token in self._doubts and kind != FORCED:
+                own = min(own, 0.7 / (1 + self._doubts[token]))
+            probability *= own
             probabilities.append(probability)
-        return Draft([*self._forced, *found], probabilities)
+        return Draft(tokens, probabilities)

@@ -13,6 +13,11 @@ MOST_PLACES = 8
 #: The length of the match that a guess counts as at its beginning, before any token of it has been confirmed.
 GUESS_LENGTH = 6
 
+#: A match of this length that breaks off is looked for again, over so many tokens of the text and of the match.
+LEFT_LENGTH, RETURN_TOKENS = 5, 8
+#: The length that a match counts as when it goes on behind one token.
+RETURNED_LENGTH = 1
+
 NOWHERE = -1
 
 
@@ -29,6 +34,7 @@ class NgramIndex:
         self._older: list[int] = []  # by place: the place after the occurrence before it
         #: The place that is expected to come next, and how many tokens before it are the last ones of the text.
         self.place, self.length = NOWHERE, 0
+        self._left, self._patience = NOWHERE, 0  # the place of a long match that broke off, and tokens to look for it
         if guess:
             self._add(guess)
             self._add((NOWHERE,))  # no token: nothing matches across it
@@ -60,8 +66,20 @@ class NgramIndex:
         self._add((token,))
         if is_expected:
             self.place, self.length = self.place + 1, self.length + 1
-        else:
-            self.place, self.length = self._find(self._text)
+            return
+        if self.length >= LEFT_LENGTH:
+            self._left, self._patience = self.place, RETURN_TOKENS
+        self.place, self.length = self._find(self._text)
+        if self.place == NOWHERE and self._patience:
+            self._patience -= 1
+            self._return(token)
+
+    def _return(self, token: int) -> None:
+        """A long match was left a few tokens ago, as by a word that was replaced: go on behind this token, if it stands
+        near the place where it was left."""
+        near = self._text[self._left : min(self._left + RETURN_TOKENS, len(self._text) - 1)]
+        if token in near:
+            self.place, self.length = self._left + near.index(token) + 1, RETURNED_LENGTH
 
     def follow(self, count: int, ahead: Sequence[int] = ()) -> tuple[list[int], int]:
         """Up to `count` tokens that may follow the text and then `ahead`, and the length of the match."""
