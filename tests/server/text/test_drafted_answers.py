@@ -77,7 +77,7 @@ def test_a_predicted_answer_is_the_same_and_is_counted(
         wait_until(lambda: any("drafted_tokens" in getattr(line, "fields", {}) for line in caplog.records))
     assert ahead["choices"] == plain["choices"]
     drafted, accepted = counts(ahead["usage"])
-    assert 24 > drafted > 0
+    assert 24 > drafted >= accepted > 0
     timings = ahead["usage"]["timings"]
     assert (timings["draft_n"], timings["draft_n_accepted"]) == (drafted, accepted)
     logged = [line.fields for line in caplog.records if "drafted_tokens" in getattr(line, "fields", {})]  # type: ignore[attr-defined]
@@ -97,7 +97,7 @@ def test_a_stream_reports_the_same(drafting: RunningServer) -> None:
         chunk["choices"][0]["delta"].get("content") or "" for chunk in chunks(answer) if chunk["choices"]
     )
     drafted, accepted = counts(chunks(answer)[-1]["usage"])
-    assert 24 > drafted > 0 and accepted <= drafted
+    assert 24 > drafted >= accepted > 0
 
 
 def chunks(stream: str) -> list[dict[str, Any]]:
