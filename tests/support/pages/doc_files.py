@@ -11,7 +11,7 @@ import av
 import numpy as np
 from numpy.typing import NDArray
 
-from support.sound.speech import JFK_SPEECH, RATE, jfk
+from support.sound.speech import JFK_SPEECH, JFK_TEXT, RATE, jfk
 
 PERSON_SCHEMA = {
     "type": "object",
@@ -35,6 +35,9 @@ def write_doc_files(folder: Path) -> None:
     question = round(JFK_SPEECH[2][0] * RATE)  # its second half: "ask not what your country can do for you ..."
     _encode(folder / "lecture.mp3", speech[question:], "libmp3lame")
     shutil.copy(folder / "lecture.mp3", folder / "talk.mp3")
+    (folder / "recordings").mkdir(exist_ok=True)
+    shutil.copy(folder / "meeting.m4a", folder / "recordings")
+    (folder / "recordings" / "meeting.txt").write_text(JFK_TEXT)
     (folder / "person.schema.json").write_text(json.dumps(PERSON_SCHEMA))
     (folder / "prompts.txt").write_text("Name a colour.\nWhat is two and two?\n")
     (folder / "texts.txt").write_text("The choir sings in the old church.\nA dog barks at the postman.\n")
