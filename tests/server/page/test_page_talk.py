@@ -48,11 +48,13 @@ def test_speech_interrupts_an_answer_and_shows_what_was_not_heard(
 
     first = page.locator(".said.answer").first
     expect(first.locator(".cut s")).not_to_be_empty()
+    # What was left out is shown at once; what was heard follows when the server has told it.
+    wait_until(lambda: witness.received("conversation.item.retrieved"), PATIENCE / 1000)
     (cut,) = witness.sent("conversation.item.truncate")
     (kept,) = witness.received("conversation.item.retrieved")
     assert cut["audio_end_ms"] > 0 and kept["item"]["id"] == cut["item_id"]
     heard = kept["item"]["content"][0]["transcript"]
-    assert first.locator(".settled").inner_text().strip() == heard.strip()
+    expect(first.locator(".settled")).to_have_text(heard.strip())
     expect(page.locator(".said.you").nth(1)).to_contain_text(LONG_WORDS)
     expect(page.locator(".said.answer").nth(1).locator(".settled")).not_to_be_empty()
     assert witness.received("error") == []
