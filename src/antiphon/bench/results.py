@@ -8,11 +8,10 @@ from typing import Any
 
 import msgspec
 
+from antiphon.bench.result_files import FORMAT, read_json
 from antiphon.bench.series import Series
 from antiphon.errors import InvalidRequestError
 
-#: Additions keep this number: a reader takes what it knows, and what a file lacks is left out.
-FORMAT = 1
 SWEEP = "sweep"
 
 
@@ -24,12 +23,7 @@ def sweep(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 def read_runs(path: Path) -> list[dict[str, Any]]:
     """The runs of a file: one, or those of several loads."""
-    try:
-        result = msgspec.json.decode(path.read_bytes())
-    except OSError as error:
-        raise InvalidRequestError(f"cannot read {path}: {error.strerror or error}") from error
-    except msgspec.DecodeError as error:
-        raise InvalidRequestError(f"{path} is not JSON: {error}") from error
+    result = read_json(path)
     if isinstance(result, dict) and result.get("kind") in ("latency", "throughput"):
         raise InvalidRequestError(
             f"{path} was written by `antiphon bench {result['kind']}`; only results of `antiphon bench serve` are read"

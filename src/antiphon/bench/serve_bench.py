@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
-from antiphon import __version__
 from antiphon.bench.load.arrivals import Arrivals
 from antiphon.bench.load.generator import Target, put_load
 from antiphon.bench.load.http_stream import HttpClient, TransferError
@@ -20,8 +18,7 @@ from antiphon.bench.load.openai_stream import Job
 from antiphon.bench.load.records import RequestRecord
 from antiphon.bench.load.words import Counter, find_counter
 from antiphon.bench.load.workload import Workload
-from antiphon.bench.machine import environment, machine
-from antiphon.bench.results import FORMAT
+from antiphon.bench.result_files import origin
 from antiphon.bench.series import run_series
 from antiphon.bench.summary import summarize
 from antiphon.errors import AntiphonError
@@ -76,11 +73,7 @@ async def _bench(
     finally:
         client.close()
     return {
-        "format": FORMAT,
-        "tool": f"antiphon {__version__}",
-        "machine": machine(),
-        "environment": environment(),
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        **origin(),
         "target": {
             "base_url": without_password(where.base_url),
             "model": where.model,

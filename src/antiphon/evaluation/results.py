@@ -5,21 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
-from antiphon import __version__
-from antiphon.bench.machine import environment, machine
+from antiphon.bench.result_files import FORMAT, origin, read_json
 from antiphon.counted import counted
 from antiphon.errors import InvalidRequestError
 from antiphon.evaluation.metrics.statistics import bootstrap_interval
 from antiphon.evaluation.run import Run
 from antiphon.evaluation.task import ItemResult, Metric, Task, mean
 
-FORMAT = 1
 KIND = "eval"
 #: An interval of fewer items would say nothing.
 MIN_ITEMS = 5
@@ -42,18 +37,6 @@ def figures(metrics: Sequence[Metric], items: Sequence[ItemResult]) -> list[Figu
         interval = bootstrap_interval(rows, metric.statistic) if has_interval else None
         found.append(Figure(metric, metric.statistic(rows), interval))
     return found
-
-
-def origin(kind: str) -> dict[str, Any]:
-    """What every file has: its form, and where and when it was made."""
-    return {
-        "format": FORMAT,
-        "kind": kind,
-        "tool": f"antiphon {__version__}",
-        "machine": machine(),
-        "environment": environment(),
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
 
 
 def result_of(
@@ -104,12 +87,7 @@ def _item(item: ItemResult) -> dict[str, Any]:
 
 def read_result(path: Path) -> dict[str, Any]:
     """A result as `--output` wrote it."""
-    try:
-        result = msgspec.json.decode(path.read_bytes())
-    except OSError as error:
-        raise InvalidRequestError(f"cannot read {path}: {error.strerror or error}") from error
-    except msgspec.DecodeError as error:
-        raise InvalidRequestError(f"{path} is not JSON: {error}") from error
+    result = read_json(path)
     is_known = isinstance(result, dict) and result.get("kind") == KIND and result.get("format") == FORMAT
     parts = {"items": list, "metrics": dict, "settings": dict, "task": str}
     if not is_known or not all(isinstance(result.get(name), kind) for name, kind in parts.items()):

@@ -13,14 +13,12 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
-from antiphon import __version__
 from antiphon.bench.engine.engine_series import StepSeries, step_series, step_timeline
-from antiphon.bench.machine import environment, machine
+from antiphon.bench.result_files import origin
 from antiphon.engine.sampling_params import SamplingParams
 from antiphon.engine.speculation.modes import Speculation
 from antiphon.engine.telemetry import StepRecord
@@ -32,7 +30,6 @@ from antiphon.runtime.loading.config import PAGE_TYPES, SLABS_WANTED, EngineConf
 from antiphon.runtime.loading.loading import LoadedModel
 from antiphon.runtime.text.output import Completion
 
-FORMAT = 1
 #: Below are control tokens in many vocabularies.
 FIRST_TOKEN = 100
 WARM_UP_TOKENS = 4
@@ -267,12 +264,7 @@ def _result(
     series: list[StepSeries],
 ) -> dict[str, Any]:
     return {
-        "format": FORMAT,
-        "kind": kind,
-        "tool": f"antiphon {__version__}",
-        "machine": machine(),
-        "environment": environment(),
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        **origin(kind),
         "model": loaded.name,
         "backend": loaded.report.backend,
         "weights": loaded.report.weights(),

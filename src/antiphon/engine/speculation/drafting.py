@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from antiphon.engine.speculation.acceptance import FORCED, Acceptance, kind_of
 from antiphon.engine.speculation.ngrams import NgramIndex
 
+#: Divided by the times that a token was expected in vain, and one more: no more is the chance that it is right now.
+FIRST_DOUBT = 0.7
+
 
 @dataclass(frozen=True, slots=True)
 class Draft:
@@ -75,7 +78,7 @@ class Drafting:
         for kind, token in zip(kinds, tokens, strict=True):
             own = self._acceptance.probability(kind)
             if token in self._doubts and kind != FORCED:
-                own = min(own, 0.7 / (1 + self._doubts[token]))
+                own = min(own, FIRST_DOUBT / (1 + self._doubts[token]))
             probability *= own
             probabilities.append(probability)
         return Draft(tokens, probabilities)

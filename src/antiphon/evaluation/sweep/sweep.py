@@ -10,8 +10,9 @@ from typing import Any
 from torch import Tensor
 
 from antiphon.bench.load.objectives import Objectives
+from antiphon.bench.result_files import origin
 from antiphon.errors import AntiphonError
-from antiphon.evaluation.results import figures, figures_json, origin
+from antiphon.evaluation.results import figures, figures_json
 from antiphon.evaluation.run import Progress, run_task
 from antiphon.evaluation.settings import Setting, opened
 from antiphon.evaluation.subject import Subject
