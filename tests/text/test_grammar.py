@@ -274,7 +274,7 @@ def test_a_token_that_is_not_allowed(tokenizer: Tokenizer, compiler: GrammarComp
     before = allowed(constraint)
     wrong = next(token for token in range(tokenizer.vocab_size) if token not in before)
     for token in (wrong, -1, tokenizer.vocab_size + PADDING, 10**9, *tokenizer.eos_ids):
-        with pytest.raises(EngineError, match="not allowed"):
+        with pytest.raises(InvalidRequestError, match="no token is left"):
             constraint.advance(token)
     assert allowed(constraint) == before
     assert take(constraint, tokenizer, "dog") == "dog"

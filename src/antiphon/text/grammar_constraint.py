@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from antiphon.errors import EngineError
+from antiphon.errors import EngineError, InvalidRequestError
 
 #: One bit per token of the vocabulary, the lowest bit first; set means allowed.
 Bitmask: TypeAlias = NDArray[np.int32]
@@ -107,10 +107,14 @@ class GrammarConstraint:
         self._computing = threading.Lock()  # held from `advance` until its mask is there
 
     def advance(self, token: int) -> None:
-        """Take the token that was drawn; `EngineError` if the last mask did not allow it, and nothing has changed."""
+        """Take the token that was drawn; `InvalidRequestError` if the last mask did not allow it, and nothing has
+        changed. Such a token is drawn only where the request's other rules exclude all that the mask allows."""
         mask = self.mask()
         if not (0 <= token < 32 * len(mask) and mask[token >> 5] >> (token & 31) & 1):
-            raise EngineError(f"token {token} is not allowed by the grammar at this point")
+            raise InvalidRequestError(
+                "no token is left to choose from: the request excludes, by logit_bias, allowed_token_ids or the like, "
+                "every token that its grammar or schema allows at this point"
+            )
         if token in self._ends.ids:
             self._is_stopped = True
             self._mask = self._ends.mask

@@ -91,6 +91,7 @@ CASES: list[tuple[dict[str, Any], str, str]] = [
     ({"guided_grammar": "start: nothing"}, "invalid_schema", None),
     ({"guided_json": {"a": "b" * 70_000}}, "invalid_schema", "guided_json"),
     ({"guided_regex": "a+", "banned_token_ids": [1]}, "invalid_value", "banned_token_ids"),
+    ({"guided_choice": ["a", "ab"], "logit_bias": {"a": False}}, "invalid_value", None),
     ({"guided_regex": "a+", "min_tokens": 1}, "invalid_value", "min_tokens"),
     ({"allowed_token_ids": [1], "banned_token_ids": [1, 2]}, "invalid_value", "banned_token_ids"),
     ({"tool_choice": "required"}, "invalid_value", "tool_choice"),

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from antiphon.engine.sampling_params import SamplingParams
-from antiphon.errors import AntiphonError, EngineError
+from antiphon.errors import AntiphonError, EngineError, InvalidRequestError
 from antiphon.runtime.calls.events import Ended, TextDelta
 from antiphon.runtime.process.messages import Generate
 from antiphon.runtime.text.stream import GenerateStream
 from antiphon.server.http.context import priority_of
-from antiphon.server.http.errors import SERVER, ApiError, api_error
+from antiphon.server.http.errors import SERVER, ApiError, api_error, invalid
 from antiphon.server.parameters.request_schemas import GenerateBody
 from antiphon.server.serving.failures import engine_failure, engine_unavailable
 from antiphon.server.serving.models import ReadyModel
@@ -231,5 +231,8 @@ def _bad_end(ended: Ended, seconds: float) -> ApiError:
         message = f"the request took longer than {seconds:g} s, with {ended.completion_tokens} tokens done"
         return ApiError(504, message, code="timeout", kind=SERVER)
     if ended.finish_reason == "failed":
+        cause, _, message = (ended.error or "").partition(": ")
+        if cause == InvalidRequestError.__name__:  # seen only while the answer was written
+            return invalid(message)
         return ApiError(500, f"the request failed: {ended.error}", code="engine_error", kind=SERVER)
     return ApiError(503, f"the request was ended: {ended.finish_reason}", code=ended.finish_reason, kind=SERVER)
