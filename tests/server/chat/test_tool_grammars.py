@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from antiphon.errors import EngineError
+from antiphon.errors import InvalidRequestError
 from antiphon.server.chat.request_schemas import ChatBody
 from antiphon.server.chat.tool_use import ToolUse, tool_use
 from antiphon.server.setup.config import Limits
@@ -88,7 +88,7 @@ def accepts(chat_folder: Path) -> Accepts:
             for token in tokenizer.encode(text, add_special_tokens=False):
                 constraint.advance(token)
             constraint.advance(next(iter(tokenizer.eos_ids)))
-        except EngineError:
+        except InvalidRequestError:
             return False
         return True
 

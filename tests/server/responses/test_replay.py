@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import httpx
@@ -88,9 +91,30 @@ def test_in_the_background(client: openai.OpenAI) -> None:
     ]
 
 
-def test_a_background_stream_that_is_left_goes_on(client: openai.OpenAI, server: RunningServer) -> None:
+@pytest.fixture
+def stop_engine(server: RunningServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
+    """Stops the engine's process until something is cancelled, so that no answer ends before that."""
+    pid, cancel = server.serving.client.pid, Generations.cancel
+    assert pid is not None
+
+    def cancel_and_continue(self: Generations) -> None:
+        cancel(self)
+        os.kill(pid, signal.SIGCONT)
+
+    monkeypatch.setattr(Generations, "cancel", cancel_and_continue)
+    yield lambda: os.kill(pid, signal.SIGSTOP)
+    os.kill(pid, signal.SIGCONT)
+
+
+def test_a_background_stream_that_is_left_goes_on(
+    client: openai.OpenAI, server: RunningServer, stop_engine: Callable[[], None]
+) -> None:
     stream = client.responses.create(**LONG, stream=True, background=True, extra_body={"ignore_eos": True})
-    created: Any = next(iter(stream))
+    events = iter(stream)
+    created: Any = next(events)
+    while next(events).sequence_number < 8:
+        pass
+    stop_engine()
     stream.close()
     response_id = created.response.id
     assert client.responses.retrieve(response_id).status == "in_progress"
