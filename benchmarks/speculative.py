@@ -1,7 +1,7 @@
 """Speculative decoding against plain decoding, in turns, and beside llama.cpp on the same file.
 
-    python benchmarks/speculative.py [--model qwen2.5-coder-1.5b] [--rounds 10] [--tokens 160] [--kinds editing,…]
-        [--rows] [--llama] [--json FILE]
+    python benchmarks/speculative.py [--model qwen2.5-coder-1.5b] [--draft qwen2.5-coder-0.5b] [--rounds 10]
+        [--tokens 160] [--kinds editing,…] [--rows] [--llama] [--json FILE]
 
 The prompts are those of `benchmarks/speculation/prompts.py`: editing code, summarising, filling in JSON under a schema,
 open chat. Decoding is greedy. A round answers every prompt three times, one after the other, in an order that turns:
@@ -9,6 +9,9 @@ open chat. Decoding is greedy. A round answers every prompt three times, one aft
     off      one token a step
     ngram    with drafts from n-grams and from the grammar, as long as the engine's cost model says that they pay
     oracle   the same drafts, cut where they stop being right: what knowing the acceptance beforehand would give
+    draft    with `--draft`: also with drafts of that model, where the engine expects that they pay
+    ceiling  with `--draft`: n-grams off, and the model drafts before every step as many tokens as it will have right,
+             none where its first would be wrong: what a draft model could give at most
 
 The answers must be the same tokens. The time is that from the first token to the last, so prompts are not in it; a
 kind's figure is the median over rounds of the sum over its prompts. `--rows` first measures what steps of 1 to 16
@@ -33,13 +36,15 @@ from typing import Any
 
 from antiphon import Engine, SamplingParams
 from antiphon.bench.process import started_server
-from antiphon.engine.speculation.drafting import Draft
+from antiphon.engine.speculation.drafting import Draft, Drafting
+from antiphon.engine.speculation.passes import MOST_PASSES
 from antiphon.engine.speculation.speculator import Speculator
 from antiphon.text.grammar_spec import GrammarSpec
 from antiphon.weights.catalog.resolve import resolve
 from speculation.prompts import TASKS, Task
 
 MODES = ("off", "ngram", "oracle")
+DRAFT_MODES = ("draft", "ceiling")
 CONTEXT = 4096
 #: How llama.cpp drafts from n-grams without a second model.
 LLAMA_MODES = {"llama.cpp": "NONE", "llama.cpp ngram": "NGRAM_SIMPLE"}
@@ -103,10 +108,62 @@ class Answer:
     accepted: int = 0
 
 
-def answer(engine: Engine, task: Task, mode: str, tokens: int, known: list[int]) -> Answer:
-    params = SamplingParams(max_tokens=tokens, speculate="off" if mode == "off" else "ngram")
+@dataclass
+class Passes:
+    """Takes the place of the engine's choice of passes. It learns how many tokens the draft model has right at each
+    place of an answer by drafting the most at every place, and then drafts as many."""
+
+    answer: list[int]
+    right: dict[int, int] = field(default_factory=dict)
+    is_learning: bool = True
+
+    def __call__(self, speculator: Speculator, requests: Sequence[Any], *_: int) -> tuple[list[Any], int]:
+        (request,) = requests
+        speculator._search(request)
+        most = min(MOST_PASSES, request.limit - request.num_tokens - 1)
+        passes = most if self.is_learning else min(most, self.right.get(request.num_output_tokens, 0))
+        return ([request], passes) if passes > 0 else ([], 0)
+
+    def lengths(self, drafts: Sequence[Draft], start: int) -> list[int]:
+        """While it learns, one token a step: the draft is compared with what comes. Then all that is right."""
+        known = Lengths(self.answer, start=start)(drafts)[0]
+        if self.is_learning:
+            self.right[start] = max(known, self.right.get(start, 0))
+        return [0 if self.is_learning else known]
+
+
+@contextmanager
+def ceiling(passes: Passes) -> Iterator[None]:
+    """The draft model drafts by these passes, and nothing else drafts."""
+    own = Speculator.passes, Speculator._lengths, Speculator._search, Drafting.propose
+    start = [0]
+
+    def search(speculator: Speculator, request: Any) -> Draft:
+        start[0] = request.num_output_tokens
+        return own[2](speculator, request)
+
+    def propose(drafting: Drafting, count: int, forced: Sequence[int] = ()) -> Draft:
+        return own[3](drafting, count) if drafting.has_drawn else Draft([], [])
+
+    def lengths(_: Speculator, drafts: Sequence[Draft], *rest: int) -> list[int]:
+        return passes.lengths(drafts, start[0])
+
+    Speculator.passes = lambda *given: passes(*given)  # type: ignore[assignment, method-assign]
+    Speculator._lengths, Speculator._search, Drafting.propose = lengths, search, propose  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        Speculator.passes, Speculator._lengths, Speculator._search, Drafting.propose = own  # type: ignore[method-assign]
+
+
+def answer(
+    engine: Engine, task: Task, mode: str, tokens: int, known: list[int], passes: Passes | None = None
+) -> Answer:
+    way = "off" if mode == "off" else "draft" if mode in DRAFT_MODES else "ngram"
+    params = SamplingParams(max_tokens=tokens, speculate=way)
     grammar = None if task.schema is None else GrammarSpec(json_schema=json.dumps(task.schema))
-    with oracle(Lengths(known)) if mode == "oracle" else _nothing():
+    manner = oracle(Lengths(known)) if mode == "oracle" else ceiling(passes) if passes is not None else _nothing()
+    with manner:
         (made,) = engine.generate([task.messages], params, grammar=grammar)
     seconds = made.timings.time_per_output_token * (len(made.token_ids) - 1)
     return Answer(made.token_ids, seconds, made.drafted_tokens, made.accepted_tokens)
@@ -166,7 +223,8 @@ def report(kind: str, found: dict[str, list[list[Answer]]]) -> dict[str, Any]:
     }
     ratio = {
         mode: statistics.median(plain / own for plain, own in zip(seconds["off"], seconds[mode], strict=True))
-        for mode in ("ngram", "oracle")
+        for mode in ("ngram", "oracle", *DRAFT_MODES)
+        if mode in found
     }
     last = found["ngram"][-1]
     drafted, accepted = sum(one.drafted for one in last), sum(one.accepted for one in last)
@@ -174,14 +232,20 @@ def report(kind: str, found: dict[str, list[list[Answer]]]) -> dict[str, Any]:
         f"{kind:12} {per_token['off']:8.1f} {per_token['ngram']:8.1f} {per_token['oracle']:8.1f} "
         f"{ratio['ngram']:7.2f} {ratio['oracle']:7.2f} {ratio['ngram'] / ratio['oracle']:8.2f} "
         f"{drafted:8} {accepted / drafted if drafted else 0:7.0%}"
+        + "".join(f" {ratio[mode]:8.2f}" for mode in DRAFT_MODES if mode in ratio)
         + "".join(f" {per_token[mode]:15.1f}" for mode in LLAMA_MODES if mode in per_token)
     )
-    return {"kind": kind, "ms_per_token": per_token, "ratio": ratio, "drafted": drafted, "accepted": accepted}
+    counts = {
+        mode: [sum(one.drafted for one in rows[-1]), sum(one.accepted for one in rows[-1])]
+        for mode, rows in found.items()
+    }
+    return {"kind": kind, "ms_per_token": per_token, "ratio": ratio, "drafted_and_accepted": counts}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="qwen2.5-coder-1.5b")
+    parser.add_argument("--draft")
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--tokens", type=int, default=160)
     parser.add_argument("--kinds", default="editing,summarising,filling,chat")
@@ -191,7 +255,8 @@ def main() -> None:
     arguments = parser.parse_args()
     kinds = arguments.kinds.split(",")
     tasks = [task for task in TASKS if task.kind in kinds]
-    engine = Engine(arguments.model)
+    engine = Engine(arguments.model, speculate=arguments.draft or "off")
+    modes = MODES if arguments.draft is None else (*MODES, *DRAFT_MODES)
     threads = os.cpu_count() or 1
     results: dict[str, Any] = {"model": arguments.model}
     if arguments.rows:
@@ -200,13 +265,18 @@ def main() -> None:
     with _llama_servers(arguments.model, threads) if arguments.llama else _nothing() as servers:
         found: dict[str, dict[str, list[list[Answer]]]] = {kind: {} for kind in kinds}
         known = {task.name: answer(engine, task, "off", arguments.tokens, []).tokens for task in tasks}
+        passes = {task.name: Passes(known[task.name]) for task in tasks} if arguments.draft else {}
+        for task in tasks if arguments.draft else ():
+            answer(engine, task, "ceiling", arguments.tokens, known[task.name], passes[task.name])
+            passes[task.name].is_learning = False
         for number in range(arguments.rounds):
             for kind in kinds:
                 rows: dict[str, list[Answer]] = {}
                 for task in (task for task in tasks if task.kind == kind):
-                    for place in range(len(MODES)):
-                        mode = MODES[(number + place) % len(MODES)]
-                        made = answer(engine, task, mode, arguments.tokens, known[task.name])
+                    for place in range(len(modes)):
+                        mode = modes[(number + place) % len(modes)]
+                        own = passes.get(task.name) if mode == "ceiling" else None
+                        made = answer(engine, task, mode, arguments.tokens, known[task.name], own)
                         if made.tokens != known[task.name]:
                             sys.exit(f"{task.kind} {task.name}, {mode}: the answer differs")
                         rows.setdefault(mode, []).append(made)
@@ -217,7 +287,9 @@ def main() -> None:
             print(f"round {number + 1} of {arguments.rounds}", file=sys.stderr)
     print(
         f"{'ms a token':12} {'off':>8} {'ngram':>8} {'oracle':>8} {'ratio':>7} {'oracle':>7} {'of best':>8} "
-        f"{'drafted':>8} {'kept':>7}" + "".join(f" {mode:>15}" for mode in (servers or {}))
+        f"{'drafted':>8} {'kept':>7}"
+        + "".join(f" {mode:>8}" for mode in modes[len(MODES) :])
+        + "".join(f" {mode:>15}" for mode in (servers or {}))
     )
     results["kinds"] = [report(kind, found[kind]) for kind in kinds]
     if arguments.json is not None:

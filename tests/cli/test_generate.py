@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -83,7 +84,19 @@ class TestRun:
         for command in ("run m hi", "chat m", "batch m -", "serve m", "bench throughput m"):
             outcome = invoke(*command.split(), "--speculate", "medusa")
             assert (outcome.code, outcome.out) == (2, "") and "Traceback" not in outcome.err
-            assert "--speculate" in outcome.err and "medusa is not one of off, ngram" in outcome.err.replace("'", "")
+            assert "speculate is 'medusa'; it must be off, ngram or a model: no model is called" in outcome.err
+
+    def test_a_model_that_cannot_draft_is_one_error(self, invoke: Invoke) -> None:
+        for command in ("run m hi", "serve m"):
+            outcome = invoke(*command.split(), "--speculate", "kokoro-82m")
+            assert (outcome.code, outcome.out) == (2, "")
+            assert "speculate is 'kokoro-82m', which is a speech model; a draft model generates text" in outcome.err
+
+    def test_a_draft_model_changes_no_token(self, invoke: Invoke, tiny_llama: Path, tmp_path: Path) -> None:
+        draft = shutil.copytree(tiny_llama, tmp_path / "draft")
+        asked = ("run", str(tiny_llama), "hello hello", *GREEDY, "--max-tokens", "40")
+        plain, ahead = invoke(*asked), invoke(*asked, "--speculate", str(draft))
+        assert (plain.code, ahead.code, ahead.out) == (0, 0, plain.out)
 
     @pytest.mark.skipif(not native.available(), reason="programs need the native extension")
     def test_a_profile_follows_the_answer(self, invoke: Invoke, tiny_llama: Path) -> None:

@@ -12,6 +12,7 @@ import torch
 from antiphon.engine.request import FinishReason, Request
 from antiphon.engine.scheduler import Scheduler
 from antiphon.engine.speculation.drafting import Draft
+from antiphon.engine.speculation.ngrams import NgramIndex
 from antiphon.engine.speculation.speculator import Speculator
 from support.engine.mixed_requests import answer_of, is_beginning
 from support.engine.mixed_schedules import expected, random_core, run_cases
@@ -42,16 +43,35 @@ def damaged(source: random.Random, answer: list[int]) -> list[int]:
     return guess[source.choice([0, 0, 1]) :]
 
 
-def run_schedule(seed: int, lengths: random.Random, cached: Cached = PLAIN) -> Counter[str]:
-    """What happened is counted."""
+@pytest.fixture
+def passes(lengths: random.Random, monkeypatch: pytest.MonkeyPatch) -> random.Random:
+    """The draft model drafts for random requests, and so many tokens, instead of where that pays."""
+
+    def any_passes(
+        self: Speculator, requests: Sequence[Request], num_answering: int, context: int
+    ) -> tuple[list[Request], int]:
+        chosen = [request for request in requests if request.limit - request.num_tokens > 1 and lengths.random() < 0.7]
+        for request in chosen:
+            self._search(request)
+        return chosen, lengths.choice([1, 2, 3, 5])
+
+    monkeypatch.setattr(Speculator, "passes", any_passes)
+    return lengths
+
+
+def run_schedule(
+    seed: int, lengths: random.Random, cached: Cached = PLAIN, draft_noise: float | None = None
+) -> Counter[str]:
+    """What happened is counted. With `draft_noise` there are no guesses, but a draft model."""
     source = random.Random(seed)
     lengths.seed(seed)
-    core, _ = random_core(source, depth=1, cached=cached)
+    core, _ = random_core(source, depth=1, cached=cached, draft_noise=draft_noise)
 
     def prepare(kind: str, prompt: int, requests: list[Request]) -> None:
         for request, answer in zip(requests, expected(kind, prompt, cached), strict=True):
             request.speculates = source.random() < 0.75
-            request.guess = damaged(source, answer[0]) if source.random() < 0.8 else ()
+            request.guess = damaged(source, answer[0]) if draft_noise is None and source.random() < 0.8 else ()
+            request.uses_draft_model = request.speculates and draft_noise is not None
 
     everyone, steps = run_cases(core, source, prepare)
     events: Counter[str] = Counter(steps=steps)
@@ -107,6 +127,33 @@ def test_drafts_in_other_caches_change_no_answer(cached: Cached, lengths: random
     for seed in range(500, 506):
         total += run_schedule(seed, lengths, cached)
     assert total["accepted"] > 0.3 * total["drafted"] > 0
+
+
+@pytest.mark.parametrize("cached", [PLAIN, *CACHED.values()], ids=["fp32", *CACHED])
+def test_drafts_of_a_model_change_no_answer(cached: Cached, passes: random.Random) -> None:
+    total: Counter[str] = Counter()
+    for seed in range(700, 708):
+        total += run_schedule(seed, passes, cached, draft_noise=0.3)
+    assert total["drafted"] > total["accepted"] > 0.3 * total["drafted"], total
+
+
+def test_a_model_that_drafts_for_itself_is_always_right(passes: random.Random, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where tokens are drawn at a temperature: a draft is drawn with the request's own seed and index."""
+    monkeypatch.setattr(NgramIndex, "follow", lambda *_: ([], 0))
+    total: Counter[str] = Counter()
+    for seed in range(720, 744):
+        total += run_schedule(seed, passes, draft_noise=0.0)
+    drafted = {name: total["drafted by " + name] for name in ("greedy", "drawn", "typical")}
+    assert all(drafted.values()), total
+    assert drafted == {name: total["accepted of " + name] for name in drafted}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_many_schedules_with_a_draft_model(passes: random.Random, soak: bool) -> None:
+    every = [PLAIN, *CACHED.values()]
+    for seed in range(9000, 13000 if soak else 9100):
+        run_schedule(seed, passes, every[seed % len(every)], draft_noise=(seed % 4) / 8)
 
 
 @pytest.mark.slow

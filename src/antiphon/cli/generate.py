@@ -56,6 +56,8 @@ def run(
 ) -> None:
     """Answer one prompt. Text streams to stdout, timings to stderr."""
     server = chosen_server(base_url, api_key_file, local)
+    if server is None:
+        options.check_speculate(speculate)
     text = _prompt_text(prompt)
     settings = options.sampling_settings(
         temperature=temperature,
@@ -68,7 +70,7 @@ def run(
         seed=seed,
         max_tokens=max_tokens,
         stop=stop,
-        speculate=speculate,
+        speculate=None if server is None else speculate,
     )
     if server is not None:
         from antiphon.cli.remote.generate import run_remotely
@@ -125,6 +127,8 @@ def chat(
 ) -> None:
     """Chat with a model in the terminal. /help lists the commands."""
     server = chosen_server(base_url, api_key_file, local)
+    if server is None:
+        options.check_speculate(speculate)
     settings = options.sampling_settings(
         temperature=temperature,
         top_p=top_p,
@@ -133,7 +137,7 @@ def chat(
         repetition_penalty=repetition_penalty,
         seed=seed,
         max_tokens=max_tokens,
-        speculate=speculate,
+        speculate=None if server is None else speculate,
     )
     from antiphon.cli.chat.loop import converse
     from antiphon.cli.chat.state import ChatState

@@ -11,7 +11,6 @@ import typer
 
 from antiphon.cli.command import usage_errors
 from antiphon.cli.files import check_writable
-from antiphon.engine.speculation.modes import Speculation
 from antiphon.errors import InvalidRequestError, UsageError
 
 if TYPE_CHECKING:
@@ -69,6 +68,18 @@ def check_device(name: str) -> str:
         return check_device_name(name)
     except InvalidRequestError as error:
         raise UsageError(f"--device: {error}") from error
+
+
+def check_speculate(value: str | None) -> str | None:
+    """Neither a way to draft nor a model that exists is a usage error."""
+    from antiphon.runtime.loading.draft_reference import check_speculation
+
+    if value is not None:
+        try:
+            check_speculation(value)
+        except InvalidRequestError as error:
+            raise UsageError(f"--speculate: {error}") from error
+    return value
 
 
 def _check_trace(path: Path | None) -> Path | None:
@@ -193,12 +204,28 @@ Quantize = Annotated[
     typer.Option("--quantize", help="Quantise float weights to this type; fp8 needs a GPU.", show_default=False),
 ]
 SPECULATE_HELP = (
-    "Compute tokens ahead where the answer repeats the prompt or itself; the answer is the same. Default: off"
+    "Compute tokens ahead: off; ngram, where the answer repeats the prompt or itself; or also what a smaller model of "
+    "the same vocabulary drafts. The answer is the same. Default: off"
 )
-Speculate = Annotated[Speculation | None, typer.Option("--speculate", help=f"{SPECULATE_HELP}.", show_default=False)]
+SPECULATE_VALUES = "off|ngram|MODEL"
+Speculate = Annotated[
+    str | None,
+    typer.Option(
+        "--speculate",
+        metavar=SPECULATE_VALUES,
+        help=f"{SPECULATE_HELP}.",
+        callback=check_speculate,
+        show_default=False,
+    ),
+]
 RemoteSpeculate = Annotated[
-    Speculation | None,
-    typer.Option("--speculate", help=f"{SPECULATE_HELP}; the server's setting with --base-url.", show_default=False),
+    str | None,
+    typer.Option(
+        "--speculate",
+        metavar=SPECULATE_VALUES,
+        help=f"{SPECULATE_HELP}; the server's setting with --base-url, where draft is the server's draft model.",
+        show_default=False,
+    ),
 ]
 SpeechPrecision = Annotated[
     Precision,

@@ -27,6 +27,7 @@ def serve(**given: Any) -> None:
     started = time.monotonic()
     environment.home()  # one that cannot be used is an error before anything starts
     from antiphon.cli.browser import open_page
+    from antiphon.runtime.loading.draft_reference import check_speculation
     from antiphon.server.access.hosts import is_loopback
     from antiphon.server.http.listener import bind
     from antiphon.server.launch import run_server
@@ -37,6 +38,7 @@ def serve(**given: Any) -> None:
 
     with usage_errors():
         settings = Settings.gather(plain(given), given["config"])
+        check_speculation(settings["speculate"])
     plan = LaunchPlan.of(settings)
     host = settings["host"]
     if plan.config.keys is None and not is_loopback(host):

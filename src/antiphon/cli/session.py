@@ -53,7 +53,7 @@ def engine_for(
     kv_megabytes: int | None,
     kv_type: str | None,
     *,
-    speculate: Speculation | None = None,
+    speculate: str | None = None,
     **options: Any,
 ) -> Iterator[Engine]:
     """An engine with this one model, on its device, closed at the end. Sizes that are None depend on the device."""

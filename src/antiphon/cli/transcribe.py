@@ -105,6 +105,8 @@ def transcribe(
     _check_usage(names, format_, words, live, output)
     if speculate is not None and not live:
         raise UsageError("--speculate goes with --live: recordings are transcribed once")
+    if speculate is Speculation.DRAFT:
+        raise UsageError("--speculate is draft; transcription has no draft model: it is off or ngram")
     for name in names:
         if name != "-" and not Path(name).is_file():
             raise InvalidRequestError(f"there is no file {name}")

@@ -101,6 +101,11 @@ class CostModel:
         weights = self._weights
         return sum(map(mul, weights, shape.features())), weights[4]
 
+    @property
+    def prefill_cost(self) -> float:
+        """Seconds of a token of a prompt, by the last fit; 0.0 before one has been measured."""
+        return self._weights[2]
+
     def prefill_tokens_within(
         self, seconds: float, decodes: int, attended_tokens: int, cap: int, prefill_start: int = 0
     ) -> int:

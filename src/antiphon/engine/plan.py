@@ -7,8 +7,9 @@ from typing import Any, Protocol
 
 from antiphon.engine.request import Request
 
-#: The stage of a decoder's step that fills an admitted request's cross blocks; all its other steps are stage 0.
-FILLING = 1
+#: The stages of a decoder's steps that fill an admitted request's cross blocks, and of those in which a draft model
+#: drafts tokens; all its other steps are stage 0.
+FILLING, DRAFTING = 1, 2
 
 
 @dataclass(slots=True)
@@ -70,6 +71,7 @@ class StepPlan:
     moves: list[BlockCopy | SwapOut | SwapIn] = field(default_factory=list)  # in this order, before the forward
     dropped_keys: list[str] = field(default_factory=list)  # swapped copies to delete
     drafts: dict[int, list[int]] = field(default_factory=dict)  # by entry: tokens that may follow its newest one
+    passes: int = 1  # of a drafting step: the tokens that are drawn for each entry, one after the other
 
     def add(self, request: Request, count: int, samples: bool) -> None:
         self.requests.append(request)

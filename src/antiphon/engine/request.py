@@ -146,8 +146,9 @@ class Request:
     on_distributions: Callable[[int, Any], None] | None = None
     #: Tokens that end the request when drawn.
     stop_ids: frozenset[int] = frozenset()
-    #: Whether tokens are drafted for it, and what its output may be, as a first draft.
+    #: Whether tokens are drafted for it, also by a draft model, and what its output may be, as a first draft.
     speculates: bool = False
+    uses_draft_model: bool = False
     guess: Sequence[int] = ()
 
     state: RequestState = RequestState.WAITING

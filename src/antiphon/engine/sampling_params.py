@@ -25,7 +25,8 @@ class SamplingParams:
     Text has no control tokens unless `skip_special_tokens` is False, and it ends before the stop string or stop token
     unless `include_stop_str_in_output`.
 
-    `speculate` is `off` or `ngram`, by default the engine's setting: it changes how soon the tokens come and no token.
+    `speculate` is `off`, `ngram` or, where the engine has a draft model, `draft`; by default the engine's setting. It
+    changes how soon the tokens come and no token.
     `prediction` is what the answer is expected to be, as far as it is known: a text that is to be edited, for instance.
 
     Logits are changed in this order: grammar, allowed and banned tokens and minimum length; logit bias; penalties;

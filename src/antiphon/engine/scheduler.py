@@ -8,11 +8,12 @@ from antiphon.engine.beam import BeamGroup
 from antiphon.engine.beam_step import assign_hypotheses
 from antiphon.engine.cost_model import CostModel, StepShape
 from antiphon.engine.kv.manager import KVManager
-from antiphon.engine.plan import RowSetup, StepPlan, StepResult
+from antiphon.engine.plan import DRAFTING, RowSetup, StepPlan, StepResult
 from antiphon.engine.policies.policy import Policy
 from antiphon.engine.request import FinishReason, Priority, Request
 from antiphon.engine.request_queues import RequestQueues
 from antiphon.engine.scheduler_config import SchedulerConfig, SchedulerCounters
+from antiphon.engine.speculation.draft_model import DraftModel
 from antiphon.engine.step_planner import StepPlanner
 from antiphon.errors import ContextLengthError, InvalidRequestError, OverloadedError
 
@@ -31,6 +32,7 @@ class Scheduler:
         config: SchedulerConfig,
         max_model_tokens: int,
         late_choice: bool = False,
+        draft_model: DraftModel | None = None,
     ) -> None:
         self.model, self.kv, self.policy, self.config = model, kv, policy, config
         self.max_model_tokens = max_model_tokens
@@ -40,7 +42,8 @@ class Scheduler:
         self.waiting, self.running = self.queues.waiting, self.queues.running
         self.ending: dict[int, Request] = {}  # by order of arrival: ended while a step of theirs is in flight
         self.deadlines: list[tuple[float, int, str]] = []
-        self._planner = StepPlanner(self.queues, kv, config, self.counters, self.cost, late_choice)
+        self.draft_model = draft_model
+        self._planner = StepPlanner(self.queues, kv, config, self.counters, self.cost, late_choice, draft_model)
         self._rewritten: list[Request] = []  # requests whose row differs from what the executor has
         self._num_arrivals = 0
 
@@ -119,6 +122,8 @@ class Scheduler:
         """Free everything that an ended request holds."""
         if request.swapped:
             self.queues.swap.drop(request)
+        if self.draft_model is not None:
+            self.draft_model.release(request)
         self.kv.release(request)
         if request.row >= 0:
             self.queues.free_rows.append(request.row)
@@ -141,6 +146,8 @@ class Scheduler:
         for request in [*self.waiting.values(), *self.running]:
             self._end(request, FinishReason.CANCELLED, now)
         self.kv.close()
+        if self.draft_model is not None:
+            self.draft_model.close()
 
     # -- state --------------------------------------------------------------------------------------------------
 
@@ -166,6 +173,8 @@ class Scheduler:
     def check_integrity(self) -> None:
         """Blocks, rows and states agree with each other."""
         self.kv.check_integrity(self.requests())
+        if self.draft_model is not None:
+            self.draft_model.check_integrity()
         self.queues.check_integrity(list(self.ending.values()))
         for request in self.requests():
             assert not request.tables or request.num_computed_tokens <= len(request.tables[0]) * self.kv.block_tokens
@@ -195,6 +204,9 @@ class Scheduler:
 
     def commit(self, plan: StepPlan, result: StepResult, now: float) -> None:
         """Apply a step's result: advance its requests, cache their blocks, end those that are done."""
+        if plan.stage == DRAFTING and self.draft_model is not None:
+            self._planner.take_drafts(self.draft_model.commit(plan, result))
+            return
         size, kv, tokens, failures = self.kv.block_tokens, self.kv, result.tokens, result.failures
         has_readings = bool(result.probed or result.observed or result.prompt_logprobs)
         has_logprobs = result.logprobs is not None or result.drawn_logprobs is not None
@@ -297,7 +309,10 @@ class Scheduler:
             self._end(leader, FinishReason.FAILED, now, "no hypothesis of the search has a finite probability")
 
     def fail(self, plan: StepPlan, error: str, now: float) -> None:
-        """A step raised: its requests fail with the cause, all others continue."""
+        """A step raised: its requests fail with the cause, all others continue. Of a draft model only its drafts do."""
+        if plan.stage == DRAFTING and self.draft_model is not None:
+            self.draft_model.fail(plan)
+            return
         for request, count, samples in zip(plan.requests, plan.counts, plan.samples, strict=True):
             request.num_in_flight_tokens -= count
             request.num_pending_samples -= samples
@@ -308,6 +323,9 @@ class Scheduler:
 
     def observe(self, plan: StepPlan, seconds: float) -> None:
         """Add what the step took to the cost model."""
+        if plan.stage == DRAFTING and self.draft_model is not None:
+            self.draft_model.observe(plan, seconds)
+            return
         decodes = plan.num_decodes
         attended = sum(plan.starts[:decodes])
         for start, count in zip(plan.starts[decodes:], plan.counts[decodes:], strict=True):

@@ -11,6 +11,7 @@ from antiphon.engine.policies.policy import StepView
 from antiphon.engine.request import Request
 from antiphon.engine.request_queues import RequestQueues
 from antiphon.engine.scheduler_config import Preemption, SchedulerConfig, SchedulerCounters
+from antiphon.engine.speculation.draft_model import DraftModel
 from antiphon.engine.speculation.speculator import Speculator
 
 #: Prefill advances by at least this much a step, however short the step's time budget.
@@ -30,6 +31,7 @@ class StepPlanner:
         counters: SchedulerCounters,
         cost: CostModel,
         late_choice: bool = False,
+        draft_model: DraftModel | None = None,
     ) -> None:
         self.queues, self.kv, self.config, self.counters, self.cost = queues, kv, config, counters, cost
         self.policy = queues.policy
@@ -39,12 +41,18 @@ class StepPlanner:
         self._paused: Request | None = None  # kept out of the plan being made, so that it can be preempted soon
         self._has_just_filled = False  # the last plan filled cross blocks, and other requests waited for it
         self._may_fill = True  # the plan being made may fill cross blocks
-        self._speculator = Speculator(cost)
+        self._draft_model = draft_model
+        self._speculator = Speculator(cost, draft_model)
         self._speculating: list[Request] = []  # in the plan being made, decodes that may have a draft
         self._drafts: dict[int, list[int]] = {}  # of requests in the plan being made, by their identity
 
     def fill(self, plan: StepPlan, now: float) -> None:
-        """Add requests to a plan: those one token behind, then those farther behind, then waiting ones."""
+        """Add requests to a plan: those one token behind, then those farther behind, then waiting ones.
+
+        If their next tokens are to be drafted by a draft model, the plan is that.
+        """
+        if self._draft_model is not None and self._plan_drafting(plan, self._draft_model):
+            return
         self._short = self._paused = None
         self._may_fill, self._has_just_filled = not self._has_just_filled, False
         self._drafts.clear()
@@ -108,6 +116,24 @@ class StepPlanner:
         plan.num_decodes = plan.num_tokens = count
         still = set(map(id, running))
         return [request for request in farther if id(request) in still], context
+
+    def _plan_drafting(self, plan: StepPlan, model: DraftModel) -> bool:
+        """Have the draft model draft for the running requests, where that pays and no prompt waits for a step."""
+        is_waited_for = bool(self.waiting and self.queues.free_rows) or any(one.num_behind != 1 for one in self.running)
+        if is_waited_for or plan.has_moves or plan.row_setups:
+            return False
+        able = [one for one in self.running if one.uses_draft_model and one.may_draft and not _has_drawn(one)]
+        if not able:
+            return False
+        context = sum(one.num_tokens for one in self.running)
+        requests, passes = self._speculator.passes(able, len(self.running), context)
+        return bool(requests) and model.plan(requests, passes, plan)
+
+    def take_drafts(self, drafts: dict[str, list[int]]) -> None:
+        """What the draft model has drawn, by the ids of requests."""
+        for request in self.running:
+            if request.drafting is not None and request.id in drafts:
+                request.drafting.take(drafts[request.id])
 
     def _plan_drafts(self, plan: StepPlan, context: int) -> None:
         """Give decodes a draft where that pays. They go behind the other decodes, and nothing makes room for them."""
@@ -209,6 +235,8 @@ class StepPlanner:
         if is_behind and self.kv.needs_room(request, num_tokens):
             return False
         while not self.kv.grow(request, num_tokens, plan):
+            if self._draft_model is not None and self._draft_model.release_last(self.running):
+                continue
             victim = self._victim(after=request)
             if victim is None:
                 self._short = request
@@ -245,6 +273,8 @@ class StepPlanner:
         """Send a running request back to wait, with its blocks dropped or copied to host memory."""
         if victim in plan.requests:
             self._remove(victim, plan)
+        if self._draft_model is not None:
+            self._draft_model.release(victim)
         plan.row_setups = [setup for setup in plan.row_setups if setup.request is not victim]
         spans = self.kv.spans(victim)
         size = sum(num_bytes for _, num_bytes in spans)
@@ -287,6 +317,8 @@ class StepPlanner:
                 return None
         del self.waiting[request.id]  # so that it is no candidate while others are sent back to wait
         while (count := self._start(request, plan, allowance)) is None:
+            if self._draft_model is not None and self._draft_model.release_last(self.running):
+                continue
             if not self._displace(request, plan, now):
                 self.waiting[request.id] = request
                 return None
@@ -370,6 +402,11 @@ class StepPlanner:
             return False
         self._preempt(last, plan)
         return True
+
+
+def _has_drawn(request: Request) -> bool:
+    """Whether a draft model has drawn what may come next."""
+    return request.drafting is not None and request.drafting.has_drawn
 
 
 def _reads_prompt(request: Request, start: int) -> bool:

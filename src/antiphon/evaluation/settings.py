@@ -53,7 +53,8 @@ KEYS: dict[str, Key] = {
         "batch-invariant arithmetic", {name: {"batch_invariant": is_on} for name, is_on in SWITCH.items()}
     ),
     "speculate": Key(
-        "where drafts of answers come from", {mode.value: {"speculate": mode.value} for mode in Speculation}
+        "where drafts of answers come from",
+        {mode.value: {"speculate": mode.value} for mode in (Speculation.OFF, Speculation.NGRAM)},
     ),
 }  # fmt: skip
 

@@ -186,6 +186,10 @@ def test_devices_of_models() -> None:
         ({"models": ["smollm2-135m"], "device_of": ["other=cpu"]}, "device_of names 'other'; the models are smollm2"),
         ({"memory": 100, "kv_memory": 200}, "kv_memory is 200 MB and memory is 100 MB: nothing is left"),
         (
+            {"memory": 600, "kv_memory": 200, "speculate": "qwen2.5-coder-0.5b", "device": "cpu"},
+            "kv_memory is 200 MB, the draft model takes 468 MB and memory is 600 MB: nothing is left",
+        ),
+        (
             {"aliases": ["a=smolm2"]},
             "alias 'a' leads to 'smolm2', which is not a known model: did you mean smollm2-135m",
         ),

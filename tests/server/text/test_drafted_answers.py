@@ -121,11 +121,17 @@ def test_the_body_knows_every_mode() -> None:
 
 
 @pytest.mark.parametrize("path", [CHAT, COMPLETIONS, RESPONSES])
+def test_a_server_without_a_draft_model(drafting: RunningServer, path: str) -> None:
+    answer = post(drafting, path, speculate="draft")
+    assert answer.status_code == 400 and "has no draft model" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("path", [CHAT, COMPLETIONS, RESPONSES])
 @pytest.mark.parametrize("speculate", ["medusa", "on", 7, ["ngram"]])
 def test_wrong_modes(drafting: RunningServer, path: str, speculate: Any) -> None:
     answer = post(drafting, path, speculate=speculate)
     assert answer.status_code == 400 and answer.json()["error"]["param"] == "speculate"
-    assert "'off', 'ngram', True or False" in answer.json()["error"]["message"]
+    assert "'off', 'ngram', 'draft', True or False" in answer.json()["error"]["message"]
 
 
 @pytest.mark.parametrize(

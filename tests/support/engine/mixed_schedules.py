@@ -39,7 +39,9 @@ def expected(kind: str, prompt: int, cached: Cached = PLAIN) -> list[tuple[Any, 
     return [answer_of(request) for request in requests]
 
 
-def random_core(source: random.Random, depth: int, cached: Cached = PLAIN) -> tuple[EngineCore, DecoderExecutor]:
+def random_core(
+    source: random.Random, depth: int, cached: Cached = PLAIN, draft_noise: float | None = None
+) -> tuple[EngineCore, DecoderExecutor]:
     """Anything from roomy to so small that requests push each other out all the time."""
     config = SchedulerConfig(
         max_running=source.choice([3, 4, 8]),
@@ -56,6 +58,7 @@ def random_core(source: random.Random, depth: int, cached: Cached = PLAIN) -> tu
         num_slabs=-(-blocks // SLAB_BLOCKS) + 1,
         prefix_caching=source.random() < 0.7,
         cached=cached,
+        draft_noise=draft_noise,
     )
 
 

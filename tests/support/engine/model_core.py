@@ -15,7 +15,9 @@ from antiphon.engine.policies.fcfs import FirstComeFirstServed
 from antiphon.engine.policies.policy import Policy
 from antiphon.engine.scheduler import Scheduler
 from antiphon.engine.scheduler_config import SchedulerConfig
+from antiphon.engine.speculation.draft_model import DraftModel
 from antiphon.executor.decoder.executor import DecoderExecutor
+from antiphon.executor.drafting import DraftingExecutor
 from antiphon.models.base.model import CausalLM
 from antiphon.models.base.parts import TokenDecoder
 from antiphon.models.registry import build_model
@@ -42,13 +44,20 @@ PLAIN = Cached()
 
 
 @cache
-def tiny_decoder(cached: Cached) -> CausalLM:
+def tiny_decoder(cached: Cached, noise: float = 0.0) -> CausalLM:
+    """The model, or one that resembles it: with so much noise in its output head."""
     config = CONFIG
     if cached.window is not None:
         config = {**config, "model_type": "mistral", "sliding_window": cached.window}
     if cached.page_type is torch.int8:  # which has a scale for 32 channels; the matrices stay as they are
         config = {**config, "num_attention_heads": 2, "num_key_value_heads": 1}
-    model = build_model(StateDictCheckpoint(tiny_state(), config["model_type"], config))
+    state = tiny_state()
+    if noise:
+        head = state["lm_head.weight"]
+        state["lm_head.weight"] = head + noise * head.std() * torch.randn(
+            head.shape, generator=torch.Generator().manual_seed(1)
+        )
+    model = build_model(StateDictCheckpoint(state, config["model_type"], config))
     assert isinstance(model, CausalLM)
     return model
 
@@ -61,26 +70,41 @@ def make_core(
     num_slabs: int = 128,
     prefix_caching: bool = True,
     cached: Cached = PLAIN,
+    draft_noise: float | None = None,
 ) -> tuple[EngineCore, DecoderExecutor]:
-    """A core whose one model may have `depth` steps in flight, and that model's executor."""
-    model = tiny_decoder(cached)
-    decoder = model.part(TokenDecoder)
-    assert decoder is not None
+    """A core whose one model may have `depth` steps in flight, and that model's executor.
+
+    With `draft_noise` it has a draft model that resembles it.
+    """
     config = config or SchedulerConfig(max_running=MAX_RUNNING)
-    page = cached.page_type
+    model, page = tiny_decoder(cached), cached.page_type
     layouts = [CacheLayout(group, BLOCK_TOKENS, page, page) for group in model.cache_groups()]
     slab_bytes = SLAB_BLOCKS * max(layout.block_bytes for layout in layouts)
     arena = SlabArena(num_slabs * slab_bytes, slab_bytes)
+    memory = allocate_arena(arena.total_bytes)
     groups = [GroupSpec(layout.group.name, layout.block_bytes, window=layout.window) for layout in layouts]
-    kv = KVManager(arena, groups, BLOCK_TOKENS, prefix_caching=prefix_caching)
-    executor = DecoderExecutor(
-        decoder,
-        KVCache(allocate_arena(arena.total_bytes), layouts, model.key_balance),
-        max_rows=config.max_running,
-        max_tokens=MAX_TOKENS,
-        vocab_size=VOCABULARY,
-    )
+
+    def kv_manager() -> KVManager:
+        return KVManager(arena, groups, BLOCK_TOKENS, prefix_caching=prefix_caching)
+
+    def executor_of(model: CausalLM) -> DecoderExecutor:
+        decoder = model.part(TokenDecoder)
+        assert decoder is not None
+        return DecoderExecutor(
+            decoder,
+            KVCache(memory, layouts, model.key_balance),
+            max_rows=config.max_running,
+            max_tokens=MAX_TOKENS,
+            vocab_size=VOCABULARY,
+        )
+
+    executor, kv = executor_of(model), kv_manager()
+    draft_model, runs = None, executor
+    if draft_noise is not None:
+        chunk = config.chunk_tokens or config.max_step_tokens
+        draft_model = DraftModel("tiny draft", kv_manager(), MAX_TOKENS, chunk, weight_share=0.5)
+        runs = DraftingExecutor(executor, executor_of(tiny_decoder(cached, draft_noise)))
     core = EngineCore()
-    scheduler = Scheduler(MODEL, kv, policy or FirstComeFirstServed(), config, MAX_TOKENS, late_choice)
-    core.add_model(ModelSlot(MODEL, scheduler, executor, depth=depth))
+    scheduler = Scheduler(MODEL, kv, policy or FirstComeFirstServed(), config, MAX_TOKENS, late_choice, draft_model)
+    core.add_model(ModelSlot(MODEL, scheduler, runs, depth=depth))
     return core, executor

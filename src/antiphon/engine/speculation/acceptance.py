@@ -6,8 +6,10 @@ from __future__ import annotations
 MATCH_LENGTHS = (1, 2, 3, 5, 8, 16)
 #: The kind of tokens that a grammar leaves no choice of.
 FORCED = len(MATCH_LENGTHS) + 1
+#: The kind of tokens that a draft model has drawn.
+DRAWN = FORCED + 1
 #: Before anything is known.
-FIRST_PROBABILITIES = (0.5, 0.3, 0.4, 0.55, 0.7, 0.8, 0.9, 0.95)
+FIRST_PROBABILITIES = (0.5, 0.3, 0.4, 0.55, 0.7, 0.8, 0.9, 0.95, 0.7)
 #: How many observations what is known of all requests is worth beside those of one.
 PRIOR_WEIGHT = 4.0
 #: Older observations fade at these rates: an answer changes its subject faster than a model its users.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from antiphon.engine.speculation.acceptance import FORCED, Acceptance, kind_of
+from antiphon.engine.speculation.acceptance import DRAWN, FORCED, Acceptance, kind_of
 from antiphon.engine.speculation.ngrams import NgramIndex
 
 #: Divided by the times that a token was expected in vain, and one more: no more is the chance that it is right now.
@@ -51,10 +51,28 @@ class Drafting:
         self._acceptance = Acceptance(model)
         self._doubts: dict[int, int] = {}  # how often a token was expected in vain since it was last right
         self._forced: list[int] = []  # not drawn yet, of those that the grammar left no choice of
+        self._drawn: list[int] = []  # by a draft model, and not by the request yet
+
+    @property
+    def has_drawn(self) -> bool:
+        """Whether a draft model has drawn what may come next."""
+        return bool(self._drawn)
+
+    def take(self, tokens: Sequence[int]) -> None:
+        """A draft model has drawn these after the newest token."""
+        self._drawn = list(tokens)
+
+    def probability_drawn(self) -> float:
+        """That a token of the draft model is the request's."""
+        return self._acceptance.probability(DRAWN)
 
     def append(self, token: int) -> None:
         """A token was drawn and committed."""
         index = self._index
+        if self._drawn:
+            is_hit = self._drawn[0] == token
+            self._acceptance.observe(DRAWN, is_hit)
+            self._drawn = self._drawn[1:] if is_hit else []
         if self._forced:
             is_hit = self._forced[0] == token
             self._acceptance.observe(FORCED, is_hit)
@@ -69,8 +87,14 @@ class Drafting:
         index.append(token)
 
     def propose(self, count: int, forced: Sequence[int] = ()) -> Draft:
-        """Up to `count` tokens: those that a grammar forces, then what followed the same tokens before."""
-        self._forced = list(forced[:count])
+        """Up to `count` tokens: those that a grammar forces, then what followed the same tokens before.
+
+        What a draft model has drawn goes before these.
+        """
+        self._forced = [] if self._drawn else list(forced[:count])
+        if self._drawn:
+            own = self.probability_drawn()
+            return Draft(self._drawn[:count], [own ** (place + 1) for place in range(min(count, len(self._drawn)))])
         found, length = self._index.follow(count - len(self._forced), self._forced)
         kinds = [FORCED] * len(self._forced) + [kind_of(length + place) for place in range(len(found))]
         tokens = [*self._forced, *found]

@@ -9,10 +9,11 @@ from antiphon.errors import InvalidRequestError
 
 class Speculation(StrEnum):
     """`off`: every step computes one token. `ngram`: what followed the same tokens earlier in the prompt or the answer
-    is computed beside it, and what a grammar leaves no choice of."""
+    is computed beside it, and what a grammar leaves no choice of. `draft`: also what a draft model has drawn."""
 
     OFF = "off"
     NGRAM = "ngram"
+    DRAFT = "draft"
 
     @classmethod
     def parse(cls, value: str) -> Speculation:
@@ -20,3 +21,8 @@ class Speculation(StrEnum):
         if value not in list(cls):
             raise InvalidRequestError(f"speculate is {value!r}; it must be one of: {', '.join(cls)}")
         return cls(value)
+
+    @classmethod
+    def of_engine(cls, value: str) -> Speculation:
+        """`off` and `ngram` by their names; everything else is a draft model."""
+        return cls(value) if value in (cls.OFF, cls.NGRAM) else cls.DRAFT

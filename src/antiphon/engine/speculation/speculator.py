@@ -8,12 +8,16 @@ from collections.abc import Sequence
 from antiphon.engine.cost_model import CostModel, StepShape
 from antiphon.engine.request import Request
 from antiphon.engine.speculation.acceptance import Acceptance
+from antiphon.engine.speculation.draft_model import DraftModel
 from antiphon.engine.speculation.drafting import Draft, Drafting
+from antiphon.engine.speculation.passes import Candidate, DraftingCosts, best_passes
 
 #: Drafted tokens of one request in a step.
 LONGEST_DRAFT = 16
 #: The time of a drafted token as a part of a step's, before one has been measured.
 FIRST_ROW_SHARE = 0.3
+#: The part of the time that may be spent to learn whether a draft model pays again, and the tokens of such a trial.
+TRIAL_SHARE, TRIAL_PASSES = 0.01, 2
 
 
 class Speculator:
@@ -22,11 +26,58 @@ class Speculator:
     A step of C seconds gives T tokens; a drafted token with probability p of being drawn costs c more seconds. It pays
     if (T + p) / (C + c) is more than T / C, so tokens are added in the order of their probabilities until p falls below
     c · T / C. In a full batch C / T is no more than c, and nothing is drafted.
+
+    A draft model costs passes of its own before the step: `best_passes` compares both ways.
     """
 
-    def __init__(self, cost: CostModel) -> None:
+    def __init__(self, cost: CostModel, model: DraftModel | None = None) -> None:
         self._cost = cost
+        self._model = model
         self._acceptance = Acceptance()
+        self._unspent = 0.0  # seconds that trials of the draft model may take
+
+    def passes(self, requests: Sequence[Request], num_answering: int, context: int) -> tuple[list[Request], int]:
+        """The requests that the draft model should draft for before the next step, and how many tokens.
+
+        These are all known to their newest token, of `num_answering` that attend to `context` tokens.
+        """
+        model = self._model
+        assert model is not None
+        able = [one for one in requests if model.may_draft(one, TRIAL_PASSES) and one.limit - one.num_tokens > 1]
+        step, row = self._step_costs(num_answering, context)
+        if not able or not step:
+            return [], 0  # what a step takes is not known yet
+        seconds, prompt = model.costs(step, len(able), context)
+        costs = DraftingCosts(row, seconds / step, prompt / step)
+        candidates = [self._candidate(one, num_answering, context) for one in able]
+        passes, places = best_passes(candidates, num_answering - len(able), costs)
+        if not passes:
+            self._unspent += TRIAL_SHARE * step
+            place = min(range(len(able)), key=lambda place: candidates[place].num_behind)
+            trial = (candidates[place].num_behind - 1) * prompt + TRIAL_PASSES * (seconds + row * step)
+            if trial > self._unspent:
+                return [], 0
+            self._unspent, passes, places = 0.0, TRIAL_PASSES, [place]
+        chosen = [able[place] for place in places if model.may_draft(able[place], passes)]
+        return chosen, min(passes, max((one.limit - one.num_tokens - 1 for one in chosen), default=0))
+
+    def _candidate(self, request: Request, num_answering: int, context: int) -> Candidate:
+        assert self._model is not None
+        draft = self._search(request)
+        length = self._lengths([draft], num_answering, context, LONGEST_DRAFT)[0] if draft.tokens else 0
+        assert request.drafting is not None
+        return Candidate(
+            1.0 + sum(draft.probabilities[:length]),
+            length,
+            request.drafting.probability_drawn(),
+            self._model.num_behind(request),
+            request.limit - request.num_tokens,
+        )
+
+    def _step_costs(self, num_answering: int, context: int) -> tuple[float, float]:
+        """Seconds of a step without drafts, 0.0 if they are not known yet, and the part of it that a row takes."""
+        step, row = self._cost.draft_costs(StepShape(num_answering, 0, context))
+        return step, row / step if row > 0.0 and step > 0.0 else FIRST_ROW_SHARE
 
     def drafts(self, requests: Sequence[Request], num_answering: int, context: int, room: int) -> dict[int, list[int]]:
         """The drafts of some of these requests by their places, at most `room` tokens in all.
@@ -68,8 +119,7 @@ class Speculator:
 
     def _lengths(self, drafts: Sequence[Draft], num_answering: int, context: int, room: int) -> list[int]:
         """How many tokens of each draft pay."""
-        step, row = self._cost.draft_costs(StepShape(num_answering, 0, context))
-        share = row / step if row > 0.0 and step > 0.0 else FIRST_ROW_SHARE  # of the step's time without drafts
+        _, share = self._step_costs(num_answering, context)
         lengths = [0] * len(drafts)
         tokens, seconds = float(num_answering), 1.0
         candidates = [(-draft.probabilities[0], place) for place, draft in enumerate(drafts)]

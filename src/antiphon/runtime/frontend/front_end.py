@@ -26,6 +26,7 @@ from antiphon.runtime.calls.events import Event
 from antiphon.runtime.calls.port import EnginePort
 from antiphon.runtime.calls.sinks import Sink
 from antiphon.runtime.frontend.adapters import AdapterSlots
+from antiphon.runtime.frontend.draft_models import DraftModels
 from antiphon.runtime.frontend.lane import DetectorLane
 from antiphon.runtime.frontend.loop import EngineLoop, slot_figures
 from antiphon.runtime.frontend.profile import ModelProfile, Profile
@@ -95,6 +96,7 @@ class FrontEnd:
         self._adapters = AdapterSlots(self._loop, self._core)
         self._port = EnginePort(self._loop, self._core.clock, self._record, self.detectors, self.config.batch_invariant)
         self._offline = offline
+        self._drafts = DraftModels(self.config, self._load_files)
         self._profile: Profile | None = None
         try:
             for model in models:
@@ -122,15 +124,21 @@ class FrontEnd:
         if loaded.model.part(Detector) is not None:
             given = loaded
             loaded = self.detectors.add(given.name, lambda: given)
+            self._factories[loaded.name] = RequestFactory(loaded)
         else:
-            slots = self._make_slots(loaded)
+            draft = self._drafts.model_for(loaded)
+            slots = self._make_slots(loaded, draft)
 
             def add() -> None:
                 for slot in slots:
                     self._core.add_model(slot)
 
             self._loop.call(add).result()
-        self._factories[loaded.name] = RequestFactory(loaded, speculate=self.config.speculate)
+            own = self.config.speculation
+            speculation = Speculation.NGRAM if own is Speculation.DRAFT and draft is None else own
+            self._factories[loaded.name] = RequestFactory(
+                loaded, speculation=speculation, has_draft_model=draft is not None
+            )
         return loaded
 
     def _load_files(self, reference: str, device: str | None = None) -> LoadedModel:
@@ -161,14 +169,14 @@ class FrontEnd:
             self._devices.trim()
         return meant
 
-    def _make_slots(self, loaded: LoadedModel) -> list[ModelSlot]:
+    def _make_slots(self, loaded: LoadedModel, draft: LoadedModel | None = None) -> list[ModelSlot]:
         device = self._devices.of(loaded.device)
         if self.config.batch_invariant:
             check_batch_invariance(device.device, loaded)
         try:
             arena = device.acquire(loaded.name, loaded.model)
             try:
-                return make_slots(loaded, arena, self.config)
+                return make_slots(loaded, arena, self.config, draft)
             except BaseException:
                 device.release(loaded.name)
                 raise
@@ -217,6 +225,7 @@ class FrontEnd:
 
         self._loop.call(remove).result()
         del self._factories[name]
+        self._drafts.keep(factory.loaded.device.name for factory in self._factories.values() if factory.has_draft_model)
         self._transcribers.pop(name, None)
 
     @property
@@ -258,7 +267,7 @@ class FrontEnd:
         known = self._transcribers.get(loaded.name)
         if known is None or known.recogniser.loaded is not loaded:
             known = self._transcribers[loaded.name] = Transcriber(
-                loaded, self._port, speculates=self.config.speculate != Speculation.OFF
+                loaded, self._port, speculates=self.config.speculation is not Speculation.OFF
             )
         return known
 

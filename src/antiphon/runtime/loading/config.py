@@ -55,8 +55,9 @@ class EngineConfig:
     - `record` runs each step as one compiled native program; the results are the same.
     - `batch_invariant` makes an answer independent of other requests in every bit; on a GPU for text generation only,
       where it is slower.
-    - `speculate` is `off` or `ngram`: answers whose next tokens stood in the prompt or the answer before are computed
-      several tokens at a time, where that is faster. The tokens are the same. Requests may ask for the other.
+    - `speculate` is `off`, `ngram` or the name of a draft model: answers whose next tokens stood in the prompt or the
+      answer before, or that a smaller model with the same vocabulary draws, are computed several tokens at a time,
+      where that is faster. The tokens are the same. Requests may choose.
     - `record_requests` adds to the trace which requests were in each step.
     """
 
@@ -109,10 +110,14 @@ class EngineConfig:
             raise InvalidRequestError(
                 f"sink_tokens is {self.sink_tokens}; it goes with recent_tokens and is not negative"
             )
-        Speculation.parse(self.speculate)
         self.make_policy()
         self.scheduler()
         self.weight_options()
+
+    @property
+    def speculation(self) -> Speculation:
+        """Where drafts come from unless a request says otherwise."""
+        return Speculation.of_engine(self.speculate)
 
     def make_policy(self) -> Policy:
         return make_policy(

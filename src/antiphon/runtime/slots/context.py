@@ -26,6 +26,8 @@ class SlotContext:
     config: EngineConfig
     #: Slots of the same model that exist already, by role; the part that this one feeds is among them.
     made: Mapping[str, ModelSlot]
+    #: A smaller model with the same vocabulary, which drafts its tokens.
+    draft: LoadedModel | None = None
 
     @property
     def sizes(self) -> DeviceSizes:

@@ -11,9 +11,11 @@ from antiphon.engine.kv.manager import GroupSpec, KVManager
 from antiphon.engine.model_slot import ModelSlot
 from antiphon.engine.plan import Executor
 from antiphon.engine.scheduler import Scheduler
+from antiphon.engine.speculation.draft_model import DraftModel
 from antiphon.engine.speculation.modes import Speculation
 from antiphon.errors import InvalidRequestError, UnsupportedError
 from antiphon.executor.decoder.executor import DecoderExecutor
+from antiphon.executor.drafting import DraftingExecutor
 from antiphon.models.base.parts import TokenDecoder
 from antiphon.ops import CacheGroup, CacheKind, CacheLayout, KVCache
 from antiphon.runtime.loading.config import PAGE_TYPES, EngineConfig
@@ -84,47 +86,87 @@ def device_executor(part: TokenDecoder, cache: KVCache, loaded: LoadedModel, **s
 
 
 def decoder_slot(part: TokenDecoder, context: SlotContext) -> ModelSlot:
-    loaded, arena, config, sizes = context.loaded, context.arena, context.config, context.sizes
-    layouts = cache_layouts(part.cache_groups, config, sizes)
-    check_page_types(sizes, arena.memory.device.type)
-    largest = max(layout.block_bytes for layout in layouts)
-    if largest > arena.books.slab_bytes:
-        raise InvalidRequestError(
-            f"{loaded.name} keeps keys and values in blocks of {largest / 1e6:.2f} MB; the cache of "
-            f"{arena.books.total_bytes / 1e6:.2f} MB is divided into pieces of {arena.books.slab_bytes / 1e6:.2f} MB. "
-            "Give it more memory"
-        )
+    loaded, config, sizes = context.loaded, context.config, context.sizes
+    check_page_types(sizes, context.arena.memory.device.type)
+    layouts = _layouts(part, loaded, context)
     max_tokens = min(part.max_positions, config.max_model_tokens or part.max_positions)
     limits = replace(
         config.scheduler(sizes),
         prompt_logprob_tokens=max(1, PROMPT_LOGIT_BYTES // (4 * part.vocab_size)),
         isolates_fills=loaded.device.is_cpu,
     )
+    executor = _executor(part, loaded, layouts, max_tokens, context)
+    draft_model = None
+    if context.draft is not None:
+        draft_model, drafting = _draft_model(context.draft, context)
+        executor = DraftingExecutor(executor, drafting)
     scheduler = Scheduler(
         context.name,
-        _kv_manager(context, layouts, max_tokens),
+        _kv_manager(context.name, layouts, max_tokens, context),
         config.make_policy(),
         limits,
         max_tokens,
         DecoderExecutor.late_choice,
-    )
-    cache = KVCache(arena.memory, layouts, part.key_balance)
-    vocab_size = min(part.vocab_size, loaded.tokenizer.vocab_size)
-    shape: dict[str, Any] = dict(
-        max_rows=sizes.max_running, max_tokens=max_tokens, vocab_size=vocab_size, record=config.record
+        draft_model,
     )
     if loaded.device.is_cpu:
-        return ModelSlot(context.name, scheduler, DecoderExecutor(part, cache, **shape))
+        return ModelSlot(context.name, scheduler, executor)
+    # A draft follows the newest token, which is known when no step is in flight.
+    depth = DEVICE_DEPTH if config.speculation is Speculation.OFF else 1
+    return ModelSlot(context.name, scheduler, executor, depth=depth)
+
+
+def _draft_model(draft: LoadedModel, context: SlotContext) -> tuple[DraftModel, Executor]:
+    """The bookkeeping of a draft model and its executor, on the arena of the model that it drafts for."""
+    part = draft.model.part(TokenDecoder)
+    assert part is not None
+    layouts = _layouts(part, draft, context)
+    config = context.config
+    max_tokens = min(part.max_positions, config.max_model_tokens or part.max_positions)
+    model = DraftModel(
+        draft.name,
+        _kv_manager(f"{context.name} drafts of {draft.name}", layouts, max_tokens, context),
+        max_tokens,
+        config.chunk_tokens or context.sizes.max_step_tokens,
+        draft.bytes_per_step() / max(context.loaded.bytes_per_step(), 1),
+    )
+    return model, _executor(part, draft, layouts, max_tokens, context)
+
+
+def _layouts(part: TokenDecoder, loaded: LoadedModel, context: SlotContext) -> list[CacheLayout]:
+    """The cache of a decoder, whose blocks the arena's slabs hold."""
+    layouts, books = cache_layouts(part.cache_groups, context.config, context.sizes), context.arena.books
+    largest = max(layout.block_bytes for layout in layouts)
+    if largest > books.slab_bytes:
+        raise InvalidRequestError(
+            f"{loaded.name} keeps keys and values in blocks of {largest / 1e6:.2f} MB; the cache of "
+            f"{books.total_bytes / 1e6:.2f} MB is divided into pieces of {books.slab_bytes / 1e6:.2f} MB. "
+            "Give it more memory"
+        )
+    return layouts
+
+
+def _executor(
+    part: TokenDecoder, loaded: LoadedModel, layouts: Sequence[CacheLayout], max_tokens: int, context: SlotContext
+) -> Executor:
+    sizes, config = context.sizes, context.config
+    cache = KVCache(context.arena.memory, list(layouts), part.key_balance)
+    shape: dict[str, Any] = dict(
+        max_rows=sizes.max_running,
+        max_tokens=max_tokens,
+        vocab_size=min(part.vocab_size, loaded.tokenizer.vocab_size),
+        record=config.record,
+    )
+    if loaded.device.is_cpu:
+        return DecoderExecutor(part, cache, **shape)
     shape["batch_invariant"] = config.batch_invariant
     shape["max_step_tokens"] = sizes.max_step_tokens
-    # A draft follows the newest token, which is known when no step is in flight.
-    depth = DEVICE_DEPTH if config.speculate == Speculation.OFF else 1
-    return ModelSlot(context.name, scheduler, device_executor(part, cache, loaded, **shape), depth=depth)
+    return device_executor(part, cache, loaded, **shape)
 
 
-def _kv_manager(context: SlotContext, layouts: Sequence[CacheLayout], max_tokens: int) -> KVManager:
+def _kv_manager(name: str, layouts: Sequence[CacheLayout], max_tokens: int, context: SlotContext) -> KVManager:
     config, sizes = context.config, context.sizes
-    revision = f"{context.name}:{sizes.key_type}:{sizes.value_type}:{config.sink_tokens}:{config.recent_tokens}"
+    revision = f"{name}:{sizes.key_type}:{sizes.value_type}:{config.sink_tokens}:{config.recent_tokens}"
     return KVManager(
         context.arena.books,
         group_specs(layouts),

@@ -31,11 +31,13 @@ def slot_names(name: str, model: Model) -> list[str]:
     return [slot_name(name, part) for part in _in_order(model)]
 
 
-def make_slots(loaded: LoadedModel, arena: Arena, config: EngineConfig) -> list[ModelSlot]:
-    """Scheduler and executor for every part of a model, on the shared arena."""
+def make_slots(
+    loaded: LoadedModel, arena: Arena, config: EngineConfig, draft: LoadedModel | None = None
+) -> list[ModelSlot]:
+    """Scheduler and executor for every part of a model, on the shared arena, with a draft model where it has one."""
     made: dict[str, ModelSlot] = {}
     for part in _in_order(loaded.model):
-        context = SlotContext(slot_name(loaded.name, part), loaded, arena, config, made)
+        context = SlotContext(slot_name(loaded.name, part), loaded, arena, config, made, draft)
         made[part.role] = slot = SLOT_MAKERS[type(part)](part, context)
         slot.device, slot.computes_in_submit = loaded.device.name, loaded.device.is_cpu
         slot.translate, slot.role = loaded.device.translate, part.role

@@ -63,8 +63,9 @@ class RequestFactory:
     #: The slot of the adapter that they are computed with, or -1, and the adapter's digest.
     adapter: int = -1
     content: bytes = b""
-    #: Where drafts come from unless a request says otherwise.
-    speculate: str = Speculation.OFF
+    #: Where drafts come from unless a request says otherwise, and whether there is a draft model.
+    speculation: Speculation = Speculation.OFF
+    has_draft_model: bool = False
     _compiler: GrammarCompiler | None = None
 
     def make(
@@ -93,7 +94,7 @@ class RequestFactory:
         stop_ids = params.stop_tokens if endless else params.stop_tokens | self.loaded.eos_ids
         constraint = None if grammar is None else self.compiler().compile(grammar)
         guess = self._guess(params)
-        speculates = params.speculate or (Speculation.NGRAM if guess else self.speculate)
+        speculation = self._speculation(params, bool(guess))
         requests: list[Request] = []
         for index in range(n):
             request = Request(
@@ -109,11 +110,23 @@ class RequestFactory:
                 constraint=constraint if constraint is None or not index else constraint.clone(),
                 fork_of=requests[0] if requests else None,
                 stop_ids=stop_ids,
-                speculates=speculates != Speculation.OFF,
+                speculates=speculation is not Speculation.OFF,
+                uses_draft_model=speculation is Speculation.DRAFT,
                 guess=guess,
             )
             requests.append(request)
         return requests
+
+    def _speculation(self, params: SamplingParams, has_guess: bool) -> Speculation:
+        if params.speculate is None:
+            return Speculation.NGRAM if has_guess and self.speculation is Speculation.OFF else self.speculation
+        asked = Speculation.parse(params.speculate)
+        if asked is Speculation.DRAFT and not self.has_draft_model:
+            raise InvalidRequestError(
+                f"speculate is 'draft', and model {self.loaded.name!r} has no draft model: name one when you start it, "
+                "as in --speculate MODEL"
+            )
+        return asked
 
     def _guess(self, params: SamplingParams) -> list[int]:
         """The tokens of the answer that the caller expects; what is too long to be drawn is left out."""

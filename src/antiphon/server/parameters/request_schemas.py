@@ -94,8 +94,8 @@ class SamplingBody(ModelBody):
     stop: str | Annotated[list[str], Field(fail_fast=True)] | None = None
     stop_token_ids: TokenIds | None = None
     ignore_eos: bool | None = None
-    #: Where drafts come from; true is `ngram`. By default the server's setting.
-    speculate: Literal["off", "ngram", True, False] | None = None
+    #: Where drafts come from; `draft` is the server's draft model, true is `ngram`. By default the server's setting.
+    speculate: Literal["off", "ngram", "draft", True, False] | None = None
     guided_json: Schema | None = None
     guided_regex: str | None = None
     guided_choice: Annotated[list[str], Field(min_length=1, fail_fast=True)] | None = None

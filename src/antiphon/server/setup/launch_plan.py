@@ -9,6 +9,7 @@ from typing import Any
 
 from antiphon import environment
 from antiphon.device_names import AUTO, CPU, check_device_name, has_gpu_driver
+from antiphon.engine.speculation.modes import Speculation
 from antiphon.errors import InvalidRequestError
 from antiphon.runtime.loading.adapter_names import SEPARATOR, adapter_file_bytes
 from antiphon.runtime.loading.memory_budget import DEFAULT_KV_BYTES, default_budget
@@ -16,12 +17,13 @@ from antiphon.runtime.residency.keep_alive import parse_keep_alive
 from antiphon.server.access.keys import KeyRing
 from antiphon.server.http.connection_limits import ConnectionLimits, SessionLimits
 from antiphon.server.setup.config import AdapterSpec, Limits, LoadOnUse, ModelSpec, ServerConfig, name_of
-from antiphon.server.setup.model_checks import check_models_fit, check_references, known_weight_bytes
+from antiphon.server.setup.model_checks import check_models_fit, known_weight_bytes
 from antiphon.server.setup.settings import Settings
 from antiphon.server.setup.tls import TLSFiles
 from antiphon.server.setup.wyoming_plan import WyomingPlan
 from antiphon.weights.catalog.catalog import catalog
 from antiphon.weights.catalog.model_tasks import CATALOG_TASKS
+from antiphon.weights.catalog.references import check_references
 
 
 @dataclass(frozen=True)
@@ -40,11 +42,14 @@ class LaunchPlan:
         check_references(settings["models"])
         memory = default_budget() if settings["memory"] is None else settings["memory"] << 20
         kv = min(DEFAULT_KV_BYTES, memory // 4) if settings["kv_memory"] is None else settings["kv_memory"] << 20
-        if kv >= memory:
+        draft = _draft_bytes(settings)
+        if kv + draft >= memory:
+            also = f", the draft model takes {draft >> 20:,} MB" if draft else ""
             raise InvalidRequestError(
-                f"kv_memory is {kv >> 20:,} MB and memory is {memory >> 20:,} MB: nothing is left for weights; "
+                f"kv_memory is {kv >> 20:,} MB{also} and memory is {memory >> 20:,} MB: nothing is left for weights; "
                 "raise memory or lower kv_memory"
             )
+        memory -= draft
         if settings["preload"] and _are_on_cpu(settings):
             check_models_fit(settings["models"], memory, kv, settings["kv_memory"] is None)
         tls = _tls(settings)
@@ -69,6 +74,12 @@ class LaunchPlan:
             record=settings["record"],
         )
         return cls(_config(settings, memory), engine, tls, WyomingPlan.of(settings), memory, kv)
+
+
+def _draft_bytes(settings: Settings) -> int:
+    """Bytes of the weights of a draft model in the CPU's memory, which stay there beside the models."""
+    is_draft = Speculation.of_engine(settings["speculate"]) is Speculation.DRAFT
+    return (known_weight_bytes(settings["speculate"]) or 0) if is_draft and _are_on_cpu(settings) else 0
 
 
 def _config(settings: Settings, memory_bytes: int) -> ServerConfig:

@@ -1,13 +1,10 @@
-"""Checks of the configured models before anything starts: they exist, and at least one fits in memory."""
+"""Checks of the configured models before anything starts: at least one fits in memory."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from antiphon.errors import AntiphonError, MemoryBudgetError, ModelNotFoundError
+from antiphon.errors import AntiphonError, MemoryBudgetError
 from antiphon.runtime.loading.memory_budget import DEFAULT_KV_BYTES, listed_weight_bytes, weight_file_bytes
 from antiphon.server.setup.config import name_of
-from antiphon.weights.catalog.catalog import catalog, find_entry
 from antiphon.weights.catalog.resolve import resolve
 
 
@@ -45,13 +42,3 @@ def known_weight_bytes(reference: str) -> int | None:
         return weight_file_bytes(resolve(reference, offline=True))
     except (AntiphonError, OSError):
         return None  # loading it reports why
-
-
-def check_references(references: list[str]) -> None:
-    """Raise if a model does not exist."""
-    for reference in references:
-        if reference.startswith("hub:") or reference.lower() in catalog() or Path(reference).expanduser().exists():
-            continue
-        if "/" in reference:
-            raise ModelNotFoundError(f"there is no model at {reference}")
-        find_entry(reference)

@@ -197,8 +197,8 @@ OPTIONS: tuple[Option, ...] = (
     _text(
         "engine.speculate",
         Speculation.OFF.value,
-        "Compute tokens ahead where an answer repeats its prompt or itself; answers are the same. Requests may choose.",
-        choices=tuple(Speculation),
+        "Compute tokens ahead: off; ngram, where an answer repeats its prompt or itself; or a smaller model, of the "
+        "same vocabulary, that also drafts. Answers are the same. Requests may choose.",
     ),
     _text(
         "engine.device",

@@ -1,0 +1,61 @@
+"""Whether a draft model pays, and how many tokens it should draft."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+#: Tokens that a draft model drafts for a request at most.
+MOST_PASSES = 8
+#: How much faster the requests must be expected to become.
+MARGIN = 1.03
+#: A model that has to catch up must pay for that within so many tokens.
+HORIZON = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A request that a draft model may draft for."""
+
+    tokens: float  # that it is expected to get from a step without the draft model
+    rows: int  # drafted tokens that it computes for these
+    probability: float  # that a token of the draft model is its own
+    num_behind: int  # tokens that the draft model has not seen
+    num_left: int  # tokens that it may still draw
+
+
+@dataclass(frozen=True, slots=True)
+class DraftingCosts:
+    """Times as parts of a step that verifies no draft."""
+
+    row: float  # a drafted token that is verified
+    drafting: float  # a pass of the draft model
+    prompt: float  # a token that it catches up on
+
+
+def expected_tokens(probability: float, passes: int) -> float:
+    """Tokens that a step gives which verifies so many drafted ones."""
+    return 1.0 + sum(probability**place for place in range(1, passes + 1))
+
+
+def best_passes(candidates: Sequence[Candidate], others: int, costs: DraftingCosts) -> tuple[int, list[int]]:
+    """How many tokens a draft model should draft, and the places of the candidates that it should draft for.
+
+    `others` are requests of the step that get one token. 0 and none if that would not make the step's tokens come
+    faster, or not so much that what the model has to catch up on is paid for.
+    """
+    tokens = others + sum(one.tokens for one in candidates)
+    plain = (1.0 + costs.row * sum(one.rows for one in candidates)) / tokens
+    best, found, places = plain / MARGIN, 0, list[int]()
+    for passes in range(1, MOST_PASSES + 1):
+        gains = [expected_tokens(one.probability, passes) - one.tokens for one in candidates]
+        chosen = [place for place, gain in enumerate(gains) if gain > 0.0]
+        rows = sum(passes if gain > 0.0 else one.rows for one, gain in zip(candidates, gains, strict=True))
+        time = 1.0 + costs.row * rows + costs.drafting * passes
+        seconds = time / (tokens + sum(gains[place] for place in chosen))
+        if chosen and seconds < best:
+            best, found, places = seconds, passes, chosen
+    saved = (plain - best) * sum(min(candidates[place].num_left, HORIZON) for place in places)
+    if costs.prompt * sum(candidates[place].num_behind - 1 for place in places) > saved:
+        return 0, []
+    return found, places
