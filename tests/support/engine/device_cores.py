@@ -7,6 +7,7 @@ from typing import Any
 from antiphon.engine.core import EngineCore
 from antiphon.engine.scheduler import Scheduler
 from antiphon.executor.device.executor import DeviceExecutor
+from antiphon.executor.drafting import DraftingExecutor
 from antiphon.models.base.model import CausalLM
 from antiphon.models.base.parts import TokenDecoder
 from antiphon.models.registry import build_model
@@ -17,8 +18,12 @@ from support.models.tiny_model import CONFIG, tiny_state
 
 
 def device_core(device: Device, **options: Any) -> tuple[EngineCore, DeviceExecutor]:
-    """A core with two steps in flight whose executor is a device's, and that executor."""
-    core, inner = make_core(2, **options)
+    """A core with two steps in flight whose executor is a device's, and that executor.
+
+    With `draft_noise` the model drafts for itself, with one step in flight.
+    """
+    drafts = options.get("draft_noise") is not None
+    core, inner = make_core(1 if drafts else 2, **options)
     model = build_model(StateDictCheckpoint(tiny_state(), "llama", CONFIG))
     assert isinstance(model, CausalLM)
     if not device.is_cpu:
@@ -29,16 +34,21 @@ def device_core(device: Device, **options: Any) -> tuple[EngineCore, DeviceExecu
     scheduler = core.slots[MODEL].scheduler
     assert isinstance(scheduler, Scheduler)
     size = options.get("num_slabs", 128) * SLAB_BLOCKS * max(layout.block_bytes for layout in layouts)
-    executor = DeviceExecutor(
-        decoder,
-        KVCache(allocate_arena(size, device.torch), layouts, model.key_balance),
-        device,
-        max_rows=scheduler.config.max_running,
-        max_tokens=MAX_TOKENS,
-        vocab_size=VOCABULARY,
-    )
+    memory = allocate_arena(size, device.torch)
+
+    def make() -> DeviceExecutor:
+        return DeviceExecutor(
+            decoder,
+            KVCache(memory, layouts, model.key_balance),
+            device,
+            max_rows=scheduler.config.max_running,
+            max_tokens=MAX_TOKENS,
+            vocab_size=VOCABULARY,
+        )
+
+    executor = make()
     assert executor._graphs is not None, "the tiny model has no decode graphs"
     assert executor._forwards is not None, "the tiny model has no steps with prompts"
-    core.slots[MODEL].executor = executor
+    core.slots[MODEL].executor = DraftingExecutor(executor, make()) if drafts else executor
     inner.close()
     return core, executor

@@ -174,7 +174,7 @@ class FrontEnd:
         if self.config.batch_invariant:
             check_batch_invariance(device.device, loaded)
         try:
-            arena = device.acquire(loaded.name, loaded.model)
+            arena = device.acquire(loaded.name, loaded.model, None if draft is None else draft.model)
             try:
                 return make_slots(loaded, arena, self.config, draft)
             except BaseException:

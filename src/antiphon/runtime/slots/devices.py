@@ -45,19 +45,24 @@ class EngineDevice:
         arena = self._arena
         return None if arena is None else arena.books
 
-    def acquire(self, name: str, model: Model) -> Arena:
-        """The arena, for a model whose weights are on the device. `release` follows when it is unloaded."""
+    def acquire(self, name: str, model: Model, draft: Model | None = None) -> Arena:
+        """The arena, for a model whose weights are on the device, and for its draft model, if it has one.
+
+        `release` follows when it is unloaded.
+        """
         with self._lock:
             present = {name, *self._models}
-            decoder = model.part(TokenDecoder)
-            if self._arena is None and decoder is not None:
+            models = [model] if draft is None else [model, draft]
+            decoders = [decoder for one in models if (decoder := one.part(TokenDecoder)) is not None]
+            if self._arena is None and decoders:
                 self.trim()  # what the allocator keeps would count as used
                 sizes = self._config.sizes(self.device)
-                workspace = workspace_bytes(model, sizes)
+                workspace = sum(workspace_bytes(one, sizes) for one in models)
                 expected = self._config.expected_weights.items()
                 coming = sum(size for other, size in expected if other not in present)
                 size = kv_bytes_for(self.device, self._config, workspace, coming)
-                block = max(layout.block_bytes for layout in cache_layouts(decoder.cache_groups, self._config, sizes))
+                groups = [group for decoder in decoders for group in decoder.cache_groups]
+                block = max(layout.block_bytes for layout in cache_layouts(groups, self._config, sizes))
                 self._arena = Arena.allocate(self._config, self.device, size, block)
             self._models = present
             return self._arena or Arena.empty(self.device)

@@ -185,3 +185,31 @@ def test_drafts_beside_a_plain_request(device: Device, monkeypatch: pytest.Monke
         assert bool(made.drafted.accepted) is made.speculates, made.id
     assert any(made.drafted.accepted < made.drafted.proposed for made in requests)
     executor.close()
+
+
+def test_a_draft_model(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The model drafts for itself, several tokens in one step: all are right, greedy and drawn."""
+
+    def make() -> list[Request]:
+        return [
+            request("greedy", PROMPTS[0], max_tokens=LENGTH),
+            request("drawn", PROMPTS[2], max_tokens=LENGTH, temperature=0.9, seed=3),
+        ]
+
+    def passes(speculator: Speculator, requests: list[Request], *_: int) -> tuple[list[Request], int]:
+        for made in requests:
+            speculator._search(made)
+        return requests, 2
+
+    monkeypatch.setattr(Speculator, "passes", passes)
+    monkeypatch.setattr(Speculator, "_lengths", lambda _, drafts, *rest: [len(draft.tokens) for draft in drafts])
+    answers = expected(make)
+    core, _ = device_core(device, draft_noise=0.0)
+    requests = make()
+    for made in requests:
+        made.speculates = made.uses_draft_model = True
+    run(core, requests)
+    for made, answer in zip(requests, answers, strict=True):
+        assert made.output == answer[0], made.id
+        assert made.drafted.accepted == made.drafted.proposed > 0, made.id
+    core.remove_model(MODEL)
