@@ -97,7 +97,7 @@ def test_a_named_tool_is_called(client: openai.OpenAI, model: str) -> None:
             arguments += call.function.arguments or ""
             pieces += 1
     assert (name, arguments, reason) == ("add", whole[0].function.arguments, "tool_calls")  # type: ignore[union-attr]
-    assert pieces > 3  # the arguments came bit by bit
+    assert pieces >= 2  # the name, then arguments; a slow reader gets several tokens in one piece
 
 
 def test_a_conversation_of_two_turns(client: openai.OpenAI) -> None:
