@@ -100,8 +100,7 @@ def test_the_kernels_of_a_step_compile_without_a_card(tmp_path: Path, monkeypatc
 
     monkeypatch.setattr(ahead, "card", lambda device: Card(90, 132))
     monkeypatch.setattr(ahead, "process_count", lambda is_nice: 2)
-    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))  # restored afterwards; Triton sets it with the knob
-    monkeypatch.setattr(knobs.cache, "dir", str(tmp_path))
+    monkeypatch.setitem(vars(knobs.cache), "dir", str(tmp_path))
     monkeypatch.setattr(knobs.compilation, "listener", listen)
     monkeypatch.setattr(driver, "_active", TargetDriver(90))
     graphs = make_graphs(1, hidden_size=64, intermediate_size=128, num_attention_heads=4, num_key_value_heads=2)

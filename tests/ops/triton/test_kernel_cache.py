@@ -20,9 +20,8 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "triton"
     for name in ("TRITON_CACHE_DIR", "TRITON_HOME"):
         monkeypatch.setenv(name, "")  # restored afterwards; Triton sets it with the knob
-    monkeypatch.setattr(knobs.cache, "dir", str(folder))
-    for name in ("TRITON_CACHE_DIR", "TRITON_HOME"):
         monkeypatch.delenv(name)
+    monkeypatch.setitem(vars(knobs.cache), "dir", str(folder))
     return folder
 
 

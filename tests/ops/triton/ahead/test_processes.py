@@ -36,8 +36,7 @@ def compilations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[
         found.append((src.name, cache_hit))
 
     hash_kernels()
-    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))  # restored afterwards; Triton sets it with the knob
-    monkeypatch.setattr(knobs.cache, "dir", str(tmp_path))
+    monkeypatch.setitem(vars(knobs.cache), "dir", str(tmp_path))
     monkeypatch.setattr(knobs.compilation, "listener", listen)
     monkeypatch.setattr(driver, "_active", worker.TargetDriver(CAPABILITY))
     return found
