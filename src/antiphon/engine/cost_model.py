@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from operator import mul
 
+from antiphon.engine.row_steps import RowSteps
+
 #: Older steps fade at this rate, so that the model follows a machine whose speed changes.
 FORGETTING = 0.98
 #: Trusted from this many steps on, with this many that have prefill.
@@ -50,6 +52,7 @@ class CostModel:
         self._most_prefill_tokens = 0
         self._products = [[0.0] * NUM_FEATURES for _ in range(NUM_FEATURES)]  # of pairs of features, over the steps
         self._targets = [0.0] * NUM_FEATURES  # of features with seconds
+        self._row_steps = RowSteps()
 
     @property
     def is_fitted(self) -> bool:
@@ -59,6 +62,9 @@ class CostModel:
         self.num_steps += 1
         self._num_prefill_steps += shape.prefill_tokens > 0
         self._most_prefill_tokens = max(self._most_prefill_tokens, shape.prefill_tokens)
+        if not shape.prefill_tokens:
+            attended = self._weights[3] * shape.attended_tokens / 1024.0
+            self._row_steps.observe(shape.decodes + shape.drafted_tokens, seconds - attended)
         self._unfitted.append((shape, seconds))
         if len(self._unfitted) == MOST_UNFITTED:
             self._fit()
@@ -100,6 +106,16 @@ class CostModel:
         """
         weights = self._weights
         return sum(map(mul, weights, shape.features())), weights[4]
+
+    def draft_seconds(self, shape: StepShape, most: int) -> list[float]:
+        """Seconds of such a step with 0 to `most` drafted tokens: by steps of as many rows, else by the last fit."""
+        step, row = self.draft_costs(shape)
+        attended = self._weights[3] * shape.attended_tokens / 1024.0
+        rows = shape.decodes
+        return [
+            attended + self._row_steps.seconds(rows + drafted, step - attended + drafted * row)
+            for drafted in range(most + 1)
+        ]
 
     @property
     def prefill_cost(self) -> float:

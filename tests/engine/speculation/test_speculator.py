@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
 
 import pytest
@@ -15,13 +16,13 @@ from antiphon.engine.speculation.drafting import Draft, DraftCounts, Drafting
 from antiphon.engine.speculation.speculator import LONGEST_DRAFT, Speculator
 
 
-def fitted(step: float, row: float) -> CostModel:
-    """A machine on which a step takes `step` seconds and every drafted token `row` more."""
+def fitted(step: float, row: float, decodes: int = 1) -> CostModel:
+    """A machine on which a step of so many requests takes `step` seconds and every drafted token `row` more."""
     cost = CostModel()
     source = random.Random(0)
     for _ in range(200):
         drafted = source.choice([0, 0, 1, 3, 8])
-        cost.observe(StepShape(1, 0, 0, drafted), step + row * drafted)
+        cost.observe(StepShape(decodes, 0, 0, drafted), step + row * drafted)
     return cost
 
 
@@ -39,7 +40,7 @@ def test_lengths_give_the_most_tokens_a_second(seed: int) -> None:
     for _ in range(2):
         each = source.uniform(0.3, 0.99)
         drafts.append(Draft(list(range(6)), [each ** (place + 1) for place in range(6)]))
-    chosen = Speculator(fitted(step, row))._lengths(drafts, 2, 0, room=100)
+    chosen = Speculator(fitted(step, row, decodes=2))._lengths(drafts, 2, 0, room=100)
 
     def rate(lengths: tuple[int, ...]) -> float:
         tokens = 2 + sum(sum(draft.probabilities[:length]) for draft, length in zip(drafts, lengths, strict=True))
@@ -47,6 +48,19 @@ def test_lengths_give_the_most_tokens_a_second(seed: int) -> None:
 
     best = max(rate(lengths) for lengths in itertools.product(range(7), repeat=2))
     assert rate(tuple(chosen)) == pytest.approx(best, rel=1e-2)
+
+
+def test_lengths_know_that_kernels_take_four_rows_at_a_time() -> None:
+    """A line through these steps says that a fifth row pays as much as a fourth."""
+    cost, source = CostModel(), random.Random(0)
+    for _ in range(200):
+        drafted = source.randrange(9)
+        cost.observe(StepShape(1, 0, 1024, drafted), 0.002 + 0.01 * math.ceil((1 + drafted) / 4) + 0.001 * drafted)
+    speculator = Speculator(cost)
+    good, bad = Draft(list(range(9)), [0.99**place for place in range(1, 10)]), Draft([1, 2], [0.05, 0.002])
+    assert speculator._lengths([good], 1, 1024, room=100) == [7]
+    assert speculator._lengths([good], 1, 1024, room=5) == [3]
+    assert speculator._lengths([bad], 1, 1024, room=100) == [0]
 
 
 def test_a_full_batch_drafts_nothing() -> None:

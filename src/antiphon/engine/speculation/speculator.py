@@ -24,8 +24,8 @@ class Speculator:
     """Drafts for the requests of one model, while they make its steps give more tokens a second.
 
     A step of C seconds gives T tokens; a drafted token with probability p of being drawn costs c more seconds. It pays
-    if (T + p) / (C + c) is more than T / C, so tokens are added in the order of their probabilities until p falls below
-    c · T / C. In a full batch C / T is no more than c, and nothing is drafted.
+    if (T + p) / (C + c) is more than T / C, so tokens are added in the order of their probabilities, up to where the
+    tokens of the step come fastest. In a full batch C / T is no more than c, and nothing is drafted.
 
     A draft model costs passes of its own before the step: `best_passes` compares both ways.
     """
@@ -118,22 +118,36 @@ class Speculator:
         return draft if ends is None else Draft(draft.tokens[:ends], draft.probabilities[:ends])
 
     def _lengths(self, drafts: Sequence[Draft], num_answering: int, context: int, room: int) -> list[int]:
-        """How many tokens of each draft pay."""
-        _, share = self._step_costs(num_answering, context)
-        lengths = [0] * len(drafts)
-        tokens, seconds = float(num_answering), 1.0
+        """How many tokens of each draft pay: the most probable ones, up to where tokens come fastest."""
+        most = min(room, sum(len(draft.tokens) for draft in drafts))
+        seconds = self._draft_seconds(num_answering, context, most)
         candidates = [(-draft.probabilities[0], place) for place, draft in enumerate(drafts)]
         heapq.heapify(candidates)
-        while candidates and room > 0:
+        added: list[int] = []  # the draft of each token
+        lengths = [0] * len(drafts)
+        tokens = float(num_answering)
+        best, num_best = tokens / seconds[0], 0
+        for time in seconds[1:]:
             negative, place = heapq.heappop(candidates)
-            if -negative * seconds <= share * tokens:
-                break
-            tokens, seconds, room = tokens - negative, seconds + share, room - 1
+            tokens -= negative
+            added.append(place)
+            if tokens / time > best:
+                best, num_best = tokens / time, len(added)
             lengths[place] += 1
             probabilities = drafts[place].probabilities
             if lengths[place] < len(probabilities):
                 heapq.heappush(candidates, (-probabilities[lengths[place]], place))
+        for place in added[num_best:]:
+            lengths[place] -= 1
         return lengths
+
+    def _draft_seconds(self, num_answering: int, context: int, most: int) -> list[float]:
+        """Seconds of a step with 0 to `most` drafted tokens, in parts of one without before a step was measured."""
+        shape = StepShape(num_answering, 0, context)
+        step, row = self._cost.draft_costs(shape)
+        if row > 0.0 and step > 0.0:
+            return self._cost.draft_seconds(shape, most)
+        return [1.0 + FIRST_ROW_SHARE * drafted for drafted in range(most + 1)]
 
 
 NO_DRAFT = Draft([], [])
