@@ -168,7 +168,8 @@ ANTIPHON_INLINE __m128i load_eight_bytes(const std::uint8_t *source) {
 struct Avx2 {
     static constexpr int kMicroTokens = 4, kDirectTokens = 4;
     struct Session {};
-    static constexpr bool kOneToken = false;
+    static constexpr bool kFetchesGroups = false;
+    template <int> static constexpr int kFewTokens = 0;
 
     template <int type> static void read_head(const std::uint8_t *head, int groups, Unpacked &out) {
         constexpr PackedForm form = PackedFormOf<type>::form;

@@ -5,111 +5,55 @@
 #include <utility>
 
 #include "base/sdot_tiles.h"
-#include "packed/dotprod_one.h"
+#include "packed/dotprod_few.h"
 #include "packed/driver.h"
 
 namespace antiphon {
 namespace {
 
-// Of a sum that started at kMagicBits: its bits are those of 1.5 * 2^23 + sum as a float.
-ANTIPHON_INLINE float32x4_t to_float(int32x4_t sum) { return vreinterpretq_f32_s32(sum) - vdupq_n_f32(kMagic); }
-
-// Quad q of four rows, with `zero` still in it.
-template <int type, int q> ANTIPHON_INLINE int8x16_t load_quad(const std::uint8_t *codes) {
+// All groups of a block, unpacked, for `vectors` times four rows.
+template <int type, int tokens, int vectors>
+ANTIPHON_INLINE void rows_product(const Unpacked &unpacked, int first_row, int groups, const TokenView &x, float *totals) {
     constexpr PackedForm form = PackedFormOf<type>::form;
-    if constexpr (form.bits == 8) return vreinterpretq_s8_u8(vld1q_u8(codes + 64 * q));
-    const uint8x16_t nibbles = vld1q_u8(codes + 64 * (q % 4));
-    uint8x16_t quad = q < 4 ? nibbles & 15 : nibbles >> 4;
-    if constexpr (form.bits == 5) {
-        const uint8x16_t high = vld1q_u8(codes + 256);
-        quad |= (q < 4 ? high << (q < 4 ? 4 - q : 0) : high >> (q < 4 ? 0 : q - 4)) & 16;
-    }
-    if constexpr (form.bits == 6) {
-        const uint8x16_t high = vld1q_u8(codes + 256 + 64 * (q / 4));
-        constexpr int i = q % 4;
-        quad |= (i < 2 ? high << (i < 2 ? 4 - 2 * i : 0) : high >> (i < 2 ? 0 : 2 * i - 4)) & 48;
-    }
-    return vreinterpretq_s8_u8(quad);
-}
-
-template <int tokens, int vectors> using Sums = int32x4_t[tokens][vectors];
-
-// Quads q and up to the half's end of `vectors` times four rows.
-template <int type, int tokens, int vectors, bool direct, int half, int... i>
-ANTIPHON_INLINE void half_group(const std::uint8_t *codes, const std::int8_t *x, std::int64_t x_stride,
-                                Sums<tokens, vectors> &sums, std::integer_sequence<int, i...>) {
-    int8x16_t values[tokens];
-    for (int t = 0; t < tokens; ++t) values[t] = vld1q_s8(x + t * x_stride + 16 * half);
-    const auto quad = [&](auto index) __attribute__((always_inline)) {
-        constexpr int lane = decltype(index)::value, q = 4 * half + lane;
-        int8x16_t weights[vectors];
-#pragma GCC unroll 4
-        for (int v = 0; v < vectors; ++v) {
-            if constexpr (direct) {
-                weights[v] = load_quad<type, q>(codes + 16 * v);
-            } else {
-                weights[v] = vreinterpretq_s8_u8(vld1q_u8(codes + 64 * q + 16 * v));
-            }
-        }
-#pragma GCC unroll 4
-        for (int t = 0; t < tokens; ++t) {
-#pragma GCC unroll 4
-            for (int v = 0; v < vectors; ++v) sums[t][v] = vdotq_laneq_s32(sums[t][v], weights[v], values[t], lane);
-        }
-    };
-    (quad(std::integral_constant<int, i>{}), ...);
-}
-
-// All groups of a block for `vectors` times four rows.
-template <int type, int tokens, int vectors, bool direct>
-ANTIPHON_INLINE void rows_product(const std::uint8_t *codes, const Unpacked &unpacked, int first_row, int groups,
-                                  const TokenView &x, float *totals) {
-    constexpr PackedForm form = PackedFormOf<type>::form;
-    constexpr auto quads = std::make_integer_sequence<int, 4>{};
-    const std::size_t code_bytes = direct ? form.code_bytes() : sizeof unpacked.codes[0];
-    codes = (direct ? codes : reinterpret_cast<const std::uint8_t *>(unpacked.codes)) + 4 * first_row;
     float32x4_t total[tokens][vectors];
     for (int t = 0; t < tokens; ++t) {
         for (int v = 0; v < vectors; ++v) total[t][v] = vld1q_f32(totals + t * kPackedRows + first_row + 4 * v);
     }
     for (int g = 0; g < groups; ++g) {
         const std::int8_t *const values = x.codes + g * kPackedGroup;
-        Sums<tokens, vectors> sums;
+        const auto load = [&](int q, int v) __attribute__((always_inline)) {
+            return vld1q_s8(unpacked.codes[g][q][first_row + 4 * v]);
+        };
+        int32x4_t sums[tokens][vectors];
         float32x4_t exact[tokens][vectors];
-        const auto begin = [&](int h) __attribute__((always_inline)) {
+        const auto begin = [&]() __attribute__((always_inline)) {
             for (int t = 0; t < tokens; ++t) {
-                int first = kMagicBits;
-                if (direct && form.zero) {
-                    const std::int16_t *const half_sums = x.half_sums + (t * x.groups + g) * 2;
-                    first -= form.zero * (form.halves ? half_sums[h] : half_sums[0] + half_sums[1]);
-                }
-                for (int v = 0; v < vectors; ++v) sums[t][v] = vdupq_n_s32(first);
+                for (int v = 0; v < vectors; ++v) sums[t][v] = reload(kMagicStart);
             }
         };
-        begin(0);
-        half_group<type, tokens, vectors, direct, 0>(codes, values, x.stride, sums, quads);
+        begin();
+        multiply_half<0>(load, values, x.stride, sums);
         if constexpr (form.halves) {
             for (int v = 0; v < vectors; ++v) {
                 const float32x4_t scale = vld1q_f32(unpacked.half_scales[g][0] + first_row + 4 * v);
                 for (int t = 0; t < tokens; ++t) exact[t][v] = to_float(sums[t][v]) * scale;
             }
-            begin(1);
-            half_group<type, tokens, vectors, direct, 1>(codes, values, x.stride, sums, quads);
+            begin();
+            multiply_half<1>(load, values, x.stride, sums);
             for (int v = 0; v < vectors; ++v) {
                 const float32x4_t scale = vld1q_f32(unpacked.half_scales[g][1] + first_row + 4 * v);
                 for (int t = 0; t < tokens; ++t) exact[t][v] = vfmaq_f32(exact[t][v], to_float(sums[t][v]), scale);
             }
         } else {
-            half_group<type, tokens, vectors, direct, 1>(codes, values, x.stride, sums, quads);
+            multiply_half<1>(load, values, x.stride, sums);
             for (int t = 0; t < tokens; ++t) {
                 for (int v = 0; v < vectors; ++v) exact[t][v] = to_float(sums[t][v]);
             }
         }
-        codes += code_bytes;
         for (int t = 0; t < tokens; ++t) {
-            const float32x4_t x_scale = vld1q_dup_f32(x.scales + t * x.groups + g);
+            const float x_scale = x.scales[t * x.groups + g];
             for (int v = 0; v < vectors; ++v) {
-                const float32x4_t scale = vld1q_f32(unpacked.scales[g] + first_row + 4 * v) * x_scale;
+                const float32x4_t scale = vmulq_n_f32(vld1q_f32(unpacked.scales[g] + first_row + 4 * v), x_scale);
                 total[t][v] = vfmaq_f32(total[t][v], exact[t][v], scale);
             }
         }
@@ -191,46 +135,55 @@ ANTIPHON_INLINE void four_tokens(const Unpacked &unpacked, int first_row, int gr
 #undef ANTIPHON_CODES
 }
 
+constexpr int kRowVectors = kPackedRows / 4;
+
 struct DotProduct {
-    static constexpr int kMicroTokens = 4, kDirectTokens = 4;
+    static constexpr int kMicroTokens = 4, kDirectTokens = 0;
+    static constexpr bool kFetchesGroups = true;
     struct Session {};
-    static constexpr bool kOneToken = true;
-    template <int type> static void one_token(const std::uint8_t *tile, const Activations &x, float *y) {
-        tile_one<type>(tile, x, y);
+
+    // Codes of eight bits need no unpacking that tokens could share.
+    template <int type> static constexpr int kFewTokens = PackedFormOf<type>::form.bits == 8 ? 8 : 4;
+    template <int type>
+    static void few_tokens(const std::uint8_t *tile, TokenView x, std::int64_t tokens, float *totals, float *minima) {
+        for (; tokens > 4; tokens -= 4) {
+            multiply_few<type, 4>(tile, x, totals, minima);
+            x = x.after(4);
+            totals += 4 * kPackedRows;
+            minima += 4 * kPackedRows;
+        }
+        switch (tokens) {
+        case 1: return multiply_few<type, 1>(tile, x, totals, minima);
+        case 2: return multiply_few<type, 2>(tile, x, totals, minima);
+        case 3: return multiply_few<type, 3>(tile, x, totals, minima);
+        case 4: return multiply_few<type, 4>(tile, x, totals, minima);
+        }
     }
 
     template <int type> static void read_head(const std::uint8_t *head, int groups, Unpacked &out) {
         constexpr PackedForm form = PackedFormOf<type>::form;
-        float32x4_t factor[kRowVectors], minimum_factor[kRowVectors], values[kRowVectors];
+        float32x4_t values[kRowVectors];
         const auto store = [&](float *target) __attribute__((always_inline)) {
             for (int v = 0; v < kRowVectors; ++v) vst1q_f32(target + 4 * v, values[v]);
         };
-        const auto store_scaled = [&](const std::uint8_t *bytes, const float32x4_t *by, float *target)
-            __attribute__((always_inline)) {
-            bytes_to_floats(vld1q_u8(bytes), values);
-            for (int v = 0; v < kRowVectors; ++v) values[v] *= by[v];
-            store(target);
-        };
-        if constexpr (form.factors) load_halves_16(head, factor);
-        if constexpr (form.factors && form.minimum) {
-            load_halves_16(head + 32, minimum_factor);
-            for (int v = 0; v < kRowVectors; ++v) minimum_factor[v] = -minimum_factor[v];
-        }
+        const Factors<kRowVectors> factors(head, 1), minimum_factors(head + 32, -1);
         for (int g = 0; g < groups; ++g) {
             if constexpr (form.halves) {
-                for (int v = 0; v < kRowVectors; ++v) vst1q_f32(out.scales[g] + 4 * v, factor[v]);
+                for (int v = 0; v < kRowVectors; ++v) vst1q_f32(out.scales[g] + 4 * v, factors.factors[v]);
                 for (int h = 0; h < 2; ++h) {
-                    signed_bytes_to_floats(vld1q_u8(head + 32 + 32 * g + 16 * h), values);
+                    load_half_scales<kRowVectors>(head + 32 + 32 * g + 16 * h, values);
                     store(out.half_scales[g][h]);
                 }
             } else if constexpr (form.factors) {
-                store_scaled(head + 64 + 16 * g, factor, out.scales[g]);
-                store_scaled(head + 192 + 16 * g, minimum_factor, out.minima[g]);
+                factors.multiply(head + 64 + 16 * g, values);
+                store(out.scales[g]);
+                minimum_factors.multiply(head + 192 + 16 * g, values);
+                store(out.minima[g]);
             } else {
-                load_halves_16(head + 32 * g, values);
+                load_halves<kRowVectors>(head + 32 * g, values);
                 store(out.scales[g]);
                 if constexpr (form.minimum) {
-                    load_halves_16(head + 32 * (groups + g), values);
+                    load_halves<kRowVectors>(head + 32 * (groups + g), values);
                     store(out.minima[g]);
                 }
             }
@@ -251,14 +204,14 @@ struct DotProduct {
     }
 
     template <int type, int tokens, bool direct>
-    static void product(const std::uint8_t *codes, const Unpacked &unpacked, int groups, const TokenView &x, float *totals,
+    static void product(const std::uint8_t *, const Unpacked &unpacked, int groups, const TokenView &x, float *totals,
                         float *minima) {
         constexpr int vectors = tokens <= 2 ? 4 : 2;
         for (int row = 0; row < kPackedRows; row += 4 * vectors) {
-            if constexpr (tokens == 4 && !direct && !PackedFormOf<type>::form.halves) {
+            if constexpr (tokens == 4 && !PackedFormOf<type>::form.halves) {
                 four_tokens(unpacked, row, groups, x, totals);
             } else {
-                rows_product<type, tokens, vectors, direct>(codes, unpacked, row, groups, x, totals);
+                rows_product<type, tokens, vectors>(unpacked, row, groups, x, totals);
             }
         }
         if constexpr (PackedFormOf<type>::form.minimum) {
@@ -270,8 +223,8 @@ struct DotProduct {
                 float32x4_t minimum[4];
                 for (int v = 0; v < 4; ++v) minimum[v] = vld1q_f32(unpacked.minima[g] + 4 * v);
                 for (int t = 0; t < tokens; ++t) {
-                    const float32x4_t offset = vld1q_dup_f32(x.offsets + t * x.groups + g);
-                    for (int v = 0; v < 4; ++v) total[t][v] = vfmaq_f32(total[t][v], minimum[v], offset);
+                    const float offset = x.offsets[t * x.groups + g];
+                    for (int v = 0; v < 4; ++v) total[t][v] = vfmaq_n_f32(total[t][v], minimum[v], offset);
                 }
             }
             for (int t = 0; t < tokens; ++t) {

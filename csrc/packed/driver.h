@@ -1,8 +1,9 @@
 // The loops over tokens, tiles and blocks that the packed kernels of all instruction sets share.
 //
-// `Machine` does the work on one block, for at most its kMicroTokens tokens together, and where it has kOneToken, on a
-// whole tile for a single token. Up to kDirectTokens in all, codes are used as they are unpacked, else from a copy. Its
-// Session lives as long as a product. Compiled once per instruction set, so everything here has internal linkage.
+// `Machine` does the work on one block, for at most its kMicroTokens tokens together. Up to kDirectTokens in all, codes are
+// used as they are unpacked, else from a copy. Up to its kFewTokens of a type, it multiplies whole tiles by itself. With
+// kFetchesGroups, blocks that come are fetched group by group, else the next one at once. Its Session lives as long as a
+// product. Compiled once per instruction set, so everything here has internal linkage.
 
 #pragma once
 
@@ -61,6 +62,7 @@ std::size_t packed_scratch_bytes(std::int64_t tokens, std::int64_t columns) {
 
 template <class Machine, int type> struct Driver {
     static constexpr PackedForm form = PackedFormOf<type>::form;
+    static constexpr std::size_t kGroupBytes = form.block_bytes(kBlockGroups) / kBlockGroups;
 
     // Multiplies as many tokens together as the machine can, at most `most`; returns how many.
     template <bool direct, int most>
@@ -94,6 +96,11 @@ template <class Machine, int type> struct Driver {
 
     static void tile_tokens(const PackedProduct &p, const std::uint8_t *tile, std::int64_t token, std::int64_t tokens,
                             Unpacked &unpacked, float *totals, float *minima) {
+        if constexpr (Machine::template kFewTokens<type> > 0) {
+            if (tokens <= Machine::template kFewTokens<type>) {
+                return Machine::template few_tokens<type>(tile, TokenView(p.x, token, 0), tokens, totals, minima);
+            }
+        }
         std::memset(totals, 0, tokens * kPackedRows * sizeof(float));
         if (form.minimum) std::memset(minima, 0, tokens * kPackedRows * sizeof(float));
         const std::int64_t groups = p.x.groups();
@@ -101,19 +108,26 @@ template <class Machine, int type> struct Driver {
             const int count = int(groups - first < kBlockGroups ? groups - first : kBlockGroups);
             const std::uint8_t *const codes = tile + form.head_bytes(count);
             Machine::template read_head<type>(tile, count, unpacked);
-            if (tokens <= Machine::kDirectTokens) {
-                for (std::size_t i = 0; i < form.block_bytes(count); i += 64) __builtin_prefetch(tile + kPrefetchBytes + i, 0, 2);
-                block_tokens<true>(p, codes, unpacked, count, first, token, tokens, totals, minima);
-            } else {
-                for (int g = 0; g < count; ++g) {
-                    Machine::template unpack_codes<type>(codes + g * form.code_bytes(), unpacked.codes[g]);
-                }
-                for (std::size_t i = 0; i < form.block_bytes(kBlockGroups); i += 64) {
-                    __builtin_prefetch(tile + form.block_bytes(count) + i);
-                }
-                block_tokens<false>(p, codes, unpacked, count, first, token, tokens, totals, minima);
-            }
+            const std::uint8_t *const block = tile;
             tile += form.block_bytes(count);
+            if constexpr (Machine::kDirectTokens > 0) {
+                if (tokens <= Machine::kDirectTokens) {
+                    for (const std::uint8_t *line = block; line < tile; line += 64) __builtin_prefetch(line + kPrefetchBytes, 0, 2);
+                    block_tokens<true>(p, codes, unpacked, count, first, token, tokens, totals, minima);
+                    continue;
+                }
+            }
+            for (int g = 0; g < count; ++g) {
+                if constexpr (Machine::kFetchesGroups) {
+                    const std::uint8_t *const ahead = block + kPrefetchBytes + g * kGroupBytes;
+                    for (std::size_t i = 0; i < kGroupBytes + 64; i += 64) __builtin_prefetch(ahead + i, 0, 2);
+                }
+                Machine::template unpack_codes<type>(codes + g * form.code_bytes(), unpacked.codes[g]);
+            }
+            if constexpr (!Machine::kFetchesGroups) {
+                for (std::size_t i = 0; i < form.block_bytes(kBlockGroups); i += 64) __builtin_prefetch(tile + i);
+            }
+            block_tokens<false>(p, codes, unpacked, count, first, token, tokens, totals, minima);
         }
     }
 
@@ -122,18 +136,6 @@ template <class Machine, int type> struct Driver {
         Unpacked &unpacked = *static_cast<Unpacked *>(scratch);
         const std::int64_t block = token_block(p.x.columns);
         const std::size_t tile_bytes = form.tile_bytes(p.x.groups());
-        if constexpr (Machine::kOneToken) {
-            if (p.x.tokens == 1) {
-                for (std::int64_t tile = begin / kPackedRows; tile * kPackedRows < end; ++tile) {
-                    float y[kPackedRows];
-                    Machine::template one_token<type>(p.packed + tile * tile_bytes, p.x, y);
-                    const std::int64_t first = tile * kPackedRows, low = begin > first ? begin - first : 0;
-                    const std::int64_t high = end - first < kPackedRows ? end - first : kPackedRows;
-                    std::memcpy(p.y + first + low, y + low, (high - low) * sizeof(float));
-                }
-                return;
-            }
-        }
         for (std::int64_t token = 0; token < p.x.tokens; token += block) {
             const std::int64_t tokens = p.x.tokens - token < block ? p.x.tokens - token : block;
             float *const totals = reinterpret_cast<float *>(&unpacked + 1), *const minima = totals + tokens * kPackedRows;

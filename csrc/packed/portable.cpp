@@ -10,7 +10,8 @@ namespace {
 struct Portable {
     static constexpr int kMicroTokens = 4, kDirectTokens = 4;
     struct Session {};
-    static constexpr bool kOneToken = false;
+    static constexpr bool kFetchesGroups = false;
+    template <int> static constexpr int kFewTokens = 0;
 
     template <int type> static void read_head(const std::uint8_t *head, int groups, Unpacked &out) {
         constexpr PackedForm form = PackedFormOf<type>::form;

@@ -53,7 +53,8 @@ ANTIPHON_INLINE __m512i splat_quad(const std::int8_t *codes) {
 
 struct Vnni {
     static constexpr int kMicroTokens = 8, kDirectTokens = 8;
-    static constexpr bool kOneToken = false;
+    static constexpr bool kFetchesGroups = false;
+    template <int> static constexpr int kFewTokens = 0;
     struct Session {};
 
     template <int type> static void read_head(const std::uint8_t *head, int groups, Unpacked &out) {
