@@ -5,7 +5,10 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
+#include <numeric>
 #include <stdexcept>
+#include <string>
 #include <tuple>
 #include <utility>
 
@@ -307,12 +310,20 @@ void make_decode_step(DecodeStep *self, Program &program, std::int64_t num_symbo
     new (self) DecodeStep(program, std::move(rows), num_symbols, logit_width);
 }
 
-std::tuple<std::vector<std::int64_t>, std::int64_t, std::int64_t> run_decode(
+std::tuple<std::vector<std::int64_t>, std::vector<std::int64_t>, std::int64_t, std::int64_t> run_decode(
     DecodeStep &step, const std::vector<std::int64_t> &rows, const std::vector<std::int64_t> &positions,
-    std::uintptr_t logits, std::int64_t vocabulary, int threads, std::size_t variant) {
+    const std::vector<std::int64_t> &drafted, const std::vector<std::int32_t> &drafts, std::uintptr_t logits,
+    std::int64_t vocabulary, int threads, std::size_t variant) {
     if (rows.size() != positions.size()) throw std::invalid_argument("every row has one position");
-    auto result = step.run(rows, positions, at<float>(logits), vocabulary, threads, variant_at(variant));
-    return {std::move(result.tokens), result.program_nanoseconds, result.sample_nanoseconds};
+    const std::int64_t total = std::accumulate(drafted.begin(), drafted.end(), std::int64_t(0));
+    const bool positive = std::all_of(drafted.begin(), drafted.end(), [](std::int64_t count) { return count >= 0; });
+    if ((!drafted.empty() && drafted.size() != rows.size()) || !positive || total != std::int64_t(drafts.size())) {
+        throw std::invalid_argument("drafts of " + std::to_string(drafts.size()) + " tokens, and numbers of them for " +
+                                    std::to_string(drafted.size()) + " of " + std::to_string(rows.size()) +
+                                    " rows that add up to " + std::to_string(total));
+    }
+    auto result = step.run({rows, positions, drafted, drafts}, at<float>(logits), vocabulary, threads, variant_at(variant));
+    return {std::move(result.tokens), std::move(result.kept), result.program_nanoseconds, result.sample_nanoseconds};
 }
 
 using ProfileTuple = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t, std::int64_t>;
@@ -362,13 +373,14 @@ void bind_program(nb::module_ &module) {
         .def("run", &run, Unlocked(),
              "symbols, addresses, groups (slots, number, tables, stride, blocks, lengths, starts, requests), threads, "
              "variant: the nanoseconds that it took.");
-    nb::class_<DecodeStep>(module, "DecodeStep", "A step of one token for every request, from rows to tokens.")
+    nb::class_<DecodeStep>(module, "DecodeStep", "A step of the newest tokens of requests and of their drafts, from rows to tokens.")
         .def("__init__", &make_decode_step, Keeps(),
              "program, its symbols, width of the logits, addresses of the arrays over rows (last token, cross tokens, "
              "temperature, top k, top p, min p, seed, output index, adapter or 0), tables (address, stride, block's tokens, cross).")
         .def("run", &run_decode, Unlocked(),
-             "rows, positions, address of the logits, vocabulary, threads, variant: tokens, and the nanoseconds of the "
-             "program and of drawing them.");
+             "rows, positions, drafted tokens of each or none, these tokens, address of the logits, vocabulary, threads, "
+             "variant: a token after each that was computed, how many each row keeps, and the nanoseconds of the program and "
+             "of drawing them.");
     module.def("read_rate", &machine_read_rate, Unlocked(), "Bytes a second read from a buffer: bytes, repeats, threads, variant.");
     module.def("multiply_rate", &machine_multiply_rate, Unlocked(),
                "fp32 multiplications with additions a second: seconds to try, threads, variant.");

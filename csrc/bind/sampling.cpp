@@ -18,7 +18,7 @@ void sample(std::uintptr_t logits, std::int64_t stride, std::int64_t count, std:
             std::size_t variant) {
     const SamplingColumns columns{at<const float>(temperature), at<const std::int32_t>(top_k), at<const float>(top_p),
                                   at<const float>(min_p), at<const std::int64_t>(seed), at<const std::int64_t>(index)};
-    sample_rows(at<const float>(logits), stride, count, vocabulary, columns, nullptr, at<std::int64_t>(tokens),
+    sample_rows(at<const float>(logits), stride, count, vocabulary, columns, {}, at<std::int64_t>(tokens),
                 at<float>(logprobs), threads, variant_at(variant));
 }
 

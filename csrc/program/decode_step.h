@@ -1,5 +1,5 @@
-// A step in which every request computes one token, from rows to tokens in one call: the inputs are assembled from
-// the requests' rows, the program runs, and tokens are sampled and written back to the rows.
+// A step in which every request computes its newest token and those of its draft, from rows to tokens in one call: the
+// inputs are assembled from the requests' rows, the program runs, and tokens are sampled and written back to the rows.
 
 #pragma once
 
@@ -35,25 +35,39 @@ public:
     DecodeStep(Program &program, RowArrays rows, std::int64_t num_symbols, std::int64_t logit_width)
         : program_(program), rows_(std::move(rows)), num_symbols_(num_symbols), logit_width_(logit_width) {}
 
+    // The requests of a step. The newest tokens of those in these rows stand at `positions`; tokens that may follow them
+    // are in `drafts`, one after the other, `drafted` for each request. Without any draft both are empty.
+    struct Requests {
+        const std::vector<std::int64_t> &rows, &positions, &drafted;
+        const std::vector<std::int32_t> &drafts;
+
+        std::int64_t count() const { return std::int64_t(rows.size()); }
+        std::int64_t drafted_by(std::int64_t i) const { return drafted.empty() ? 0 : drafted[i]; }
+    };
+
+    // A token is drawn after every token that is computed. A request keeps those up to the first that its draft does not
+    // have.
     struct Result {
-        std::vector<std::int64_t> tokens;
+        std::vector<std::int64_t> tokens, kept;
         std::int64_t program_nanoseconds, sample_nanoseconds;
     };
 
-    // The next tokens of the requests in these rows, whose newest tokens stand at `positions`. `logits` has room for a
-    // row of each request; tokens are sampled from the first `vocabulary` columns.
-    Result run(const std::vector<std::int64_t> &rows, const std::vector<std::int64_t> &positions, float *logits,
-               std::int64_t vocabulary, int threads, const Variant &variant);
+    // `logits` has room for a row of every token that is computed; tokens are sampled from the first `vocabulary` columns.
+    Result run(const Requests &requests, float *logits, std::int64_t vocabulary, int threads, const Variant &variant);
 
 private:
     // The program's inputs, assembled from the rows.
-    void gather(const std::vector<std::int64_t> &rows, const std::vector<std::int64_t> &positions);
+    void gather(const Requests &requests);
+    void gather_tables(const Requests &requests);
+    // How many tokens each request keeps, which also become part of its row.
+    std::vector<std::int64_t> keep(const Requests &requests, const std::vector<std::int64_t> &tokens);
 
     Program &program_;
     RowArrays rows_;
     std::int64_t num_symbols_, logit_width_;
     std::vector<std::int32_t> token_ids_, positions_, query_start_, adapters_;
     std::vector<std::int64_t> logit_rows_, symbols_;
+    std::vector<std::int64_t> token_rows_, ahead_;  // of each token that is computed: its request's row, its place in the draft
     std::vector<std::uintptr_t> addresses_;
     struct Group {
         std::vector<std::int64_t> slots;

@@ -220,7 +220,7 @@ struct Work {
 }  // namespace
 
 void sample_rows(const float *logits, std::int64_t stride, std::int64_t count, std::int64_t vocabulary,
-                 const SamplingColumns &columns, const std::int64_t *which, std::int64_t *tokens, float *logprobs,
+                 const SamplingColumns &columns, const RowChoice &choice, std::int64_t *tokens, float *logprobs,
                  int threads, const Variant &variant) {
     if (count <= 0 || vocabulary <= 0) return;
     const std::int64_t partitions = (vocabulary + kVocabularyPartition - 1) / kVocabularyPartition;
@@ -233,9 +233,10 @@ void sample_rows(const float *logits, std::int64_t stride, std::int64_t count, s
     thread_local std::vector<Row> rows;
     rows.clear();
     for (std::int64_t r = 0; r < count; ++r) {
-        const std::int64_t own = which ? which[r] : r;
+        const std::int64_t own = choice.entries ? choice.entries[r] : r;
+        const std::int64_t index = columns.index[own] + (choice.ahead ? choice.ahead[r] : 0);
         const LogitRow row{logits + r * stride, vocabulary, columns.temperature[own], std::uint64_t(columns.seed[own]),
-                           std::uint64_t(columns.index[own])};
+                           std::uint64_t(index)};
         const RowOptions options{columns.top_k[own], columns.top_p[own], columns.min_p[own]};
         rows.push_back({row, options, maxima + r * groups, surveys + r * partitions, draws + r * partitions});
         rows.back().wants_logprob = logprobs != nullptr;

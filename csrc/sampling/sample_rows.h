@@ -16,10 +16,15 @@ struct SamplingColumns {
     const std::int64_t *seed, *index;
 };
 
-// Row r of the logits is sampled as entry which[r] of the columns says, or as entry r without `which`. Log-probabilities
-// are not computed if `logprobs` is null.
+// Which entry of the columns row r of the logits is sampled with, and how far behind the entry's index it is. Null: entry
+// r, and not behind it.
+struct RowChoice {
+    const std::int64_t *entries = nullptr, *ahead = nullptr;
+};
+
+// Log-probabilities are not computed if `logprobs` is null.
 void sample_rows(const float *logits, std::int64_t stride, std::int64_t count, std::int64_t vocabulary,
-                 const SamplingColumns &columns, const std::int64_t *which, std::int64_t *tokens, float *logprobs,
+                 const SamplingColumns &columns, const RowChoice &choice, std::int64_t *tokens, float *logprobs,
                  int threads, const Variant &variant);
 
 }  // namespace antiphon

@@ -73,3 +73,37 @@ def test_the_fast_path_draws_the_same_tokens() -> None:
     beside = plain("beside", 12)
     run(core, beside, edited("edited", 5))
     assert beside.output == alone.output
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_drafts_are_verified_by_the_fast_path(fast_steps: list[StepPlan], temperature: float) -> None:
+    """Beside a request without one: all that is right is kept, and nothing behind the first token that is not."""
+    params = SamplingParams(max_tokens=24, temperature=temperature, seed=3)
+    core, _ = make_core()
+    alone = Request("alone", MODEL, [40, 41, 42], params)
+    run(core, alone)
+    wrong = [*alone.output[:9], (alone.output[9] + 1) % 50, *alone.output[10:]]
+    for guess in (alone.output, wrong):
+        fast_steps.clear()
+        drafted = Request("drafted", MODEL, [40, 41, 42], params, speculates=True, guess=guess)
+        beside = plain("beside", 12)
+        run(core, drafted, beside)
+        assert drafted.output == alone.output and beside.output == plain_output(core)
+        assert any(len(step.drafts) == 1 and step.num_decodes == 1 for step in fast_steps)
+        assert 3 < drafted.drafted.accepted <= drafted.drafted.proposed
+    assert drafted.drafted.accepted < drafted.drafted.proposed
+
+
+def plain_output(core: EngineCore) -> list[int]:
+    again = plain("again", 12)
+    run(core, again)
+    return list(again.output)
+
+
+def test_numbers_of_drafts_must_fit(fast_steps: list[StepPlan]) -> None:
+    core, executor = make_core()
+    run(core, plain("first"))
+    (step,) = executor._decode_steps.values()
+    for drafted, drafts in (([1], [4]), ([1, 1], [4]), ([-1, 1], [4, 5]), ([], [4])):
+        with pytest.raises(ValueError, match=f"drafts of {len(drafts)} tokens"):
+            step._native.run([0, 1], [3, 3], drafted, drafts, 0, 50, 1, 0)

@@ -1,8 +1,9 @@
-"""A step in which every request computes one token: one native call from the rows to the tokens."""
+"""A step of newest tokens and drafts: one native call from the rows to the tokens."""
 
 from __future__ import annotations
 
 import time
+from itertools import chain
 
 from antiphon.engine.plan import StepPlan, StepResult
 from antiphon.executor.decoder.forward import Forward
@@ -10,6 +11,8 @@ from antiphon.executor.rows import RowStore
 from antiphon.ops import CacheKind
 from antiphon.ops.native.extension import extension
 from antiphon.ops.native.program import Program
+
+NOTHING: list[int] = []
 
 
 class DecodeStep:
@@ -39,15 +42,19 @@ class DecodeStep:
         )  # fmt: skip
 
     def run(self, plan: StepPlan, begun: float) -> StepResult:
-        """The tokens of the plan's requests, all of which are decodes that need only a token."""
+        """The tokens of the plan's requests, all of which compute their newest token and need nothing else."""
         rows = [request.row for request in plan.requests]
-        logits = self._forward.logits(len(rows))
+        logits = self._forward.logits(plan.num_tokens)
+        drafts = [plan.drafts.get(entry, NOTHING) for entry in range(len(rows))] if plan.drafts else []
         program = self._program
         called = time.perf_counter()
-        tokens, ran, sampled = self._native.run(
-            rows, plan.starts, logits.data_ptr(), self._vocab_size, program.threads, program.variant
-        )
+        tokens, kept, ran, sampled = self._native.run(
+            rows, plan.starts, list(map(len, drafts)), list(chain.from_iterable(drafts)), logits.data_ptr(),
+            self._vocab_size, program.threads, program.variant,
+        )  # fmt: skip
         done = time.perf_counter()
         sample = sampled * 1e-9
         timings = {"build": called - begun, "run": done - called - sample, "sample": sample}
-        return StepResult(tokens, timings=timings, native_seconds=ran * 1e-9 + sample)
+        result = StepResult(tokens, timings=timings, native_seconds=ran * 1e-9 + sample)
+        result.kept = {entry: kept[entry] for entry in plan.drafts}
+        return result

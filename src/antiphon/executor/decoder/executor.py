@@ -57,7 +57,7 @@ class DecoderExecutor:
         fill_cross(plan, self._decoder.cross, self._cache)
         if not plan:
             return DoneHandle(StepResult([]))
-        if plan.num_decodes == len(plan.requests) and self._sampler.is_plain(plan):
+        if plan.num_answering == len(plan.requests) and self._sampler.is_plain(plan):
             decode = self._recorded_decode(has_adapters(plan))
             if decode is not None:
                 return DoneHandle(decode.run(plan, begun))
@@ -78,7 +78,7 @@ class DecoderExecutor:
         return result
 
     def _recorded_decode(self, adapted: bool) -> DecodeStep | None:
-        """Runs steps of one token per request; None where the forward is not recorded."""
+        """Runs steps of newest tokens and drafts; None where the forward is not recorded."""
         program = (self._forward.adapted if adapted else self._forward.recorded).program()
         if program is None:
             return None
