@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import count
 from operator import mul
 
 from antiphon.engine.row_steps import RowSteps
@@ -107,15 +109,12 @@ class CostModel:
         weights = self._weights
         return sum(map(mul, weights, shape.features())), weights[4]
 
-    def draft_seconds(self, shape: StepShape, most: int) -> list[float]:
-        """Seconds of such a step with 0 to `most` drafted tokens: by steps of as many rows, else by the last fit."""
+    def draft_seconds(self, shape: StepShape) -> Iterator[float]:
+        """Seconds of such a step with 0, 1, 2, … drafted tokens: by steps of as many rows, else by the last fit."""
         step, row = self.draft_costs(shape)
         attended = self._weights[3] * shape.attended_tokens / 1024.0
-        rows = shape.decodes
-        return [
-            attended + self._row_steps.seconds(rows + drafted, step - attended + drafted * row)
-            for drafted in range(most + 1)
-        ]
+        for drafted in count():
+            yield attended + self._row_steps.seconds(shape.decodes + drafted, step - attended + drafted * row)
 
     @property
     def prefill_cost(self) -> float:

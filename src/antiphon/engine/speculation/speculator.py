@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import count
 
 from antiphon.engine.cost_model import CostModel, StepShape
 from antiphon.engine.request import Request
+from antiphon.engine.row_steps import MOST_ROWS
 from antiphon.engine.speculation.acceptance import Acceptance
 from antiphon.engine.speculation.draft_model import DraftModel
 from antiphon.engine.speculation.drafting import Draft, Drafting
@@ -119,21 +121,24 @@ class Speculator:
 
     def _lengths(self, drafts: Sequence[Draft], num_answering: int, context: int, room: int) -> list[int]:
         """How many tokens of each draft pay: the most probable ones, up to where tokens come fastest."""
-        most = min(room, sum(len(draft.tokens) for draft in drafts))
-        seconds = self._draft_seconds(num_answering, context, most)
+        seconds = self._draft_seconds(num_answering, context)
         candidates = [(-draft.probabilities[0], place) for place, draft in enumerate(drafts)]
         heapq.heapify(candidates)
         added: list[int] = []  # the draft of each token
         lengths = [0] * len(drafts)
         tokens = float(num_answering)
-        best, num_best = tokens / seconds[0], 0
-        for time in seconds[1:]:
+        best, num_best = tokens / next(seconds), 0
+        rate = best
+        while candidates and len(added) < room:
             negative, place = heapq.heappop(candidates)
             tokens -= negative
             added.append(place)
-            if tokens / time > best:
-                best, num_best = tokens / time, len(added)
             lengths[place] += 1
+            before, rate = rate, tokens / next(seconds)
+            if rate > best:
+                best, num_best = rate, len(added)
+            elif rate <= before and num_answering + len(added) > MOST_ROWS + 1:
+                break  # from here on every row costs the same, and none is more probable
             probabilities = drafts[place].probabilities
             if lengths[place] < len(probabilities):
                 heapq.heappush(candidates, (-probabilities[lengths[place]], place))
@@ -141,13 +146,13 @@ class Speculator:
             lengths[place] -= 1
         return lengths
 
-    def _draft_seconds(self, num_answering: int, context: int, most: int) -> list[float]:
-        """Seconds of a step with 0 to `most` drafted tokens, in parts of one without before a step was measured."""
+    def _draft_seconds(self, num_answering: int, context: int) -> Iterator[float]:
+        """Seconds of a step with 0, 1, 2, … drafted tokens, in parts of one without before a step was measured."""
         shape = StepShape(num_answering, 0, context)
         step, row = self._cost.draft_costs(shape)
         if row > 0.0 and step > 0.0:
-            return self._cost.draft_seconds(shape, most)
-        return [1.0 + FIRST_ROW_SHARE * drafted for drafted in range(most + 1)]
+            return self._cost.draft_seconds(shape)
+        return count(1.0, FIRST_ROW_SHARE)
 
 
 NO_DRAFT = Draft([], [])
