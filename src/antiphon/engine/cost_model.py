@@ -114,7 +114,9 @@ class CostModel:
         step, row = self.draft_costs(shape)
         attended = self._weights[3] * shape.attended_tokens / 1024.0
         for drafted in count():
-            yield attended + self._row_steps.seconds(shape.decodes + drafted, step - attended + drafted * row)
+            share = 1.0 + drafted / max(1, shape.decodes)  # a drafted token attends to as much as its request's newest
+            linear = step - attended + drafted * row
+            yield attended * share + self._row_steps.seconds(shape.decodes + drafted, linear)
 
     @property
     def prefill_cost(self) -> float:

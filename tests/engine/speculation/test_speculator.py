@@ -123,7 +123,7 @@ def test_forced_tokens_come_first_and_are_counted_apart() -> None:
     drafting = Drafting([1, 2, 3, 4, 5, 1, 2], (), Acceptance())
     draft = drafting.propose(4, forced=[8, 1, 2])
     assert draft.tokens == [8, 1, 2, 3]
-    expected = [drafting._acceptance.probability(kind) for kind in (FORCED, FORCED, FORCED, kind_of(2))]
+    expected = [drafting._acceptance.probability(kind) for kind in (FORCED, FORCED, FORCED, kind_of(2, False))]
     assert draft.probabilities == pytest.approx(list(itertools.accumulate(expected, lambda a, b: a * b)))
     before = drafting._acceptance.probability(FORCED)
     drafting.append(9)

@@ -79,7 +79,7 @@ class Drafting:
             self._forced = self._forced[1:] if is_hit else []
         elif (expected := index.expected) >= 0:
             is_hit = expected == token
-            self._acceptance.observe(kind_of(index.length), is_hit)
+            self._acceptance.observe(kind_of(index.length, index.has_returned), is_hit)
             if not is_hit:
                 self._doubts[expected] = self._doubts.get(expected, 0) + 1
             else:
@@ -96,7 +96,8 @@ class Drafting:
             own = self.probability_drawn()
             return Draft(self._drawn[:count], [own ** (place + 1) for place in range(min(count, len(self._drawn)))])
         found, length = self._index.follow(count - len(self._forced), self._forced)
-        kinds = [FORCED] * len(self._forced) + [kind_of(length + place) for place in range(len(found))]
+        has_returned = self._index.has_returned
+        kinds = [FORCED] * len(self._forced) + [kind_of(length + place, has_returned) for place in range(len(found))]
         tokens = [*self._forced, *found]
         probability, probabilities = 1.0, []
         for kind, token in zip(kinds, tokens, strict=True):

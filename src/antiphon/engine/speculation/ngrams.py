@@ -34,6 +34,8 @@ class NgramIndex:
         self._older: list[int] = []  # by place: the place after the occurrence before it
         #: The place that is expected to come next, and how many tokens before it are the last ones of the text.
         self.place, self.length = NOWHERE, 0
+        #: Whether that place is near the one where the last long match was left.
+        self.has_returned = False
         self._left, self._patience = NOWHERE, 0  # the place of a long match that broke off, and tokens to look for it
         if guess:
             self._add(guess)
@@ -73,6 +75,7 @@ class NgramIndex:
         if self.place == NOWHERE and self._patience:
             self._patience -= 1
             self._return(token)
+        self.has_returned = self._left != NOWHERE and 0 <= self.place - self._left <= RETURN_TOKENS
 
     def _return(self, token: int) -> None:
         """A long match was left a few tokens ago, as by a word that was replaced: go on behind this token, if it stands
