@@ -59,13 +59,25 @@ def passes(lengths: random.Random, monkeypatch: pytest.MonkeyPatch) -> random.Ra
     return lengths
 
 
+@pytest.fixture
+def waits(lengths: random.Random, monkeypatch: pytest.MonkeyPatch) -> random.Random:
+    """Random requests wait for the token that is being drawn, instead of where that pays."""
+
+    def any_waits(_: Speculator, running: Sequence[Request]) -> set[int]:
+        pending = [request for request in running if request.speculates and request.num_pending_samples]
+        return {id(request) for request in pending if lengths.random() < 0.7}
+
+    monkeypatch.setattr(Speculator, "waiting", any_waits)
+    return lengths
+
+
 def run_schedule(
-    seed: int, lengths: random.Random, cached: Cached = PLAIN, draft_noise: float | None = None
+    seed: int, lengths: random.Random, cached: Cached = PLAIN, draft_noise: float | None = None, depth: int = 1
 ) -> Counter[str]:
     """What happened is counted. With `draft_noise` there are no guesses, but a draft model."""
     source = random.Random(seed)
     lengths.seed(seed)
-    core, _ = random_core(source, depth=1, cached=cached, draft_noise=draft_noise)
+    core, _ = random_core(source, depth=depth, cached=cached, draft_noise=draft_noise)
 
     def prepare(kind: str, prompt: int, requests: list[Request]) -> None:
         for request, answer in zip(requests, expected(kind, prompt, cached), strict=True):
@@ -112,6 +124,20 @@ def test_drafts_change_no_answer(lengths: random.Random) -> None:
     for seed in range(24):
         total += run_schedule(seed, lengths)
     check_hard(total)
+
+
+def test_drafts_beside_steps_in_flight_change_no_answer(waits: random.Random) -> None:
+    """Some requests wait for their tokens and have drafts then, others go on: two steps are in flight."""
+    total: Counter[str] = Counter()
+    for seed in range(300, 324):
+        total += run_schedule(seed, waits, depth=2)
+    check_hard(total)
+
+
+def test_what_pays_with_steps_in_flight_changes_no_answer() -> None:
+    """Lengths and waits as the measured times have them."""
+    for seed in range(330, 342):
+        run_schedule(seed, random.Random(), depth=2)
 
 
 CACHED = {
@@ -162,3 +188,11 @@ def test_many_speculative_schedules(lengths: random.Random, soak: bool) -> None:
     every = [PLAIN, *CACHED.values()]
     for seed in range(1000, 9000 if soak else 1200):
         run_schedule(seed, lengths, every[seed % len(every)])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_many_schedules_with_steps_in_flight(waits: random.Random, soak: bool) -> None:
+    every = [PLAIN, *CACHED.values()]
+    for seed in range(20000, 24000 if soak else 20100):
+        run_schedule(seed, waits, every[seed % len(every)], depth=2)

@@ -177,6 +177,7 @@ class EngineCore:
             self._commit_oldest(slot)
         started = self.clock()
         plan = slot.scheduler.plan(started)
+        plan.is_late = slot.depth > 1 and not in_flight
         advanced = bool(plan)
         if plan or plan.has_moves:
             self._launch(slot, plan, started)
@@ -249,7 +250,8 @@ class EngineCore:
         lane.turn.add(slot.clock, done - begun)
         slot.usual_step += (done - begun - slot.usual_step) * (0.1 if slot.usual_step else 1.0)
         if plan:
-            slot.scheduler.observe(plan, ran - begun)
+            if not result.is_first:
+                slot.scheduler.observe(plan, ran - begun)
             self._record(slot, step, result, begun, ran, done)
 
     def _mark_lane(self, slot: ModelSlot) -> None:

@@ -28,14 +28,16 @@ class StepShape:
     prefill_tokens: int  # tokens of requests farther behind
     attended_tokens: int = 0  # tokens that attention reads, summed over the tokens that are computed
     drafted_tokens: int = 0  # tokens of drafts, beside the one token of their request
+    is_late: bool = False  # it was planned when the step before it was committed, though it could have been before
 
-    def features(self) -> tuple[float, float, float, float, float]:
+    def features(self) -> tuple[float, ...]:
         attended = self.attended_tokens / 1024.0
-        return (1.0, float(self.decodes), float(self.prefill_tokens), attended, float(self.drafted_tokens))
+        numbers = (self.decodes, self.prefill_tokens, attended, self.drafted_tokens, self.drafted_tokens > 0)
+        return (1.0, *map(float, numbers), float(self.is_late))
 
 
 #: How many features there are.
-NUM_FEATURES = 5
+NUM_FEATURES = 7
 
 
 class CostModel:
@@ -66,7 +68,8 @@ class CostModel:
         self._most_prefill_tokens = max(self._most_prefill_tokens, shape.prefill_tokens)
         if not shape.prefill_tokens:
             attended = self._weights[3] * shape.attended_tokens / 1024.0
-            self._row_steps.observe(shape.decodes + shape.drafted_tokens, seconds - attended)
+            late = self._weights[6] * shape.is_late
+            self._row_steps.observe(shape.decodes + shape.drafted_tokens, seconds - attended - late)
         self._unfitted.append((shape, seconds))
         if len(self._unfitted) == MOST_UNFITTED:
             self._fit()
@@ -109,14 +112,20 @@ class CostModel:
         weights = self._weights
         return sum(map(mul, weights, shape.features())), weights[4]
 
+    @property
+    def has_drafted(self) -> bool:
+        """Whether a step with drafts was measured."""
+        return self._weights[4] + self._weights[5] > 0.0
+
     def draft_seconds(self, shape: StepShape) -> Iterator[float]:
         """Seconds of such a step with 0, 1, 2, … drafted tokens: by steps of as many rows, else by the last fit."""
         step, row = self.draft_costs(shape)
         attended = self._weights[3] * shape.attended_tokens / 1024.0
+        late = self._weights[6] * shape.is_late
         for drafted in count():
             share = 1.0 + drafted / max(1, shape.decodes)  # a drafted token attends to as much as its request's newest
-            linear = step - attended + drafted * row
-            yield attended * share + self._row_steps.seconds(shape.decodes + drafted, linear)
+            linear = step - attended - late + drafted * row + (self._weights[5] if drafted else 0.0)
+            yield late + attended * share + self._row_steps.seconds(shape.decodes + drafted, linear)
 
     @property
     def prefill_cost(self) -> float:

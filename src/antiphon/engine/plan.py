@@ -71,6 +71,7 @@ class StepPlan:
     moves: list[BlockCopy | SwapOut | SwapIn] = field(default_factory=list)  # in this order, before the forward
     dropped_keys: list[str] = field(default_factory=list)  # swapped copies to delete
     drafts: dict[int, list[int]] = field(default_factory=dict)  # by entry: tokens that may follow its newest one
+    is_late: bool = False  # no step was in flight when it was planned, though the model may have several
     passes: int = 1  # of a drafting step: the tokens that are drawn for each entry, one after the other
 
     def add(self, request: Request, count: int, samples: bool) -> None:
@@ -142,6 +143,7 @@ class StepResult:
     prompt_ranks: dict[int, list[int]] = field(default_factory=dict)  # by entry; 1 is the likeliest token
     failures: dict[int, str] = field(default_factory=dict)  # by entry: requests whose own edits failed, and why
     timings: dict[str, float] = field(default_factory=dict)  # build, run, sample: seconds
+    is_first: bool = False  # of its size, so that kernels were compiled or a graph was captured: it took longer
     native_seconds: float = 0.0  # of the run: in the native program, where the forward is one
 
 

@@ -240,7 +240,12 @@ class Request:
     @property
     def may_draft(self) -> bool:
         """Whether drafts can follow its newest token: it is known, and the answer is one line of tokens."""
-        return not self.num_pending_samples and self.beam is None and not self.observes
+        return not self.num_pending_samples and self.is_one_line
+
+    @property
+    def is_one_line(self) -> bool:
+        """Whether its tokens follow one another, and nothing is read of a step but what it draws."""
+        return self.beam is None and not self.observes
 
     @property
     def is_ended(self) -> bool:

@@ -330,8 +330,9 @@ class Scheduler:
         attended = sum(plan.starts[:decodes])
         for start, count in zip(plan.starts[decodes:], plan.counts[decodes:], strict=True):
             attended += count * start + count * count // 2
-        shape = StepShape(plan.num_answering, plan.num_prefill_tokens, attended, plan.num_drafted_tokens)
-        self.cost.observe(shape, seconds)
+        prefill, drafted = plan.num_prefill_tokens, plan.num_drafted_tokens
+        is_late = plan.is_late and not prefill  # steps with prompts usually are, so that it is part of their cost
+        self.cost.observe(StepShape(plan.num_answering, prefill, attended, drafted, is_late), seconds)
 
 
 def _finish_reason(request: Request, token: int) -> FinishReason | None:

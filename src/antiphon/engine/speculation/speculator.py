@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Sequence
-from itertools import count
+from itertools import count, islice
 
 from antiphon.engine.cost_model import CostModel, StepShape
 from antiphon.engine.request import Request
@@ -20,6 +20,8 @@ LONGEST_DRAFT = 16
 FIRST_ROW_SHARE = 0.3
 #: The part of the time that may be spent to learn whether a draft model pays again, and the tokens of such a trial.
 TRIAL_SHARE, TRIAL_PASSES = 0.01, 2
+#: Searches for drafts that a step has time for before the tokens of the last one are known.
+SEARCHES_A_STEP = 16
 
 
 class Speculator:
@@ -30,6 +32,9 @@ class Speculator:
     tokens of the step come fastest. In a full batch C / T is no more than c, and nothing is drafted.
 
     A draft model costs passes of its own before the step: `best_passes` compares both ways.
+
+    On a GPU a step is planned before the tokens of the one before are known, so requests with drafts must wait for
+    theirs: `waiting` says when that pays.
     """
 
     def __init__(self, cost: CostModel, model: DraftModel | None = None) -> None:
@@ -37,6 +42,8 @@ class Speculator:
         self._model = model
         self._acceptance = Acceptance()
         self._unspent = 0.0  # seconds that trials of the draft model may take
+        self._unspent_late = 0.0  # and trials of late steps
+        self._rest = 0  # steps that are planned before requests may wait for their tokens again
 
     def passes(self, requests: Sequence[Request], num_answering: int, context: int) -> tuple[list[Request], int]:
         """The requests that the draft model should draft for before the next step, and how many tokens.
@@ -78,8 +85,8 @@ class Speculator:
 
     def _step_costs(self, num_answering: int, context: int) -> tuple[float, float]:
         """Seconds of a step without drafts, 0.0 if they are not known yet, and the part of it that a row takes."""
-        step, row = self._cost.draft_costs(StepShape(num_answering, 0, context))
-        return step, row / step if row > 0.0 and step > 0.0 else FIRST_ROW_SHARE
+        step, row = self._cost.draft_costs(StepShape(num_answering, 0, context, is_late=True))
+        return step, row / step if self._cost.has_drafted and step > 0.0 else FIRST_ROW_SHARE
 
     def drafts(self, requests: Sequence[Request], num_answering: int, context: int, room: int) -> dict[int, list[int]]:
         """The drafts of some of these requests by their places, at most `room` tokens in all.
@@ -104,6 +111,45 @@ class Speculator:
             if tokens:
                 chosen[place] = tokens
         return chosen
+
+    def waiting(self, running: Sequence[Request]) -> set[int]:
+        """Of requests whose newest token is being drawn, those that the next step should leave out, by their identity.
+
+        They have a draft when that token is known. If all wait for theirs, the next step begins late; if others go on,
+        those that wait compute tokens in every second step.
+        """
+        able = [one for one in running if one.num_behind > 0]  # with a draft in flight, one is not
+        pending = [one for one in able if one.speculates and one.num_pending_samples and one.is_one_line]
+        self._rest -= 1
+        if not pending or self._rest >= 0:
+            return set()
+        found = [(one, draft) for one in pending if (draft := _behind_first(self._search(one))).tokens]
+        context = sum(one.num_tokens for one in running)
+        step = next(self._cost.draft_seconds(StepShape(len(running), 0, context)))
+        chosen: list[Request] = []
+        if found and step > 0.0:
+            room = LONGEST_DRAFT * len(found)
+            lengths = self._lengths([draft for _, draft in found], len(running), context, room)
+            gains = [sum(draft.probabilities[:length]) for (_, draft), length in zip(found, lengths, strict=True)]
+            late = next(islice(self._draft_seconds(len(running), context), sum(lengths), None))
+            if len(pending) == len(able) and self._pays(len(running), step, len(running) + sum(gains), late):
+                chosen = pending
+            else:
+                more = late / step - 1.0  # of the time of a step
+                chosen = [one for (one, _), gain in zip(found, gains, strict=True) if gain > 1.0 + more]
+        if not chosen:
+            self._rest = len(pending) // SEARCHES_A_STEP
+        return set(map(id, chosen))
+
+    def _pays(self, tokens: float, seconds: float, tokens_late: float, seconds_late: float) -> bool:
+        """Whether more tokens come in a second if the step begins late; or for trial, to learn what that costs."""
+        if tokens_late > tokens and tokens_late * seconds > tokens * seconds_late:
+            return True
+        self._unspent_late += TRIAL_SHARE * seconds
+        if tokens_late == tokens or seconds_late - seconds > self._unspent_late:
+            return False
+        self._unspent_late = 0.0
+        return True
 
     def _search(self, request: Request) -> Draft:
         """What may follow the request's last token. A token that ends it is drawn from the row before it."""
@@ -147,12 +193,17 @@ class Speculator:
         return lengths
 
     def _draft_seconds(self, num_answering: int, context: int) -> Iterator[float]:
-        """Seconds of a step with 0, 1, 2, … drafted tokens, in parts of one without before a step was measured."""
-        shape = StepShape(num_answering, 0, context)
-        step, row = self._cost.draft_costs(shape)
-        if row > 0.0 and step > 0.0:
+        """Seconds of a late step with 0, 1, 2, … drafted tokens, in parts of one before a step was measured."""
+        shape = StepShape(num_answering, 0, context, is_late=True)
+        step, _ = self._cost.draft_costs(shape)
+        if self._cost.has_drafted and step > 0.0:
             return self._cost.draft_seconds(shape)
-        return count(1.0, FIRST_ROW_SHARE)
+        return count(step or 1.0, FIRST_ROW_SHARE * (step or 1.0))
 
 
 NO_DRAFT = Draft([], [])
+
+
+def _behind_first(draft: Draft) -> Draft:
+    """What follows the first token, which is being drawn; it is as probable as before."""
+    return Draft(draft.tokens[1:], draft.probabilities[1:])

@@ -54,11 +54,13 @@ class DeviceHandle:
         timings: dict[str, float],
         waiter: ThreadPoolExecutor,
         begun: torch.cuda.Event | None = None,
+        is_first: bool = False,
     ) -> None:
         self._draw = draw
         self._timings = timings
         self._waiter = waiter
         self._begun = begun  # on the device
+        self._is_first = is_first
         self._drawn: Drawing | None = None
         self._on_done: Callable[[], None] | None = None
 
@@ -81,7 +83,7 @@ class DeviceHandle:
         result = self._drawn.result()
         if self._begun is not None:
             self._timings["run"] = self._drawn.transfer.seconds_since(self._begun)
-        result.timings = self._timings
+        result.timings, result.is_first = self._timings, self._is_first
         return result
 
 
@@ -207,8 +209,16 @@ class DeviceExecutor:
             fill_cross(plan, self._decoder.cross, self._cache)
             if not plan:
                 return DoneHandle(StepResult([]))
+            captured = self._num_captured
             draw = self._launch(plan)
-        return DeviceHandle(partial(self._choose, draw), {"build": time.perf_counter() - begun}, self._waiter, started)
+        timings = {"build": time.perf_counter() - begun}
+        is_first = self._num_captured != captured
+        return DeviceHandle(partial(self._choose, draw), timings, self._waiter, started, is_first)
+
+    @property
+    def _num_captured(self) -> int:
+        """Changes where kernels of a new size were launched, or a graph was captured."""
+        return self.num_decode_steps + (0 if self._forwards is None else self._forwards.num_captured)
 
     def _launch(self, plan: StepPlan) -> Callable[[], Drawing]:
         """Launch the forward pass. The call that it returns begins to draw the tokens."""

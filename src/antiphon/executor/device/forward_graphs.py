@@ -49,6 +49,11 @@ class ForwardGraphs:
     def num_graphs(self) -> int:
         return 0 if self._graphs is None else self._graphs.num_graphs
 
+    @property
+    def num_captured(self) -> int:
+        """Sizes that have run, and those that have a graph."""
+        return 0 if self._graphs is None else self._graphs.num_seen + self._graphs.num_graphs
+
     def listing(self) -> AbstractContextManager[None]:
         """Steps inside run to list their kernels, and leave nothing behind."""
         return nullcontext() if self._graphs is None else self._graphs.listing()

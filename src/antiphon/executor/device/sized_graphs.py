@@ -25,6 +25,11 @@ class SizedGraphs:
     def num_graphs(self) -> int:
         return len(self._graphs)
 
+    @property
+    def num_seen(self) -> int:
+        """Sizes that have run."""
+        return len(self._seen)
+
     @contextmanager
     def listing(self) -> Iterator[None]:
         """Passes inside run to list their kernels: none is captured, and they do not count as seen."""

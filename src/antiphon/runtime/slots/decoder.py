@@ -12,7 +12,6 @@ from antiphon.engine.model_slot import ModelSlot
 from antiphon.engine.plan import Executor
 from antiphon.engine.scheduler import Scheduler
 from antiphon.engine.speculation.draft_model import DraftModel
-from antiphon.engine.speculation.modes import Speculation
 from antiphon.errors import InvalidRequestError, UnsupportedError
 from antiphon.executor.decoder.executor import DecoderExecutor
 from antiphon.executor.drafting import DraftingExecutor
@@ -111,8 +110,8 @@ def decoder_slot(part: TokenDecoder, context: SlotContext) -> ModelSlot:
     )
     if loaded.device.is_cpu:
         return ModelSlot(context.name, scheduler, executor)
-    # A draft follows the newest token, which is known when no step is in flight.
-    depth = DEVICE_DEPTH if config.speculation is Speculation.OFF else 1
+    # A draft model follows the newest token, which is known when no step is in flight.
+    depth = DEVICE_DEPTH if draft_model is None else 1
     return ModelSlot(context.name, scheduler, executor, depth=depth)
 
 
