@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from itertools import islice
 
 import pytest
 
@@ -79,3 +80,35 @@ def test_a_token_far_into_a_prompt_costs_more() -> None:
     near, far = (model.prefill_tokens_within(0.05, 4, 0, 128, prefill_start=start) for start in (0, 8192))
     assert near == 128
     assert far < 10
+
+
+def test_a_disturbed_step_does_not_end_drafts() -> None:
+    """The only step with a draft took a thousand times as long; after some thousand others it is tried again."""
+    model = CostModel()
+    decode, drafted = StepShape(1, 0, 100), StepShape(1, 0, 100, 4)
+    for _ in range(50):
+        model.observe(decode, 0.001)
+    model.observe(drafted, 1.0)
+    assert next(islice(model.draft_seconds(decode), 4, None)) > 0.1
+    for _ in range(4000):
+        model.observe(decode, 0.001)
+    assert next(islice(model.draft_seconds(decode), 4, None)) < 0.003
+    assert model.predict(decode) == pytest.approx(0.001, rel=0.05)
+    model.observe(drafted, 0.002)
+    assert next(islice(model.draft_seconds(decode), 4, None)) == pytest.approx(0.002, rel=0.3)
+
+
+def test_what_drafts_cost_is_no_line_through_plain_steps() -> None:
+    """On a GPU a step with drafts takes another way: many times as long, however many tokens it has."""
+    rng, model = random.Random(1), CostModel()
+    for _ in range(400):
+        tokens = rng.choice([0, 0, 1, 3, 9, 16])
+        is_late = tokens > 0 or rng.random() < 0.1
+        seconds = 0.0005 + 0.0002 * is_late + (0.0020 + 0.00001 * tokens if tokens else 0.0)
+        model.observe(StepShape(1, 0, 300, tokens, is_late), seconds * (1 + 0.02 * rng.uniform(-1, 1)))
+    early, late = (model.draft_seconds(StepShape(1, 0, 300, is_late=is_late)) for is_late in (False, True))
+    assert next(early) == pytest.approx(0.0005, rel=0.05)
+    found = list(islice(late, 17))
+    for tokens in (0, 1, 3, 6, 9, 16):
+        expected = 0.0007 + (0.0020 + 0.00001 * tokens if tokens else 0.0)
+        assert found[tokens] == pytest.approx(expected, rel=0.1), tokens

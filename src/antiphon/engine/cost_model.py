@@ -16,6 +16,12 @@ MIN_STEPS = 8
 MIN_PREFILL_STEPS = 1
 #: Passes over the weights in a fit.
 SWEEPS = 4
+#: The time of a drafted token as a part of a step's, before one has been measured.
+FIRST_ROW_SHARE = 0.3
+#: What drafts cost falls back to that at this rate while there are none: a step that was disturbed does not end them.
+DRAFTS_FORGETTING = 0.997
+#: Fewer recent steps than this with drafts determine nothing.
+FEWEST_DRAFTED = 0.1
 #: Steps after which the weights are fitted even without a query, before older steps have faded too far.
 MOST_UNFITTED = 16
 
@@ -36,8 +42,8 @@ class StepShape:
         return (1.0, *map(float, numbers), float(self.is_late))
 
 
-#: How many features there are.
-NUM_FEATURES = 7
+#: How many features there are, and which are those of drafts.
+NUM_FEATURES, DRAFT_FEATURES = 7, (4, 5)
 
 
 class CostModel:
@@ -56,6 +62,7 @@ class CostModel:
         self._most_prefill_tokens = 0
         self._products = [[0.0] * NUM_FEATURES for _ in range(NUM_FEATURES)]  # of pairs of features, over the steps
         self._targets = [0.0] * NUM_FEATURES  # of features with seconds
+        self._num_drafted_steps = 0.0  # older ones fade
         self._row_steps = RowSteps()
 
     @property
@@ -71,17 +78,28 @@ class CostModel:
             late = self._weights[6] * shape.is_late
             self._row_steps.observe(shape.decodes + shape.drafted_tokens, seconds - attended - late)
         self._unfitted.append((shape, seconds))
-        if len(self._unfitted) == MOST_UNFITTED:
+        is_news = shape.drafted_tokens > 0 and self._num_drafted_steps < FEWEST_DRAFTED
+        if is_news or len(self._unfitted) == MOST_UNFITTED:
             self._fit()
 
     def _count(self, shape: StepShape, seconds: float) -> None:
         products, targets = self._products, self._targets
+        self._num_drafted_steps = FORGETTING * self._num_drafted_steps + (shape.drafted_tokens > 0)
+        if self._num_drafted_steps < FEWEST_DRAFTED:
+            self._forget_drafts()
         scale = 1.0 / max(seconds, 1e-6)
         x = [scale * value for value in shape.features()]
         for i, row in enumerate(products):
             targets[i] = FORGETTING * targets[i] + x[i]  # times scale * seconds, which is 1
             for j in range(NUM_FEATURES):
                 row[j] = FORGETTING * row[j] + x[i] * x[j]
+
+    def _forget_drafts(self) -> None:
+        """A step without drafts when there have been none for long."""
+        weights = self._weights
+        if sum(weights[i] for i in DRAFT_FEATURES) > FIRST_ROW_SHARE * (weights[0] + weights[1]):
+            for i in DRAFT_FEATURES:
+                weights[i] *= DRAFTS_FORGETTING
 
     @property
     def weights(self) -> list[float]:
@@ -95,9 +113,10 @@ class CostModel:
             self._count(shape, seconds)
         self._unfitted.clear()
         targets, weights = self._targets, self._weights
+        skipped = DRAFT_FEATURES if self._num_drafted_steps < FEWEST_DRAFTED else ()
         for _ in range(SWEEPS):
             for i, row in enumerate(self._products):
-                if row[i] > 1e-6:
+                if row[i] > 1e-6 and i not in skipped:
                     error = targets[i] - sum(map(mul, row, weights))
                     weights[i] = max(0.0, weights[i] + error / row[i])
 

@@ -74,6 +74,64 @@ def test_a_full_batch_drafts_nothing() -> None:
     assert Speculator(cost)._lengths([draft] * 32, 32, 0, room=1000) == [0] * 32
 
 
+def with_steps_in_flight(late: float, drafts: float) -> Speculator:
+    """A step takes 1 ms, `late` more if the one before was waited for, and `drafts` more with some."""
+    cost, source = CostModel(), random.Random(0)
+    for _ in range(400):
+        drafted = source.choice([0, 0, 1, 3, 8, 15])
+        is_late = drafted > 0 or source.random() < 0.2
+        cost.observe(StepShape(1, 0, 0, drafted, is_late), 0.001 + late * is_late + drafts * (drafted > 0))
+    return Speculator(cost)
+
+
+def in_flight(prompt: list[int]) -> Request:
+    """Its newest token is being drawn."""
+    request = make(prompt)
+    request.num_computed_tokens = len(prompt) - 1
+    request.num_in_flight_tokens = request.num_pending_samples = 1
+    return request
+
+
+REPEATING, NEW = [*range(40), 0, 1, 2, 3, 4, 5, 6, 7], list(range(48))
+
+
+def test_requests_wait_for_their_tokens_where_that_pays() -> None:
+    repeating, new = in_flight(REPEATING), in_flight(NEW)
+    assert with_steps_in_flight(0.0003, 0.0010).waiting([repeating]) == {id(repeating)}
+    assert with_steps_in_flight(0.0003, 0.0010).waiting([new]) == set(), "it has no draft"
+    assert with_steps_in_flight(0.0003, 0.0300).waiting([repeating]) == set(), "its draft costs more than it gives"
+    assert with_steps_in_flight(0.0300, 0.0010).waiting([repeating]) == set(), "the late step does"
+    known = make(REPEATING)
+    assert with_steps_in_flight(0.0003, 0.0010).waiting([known]) == set(), "there is nothing to wait for"
+
+
+def test_who_waits_beside_others_that_go_on() -> None:
+    """Those compute tokens in every step, so that a request that waits must get more than one out of it."""
+    repeating, plain = in_flight(REPEATING), in_flight(NEW)
+    plain.speculates = False
+    assert with_steps_in_flight(0.0001, 0.0005).waiting([repeating, plain]) == {id(repeating)}
+    short = in_flight([1, 2, 3, 9, 8, 7, 1, 2])
+    assert with_steps_in_flight(0.0001, 0.0001).waiting([short]) == {id(short)}
+    assert with_steps_in_flight(0.0001, 0.0001).waiting([short, plain]) == set()
+
+
+def test_a_request_with_a_draft_in_flight_is_not_asked_again() -> None:
+    request = in_flight(REPEATING)
+    request.num_in_flight_tokens = 4
+    assert with_steps_in_flight(0.0003, 0.0010).waiting([request]) == set()
+
+
+def test_many_requests_are_not_searched_for_each_step() -> None:
+    speculator = with_steps_in_flight(0.0003, 0.0300)
+    searched: list[Request] = []
+    own = speculator._search
+    speculator._search = lambda request: searched.append(request) or own(request)  # type: ignore[method-assign, func-returns-value]
+    requests = [in_flight(REPEATING) for _ in range(64)]
+    for _ in range(20):
+        assert speculator.waiting(requests) == set()
+    assert len(searched) == 4 * 64
+
+
 def test_drafts_end_where_the_request_does() -> None:
     request = make([1, 2, 3, 4, 5, 6, 7, 8, 1, 2], limit=4)
     speculator = Speculator(fitted(0.02, 0.0001))

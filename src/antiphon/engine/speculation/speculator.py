@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Iterator, Sequence
 from itertools import count, islice
 
-from antiphon.engine.cost_model import CostModel, StepShape
+from antiphon.engine.cost_model import FIRST_ROW_SHARE, CostModel, StepShape
 from antiphon.engine.request import Request
 from antiphon.engine.row_steps import MOST_ROWS
 from antiphon.engine.speculation.acceptance import Acceptance
@@ -16,8 +16,6 @@ from antiphon.engine.speculation.passes import Candidate, DraftingCosts, best_pa
 
 #: Drafted tokens of one request in a step.
 LONGEST_DRAFT = 16
-#: The time of a drafted token as a part of a step's, before one has been measured.
-FIRST_ROW_SHARE = 0.3
 #: The part of the time that may be spent to learn whether a draft model pays again, and the tokens of such a trial.
 TRIAL_SHARE, TRIAL_PASSES = 0.01, 2
 #: Searches for drafts that a step has time for before the tokens of the last one are known.

@@ -126,6 +126,7 @@ class DeviceExecutor:
         #: Waits for steps where an engine has several devices; they end in the order in which they were launched.
         self._waiter = ThreadPoolExecutor(1, f"antiphon-{device.name}-wait")
         self._max_tokens = max_tokens
+        self._drawn_rows: set[int] = set()  # numbers of rows that tokens were drawn from
         self._ahead: AheadCompiler | None = None
         self._prompt_steps: PromptSteps | None = None
         self._graphs: DecodeGraphs | None = None
@@ -211,6 +212,7 @@ class DeviceExecutor:
                 return DoneHandle(StepResult([]))
             captured = self._num_captured
             draw = self._launch(plan)
+            self._drawn_rows.add(_num_logits(plan))
         timings = {"build": time.perf_counter() - begun}
         is_first = self._num_captured != captured
         return DeviceHandle(partial(self._choose, draw), timings, self._waiter, started, is_first)
@@ -218,7 +220,8 @@ class DeviceExecutor:
     @property
     def _num_captured(self) -> int:
         """Changes where kernels of a new size were launched, or a graph was captured."""
-        return self.num_decode_steps + (0 if self._forwards is None else self._forwards.num_captured)
+        forwards = 0 if self._forwards is None else self._forwards.num_captured
+        return self.num_decode_steps + forwards + len(self._drawn_rows)
 
     def _launch(self, plan: StepPlan) -> Callable[[], Drawing]:
         """Launch the forward pass. The call that it returns begins to draw the tokens."""
