@@ -116,6 +116,8 @@ class Speculator:
         They have a draft when that token is known. If all wait for theirs, the next step begins late; if others go on,
         those that wait compute tokens in every second step.
         """
+        if not any(one.speculates and one.num_pending_samples for one in running):
+            return set()
         able = [one for one in running if one.num_behind > 0]  # with a draft in flight, one is not
         pending = [one for one in able if one.speculates and one.num_pending_samples and one.is_one_line]
         self._rest -= 1
