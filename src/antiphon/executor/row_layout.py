@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from antiphon.engine.plan import RowSetup, StepPlan
+from antiphon.engine.request import Request
 
 #: Words of each column. Floats are stored by their bits, 64-bit values with the low word first.
 COLUMNS = {
@@ -64,20 +65,25 @@ class RowLayout:
         #: Place in row 0 and stride of every word of the columns, in their order.
         self._words = [(c.offset + word, c.stride) for c in self.columns.values() for word in range(c.words)]
 
-    def changes(self, plan: StepPlan) -> NDArray[np.int32]:
+    def changes(self, plan: StepPlan, stale: Iterable[Request] = ()) -> NDArray[np.int32]:
         """What the plan changes, as pairs [N, 2] of a word's place in the store and its value; no place comes twice.
 
         A plan without new rows and blocks changes nothing.
         """
-        words = self.words(plan)
+        words = self.words(plan, stale)
         if not words:
             return NO_CHANGES
         pairs = chain.from_iterable(words.items())
         return np.fromiter(pairs, dtype=np.int32, count=2 * len(words)).reshape(-1, 2)
 
-    def words(self, plan: StepPlan) -> dict[int, int]:
-        """The values of the words that the plan changes, by their place in the store."""
+    def words(self, plan: StepPlan, stale: Iterable[Request] = ()) -> dict[int, int]:
+        """The values of the words that the plan changes, by their place in the store.
+
+        The columns of `stale` requests are set to what is known of these.
+        """
         words: dict[int, int] = {}
+        for request in stale:
+            self._set_columns(request, words)
         places = self._tables
         for row, group, index, entry in plan.table_updates:
             first, stride, width = places[group]
@@ -90,11 +96,15 @@ class RowLayout:
 
     def _set_up(self, setup: RowSetup, words: dict[int, int]) -> None:
         request = setup.request
-        row, params = request.row, request.params
+        row = request.row
         for table, entries in zip(self.tables, setup.tables, strict=True):
             assert len(entries) <= table.words, f"{len(entries)} blocks in a table of {table.words}"
             first = table.offset + row * table.stride
             words.update(zip(range(first, first + len(entries)), entries, strict=True))
+        self._set_columns(request, words)
+
+    def _set_columns(self, request: Request, words: dict[int, int]) -> None:
+        row, params = request.row, request.params
         values = _WORDS.unpack(
             _VALUES.pack(
                 params.seed, request.num_output_tokens, request.tokens[-1], request.num_computed_tokens,

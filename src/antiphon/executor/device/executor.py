@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -20,7 +21,7 @@ from antiphon.executor.decoder.cross import fill_cross, forward_observing
 from antiphon.executor.device.ahead import compile_in_order, prompt_variants
 from antiphon.executor.device.batch import StepSize, pack, unpack
 from antiphon.executor.device.forward_graphs import FEW_TOKEN_SIZES, ForwardGraphs, token_sizes
-from antiphon.executor.device.graphs import DecodeGraphs
+from antiphon.executor.device.graphs import Chain, DecodeGraphs
 from antiphon.executor.device.one_shot import on_stream, wait_for, wait_for_loading
 from antiphon.executor.device.prompt_steps import PromptSteps
 from antiphon.executor.device.rows import DeviceRows
@@ -29,7 +30,7 @@ from antiphon.executor.handle import DoneHandle
 from antiphon.executor.recorded import make_recording
 from antiphon.executor.sampling.sampler import Drawn, DrawnTokens, Sampler
 from antiphon.executor.sampling.transfer import Transfer
-from antiphon.executor.step_batch import decode_entries, has_adapters
+from antiphon.executor.step_batch import decode_entries, has_adapters, logit_rows_of
 from antiphon.executor.upload import upload
 from antiphon.models.base.parts import TokenDecoder
 from antiphon.ops import Batch, Device, KVCache
@@ -40,6 +41,9 @@ from antiphon.ops.triton.ahead.variant import Variant
 from antiphon.ops.triton.program.choice import Draw
 
 logger = logging.getLogger(__name__)
+
+#: Tokens of a step with drafts that are rows of a decode step; of more, chunks of prompts are faster.
+CHAINED_ROWS = 64
 
 #: Tokens that are being drawn.
 Drawing = Drawn | DrawnTokens
@@ -125,7 +129,7 @@ class DeviceExecutor:
         self._swap = SwapPool(cache.arena)
         #: Waits for steps where an engine has several devices; they end in the order in which they were launched.
         self._waiter = ThreadPoolExecutor(1, f"antiphon-{device.name}-wait")
-        self._max_tokens = max_tokens
+        self._max_tokens, self._max_rows = max_tokens, max_rows
         self._drawn_rows: set[int] = set()  # numbers of rows that tokens were drawn from
         self._ahead: AheadCompiler | None = None
         self._prompt_steps: PromptSteps | None = None
@@ -234,6 +238,8 @@ class DeviceExecutor:
                 return partial(DrawnTokens, transfer)
             logits = self._graphs.run(rows, longest, Draw.NOTHING)
             return partial(self._sampler.draw, plan, decode_entries(plan), logits)
+        if self._graphs is not None and _verifies(plan) and plan.num_tokens <= min(CHAINED_ROWS, self._max_rows):
+            return self._launch_chained(plan, self._graphs)
         room = None if self._forwards is None or not _is_plain(plan) else self._forwards.room(plan, _num_logits(plan))
         if self._forwards is not None and room is not None:
             packed, logits = self._forwards.run(plan, room)
@@ -244,6 +250,31 @@ class DeviceExecutor:
         cross = self._decoder.cross
         logits, observed = forward_observing(plan, batch, cross, self._cache, self._forward)
         return partial(self._sampler.draw, plan, packed.entries, logits, observed=observed)
+
+    def _launch_chained(self, plan: StepPlan, graphs: DecodeGraphs) -> Callable[[], Drawing]:
+        """Drafted tokens are rows of a decode step, behind the newest one of their request.
+
+        The rows of these requests stay as they are: how far they get is known to the host before their next step.
+        """
+        rows, tokens, offsets = list[int](), list[int](), list[int]()
+        for entry, (request, count) in enumerate(zip(plan.requests, plan.counts, strict=True)):
+            rows += [request.row] * count
+            tokens += plan.tokens_of(entry) if entry in plan.drafts else [-1]
+            offsets += range(count)
+        ends = [start + count for start, count in zip(plan.starts, plan.counts, strict=True)]
+        own_rows = np.array([request.row for request in plan.requests], dtype=np.int64)
+        query_start = np.cumsum([0, *plan.counts]).astype(np.int32)
+        _, entries = logit_rows_of(plan, own_rows, query_start)
+        self._rows.leave(plan.requests[entry].row for entry in plan.drafts)
+        is_plain = self._sampler.is_plain(plan)
+        draw = Draw.NOTHING if not is_plain else Draw.FILTERED if _filters(plan) else Draw.PLAIN
+        result = graphs.run(rows, max(*ends, self._cross_tokens), draw, Chain(tokens, offsets))
+        if not is_plain:
+            return partial(self._sampler.draw, plan, entries, result)
+        transfer = Transfer()
+        transfer.add(result)
+        transfer.start()
+        return partial(DrawnTokens, transfer, entries.drafts)
 
     def _unpacked_forward(self, words: Tensor, size: StepSize) -> Tensor:
         return self._forward(unpack(words, size, self._rows))
@@ -283,6 +314,11 @@ class DeviceExecutor:
 def _is_decode(plan: StepPlan) -> bool:
     """Whether every request computes and draws one token, and none needs more than the model's own forward."""
     return plan.num_decodes == len(plan.requests) and all(plan.samples) and _is_plain(plan) and not _num_probed(plan)
+
+
+def _verifies(plan: StepPlan) -> bool:
+    """Whether every request computes its newest token, some with a draft, and needs only the model's own forward."""
+    return plan.num_answering == len(plan.requests) and bool(plan.drafts) and _is_plain(plan) and not _num_probed(plan)
 
 
 def _is_plain(plan: StepPlan) -> bool:

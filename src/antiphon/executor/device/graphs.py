@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -18,6 +20,27 @@ from antiphon.ops.triton.launch import card
 from antiphon.ops.triton.program.attention_lowering import parts_bytes
 from antiphon.ops.triton.program.choice import Draw
 from antiphon.ops.triton.program.step import DecodeStep, StepMemory, step_bytes
+from antiphon.ops.triton.program.workspace import ALIGNMENT
+
+#: Chained steps of up to so many rows have their kernels compiled before they come.
+FEW_CHAINED_ROWS = 32
+
+
+class StepKey(NamedTuple):
+    """What steps of one kind have in common."""
+
+    count: int
+    splits: int
+    draw: Draw
+    is_chained: bool = False
+
+
+@dataclass(frozen=True)
+class Chain:
+    """The tokens of a step's places that have one, else -1, and how far each is from its row's next position."""
+
+    tokens: Sequence[int]
+    offsets: Sequence[int]
 
 
 class DecodeGraphs:
@@ -45,9 +68,11 @@ class DecodeGraphs:
             # With fewer splits the parts of attention are smaller, and may need places of their own.
             needed.append(most + parts_bytes(recording, rows, splits))
         heads = max(group.num_kv_heads for group in groups)
-        self._memory = StepMemory.allocate(largest, max(needed), max(1 << 14, largest * heads), store.device)
-        self._steps: dict[tuple[int, int, Draw], DecodeStep] = {}
-        self._graphs: dict[tuple[int, int, Draw], torch.cuda.CUDAGraph] = {}
+        self._pages = {layout.group.name: layout.block_tokens for layout in store.layouts}
+        slots = len(groups) * -(-8 * largest // ALIGNMENT) * ALIGNMENT  # of chained steps
+        self._memory = StepMemory.allocate(largest, max(needed) + slots, max(1 << 14, largest * heads), store.device)
+        self._steps: dict[StepKey, DecodeStep] = {}
+        self._graphs: dict[StepKey, torch.cuda.CUDAGraph] = {}
         self._pool = torch.cuda.graph_pool_handle() if store.device.type == "cuda" else None
         self._batch: tuple[int, ...] = ()
 
@@ -59,17 +84,20 @@ class DecodeGraphs:
     def num_steps(self) -> int:
         return len(self._steps)
 
-    def run(self, rows: Sequence[int], longest: int, draw: Draw) -> Tensor:
+    def run(self, rows: Sequence[int], longest: int, draw: Draw, chain: Chain | None = None) -> Tensor:
         """The tokens [len(rows)] if it draws them, else the logits; the next step overwrites them.
 
-        `longest` is how many tokens the longest of the requests has.
+        `longest` is how many tokens the longest of the requests has. With a chain a row may stand there several times.
         """
         count = row_bucket(len(rows), self._max_rows)
-        key = (count, split_count(count, self._kv_heads, longest), draw)
+        key = StepKey(count, split_count(count, self._kv_heads, longest), draw, chain is not None)
         step = self._steps.get(key)
         if step is None:
             step = self._steps[key] = self._make(*key)
-        self._place(rows)
+        if chain is None:
+            self._place(rows)
+        else:
+            self._place_chain(rows, chain)
         graph = self._graphs.get(key)
         if graph is None:
             step.run()
@@ -86,6 +114,14 @@ class DecodeGraphs:
             padded[: len(batch)] = batch
             self._memory.rows.copy_(upload(padded, self._store.device))
 
+    def _place_chain(self, rows: Sequence[int], chain: Chain) -> None:
+        self._batch = ()
+        padded = np.full((3, len(self._memory.rows)), -1, dtype=np.int32)
+        padded[0, : len(rows)], padded[1, : len(rows)], padded[2, : len(rows)] = rows, chain.tokens, chain.offsets
+        places = upload(padded, self._store.device)
+        for target, values in zip((self._memory.rows, self._memory.given, self._memory.offsets), places, strict=True):
+            target.copy_(values)
+
     def variants(self, max_tokens: int) -> Iterator[tuple[int, list[Variant]]]:
         """Rows of a step and kernels that it launches, until there are no others; small steps come first."""
         last = 0
@@ -93,17 +129,21 @@ class DecodeGraphs:
             for draw in (Draw.PLAIN,) if count == last else Draw:  # the draw is the same for any splits
                 yield count, self._lower(count, splits, draw).variants()
             last = count
+        for count, splits in decode_sizes(min(self._max_rows, FEW_CHAINED_ROWS), self._kv_heads, max_tokens):
+            if count > 1:
+                yield self._max_rows, self._lower(count, splits, Draw.PLAIN, is_chained=True).variants()
 
-    def _lower(self, count: int, splits: int, draw: Draw) -> DecodeStep:
+    def _lower(self, count: int, splits: int, draw: Draw, is_chained: bool = False) -> DecodeStep:
         return DecodeStep(
-            self._recording, count, splits, self._rows, self._memory, self._type, self._vocab_size, self._card, draw
-        )
+            self._recording, count, splits, self._rows, self._memory, self._type, self._vocab_size, self._card, draw,
+            self._pages if is_chained else None,
+        )  # fmt: skip
 
-    def _make(self, count: int, splits: int, draw: Draw) -> DecodeStep:
-        step = self._lower(count, splits, draw)
+    def _make(self, count: int, splits: int, draw: Draw, is_chained: bool = False) -> DecodeStep:
+        step = self._lower(count, splits, draw, is_chained)
         if self._pool is not None:
             self._memory.rows.fill_(-1)
             self._batch = ()
             step.run()  # loads the kernels, and compiles those that were not; every row is padding
-            self._graphs[count, splits, draw] = step.capture(self._pool)
+            self._graphs[StepKey(count, splits, draw, is_chained)] = step.capture(self._pool)
         return step

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -9,6 +11,7 @@ from torch import Tensor
 
 from antiphon import ops
 from antiphon.engine.plan import StepPlan
+from antiphon.engine.request import Request
 from antiphon.executor.draft_rows import DraftRows
 from antiphon.executor.row_layout import RowLayout
 from antiphon.executor.upload import upload
@@ -27,6 +30,7 @@ class DeviceRows:
         self.device = device
         widths = [-(-tokens // layout.block_tokens) + 1 for layout, tokens in zip(layouts, max_tokens, strict=True)]
         self.layout = RowLayout(max_rows, widths, by_row=True)
+        self._left: set[int] = set()
         self.words = torch.zeros(max_rows, self.layout.width, dtype=torch.int32, device=device)
         self.tables = [self.words[:, table.offset : table.offset + table.words] for table in self.layout.tables]
         self.last_token, self.length = self.column("last_token"), self.column("length")
@@ -46,9 +50,18 @@ class DeviceRows:
         cross = frozenset(group.name for group in groups if group.kind is CacheKind.CROSS)
         return StepRows(self.words, columns, tables, cross)
 
+    def leave(self, rows: Iterable[int]) -> None:
+        """The plan's step does not advance these rows: they are set when their requests are computed next."""
+        self._left.update(rows)
+
     def apply(self, plan: StepPlan) -> None:
         """Apply the plan's changes of tables and rows."""
-        changes = self.layout.changes(plan)
+        stale: list[Request] = []
+        if self._left:
+            self._left.difference_update([setup.request.row for setup in plan.row_setups])
+            stale = [request for request in plan.requests if request.row in self._left]
+            self._left.difference_update([request.row for request in stale])
+        changes = self.layout.changes(plan, stale)
         if len(changes):
             ops.scatter_words(self.words.view(-1), upload(changes, self.device))
 

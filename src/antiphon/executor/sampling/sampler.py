@@ -71,6 +71,7 @@ class DrawnTokens:
     """Tokens that are being drawn, of requests that read nothing else."""
 
     transfer: Transfer
+    drafts: DraftRows | None = None
 
     def done(self) -> bool:
         return self.transfer.has_arrived
@@ -78,7 +79,8 @@ class DrawnTokens:
     def result(self) -> StepResult:
         """Wait for the tokens."""
         self.transfer.fetch()
-        return StepResult(self.transfer[0].tolist())
+        tokens = self.transfer[0]
+        return StepResult(tokens.tolist(), {} if self.drafts is None else self.drafts.num_kept(tokens))
 
 
 class Sampler:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -57,7 +58,7 @@ def check(device: Device, make: Make, draws: set[Draw] | None = None, **options:
         assert readings == pytest.approx(answer[-1], abs=2e-3 if device.is_cpu else 5e-2), made.id
     assert executor.swapped_bytes == 0
     assert executor._graphs is not None
-    assert draws is None or {draw for _, _, draw in executor._graphs._steps} == draws
+    assert draws is None or {key.draw for key in executor._graphs._steps} == draws
     executor.close()
     return core
 
@@ -184,6 +185,43 @@ def test_drafts_beside_a_plain_request(device: Device, monkeypatch: pytest.Monke
         assert made.output == answer[0], made.id
         assert bool(made.drafted.accepted) is made.speculates, made.id
     assert any(made.drafted.accepted < made.drafted.proposed for made in requests)
+    executor.close()
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_drafts_that_the_graph_verifies(device: Device, monkeypatch: pytest.MonkeyPatch, depth: int) -> None:
+    """Requests without edits: drafted tokens are rows of a decode step, whose tokens the graph draws."""
+
+    def make() -> list[Request]:
+        return [
+            request("greedy", PROMPTS[0], max_tokens=8),
+            request("drawn", PROMPTS[2], max_tokens=8, temperature=0.9, seed=3),
+            request("of a part", PROMPTS[2], max_tokens=8, temperature=0.9, top_p=0.8, top_k=20, seed=5),
+            request("plain", PROMPTS[0], max_tokens=8, temperature=1.1, seed=7),
+        ]
+
+    monkeypatch.setattr(Speculator, "_lengths", lambda _, drafts, *rest: [len(draft.tokens) for draft in drafts])
+    waits = itertools.cycle([True, True, False])
+
+    def some_wait(_: Speculator, running: Sequence[Request]) -> set[int]:
+        return {id(made) for made in running if made.speculates and next(waits)}
+
+    monkeypatch.setattr(Speculator, "waiting", some_wait)
+    answers = expected(make)
+    core, executor = device_core(device)
+    core.slots[MODEL].depth = depth
+    requests = make()
+    for place, (made, answer) in enumerate(zip(requests, answers, strict=True)):
+        made.speculates = made.id != "plain"
+        made.guess = [token + (at == 3 and place % 2 == 0) for at, token in enumerate(answer[0])]
+    run(core, requests)
+    for made, answer in zip(requests, answers, strict=True):
+        assert made.output == answer[0], made.id
+        assert bool(made.drafted.accepted) is made.speculates, made.id
+    assert any(made.drafted.accepted < made.drafted.proposed for made in requests)
+    assert executor._graphs is not None
+    draws = {key.draw for key in executor._graphs._steps if key.is_chained}
+    assert Draw.FILTERED in draws and Draw.NOTHING not in draws, draws
     executor.close()
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from antiphon.errors import UnrecordableError
 from antiphon.ops.program import instructions as program
 from antiphon.ops.program.recording import Recording
 from antiphon.ops.program.traced import Traced, Value
 from antiphon.ops.triton.kernels.attention.decode import decode_attention
-from antiphon.ops.triton.launch import ceil_power, joined_heads
+from antiphon.ops.triton.kernels.attention.heads import prepare_heads
+from antiphon.ops.triton.launch import ceil_power, joined_heads, row_warps
 from antiphon.ops.triton.pages import pages_of
 from antiphon.ops.triton.program.builder import StepBuilder
 from antiphon.ops.triton.program.packed import leave_packed
@@ -83,6 +85,9 @@ def _attend(
     shared = heads // kv_heads
     tile = attention_tile(step.rows, shared, head_dim, step.compute_type.itemsize)
     other = out
+    is_stored = k is not None and step.slots is not None
+    if is_stored:
+        _store_new(step, i, qkv, stride, k_gain, eps, table)
     packs = head_dim % BLOCK == 0 and head_dim == ceil_power(head_dim)
     row = leave_packed(step, i.out.value, heads * head_dim) if packs else None
     step.launch(
@@ -95,9 +100,31 @@ def _attend(
         {"H": heads, "HK": kv_heads, "D": head_dim, "DB": max(16, ceil_power(head_dim)), "ROTATED": rotated,
          "PAGE": layout.block_tokens, "WINDOW": i.window or 0, "SINK_TOKENS": i.sink_tokens,
          "NORM": q_gain is not None, "SOFTCAP": i.softcap is not None, "SINKS": i.sinks is not None,
-         "BALANCED": pages.balanced, "NEW": int(k is not None), "GROUP": max(16, ceil_power(shared)),
-         "SPLITS": step.splits, "JOINED": joined_heads(shared, step.splits, head_dim, tile.warps),
-         "BT": tile.tokens, "STAGES": tile.stages, "EARLY": tile.early, "PACKED": row is not None,
+         "BALANCED": pages.balanced, "NEW": int(k is not None and not is_stored),
+         "GROUP": max(16, ceil_power(shared)), "SPLITS": step.splits,
+         "JOINED": joined_heads(shared, step.splits, head_dim, tile.warps), "BT": tile.tokens,
+         "STAGES": tile.stages, "EARLY": tile.early and not is_stored, "PACKED": row is not None,
          "PDL": step.card.dependent_launch},
         warps=tile.warps,
+    )  # fmt: skip
+
+
+def _store_new(
+    step: StepBuilder, i: program.PagedAttention, qkv: Tensor, stride: int, k_gain: Traced | None, eps: float,
+    table: Traced | None,
+) -> None:  # fmt: skip
+    """Store the keys and values of every row's token, in a kernel of its own: other rows attend to them."""
+    assert step.slots is not None
+    layout, pages = i.cache.layout, pages_of(i.cache)
+    heads, kv_heads, channels = int(i.q.shape[1]), layout.group.num_kv_heads, int(i.q.shape[2])
+    k, v = (qkv.view(-1)[first * channels :] for first in (heads, heads + kv_heads))
+    positions, slots = step.inputs.tensors["positions"], step.slots[i.group]
+    step.launch(
+        "store", prepare_heads, (step.rows,),
+        (k, k, v, k, step.side(k_gain, k), step.side(table, k), positions, slots, *pages.regions, k, k,
+         0, 0, stride, channels, stride, channels, *pages.bases, 0.0, eps),
+        {"H": 0, "HK": kv_heads, "D": channels, "DB": ceil_power(channels), "HB": 1, "HKB": ceil_power(kv_heads),
+         "ROTATED": 0 if table is None else int(table.shape[1]), "PAGE": layout.block_tokens, "Q_NORM": False,
+         "K_NORM": k_gain is not None, "BALANCED": pages.balanced, "STORE": True},
+        row_warps(kv_heads * channels),
     )  # fmt: skip

@@ -63,8 +63,13 @@ class StepBuilder:
         counters: Tensor,
         compute_type: torch.dtype,
         card: Card,
+        slots: Mapping[str, Tensor] | None = None,
     ) -> None:
+        """With `slots`, by cache group, tokens of one request may stand in several rows: all are stored before any
+        attends.
+        """
         self.recording, self.rows, self.splits = recording, rows, splits
+        self.slots = slots
         self.inputs, self.workspace, self.counters = inputs, workspace, counters
         self.compute_type, self.card = compute_type, card
         self.padded = padded_rows(rows)

@@ -53,12 +53,17 @@ class ChoiceColumns:
 def choice_launches(
     logits: Tensor, count: int, vocab_size: int, columns: ChoiceColumns, rows: Tensor, drawn: Tensor,
     take: Callable[[Sequence[int], torch.dtype], Tensor], filtered: bool, early: bool,
+    chain: tuple[Tensor, Tensor] | None = None,
 ) -> list[Launch]:  # fmt: skip
     """Draw for rows[:count] of the columns from logits[:count, :vocab_size], to drawn[:count] int32.
 
     A negative row is padding. The tokens become the rows' last ones, and the rows grow by one. `take` gives memory that
     keeps its content between the launches; `early` launches may start while the kernel before them still runs.
+    `chain` says which places have a token of their own, and how far it is from their row's next one: their rows are
+    left as they are.
     """
+    given, offsets = chain or (rows, rows)
+    is_chained = chain is not None
     block = BLOCK if filtered else plain_block(count)
     blocks = -(-vocab_size // block)
     groups = blocks * block // int(GROUP.value)
@@ -70,15 +75,17 @@ def choice_launches(
     sizes = (logits.stride(0), columns.stride, columns.long_stride, vocab_size, blocks)
     survey = Launch(
         "survey blocks", survey_blocks, (blocks, count),
-        (logits, columns.temperature, columns.seed, columns.index, rows, best, tokens, tops, sums, maxima, *sizes),
-        {"BLOCK": block, "FILTERED": filtered, "PDL": early}, dependent=early,
+        (logits, columns.temperature, columns.seed, columns.index, rows, offsets, best, tokens, tops, sums, maxima,
+         *sizes),
+        {"BLOCK": block, "FILTERED": filtered, "CHAINED": is_chained, "PDL": early}, dependent=early,
     )  # fmt: skip
     choose = Launch(
         "choose tokens", choose_tokens, (count,),
         (logits, columns.temperature, columns.top_k, columns.top_p, columns.min_p, columns.seed, columns.index, rows,
-         best, tokens, tops, sums, maxima, listed, columns.last_token, columns.length, drawn, *sizes, groups),
+         given, offsets, best, tokens, tops, sums, maxima, listed, columns.last_token, columns.length, drawn, *sizes,
+         groups),
         {"BLOCKS": ceil_power(blocks), "GROUPS": ceil_power(groups), "CHUNK": CHUNK, "FILTERED": filtered,
-         "PDL": early},
+         "CHAINED": is_chained, "PDL": early},
         warps=8 if filtered else 4, dependent=early,
     )  # fmt: skip
     return [survey, choose]

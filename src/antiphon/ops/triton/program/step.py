@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from antiphon.ops.program.recording import Recording
 from antiphon.ops.triton.ahead.variant import Variant
-from antiphon.ops.triton.kernels.rows.store import decode_inputs, grow_rows
+from antiphon.ops.triton.kernels.rows.store import decode_inputs, grow_rows, row_slots
 from antiphon.ops.triton.launch import Card, ceil_power
 from antiphon.ops.triton.program.builder import DecodeInputs, GroupRows, StepBuilder
 from antiphon.ops.triton.program.choice import ChoiceColumns, Draw, choice_launches
@@ -25,6 +26,8 @@ class StepMemory:
     """What the steps of one model share, for up to `max_rows` requests; one step runs at a time."""
 
     rows: Tensor  # int32 [max_rows]: the row of each place of the batch, -1 for padding
+    given: Tensor  # int32 [max_rows]: of chained steps, the token of each place, -1 for its row's last
+    offsets: Tensor  # int32 [max_rows]: and how far it is from its row's next position
     drawn: Tensor  # int32 [max_rows]: the tokens
     inputs: Tensor  # int32 [6, max_rows]
     counters: Tensor  # int32, zero between kernels
@@ -32,19 +35,25 @@ class StepMemory:
 
     @classmethod
     def allocate(cls, max_rows: int, workspace_bytes: int, num_counters: int, device: torch.device) -> StepMemory:
-        rows, drawn, *inputs = torch.zeros(8, max_rows, dtype=torch.int32, device=device)
+        rows, given, offsets, drawn, *inputs = torch.zeros(10, max_rows, dtype=torch.int32, device=device)
         counters = torch.zeros(num_counters, dtype=torch.int32, device=device)
         workspace = torch.empty(workspace_bytes, dtype=torch.uint8, device=device)
-        return cls(rows.fill_(-1), drawn, torch.stack(inputs), counters, workspace)
+        return cls(rows.fill_(-1), given.fill_(-1), offsets, drawn, torch.stack(inputs), counters, workspace)
 
 
 class DecodeStep:
-    """The launches of a step of `count` requests, in the order of `memory.rows`."""
+    """The launches of a step of `count` tokens, in the order of `memory.rows`.
+
+    A chained step may have several tokens of a request: each has a place with its row, the token and its offset.
+    The rows of such places are not changed.
+    """
 
     def __init__(
         self, recording: Recording, count: int, splits: int, store: StepRows, memory: StepMemory,
         compute_type: torch.dtype, vocab_size: int, card: Card, draw: Draw = Draw.PLAIN,
+        pages: Mapping[str, int] | None = None,
     ) -> None:  # fmt: skip
+        """A step with `pages`, the tokens of a block by cache group, is chained."""
         self.count, self.splits = count, splits
         token_ids, positions, seq_lens, cross_lens, table_rows, adapters = memory.inputs.unbind(0)
         groups = {
@@ -53,22 +62,46 @@ class DecodeStep:
         }
         inputs = DecodeInputs({"token_ids": token_ids, "positions": positions}, table_rows, groups)
         workspace = Workspace(memory.workspace)
-        step = StepBuilder(recording, count, splits, inputs, workspace, memory.counters, compute_type, card)
+        is_chained = pages is not None
+        own = [name for name in recording.groups if name not in store.cross] if is_chained else []
+        slots = {name: workspace.take((count,), torch.int64) for name in own}
+        step = StepBuilder(
+            recording,
+            count,
+            splits,
+            inputs,
+            workspace,
+            memory.counters,
+            compute_type,
+            card,
+            slots if is_chained else None,
+        )
         self.logits = lower(step)
         length = store.column("length")
+        block = ceil_power(count)
         begin = Launch(
             "inputs", decode_inputs, (1,),
-            (memory.rows, store.column("last_token"), length, store.column("cross_tokens"), store.column("adapter"),
-             token_ids, positions, seq_lens, cross_lens, table_rows, adapters, count, store.width),
-            {"BLOCK": ceil_power(count)},
+            (memory.rows, memory.given, memory.offsets, store.column("last_token"), length,
+             store.column("cross_tokens"), store.column("adapter"), token_ids, positions, seq_lens, cross_lens,
+             table_rows, adapters, count, store.width),
+            {"BLOCK": block, "CHAINED": is_chained},
         )  # fmt: skip
-        self.launches: list[Launch | Call] = [begin, *step.launches]
+        places = [
+            Launch(
+                "slots", row_slots, (1,),
+                (table_rows, positions, seq_lens, store.table(name), slots[name], count, store.width),
+                {"PAGE": pages[name], "BLOCK": block},
+            )
+            for name in own if pages is not None
+        ]  # fmt: skip
+        self.launches: list[Launch | Call] = [begin, *places, *step.launches]
         if draw is Draw.NOTHING:
-            self.launches.append(_growth(memory.rows, length, count, store.width))
+            self.launches.append(_growth(memory, length, count, store.width, is_chained))
         else:
             self.launches += choice_launches(
                 self.logits, count, vocab_size, _choice_columns(store), memory.rows, memory.drawn, workspace.take,
                 filtered=draw is Draw.FILTERED, early=card.dependent_launch,
+                chain=(memory.given, memory.offsets) if is_chained else None,
             )  # fmt: skip
         self.workspace_bytes = workspace.used
 
@@ -104,9 +137,10 @@ def _choice_columns(store: StepRows) -> ChoiceColumns:
     )  # fmt: skip
 
 
-def _growth(rows: Tensor, length: Tensor, count: int, width: int) -> Launch:
+def _growth(memory: StepMemory, length: Tensor, count: int, width: int, is_chained: bool) -> Launch:
     """The launch after which every row is one token longer, where the tokens are drawn later."""
-    return Launch("grow", grow_rows, (1,), (rows, length, count, width), {"BLOCK": ceil_power(count)})
+    constants = {"BLOCK": ceil_power(count), "CHAINED": is_chained}
+    return Launch("grow", grow_rows, (1,), (memory.rows, memory.given, length, count, width), constants)
 
 
 def step_bytes(
@@ -115,7 +149,7 @@ def step_bytes(
 ) -> int:  # fmt: skip
     """Bytes of workspace that a step needs, whatever it draws."""
     empty = torch.zeros(6, 0, dtype=torch.int32, device=store.words.device)
-    memory = StepMemory(empty[0], empty[0], empty, empty[0], None)
+    memory = StepMemory(empty[0], empty[0], empty[0], empty[0], empty, empty[0], None)
     steps = (
         DecodeStep(recording, count, splits, store, memory, compute_type, vocab_size, card, draw)
         for draw in (Draw.PLAIN, Draw.FILTERED)

@@ -17,12 +17,13 @@ def scatter_words(store, changes, count, BLOCK: tl.constexpr):
 
 @triton.jit
 def decode_inputs(
-    rows, last_token, length, cross_tokens, adapter, token_ids, positions, seq_lens, cross_lens, table_rows, adapters,
-    count, stride, BLOCK: tl.constexpr,
+    rows, given, offsets, last_token, length, cross_tokens, adapter, token_ids, positions, seq_lens, cross_lens,
+    table_rows, adapters, count, stride, BLOCK: tl.constexpr, CHAINED: tl.constexpr,
 ):  # fmt: skip
     """A step of one token for each of `count` places: token, position and lengths from the row of each.
 
-    A negative row is padding: token -1, length 0, row 0 of the table.
+    A negative row is padding: token -1, length 0, row 0 of the table. CHAINED: a place may have a token of its own,
+    `given`, so many positions after the row's length as `offsets` says; without one it is -1.
     """
     place = tl.arange(0, BLOCK)
     inside = place < count
@@ -30,7 +31,12 @@ def decode_inputs(
     used = inside & (row >= 0)
     at = tl.where(used, row, 0).to(tl.int64) * stride
     past = tl.load(length + at, mask=used, other=0)
-    tl.store(token_ids + place, tl.load(last_token + at, mask=used, other=-1), mask=inside)
+    token = tl.load(last_token + at, mask=used, other=-1)
+    if CHAINED:
+        own = tl.load(given + place, mask=used, other=-1)
+        past += tl.load(offsets + place, mask=used, other=0)
+        token = tl.where(own >= 0, own, token)
+    tl.store(token_ids + place, token, mask=inside)
     tl.store(positions + place, past, mask=inside)
     tl.store(seq_lens + place, tl.where(used, past + 1, 0), mask=inside)
     tl.store(cross_lens + place, tl.load(cross_tokens + at, mask=used, other=0), mask=inside)
@@ -39,10 +45,25 @@ def decode_inputs(
 
 
 @triton.jit
-def grow_rows(rows, length, count, stride, BLOCK: tl.constexpr):
-    """The rows of `count` places are one token longer; negative ones are padding."""
+def row_slots(table_rows, positions, seq_lens, table, slots, count, stride, PAGE: tl.constexpr, BLOCK: tl.constexpr):
+    """The slot of each place's token in the pages of a cache group; padding, whose length is 0, has slot -1."""
+    place = tl.arange(0, BLOCK)
+    inside = place < count
+    used = tl.load(seq_lens + place, mask=inside, other=0) > 0
+    row = tl.load(table_rows + place, mask=used, other=0).to(tl.int64)
+    position = tl.load(positions + place, mask=used, other=0)
+    entry = tl.load(table + row * stride + position // PAGE, mask=used, other=0).to(tl.int64)
+    tl.store(slots + place, tl.where(used, entry * PAGE + position % PAGE, -1), mask=inside)
+
+
+@triton.jit
+def grow_rows(rows, given, length, count, stride, BLOCK: tl.constexpr, CHAINED: tl.constexpr):
+    """The rows of `count` places are one token longer; negative ones are padding. CHAINED: not those whose token was
+    `given`."""
     place = tl.arange(0, BLOCK)
     row = tl.load(rows + place, mask=place < count, other=-1)
     used = row >= 0
+    if CHAINED:
+        used = used & (tl.load(given + place, mask=place < count, other=-1) < 0)
     at = length + tl.where(used, row, 0).to(tl.int64) * stride
     tl.store(at, tl.load(at, mask=used, other=0) + 1, mask=used)

@@ -15,16 +15,16 @@ from antiphon.ops.triton.kernels.sampling.noise import gumbel
 
 @triton.jit
 def survey_blocks(
-    logits, temperature, seed, index, rows, best, tokens, tops, sums, maxima,
+    logits, temperature, seed, index, rows, offsets, best, tokens, tops, sums, maxima,
     stride, parameter_stride, long_stride, V, num_blocks,
-    BLOCK: tl.constexpr, FILTERED: tl.constexpr, PDL: tl.constexpr,
+    BLOCK: tl.constexpr, FILTERED: tl.constexpr, CHAINED: tl.constexpr, PDL: tl.constexpr,
 ):  # fmt: skip
     """For each block of BLOCK tokens of each row of logits: its best token and that one's noisy logit.
 
     With filters also the largest logit without noise (`tops`), the sum of e^(logit - top), and the largest of each
     group of GROUP tokens, in maxima [R, num_blocks * BLOCK / GROUP]; all are divided by the temperature. One of 0
     divides and adds nothing. The parameters of the request in place r are at row rows[r] of their columns; a negative
-    row is padding.
+    row is padding. CHAINED: its token is so many after the row's next one as `offsets` says.
     """
     release(PDL)
     block, place = tl.program_id(0), tl.program_id(1)
@@ -34,6 +34,8 @@ def survey_blocks(
         heat = tl.load(temperature + row * parameter_stride)
         own_seed = tl.load(seed + row * long_stride)
         own_index = tl.load(index + row * long_stride)
+        if CHAINED:
+            own_index += tl.load(offsets + place)
         token = block * BLOCK + tl.arange(0, BLOCK)
         inside = token < V
         x = load_logits(logits + place.to(tl.int64) * stride, token, inside)
@@ -56,14 +58,16 @@ def survey_blocks(
 
 @triton.jit
 def choose_tokens(
-    logits, temperature, top_k, top_p, min_p, seed, index, rows, best, block_tokens, tops, sums, maxima, listed,
-    last_token, length, drawn,
+    logits, temperature, top_k, top_p, min_p, seed, index, rows, given, offsets, best, block_tokens, tops, sums,
+    maxima, listed, last_token, length, drawn,
     stride, parameter_stride, long_stride, V, num_blocks, num_groups,
-    BLOCKS: tl.constexpr, GROUPS: tl.constexpr, CHUNK: tl.constexpr, FILTERED: tl.constexpr, PDL: tl.constexpr,
+    BLOCKS: tl.constexpr, GROUPS: tl.constexpr, CHUNK: tl.constexpr, FILTERED: tl.constexpr, CHAINED: tl.constexpr,
+    PDL: tl.constexpr,
 ):  # fmt: skip
     """The token of each row from the survey of its blocks; rows without a filter take the best of all blocks.
 
-    It becomes the row's last token, and the row grows by one. `listed` int32 [R, GROUPS] is scratch.
+    It becomes the row's last token, and the row grows by one. `listed` int32 [R, GROUPS] is scratch. CHAINED: rows
+    whose token was `given` are left as they are, and their tokens are those `offsets` after the next.
     """
     release(PDL)
     place = tl.program_id(0).to(tl.int64)
@@ -76,6 +80,10 @@ def choose_tokens(
         _, at = tl.max(values, 0, return_indices=True, return_indices_tie_break_left=True)
         token = tl.load(block_tokens + place * num_blocks + at)
         own_index = tl.load(index + row * long_stride)
+        is_own = row >= 0
+        if CHAINED:
+            own_index += tl.load(offsets + place)
+            is_own = tl.load(given + place) < 0
         if FILTERED:
             heat = tl.load(temperature + row * parameter_stride)
             k = tl.load(top_k + row * parameter_stride)
@@ -95,6 +103,7 @@ def choose_tokens(
                     listed + place * GROUPS, V, GROUPS, CHUNK,
                 )  # fmt: skip
         tl.store(drawn + place, token)
-        tl.store(last_token + row * parameter_stride, token)
-        tl.store(length + row * parameter_stride, tl.load(length + row * parameter_stride) + 1)
-        tl.store(index + row * long_stride, own_index + 1)
+        if is_own:
+            tl.store(last_token + row * parameter_stride, token)
+            tl.store(length + row * parameter_stride, tl.load(length + row * parameter_stride) + 1)
+            tl.store(index + row * long_stride, own_index + 1)
