@@ -118,3 +118,25 @@ def test_an_uploaded_array_may_be_changed_at_once() -> None:
     tensor = upload(array, torch.device("cpu"))
     array[:] = 9
     assert tensor.tolist() == [0, 1, 2, 3, 4, 5] and tensor.dtype is torch.int32
+
+
+def test_rows_that_a_step_left_are_set_when_their_requests_are_computed_next() -> None:
+    source = random.Random(4)
+    _, device = stores()
+    requests = [new_request(source, row) for row in range(3)]
+    device.apply(StepPlan("m", row_setups=[setup(source, request) for request in requests]))
+    device.leave([0, 1, 2])
+    for request in requests:
+        request.tokens += [7, 8, 9]
+        request.num_computed_tokens = request.num_tokens - 1
+    other = new_request(source, 1)  # the second one's row has another request now
+    plan = StepPlan("m", row_setups=[setup(source, other)])
+    plan.add(requests[0], 1, samples=True)
+    device.apply(plan)
+    assert device.last_token.tolist()[:3] == [9, other.tokens[-1], requests[2].tokens[-4]]
+    assert device.length.tolist()[:3] == [requests[0].num_computed_tokens, 0, 0]
+    assert device.output_index.tolist()[:3] == [3, 0, 0]
+    device.length[0] += 1  # by the step
+    device.apply(StepPlan("m", requests=[requests[0], requests[2]]))
+    assert device.length.tolist()[:3] == [requests[0].num_tokens, 0, requests[2].num_computed_tokens]
+    assert device.output_index.tolist()[:3] == [3, 0, 3]

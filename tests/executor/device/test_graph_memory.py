@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import torch
 
@@ -30,8 +32,8 @@ def test_every_size_has_its_workspace(kv_heads: int, max_rows: int) -> None:
     buckets = {row_bucket(rows, max_rows) for rows in range(1, max_rows + 1)}
     for rows in sorted(buckets):
         for splits in sorted({split_count(rows, kv_heads, longest) for longest in range(1, 4096, 16)}):
-            for draw in Draw:
-                graphs._make(rows, splits, draw)
+            for draw, is_chained in itertools.product(Draw, (False, True)):
+                graphs._make(rows, splits, draw, is_chained)
 
 
 @pytest.mark.parametrize("max_tokens", [256, 512, 2048])

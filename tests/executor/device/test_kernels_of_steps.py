@@ -16,7 +16,7 @@ from triton.runtime.driver import driver
 
 from antiphon.executor.device.ahead import compile_in_order, decode_sizes
 from antiphon.executor.device.buckets import row_bucket, split_count
-from antiphon.executor.device.graphs import DecodeGraphs
+from antiphon.executor.device.graphs import FEW_CHAINED_ROWS, DecodeGraphs
 from antiphon.ops.triton import is_interpreted
 from antiphon.ops.triton.ahead import compiler as ahead
 from antiphon.ops.triton.ahead.compiler import AheadCompiler, Compilation
@@ -45,6 +45,9 @@ def test_no_step_has_another_kernel(max_rows: int, kv_heads: int) -> None:
             for draw in Draw:
                 missed = set(graphs._lower(rows, splits, draw).variants()) - known
                 assert not missed, (rows, splits, draw, [variant.text() for variant in missed])
+            if 1 < rows <= FEW_CHAINED_ROWS:
+                missed = set(graphs._lower(rows, splits, Draw.PLAIN, is_chained=True).variants()) - known
+                assert not missed, (rows, splits, [variant.text() for variant in missed])
 
 
 def test_small_steps_come_first() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import pytest
@@ -77,19 +77,24 @@ class World:
     device: torch.device
     half: torch.dtype
     lengths: list[int] = field(default_factory=list)
+    #: Tokens that each request computes behind the first, in a chained step.
+    drafted: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         source = torch.Generator().manual_seed(self.num_requests)
         count, vocab = self.num_requests, self.model.vocab_size
-        self.lengths = torch.randint(1, MAX_TOKENS - 1, (count,), generator=source).tolist()
+        longest = MAX_TOKENS - 1 - max(self.drafted, default=0)
+        self.lengths = torch.randint(1, longest, (count,), generator=source).tolist()
         prompts = [torch.randint(0, vocab, (length,), generator=source).tolist() for length in self.lengths]
         self.tokens = torch.randint(0, vocab, (count,), generator=source).tolist()
         with ops.use_backend("reference"):
             runner = PagedRunner(self.model, count, MAX_TOKENS, BLOCK_TOKENS, self.half)
             runner.step([(row, prompt, 0) for row, prompt in enumerate(prompts)])
             before = runner.cache.arena.clone()
-            spans = [(row, [self.tokens[row]], self.lengths[row]) for row in range(count)]
-            self.logits = torch.stack([logits[-1] for logits in runner.step(spans)])
+            more = [torch.randint(0, vocab, (length,), generator=source).tolist() for length in self.drafted]
+            self.chain = [[token, *drafts] for token, drafts in zip(self.tokens, more or [[]] * count, strict=True)]
+            spans = [(row, self.chain[row], self.lengths[row]) for row in range(count)]
+            self.logits = torch.cat(runner.step(spans))
         self.pages = runner.cache.arena
         arena = allocate_arena(before.numel(), self.device)
         arena.copy_(before)
@@ -114,18 +119,27 @@ class World:
             {name: table.offset for name, table in zip(groups, layout.tables, strict=True)},
         )
         on = on or card(self.device)
-        count, vocab = self.num_requests + self.padding, self.model.vocab_size - UNUSED
-        size = step_bytes(recording, count, splits, rows, self.half, vocab, on)
+        tokens = [token for chain in self.chain for token in chain]
+        count, vocab = len(tokens) + self.padding, self.model.vocab_size - UNUSED
+        size = step_bytes(recording, count, splits, rows, self.half, vocab, on) + len(groups) * 8 * count + 256
         memory = StepMemory.allocate(count, size, 4096, self.device)
         assert memory.workspace is not None
         memory.workspace.fill_(0xFF)  # NaN
-        memory.rows[: self.num_requests] = self.rows.to(torch.int32).to(self.device)
-        return DecodeStep(recording, count, splits, rows, memory, self.half, vocab, on, draw), memory
+        lengths = torch.tensor([len(chain) for chain in self.chain])
+        memory.rows[: len(tokens)] = self.rows.to(torch.int32).repeat_interleave(lengths).to(self.device)
+        pages = None
+        if self.drafted:
+            pages = {layout.group.name: layout.block_tokens for layout in self.store.layouts}
+            offsets = [at for chain in self.chain for at in range(len(chain))]
+            memory.given[: len(tokens)] = torch.tensor(tokens, dtype=torch.int32)
+            memory.offsets[: len(tokens)] = torch.tensor(offsets, dtype=torch.int32)
+        return DecodeStep(recording, count, splits, rows, memory, self.half, vocab, on, draw, pages), memory
 
 
 def make_world(
-    make: Callable[[int], transformers.PretrainedConfig], num_requests: int, device: torch.device, half: torch.dtype
-) -> World:
+    make: Callable[[int], transformers.PretrainedConfig], num_requests: int, device: torch.device, half: torch.dtype,
+    drafted: Sequence[int] = (),
+) -> World:  # fmt: skip
     config = make(2 if num_requests <= 7 else 1)
     on_device = build(config, half)
     if device.type != "cpu":
@@ -134,7 +148,8 @@ def make_world(
         node.set_compute_type(half)
         node.prepare()
     prepare_weights(list(on_device.weights()), device=device, dtype=half)
-    return World(build(config, half), on_device, num_requests, 2 if num_requests > 3 else 0, device, half)
+    padding = 2 if num_requests > 3 else 0
+    return World(build(config, half), on_device, num_requests, padding, device, half, drafted=list(drafted))
 
 
 def check(world: World, splits: int) -> None:
@@ -182,6 +197,34 @@ def test_a_step_equals_the_reference(
     half: torch.dtype,
 ) -> None:
     check(make_world(make, num_requests, device, half), splits)
+
+
+@pytest.mark.parametrize(
+    ("make", "drafted", "splits"),
+    [
+        (qwen3, [4], 1), (qwen3, [4], 2), (qwen2, [0, 5, 2], 1), (gpt2, [1, 3], 2),
+        pytest.param(qwen3, [7, 0, 3, 1, 2], 2, marks=pytest.mark.slow),
+        pytest.param(qwen2, [15], 2, marks=pytest.mark.slow),
+    ],
+)  # fmt: skip
+def test_a_chained_step_equals_the_reference(
+    make: Callable[[int], transformers.PretrainedConfig], drafted: list[int], splits: int, device: torch.device,
+    half: torch.dtype,
+) -> None:  # fmt: skip
+    """Several tokens of each request: every one sees those before it, and the rows are left as they are."""
+    world = make_world(make, len(drafted), device, half, drafted)
+    untouched = world.store.words.clone()
+    step, memory = world.step(splits)
+    with ops.use_backend("triton"), torch.inference_mode():
+        step.run()
+    count, tolerance = len(world.logits), 2e-2 if half is torch.bfloat16 else 5e-3
+    assert count == len(drafted) + sum(drafted)
+    assert error(step.logits[:count], world.logits) < tolerance
+    drawn = step.logits[:count, : world.model.vocab_size - UNUSED].argmax(-1)
+    assert memory.drawn[:count].tolist() == drawn.tolist()
+    assert torch.equal(world.store.words, untouched)
+    assert not memory.counters.any()
+    check_pages(world.cache.arena, world, tolerance)
 
 
 def test_a_step_that_leaves_the_draw_to_the_caller_grows_its_rows(device: torch.device, half: torch.dtype) -> None:
