@@ -1,7 +1,7 @@
 """Speculative decoding against plain decoding, in turns, and beside llama.cpp on the same file.
 
     python benchmarks/speculative.py [--model qwen2.5-coder-1.5b] [--draft qwen2.5-coder-0.5b] [--rounds 10]
-        [--tokens 160] [--kinds editing,…] [--modes off,ngram,oracle] [--rows] [--llama DIR] [--json FILE]
+        [--tokens 160] [--kinds editing,…] [--modes oracle,…] [--rows] [--llama DIR] [--json FILE]
 
 The prompts are those of `benchmarks/speculation/prompts.py`: editing code, summarising, filling in JSON under a schema,
 open chat. Decoding is greedy. A round answers every prompt three times, one after the other, in an order that turns:
@@ -19,7 +19,7 @@ tokens of one request take, which bounds everything. `--llama` is a folder of ll
 answers the same prompts in every round, plainly and with n-gram drafts; its answers are its own.
 
 On a GPU batches of other sizes round otherwise, and a greedy answer may differ: such answers are counted, and `oracle`
-is left out, since it knows one answer only.
+and `ceiling` are left out, since they know one answer only.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
 import socket
 import statistics
 import sys
@@ -43,6 +42,7 @@ from antiphon.bench.process import started_server
 from antiphon.engine.speculation.drafting import Draft, Drafting
 from antiphon.engine.speculation.passes import MOST_PASSES
 from antiphon.engine.speculation.speculator import Speculator
+from antiphon.ops.threads import machine_threads
 from antiphon.text.grammar_spec import GrammarSpec
 from antiphon.weights.catalog.resolve import resolve
 from speculation.prompts import TASKS, Task
@@ -241,27 +241,29 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--tokens", type=int, default=160)
     parser.add_argument("--kinds", default="editing,summarising,filling,chat")
-    parser.add_argument("--modes", help="those to compare with off, of: " + ", ".join((*MODES, *DRAFT_MODES)))
+    parser.add_argument("--modes", help="besides off and ngram: " + ", ".join((*MODES[2:], *DRAFT_MODES)))
     parser.add_argument("--rows", action="store_true")
     parser.add_argument("--llama", type=Path, metavar="DIR", help="folder that has llama-server")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     kinds = arguments.kinds.split(",")
     tasks = [task for task in TASKS if task.kind in kinds]
+    modes = MODES if arguments.draft is None else (*MODES, *DRAFT_MODES)
+    wanted = modes if arguments.modes is None else ("off", "ngram", *arguments.modes.split(","))
+    if unknown := set(wanted) - set(modes):
+        parser.error(f"--modes: {', '.join(sorted(unknown))}; there are {', '.join(modes)}; --draft adds others")
+    if arguments.llama is not None and not (arguments.llama / "llama-server").exists():
+        parser.error(f"--llama: there is no llama-server in {arguments.llama}")
     engine = Engine(arguments.model, speculate=arguments.draft or "off")
     is_cpu = engine._factories[engine.models[0]].loaded.device.is_cpu
-    modes = MODES if arguments.draft is None else (*MODES, *DRAFT_MODES)
-    if arguments.modes is not None:
-        modes = ("off", *(mode for mode in arguments.modes.split(",") if mode != "off"))
-    elif not is_cpu:
-        modes = tuple(mode for mode in modes if mode not in ("oracle", "ceiling"))
+    known_only = () if is_cpu or arguments.modes else ("oracle", "ceiling")  # they know one answer
+    modes = tuple(mode for mode in modes if mode in wanted and mode not in known_only)
     num_different = 0
-    threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     results: dict[str, Any] = {"model": arguments.model}
     if arguments.rows:
         results["rows"] = costs = row_costs(engine)
         print("tokens of one request in a step, ms:", ", ".join(f"{rows}: {ms:.1f}" for rows, ms in costs.items()))
-    with _llama_servers(arguments.llama, arguments.model, threads) if arguments.llama else _nothing() as servers:
+    with _llama_servers(arguments.llama, arguments.model) if arguments.llama else _nothing() as servers:
         found: dict[str, dict[str, list[list[Answer]]]] = {kind: {} for kind in kinds}
         known = {task.name: answer(engine, task, "off", arguments.tokens, []).tokens for task in tasks}
         passes = {task.name: Passes(known[task.name]) for task in tasks} if "ceiling" in modes else {}
@@ -276,9 +278,10 @@ def main() -> None:
                         mode = modes[(number + place) % len(modes)]
                         own = passes.get(task.name) if mode == "ceiling" else None
                         made = answer(engine, task, mode, arguments.tokens, known[task.name], own)
-                        if made.tokens != known[task.name] and is_cpu:
+                        differs = made.tokens != known[task.name]
+                        if differs and is_cpu:
                             sys.exit(f"{task.kind} {task.name}, {mode}: the answer differs")
-                        num_different += made.tokens != known[task.name]
+                        num_different += differs
                         rows.setdefault(mode, []).append(made)
                     for mode, url in (servers or {}).items():
                         rows.setdefault(mode, []).append(llama_answer(url, task, arguments.tokens))
@@ -301,14 +304,14 @@ def main() -> None:
 
 
 @contextmanager
-def _llama_servers(binaries: Path, model: str, threads: int) -> Iterator[dict[str, str]]:
-    """llama.cpp's servers by mode, on the same file."""
+def _llama_servers(binaries: Path, model: str) -> Iterator[dict[str, str]]:
+    """llama.cpp's servers by mode, on the same file and with as many threads."""
     file = str(resolve(model).path)
     ports = {mode: free_port() for mode in LLAMA_MODES}
 
     def command(mode: str) -> list[str]:
         place = ["-m", file, "--host", "127.0.0.1", "--port", str(ports[mode])]
-        sizes = ["-c", str(CONTEXT), "-np", "1", "-t", str(threads)]
+        sizes = ["-c", str(CONTEXT), "-np", "1", "-t", str(machine_threads())]
         return [str(binaries / "llama-server"), *place, *sizes, "--jinja", *LLAMA_MODES[mode]]
 
     plain, ngram = LLAMA_MODES

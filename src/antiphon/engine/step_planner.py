@@ -83,7 +83,7 @@ class StepPlanner:
         farther: list[Request] = []
         context = 0
         running, requests, starts = self.running, plan.requests, plan.starts
-        late = self._speculator.waiting(running)
+        held_back = self._speculator.waiting(running)
         index = 0
         while index < len(running):  # preemption shortens the list from its end
             request = running[index]
@@ -98,7 +98,7 @@ class StepPlanner:
                 needs_last = request.needs_last_token
                 if start + 1 >= request.limit or (needs_last and (not self.late_choice or request.beam is not None)):
                     continue  # the token being drawn is its last, or decides how the next one is drawn or computed
-                if id(request) in late:
+                if id(request) in held_back:
                     continue  # its next tokens are drafted when the one being drawn is known
                 plan.needs_commit = plan.needs_commit or needs_last
             if len(requests) >= cap:

@@ -121,11 +121,16 @@ def test_a_request_with_a_draft_in_flight_is_not_asked_again() -> None:
     assert with_steps_in_flight(0.0003, 0.0010).waiting([request]) == set()
 
 
-def test_many_requests_are_not_searched_for_each_step() -> None:
+def test_many_requests_are_not_searched_for_each_step(monkeypatch: pytest.MonkeyPatch) -> None:
     speculator = with_steps_in_flight(0.0003, 0.0300)
     searched: list[Request] = []
     own = speculator._search
-    speculator._search = lambda request: searched.append(request) or own(request)  # type: ignore[method-assign, func-returns-value]
+
+    def search(request: Request) -> Draft:
+        searched.append(request)
+        return own(request)
+
+    monkeypatch.setattr(speculator, "_search", search)
     requests = [in_flight(REPEATING) for _ in range(64)]
     for _ in range(20):
         assert speculator.waiting(requests) == set()

@@ -130,7 +130,7 @@ class DeviceExecutor:
         #: Waits for steps where an engine has several devices; they end in the order in which they were launched.
         self._waiter = ThreadPoolExecutor(1, f"antiphon-{device.name}-wait")
         self._max_tokens, self._max_rows = max_tokens, max_rows
-        self._drawn_rows: set[int] = set()  # numbers of rows that tokens were drawn from
+        self._drawn_rows: set[int] = set()  # numbers of rows that tokens were drawn from outside of a graph
         self._ahead: AheadCompiler | None = None
         self._prompt_steps: PromptSteps | None = None
         self._graphs: DecodeGraphs | None = None
@@ -216,7 +216,6 @@ class DeviceExecutor:
                 return DoneHandle(StepResult([]))
             captured = self._num_captured
             draw = self._launch(plan)
-            self._drawn_rows.add(_num_logits(plan))
         timings = {"build": time.perf_counter() - begun}
         is_first = self._num_captured != captured
         return DeviceHandle(partial(self._choose, draw), timings, self._waiter, started, is_first)
@@ -240,10 +239,12 @@ class DeviceExecutor:
             return partial(self._sampler.draw, plan, decode_entries(plan), logits)
         if self._graphs is not None and _verifies(plan) and plan.num_tokens <= min(CHAINED_ROWS, self._max_rows):
             return self._launch_chained(plan, self._graphs)
-        room = None if self._forwards is None or not _is_plain(plan) else self._forwards.room(plan, _num_logits(plan))
+        num_logits = _num_logits(plan)
+        self._drawn_rows.add(num_logits)
+        room = None if self._forwards is None or not _is_plain(plan) else self._forwards.room(plan, num_logits)
         if self._forwards is not None and room is not None:
             packed, logits = self._forwards.run(plan, room)
-            return partial(self._sampler.draw, plan, packed.entries, logits[: _num_logits(plan)])
+            return partial(self._sampler.draw, plan, packed.entries, logits[:num_logits])
         packed = pack(plan)
         words = upload(packed.words, self._rows.device)
         batch = unpack(words, packed.size, self._rows, packed.num_decodes, packed.adapted)
