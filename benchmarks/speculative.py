@@ -1,7 +1,7 @@
 """Speculative decoding against plain decoding, in turns, and beside llama.cpp on the same file.
 
     python benchmarks/speculative.py [--model qwen2.5-coder-1.5b] [--draft qwen2.5-coder-0.5b] [--rounds 10]
-        [--tokens 160] [--kinds editing,…] [--modes oracle,…] [--rows] [--llama DIR] [--json FILE]
+        [--minutes N] [--tokens 160] [--kinds editing,…] [--modes oracle,…] [--rows] [--llama DIR] [--json FILE]
 
 The prompts are those of `benchmarks/speculation/prompts.py`: editing code, summarising, filling in JSON under a schema,
 open chat. Decoding is greedy. A round answers every prompt three times, one after the other, in an order that turns:
@@ -30,6 +30,7 @@ import math
 import socket
 import statistics
 import sys
+import time
 import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -239,6 +240,7 @@ def main() -> None:
     parser.add_argument("--model", default="qwen2.5-coder-1.5b")
     parser.add_argument("--draft")
     parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--minutes", type=float, default=math.inf, help="begin no round that would end after them")
     parser.add_argument("--tokens", type=int, default=160)
     parser.add_argument("--kinds", default="editing,summarising,filling,chat")
     parser.add_argument("--modes", help="besides off and ngram: " + ", ".join((*MODES[2:], *DRAFT_MODES)))
@@ -254,6 +256,7 @@ def main() -> None:
         parser.error(f"--modes: {', '.join(sorted(unknown))}; there are {', '.join(modes)}; --draft adds others")
     if arguments.llama is not None and not (arguments.llama / "llama-server").exists():
         parser.error(f"--llama: there is no llama-server in {arguments.llama}")
+    begun = time.monotonic()
     engine = Engine(arguments.model, speculate=arguments.draft or "off")
     is_cpu = engine._factories[engine.models[0]].loaded.device.is_cpu
     known_only = () if is_cpu or arguments.modes else ("oracle", "ceiling")  # they know one answer
@@ -270,7 +273,11 @@ def main() -> None:
         for task in tasks if passes else ():
             answer(engine, task, "ceiling", arguments.tokens, known[task.name], passes[task.name])
             passes[task.name].is_learning = False
+        longest, num_rounds = 0.0, 0
         for number in range(arguments.rounds):
+            round_begun = time.monotonic()
+            if number and round_begun + longest > begun + 60 * arguments.minutes:
+                break
             for kind in kinds:
                 rows: dict[str, list[Answer]] = {}
                 for task in (task for task in tasks if task.kind == kind):
@@ -287,16 +294,18 @@ def main() -> None:
                         rows.setdefault(mode, []).append(llama_answer(url, task, arguments.tokens))
                 for mode, answers in rows.items():
                     found[kind].setdefault(mode, []).append(answers)
-            print(f"round {number + 1} of {arguments.rounds}", file=sys.stderr)
+            num_rounds, longest = number + 1, max(longest, time.monotonic() - round_begun)
+            print(f"round {num_rounds} of {arguments.rounds}, {longest:.0f} s at most", file=sys.stderr)
     print(
         f"{'ms a token':12} {'off':>8} {'ngram':>8} {'oracle':>8} {'ratio':>7} {'oracle':>7} {'of best':>8} "
         f"{'drafted':>8} {'kept':>7}"
         + "".join(f" {mode:>8}" for mode in modes if mode in DRAFT_MODES)
         + "".join(f" {mode:>15}" for mode in (servers or {}))
     )
+    results["rounds"] = num_rounds
     results["kinds"] = [report(kind, found[kind]) for kind in kinds]
     if not is_cpu:
-        count = arguments.rounds * len(tasks) * len(modes)
+        count = num_rounds * len(tasks) * len(modes)
         print(f"{num_different} of {count} answers differ from the first without drafts, by rounding")
     if arguments.json is not None:
         arguments.json.write_text(json.dumps(results, indent=1))
