@@ -171,7 +171,7 @@ class EngineCore:
         alone does not count.
         """
         in_flight = slot.in_flight
-        while in_flight and (len(in_flight) >= slot.depth or not in_flight[-1].is_chosen):
+        while in_flight and (len(in_flight) >= slot.depth or in_flight[-1].is_needed):
             if not self._may_commit(slot):
                 return False
             self._commit_oldest(slot)

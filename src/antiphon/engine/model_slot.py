@@ -61,6 +61,11 @@ class InFlight:
     plan_seconds: float
     is_chosen: bool = False
 
+    @property
+    def is_needed(self) -> bool:
+        """Whether no other step can be planned before it is committed, or before those in front of it are."""
+        return self.plan.is_awaited or not self.is_chosen
+
 
 @dataclass(slots=True, eq=False)
 class ModelSlot:

@@ -72,6 +72,7 @@ class StepPlan:
     dropped_keys: list[str] = field(default_factory=list)  # swapped copies to delete
     drafts: dict[int, list[int]] = field(default_factory=dict)  # by entry: tokens that may follow its newest one
     is_late: bool = False  # no step was in flight when it was planned, though the model may have several
+    is_awaited: bool = False  # the next step is planned with what it draws
     passes: int = 1  # of a drafting step: the tokens that are drawn for each entry, one after the other
 
     def add(self, request: Request, count: int, samples: bool) -> None:

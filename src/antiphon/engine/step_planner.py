@@ -122,7 +122,9 @@ class StepPlanner:
 
     def _plan_drafting(self, plan: StepPlan, model: DraftModel) -> bool:
         """Have the draft model draft for the running requests, where that pays and no prompt waits for a step."""
-        is_waited_for = bool(self.waiting and self.queues.free_rows) or any(one.num_behind != 1 for one in self.running)
+        is_waited_for = bool(self.waiting and self.queues.free_rows) or any(
+            one.num_behind != 1 or one.num_pending_samples for one in self.running
+        )
         if is_waited_for or plan.has_moves or plan.row_setups:
             return False
         able = [one for one in self.running if one.uses_draft_model and one.may_draft and not _has_drawn(one)]

@@ -44,7 +44,8 @@ def test_no_other_choice_gives_more_tokens_a_second(seed: int) -> None:
     plain = seconds(0, ())
     subsets = [chosen for size in range(1, 4) for chosen in itertools.combinations(range(3), size)]
     best = min(seconds(passes, chosen) for passes in range(1, MOST_PASSES + 1) for chosen in subsets)
-    passes, places = best_passes(candidates, others, costs)
+    found = best_passes(candidates, others, costs)
+    passes, places = found.count, found.places
     if not passes:
         assert best > 0.93 * plain / MARGIN  # which requests are drafted for is not searched for
     else:
@@ -53,20 +54,21 @@ def test_no_other_choice_gives_more_tokens_a_second(seed: int) -> None:
 
 
 def test_a_model_as_slow_as_the_other_never_pays() -> None:
-    assert best_passes([alone(0.99)], 0, DraftingCosts(row=0.1, drafting=1.0, prompt=0.1)) == (0, [])
+    assert not best_passes([alone(0.99)], 0, DraftingCosts(row=0.1, drafting=1.0, prompt=0.1)).count
 
 
 def test_a_draft_without_a_model_is_preferred_where_it_gives_more() -> None:
     costs = DraftingCosts(row=0.05, drafting=0.1, prompt=0.01)
     repeated = alone(0.3, tokens=2.5, rows=2)
-    assert best_passes([repeated], 0, costs) == (0, [])
-    passes, places = best_passes([repeated, alone(0.95)], 0, costs)
+    assert not best_passes([repeated], 0, costs).count
+    found = best_passes([repeated, alone(0.95)], 0, costs)
+    passes, places = found.count, found.places
     assert passes and places == [1]
 
 
 def test_catching_up_must_be_paid_for() -> None:
     costs = DraftingCosts(row=0.1, drafting=0.2, prompt=0.1)
-    assert best_passes([alone(0.8, num_left=HORIZON)], 0, costs)[0]
-    assert best_passes([alone(0.8, num_behind=200, num_left=HORIZON)], 0, costs)[0]
-    assert best_passes([alone(0.8, num_behind=200, num_left=20)], 0, costs) == (0, [])
-    assert best_passes([alone(0.8, num_behind=20_000, num_left=100_000)], 0, costs) == (0, [])
+    assert best_passes([alone(0.8, num_left=HORIZON)], 0, costs).count
+    assert best_passes([alone(0.8, num_behind=200, num_left=HORIZON)], 0, costs).count
+    assert not best_passes([alone(0.8, num_behind=200, num_left=20)], 0, costs).count
+    assert not best_passes([alone(0.8, num_behind=20_000, num_left=100_000)], 0, costs).count

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from antiphon.executor.device.buckets import DENSE_ROWS, MAX_SPLITS, PROGRAMS, row_bucket, split_count
+from antiphon.executor.device.buckets import (
+    DENSE_ROWS,
+    MAX_SPLITS,
+    PROGRAMS,
+    chained_size,
+    chained_sizes,
+    row_bucket,
+    split_count,
+)
 
 MOST = 1024
 
@@ -41,3 +49,19 @@ def test_splits(heads: int) -> None:
     for longest in (1, 100, 4096):
         counts = [split_count(rows, heads, longest) for rows in range(2, 300)]
         assert counts == sorted(counts, reverse=True)
+
+
+@pytest.mark.parametrize(("heads", "most"), [(2, 256), (8, 20), (32, 3), (1, 2)])
+def test_steps_with_drafts_have_few_sizes(heads: int, most: int) -> None:
+    """Each holds its rows, in no more splits than memory is reserved for."""
+    found = set()
+    for rows in range(2, min(most, 64) + 1):
+        for longest in range(1, 9000, 61):
+            count, splits = chained_size(rows, most, heads, longest)
+            assert rows <= count <= most and count < 2 * rows
+            assert split_count(count, heads, longest) <= splits <= split_count(count, heads, 1 << 20)
+            found.add((count, splits))
+    assert len(found) <= 24
+    assert {size for size in found if size[0] <= 32 and size[0] & (size[0] - 1) == 0} <= {
+        *chained_sizes(min(most, 32), heads, 9000)
+    }

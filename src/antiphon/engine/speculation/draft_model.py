@@ -87,7 +87,7 @@ class DraftModel:
         if not found:
             plan.moves.clear()
             return False
-        plan.stage, plan.passes = DRAFTING, passes
+        plan.stage, plan.passes, plan.is_awaited = DRAFTING, passes, True
         return True
 
     def _grown(self, request: Request, passes: int, plan: StepPlan) -> Request | None:

@@ -38,11 +38,20 @@ def expected_tokens(probability: float, passes: int) -> float:
     return 1.0 + sum(probability**place for place in range(1, passes + 1))
 
 
-def best_passes(candidates: Sequence[Candidate], others: int, costs: DraftingCosts) -> tuple[int, list[int]]:
-    """How many tokens a draft model should draft, and the places of the candidates that it should draft for.
+@dataclass(frozen=True, slots=True)
+class Passes:
+    """How many tokens a draft model should draft, and the places of the candidates that it should draft for."""
 
-    `others` are requests of the step that get one token. 0 and none if that would not make the step's tokens come
-    faster, or not so much that what the model has to catch up on is paid for.
+    count: int
+    places: list[int]
+    seconds: float  # for each token of the step, as a part of a step that verifies no draft
+
+
+def best_passes(candidates: Sequence[Candidate], others: int, costs: DraftingCosts) -> Passes:
+    """The passes with which the step's tokens come fastest.
+
+    `others` are requests of the step that get one token. There are none if they would not make the tokens come faster,
+    or not so much that what the model has to catch up on is paid for.
     """
     tokens = others + sum(one.tokens for one in candidates)
     plain = (1.0 + costs.row * sum(one.rows for one in candidates)) / tokens
@@ -57,5 +66,5 @@ def best_passes(candidates: Sequence[Candidate], others: int, costs: DraftingCos
             best, found, places = seconds, passes, chosen
     saved = (plain - best) * sum(min(candidates[place].num_left, HORIZON) for place in places)
     if costs.prompt * sum(candidates[place].num_behind - 1 for place in places) > saved:
-        return 0, []
-    return found, places
+        return Passes(0, [], plain)
+    return Passes(found, places, best if found else plain)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import count, islice
 
 from antiphon.engine.cost_model import FIRST_ROW_SHARE, CostModel, StepShape
@@ -12,7 +13,7 @@ from antiphon.engine.row_steps import MOST_ROWS
 from antiphon.engine.speculation.acceptance import Acceptance
 from antiphon.engine.speculation.draft_model import DraftModel
 from antiphon.engine.speculation.drafting import Draft, Drafting
-from antiphon.engine.speculation.passes import Candidate, DraftingCosts, best_passes
+from antiphon.engine.speculation.passes import MARGIN, Candidate, DraftingCosts, Passes, best_passes
 
 #: Drafted tokens of one request in a step.
 LONGEST_DRAFT = 16
@@ -20,6 +21,19 @@ LONGEST_DRAFT = 16
 TRIAL_SHARE, TRIAL_PASSES = 0.01, 2
 #: Searches for drafts that a step has time for before the tokens of the last one are known.
 SEARCHES_A_STEP = 16
+#: So many of them take as long as asking what a draft model would do for one request.
+SEARCHES_A_CHOICE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """What a draft model may do for the requests of a step."""
+
+    able: list[Request]
+    passes: Passes
+    step: float  # seconds of the step without it
+    place: int  # of the request with which a trial is shortest
+    trial: float  # seconds of that
 
 
 class Speculator:
@@ -42,31 +56,42 @@ class Speculator:
         self._unspent = 0.0  # seconds that trials of the draft model may take
         self._unspent_late = 0.0  # and trials of late steps
         self._rest = 0  # steps that are planned before requests may wait for their tokens again
+        self._steps = 1  # that were planned since the last of them was asked for
 
     def passes(self, requests: Sequence[Request], num_answering: int, context: int) -> tuple[list[Request], int]:
         """The requests that the draft model should draft for before the next step, and how many tokens.
 
         These are all known to their newest token, of `num_answering` that attend to `context` tokens.
         """
+        choice = self._choice(requests, num_answering, context)
+        if choice is None:
+            return [], 0
+        passes, places = choice.passes.count, choice.passes.places
+        if not passes:
+            self._unspent += TRIAL_SHARE * choice.step
+            if choice.trial > self._unspent:
+                return [], 0
+            self._unspent, passes, places = 0.0, TRIAL_PASSES, [choice.place]
+        model = self._model
+        assert model is not None
+        chosen = [choice.able[place] for place in places if model.may_draft(choice.able[place], passes)]
+        return chosen, min(passes, max((one.limit - one.num_tokens - 1 for one in chosen), default=0))
+
+    def _choice(self, requests: Sequence[Request], num_answering: int, context: int) -> _Choice | None:
+        """What the draft model would do for these requests; None for nothing, or if no step was measured yet."""
         model = self._model
         assert model is not None
         able = [one for one in requests if model.may_draft(one, TRIAL_PASSES) and one.limit - one.num_tokens > 1]
         step, row = self._step_costs(num_answering, context)
         if not able or not step:
-            return [], 0  # what a step takes is not known yet
+            return None
         seconds, prompt = model.costs(step, len(able), context)
         costs = DraftingCosts(row, seconds / step, prompt / step)
         candidates = [self._candidate(one, num_answering, context) for one in able]
-        passes, places = best_passes(candidates, num_answering - len(able), costs)
-        if not passes:
-            self._unspent += TRIAL_SHARE * step
-            place = min(range(len(able)), key=lambda place: candidates[place].num_behind)
-            trial = (candidates[place].num_behind - 1) * prompt + TRIAL_PASSES * (seconds + row * step)
-            if trial > self._unspent:
-                return [], 0
-            self._unspent, passes, places = 0.0, TRIAL_PASSES, [place]
-        chosen = [able[place] for place in places if model.may_draft(able[place], passes)]
-        return chosen, min(passes, max((one.limit - one.num_tokens - 1 for one in chosen), default=0))
+        passes = best_passes(candidates, num_answering - len(able), costs)
+        place = min(range(len(able)), key=lambda place: candidates[place].num_behind)
+        trial = (candidates[place].num_behind - 1) * prompt + TRIAL_PASSES * (seconds + row * step)
+        return _Choice(able, passes, step, place, trial)
 
     def _candidate(self, request: Request, num_answering: int, context: int) -> Candidate:
         assert self._model is not None
@@ -123,23 +148,52 @@ class Speculator:
         self._rest -= 1
         if not pending or self._rest >= 0:
             return set()
-        found = [(one, draft) for one in pending if (draft := _behind_first(self._search(one))).tokens]
         context = sum(one.num_tokens for one in running)
         step = next(self._cost.draft_seconds(StepShape(len(running), 0, context)))
-        chosen: list[Request] = []
-        if found and step > 0.0:
-            room = LONGEST_DRAFT * len(found)
-            lengths = self._lengths([draft for _, draft in found], len(running), context, room)
-            gains = [sum(draft.probabilities[:length]) for (_, draft), length in zip(found, lengths, strict=True)]
-            late = next(islice(self._draft_seconds(len(running), context), sum(lengths), None))
-            if len(pending) == len(able) and self._pays(len(running), step, len(running) + sum(gains), late):
-                chosen = pending
-            else:
-                more = late / step - 1.0  # of the time of a step
-                chosen = [one for (one, _), gain in zip(found, gains, strict=True) if gain > 1.0 + more]
+        if step <= 0.0:
+            return set()
+        if self._drafting_pays(able, running, context, step):
+            return set(map(id, able))
+        chosen = self._drafted_behind(pending, len(pending) == len(able), len(running), context, step)
         if not chosen:
-            self._rest = len(pending) // SEARCHES_A_STEP
+            drafters = 0 if self._model is None else sum(one.uses_draft_model for one in pending)
+            self._rest = (len(pending) + SEARCHES_A_CHOICE * drafters) // SEARCHES_A_STEP
+            self._steps = self._rest + 1
         return set(map(id, chosen))
+
+    def _drafted_behind(
+        self, pending: Sequence[Request], is_all: bool, num_running: int, context: int, step: float
+    ) -> Sequence[Request]:
+        """Of requests whose newest token is being drawn, those whose n-grams behind it pay for waiting.
+
+        `is_all`: no other can compute a token meanwhile. A step of `num_running` requests takes `step` seconds.
+        """
+        found = [(one, draft) for one in pending if (draft := _behind_first(self._search(one))).tokens]
+        if not found:
+            return ()
+        lengths = self._lengths([draft for _, draft in found], num_running, context, LONGEST_DRAFT * len(found))
+        gains = [sum(draft.probabilities[:length]) for (_, draft), length in zip(found, lengths, strict=True)]
+        late = next(islice(self._draft_seconds(num_running, context), sum(lengths), None))
+        if is_all and self._pays(num_running, step, num_running + sum(gains), late):
+            return pending
+        more = late / step - 1.0  # of the time of a step
+        return [one for (one, _), gain in zip(found, gains, strict=True) if gain > 1.0 + more]
+
+    def _drafting_pays(self, able: Sequence[Request], running: Sequence[Request], context: int, seconds: float) -> bool:
+        """Whether all requests, whose newest tokens are being drawn, should wait until the draft model has drafted.
+
+        A step that waits for none takes `seconds`.
+        """
+        drafters = [] if self._model is None else [one for one in able if one.uses_draft_model and one.is_one_line]
+        if not drafters or len(able) < len(running) or not all(one.num_pending_samples for one in able):
+            return False
+        choice = self._choice(drafters, len(running), context)
+        if choice is None:
+            return False
+        if choice.passes.count and choice.passes.seconds * choice.step * len(running) * MARGIN < seconds:
+            return True
+        self._unspent += TRIAL_SHARE * seconds * self._steps
+        return choice.trial + max(0.0, choice.step - seconds) <= self._unspent
 
     def _pays(self, tokens: float, seconds: float, tokens_late: float, seconds_late: float) -> bool:
         """Whether more tokens come in a second if the step begins late; or for trial, to learn what that costs."""

@@ -33,3 +33,19 @@ def split_count(rows: int, kv_heads: int, longest: int) -> int:
     programs = PROGRAMS // 2 if rows > HALVED_ROWS else PROGRAMS
     wanted = 1 if rows > SPLIT_ROWS else min(programs // max(rows * kv_heads, 1), parts, MAX_SPLITS)
     return 1 << max(wanted, 1).bit_length() - 1
+
+
+def chained_size(rows: int, max_rows: int, kv_heads: int, longest: int) -> tuple[int, int]:
+    """Rows and splits of the graph for a step with drafts. There are few: every length of a draft is another number of
+    rows, and a graph is captured while somebody waits."""
+    count = min(1 << max(rows - 1, 1).bit_length(), row_bucket(max_rows, max_rows))
+    parts = -(-longest // PART_TOKENS)
+    spread = 1 << 2 * (-(-(parts - 1).bit_length() // 2))  # a power of four
+    return count, split_count(count, kv_heads, spread * PART_TOKENS)
+
+
+def chained_sizes(max_rows: int, kv_heads: int, max_tokens: int) -> list[tuple[int, int]]:
+    """Every size of such steps of up to so many rows."""
+    counts = [1 << power for power in range(1, max_rows.bit_length()) if 1 << power <= max_rows]
+    lengths = [1 << power for power in range(max_tokens.bit_length() + 1)]
+    return sorted({chained_size(rows, max_rows, kv_heads, longest) for rows in counts for longest in lengths})

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from antiphon.executor.device.ahead import decode_sizes
-from antiphon.executor.device.buckets import row_bucket, split_count
+from antiphon.executor.device.buckets import chained_size, chained_sizes, row_bucket, split_count
 from antiphon.executor.device.rows import DeviceRows
 from antiphon.executor.upload import upload
 from antiphon.ops.program import Recording
@@ -89,8 +89,12 @@ class DecodeGraphs:
 
         `longest` is how many tokens the longest of the requests has. With a chain a row may stand there several times.
         """
-        count = row_bucket(len(rows), self._max_rows)
-        key = StepKey(count, split_count(count, self._kv_heads, longest), draw, chain is not None)
+        if chain is None:
+            count = row_bucket(len(rows), self._max_rows)
+            splits = split_count(count, self._kv_heads, longest)
+        else:
+            count, splits = chained_size(len(rows), self._max_rows, self._kv_heads, longest)
+        key = StepKey(count, splits, draw, chain is not None)
         step = self._steps.get(key)
         if step is None:
             step = self._steps[key] = self._make(*key)
@@ -129,9 +133,8 @@ class DecodeGraphs:
             for draw in (Draw.PLAIN,) if count == last else Draw:  # the draw is the same for any splits
                 yield count, self._lower(count, splits, draw).variants()
             last = count
-        for count, splits in decode_sizes(min(self._max_rows, FEW_CHAINED_ROWS), self._kv_heads, max_tokens):
-            if count > 1:
-                yield self._max_rows, self._lower(count, splits, Draw.PLAIN, is_chained=True).variants()
+        for count, splits in chained_sizes(min(self._max_rows, FEW_CHAINED_ROWS), self._kv_heads, max_tokens):
+            yield self._max_rows, self._lower(count, splits, Draw.PLAIN, is_chained=True).variants()
 
     def _lower(self, count: int, splits: int, draw: Draw, is_chained: bool = False) -> DecodeStep:
         return DecodeStep(

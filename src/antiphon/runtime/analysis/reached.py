@@ -58,7 +58,7 @@ def measure(loaded: LoadedModel, analysis: Analysis, config: EngineConfig) -> li
     # Half of the steps come after fewer tokens than was asked for, half after more.
     start = max(0, min(analysis.context - DECODED // 2, most)) // block * block + 1
     with Engine(loaded, config=config) as engine:
-        _generate(engine, _prompts(loaded, analysis.batch, min(analysis.prompt, block), WARM_UP), 4)
+        _warm_up(engine, loaded, analysis, block, start)
         engine.start_profile(analysis.limits)
         _generate(engine, _prompts(loaded, analysis.batch, analysis.prompt), 1)
         prefill = _profile(engine)
@@ -68,6 +68,17 @@ def measure(loaded: LoadedModel, analysis: Analysis, config: EngineConfig) -> li
         _generate(engine, prompts, DECODED)
         decode = _profile(engine)
     return [_prefilled(analysis, prefill), _decoded(analysis, decode, start - 1)]
+
+
+def _warm_up(engine: Engine, loaded: LoadedModel, analysis: Analysis, block: int, start: int) -> None:
+    """On a GPU steps of the sizes that are measured: their kernels are compiled and their graphs captured at the first.
+    On a CPU short ones are enough."""
+    if loaded.device.is_cpu:
+        _generate(engine, _prompts(loaded, analysis.batch, min(analysis.prompt, block), WARM_UP), 4)
+        return
+    _generate(engine, _prompts(loaded, analysis.batch, analysis.prompt, WARM_UP), 1)
+    for _ in range(2):  # the second finds the prompts in the prefix cache
+        _generate(engine, _prompts(loaded, analysis.batch, start, WARM_UP), DECODED)
 
 
 def _prompts(loaded: LoadedModel, batch: int, length: int, seed: int = 0) -> list[list[int]]:

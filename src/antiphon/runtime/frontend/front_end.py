@@ -419,3 +419,4 @@ class FrontEnd:
         self.detectors.close()
         self._loop.close()
         self._factories.clear()
+        self._devices.close()

@@ -110,9 +110,7 @@ def decoder_slot(part: TokenDecoder, context: SlotContext) -> ModelSlot:
     )
     if loaded.device.is_cpu:
         return ModelSlot(context.name, scheduler, executor)
-    # A draft model follows the newest token, which is known when no step is in flight.
-    depth = DEVICE_DEPTH if draft_model is None else 1
-    return ModelSlot(context.name, scheduler, executor, depth=depth)
+    return ModelSlot(context.name, scheduler, executor, depth=DEVICE_DEPTH)
 
 
 def _draft_model(draft: LoadedModel, context: SlotContext) -> tuple[DraftModel, Executor]:

@@ -86,6 +86,13 @@ class EngineDevice:
             "free_bytes": self.device.free_bytes(),
         }
 
+    def close(self) -> None:
+        """Give the arena back; no model is there any more."""
+        with self._lock:
+            self._arena = None
+            self._models = set()
+        self.trim()
+
     def trim(self) -> None:
         """Give memory that nothing uses any more, and that the allocator keeps, back to the device."""
         if self.device.torch.type == "cuda":
@@ -121,3 +128,7 @@ class EngineDevices:
     def trim(self) -> None:
         for device in self:
             device.trim()
+
+    def close(self) -> None:
+        for device in self:
+            device.close()

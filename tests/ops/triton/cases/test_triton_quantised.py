@@ -125,6 +125,9 @@ def test_parts_of_several_types(rows: int, activation: str, generator: torch.Gen
     y = matrix.product(x, Workspace("cpu"), bias, activation, residual)
     assert y.dtype is torch.float32
     assert error(y, expected(x, weight, bias, activation, residual)) < 4e-3
+    ids = torch.tensor([37, 0, 16, 17, -1, 27], dtype=torch.int32)
+    taken = matrix.take(ids, 2.0).double()
+    assert torch.equal(taken, decoded(weight)[ids.clamp(min=0)] * 2 * (ids >= 0)[:, None])
 
 
 @TYPES

@@ -120,17 +120,13 @@ class QuantisedMatrix:
         return out
 
     def take(self, ids: Tensor, scale: float = 1.0, pdl: bool = False) -> Tensor:
-        """Rows of the weight for ids [T], times `scale` → fp32 [T, K]; zeros for an id below 0. Needs one piece."""
-        if len(self.pieces) != 1:
-            raise UnsupportedError(f"rows are taken from a weight of one type, not {len(self.pieces)}")
-        piece = self.pieces[0]
-        out = torch.empty(len(ids), self.columns, dtype=torch.float32, device=ids.device)
-        blocks = triton.next_power_of_2(self.columns // 32)
-        if len(ids):
-            gather_blocks[(len(ids),)](
-                ids, piece.words, piece.scales, piece.factors, out, out, out, out, scale, **piece.form.numbers(),
-                K=self.columns, BLOCKS=blocks, SCALED=False, PDL=pdl, **launch_options(4, pdl),
-            )  # fmt: skip
+        """Rows of the weight for ids [T], times `scale` → fp32 [T, K]; zeros for an id below 0."""
+        if len(self.pieces) == 1:
+            return _take(self.pieces[0], ids, scale, pdl)
+        out = torch.zeros(len(ids), self.columns, dtype=torch.float32, device=ids.device)
+        for piece, first in self.placed():
+            is_own = (ids >= first) & (ids < first + piece.rows)
+            out += _take(piece, torch.where(is_own, ids - first, -1), scale, pdl)
         return out
 
     def placed(self) -> Iterator[tuple[BlockRows, int]]:
@@ -143,6 +139,17 @@ class QuantisedMatrix:
     def is_gated_in_kernel(self, width: int) -> bool:
         """Whether kernels apply the gate of a result of this width themselves."""
         return len(self.pieces) == 1 and width % WIDTH == 0
+
+
+def _take(piece: BlockRows, ids: Tensor, scale: float, pdl: bool) -> Tensor:
+    out = torch.empty(len(ids), piece.columns, dtype=torch.float32, device=ids.device)
+    blocks = triton.next_power_of_2(piece.columns // 32)
+    if len(ids):
+        gather_blocks[(len(ids),)](
+            ids, piece.words, piece.scales, piece.factors, out, out, out, out, scale, **piece.form.numbers(),
+            K=piece.columns, BLOCKS=blocks, SCALED=False, PDL=pdl, **launch_options(4, pdl),
+        )  # fmt: skip
+    return out
 
 
 def vector_product(
