@@ -147,6 +147,11 @@ class CostModel:
             yield late + attended * share + self._row_steps.seconds(shape.decodes + drafted, linear)
 
     @property
+    def late_cost(self) -> float:
+        """Seconds that a step takes more if none was in flight when it was planned, by the last fit."""
+        return self._weights[6]
+
+    @property
     def prefill_cost(self) -> float:
         """Seconds of a token of a prompt, by the last fit; 0.0 before one has been measured."""
         return self._weights[2]

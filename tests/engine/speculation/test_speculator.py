@@ -12,8 +12,9 @@ from antiphon.engine.cost_model import CostModel, StepShape
 from antiphon.engine.request import Request
 from antiphon.engine.sampling_params import SamplingParams
 from antiphon.engine.speculation.acceptance import FORCED, Acceptance, kind_of
-from antiphon.engine.speculation.drafting import Draft, DraftCounts, Drafting
-from antiphon.engine.speculation.speculator import LONGEST_DRAFT, Speculator
+from antiphon.engine.speculation.draft_model import DraftModel
+from antiphon.engine.speculation.drafting import FIRST_ALONE, Draft, DraftCounts, Drafting
+from antiphon.engine.speculation.speculator import LONGEST_DRAFT, TRIAL_PASSES, Speculator
 
 
 def fitted(step: float, row: float, decodes: int = 1) -> CostModel:
@@ -74,14 +75,14 @@ def test_a_full_batch_drafts_nothing() -> None:
     assert Speculator(cost)._lengths([draft] * 32, 32, 0, room=1000) == [0] * 32
 
 
-def with_steps_in_flight(late: float, drafts: float) -> Speculator:
+def with_steps_in_flight(late: float, drafts: float, model: DraftModel | None = None) -> Speculator:
     """A step takes 1 ms, `late` more if the one before was waited for, and `drafts` more with some."""
     cost, source = CostModel(), random.Random(0)
     for _ in range(400):
         drafted = source.choice([0, 0, 1, 3, 8, 15])
         is_late = drafted > 0 or source.random() < 0.2
         cost.observe(StepShape(1, 0, 0, drafted, is_late), 0.001 + late * is_late + drafts * (drafted > 0))
-    return Speculator(cost)
+    return Speculator(cost, model)
 
 
 def in_flight(prompt: list[int]) -> Request:
@@ -113,6 +114,73 @@ def test_who_waits_beside_others_that_go_on() -> None:
     short = in_flight([1, 2, 3, 9, 8, 7, 1, 2])
     assert with_steps_in_flight(0.0001, 0.0001).waiting([short]) == {id(short)}
     assert with_steps_in_flight(0.0001, 0.0001).waiting([short, plain]) == set()
+
+
+@pytest.mark.parametrize(("alone", "length"), [(0.0, 1), (1.0, 0)])
+def test_a_step_that_is_late_behind_a_draft_is_paid_for_too(alone: float, length: int) -> None:
+    """1.2 tokens in 1.6 ms are more than 1 in 1.6 ms, but not if the next step takes 0.6 ms more for it."""
+    draft = Draft([1], [0.2], alone)
+    speculator = with_steps_in_flight(0.0006, 0.0)
+    assert speculator._lengths([draft], 1, 0, room=8) == [length]
+    assert speculator._lengths([draft], 2, 0, room=8) == [1], "the other request goes on"
+
+
+def test_how_often_a_draft_follows_another_is_learnt() -> None:
+    drafting = Drafting([1, 2, 3], (), Acceptance())
+    for is_drafted in (True, True, True, True):
+        drafting.plan(is_drafted)
+    often = drafting.alone
+    for is_drafted in (False, False, False, True, False):
+        drafting.plan(is_drafted)
+    assert often < FIRST_ALONE
+    assert drafting.alone > often
+
+
+class QuickModel:
+    """A draft model whose passes take so long."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+
+    def may_draft(self, request: Request, passes: int) -> bool:
+        return True
+
+    def num_behind(self, request: Request) -> int:
+        return 1
+
+    def costs(self, step_seconds: float, num_requests: int, context: int) -> tuple[float, float]:
+        return self._seconds, 0.0
+
+
+def with_model(seconds: float) -> tuple[Speculator, Request]:
+    request = in_flight(NEW)
+    request.uses_draft_model = True
+    return with_steps_in_flight(0.0003, 0.0001, QuickModel(seconds)), request  # type: ignore[arg-type]
+
+
+def test_requests_wait_for_a_draft_model_that_pays() -> None:
+    speculator, request = with_model(0.00002)
+    plain = in_flight(NEW)
+    plain.speculates = False
+    assert speculator.waiting([request]) == {id(request)}
+    assert speculator.waiting([request, plain]) == {id(request), id(plain)}, "both are in the step after its own"
+    prompt = make(NEW)
+    assert speculator.waiting([request, prompt]) == set(), "a step computes the prompt meanwhile"
+    request.num_pending_samples = request.num_in_flight_tokens = 0
+    assert speculator.passes([request], 1, 0)[1] > 0
+
+
+def test_a_draft_model_that_does_not_pay_is_tried_now_and_then() -> None:
+    speculator, request = with_model(0.003)
+    steps = waits = 0
+    for _ in range(6000):
+        steps += 1
+        if speculator.waiting([request]):
+            waits += 1
+            request.num_pending_samples = request.num_in_flight_tokens = 0
+            assert speculator.passes([request], 1, 0) == ([request], TRIAL_PASSES)
+            request.num_pending_samples = request.num_in_flight_tokens = 1
+    assert 4 <= waits <= 0.01 * steps
 
 
 def test_a_request_with_a_draft_in_flight_is_not_asked_again() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,8 @@ from triton import knobs
 from triton.runtime.driver import driver
 
 from antiphon.executor.device.ahead import compile_in_order, decode_sizes
-from antiphon.executor.device.buckets import row_bucket, split_count
-from antiphon.executor.device.graphs import FEW_CHAINED_ROWS, DecodeGraphs
+from antiphon.executor.device.buckets import chained_size, row_bucket, split_count
+from antiphon.executor.device.graphs import DecodeGraphs
 from antiphon.ops.triton import is_interpreted
 from antiphon.ops.triton.ahead import compiler as ahead
 from antiphon.ops.triton.ahead.compiler import AheadCompiler, Compilation
@@ -45,9 +45,18 @@ def test_no_step_has_another_kernel(max_rows: int, kv_heads: int) -> None:
             for draw in Draw:
                 missed = set(graphs._lower(rows, splits, draw).variants()) - known
                 assert not missed, (rows, splits, draw, [variant.text() for variant in missed])
-            if 1 < rows <= FEW_CHAINED_ROWS:
-                missed = set(graphs._lower(rows, splits, Draw.PLAIN, is_chained=True).variants()) - known
-                assert not missed, (rows, splits, [variant.text() for variant in missed])
+
+
+@pytest.mark.parametrize(("max_rows", "kv_heads"), [(40, 2), (20, 1)])
+def test_no_step_with_drafts_has_another_kernel(max_rows: int, kv_heads: int) -> None:
+    graphs = make_graphs(max_rows, num_key_value_heads=kv_heads)
+    known = set(graphs.chained_variants(MAX_TOKENS))
+    for rows in range(2, 17):
+        for longest in range(1, MAX_TOKENS, 61):
+            count, splits = chained_size(rows, max_rows, kv_heads, longest)
+            for draw in Draw:
+                missed = set(graphs._lower(count, splits, draw, is_chained=True).variants()) - known
+                assert not missed, (count, splits, draw, [variant.text() for variant in missed])
 
 
 def test_small_steps_come_first() -> None:
@@ -69,8 +78,11 @@ class FakeCompiler:
     def finish(self, _: Compilation) -> None:
         self.events.append("finish")
 
-    def compile_in_background(self, variants: Iterable[Variant]) -> None:
-        self.events.append("background " + " ".join(variant.name for variant in variants))
+    def compile_in_background(self, *groups: tuple[Iterable[Variant], Callable[[], None] | None]) -> None:
+        for variants, then in groups:
+            self.events.append("background " + " ".join(variant.name for variant in variants))
+            if then is not None:
+                then()
 
 
 def test_order() -> None:
@@ -88,8 +100,15 @@ def test_order() -> None:
         compiler.events.append("lowered")
         yield 256, variants("a", "e")
 
-    compile_in_order(compiler, variants("p", "a"), iter(steps()), "a model")  # type: ignore[arg-type]
-    assert compiler.events == ["begin p a b c", "lowered", "finish", "background d e"]
+    compile_in_order(
+        compiler,  # type: ignore[arg-type]
+        variants("p", "a"),
+        iter(steps()),
+        variants("a", "e", "f"),
+        "a model",
+        lambda: compiler.events.append("chained"),
+    )
+    assert compiler.events == ["begin p a b c", "lowered", "finish", "background e f", "chained", "background d"]
 
 
 @pytest.mark.slow

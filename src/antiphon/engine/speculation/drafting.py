@@ -12,12 +12,17 @@ from antiphon.engine.speculation.ngrams import NgramIndex
 FIRST_DOUBT = 0.7
 
 
+#: How often a draft is not followed by another, before any was made, and how fast that is learnt.
+FIRST_ALONE, ALONE_RATE = 0.5, 0.2
+
+
 @dataclass(frozen=True, slots=True)
 class Draft:
     """Tokens that may come next, and for each the probability that it and all before it are drawn."""
 
     tokens: list[int]
     probabilities: list[float]
+    alone: float = 0.0  # the probability that the step after the one that verifies it has no draft
 
 
 @dataclass(slots=True)
@@ -52,6 +57,8 @@ class Drafting:
         self._doubts: dict[int, int] = {}  # how often a token was expected in vain since it was last right
         self._forced: list[int] = []  # not drawn yet, of those that the grammar left no choice of
         self._drawn: list[int] = []  # by a draft model, and not by the request yet
+        self._is_drafted = False  # the last step that was planned has a draft
+        self.alone = FIRST_ALONE
 
     @property
     def has_drawn(self) -> bool:
@@ -85,6 +92,12 @@ class Drafting:
             else:
                 self._doubts.pop(expected, None)
         index.append(token)
+
+    def plan(self, is_drafted: bool) -> None:
+        """A step is planned, with a draft or without."""
+        if self._is_drafted:
+            self.alone += ALONE_RATE * ((not is_drafted) - self.alone)
+        self._is_drafted = is_drafted
 
     def propose(self, count: int, forced: Sequence[int] = ()) -> Draft:
         """Up to `count` tokens: those that a grammar forces, then what followed the same tokens before.

@@ -122,10 +122,8 @@ class Speculator:
             draft = self._search(request)
             if draft.tokens:
                 found.append((place, draft))
-        if not found:
-            return {}
-        lengths = self._lengths([draft for _, draft in found], num_answering, context, room)
         chosen: dict[int, list[int]] = {}
+        lengths = self._lengths([draft for _, draft in found], num_answering, context, room) if found else []
         for (place, draft), length in zip(found, lengths, strict=True):
             tokens = draft.tokens[:length]
             constraint = requests[place].constraint
@@ -133,6 +131,9 @@ class Speculator:
                 tokens = tokens[: constraint.num_allowed(tokens)]
             if tokens:
                 chosen[place] = tokens
+        for place, request in enumerate(requests):
+            if request.drafting is not None:
+                request.drafting.plan(place in chosen)
         return chosen
 
     def waiting(self, running: Sequence[Request]) -> set[int]:
@@ -174,6 +175,7 @@ class Speculator:
         lengths = self._lengths([draft for _, draft in found], num_running, context, LONGEST_DRAFT * len(found))
         gains = [sum(draft.probabilities[:length]) for (_, draft), length in zip(found, lengths, strict=True)]
         late = next(islice(self._draft_seconds(num_running, context), sum(lengths), None))
+        late += self._late_after([draft for _, draft in found], num_running) if sum(lengths) else 0.0
         if is_all and self._pays(num_running, step, num_running + sum(gains), late):
             return pending
         more = late / step - 1.0  # of the time of a step
@@ -217,11 +219,11 @@ class Speculator:
         forced = () if request.constraint is None else request.constraint.forced()
         draft = request.drafting.propose(most, forced)
         ends = next((at for at, token in enumerate(draft.tokens) if token in request.stop_ids), None)
-        return draft if ends is None else Draft(draft.tokens[:ends], draft.probabilities[:ends])
+        return Draft(draft.tokens[:ends], draft.probabilities[:ends], request.drafting.alone)
 
     def _lengths(self, drafts: Sequence[Draft], num_answering: int, context: int, room: int) -> list[int]:
         """How many tokens of each draft pay: the most probable ones, up to where tokens come fastest."""
-        seconds = self._draft_seconds(num_answering, context)
+        seconds, after = self._draft_seconds(num_answering, context), self._late_after(drafts, num_answering)
         candidates = [(-draft.probabilities[0], place) for place, draft in enumerate(drafts)]
         heapq.heapify(candidates)
         added: list[int] = []  # the draft of each token
@@ -234,7 +236,7 @@ class Speculator:
             tokens -= negative
             added.append(place)
             lengths[place] += 1
-            before, rate = rate, tokens / next(seconds)
+            before, rate = rate, tokens / (next(seconds) + after)
             if rate > best:
                 best, num_best = rate, len(added)
             elif rate <= before and num_answering + len(added) > MOST_ROWS + 1:
@@ -245,6 +247,15 @@ class Speculator:
         for place in added[num_best:]:
             lengths[place] -= 1
         return lengths
+
+    def _late_after(self, drafts: Sequence[Draft], num_answering: int) -> float:
+        """Seconds that drafts are expected to cost behind the step that verifies them.
+
+        If all its requests have one, the next step is planned after it. Where that has drafts too, it had to be.
+        """
+        if len(drafts) < num_answering:
+            return 0.0
+        return self._cost.late_cost * sum(draft.alone for draft in drafts) / len(drafts)
 
     def _draft_seconds(self, num_answering: int, context: int) -> Iterator[float]:
         """Seconds of a late step with 0, 1, 2, … drafted tokens, in parts of one before a step was measured."""
@@ -260,4 +271,4 @@ NO_DRAFT = Draft([], [])
 
 def _behind_first(draft: Draft) -> Draft:
     """What follows the first token, which is being drawn; it is as probable as before."""
-    return Draft(draft.tokens[1:], draft.probabilities[1:])
+    return Draft(draft.tokens[1:], draft.probabilities[1:], draft.alone)

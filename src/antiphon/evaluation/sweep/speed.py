@@ -33,7 +33,11 @@ def measure_speed(subject: Subject, tokens: Sequence[int], objectives: Objective
     answer_tokens = min(ANSWER_TOKENS, subject.loaded.model.max_positions // 4)
     params = SamplingParams(max_tokens=answer_tokens, ignore_eos=True)
     generate = subject.engine.generate
-    generate([prompts[0]], SamplingParams(max_tokens=2, ignore_eos=True), model=subject.name)  # warm-up
+    if subject.loaded.device.is_cpu:
+        generate([prompts[0]], SamplingParams(max_tokens=2, ignore_eos=True), model=subject.name)
+    else:  # graphs are captured for the sizes that come
+        for others in (prompts[:1], prompts[SINGLE + 1 :]):
+            generate([prompt[::-1] for prompt in others], params, model=subject.name)
     single = [generate([prompt], params, model=subject.name)[0].timings for prompt in prompts[1 : SINGLE + 1]]
     started = time.perf_counter()
     answers = generate(prompts[SINGLE + 1 :], params, model=subject.name)

@@ -76,11 +76,17 @@ def prompt_variants(store: DeviceRows, longest: int, run: Callable[[StepPlan], o
 
 
 def compile_in_order(
-    compiler: AheadCompiler, prompts: Iterable[Variant], steps: Iterator[tuple[int, Iterable[Variant]]], owner: str
+    compiler: AheadCompiler,
+    prompts: Iterable[Variant],
+    steps: Iterator[tuple[int, Iterable[Variant]]],
+    chained: Iterable[Variant],
+    owner: str,
+    on_chained: Callable[[], None],
 ) -> None:
     """Return when the kernels of prompts and of small steps are compiled; the others follow in the background.
 
-    `steps` are rows and kernels of decode steps, small ones first.
+    `steps` are rows and kernels of decode steps, small ones first, `chained` the kernels of steps with drafts, which
+    are first in the background: `on_chained` is called when they are there.
     """
     first, later = dict.fromkeys(prompts), dict[Variant, None]()
     for rows, variants in steps:
@@ -89,11 +95,14 @@ def compile_in_order(
             break
         first.update(dict.fromkeys(variants))
     begun = compiler.begin(first)
-    for _, variants in steps:  # while processes compile
+    drafts = dict.fromkeys(variant for variant in chained if variant not in first)  # while processes compile
+    for _, variants in steps:
         later.update(dict.fromkeys(variants))
     compiler.finish(begun)
     logger.info("%s: %d kernels, %d of them compiled now", owner, len(first), len(begun.missing))
-    compiler.compile_in_background([variant for variant in later if variant not in first])
+    compiler.compile_in_background(
+        (list(drafts), on_chained), ([variant for variant in later if variant not in first | drafts], None)
+    )
 
 
 def _prompt_plan(prompts: int, length: int) -> StepPlan:

@@ -129,7 +129,10 @@ class DeviceExecutor:
         self._swap = SwapPool(cache.arena)
         #: Waits for steps where an engine has several devices; they end in the order in which they were launched.
         self._waiter = ThreadPoolExecutor(1, f"antiphon-{device.name}-wait")
-        self._max_tokens, self._max_rows = max_tokens, max_rows
+        self._max_tokens = max_tokens
+        self._chained_rows = min(CHAINED_ROWS, max_rows)
+        #: Steps with drafts are rows of a decode step. While kernels of these are compiled, they are like prompts.
+        self._can_chain = True
         self._drawn_rows: set[int] = set()  # numbers of rows that tokens were drawn from outside of a graph
         self._ahead: AheadCompiler | None = None
         self._prompt_steps: PromptSteps | None = None
@@ -148,9 +151,15 @@ class DeviceExecutor:
         """
         self._ahead = compiler
         prompts = self._prompt_kernels() if self._decoder.cross is None else ()
-        steps = iter(()) if self._graphs is None else self._graphs.variants(self._max_tokens)
+        graphs = self._graphs
+        steps = iter(()) if graphs is None else graphs.variants(self._max_tokens)
+        chained = iter(()) if graphs is None else graphs.chained_variants(self._max_tokens)
+        self._can_chain = False
         with torch.inference_mode(), on_stream(self._device):
-            compile_in_order(compiler, prompts, steps, self._decoder.owner)
+            compile_in_order(compiler, prompts, steps, chained, self._decoder.owner, self._begin_to_chain)
+
+    def _begin_to_chain(self) -> None:
+        self._can_chain = True
 
     def _prompt_kernels(self) -> Iterable[Variant]:
         """Those that steps with prompts launch. Nothing of these steps is kept."""
@@ -237,7 +246,7 @@ class DeviceExecutor:
                 return partial(DrawnTokens, transfer)
             logits = self._graphs.run(rows, longest, Draw.NOTHING)
             return partial(self._sampler.draw, plan, decode_entries(plan), logits)
-        if self._graphs is not None and _verifies(plan) and plan.num_tokens <= min(CHAINED_ROWS, self._max_rows):
+        if self._graphs is not None and self._can_chain and _verifies(plan) and plan.num_tokens <= self._chained_rows:
             return self._launch_chained(plan, self._graphs)
         num_logits = _num_logits(plan)
         self._drawn_rows.add(num_logits)

@@ -133,8 +133,14 @@ class DecodeGraphs:
             for draw in (Draw.PLAIN,) if count == last else Draw:  # the draw is the same for any splits
                 yield count, self._lower(count, splits, draw).variants()
             last = count
+
+    def chained_variants(self, max_tokens: int) -> Iterator[Variant]:
+        """Kernels of steps with drafts of few rows."""
+        last = 0
         for count, splits in chained_sizes(min(self._max_rows, FEW_CHAINED_ROWS), self._kv_heads, max_tokens):
-            yield self._max_rows, self._lower(count, splits, Draw.PLAIN, is_chained=True).variants()
+            for draw in (Draw.PLAIN,) if count == last else Draw:
+                yield from self._lower(count, splits, draw, is_chained=True).variants()
+            last = count
 
     def _lower(self, count: int, splits: int, draw: Draw, is_chained: bool = False) -> DecodeStep:
         return DecodeStep(

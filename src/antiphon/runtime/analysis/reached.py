@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -21,6 +22,8 @@ from antiphon.weights.catalog.model_tasks import KINDS
 DECODED = 32
 #: Of the prompts that are run first, so that memory is touched and kernels are compiled before anything is timed.
 WARM_UP = 1000
+#: How often, and how long, a GPU runs before it is timed.
+WARM_TURNS, WARM_SECONDS = 3, 1.0
 
 
 @dataclass(frozen=True)
@@ -71,14 +74,17 @@ def measure(loaded: LoadedModel, analysis: Analysis, config: EngineConfig) -> li
 
 
 def _warm_up(engine: Engine, loaded: LoadedModel, analysis: Analysis, block: int, start: int) -> None:
-    """On a GPU steps of the sizes that are measured: their kernels are compiled and their graphs captured at the first.
-    On a CPU short ones are enough."""
+    """On a CPU short prompts are enough. On a GPU kernels are compiled and graphs captured for the sizes that come, and
+    the card raises its clock only while it is busy: steps of the sizes that are measured run for a while."""
+    batch = analysis.batch
     if loaded.device.is_cpu:
-        _generate(engine, _prompts(loaded, analysis.batch, min(analysis.prompt, block), WARM_UP), 4)
+        _generate(engine, _prompts(loaded, batch, min(analysis.prompt, block), WARM_UP), 4)
         return
-    _generate(engine, _prompts(loaded, analysis.batch, analysis.prompt, WARM_UP), 1)
-    for _ in range(2):  # the second finds the prompts in the prefix cache
-        _generate(engine, _prompts(loaded, analysis.batch, start, WARM_UP), DECODED)
+    begun, turn = time.monotonic(), 0
+    while turn < WARM_TURNS or time.monotonic() < begun + WARM_SECONDS:
+        _generate(engine, _prompts(loaded, batch, analysis.prompt, WARM_UP + 2 * turn * batch), 1)
+        _generate(engine, _prompts(loaded, batch, start, WARM_UP + (2 * turn + 1) * batch), DECODED)
+        turn += 1
 
 
 def _prompts(loaded: LoadedModel, batch: int, length: int, seed: int = 0) -> list[list[int]]:

@@ -114,3 +114,21 @@ def test_every_kernel_of_a_request_was_compiled_ahead(
     assert not missed, "\n".join(missed)
     assert launched and not compilations
     executor.close()
+
+
+def test_drafts_are_rows_of_a_decode_step_when_its_kernels_are_there(device: Device) -> None:
+    _, executor = device_core(device)
+    compiler = Compiler(device.torch)
+    begun: list[bool] = []
+    own = compiler.finish
+
+    def finish(compilation: Compilation) -> None:
+        begun.append(executor._can_chain)
+        own(compilation)
+
+    compiler.finish = finish  # type: ignore[method-assign]
+    executor.compile_ahead(compiler)
+    compiler.wait()
+    assert begun == [False, False, True], "the small steps, those with drafts, all others"
+    assert executor._can_chain
+    executor.close()

@@ -127,21 +127,31 @@ def test_without_processes_kernels_are_compiled_here(bench: Bench, error: Except
 def test_without_processes_nothing_is_compiled_here_while_requests_run(bench: Bench) -> None:
     bench.failing = {1: ProcessEndedError("killed")}
     compiler = bench.compiler()
-    compiler.compile_in_background([variant(1), variant(2)])
+    compiler.compile_in_background(([variant(1), variant(2)], None))
     compiler.wait()
     assert bench.read == [(2, False)]
+
+
+def test_groups_in_the_background(bench: Bench) -> None:
+    compiler = bench.compiler()
+    there: list[list[tuple[int, bool]]] = []
+    compiler.compile_in_background(([variant(1)], lambda: there.append(list(bench.read))), ([variant(2)], None))
+    compiler.wait()
+    assert there == [[(1, False)]]
+    assert bench.read == [(1, False), (2, False)]
 
 
 def test_cancelled_in_the_background(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     bench.holds.clear()
     compiler = bench.compiler()
-    compiler.compile_in_background([variant(1 << power) for power in range(8)])
+    there: list[str] = []
+    compiler.compile_in_background(([variant(1 << power) for power in range(8)], lambda: there.append("first")))
     assert bench.waits.wait(60)
     compiler.cancel()
     compiler.wait()
     assert not bench.read and not bench.compiled
-    assert not caplog.records
-    compiler.compile_in_background([variant(512)])
+    assert not caplog.records and not there
+    compiler.compile_in_background(([variant(512)], None))
     compiler.wait()
     assert not bench.read
 

@@ -95,12 +95,18 @@ class AheadCompiler:
                     self._marks.add(begun.digests[variant])
                 self._take(variant, error, begun.in_background)
 
-    def compile_in_background(self, variants: Sequence[Variant]) -> None:
-        """Compile while requests run, in a thread that does not keep this process from ending."""
-        if variants and not self._cancelled.is_set():
+    def compile_in_background(self, *groups: tuple[Sequence[Variant], Callable[[], None] | None]) -> None:
+        """Compile group after group while requests run, in a thread that does not keep this process from ending.
+
+        What is given with a group is called when its kernels are there.
+        """
+        if not self._cancelled.is_set():
 
             def run() -> None:
-                self.finish(self.begin(variants, in_background=True))
+                for variants, then in groups:
+                    self.finish(self.begin(variants, in_background=True))
+                    if then is not None and not self._cancelled.is_set():
+                        then()
 
             self._background = Thread(target=run, name="antiphon-kernels", daemon=True)
             self._background.start()
