@@ -16,7 +16,8 @@ open chat. Decoding is greedy. A round answers every prompt three times, one aft
 The answers must be the same tokens. The time is that from the first token to the last, so prompts are not in it; a
 kind's figure is the median over rounds of the sum over its prompts. `--rows` first measures what steps of 1 to 16
 tokens of one request take, which bounds everything. `--llama` is a folder of llama.cpp's binaries: its server then
-answers the same prompts in every round, plainly and with n-gram drafts; its answers are its own.
+answers the same prompts in every round, plainly, with n-gram drafts, and with `--draft` with those of that model; its
+answers are its own.
 
 On a GPU batches of other sizes round otherwise, and a greedy answer may differ: such answers are counted, and `oracle`
 and `ceiling` are left out, since they know one answer only.
@@ -25,6 +26,7 @@ and `ceiling` are left out, since they know one answer only.
 from __future__ import annotations
 
 import argparse
+import copy
 import json
 import math
 import socket
@@ -33,13 +35,14 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from antiphon import Engine, SamplingParams
 from antiphon.bench.process import started_server
+from antiphon.engine.speculation.acceptance import Acceptance
 from antiphon.engine.speculation.drafting import Draft, Drafting
 from antiphon.engine.speculation.passes import MOST_PASSES
 from antiphon.engine.speculation.speculator import Speculator
@@ -51,8 +54,12 @@ from speculation.prompts import TASKS, Task
 MODES = ("off", "ngram", "oracle")
 DRAFT_MODES = ("draft", "ceiling")
 CONTEXT = 4096
-#: How llama.cpp's server is started without a second model.
-LLAMA_MODES = {"llama.cpp": [], "llama.cpp ngram": ["--spec-type", "ngram-simple"]}
+#: How llama.cpp's server is started; for the last, the draft model's file follows.
+LLAMA_MODES = {
+    "llama.cpp": [],
+    "llama.cpp ngram": ["--spec-type", "ngram-simple"],
+    "llama.cpp draft": ["--spec-type", "draft-simple", "-md"],
+}
 
 
 @dataclass
@@ -109,8 +116,13 @@ class Passes:
     right: dict[int, int] = field(default_factory=dict)
     is_learning: bool = True
 
+    #: What the engine knows of its drafts. It must not learn from drafts that are right by choice.
+    kept: tuple[Acceptance, Acceptance] | None = None
+
     def __call__(self, speculator: Speculator, requests: Sequence[Any], *_: int) -> tuple[list[Any], int]:
         (request,) = requests
+        if self.kept is None:
+            self.kept = speculator._acceptance, copy.deepcopy(speculator._acceptance)
         speculator._search(request)
         most = min(MOST_PASSES, request.limit - request.num_tokens - 1)
         passes = most if self.is_learning else min(most, self.right.get(request.num_output_tokens, 0))
@@ -146,6 +158,10 @@ def ceiling(passes: Passes) -> Iterator[None]:
         yield
     finally:
         Speculator.passes, Speculator._lengths, Speculator._search, Drafting.propose = own  # type: ignore[method-assign]
+        if passes.kept is not None:
+            changed, before = passes.kept
+            changed.__dict__.update(before.__dict__)
+            passes.kept = None
 
 
 def answer(
@@ -266,7 +282,7 @@ def main() -> None:
     if arguments.rows:
         results["rows"] = costs = row_costs(engine)
         print("tokens of one request in a step, ms:", ", ".join(f"{rows}: {ms:.1f}" for rows, ms in costs.items()))
-    with _llama_servers(arguments.llama, arguments.model) if arguments.llama else _nothing() as servers:
+    with _llama_servers(arguments.llama, arguments.model, arguments.draft) as servers:
         found: dict[str, dict[str, list[list[Answer]]]] = {kind: {} for kind in kinds}
         known = {task.name: answer(engine, task, "off", arguments.tokens, []).tokens for task in tasks}
         passes = {task.name: Passes(known[task.name]) for task in tasks} if "ceiling" in modes else {}
@@ -290,7 +306,7 @@ def main() -> None:
                             sys.exit(f"{task.kind} {task.name}, {mode}: the answer differs")
                         num_different += differs
                         rows.setdefault(mode, []).append(made)
-                    for mode, url in (servers or {}).items():
+                    for mode, url in servers.items():
                         rows.setdefault(mode, []).append(llama_answer(url, task, arguments.tokens))
                 for mode, answers in rows.items():
                     found[kind].setdefault(mode, []).append(answers)
@@ -300,7 +316,7 @@ def main() -> None:
         f"{'ms a token':12} {'off':>8} {'ngram':>8} {'oracle':>8} {'ratio':>7} {'oracle':>7} {'of best':>8} "
         f"{'drafted':>8} {'kept':>7}"
         + "".join(f" {mode:>8}" for mode in modes if mode in DRAFT_MODES)
-        + "".join(f" {mode:>15}" for mode in (servers or {}))
+        + "".join(f" {mode:>15}" for mode in servers)
     )
     results["rounds"] = num_rounds
     results["kinds"] = [report(kind, found[kind]) for kind in kinds]
@@ -313,19 +329,20 @@ def main() -> None:
 
 
 @contextmanager
-def _llama_servers(binaries: Path, model: str) -> Iterator[dict[str, str]]:
-    """llama.cpp's servers by mode, on the same file and with as many threads."""
-    file = str(resolve(model).path)
-    ports = {mode: free_port() for mode in LLAMA_MODES}
-
-    def command(mode: str) -> list[str]:
-        place = ["-m", file, "--host", "127.0.0.1", "--port", str(ports[mode])]
-        sizes = ["-c", str(CONTEXT), "-np", "1", "-t", str(machine_threads())]
-        return [str(binaries / "llama-server"), *place, *sizes, "--jinja", *LLAMA_MODES[mode]]
-
-    plain, ngram = LLAMA_MODES
-    urls = {mode: f"http://127.0.0.1:{port}" for mode, port in ports.items()}
-    with started_server(command(plain), urls[plain], "/health"), started_server(command(ngram), urls[ngram], "/health"):
+def _llama_servers(binaries: Path | None, model: str, draft: str | None) -> Iterator[dict[str, str]]:
+    """llama.cpp's servers by mode, on the same files and with as many threads; without binaries there are none."""
+    urls: dict[str, str] = {}
+    with ExitStack() as servers:
+        for mode, options in LLAMA_MODES.items() if binaries is not None else ():
+            files = [str(resolve(draft).path)] if draft is not None and options[-1:] == ["-md"] else []
+            if options[-1:] == ["-md"] and not files:
+                continue
+            port = free_port()
+            place = ["-m", str(resolve(model).path), "--host", "127.0.0.1", "--port", str(port)]
+            sizes = ["-c", str(CONTEXT), "-np", "1", "-t", str(machine_threads())]
+            command = [f"{binaries}/llama-server", *place, *sizes, "--jinja", *options, *files]
+            urls[mode] = f"http://127.0.0.1:{port}"
+            servers.enter_context(started_server(command, urls[mode], "/health"))
         yield urls
 
 

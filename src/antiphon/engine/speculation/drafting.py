@@ -10,8 +10,6 @@ from antiphon.engine.speculation.ngrams import NgramIndex
 
 #: Divided by the times that a token was expected in vain, and one more: no more is the chance that it is right now.
 FIRST_DOUBT = 0.7
-
-
 #: How often a draft is not followed by another, before any was made, and how fast that is learnt.
 FIRST_ALONE, ALONE_RATE = 0.5, 0.2
 
