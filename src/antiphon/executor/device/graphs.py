@@ -29,7 +29,7 @@ FEW_CHAINED_ROWS = 32
 class StepKey(NamedTuple):
     """What steps of one kind have in common."""
 
-    count: int
+    rows: int
     splits: int
     draw: Draw
     is_chained: bool = False

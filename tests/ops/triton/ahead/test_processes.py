@@ -56,7 +56,7 @@ def test_kernels_of_a_process_are_read_here(process: CompilerProcess, compilatio
     rows, wide = torch.zeros(4, dtype=torch.int32), torch.zeros(8, 64, dtype=torch.bfloat16)
     gate = dict(N=32, BLOCK=1024, GATED=True, ACTIVATION=4, BIAS=False, RESIDUAL=False, num_warps=4)
     launches: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = [
-        (grow_rows, (rows, rows[1:], 3, 32), {"BLOCK": 4}),
+        (grow_rows, (rows, rows, rows[1:], 3, 32), {"BLOCK": 4, "CHAINED": False}),
         (finish_product, (wide, wide, wide, wide.float(), 8 * 32), gate),
     ]
     for kernel, arguments, keywords in launches:
@@ -72,8 +72,8 @@ def test_a_kernel_that_cannot_be_compiled(process: CompilerProcess) -> None:
 
     rows = torch.zeros(4, dtype=torch.int32)
     with pytest.raises(RuntimeError, match="power of 2"):
-        process.compile(Variant.of(grow_rows, (rows, rows, 3, 32), {"BLOCK": 3}))
-    process.compile(Variant.of(grow_rows, (rows, rows, 3, 32), {"BLOCK": 2}))  # it goes on
+        process.compile(Variant.of(grow_rows, (rows, rows, rows, 3, 32), {"BLOCK": 3, "CHAINED": False}))
+    process.compile(Variant.of(grow_rows, (rows, rows, rows, 3, 32), {"BLOCK": 2, "CHAINED": False}))  # it goes on
 
 
 def test_a_process_that_was_killed(process: CompilerProcess) -> None:
@@ -82,7 +82,7 @@ def test_a_process_that_was_killed(process: CompilerProcess) -> None:
     process.kill()
     rows = torch.zeros(4, dtype=torch.int32)
     with pytest.raises(ProcessEndedError, match="ended"):
-        process.compile(Variant.of(grow_rows, (rows, rows, 3, 32), {"BLOCK": 2}))
+        process.compile(Variant.of(grow_rows, (rows, rows, rows, 3, 32), {"BLOCK": 2, "CHAINED": False}))
 
 
 def test_processes_import_no_torch() -> None:

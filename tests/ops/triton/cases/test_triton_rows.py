@@ -89,8 +89,13 @@ def test_rows_of_requests(device: torch.device) -> None:
     assert store[2, :3].tolist() == [77, 5, 22]
     rows = torch.tensor([2, -1, 5], dtype=torch.int32, device=device)
     out = [torch.full((3,), -9, dtype=torch.int32, device=device) for _ in range(6)]
-    decode_inputs[(1,)](rows, *(store[:, word] for word in range(4)), *out, 3, 10, BLOCK=4)
+    columns = [store[:, word] for word in range(4)]
+    decode_inputs[(1,)](rows, rows, rows, *columns, *out, 3, 10, BLOCK=4, CHAINED=False)
     expected = [[77, -1, 50], [5, 0, 51], [6, 0, 52], [22, 0, 52], [2, 0, 5], [23, -1, 53]]
+    assert [column.tolist() for column in out] == expected
+    given, offsets = (torch.tensor(values, dtype=torch.int32, device=device) for values in ([-1, 8, 9], [0, 1, 2]))
+    decode_inputs[(1,)](rows, given, offsets, *columns, *out, 3, 10, BLOCK=4, CHAINED=True)
+    expected = [[77, -1, 9], [5, 0, 53], [6, 0, 54], [22, 0, 52], [2, 0, 5], [23, -1, 53]]
     assert [column.tolist() for column in out] == expected
 
 

@@ -85,7 +85,7 @@ def _attend(
     shared = heads // kv_heads
     tile = attention_tile(step.rows, shared, head_dim, step.compute_type.itemsize)
     other = out
-    is_stored = k is not None and step.slots is not None
+    is_stored = k is not None and step.chained_slots is not None
     if is_stored:
         _store_new(step, i, qkv, stride, k_gain, eps, table)
     packs = head_dim % BLOCK == 0 and head_dim == ceil_power(head_dim)
@@ -114,11 +114,11 @@ def _store_new(
     table: Traced | None,
 ) -> None:  # fmt: skip
     """Store the keys and values of every row's token, in a kernel of its own: other rows attend to them."""
-    assert step.slots is not None
+    assert step.chained_slots is not None
     layout, pages = i.cache.layout, pages_of(i.cache)
     heads, kv_heads, channels = int(i.q.shape[1]), layout.group.num_kv_heads, int(i.q.shape[2])
     k, v = (qkv.view(-1)[first * channels :] for first in (heads, heads + kv_heads))
-    positions, slots = step.inputs.tensors["positions"], step.slots[i.group]
+    positions, slots = step.inputs.tensors["positions"], step.chained_slots[i.group]
     step.launch(
         "store", prepare_heads, (step.rows,),
         (k, k, v, k, step.side(k_gain, k), step.side(table, k), positions, slots, *pages.regions, k, k,

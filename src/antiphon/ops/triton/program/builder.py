@@ -69,7 +69,7 @@ class StepBuilder:
         attends.
         """
         self.recording, self.rows, self.splits = recording, rows, splits
-        self.slots = slots
+        self.chained_slots = slots
         self.inputs, self.workspace, self.counters = inputs, workspace, counters
         self.compute_type, self.card = compute_type, card
         self.padded = padded_rows(rows)
