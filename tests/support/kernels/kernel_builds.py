@@ -193,14 +193,16 @@ def _choice_builds() -> Iterator[Build]:
         logits=_WIDE, temperature=_WIDE, seed=_LONG, index=_LONG, rows=_INT, best=_WIDE, tokens=_INT, tops=_WIDE,
         sums=_WIDE, maxima=_WIDE, top_k=_INT, top_p=_WIDE, min_p=_WIDE, block_tokens=_INT, listed=_INT,
         last_token=_INT, length=_INT, drawn=_INT, stride="i32", parameter_stride="i32", long_stride="i32", V="i32",
-        num_blocks="i32", num_groups="i32",
+        num_blocks="i32", num_groups="i32", given=_INT, offsets=_INT,
     )  # fmt: skip
-    for filtered in (False, True):
+    for filtered, chained in ((False, False), (True, False), (True, True)):
         absent = {} if filtered else dict.fromkeys(("tops", "sums", "maxima"))
         block, blocks = (1024, 256) if filtered else (2048, 128)
-        yield Build("sampling.choice.survey_blocks", types, dict(BLOCK=block, FILTERED=filtered) | absent)
+        yield Build(
+            "sampling.choice.survey_blocks", types, dict(BLOCK=block, FILTERED=filtered, CHAINED=chained) | absent
+        )
         absent = {} if filtered else absent | {"listed": None}
-        sizes = dict(BLOCKS=blocks, GROUPS=4096, CHUNK=32, FILTERED=filtered)
+        sizes = dict(BLOCKS=blocks, GROUPS=4096, CHUNK=32, FILTERED=filtered, CHAINED=chained)
         yield Build("sampling.choice.choose_tokens", types, sizes | absent, 8 if filtered else 4)
     lists = dict(
         logits=_WIDE, masks="*u8", mask_index=_INT, allowed_start=_INT, allowed_ids=_INT, kept=_WIDE, banned_start=_INT,
@@ -231,12 +233,13 @@ def _small_builds() -> Iterator[Build]:
     gate = dict(N=12288, BLOCK=1024, GATED=True, ACTIVATION=4, BIAS=False, RESIDUAL=False)
     yield Build("products.epilogue.finish_product", types, gate)
     names = (
-        "rows", "last_token", "length", "cross_tokens", "adapter", "token_ids", "positions", "seq_lens", "cross_lens",
-        "table_rows", "adapters",
+        "rows", "given", "offsets", "last_token", "length", "cross_tokens", "adapter", "token_ids", "positions",
+        "seq_lens", "cross_lens", "table_rows", "adapters", "table",
     )  # fmt: skip
-    yield Build(
-        "rows.store.decode_inputs", dict.fromkeys(names, _INT) | dict(count="i32", stride="i32"), {"BLOCK": 256}
-    )
+    types = dict.fromkeys(names, _INT) | dict(slots=_LONG, count="i32", stride="i32")
+    yield Build("rows.store.decode_inputs", types, dict(BLOCK=256, CHAINED=True))
+    yield Build("rows.store.row_slots", types, dict(PAGE=16, BLOCK=64))
+    yield Build("rows.store.grow_rows", types, dict(BLOCK=64, CHAINED=True))
     gate = dict(N=12288, ROWS=2, BLOCK=1024, GATED=True, ACTIVATION=4, BIAS=True, RESIDUAL=True)
     types = dict(x=_HALF, bias=_WIDE, residual=_WIDE, y=_WIDE, rows="i32")
     yield Build("rows.activation.activate_rows", types, gate)
