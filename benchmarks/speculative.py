@@ -54,11 +54,12 @@ from speculation.prompts import TASKS, Task
 MODES = ("off", "ngram", "oracle")
 DRAFT_MODES = ("draft", "ceiling")
 CONTEXT = 4096
-#: How llama.cpp's server is started; for the last, the draft model's file follows.
+#: How llama.cpp's server is started; with a draft model, its file is named as well.
+LLAMA_DRAFT = "llama.cpp draft"
 LLAMA_MODES = {
     "llama.cpp": [],
     "llama.cpp ngram": ["--spec-type", "ngram-simple"],
-    "llama.cpp draft": ["--spec-type", "draft-simple", "-md"],
+    LLAMA_DRAFT: ["--spec-type", "draft-simple"],
 }
 
 
@@ -115,7 +116,6 @@ class Passes:
     answer: list[int]
     right: dict[int, int] = field(default_factory=dict)
     is_learning: bool = True
-
     #: What the engine knows of its drafts. It must not learn from drafts that are right by choice.
     kept: tuple[Acceptance, Acceptance] | None = None
 
@@ -334,13 +334,13 @@ def _llama_servers(binaries: Path | None, model: str, draft: str | None) -> Iter
     urls: dict[str, str] = {}
     with ExitStack() as servers:
         for mode, options in LLAMA_MODES.items() if binaries is not None else ():
-            files = [str(resolve(draft).path)] if draft is not None and options[-1:] == ["-md"] else []
-            if options[-1:] == ["-md"] and not files:
+            if mode == LLAMA_DRAFT and draft is None:
                 continue
+            second = ["-md", str(resolve(draft).path)] if draft is not None and mode == LLAMA_DRAFT else []
             port = free_port()
             place = ["-m", str(resolve(model).path), "--host", "127.0.0.1", "--port", str(port)]
             sizes = ["-c", str(CONTEXT), "-np", "1", "-t", str(machine_threads())]
-            command = [f"{binaries}/llama-server", *place, *sizes, "--jinja", *options, *files]
+            command = [f"{binaries}/llama-server", *place, *sizes, "--jinja", *options, *second]
             urls[mode] = f"http://127.0.0.1:{port}"
             servers.enter_context(started_server(command, urls[mode], "/health"))
         yield urls

@@ -136,7 +136,7 @@ def test_how_often_a_draft_follows_another_is_learnt() -> None:
     assert drafting.alone > often
 
 
-class QuickModel:
+class QuickModel(DraftModel):
     """A draft model whose passes take so long."""
 
     def __init__(self, seconds: float) -> None:
@@ -155,7 +155,7 @@ class QuickModel:
 def with_model(seconds: float) -> tuple[Speculator, Request]:
     request = in_flight(NEW)
     request.uses_draft_model = True
-    return with_steps_in_flight(0.0003, 0.0001, QuickModel(seconds)), request  # type: ignore[arg-type]
+    return with_steps_in_flight(0.0003, 0.0001, QuickModel(seconds)), request
 
 
 def test_requests_wait_for_a_draft_model_that_pays() -> None:

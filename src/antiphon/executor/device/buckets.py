@@ -36,8 +36,10 @@ def split_count(rows: int, kv_heads: int, longest: int) -> int:
 
 
 def chained_size(rows: int, max_rows: int, kv_heads: int, longest: int) -> tuple[int, int]:
-    """Rows and splits of the graph for a step with drafts. There are few: every length of a draft is another number of
-    rows, and a graph is captured while somebody waits."""
+    """Rows and splits of the graph for a step with drafts.
+
+    There are few sizes, since drafts have any length, and a request waits while a graph is captured.
+    """
     count = min(1 << max(rows - 1, 1).bit_length(), row_bucket(max_rows, max_rows))
     parts = -(-longest // PART_TOKENS)
     spread = 1 << 2 * (-(-(parts - 1).bit_length() // 2))  # a power of four
