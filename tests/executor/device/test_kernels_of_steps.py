@@ -85,8 +85,11 @@ class FakeCompiler:
                 then()
 
 
-def test_order() -> None:
-    """A model is ready with the kernels of prompts and small steps; larger steps are lowered while they compile."""
+@pytest.mark.parametrize("speculates", [False, True])
+def test_order(speculates: bool) -> None:
+    """A model is ready with the kernels of prompts and small steps, and of steps with drafts if it speculates; larger
+    steps are lowered while they compile.
+    """
 
     def variants(*names: str) -> list[Variant]:
         return [Variant(f"module:{name}", (), ()) for name in names]
@@ -105,10 +108,14 @@ def test_order() -> None:
         variants("p", "a"),
         iter(steps()),
         variants("a", "e", "f"),
+        speculates,
         "a model",
         lambda: compiler.events.append("chained"),
     )
-    assert compiler.events == ["begin p a b c", "lowered", "finish", "background e f", "chained", "background d"]
+    if speculates:
+        assert compiler.events == ["begin p a b c e f", "lowered", "finish", "chained", "background d"]
+    else:
+        assert compiler.events == ["begin p a b c", "lowered", "finish", "background e f", "chained", "background d"]
 
 
 @pytest.mark.slow

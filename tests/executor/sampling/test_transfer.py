@@ -25,6 +25,15 @@ def test_values_arrive_in_their_shapes(device: str) -> None:
 
 
 @pytest.mark.parametrize("device", DEVICES)
+def test_what_is_handed_on_is_no_pinned_memory(device: str) -> None:
+    """Whoever has it may free it at any time, also while a graph is captured."""
+    transfer = Transfer()
+    transfer.add(torch.randn(3, device=device))
+    transfer.fetch()
+    assert not transfer._words.is_pinned() and not torch.from_numpy(transfer[0]).is_pinned()
+
+
+@pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("count", [1, 2])
 def test_what_a_later_step_writes_does_not_change_it(device: str, count: int) -> None:
     """With two steps in flight the second draws to the same memory before the first one's tokens are read."""

@@ -24,15 +24,18 @@ class FakeCompiler:
 class FakeExecutor:
     def __init__(self, part: Any, cache: Any, on: Any, **shape: Any) -> None:
         self.compiler: FakeCompiler | None = None
+        self.speculates: bool | None = None
 
-    def compile_ahead(self, compiler: FakeCompiler) -> None:
-        self.compiler = compiler
+    def compile_ahead(self, compiler: FakeCompiler, speculates: bool) -> None:
+        self.compiler, self.speculates = compiler, speculates
 
 
-def test_kernels_are_a_phase_of_loading(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("speculates", [False, True])
+def test_kernels_are_a_phase_of_loading(monkeypatch: pytest.MonkeyPatch, speculates: bool) -> None:
     monkeypatch.setattr(device, "DeviceExecutor", FakeExecutor)
     monkeypatch.setattr(compiler, "AheadCompiler", FakeCompiler)
     loaded: Any = SimpleNamespace(device=SimpleNamespace(torch=torch.device("cuda", 0)), report=LoadReport())
-    made: Any = device_executor(None, None, loaded, max_rows=1)  # type: ignore[arg-type]
-    assert made.compiler.on == torch.device("cuda", 0)
+    nothing: Any = None
+    made: Any = device_executor(nothing, nothing, loaded, speculates, max_rows=1)
+    assert made.compiler.on == torch.device("cuda", 0) and made.speculates is speculates
     assert list(loaded.report.seconds) == ["kernels"]

@@ -80,13 +80,15 @@ def compile_in_order(
     prompts: Iterable[Variant],
     steps: Iterator[tuple[int, Iterable[Variant]]],
     chained: Iterable[Variant],
+    speculates: bool,
     owner: str,
     on_chained: Callable[[], None],
 ) -> None:
     """Return when the kernels of prompts and of small steps are compiled; the others follow in the background.
 
-    `steps` are rows and kernels of decode steps, small ones first, `chained` the kernels of steps with drafts, which
-    are first in the background: `on_chained` is called when they are there.
+    `steps` are rows and kernels of decode steps, small ones first, `chained` the kernels of steps with drafts. These
+    are compiled at once if the model `speculates`, else first in the background: `on_chained` is called when they are
+    there.
     """
     first, later = dict.fromkeys(prompts), dict[Variant, None]()
     for rows, variants in steps:
@@ -94,15 +96,21 @@ def compile_in_order(
             later.update(dict.fromkeys(variants))
             break
         first.update(dict.fromkeys(variants))
+    if speculates:
+        first.update(dict.fromkeys(chained))
+        chained = ()
     begun = compiler.begin(first)
     drafts = dict.fromkeys(variant for variant in chained if variant not in first)  # while processes compile
     for _, variants in steps:
         later.update(dict.fromkeys(variants))
     compiler.finish(begun)
     logger.info("%s: %d kernels, %d of them compiled now", owner, len(first), len(begun.missing))
-    compiler.compile_in_background(
-        (list(drafts), on_chained), ([variant for variant in later if variant not in first | drafts], None)
-    )
+    others = [variant for variant in later if variant not in first | drafts]
+    if speculates:
+        on_chained()
+        compiler.compile_in_background((others, None))
+    else:
+        compiler.compile_in_background((list(drafts), on_chained), (others, None))
 
 
 def _prompt_plan(prompts: int, length: int) -> StepPlan:

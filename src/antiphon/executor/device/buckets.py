@@ -48,6 +48,6 @@ def chained_size(rows: int, max_rows: int, kv_heads: int, longest: int) -> tuple
 
 def chained_sizes(max_rows: int, kv_heads: int, max_tokens: int) -> list[tuple[int, int]]:
     """Every size of such steps of up to so many rows."""
-    counts = [1 << power for power in range(1, max_rows.bit_length()) if 1 << power <= max_rows]
+    counts = [*(1 << power for power in range(1, max_rows.bit_length())), max_rows]
     lengths = [1 << power for power in range(max_tokens.bit_length() + 1)]
     return sorted({chained_size(rows, max_rows, kv_heads, longest) for rows in counts for longest in lengths})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -21,7 +22,7 @@ from antiphon.executor.decoder.cross import fill_cross, forward_observing
 from antiphon.executor.device.ahead import compile_in_order, prompt_variants
 from antiphon.executor.device.batch import StepSize, pack, unpack
 from antiphon.executor.device.forward_graphs import FEW_TOKEN_SIZES, ForwardGraphs, token_sizes
-from antiphon.executor.device.graphs import Chain, DecodeGraphs
+from antiphon.executor.device.graphs import CHAINED_ROWS, Chain, DecodeGraphs
 from antiphon.executor.device.one_shot import on_stream, wait_for, wait_for_loading
 from antiphon.executor.device.prompt_steps import PromptSteps
 from antiphon.executor.device.rows import DeviceRows
@@ -41,9 +42,6 @@ from antiphon.ops.triton.ahead.variant import Variant
 from antiphon.ops.triton.program.choice import Draw
 
 logger = logging.getLogger(__name__)
-
-#: Tokens of a step with drafts that are rows of a decode step; of more, chunks of prompts are faster.
-CHAINED_ROWS = 64
 
 #: Tokens that are being drawn.
 Drawing = Drawn | DrawnTokens
@@ -144,8 +142,9 @@ class DeviceExecutor:
                 self._record(max_rows, vocab_size, max_step_tokens + max_rows)
         wait_for_loading(device)
 
-    def compile_ahead(self, compiler: AheadCompiler) -> None:
-        """Compile the kernels of prompts and of small decode steps; those of other steps follow in the background.
+    def compile_ahead(self, compiler: AheadCompiler, speculates: bool = False) -> None:
+        """Compile the kernels of prompts and of small decode steps, and if the model `speculates`, those of steps with
+        drafts; those of other steps follow in the background.
 
         Before the first step, in any thread: nothing is launched on the stream of steps.
         """
@@ -155,11 +154,15 @@ class DeviceExecutor:
         steps = iter(()) if graphs is None else graphs.variants(self._max_tokens)
         chained = iter(()) if graphs is None else graphs.chained_variants(self._max_tokens)
         self._can_chain = False
-        with torch.inference_mode(), on_stream(self._device):
-            compile_in_order(compiler, prompts, steps, chained, self._decoder.owner, self._begin_to_chain)
+        own = weakref.ref(self)  # a thread that compiles must not keep the memory of a closed executor
 
-    def _begin_to_chain(self) -> None:
-        self._can_chain = True
+        def begin_to_chain() -> None:
+            executor = own()
+            if executor is not None:
+                executor._can_chain = True
+
+        with torch.inference_mode(), on_stream(self._device):
+            compile_in_order(compiler, prompts, steps, chained, speculates, self._decoder.owner, begin_to_chain)
 
     def _prompt_kernels(self) -> Iterable[Variant]:
         """Those that steps with prompts launch. Nothing of these steps is kept."""

@@ -16,14 +16,15 @@ from antiphon.executor.device.rows import DeviceRows
 from antiphon.executor.upload import upload
 from antiphon.ops.program import Recording
 from antiphon.ops.triton.ahead.variant import Variant
+from antiphon.ops.triton.capture import capture
 from antiphon.ops.triton.launch import card
 from antiphon.ops.triton.program.attention_lowering import parts_bytes
 from antiphon.ops.triton.program.choice import Draw
 from antiphon.ops.triton.program.step import DecodeStep, StepMemory, step_bytes
 from antiphon.ops.triton.program.workspace import ALIGNMENT
 
-#: Chained steps of up to so many rows have their kernels compiled before they come.
-FEW_CHAINED_ROWS = 32
+#: Tokens of a step with drafts that are rows of a decode step. Larger ones, which gain little, are like prompts.
+CHAINED_ROWS = 32
 
 
 class StepKey(NamedTuple):
@@ -135,9 +136,9 @@ class DecodeGraphs:
             last = count
 
     def chained_variants(self, max_tokens: int) -> Iterator[Variant]:
-        """Kernels of steps with drafts of few rows."""
+        """Kernels of steps with drafts."""
         last = 0
-        for count, splits in chained_sizes(min(self._max_rows, FEW_CHAINED_ROWS), self._kv_heads, max_tokens):
+        for count, splits in chained_sizes(min(self._max_rows, CHAINED_ROWS), self._kv_heads, max_tokens):
             for draw in (Draw.PLAIN,) if count == last else Draw:
                 yield from self._lower(count, splits, draw, is_chained=True).variants()
             last = count
@@ -154,5 +155,5 @@ class DecodeGraphs:
             self._memory.rows.fill_(-1)
             self._batch = ()
             step.run()  # loads the kernels, and compiles those that were not; every row is padding
-            self._graphs[StepKey(count, splits, draw, is_chained)] = step.capture(self._pool)
+            self._graphs[StepKey(count, splits, draw, is_chained)], _ = capture(step.run, self._pool)
         return step

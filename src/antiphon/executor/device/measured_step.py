@@ -15,6 +15,7 @@ from antiphon.executor.device.trial_rows import TrialRows
 from antiphon.executor.recorded import make_recording
 from antiphon.models.base.parts import TokenDecoder
 from antiphon.ops import Device
+from antiphon.ops.triton.capture import capture
 from antiphon.ops.triton.launch import card
 from antiphon.ops.triton.program.costs import LaunchCost, launch_costs
 from antiphon.ops.triton.program.launch import Call, Launch
@@ -78,7 +79,7 @@ class MeasuredStep:
         """Of the whole step as one CUDA graph."""
         self.run()
         with torch.inference_mode(), on_stream(self._device):
-            graph = self._step.capture(torch.cuda.graph_pool_handle())
+            graph, _ = capture(self._step.run, torch.cuda.graph_pool_handle())
         return statistics.median(self._timed([graph.replay])[0] for _ in range(REPEATS))
 
     def _timed(self, calls: list[Callable[[], object]]) -> list[float]:

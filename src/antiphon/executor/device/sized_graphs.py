@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
+
+from antiphon.ops.triton.capture import capture
 
 
 class SizedGraphs:
@@ -47,7 +49,9 @@ class SizedGraphs:
         """
         found = self._graphs.get(size)
         if found is None and size in self._seen and self._captures:
-            found = self._graphs[size] = self._capture(compute, inputs)
+            given = torch.empty_like(inputs)
+            graph, result = capture(lambda: compute(given), self._pool)
+            found = self._graphs[size] = graph, given, result
         if found is None:
             self._seen.add(size)
             return compute(inputs)
@@ -55,19 +59,3 @@ class SizedGraphs:
         given.copy_(inputs)
         graph.replay()
         return result
-
-    def _capture(
-        self, compute: Callable[[Tensor], Tensor], inputs: Tensor
-    ) -> tuple[torch.cuda.CUDAGraph, Tensor, Tensor]:
-        """Capturing computes nothing."""
-        given, graph = torch.empty_like(inputs), torch.cuda.CUDAGraph()
-        torch.cuda.current_stream().synchronize()
-        graph.capture_begin(self._pool, capture_error_mode="thread_local")
-        try:
-            result = compute(given)
-        except BaseException:
-            with suppress(RuntimeError):  # a capture that failed cannot be ended; why it failed is what counts
-                graph.capture_end()
-            raise
-        graph.capture_end()
-        return graph, given, result

@@ -55,9 +55,9 @@ def _add(transfer: Transfer, state: SpeechState, is_last: bool) -> tuple[int | N
 
 
 def _arrived(state: SpeechState, transfer: Transfer, counts: int | None, samples: int | None) -> SpeechState:
-    """The state with what has arrived; the samples are copied, so that the transfer's pinned memory is free again."""
+    """The state with what has arrived."""
     if counts is not None:
         state = state.timed(transfer[counts].tolist())
     if samples is not None:
-        state = state.with_(samples=torch.from_numpy(transfer[samples].copy()))
+        state = state.with_(samples=torch.from_numpy(transfer[samples]))
     return state

@@ -64,11 +64,17 @@ class Transfer:
         return 0.0 if self._arrived is None else begun.elapsed_time(self._arrived) * 1e-3
 
     def fetch(self) -> None:
-        """Wait for the copy, which begins now unless it has, and read it."""
+        """Wait for the copy, which begins now unless it has, and read it.
+
+        The arrays are no pinned memory. That must not be freed by another thread while this one captures a graph: torch
+        would record an event of the stream in the graph, and fail when it asks later whether the event has passed.
+        """
         if not self._is_started:
             self.start()
         self.wait()
         words, begin = self._words.numpy(), 0
+        if self._arrived is not None:
+            words, self._words = words.copy(), torch.zeros(0, dtype=torch.int32)
         for tensor in self._tensors:
             own = words[begin : begin + tensor.numel()].reshape(tuple(tensor.shape))
             self._arrays.append(own.view(np.float32) if tensor.dtype is torch.float32 else own)

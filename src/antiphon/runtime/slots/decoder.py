@@ -12,6 +12,7 @@ from antiphon.engine.model_slot import ModelSlot
 from antiphon.engine.plan import Executor
 from antiphon.engine.scheduler import Scheduler
 from antiphon.engine.speculation.draft_model import DraftModel
+from antiphon.engine.speculation.modes import Speculation
 from antiphon.errors import InvalidRequestError, UnsupportedError
 from antiphon.executor.decoder.executor import DecoderExecutor
 from antiphon.executor.drafting import DraftingExecutor
@@ -71,7 +72,9 @@ def group_specs(layouts: Sequence[CacheLayout]) -> list[GroupSpec]:
     ]
 
 
-def device_executor(part: TokenDecoder, cache: KVCache, loaded: LoadedModel, **shape: Any) -> Executor:
+def device_executor(
+    part: TokenDecoder, cache: KVCache, loaded: LoadedModel, speculates: bool, **shape: Any
+) -> Executor:
     """An executor whose kernels only a device other than the CPU has; those of the first steps are compiled."""
     from antiphon.executor.device.executor import DeviceExecutor
     from antiphon.ops.triton.ahead.compiler import AheadCompiler
@@ -80,7 +83,7 @@ def device_executor(part: TokenDecoder, cache: KVCache, loaded: LoadedModel, **s
     if loaded.device.torch.type != "cuda":  # imitated: nothing is compiled
         return executor
     with loaded.report.phase("kernels"):
-        executor.compile_ahead(AheadCompiler(loaded.device.torch))
+        executor.compile_ahead(AheadCompiler(loaded.device.torch), speculates)
     return executor
 
 
@@ -94,7 +97,8 @@ def decoder_slot(part: TokenDecoder, context: SlotContext) -> ModelSlot:
         prompt_logprob_tokens=max(1, PROMPT_LOGIT_BYTES // (4 * part.vocab_size)),
         isolates_fills=loaded.device.is_cpu,
     )
-    executor = _executor(part, loaded, layouts, max_tokens, context)
+    speculates = config.speculation is not Speculation.OFF
+    executor = _executor(part, loaded, layouts, max_tokens, speculates, context)
     draft_model = None
     if context.draft is not None:
         draft_model, drafting = _draft_model(context.draft, context)
@@ -127,7 +131,7 @@ def _draft_model(draft: LoadedModel, context: SlotContext) -> tuple[DraftModel, 
         config.chunk_tokens or context.sizes.max_step_tokens,
         draft.bytes_per_step() / max(context.loaded.bytes_per_step(), 1),
     )
-    return model, _executor(part, draft, layouts, max_tokens, context)
+    return model, _executor(part, draft, layouts, max_tokens, False, context)
 
 
 def _layouts(part: TokenDecoder, loaded: LoadedModel, context: SlotContext) -> list[CacheLayout]:
@@ -144,7 +148,12 @@ def _layouts(part: TokenDecoder, loaded: LoadedModel, context: SlotContext) -> l
 
 
 def _executor(
-    part: TokenDecoder, loaded: LoadedModel, layouts: Sequence[CacheLayout], max_tokens: int, context: SlotContext
+    part: TokenDecoder,
+    loaded: LoadedModel,
+    layouts: Sequence[CacheLayout],
+    max_tokens: int,
+    speculates: bool,
+    context: SlotContext,
 ) -> Executor:
     sizes, config = context.sizes, context.config
     cache = KVCache(context.arena.memory, list(layouts), part.key_balance)
@@ -158,7 +167,7 @@ def _executor(
         return DecoderExecutor(part, cache, **shape)
     shape["batch_invariant"] = config.batch_invariant
     shape["max_step_tokens"] = sizes.max_step_tokens
-    return device_executor(part, cache, loaded, **shape)
+    return device_executor(part, cache, loaded, speculates, **shape)
 
 
 def _kv_manager(name: str, layouts: Sequence[CacheLayout], max_tokens: int, context: SlotContext) -> KVManager:

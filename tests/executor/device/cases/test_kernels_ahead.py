@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import gc
+import weakref
+from collections.abc import Iterable, Iterator
+from threading import Event
 from typing import Any
 
 import pytest
@@ -124,9 +127,9 @@ def test_drafts_are_rows_of_a_decode_step_when_its_kernels_are_there(
     begun: list[bool] = []
     own = compiler.finish
 
-    def finish(compilation: Compilation) -> None:
+    def finish(compilation: Compilation, variants: Iterable[Variant] | None = None) -> None:
         begun.append(executor._can_chain)
-        own(compilation)
+        own(compilation, variants)
 
     monkeypatch.setattr(compiler, "finish", finish)
     executor.compile_ahead(compiler)
@@ -134,3 +137,36 @@ def test_drafts_are_rows_of_a_decode_step_when_its_kernels_are_there(
     assert begun == [False, False, True], "the small steps, those with drafts, all others"
     assert executor._can_chain
     executor.close()
+
+
+def test_a_model_that_speculates_is_ready_with_the_kernels_of_drafts(device: Device) -> None:
+    _, executor = device_core(device)
+    compiler = Compiler(device.torch)
+    executor.compile_ahead(compiler, speculates=True)
+    assert executor._can_chain
+    assert executor._graphs is not None
+    assert set(executor._graphs.chained_variants(executor._max_tokens)) <= compiler.first
+    compiler.cancel()
+    executor.close()
+
+
+def test_compiling_keeps_no_closed_executor(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel takes seconds to compile, and the memory of an unloaded model is needed at once."""
+    core, executor = device_core(device)
+    compiler, goes_on = Compiler(device.torch), Event()
+    own = compiler.finish
+
+    def finish(compilation: Compilation, variants: Iterable[Variant] | None = None) -> None:
+        if compilation.in_background:
+            goes_on.wait(60)
+        own(compilation, variants)
+
+    monkeypatch.setattr(compiler, "finish", finish)
+    executor.compile_ahead(compiler)
+    executor.close()
+    kept = weakref.ref(executor)
+    del core, executor
+    gc.collect()
+    assert kept() is None
+    goes_on.set()
+    compiler.wait()

@@ -39,6 +39,8 @@ class Compilation:
     #: Whether requests run meanwhile.
     in_background: bool
     done: SimpleQueue[tuple[Variant, Exception | None]] = field(default_factory=SimpleQueue)
+    #: Variants that were read, or could not be compiled.
+    taken: set[Variant] = field(default_factory=set)
 
 
 def read_kernel(variant: Variant, loads: bool) -> None:
@@ -82,34 +84,39 @@ class AheadCompiler:
             Thread(target=self._work, args=(queue, begun), name=name, daemon=True).start()
         return begun
 
-    def finish(self, begun: Compilation) -> None:
-        """Return when all are compiled and read into this process; in the foreground, also loaded onto the device."""
-        missing = set(begun.missing)
+    def finish(self, begun: Compilation, variants: Iterable[Variant] | None = None) -> None:
+        """Return when all, or these, are compiled and read into this process; in the foreground, also loaded onto the
+        device.
+        """
+        wanted = set(begun.digests if variants is None else variants) - begun.taken
+        missing = wanted.intersection(begun.missing)
         with self._current_device():
             for variant in begun.digests:
-                if variant not in missing:
-                    self._take(variant, None, begun.in_background)
-            for _ in missing:
+                if variant in wanted and variant not in missing:
+                    self._take(variant, None, begun)
+            while not missing <= begun.taken:
                 variant, error = begun.done.get()
                 if error is None:
                     self._marks.add(begun.digests[variant])
-                self._take(variant, error, begun.in_background)
+                self._take(variant, error, begun)
 
     def compile_in_background(self, *groups: tuple[Sequence[Variant], Callable[[], None] | None]) -> None:
         """Compile group after group while requests run, in a thread that does not keep this process from ending.
 
-        What is given with a group is called when its kernels are there.
+        What is given with a group is called when its kernels are there. The processes start now, before requests run.
         """
-        if not self._cancelled.is_set():
+        if self._cancelled.is_set():
+            return
+        begun = self.begin((variant for variants, _ in groups for variant in variants), in_background=True)
 
-            def run() -> None:
-                for variants, then in groups:
-                    self.finish(self.begin(variants, in_background=True))
-                    if then is not None and not self._cancelled.is_set():
-                        then()
+        def run() -> None:
+            for variants, then in groups:
+                self.finish(begun, variants)
+                if then is not None and not self._cancelled.is_set():
+                    then()
 
-            self._background = Thread(target=run, name="antiphon-kernels", daemon=True)
-            self._background.start()
+        self._background = Thread(target=run, name="antiphon-kernels", daemon=True)
+        self._background.start()
 
     def wait(self) -> None:
         """Return when nothing compiles in the background."""
@@ -133,14 +140,15 @@ class AheadCompiler:
     def _current_device(self) -> AbstractContextManager[Any]:
         return torch.cuda.device(self._device) if self._device.type == "cuda" else nullcontext()
 
-    def _take(self, variant: Variant, error: Exception | None, in_background: bool) -> None:
+    def _take(self, variant: Variant, error: Exception | None, begun: Compilation) -> None:
         """Read a kernel that is on disk. One that no process could compile is compiled here, if nothing runs yet."""
+        begun.taken.add(variant)
         if self._cancelled.is_set():
             return
         try:
-            if error is not None and (in_background or not isinstance(error, ProcessEndedError | OSError)):
+            if error is not None and (begun.in_background or not isinstance(error, ProcessEndedError | OSError)):
                 raise error
-            self._read(variant, not in_background)
+            self._read(variant, not begun.in_background)
         except Exception as failure:
             reason = str(failure).strip().partition("\n")[0]
             logger.warning("the kernel %s could not be compiled ahead: %s", variant.name, reason)

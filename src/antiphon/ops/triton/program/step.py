@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -114,17 +113,6 @@ class DecodeStep:
         """Launch every kernel by itself."""
         for launch in self.launches:
             launch()
-
-    def capture(self, pool: Any) -> torch.cuda.CUDAGraph:
-        """The step as a graph, on the current stream. The kernels must have run once, so that they are compiled."""
-        graph = torch.cuda.CUDAGraph()
-        torch.cuda.current_stream().synchronize()
-        graph.capture_begin(pool, capture_error_mode="thread_local")
-        try:
-            self.run()
-        finally:
-            graph.capture_end()
-        return graph
 
 
 def _choice_columns(store: StepRows) -> ChoiceColumns:
