@@ -47,6 +47,12 @@ def load(
     return loaded
 
 
+def engine_options(kv_megabytes: int | None, speculate: str | None) -> dict[str, Any]:
+    """Options of an engine, from those of a command."""
+    kv_bytes = None if kv_megabytes is None else kv_megabytes << 20
+    return dict(kv_bytes=kv_bytes, speculate=speculate or Speculation.OFF)
+
+
 @contextmanager
 def engine_for(
     loaded: LoadedModel,
@@ -59,10 +65,8 @@ def engine_for(
     """An engine with this one model, on its device, closed at the end. Sizes that are None depend on the device."""
     from antiphon.runtime.frontend.engine import Engine
 
-    kv_bytes = None if kv_megabytes is None else kv_megabytes << 20
-    sizes: dict[str, Any] = dict(kv_bytes=kv_bytes, key_type=kv_type, value_type=kv_type)
-    options["speculate"] = speculate or Speculation.OFF
-    with Engine(loaded, device=loaded.device.name, **sizes, **options) as engine:
+    options |= dict(engine_options(kv_megabytes, speculate), key_type=kv_type, value_type=kv_type)
+    with Engine(loaded, device=loaded.device.name, **options) as engine:
         yield engine
 
 

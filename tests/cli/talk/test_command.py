@@ -5,11 +5,13 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import soundfile
 
+from antiphon.cli.talk import command
 from antiphon.server.access.keys import KeyRing
 from support.programs.command_line import Invoke, Outcome
 from support.server.fake_voice import FakeVoice, text
@@ -48,6 +50,25 @@ def test_what_is_refused(invoke: Invoke, recording: Path, tmp_path: Path) -> Non
     assert_refused(invoke(*given, "-o", out, *wrong), "--turn-detection semantic_vad", code=2)
     assert_refused(invoke(*given, "-o", out, "--max-tokens", "0"), "max_tokens is 0", code=2)
     assert not Path(out).exists()
+
+
+def test_options_of_the_engine(
+    invoke: Invoke, recording: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[dict[str, Any]] = []
+
+    async def with_engine(_: object, setup: object, settings: object, options: dict[str, Any]) -> None:
+        given.append(options)
+
+    monkeypatch.setattr(command, "_loaded", lambda *_: {})
+    monkeypatch.setattr(command, "_with_engine", with_engine)
+    talk = ("talk", "--input", str(recording), "-o", str(tmp_path / "out.wav"), "--device", "cpu")
+    for more in ((), ("--speculate", "ngram", "--kv-memory", "64")):
+        assert invoke(*talk, *more).code == 0
+    assert given == [
+        {"kv_bytes": None, "device": "cpu", "speculate": "off"},
+        {"kv_bytes": 64 << 20, "device": "cpu", "speculate": "ngram"},
+    ]
 
 
 def test_devices_that_are_missing(invoke: Invoke, recording: Path, monkeypatch: pytest.MonkeyPatch) -> None:

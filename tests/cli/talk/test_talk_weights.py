@@ -21,7 +21,7 @@ def test_a_question_is_heard_answered_and_spoken(invoke: Invoke, tmp_path: Path)
     assert invoke("speak", "What is the capital of France?", "--output", str(question)).code == 0
     outcome = invoke(
         "talk", "--input", str(question), "--output", str(out), "--transcription-model", "whisper-tiny.en",
-        "--temperature", "0", "--waterfall",
+        "--temperature", "0", "--waterfall", "--speculate", "ngram",
     )  # fmt: skip
     assert outcome.code == 0, outcome.err
     lines = outcome.out.splitlines()

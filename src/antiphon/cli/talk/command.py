@@ -45,6 +45,7 @@ def talk(
     waterfall: flags.Waterfall = False,
     device: options.Device = "auto",
     kv_memory: options.KVMemory = None,
+    speculate: options.Speculate = None,
     offline: options.Offline = False,
     base_url: options.BaseURL = None,
     api_key_file: options.ApiKeyFile = None,
@@ -71,6 +72,7 @@ def talk(
             check_catalog_task(name, task)
     import asyncio
 
+    from antiphon.cli.session import engine_options
     from antiphon.cli.talk.run import Setup
 
     setup = Setup(None if input_ is None else _recording(input_), output, push_to_talk, waterfall)
@@ -89,7 +91,7 @@ def talk(
         asyncio.run(_with_server(server, setup, settings))
         return
     loaded = _loaded(names, offline, device)
-    asyncio.run(_with_engine(loaded, setup, settings, kv_memory, device))
+    asyncio.run(_with_engine(loaded, setup, settings, engine_options(kv_memory, speculate) | {"device": device}))
 
 
 def _check_usage(
@@ -148,7 +150,7 @@ def _loaded(names: dict[str, str], offline: bool, device: str) -> dict[str, Load
 
 
 async def _with_engine(
-    loaded: dict[str, LoadedModel], setup: Setup, settings: VoiceSettings, kv_memory: int | None, device: str
+    loaded: dict[str, LoadedModel], setup: Setup, settings: VoiceSettings, for_engine: dict[str, Any]
 ) -> None:
     from antiphon.audio.echo import EchoGuard
     from antiphon.cli.talk.engine_voice import EngineVoice
@@ -159,8 +161,7 @@ async def _with_engine(
     voices = loaded["synthesize"].voices
     if voices is not None:
         voices.parse(settings.voice)  # an unknown one is an error with the names
-    kv_bytes = None if kv_memory is None else kv_memory << 20
-    async with AsyncEngine(*loaded.values(), kv_bytes=kv_bytes, policy="priority", device=device) as engine:
+    async with AsyncEngine(*loaded.values(), policy="priority", **for_engine) as engine:
         services = EngineVoice(engine, loaded["generate"], loaded["transcribe"].name, loaded["synthesize"].name)
         await services.warm_up(settings)
         echo = EchoGuard() if setup.has_echo else None
