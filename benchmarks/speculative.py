@@ -273,7 +273,7 @@ def main() -> None:
     if arguments.llama is not None and not (arguments.llama / "llama-server").exists():
         parser.error(f"--llama: there is no llama-server in {arguments.llama}")
     begun = time.monotonic()
-    engine = Engine(arguments.model, speculate=arguments.draft or "off")
+    engine = Engine(arguments.model, speculate=arguments.draft or "ngram")
     is_cpu = engine._factories[engine.models[0]].loaded.device.is_cpu
     known_only = () if is_cpu or arguments.modes else ("oracle", "ceiling")  # they know one answer
     modes = tuple(mode for mode in modes if mode in wanted and mode not in known_only)
