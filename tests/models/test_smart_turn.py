@@ -100,8 +100,9 @@ def cuts(count: int, seed: int = 0) -> list[Floats]:
 
 @pytest.mark.parametrize("seconds", [0.0, 0.5, 3.0, 8.0, 11.3])
 def test_features_are_the_extractors(seconds: float) -> None:
+    """The extractor's are up to 3.3e-6 from what float64 gives, ours 0.5e-6."""
     samples = noise(seconds, seed=4)
-    np.testing.assert_allclose(tiny().features(samples).T, theirs(samples), rtol=0, atol=2e-6)
+    np.testing.assert_allclose(tiny().features(samples).T, theirs(samples), rtol=0, atol=1e-5)
 
 
 def test_a_look_does_not_depend_on_the_others() -> None:

@@ -79,6 +79,9 @@ def test_small_operations(generator: torch.Generator) -> None:
     assert torch.equal(ops.gather_rows(x, torch.tensor([5, 0, 0])), x[[5, 0, 0]])
     wide = torch.randn(3, 4, 6, generator=generator)
     assert relative(ops.activate(wide, "sigmoid"), 1 / (1 + torch.exp(-wide.double()))) < 1e-6
+    column = torch.randn(2510, 1, generator=generator)
+    alone = [ops.activate(part, "sigmoid") for part in column.split(31)]
+    assert torch.equal(torch.cat(alone), ops.activate(column, "sigmoid")), "a row depends on those beside it"
     lengths = torch.view_as_complex(torch.stack(wide.double().chunk(2, dim=-1), dim=-1)).abs()
     assert relative(ops.activate(wide, "magnitude"), lengths) < 1e-6
     assert torch.equal(ops.activate(wide, "relu"), wide.clamp(min=0))
