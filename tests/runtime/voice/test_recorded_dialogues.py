@@ -62,3 +62,18 @@ def test_no_word_of_fifty_turns_is_lost_or_doubled(world: tuple[asyncio.Runner, 
     print(f"\n{len(turns)} turns, {len(differing)} not as in a transcription of their sound", *differing, sep="\n")
     counted = [runs_of_words(other, turn.text) for turn, other in zip(turns, others, strict=True)]
     assert [sum(counts) for counts in zip(*counted, strict=True)] == [0, 0], differing
+
+
+@pytest.mark.parametrize(
+    ("wanted", "heard", "counts"),
+    [
+        ("the quick brown fox jumps", "the quick brown fox jumps", (0, 0)),
+        ("the quick brown fox jumps", "the quick jumps", (1, 0)),
+        ("the quick brown fox jumps", "the quick brown quick brown fox jumps", (0, 1)),
+        ("the quick brown fox jumps", "the crown jumps", (1, 0)),
+        ("I mean, you're the thing now", "I mean, interesting now", (0, 0)),
+        ("the quick brown fox", "a quick crown fox", (0, 0)),
+    ],
+)
+def test_runs_of_words_that_are_lost_or_doubled(wanted: str, heard: str, counts: tuple[int, int]) -> None:
+    assert runs_of_words(wanted, heard) == counts

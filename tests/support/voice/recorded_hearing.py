@@ -116,10 +116,18 @@ def accuracy(dialogue: Dialogue, turns: Sequence[HeardTurn]) -> TurnAccuracy:
 
 
 def runs_of_words(wanted: str, heard: str) -> tuple[int, int]:
-    """How many runs of at least two words were left out, and put in. A word in place of another is neither."""
+    """How many runs of at least two words were left out, and put in.
+
+    What was heard as something else of about as many letters is neither ("you are the thing", "interesting").
+    """
     one, two = normalize_words(wanted), normalize_words(heard)
     lost = doubled = 0
     for _, i, j, k, l in SequenceMatcher(None, one, two, autojunk=False).get_opcodes():  # noqa: E741
-        lost += (j - i) - (l - k) >= 2
-        doubled += (l - k) - (j - i) >= 2
+        lost += _is_shorter(two[k:l], one[i:j])
+        doubled += _is_shorter(one[i:j], two[k:l])
     return lost, doubled
+
+
+def _is_shorter(words: list[str], others: list[str]) -> bool:
+    """Whether they are two words fewer, and less than half as many letters."""
+    return len(others) - len(words) >= 2 and 2 * len("".join(words)) < len("".join(others))
