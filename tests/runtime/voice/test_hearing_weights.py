@@ -115,7 +115,7 @@ def test_hypotheses_guesses_and_a_pause_inside_a_sentence(world: tuple[asyncio.R
     events = runner.run(run())
     kinds = [type(event) for event in events]
     first, *_, last = [event for event in events if isinstance(event, TurnGuess)]
-    assert normalize_words(first.text)[-1] == "not"  # with "ask" or "asked" before, as weights are rounded
+    assert normalize_words(first.text)[-2:] in (["ask", "not"], ["asked", "not"])  # as weights are rounded
     assert TurnResumed in kinds[kinds.index(TurnGuess) :]
     final, ended = events[-1], events[-2]
     assert isinstance(final, TurnTranscript) and isinstance(ended, TurnEnded)

@@ -105,7 +105,8 @@ def compile_in_order(
         later.update(dict.fromkeys(variants))
     compiler.finish(begun)
     logger.info("%s: %d kernels, %d of them compiled now", owner, len(first), len(begun.missing))
-    others = [variant for variant in later if variant not in first | drafts]
+    earlier = first | drafts
+    others = [variant for variant in later if variant not in earlier]
     if speculates:
         on_chained()
         compiler.compile_in_background((others, None))

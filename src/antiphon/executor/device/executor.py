@@ -22,7 +22,7 @@ from antiphon.executor.decoder.cross import fill_cross, forward_observing
 from antiphon.executor.device.ahead import compile_in_order, prompt_variants
 from antiphon.executor.device.batch import StepSize, pack, unpack
 from antiphon.executor.device.forward_graphs import FEW_TOKEN_SIZES, ForwardGraphs, token_sizes
-from antiphon.executor.device.graphs import CHAINED_ROWS, Chain, DecodeGraphs
+from antiphon.executor.device.graphs import Chain, DecodeGraphs
 from antiphon.executor.device.one_shot import on_stream, wait_for, wait_for_loading
 from antiphon.executor.device.prompt_steps import PromptSteps
 from antiphon.executor.device.rows import DeviceRows
@@ -128,7 +128,6 @@ class DeviceExecutor:
         #: Waits for steps where an engine has several devices; they end in the order in which they were launched.
         self._waiter = ThreadPoolExecutor(1, f"antiphon-{device.name}-wait")
         self._max_tokens = max_tokens
-        self._chained_rows = min(CHAINED_ROWS, max_rows)
         #: Steps with drafts are rows of a decode step. While kernels of these are compiled, they are like prompts.
         self._can_chain = True
         self._drawn_rows: set[int] = set()  # numbers of rows that tokens were drawn from outside of a graph
@@ -240,17 +239,18 @@ class DeviceExecutor:
 
     def _launch(self, plan: StepPlan) -> Callable[[], Drawing]:
         """Launch the forward pass. The call that it returns begins to draw the tokens."""
-        if self._graphs is not None and _is_decode(plan):
+        graphs = self._graphs
+        if graphs is not None and _is_decode(plan):
             rows, longest = [request.row for request in plan.requests], max(max(plan.starts) + 1, self._cross_tokens)
             if self._sampler.is_plain(plan):
                 transfer = Transfer()
-                transfer.add(self._graphs.run(rows, longest, Draw.FILTERED if _filters(plan) else Draw.PLAIN))
+                transfer.add(graphs.run(rows, longest, Draw.FILTERED if _filters(plan) else Draw.PLAIN))
                 transfer.start()
                 return partial(DrawnTokens, transfer)
-            logits = self._graphs.run(rows, longest, Draw.NOTHING)
+            logits = graphs.run(rows, longest, Draw.NOTHING)
             return partial(self._sampler.draw, plan, decode_entries(plan), logits)
-        if self._graphs is not None and self._can_chain and _verifies(plan) and plan.num_tokens <= self._chained_rows:
-            return self._launch_chained(plan, self._graphs)
+        if graphs is not None and self._can_chain and _verifies(plan) and plan.num_tokens <= graphs.chained_rows:
+            return self._launch_chained(plan, graphs)
         num_logits = _num_logits(plan)
         self._drawn_rows.add(num_logits)
         room = None if self._forwards is None or not _is_plain(plan) else self._forwards.room(plan, num_logits)

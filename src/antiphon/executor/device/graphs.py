@@ -55,6 +55,7 @@ class DecodeGraphs:
         self, recording: Recording, store: DeviceRows, max_rows: int, vocab_size: int, compute_type: torch.dtype
     ) -> None:
         self._recording, self._max_rows, self._vocab_size = recording, max_rows, vocab_size
+        self.chained_rows = min(CHAINED_ROWS, max_rows)
         self._type = compute_type
         self._store, self._card = store, card(store.device)
         groups = [layout.group for layout in store.layouts]
@@ -138,7 +139,7 @@ class DecodeGraphs:
     def chained_variants(self, max_tokens: int) -> Iterator[Variant]:
         """Kernels of steps with drafts."""
         last = 0
-        for count, splits in chained_sizes(min(self._max_rows, CHAINED_ROWS), self._kv_heads, max_tokens):
+        for count, splits in chained_sizes(self.chained_rows, self._kv_heads, max_tokens):
             for draw in (Draw.PLAIN,) if count == last else Draw:
                 yield from self._lower(count, splits, draw, is_chained=True).variants()
             last = count
