@@ -182,6 +182,23 @@ def test_hypotheses_back_off_by_what_the_last_one_took(loaded: LoadedModel) -> N
         assert scene.loop.num_jobs == 3
 
 
+def test_a_hypothesis_that_is_due_is_made_though_no_more_sound_comes(loaded: LoadedModel) -> None:
+    with hearing_scene(loaded) as scene:
+        scene.hear((SPEECH, 1024))
+        scene.next(SpeechStarted)
+        scene.request()
+        scene.hear((SPEECH, 1024))
+        scene.sync()
+        scene.now += 0.25
+        scene.recognise("")
+        assert scene.next(TurnText) == TurnText(1, "", "")
+        scene.sync()
+        assert scene.loop.num_jobs == 1  # too early
+        scene.now += 0.25
+        scene.recognise(" one")
+        assert scene.next(TurnText) == TurnText(1, "", "one")
+
+
 def test_no_hypotheses_where_none_are_wanted(loaded: LoadedModel) -> None:
     with hearing_scene(loaded, HearingOptions(hypotheses=False)) as scene:
         scene.hear((SPEECH, 4096), (SILENCE, 640))

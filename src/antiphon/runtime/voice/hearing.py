@@ -140,7 +140,7 @@ class HearingCall:
                 while self._pending and not self._must_wait() and not self._is_closed.is_set():
                     self._carry_out(self._pending.popleft())
                 if not self._is_closed.is_set():
-                    self._jobs.advance(self._turn if self._detector.is_voiced else None)
+                    self._jobs.advance(self._speaking)
             outcome = events.HearingEnded(self._track.end / SPEECH_RATE)
         except Exception as error:
             outcome = self._ended_by(error)
@@ -157,10 +157,16 @@ class HearingCall:
             return error
         return EngineError(f"the hearing call failed: {describe(error)}")
 
+    @property
+    def _speaking(self) -> Turn | None:
+        """The turn in which somebody speaks just now."""
+        return self._turn if self._detector.is_voiced else None
+
     def _received(self) -> list[Request | _Sound | Answer | _Command]:
-        """Everything that has come; waits for the first."""
-        items = [self._inbox.get()]
+        """Everything that has come; waits for the first, or until a hypothesis may be begun without it."""
+        items: list[Request | _Sound | Answer | _Command] = []
         try:
+            items.append(self._inbox.get(timeout=self._jobs.seconds_to_hypothesis(self._speaking)))
             while True:
                 items.append(self._inbox.get_nowait())
         except Empty:

@@ -157,10 +157,16 @@ class TurnJobs:
                 self._begin(JobKind.WINDOW, turn, *turn.closed[0])
             elif turn.guess is not None:
                 self._begin(JobKind.GUESS, turn, turn.window_start, turn.guess.end + PAUSE)
-        if self._job is None and speaking is not None and self._makes_hypotheses and not self._is_held:
-            fresh = self._track.end - max(speaking.seen, speaking.window_start)
-            if fresh >= self._interval and self._clock() >= self._next_hypothesis:
-                self._begin(JobKind.HYPOTHESIS, speaking, speaking.window_start, self._track.end)
+        if speaking is not None and self.seconds_to_hypothesis(speaking) == 0:
+            self._begin(JobKind.HYPOTHESIS, speaking, speaking.window_start, self._track.end)
+
+    def seconds_to_hypothesis(self, speaking: Turn | None) -> float | None:
+        """How soon `advance` begins one, also if nothing comes until then. None: not without something that comes."""
+        if self._job is not None or speaking is None or not self._makes_hypotheses or self._is_held:
+            return None
+        if self._track.end - max(speaking.seen, speaking.window_start) < self._interval:
+            return None
+        return max(0.0, self._next_hypothesis - self._clock())
 
     def _begin(self, kind: JobKind, turn: Turn, start: int, end: int) -> None:
         end = min(end, self._track.end)
