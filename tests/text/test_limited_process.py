@@ -1,4 +1,4 @@
-"""`LimitedProcess` when descriptors are many, and when its process ends in the middle of an answer."""
+"""`LimitedProcess` when descriptors are many, and when its process ends early or does not start."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from antiphon.text import limited_process
 from antiphon.text.limited_process import LimitedProcess, LimitedProcesses, LimitExceededError
 
 DESCRIPTOR = 1500
@@ -20,7 +21,9 @@ serve(lambda request: request, 1 << 30)
 """
 CUT = """
 import sys
-from antiphon.text.limited_worker import ANSWER, REQUEST
+from antiphon.text.limited_worker import ANSWER, READY, REQUEST
+sys.stdout.buffer.write(READY)
+sys.stdout.buffer.flush()
 sys.stdin.buffer.read(REQUEST.size)
 sys.stdout.buffer.write(ANSWER.pack(100) + b"short")
 """
@@ -60,6 +63,27 @@ def test_an_answer_that_is_cut_off_is_an_error(tmp_path: Path, monkeypatch: pyte
     (tmp_path / "cut_worker.py").write_text(CUT, encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
     processes = LimitedProcesses("cut_worker", 1)
-    with pytest.raises(LimitExceededError, match="ended its process"):
+    with pytest.raises(LimitExceededError, match="ended its process \\(status 0\\)"):
+        processes.ask(b"", 5.0)
+    assert not processes.idle
+
+
+@pytest.mark.parametrize(
+    ("program", "message"),
+    [
+        ("import time\ntime.sleep(600)", "not ready after 0.2 s"),
+        ("raise SystemExit(7)", "ended its process \\(status 7\\)"),
+        ("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)", "ended its process \\(status -9\\)"),
+    ],
+)
+def test_a_process_that_does_not_start_is_an_error(
+    program: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "no_worker.py").write_text(program, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    if "0.2 s" in message:
+        monkeypatch.setattr(limited_process, "START_SECONDS", 0.2)
+    processes = LimitedProcesses("no_worker", 1)
+    with pytest.raises(LimitExceededError, match=message):
         processes.ask(b"", 5.0)
     assert not processes.idle

@@ -15,10 +15,12 @@ from typing import IO
 
 from antiphon.environment import inherited
 from antiphon.errors import AntiphonError, OverloadedError
-from antiphon.text.limited_worker import ANSWER, OUT_OF_MEMORY, REQUEST
+from antiphon.text.limited_worker import ANSWER, OUT_OF_MEMORY, READY, REQUEST
 
 #: For a process that has just been started, on a busy machine.
-START_SECONDS = 10.0
+START_SECONDS = 60.0
+#: What a process has beyond the limit of its work before it is killed: its own timer ends it sooner.
+GRACE_SECONDS = 10.0
 #: How long work waits for a process, if other work has all of them.
 WAIT_SECONDS = 30.0
 #: What a process sees of the environment: no keys.
@@ -90,6 +92,7 @@ class LimitedProcess:
         except OSError as error:
             raise LimitExceededError(f"could not start a process: {error}") from error
         self.is_usable = True
+        self._is_ready = False
 
     @property
     def pid(self) -> int:
@@ -103,16 +106,21 @@ class LimitedProcess:
         requests, answers = self._process.stdin, self._process.stdout
         assert requests is not None and answers is not None
         try:
-            requests.write(REQUEST.pack(len(request), seconds) + request)
-            requests.flush()
-            if not _has_data(answers, seconds + START_SECONDS):  # its own timer did not end it
-                self._process.kill()
-            header = answers.read(ANSWER.size)
-            if len(header) == ANSWER.size:
-                size = ANSWER.unpack(header)[0]
-                answer = answers.read(size)
-                if len(answer) == size:
-                    return answer
+            if not self._is_ready:
+                if not _has_data(answers, START_SECONDS):
+                    raise LimitExceededError(f"got no process: a new one was not ready after {START_SECONDS:g} s")
+                self._is_ready = answers.read(len(READY)) == READY
+            if self._is_ready:
+                requests.write(REQUEST.pack(len(request), seconds) + request)
+                requests.flush()
+                if not _has_data(answers, seconds + GRACE_SECONDS):
+                    raise LimitExceededError(f"took more than {seconds:g} s")
+                header = answers.read(ANSWER.size)
+                if len(header) == ANSWER.size:
+                    size = ANSWER.unpack(header)[0]
+                    answer = answers.read(size)
+                    if len(answer) == size:
+                        return answer
         except BrokenPipeError:
             pass
         except BaseException:
@@ -122,12 +130,12 @@ class LimitedProcess:
 
     def _cause(self, seconds: float) -> str:
         with suppress(subprocess.TimeoutExpired):
-            self._process.wait(START_SECONDS)
+            self._process.wait(GRACE_SECONDS)
         status = self._process.returncode
         self.close()
         if status in (-signal.SIGALRM, None):
             return f"took more than {seconds:g} s"
-        return "took too much memory" if status == OUT_OF_MEMORY else "ended its process"
+        return "took too much memory" if status == OUT_OF_MEMORY else f"ended its process (status {status})"
 
     def close(self) -> None:
         self.is_usable = False

@@ -15,6 +15,8 @@ from collections.abc import Callable
 #: Before a request: its size and its seconds. Before an answer: its size.
 REQUEST = struct.Struct("<Qd")
 ANSWER = struct.Struct("<Q")
+#: Before the first request can come: the process is there.
+READY = b"ready"
 #: The exit status of a process that ran out of memory.
 OUT_OF_MEMORY = 3
 
@@ -25,6 +27,8 @@ def serve(answer: Callable[[bytes], bytes], max_bytes: int) -> None:
     os.dup2(2, 1)  # whatever prints must not mix with the answers
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C at a terminal is for the process that started this one
     _limit_resources(max_bytes)
+    answers.write(READY)
+    answers.flush()
     requests = sys.stdin.buffer
     while len(header := requests.read(REQUEST.size)) == REQUEST.size:
         size, seconds = REQUEST.unpack(header)
