@@ -65,6 +65,7 @@ async def test_a_conversation(server: RunningServer) -> None:
             "type": "realtime",
             "instructions": "Answer in one short sentence.",
             "max_output_tokens": 24,
+            "temperature": 0.0,
             "audio": {
                 "input": {
                     "transcription": {"model": "gpt-4o-mini-transcribe"},

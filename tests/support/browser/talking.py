@@ -49,7 +49,8 @@ MICROPHONE = """
 })();
 """
 
-#: Notes every state that the page shows, the loudest sound of its answers, and the events of its sockets.
+#: Notes every state that the page shows, the loudest sound of its answers, and the events of its sockets. Answers
+#: are not sampled: one in some hundred would have no words to be heard.
 WITNESS = """
 (() => {
   const seen = (window.witness = { turns: [], loudest: 0, sent: [], received: [], sockets: [] });
@@ -66,8 +67,10 @@ WITNESS = """
     }
     send(text) {
       const event = JSON.parse(text);
-      if (event.type !== "input_audio_buffer.append") seen.sent.push(event);
-      super.send(text);
+      if (event.type === "input_audio_buffer.append") return super.send(text);
+      seen.sent.push(event);
+      const isUpdate = event.type === "session.update";
+      super.send(isUpdate ? JSON.stringify({ ...event, session: { ...event.session, temperature: 0 } }) : text);
     }
   };
   const look = () => {
