@@ -69,20 +69,19 @@ def test_an_answer_that_is_cut_off_is_an_error(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.parametrize(
-    ("program", "message"),
+    ("program", "start_seconds", "message"),
     [
-        ("import time\ntime.sleep(600)", "not ready after 0.2 s"),
-        ("raise SystemExit(7)", "ended its process \\(status 7\\)"),
-        ("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)", "ended its process \\(status -9\\)"),
+        ("import time\ntime.sleep(600)", 0.2, "not ready after 0.2 s"),
+        ("raise SystemExit(7)", 60.0, "ended its process \\(status 7\\)"),
+        ("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)", 60.0, "ended its process \\(status -9\\)"),
     ],
 )
 def test_a_process_that_does_not_start_is_an_error(
-    program: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    program: str, start_seconds: float, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "no_worker.py").write_text(program, encoding="utf-8")
     monkeypatch.syspath_prepend(str(tmp_path))
-    if "0.2 s" in message:
-        monkeypatch.setattr(limited_process, "START_SECONDS", 0.2)
+    monkeypatch.setattr(limited_process, "START_SECONDS", start_seconds)
     processes = LimitedProcesses("no_worker", 1)
     with pytest.raises(LimitExceededError, match=message):
         processes.ask(b"", 5.0)

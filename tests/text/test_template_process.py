@@ -56,7 +56,7 @@ def test_attacks_end_within_the_limits(processes: LimitedProcesses, name: str) -
         variables = {"messages": [{"content": "abc" * 100_000}]}
         render_in_process(ATTACKS[name], variables, seconds=0.4, processes=processes)
     assert "\n" not in str(caught.value)
-    assert time.monotonic() - started < 60  # without limits they take hours, or all of the memory
+    assert time.monotonic() - started < 20  # without limits they take hours, or all of the memory
     assert render_in_process("{{ x }} goes on", {"x": "it"}, processes=processes) == "it goes on"
 
 

@@ -103,30 +103,37 @@ class LimitedProcess:
         return self._process.poll() is None
 
     def ask(self, request: bytes, seconds: float) -> bytes:
-        requests, answers = self._process.stdin, self._process.stdout
-        assert requests is not None and answers is not None
         try:
-            if not self._is_ready:
-                if not _has_data(answers, START_SECONDS):
-                    raise LimitExceededError(f"got no process: a new one was not ready after {START_SECONDS:g} s")
-                self._is_ready = answers.read(len(READY)) == READY
-            if self._is_ready:
-                requests.write(REQUEST.pack(len(request), seconds) + request)
-                requests.flush()
-                if not _has_data(answers, seconds + GRACE_SECONDS):
-                    raise LimitExceededError(f"took more than {seconds:g} s")
-                header = answers.read(ANSWER.size)
-                if len(header) == ANSWER.size:
-                    size = ANSWER.unpack(header)[0]
-                    answer = answers.read(size)
-                    if len(answer) == size:
-                        return answer
+            answer = self._answer(request, seconds)
         except BrokenPipeError:
-            pass
+            answer = None
         except BaseException:
             self.close()
             raise
-        raise LimitExceededError(self._cause(seconds))
+        if answer is None:
+            raise LimitExceededError(self._cause(seconds))
+        return answer
+
+    def _answer(self, request: bytes, seconds: float) -> bytes | None:
+        """None if the process ended before all of it had come."""
+        requests, answers = self._process.stdin, self._process.stdout
+        assert requests is not None and answers is not None
+        if not self._is_ready:
+            if not _has_data(answers, START_SECONDS):
+                raise LimitExceededError(f"got no process: a new one was not ready after {START_SECONDS:g} s")
+            if answers.read(len(READY)) != READY:
+                return None
+            self._is_ready = True
+        requests.write(REQUEST.pack(len(request), seconds) + request)
+        requests.flush()
+        if not _has_data(answers, seconds + GRACE_SECONDS):
+            raise LimitExceededError(f"took more than {seconds:g} s")
+        header = answers.read(ANSWER.size)
+        if len(header) < ANSWER.size:
+            return None
+        size = ANSWER.unpack(header)[0]
+        answer = answers.read(size)
+        return answer if len(answer) == size else None
 
     def _cause(self, seconds: float) -> str:
         with suppress(subprocess.TimeoutExpired):

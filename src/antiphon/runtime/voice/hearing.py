@@ -159,7 +159,7 @@ class HearingCall:
 
     @property
     def _speaking(self) -> Turn | None:
-        """The turn in which somebody speaks just now."""
+        """The turn that is being spoken, unless it pauses."""
         return self._turn if self._detector.is_voiced else None
 
     def _received(self) -> list[Request | _Sound | Answer | _Command]:

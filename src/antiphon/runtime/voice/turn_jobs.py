@@ -147,7 +147,7 @@ class TurnJobs:
     # -- jobs ---------------------------------------------------------------------------------------------------
 
     def advance(self, speaking: Turn | None) -> None:
-        """Begin the next job, if there is one. `speaking` is the turn in which somebody speaks just now."""
+        """Begin the next job, if there is one. `speaking` is the turn that is being spoken, unless it pauses."""
         while self._job is None or self._job.kind is JobKind.HYPOTHESIS:
             turn = next((turn for turn in self._turns if turn.is_awaited), None)
             if turn is None:
@@ -161,7 +161,7 @@ class TurnJobs:
             self._begin(JobKind.HYPOTHESIS, speaking, speaking.window_start, self._track.end)
 
     def seconds_to_hypothesis(self, speaking: Turn | None) -> float | None:
-        """How soon `advance` begins one, also if nothing comes until then. None: not without something that comes."""
+        """Until `advance` begins one. None: not before a job ends, more sound comes or a hold is lifted."""
         if self._job is not None or speaking is None or not self._makes_hypotheses or self._is_held:
             return None
         if self._track.end - max(speaking.seen, speaking.window_start) < self._interval:
