@@ -157,7 +157,7 @@ def test_ctrl_c_is_exit_code_130_and_leaves_nothing(
     npm = registries.folder / "tools" / "npm"
     npm.write_text(npm.read_text() + ENDLESS_CHILD)
     process = subprocess.Popen([*COMMAND, "pull", "stories-15m"], stderr=subprocess.PIPE, text=True)
-    wait_until(lambda: any(home.rglob("late.tgz")), seconds=60)
+    wait_until(lambda: any(home.rglob("late.tgz")), "npm to write its file", seen=lambda: list(home.rglob("*")))
     process.send_signal(number)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == code
@@ -173,7 +173,7 @@ def test_ctrl_c_during_a_download_from_the_hub_leaves_nothing(
         server.stall = threading.Event()
         monkeypatch.setenv("HF_ENDPOINT", server.endpoint)
         process = subprocess.Popen([*COMMAND, "pull", "hub:o/r"], stderr=subprocess.PIPE, text=True)
-        wait_until(lambda: server.sent_bytes > 0, seconds=60)
+        wait_until(lambda: server.sent_bytes > 0, "the hub to send bytes")
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=60)
         server.stall.set()

@@ -75,7 +75,7 @@ def port(bridge_python: Path, server: RunningServer) -> Iterator[int]:
             return probe.connect_ex(("127.0.0.1", number)) == 0
 
     try:
-        wait_until(is_listening, 60)
+        wait_until(is_listening, "the bridge to listen")
         yield number
     finally:
         bridge.terminate()

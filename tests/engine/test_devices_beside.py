@@ -49,8 +49,7 @@ def world() -> Iterator[World]:
 def test_a_slow_device_does_not_delay_the_other(world: World) -> None:
     world.add("long", "slow")
     assert world.slow.submitted.acquire(timeout=SECONDS)
-    wait_until(lambda: world.core.busy_since is not None)
-    since = world.core.busy_since
+    since = wait_until(lambda: world.core.busy_since, "the engine to be busy")
     for number in range(3):
         world.add(f"short {number}", "quick")
         assert world.quick.submitted.acquire(timeout=SECONDS)
@@ -61,7 +60,7 @@ def test_a_slow_device_does_not_delay_the_other(world: World) -> None:
     assert world.core.busy_since == since  # what the watchdog sees of the long step
     world.slow.handles[0].finish()
     assert world.ended.get(timeout=SECONDS).result == "long done"
-    wait_until(lambda: world.loop.busy_since is None)
+    wait_until(lambda: world.loop.busy_since is None, "the loop to be idle", seen=lambda: world.loop.busy_since)
 
 
 def test_a_device_computes_one_step_at_a_time_in_its_own_thread(world: World) -> None:
@@ -98,7 +97,7 @@ def test_the_loop_sleeps_until_a_step_is_done(monkeypatch: pytest.MonkeyPatch) -
     ended: SimpleQueue[Request] = SimpleQueue()
     loop.add([fake_request("a", "quick", ended.put)]).result(SECONDS)
     assert quick.submitted.acquire(timeout=SECONDS)
-    wait_until(lambda: core.is_waiting and bool(waits))
+    wait_until(lambda: core.is_waiting and waits, "the engine to wait for its device")
     quick.handles[0].finish()
     assert ended.get(timeout=SECONDS).id == "a"
     loop.close()
@@ -151,7 +150,7 @@ def test_a_lost_device_ends_the_loop(world: World) -> None:
     ended = [world.ended.get(timeout=SECONDS) for _ in range(2)]
     expected = "the engine stopped: DeviceError: gpu failed: an illegal memory access"
     assert [(request.finish_reason, request.error) for request in ended] == [(FinishReason.FAILED, expected)] * 2
-    wait_until(lambda: world.loop.failure == expected)
+    wait_until(lambda: world.loop.failure == expected, "the loop to fail", seen=lambda: world.loop.failure)
     with pytest.raises(EngineError, match="gpu failed: an illegal memory access"):
         world.add("late", "slow")
 

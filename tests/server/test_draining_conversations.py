@@ -83,7 +83,7 @@ async def talking(command: ServeCommand, max_tokens: int) -> AsyncIterator[Talk]
         found[:] = re.findall(r"Wyoming is listening on tcp://[\d.]+:(\d+)", command.text())
         return bool(found)
 
-    wait_until(is_listening, 60, command.text)
+    wait_until(is_listening, "the server to listen for Wyoming", seen=command.text)
     clip = to_s16(decode(jfk()).values).tobytes()
     half = len(clip) // 4 * 2
     url = command.url().replace("http", "ws") + "/v1/realtime"

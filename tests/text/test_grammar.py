@@ -361,7 +361,7 @@ def test_the_next_mask_is_computed_in_the_background(tokenizer: Tokenizer, compi
     constraint.advance(brace)
     assert not constraint.is_ready
     may_go_on.set()
-    wait_until(lambda: constraint.is_ready)
+    wait_until(lambda: constraint.is_ready, "the mask")
     assert [name.startswith("grammar-mask") for name in called] == [True]
     assert len(allowed(constraint)) > 0
 

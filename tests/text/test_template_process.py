@@ -93,7 +93,7 @@ def test_a_process_that_was_killed_is_replaced(processes: LimitedProcesses) -> N
     assert render_in_process("{{ 1 }}", {}, processes=processes) == "1"
     [process] = processes.idle
     os.kill(process, signal.SIGKILL)
-    wait_until(lambda: has_ended(process))
+    wait_until(lambda: has_ended(process), "the process to end")
     assert render_in_process("{{ 2 }}", {}, processes=processes) == "2"
 
 
@@ -103,7 +103,7 @@ def test_the_process_ends_with_its_parent() -> None:
         "render_in_process('{{ 1 }}', {}, processes=p); print(p.idle[0], flush=True); os._exit(0)"
     )
     child = int(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout)
-    wait_until(lambda: has_ended(child))
+    wait_until(lambda: has_ended(child), "the process to end after its parent")
 
 
 def has_ended(process: int) -> bool:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -80,7 +81,8 @@ def test_two_servers_from_start_to_end(home: Path, tmp_path: Path, invoke: Invok
     options = ["--port", "0", "--kv-memory", "16", "--keep-alive", "1h"]
     with serving(first_model, *options) as (first, url), serving(second_model, *options) as (second, other_url):
         for address in (url, other_url):
-            wait_until(lambda: httpx.get(address + "/readyz").status_code == 200, 180)  # noqa: B023
+            ready = partial(httpx.get, address + "/readyz")
+            wait_until(lambda: ready().is_success, "the server to be ready", seen=lambda: ready().text)  # noqa: B023
         servers = local_servers()
         assert {(server.url, server.pid) for server in servers} == {(url, first.pid), (other_url, second.pid)}
         assert len({server.admin_token for server in servers}) == 2

@@ -45,7 +45,7 @@ def owned(engine: Engine) -> int:
 
 
 def wait_until_free(engine: Engine) -> None:
-    wait_until(lambda: owned(engine) == 0, 20)
+    wait_until(lambda: owned(engine) == 0, "all blocks to be free", seen=engine.figures)
 
 
 def test_generate_many_and_one(engine: Engine) -> None:

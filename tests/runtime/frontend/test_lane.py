@@ -82,10 +82,16 @@ def direct(samples: Floats) -> Floats:
     return voice_probabilities(model, [samples], [state], final=True)[0]
 
 
-def has_calls(engine: Engine, count: int) -> bool:
-    """Whether so many calls wait for the present step of the lane."""
-    assert engine.detectors._loop is not None
-    return len(engine.detectors._loop._calls) == count
+def wait_until_calls(engine: Engine, count: int) -> None:
+    """Wait until `count` calls wait for the lane's running step to end."""
+    loop = engine.detectors._loop
+    assert loop is not None
+    wait_until(lambda: len(loop._calls) == count, f"{count} calls behind the step", seen=lambda: loop._calls)
+
+
+def wait_until_step(gate: Gate) -> None:
+    """Wait until the first step runs, with one request."""
+    wait_until(lambda: gate.batches == [1], "a step with one request to run", seen=lambda: gate.batches)
 
 
 def has_lane_thread() -> bool:
@@ -135,14 +141,14 @@ def test_two_live_sessions_share_a_step() -> None:
         reader = VoiceReader(engine.detectors)
         gate.is_open.clear()
         first = in_thread(lambda: reader.push(noise(1)))
-        wait_until(lambda: gate.batches == [1])  # a step is running
+        wait_until_step(gate)
         sessions = [engine.listen(temperatures=(0.0,)) for _ in range(2)]
         for session in sessions:
             session.push(noise(0.5))
-        wait_until(partial(has_calls, engine, 2))
+        wait_until_calls(engine, 2)
         gate.is_open.set()
         assert len(first.result(30)) == 31
-        wait_until(lambda: len(gate.batches) == 2)
+        wait_until(lambda: len(gate.batches) == 2, "a second step", seen=lambda: gate.batches)
         assert gate.batches == [1, 2]
         for session in sessions:
             session.close()
@@ -160,12 +166,12 @@ def test_live_sound_goes_before_recordings(engine: Engine) -> None:
     gate = Gate(engine)
     gate.is_open.clear()
     work = [in_thread(lambda: reader.push(noise(1)))]
-    wait_until(lambda: gate.batches == [1])
+    wait_until_step(gate)
 
     for number, (seconds, priority) in enumerate([(30, Priority.NORMAL), (30, Priority.NORMAL), (0.1, Priority.HIGH)]):
         own = VoiceReader(engine.detectors, priority)
         work.append(in_thread(partial(own.push, noise(seconds, number))))
-        wait_until(partial(has_calls, engine, number + 1))
+        wait_until_calls(engine, number + 1)
     gate.is_open.set()
     for done in work:
         done.result(30)
@@ -183,7 +189,7 @@ def test_two_threads_load_a_detector_once(engine: Engine, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(front_end, "load_model", load)
     both = [in_thread(lambda: engine.detectors.model(VOICE_ACTIVITY)) for _ in range(2)]
-    wait_until(lambda: asked == [VOICE_ACTIVITY])
+    wait_until(lambda: asked, "a thread to load the detector")
     may_load.set()
     first, second = (one.result(30) for one in both)
     assert first is second and asked == [VOICE_ACTIVITY]
@@ -217,11 +223,11 @@ def test_unloading_cancels_what_waits(engine: Engine) -> None:
     gate = Gate(engine)
     gate.is_open.clear()
     running = in_thread(lambda: reader.push(noise(1)))
-    wait_until(lambda: gate.batches == [1])
+    wait_until_step(gate)
     other = in_thread(lambda: VoiceReader(engine.detectors).push(noise(1)))
-    wait_until(partial(has_calls, engine, 1))
+    wait_until_calls(engine, 1)
     unloading = in_thread(lambda: engine.unload(VOICE_ACTIVITY))
-    wait_until(partial(has_calls, engine, 2))
+    wait_until_calls(engine, 2)
     gate.is_open.set()
     unloading.result(30)
     assert len(running.result(30)) == 31

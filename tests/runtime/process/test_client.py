@@ -487,7 +487,8 @@ def test_nothing_is_left_when_a_client_is_closed(
     before = num_descriptors()
     pid = asyncio.run(main())
     assert pid is not None and not is_alive(pid)
-    wait_until(lambda: num_descriptors() == before, told=num_descriptors)  # a thread closes its pipe
+    # A thread closes its pipe.
+    wait_until(lambda: num_descriptors() == before, f"{before} open descriptors", seen=num_descriptors)
 
 
 def test_the_sockets_folder_is_private(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -259,7 +259,7 @@ def test_the_engine_goes_with_its_parent(
     ended = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], stdout=subprocess.PIPE, timeout=180)
     assert ended.returncode == -signal.SIGKILL
     pid = int(ended.stdout)
-    wait_until(lambda: not is_alive(pid), told=lambda: "the engine process outlived its parent")
+    wait_until(lambda: not is_alive(pid), "the engine process to end after its parent", seen=lambda: f"{pid} is alive")
 
 
 def test_devices_are_reported_and_a_restart_keeps_them(tiny_llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:

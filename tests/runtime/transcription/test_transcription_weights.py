@@ -152,7 +152,7 @@ def test_the_last_hypothesis_as_a_draft_changes_no_update() -> None:
             with engine.listen(updates.append, interval=1.0) as session:
                 for start in range(0, len(sound), RATE):
                     session.push(sound[start : start + RATE])
-                    wait_until(partial(is_idle, session, start + RATE))
+                    wait_until(partial(is_idle, session, start + RATE), "every hypothesis that is due")
                 session.finish(timeout=300)
             steps[speculate] = [step for step in engine.step_records() if step.model == "whisper-tiny.en"]
     assert found["ngram"] == found["off"] and len(found["off"]) > 8

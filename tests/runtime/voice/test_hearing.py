@@ -84,7 +84,7 @@ def test_speech_that_goes_on_voids_a_guess(loaded: LoadedModel) -> None:
         assert scene.request().task == "encode"
         scene.hear((SPEECH, 320))  # and is aborted while it runs
         scene.next(TurnResumed)
-        wait_until(lambda: scene.loop.num_aborted == 1 and not scene.loop.running)
+        wait_until(lambda: scene.loop.num_aborted == 1 and not scene.loop.running, "an abort", seen=lambda: scene.loop)
         scene.hear((SILENCE, 640))
         assert scene.next(TurnEnded).end_ms == 640 + 128 + 320 + 128 + 320
         scene.recognise(" ask not")
@@ -99,7 +99,7 @@ def test_a_final_aborts_a_running_hypothesis(loaded: LoadedModel) -> None:
         hypothesis = scene.request()
         assert hypothesis.priority is Priority.NORMAL
         scene.hear((SILENCE, 128))
-        wait_until(lambda: hypothesis.finish_reason is FinishReason.CANCELLED)
+        wait_until(lambda: hypothesis.finish_reason is FinishReason.CANCELLED, "its end", seen=lambda: hypothesis)
         guess = scene.request()
         assert guess is not hypothesis and guess.priority is Priority.HIGH
         scene.recognise(" one two")

@@ -92,10 +92,11 @@ def test_logs_hold_no_text_and_no_keys(guarded: RunningServer, caplog: pytest.Lo
         details = dict(model="tiny-chat", messages=MESSAGES, max_tokens=9, temperature=0)
         text = client.chat.completions.create(**details).choices[0].message.content
         list(client.chat.completions.create(**details, stream=True))
-        wait_until(lambda: len(request_lines(caplog)) >= 2)  # a line is written when the answer has left
+        # A line is written after the answer has left.
+        wait_until(lambda: len(request_lines(caplog)) >= 2, "two lines in the log", seen=lambda: request_lines(caplog))
         with pytest.raises(openai.BadRequestError):
             client.chat.completions.create(**details, logit_bias={"an-unmistakable-prompt": 101})
-        wait_until(lambda: len(request_lines(caplog)) >= 3)
+        wait_until(lambda: len(request_lines(caplog)) >= 3, "a third line", seen=lambda: request_lines(caplog))
     lines = [JsonLines().format(record) for record in caplog.records]
     requests = request_lines(caplog)
     assert len(requests) == 3
@@ -192,5 +193,5 @@ def test_a_killed_engine_is_told_and_replaced(guarded: RunningServer) -> None:
             client.completions.create(**details)
         assert refused.value.status_code == 503 and refused.value.code == "engine_restarting"
         assert "retry-after" in refused.value.response.headers
-        wait_until(lambda: httpx.get(guarded.url + "/readyz").json()["status"] != "restarting", 120)
+        wait_until(lambda: httpx.get(guarded.url + "/readyz").json()["status"] != "restarting", "the engine's restart")
         assert client.completions.create(**details, max_tokens=8).choices[0].text == wanted

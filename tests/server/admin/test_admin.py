@@ -73,14 +73,14 @@ def cards(ask: Callable[..., httpx.Response]) -> dict[str, dict[str, Any]]:
 
 def memory(ask: Callable[..., httpx.Response]) -> dict[str, Any]:
     """With the engine's own figures, which are left out if it is too busy to tell them in time."""
-    told: dict[str, Any] = {}
 
-    def has_figures() -> bool:
-        told.update(ask("GET", "/models").json()["memory"])
-        return told["engine_resident_bytes"] is not None
+    def figures() -> dict[str, Any] | None:
+        found: dict[str, Any] = ask("GET", "/models").json()["memory"]
+        return found if found["engine_resident_bytes"] is not None else None
 
-    wait_until(has_figures)
-    return told
+    found = wait_until(figures, "the engine's own figures")
+    assert found is not None
+    return found
 
 
 def complete(client: openai.OpenAI, model: str, **more: Any) -> str:
@@ -125,7 +125,7 @@ def test_models_come_on_use_and_the_least_recently_used_goes(
 
 def test_keep_alive_of_a_request(ask: Callable[..., httpx.Response], client: openai.OpenAI) -> None:
     complete(client, "first", keep_alive=0)
-    wait_until(lambda: cards(ask)["first"]["state"] == "unloaded")
+    wait_until(lambda: cards(ask)["first"]["state"] == "unloaded", "the model to be unloaded", seen=lambda: cards(ask))
     complete(client, "first", keep_alive="2m")
     assert 100 < cards(ask)["first"]["expires"] - time.time() < 121
     complete(client, "first")
@@ -156,7 +156,7 @@ def test_nobody_in_use_is_unloaded(
             pass
     for stream in streams:
         stream.close()
-    wait_until(lambda: not cards(ask)["second"]["requests"])
+    wait_until(lambda: not cards(ask)["second"]["requests"], "the model to be idle", seen=lambda: cards(ask))
     assert complete(client, "third")
     administered.wait_until_idle()
 
@@ -245,9 +245,8 @@ def test_requests_are_listed_and_ended(
         listed = ask("GET", "/requests").json()["requests"]
         return next((one for one in listed if one["id"] == f"mine/{stream}" and one["model"] == "first"), None)
 
-    wait_until(lambda: mine() is not None and administered.figures()["running"] == 1)
-    card = mine()
-    assert card is not None and card["path"] == "/v1/completions" and card["key"] == 0 and card["seconds"] > 0
+    card = wait_until(lambda: administered.figures()["running"] == 1 and mine(), "the request to run")
+    assert card and card["path"] == "/v1/completions" and card["key"] == 0 and card["seconds"] > 0
     assert ask("DELETE", f"/requests/mine/{stream}").json() == {"cancelled": 1}
     thread.join(60)
     (answer,) = answers
@@ -267,7 +266,8 @@ def test_a_key_has_so_many_requests_at_once(administered: RunningServer, client:
         client.completions.create(**details)
     assert limited.value.code == "too_many_requests" and limited.value.response.headers["retry-after"] == "1"
     streams.pop().close()
-    wait_until(lambda: len(administered.serving.requests) == 5)
+    requests = administered.serving.requests
+    wait_until(lambda: len(requests) == 5, "the request's end", seen=lambda: list(requests))
     client.completions.create(**details).close()
     for stream in streams:
         stream.close()

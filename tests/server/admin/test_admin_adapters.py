@@ -142,10 +142,10 @@ def test_unloading_the_model_unloads_its_adapters(ask: Ask, client: openai.OpenA
     base = chat_folder.name
     expected = text(client, f"{base}:one")
 
-    def is_idle() -> bool:
-        return not any(card["requests"] for card in ask("GET", "/models").json()["models"])
+    def requests() -> dict[str, Any]:
+        return {card["name"]: card["requests"] for card in ask("GET", "/models").json()["models"]}
 
-    wait_until(is_idle)
+    wait_until(lambda: not any(requests().values()), "all models to be idle", seen=requests)
     ask("POST", "/models/unload", model=base).raise_for_status()
     assert memory(ask) == 0
     assert {model.state for model in client.models.list() if model.root.startswith(base)} == {"unloaded"}  # type: ignore[attr-defined]
@@ -164,7 +164,9 @@ def test_the_engine_comes_back_with_its_adapters(
     pid = engine.pid
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: engine.pid not in (None, pid) and engine.state == "ready")
+    wait_until(
+        lambda: engine.pid not in (None, pid) and engine.state == "ready", "a new engine", seen=lambda: engine.state
+    )
     assert name in engine.models
     assert text(client, name) == expected
 

@@ -184,7 +184,7 @@ def test_no_text_is_sent(watched: RunningServer, client: openai.OpenAI) -> None:
 
 def test_listeners_share_one_source_and_the_last_ends_it(watched: RunningServer, client: openai.OpenAI) -> None:
     hub = hub_of(watched)
-    wait_until(lambda: not len(hub))
+    wait_until(lambda: not len(hub), "the last listener to be gone", seen=lambda: len(hub))
     with listening(watched) as first, listening(watched) as second:
         first.until("snapshot")
         second.until("snapshot")
@@ -192,7 +192,7 @@ def test_listeners_share_one_source_and_the_last_ends_it(watched: RunningServer,
         complete(client)
         ended = [reading.request(lambda row: row["state"] == "finished") for reading in (first, second)]
         assert ended[0] == ended[1]
-    wait_until(lambda: not len(hub))
+    wait_until(lambda: not len(hub), "the last listener to be gone", seen=lambda: len(hub))
     watched.wait_until_idle()  # what was under way has come
     received: list[Any] = []
     taken = hub._take
@@ -207,7 +207,7 @@ def test_listeners_share_one_source_and_the_last_ends_it(watched: RunningServer,
 
 def test_there_may_be_so_many_listeners(watched: RunningServer) -> None:
     hub = hub_of(watched)
-    wait_until(lambda: not len(hub))
+    wait_until(lambda: not len(hub), "the last listener to be gone", seen=lambda: len(hub))
     headers = {"authorization": f"Bearer {ADMIN}"}
     with httpx.Client(base_url=watched.url, headers=headers, timeout=60) as http:
         open_ = [http.send(http.build_request("GET", "/admin/events"), stream=True) for _ in range(MAX_LISTENERS)]
@@ -215,7 +215,7 @@ def test_there_may_be_so_many_listeners(watched: RunningServer) -> None:
         assert refused.status_code == 503 and refused.json()["error"]["code"] == "too_many_listeners"
         for response in open_:
             response.close()
-    wait_until(lambda: not len(hub))
+    wait_until(lambda: not len(hub), "the last listener to be gone", seen=lambda: len(hub))
 
 
 def test_a_killed_engine_is_announced_and_a_snapshot_follows(watched: RunningServer, client: openai.OpenAI) -> None:
@@ -237,7 +237,8 @@ def test_a_killed_engine_is_announced_and_a_snapshot_follows(watched: RunningSer
 
 
 def test_a_stream_ends_when_the_server_drains(watched: RunningServer) -> None:
-    wait_until(lambda: not len(watched.serving.requests))
+    requests = watched.serving.requests
+    wait_until(lambda: not len(requests), "all requests to end", seen=lambda: list(requests))
     with listening(watched) as reading:
         reading.until("snapshot")
         [context] = watched.serving.requests

@@ -110,8 +110,8 @@ def test_a_download_is_shared_shown_and_cancelled(ask: Ask, hub: LocalHub, serve
     threads = [threading.Thread(target=pull) for _ in range(2)]
     for thread in threads:
         thread.start()
-    wait_until(lambda: len(hub.downloads()) > before and running())
-    wait_until(lambda: len(served.serving.requests) >= 2)
+    wait_until(lambda: len(hub.downloads()) > before and running(), "the download")
+    wait_until(lambda: len(served.serving.requests) >= 2, "both requests")
     [card] = running()
     assert card["model"] == HUB_MODEL
     refused = ask("POST", "/delete", model=HUB_MODEL)

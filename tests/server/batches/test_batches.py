@@ -37,11 +37,11 @@ def submit(client: openai.OpenAI, lines: list[Any], endpoint: Any = CHAT, **more
 
 
 def ended(client: openai.OpenAI, batch: Batch) -> Batch:
-    def has_ended() -> bool:
-        return client.batches.retrieve(batch.id).status in ("completed", "failed", "cancelled", "expired")
+    def now() -> Batch:
+        return client.batches.retrieve(batch.id)
 
-    wait_until(has_ended, 60, lambda: client.batches.retrieve(batch.id))
-    return client.batches.retrieve(batch.id)
+    wait_until(lambda: now().status in ("completed", "failed", "cancelled", "expired"), "the batch's end", seen=now)
+    return now()
 
 
 def lines_of(client: openai.OpenAI, file_id: str | None) -> dict[str, dict[str, Any]]:
@@ -206,7 +206,7 @@ def test_cancelling_keeps_what_is_done(client: openai.OpenAI, server: RunningSer
         assert counts is not None
         return counts.completed
 
-    wait_until(lambda: done() >= 1, 60)
+    wait_until(done, "a first completed line")
     with pytest.raises(openai.ConflictError, match="input of a batch") as in_use:
         client.files.delete(batch.input_file_id)
     assert in_use.value.code == "file_in_use"
@@ -226,11 +226,11 @@ def test_clients_go_first(
     """Without other requests eight run at once; while one of a client is in flight, only one more is begun."""
     go, priorities = held
     batch = submit(client, [chat_line(f"r{number}") for number in range(12)])
-    wait_until(lambda: len(priorities) == 8)
+    wait_until(lambda: len(priorities) == 8, "eight requests", seen=lambda: priorities)
     assert set(priorities) == {LOW_PRIORITY}
     threads = [threading.Thread(target=lambda: client.chat.completions.create(**chat_line("")["body"]))]
     threads[0].start()
-    wait_until(lambda: len(priorities) == 9)
+    wait_until(lambda: len(priorities) == 9, "the client's request", seen=lambda: priorities)
     assert priorities[-1] == 2 and server.serving.requests.num_of_clients >= 1
     go.set()
     threads[0].join(60)

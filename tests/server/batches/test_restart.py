@@ -58,7 +58,7 @@ def test_killed_in_the_middle(chat_folder: Path, tmp_path: Path) -> None:
             assert counts is not None
             return counts.completed
 
-        wait_until(lambda: completed() >= 10, 120)
+        wait_until(lambda: completed() >= 10, "ten completed lines", seen=completed)
         command.process.send_signal(signal.SIGKILL)
         command.wait_for_end()
         results = tmp_path / "files" / "batches" / f"{batch.id}.output"
@@ -68,8 +68,9 @@ def test_killed_in_the_middle(chat_folder: Path, tmp_path: Path) -> None:
             stream.write(b'{"id": "torn", "custom_id": "r59", "resp')
         (tmp_path / "keys").write_text("another-key-now\na-key-of-batches\n")
         command, client = serve()
-        wait_until(lambda: client.batches.retrieve(batch.id).status == "completed", 120)
-        done = client.batches.retrieve(batch.id)
+        now = lambda: client.batches.retrieve(batch.id)  # noqa: E731
+        wait_until(lambda: now().status == "completed", "the batch to complete", seen=now)
+        done = now()
         assert done.request_counts is not None and done.request_counts.completed == NUM_REQUESTS
         lines = [json.loads(line) for line in client.files.content(done.output_file_id or "").text.splitlines()]
         assert sorted(line["custom_id"] for line in lines) == sorted(f"r{number}" for number in range(NUM_REQUESTS))

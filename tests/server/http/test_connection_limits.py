@@ -113,7 +113,7 @@ def running(limits: ConnectionLimits) -> Iterator[Running]:
     server = uvicorn.Server(server_settings(app, limits, 2))  # type: ignore[arg-type]
     thread = threading.Thread(target=lambda: uvloop_run(lambda: server.serve([listener])), daemon=True)
     thread.start()
-    wait_until(lambda: server.started)
+    wait_until(lambda: server.started, "the server to listen")
     try:
         yield Running(app, listener.getsockname()[1], server)
     finally:
@@ -205,17 +205,18 @@ def test_a_slow_body(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(protocol, "RATE_SECONDS", 0.2)
     response = server.response(POST % 1000 + b"a")
     assert status(response) == 408 and "less than 1000 bytes per second" in error(response)["message"]
-    wait_until(lambda: not server.num_connections)
+    wait_until(lambda: not server.num_connections, "all connections to close", seen=lambda: server.num_connections)
 
 
 def test_the_longest_idle_connection_makes_room_and_requests_are_kept(server: Running) -> None:
-    wait_until(lambda: not server.num_connections)
+    wait_until(lambda: not server.num_connections, "all connections to close", seen=lambda: server.num_connections)
     held = []
     for _ in range(7):
         connection = server.connect()
         connection.sendall(b"GET /held HTTP/1.1\r\nHost: a\r\n\r\n")
         held.append(connection)
-    wait_until(lambda: [scope["path"] for scope in server.app.seen[-7:]] == ["/held"] * 7)
+    paths = lambda: [scope["path"] for scope in server.app.seen[-7:]]  # noqa: E731
+    wait_until(lambda: paths() == ["/held"] * 7, "seven held requests", seen=paths)
     seen = len(server.app.seen)
     with server.connect() as idle:
         idle.sendall(GET)
@@ -223,14 +224,16 @@ def test_the_longest_idle_connection_makes_room_and_requests_are_kept(server: Ru
         with server.connect() as newcomer:
             newcomer.sendall(b"GET /held HTTP/1.1\r\nHost: a\r\n\r\n")
             assert is_closed(idle)
-            wait_until(lambda: len(server.app.seen) == seen + 2)
+            wait_until(lambda: len(server.app.seen) == seen + 2, "the newcomer's request", seen=lambda: server.app.seen)
             response = server.response(GET)
             assert status(response) == 503 and error(response)["code"] == "too_many_connections"
             assert b"retry-after" in response
     gone = server.app.num_gone
     for connection in held:
         connection.close()
-    wait_until(lambda: server.app.num_gone >= gone + 7)
+    wait_until(
+        lambda: server.app.num_gone >= gone + 7, "seven clients to be gone", seen=lambda: server.app.num_gone - gone
+    )
     assert httpx.get(server.url).text == "0"
 
 
@@ -276,7 +279,7 @@ def test_what_is_not_http(server: Running) -> None:
 def test_trailers_are_not_headers(server: Running) -> None:
     with server.connect() as connection:
         connection.sendall(CHUNKED + b"1\r\nx\r\n0\r\nAuthorization: Bearer x\r\n\r\n" + GET)
-        wait_until(lambda: len(server.app.seen) >= 2)
+        wait_until(lambda: len(server.app.seen) >= 2, "both requests", seen=lambda: server.app.seen)
         assert b"200 OK" in read_one(connection)
     assert not any(name == b"authorization" for scope in server.app.seen for name, _ in scope["headers"])
 
@@ -307,8 +310,10 @@ def test_pipelined_requests_are_bounded_and_end_with_their_connection(server: Ru
     with server.connect() as connection:
         seen = len(server.app.seen)
         connection.sendall(held * 2)
-        wait_until(lambda: len(server.app.seen) > seen)
-    wait_until(lambda: server.app.num_gone == gone + 2, told=lambda: f"{server.app.num_gone - gone} ended")
+        wait_until(lambda: len(server.app.seen) > seen, "a request")
+    wait_until(
+        lambda: server.app.num_gone == gone + 2, "two clients to be gone", seen=lambda: server.app.num_gone - gone
+    )
 
 
 def test_connections_evict_the_longest_waiting() -> None:

@@ -18,7 +18,7 @@ CHAT = {**ENDLESS, "messages": [{"role": "user", "content": "hello"}]}
 
 
 def wait_until_running(server: RunningServer) -> None:
-    wait_until(lambda: server.figures()["running"])
+    wait_until(lambda: server.figures()["running"], "a request to run", seen=server.figures)
 
 
 def send(server: RunningServer, path: str, body: dict[str, object]) -> socket.socket:

@@ -49,7 +49,8 @@ def running() -> Iterator[tuple[int, uvicorn.Server]]:
 @pytest.fixture
 def port(running: tuple[int, uvicorn.Server]) -> int:
     port, server = running
-    wait_until(lambda: not server.server_state.connections)
+    connections = server.server_state.connections
+    wait_until(lambda: not connections, "all connections to close", seen=lambda: connections)
     return port
 
 
@@ -137,4 +138,4 @@ def test_a_client_that_never_reads_is_disconnected(
         connection.sendall(HANDSHAKE)
         assert connection.recv(4096).startswith(b"HTTP/1.1 101")
         connection.sendall(flood)
-        wait_until(lambda: not running[1].server_state.connections)
+        wait_until(lambda: not running[1].server_state.connections, "the connection to be closed")

@@ -131,7 +131,7 @@ def test_sessions_count_for_their_key(locked: Gated) -> None:
         assert (status, error["code"], headers["retry-after"]) == (429, "too_many_requests", "1")
         with locked.connect(additional_headers={"X-Api-Key": KEYS[1]}):
             pass
-    wait_until(lambda: not len(locked.requests))
+    wait_until(lambda: not len(locked.requests), "all sessions to end", seen=lambda: list(locked.requests))
     assert locked.figure("realtime_sessions_open") == 0 and locked.figure("realtime_sessions_total") >= 3
 
 
@@ -167,7 +167,7 @@ def test_the_number_of_sessions_is_limited() -> None:
         with made.connect():
             status, error, _ = made.refused()
             assert (status, error["code"]) == (429, "too_many_sessions") and "--max-sessions" in error["message"]
-        wait_until(lambda: not len(made.requests))
+        wait_until(lambda: not len(made.requests), "the session to end", seen=lambda: list(made.requests))
         with made.connect():
             pass
 
@@ -194,7 +194,7 @@ def test_draining_refuses_new_sessions_and_ends_open_ones() -> None:
         with pytest.raises(ConnectionClosed) as closed:
             socket.recv(20)
         assert closed.value.rcvd is not None and closed.value.rcvd.code == 1012
-        wait_until(lambda: not len(made.requests))
+        wait_until(lambda: not len(made.requests), "the session to end", seen=lambda: list(made.requests))
 
 
 def test_a_failure_closes_the_session_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:
@@ -207,8 +207,9 @@ def test_a_failure_closes_the_session_and_is_logged(caplog: pytest.LogCaptureFix
                 socket.recv(20)
             assert closed.value.rcvd is not None and closed.value.rcvd.code == 1011
         assert made.refused(path="/nowhere")[:1] == (404,)
-        wait_until(lambda: len([record for record in caplog.records if record.message == "request"]) == 2)
-    lines = [record.fields for record in caplog.records if record.message == "request"]  # type: ignore[attr-defined]
+        logged = lambda: [record for record in caplog.records if record.message == "request"]  # noqa: E731
+        wait_until(lambda: len(logged()) == 2, "two requests in the log", seen=logged)
+    lines = [record.fields for record in logged()]  # type: ignore[attr-defined]
     assert lines[0]["request_id"] == "my-id" and lines[0]["status"] == 101 and lines[0]["code"] == "internal_error"
     assert lines[1]["status"] == 404 and lines[1]["method"] == "WEBSOCKET"
     assert "hidden" not in caplog.text

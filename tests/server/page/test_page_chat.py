@@ -44,7 +44,8 @@ def test_an_answer_streams_and_stops(watched: WatchedPage, page_server: RunningS
     expect(page.get_by_role("button", name="Send")).to_be_visible()
     page_server.wait_until_idle()
     kept = num_characters(page)
-    wait_until(lambda: any("figures" in node for node in stored_chats(page)[0]["nodes"].values()))
+    nodes = lambda: stored_chats(page)[0]["nodes"].values()  # noqa: E731
+    wait_until(lambda: any("figures" in node for node in nodes()), "stored figures", seen=lambda: list(nodes()))
     page.reload()
     expect(page.locator(".figures")).to_contain_text("stopped by you")
     assert num_characters(page) == kept
@@ -150,14 +151,15 @@ def test_chats_are_found_renamed_saved_and_deleted(watched: WatchedPage) -> None
     page.keyboard.press("Enter")
     page.get_by_role("searchbox", name="Search chats").fill("strings")
     expect(chats).to_contain_text(["Strings"])
-    wait_until(lambda: "Strings" in [chat["title"] for chat in stored_chats(page)])
+    titles = lambda: [chat["title"] for chat in stored_chats(page)]  # noqa: E731
+    wait_until(lambda: "Strings" in titles(), "the new title to be stored", seen=titles)
 
     page.reload()
     page.get_by_role("button", name="Manage Strings").click()
     page.get_by_role("button", name="Delete").click()
     expect(chats).to_have_count(1)
     expect(page.get_by_text("Ask something")).to_be_visible()
-    wait_until(lambda: len(stored_chats(page)) == 1)
+    wait_until(lambda: len(titles()) == 1, "one stored chat", seen=titles)
     page.reload()
     expect(chats).to_have_count(1)
 

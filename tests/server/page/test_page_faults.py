@@ -133,8 +133,9 @@ def test_an_engine_that_is_killed_fails_the_answer_and_the_page_goes_on(
     os.kill(pid, signal.SIGKILL)
     expect(page.locator(".answer").get_by_role("alert")).to_contain_text("The answer failed")
     assert last_answer(page).startswith(told[:20]), "what was answered stays"
-    wait_until(lambda: page_server.serving.client.pid not in (None, pid))
-    wait_until(lambda: httpx.get(page_server.url + "/readyz").status_code == 200, 120)
+    wait_until(lambda: page_server.serving.client.pid not in (None, pid), "a new engine process")
+    ready = lambda: httpx.get(page_server.url + "/readyz")  # noqa: E731
+    wait_until(lambda: ready().is_success, "the server to be ready again", seen=lambda: ready().text)
     expect(page.locator(".banner")).to_have_count(0)
     expect(page.locator(".status-word")).to_have_text("Ready")
     seed_options(watched, max_tokens=8, ignore_eos=False)

@@ -32,7 +32,7 @@ def opened(chat_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     command = ServeCommand(str(chat_folder), "--port", "0", "--kv-memory", "16", "--open")
     try:
         command.wait_until_ready()
-        wait_until(record.exists)
+        wait_until(record.exists, "the browser to be opened", seen=command.text)
         yield record.read_text().strip()
     finally:
         command.process.send_signal(signal.SIGTERM)

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from support.browser.talking import ScriptedMicrophone, Witness, begin, preset, stage, type_in
-from support.browser.watched_page import PATIENCE, PHONE, WIDE, WatchedPage, watched_page
+from support.browser.watched_page import PHONE, WIDE, WatchedPage, watched_page
 from support.server.http_server import RunningServer
 from support.waiting import wait_until
 
@@ -49,7 +49,9 @@ def test_speech_interrupts_an_answer_and_shows_what_was_not_heard(
     first = page.locator(".said.answer").first
     expect(first.locator(".cut s")).not_to_be_empty()
     # What was left out is shown at once; what was heard follows when the server has told it.
-    wait_until(lambda: witness.received("conversation.item.retrieved"), PATIENCE / 1000)
+    wait_until(
+        lambda: witness.received("conversation.item.retrieved"), "the words that were heard", seen=lambda: witness.turns
+    )
     (cut,) = witness.sent("conversation.item.truncate")
     (kept,) = witness.received("conversation.item.retrieved")
     assert cut["audio_end_ms"] > 0 and kept["item"]["id"] == cut["item_id"]
@@ -161,7 +163,8 @@ def test_settings_hold_in_a_conversation_that_goes_on(
             and audio["output"]["voice"] == name
         )
 
-    wait_until(is_taken, PATIENCE / 1000, lambda: [witness.sent("session.update")[-1], witness.received("error")])
+    seen = lambda: [witness.sent("session.update")[-1], witness.received("error")]  # noqa: E731
+    wait_until(is_taken, "the settings to be in effect", seen=seen)
     expect(page.get_by_role("button", name="Hold to speak")).to_be_visible()
     watched.check_accessible()
 

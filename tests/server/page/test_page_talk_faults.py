@@ -19,7 +19,7 @@ from antiphon.server.http.connection_limits import SessionLimits
 from antiphon.server.setup.config import Limits, ModelSpec, ServerConfig
 from support.browser.chromium import chromium
 from support.browser.talking import ScriptedMicrophone, Witness, begin, preset, stage, type_in
-from support.browser.watched_page import PATIENCE, WatchedPage, watched_page
+from support.browser.watched_page import WatchedPage, watched_page
 from support.server.http_server import RunningServer, running_server
 from support.waiting import wait_until
 
@@ -104,7 +104,7 @@ def test_a_wrong_key_is_asked_for_again_and_a_second_session_is_refused(browser:
         second.page.get_by_role("button", name="Start talking").click()
         expect(second.page.get_by_role("alert")).to_contain_text("--max-sessions")
         first.page.get_by_role("button", name="End", exact=True).click()
-        wait_until(lambda: "antiphon:realtime_sessions_open 0" in metrics(keyed), PATIENCE / 1000)
+        wait_until(lambda: "antiphon:realtime_sessions_open 0" in metrics(keyed), "the first session to end")
         begin(second.page)
 
 
@@ -121,7 +121,7 @@ def test_a_conversation_goes_on_after_its_connection_broke_off(watched: WatchedP
     expect(page.locator(".said.answer")).to_have_attribute("data-settled", "true")
     before = page.locator(".said.answer .settled").inner_text().strip()
     witness.drop_socket()
-    wait_until(lambda: len(witness.received("session.created")) == 2, PATIENCE / 1000)
+    wait_until(lambda: len(witness.received("session.created")) == 2, "a second session", seen=lambda: witness.turns)
     expect(stage(page)).to_have_attribute("data-turn", "listening")
     expect(page.locator(".notice")).to_have_count(0)
     assert "reconnecting" in witness.turns
@@ -157,7 +157,7 @@ def test_a_conversation_goes_on_after_the_engine_was_killed(
     os.kill(before, signal.SIGKILL)
     models = page_server.serving.models
     is_back = lambda: client.pid != before and client.state is EngineState.READY and models.is_ready  # noqa: E731
-    wait_until(is_back, PATIENCE / 1000)
+    wait_until(is_back, "a new engine with its models", seen=lambda: client.state)
     expect(page.locator(".status-word")).to_have_text("Ready")
 
     def answers() -> list[dict[str, Any]]:
@@ -167,10 +167,10 @@ def test_a_conversation_goes_on_after_the_engine_was_killed(
         """An answer that was asked for while a model is loaded again may fail."""
         number = len(answers()) + 1
         type_in(page, "Say hello.")
-        wait_until(lambda: len(answers()) >= number, PATIENCE / 1000, lambda: witness.turns)
+        wait_until(lambda: len(answers()) >= number, "an answer's end", seen=lambda: witness.turns)
         return bool(answers()[-1]["status"] != "failed")
 
-    wait_until(is_answered, PATIENCE / 1000, lambda: answers()[-1]["status_details"])
+    wait_until(is_answered, "an answer that does not fail", seen=lambda: answers()[-1]["status_details"])
     witness.wait_until_heard()
     assert len(witness.received("session.created")) == 1
 

@@ -50,7 +50,9 @@ def test_a_dropped_file_is_transcribed_and_its_words_are_played(watched: Watched
     assert normalize_words(text) == normalize_words(JFK_TEXT)
     page.get_by_role("button", name="ask", exact=True).last.click()  # "ask what you can do"
     audio = page.locator("audio")
-    wait_until(lambda: audio.evaluate("(audio) => !audio.paused && audio.currentTime > 7"), PATIENCE / 1000)
+    wait_until(
+        lambda: audio.evaluate("(audio) => !audio.paused && audio.currentTime > 7"), "the recording to play from 7 s"
+    )
     assert audio.evaluate("(audio) => audio.error") is None
     expect(page.locator(".word.lit")).to_have_count(1)
 

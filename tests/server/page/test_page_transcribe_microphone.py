@@ -33,7 +33,7 @@ def test_speech_is_transcribed_as_it_is_spoken(watched: WatchedPage) -> None:
     note_texts(page, "unsettled", ".timed-part .unsettled")
     page.get_by_role("button", name="Use the microphone").click()
     expect(page.locator(".record")).to_have_attribute("data-state", "recording")
-    wait_until(lambda: noted_texts(page, "unsettled"), PATIENCE / 1000)
+    wait_until(lambda: noted_texts(page, "unsettled"), "words that may still change")
     watched.check_accessible()
     expect(page.locator(".timed-part .word", has_text="country").first).to_be_visible()  # of a turn that has ended
     assert page.get_by_role("button", name="country").count() == 0  # nothing is played while the microphone is open
@@ -46,6 +46,8 @@ def test_speech_is_transcribed_as_it_is_spoken(watched: WatchedPage) -> None:
 
     page.get_by_role("button", name="country").first.click()
     audio = page.locator("audio")
-    wait_until(lambda: audio.evaluate("(audio) => !audio.paused && audio.currentTime > 1"), PATIENCE / 1000)
+    wait_until(
+        lambda: audio.evaluate("(audio) => !audio.paused && audio.currentTime > 1"), "the recording to play from 1 s"
+    )
     expect(page.locator(".word.lit")).to_have_count(1)
     expect(page.get_by_role("button", name="Use the microphone")).to_be_enabled()

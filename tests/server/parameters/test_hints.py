@@ -118,7 +118,7 @@ def test_usage_in_every_chunk(client: openai.OpenAI, path: str) -> None:
         assert all(usage.total_tokens == usage.prompt_tokens + usage.completion_tokens for usage in usages)
         return len(set(counts)) > 1
 
-    wait_until(growing_counts)
+    wait_until(growing_counts, "a stream of several chunks")
 
 
 def test_usage_in_the_last_chunk(client: openai.OpenAI) -> None:

@@ -59,7 +59,8 @@ def server() -> Iterator[FakeRealtime]:
 def realtime(server: FakeRealtime) -> Iterator[FakeRealtime]:
     server.prepare = lambda voice: None
     yield server
-    wait_until(lambda: not len(server.serving.requests))
+    requests = server.serving.requests
+    wait_until(lambda: not len(requests), "all sessions to end", seen=lambda: list(requests))
     assert all(voice.is_closed for voice in server.voices)
 
 
@@ -376,7 +377,7 @@ async def test_a_client_that_does_not_read_is_closed(realtime: FakeRealtime, mon
     realtime.prepare = lambda voice: voice.answers.append(text(*["word "] * 3000))  # five minutes of sound
     async with realtime.session(max_queue=1) as session:
         await session.send("response.create")
-        wait_until(lambda: not len(realtime.serving.requests))
+        wait_until(lambda: not len(realtime.serving.requests), "the session to be closed")
         assert realtime.voice.is_closed and realtime.voice.opened[0].is_closed  # before the client notices
         with pytest.raises(ConnectionClosed) as closed:
             while True:

@@ -27,7 +27,7 @@ from support.server.http_server import RunningServer, running_server
 from support.server.realtime_server import Session
 from support.sound.sounds import wav_bytes
 from support.sound.speech import JFK_SPEECH, JFK_TEXT, RATE, jfk, librivox_clips, word_error_rate
-from support.waiting import wait_until
+from support.waiting import wait_until_async
 
 pytestmark = [pytest.mark.weights, pytest.mark.slow, pytest.mark.asyncio]
 CHUNK = 4800
@@ -160,7 +160,8 @@ async def test_semantic_turn_detection_by_the_real_model(server: RunningServer) 
     assert by_silence[0] < PAUSE_MS[0] + 200 and by_model[0] > PAUSE_MS[1]
     loaded = server.serving.models.companion(END_OF_TURN)
     assert loaded is not None
-    await asyncio.to_thread(wait_until, lambda: not loaded.uses)  # it was kept for the session
+    # The model is kept for the session.
+    await wait_until_async(lambda: not loaded.uses, "the model to be released", seen=lambda: loaded.uses)
 
 
 async def test_an_unknown_voice_is_rejected_with_the_known_ones(server: RunningServer) -> None:
@@ -186,5 +187,5 @@ async def test_the_end_of_turn_model_is_there_again_after_the_engine_died(server
         os.kill(client.pid, signal.SIGKILL)
         while (await session.until("error"))["error"]["type"] != "server_error":
             pass
-        await asyncio.to_thread(wait_until, lambda: client.state is EngineState.READY, 60)
+        await wait_until_async(lambda: client.state is EngineState.READY, "a new engine", seen=lambda: client.state)
         assert (await ends_of_turns(session, {"type": "semantic_vad"}, 1))[0] > PAUSE_MS[1]

@@ -28,7 +28,8 @@ def realtime() -> Iterator[FakeRealtime]:
     with fake_realtime() as server:
         server.prepare = load
         yield server
-        wait_until(lambda: not len(server.serving.requests))
+        requests = server.serving.requests
+        wait_until(lambda: not len(requests), "all sessions to end", seen=lambda: list(requests))
         assert all(voice.is_closed for voice in server.voices)
 
 

@@ -15,7 +15,7 @@ from antiphon.server.serving.serving import Serving
 from antiphon.server.telemetry import tracing
 from support.server.fake_voice import FakeVoice
 from support.server.realtime_server import FakeRealtime, fake_realtime
-from support.waiting import wait_until
+from support.waiting import wait_until_async
 
 pytestmark = pytest.mark.asyncio
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -41,11 +41,16 @@ def values(serving: Serving) -> dict[str, float]:
     return {" ".join([sample.name, *sample.labels.values()]): sample.value for sample in samples}
 
 
+async def counted(serving: Serving, name: str) -> None:
+    """Wait until a metric is 1."""
+    await wait_until_async(lambda: values(serving).get(name) == 1, f"{name} to be 1", seen=lambda: values(serving))
+
+
 async def test_the_stages_of_a_turn_are_metrics(realtime: FakeRealtime) -> None:
     async with realtime.session() as session:
         await session.turn()
         done = await session.until("response.done")
-        wait_until(lambda: values(realtime.serving).get("antiphon:realtime_responses_total completed") == 1)
+        await counted(realtime.serving, "antiphon:realtime_responses_total completed")
         assert values(realtime.serving)["antiphon:realtime_sessions_open"] == 1
     found = values(realtime.serving)
     marks = json.loads(done["response"]["metadata"]["antiphon.waterfall"])
@@ -67,7 +72,7 @@ async def test_an_interrupted_response_counts_the_stages_it_reached(realtime: Fa
         await session.until("response.created")
         await session.send("response.cancel")
         await session.until("response.done")
-        wait_until(lambda: values(realtime.serving).get("antiphon:realtime_responses_total cancelled") == 1)
+        await counted(realtime.serving, "antiphon:realtime_responses_total cancelled")
     found = values(realtime.serving)
     assert found["antiphon:voice_turn_stage_seconds_count turn_decided"] == 1
     assert found["antiphon:voice_to_voice_seconds_count"] == 0
@@ -86,8 +91,9 @@ async def test_a_turn_is_a_span_of_its_session(realtime: FakeRealtime, exporter:
         assert response is not None and response.headers["traceparent"].startswith(f"00-{TRACE}-")
         await session.turn()
         done = await session.until("response.done")
-    wait_until(lambda: any(span.name == "WEBSOCKET /v1/realtime" for span in arrived(realtime, exporter)))
-    spans = {span.name: span for span in arrived(realtime, exporter)}
+    named = lambda: {span.name: span for span in arrived(realtime, exporter)}  # noqa: E731
+    await wait_until_async(lambda: "WEBSOCKET /v1/realtime" in named(), "the span of the session", seen=named)
+    spans = named()
     root, turn = spans["WEBSOCKET /v1/realtime"], spans["turn"]
     assert root.parent is not None and f"{root.parent.span_id:016x}" == "00f067aa0ba902b7"
     assert dict(root.attributes or {})["http.response.status_code"] == 101
@@ -108,6 +114,5 @@ async def test_a_refused_handshake_is_a_span(realtime: FakeRealtime, exporter: I
     with pytest.raises(InvalidStatus):
         async with realtime.session("?model=nope"):
             pass
-    wait_until(lambda: bool(arrived(realtime, exporter)))
-    (span,) = arrived(realtime, exporter)
+    (span,) = await wait_until_async(lambda: arrived(realtime, exporter), "a span")
     assert dict(span.attributes or {})["http.response.status_code"] == 404

@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import openai
 import pytest
+from openai.types.responses import Response
 
 from antiphon.server.http.errors import ApiError
 from antiphon.server.text.generation import Generations
@@ -35,6 +36,13 @@ CASES: dict[str, dict[str, Any]] = {
     "reasoning": dict(model="tiny-thinker", temperature=0, max_output_tokens=9),
     "empty": dict(model="tiny-chat", max_output_tokens=5, extra_body={"guided_regex": "", "seed": 1}),
 }
+
+
+def ended(client: openai.OpenAI, response_id: str) -> Response:
+    """Return a response in the background once it has ended."""
+    now = lambda: client.responses.retrieve(response_id)  # noqa: E731
+    wait_until(lambda: now().status != "in_progress", "the response's end", seen=now)
+    return now()
 
 
 @pytest.mark.parametrize("details", CASES.values(), ids=CASES.keys())
@@ -76,8 +84,7 @@ def test_a_stream_to_another_request_is_not_followed(client: openai.OpenAI) -> N
 def test_in_the_background(client: openai.OpenAI) -> None:
     made = client.responses.create(**CASES["text"], input="hello", background=True)
     assert made.background and made.status in ("in_progress", "incomplete")
-    wait_until(lambda: client.responses.retrieve(made.id).status != "in_progress")
-    done = client.responses.retrieve(made.id)
+    done = ended(client, made.id)
     whole = client.responses.create(**CASES["text"], input="hello")
     assert done.output_text == whole.output_text and done.status == whole.status == "incomplete"
     more = client.responses.create(**CASES["text"], input="more", previous_response_id=made.id)
@@ -141,9 +148,8 @@ def test_background_failures(client: openai.OpenAI, server: RunningServer, monke
 
     monkeypatch.setattr(Generations, "events", broken)
     made = client.responses.create(model="tiny-chat", input="hello", background=True)
-    wait_until(lambda: client.responses.retrieve(made.id).status == "failed")
-    failed = client.responses.retrieve(made.id)
-    assert failed.error is not None and failed.error.message == "the step failed"
+    failed = ended(client, made.id)
+    assert failed.status == "failed" and failed.error is not None and failed.error.message == "the step failed"
     monkeypatch.undo()
     monkeypatch.setattr(Generations, "events", _until_the_end)
     made = client.responses.create(model="tiny-chat", input="hello", background=True)
@@ -152,7 +158,7 @@ def test_background_failures(client: openai.OpenAI, server: RunningServer, monke
     server.serving.loop.call_soon_threadsafe(  # type: ignore[attr-defined]
         found.end_with, ApiError(504, "the request took too long", code="timeout")
     )
-    wait_until(lambda: client.responses.retrieve(made.id).status == "failed")
+    assert ended(client, made.id).status == "failed"
     server.wait_until_idle()
 
 

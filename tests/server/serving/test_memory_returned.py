@@ -60,14 +60,8 @@ def mixed_load(server: RunningServer) -> list[str]:
 
 def resident(server: RunningServer) -> int:
     """As the engine tells it, if it is not too busy to tell it in time."""
-    told: list[int | None] = []
-
-    def has_figures() -> bool:
-        told.append(admin(server, "GET", "/models")["memory"]["engine_resident_bytes"])
-        return told[-1] is not None
-
-    wait_until(has_figures)
-    return int(told[-1] or 0)
+    figure = lambda: admin(server, "GET", "/models")["memory"]["engine_resident_bytes"]  # noqa: E731
+    return int(wait_until(figure, "the engine's own figures"))
 
 
 @pytest.mark.weights
@@ -94,5 +88,6 @@ def test_unloading_gives_at_least_the_weights_back(server: RunningServer) -> Non
     assert again == first
     wait_until(
         lambda: abs(resident(server) - before) <= 0.1 * before,
-        told=lambda: f"{resident(server):,} bytes, {before:,} before",
+        f"about {before:,} resident bytes",
+        seen=lambda: resident(server),
     )

@@ -159,7 +159,7 @@ def test_two_transcriptions_beside_a_chat(sound: RunningServer, client: openai.O
 
     with ThreadPoolExecutor(2) as pool:
         hearing = [pool.submit(transcribe) for _ in range(2)]
-        wait_until(lambda: len(sound.serving.requests) == 2 and sound.figures()["running"], 60)
+        wait_until(lambda: len(sound.serving.requests) == 2 and sound.figures()["running"], "the transcriptions to run")
         stream = client.chat.completions.create(**chat, stream=True)  # type: ignore[call-overload]
         text = "".join(chunk.choices[0].delta.content or "" for chunk in stream)
         assert not any(one.done() for one in hearing)  # the chat did not wait for them
@@ -335,7 +335,7 @@ def test_leaving_ends_the_speech(sound: RunningServer, kind: str) -> None:
     body = {**SPEECH, "input": LONG, "response_format": "pcm", "stream_format": kind}
     with httpx.stream("POST", sound.url + "/v1/audio/speech", json=body, timeout=60) as answer:
         next(answer.iter_bytes())
-    wait_until(lambda: not len(sound.serving.requests))
+    wait_until(lambda: not len(sound.serving.requests), "the request to end", seen=lambda: list(sound.serving.requests))
     sound.wait_until_idle(5)
 
 
@@ -348,7 +348,7 @@ def test_leaving_ends_the_transcription(sound: RunningServer) -> None:
             data={"model": "whisper-1"},
             timeout=httpx.Timeout(1.0, write=60),
         )
-    wait_until(lambda: not len(sound.serving.requests))
+    wait_until(lambda: not len(sound.serving.requests), "the request to end", seen=lambda: list(sound.serving.requests))
     sound.wait_until_idle(10)
 
 

@@ -88,8 +88,9 @@ def test_it_is_loaded_again_after_the_engine_was_restarted(server: RunningServer
     pid = server.serving.client.pid
     assert pid is not None
     os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: server.serving.client.pid not in (None, pid), 120)
-    wait_until(lambda: f'model_name="{VOICE_ACTIVITY}"' in httpx.get(server.url + "/metrics").text, 120)
+    wait_until(lambda: server.serving.client.pid not in (None, pid), "a new engine process")
+    page = lambda: httpx.get(server.url + "/metrics").text  # noqa: E731
+    wait_until(lambda: f'model_name="{VOICE_ACTIVITY}"' in page(), "the detector to be loaded again", seen=page)
     assert transcribed(server).status_code == 200
     found = card(server)
     assert found is not None and found["state"] == "ready"

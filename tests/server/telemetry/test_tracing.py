@@ -49,7 +49,7 @@ def spans(traced: tuple[RunningServer, InMemorySpanExporter], body: dict[str, An
         return list(exporter.get_finished_spans())
 
     # A request's own span ends after the last byte of its answer has left.
-    wait_until(lambda: any(span.kind is SpanKind.SERVER for span in arrived()))
+    wait_until(lambda: any(span.kind is SpanKind.SERVER for span in arrived()), "the request's span", seen=arrived)
     return answer, arrived()
 
 

@@ -74,7 +74,8 @@ def test_a_predicted_answer_is_the_same_and_is_counted(
 
     with caplog.at_level(logging.INFO, "antiphon.server"):
         ahead = post(drafting, **ASKED, max_tokens=24, prediction=predicted(text), timings=True).json()
-        wait_until(lambda: any("drafted_tokens" in getattr(line, "fields", {}) for line in caplog.records))
+        logged = lambda: [getattr(line, "fields", {}) for line in caplog.records]  # noqa: E731
+        wait_until(lambda: any("drafted_tokens" in fields for fields in logged()), "drafts in the log", seen=logged)
     assert ahead["choices"] == plain["choices"]
     drafted, accepted = counts(ahead["usage"])
     assert 24 > drafted >= accepted > 0

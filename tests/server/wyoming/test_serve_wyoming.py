@@ -37,7 +37,7 @@ def test_from_start_to_end(chat_folder: Path) -> None:
             found[:] = re.findall(r"Wyoming is listening on tcp://([\d.]+:\d+)", command.text())
             return bool(found)
 
-        wait_until(is_listening, 60, command.text)
+        wait_until(is_listening, "the server to listen for Wyoming", seen=command.text)
         host, port = found[0].split(":")
         assert host == "127.0.0.1"  # although HTTP is on all interfaces
         info = asyncio.run(described_until_it_ends(command, int(port)))

@@ -254,9 +254,13 @@ def test_a_client_that_leaves_frees_what_it_held(sound: RunningServer, port: int
 
     for session in (speak, hear, wait):
         run_client(port, session)
-        wait_until(lambda: not len(sound.serving.requests), 30, lambda: list(sound.serving.requests))
+        wait_until(
+            lambda: not len(sound.serving.requests), "the request to end", seen=lambda: list(sound.serving.requests)
+        )
         sound.wait_until_idle()
-    wait_until(lambda: "antiphon:wyoming_connections 0.0" in sound.metrics(), 30)
+    wait_until(
+        lambda: "antiphon:wyoming_connections 0.0" in sound.metrics(), "all connections to close", seen=sound.metrics
+    )
     assert 'antiphon:wyoming_requests_total{request="synthesize",status="disconnected"} 1.0' in sound.metrics()
     assert all(not model.uses for model in sound.serving.models)
 

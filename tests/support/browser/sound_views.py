@@ -7,7 +7,6 @@ from pathlib import Path
 
 from playwright.sync_api import Locator, Page
 
-from support.browser.watched_page import PATIENCE
 from support.waiting import wait_until
 
 #: A word may be lit for less time than a test looks away, so the page notes them.
@@ -46,8 +45,9 @@ def noted_texts(page: Page, name: str) -> list[str]:
 
 
 def wait_until_heard(page: Page) -> None:
-    """Until the page's own analyser hears what the view Speak plays."""
-    wait_until(lambda: page.evaluate(LEVEL, "views/speak/speech.js") > 0.02, PATIENCE / 1000)
+    """Wait until the page's own analyser hears what the view Speak plays."""
+    level = lambda: page.evaluate(LEVEL, "views/speak/speech.js")  # noqa: E731
+    wait_until(lambda: level() > 0.02, "sound of the view Speak", seen=level)
 
 
 def drop(target: Locator, files: list[tuple[str, str, bytes]]) -> None:

@@ -13,7 +13,6 @@ import numpy as np
 from playwright.sync_api import Locator, Page, expect
 
 from antiphon.audio.samples import Floats
-from support.browser.watched_page import PATIENCE
 from support.sound.recorded_turns import Clip, recorded_turns
 from support.sound.sounds import wav_bytes
 from support.waiting import wait_until
@@ -124,7 +123,7 @@ class ScriptedMicrophone:
         self._page.evaluate("(name) => scripted.say(name)", name)
 
     def wait_until_said(self) -> None:
-        wait_until(lambda: self._page.evaluate("scripted.isSaying === false"), PATIENCE / 1000)
+        wait_until(lambda: self._page.evaluate("scripted.isSaying === false"), "the recording to be said")
 
     def lose(self) -> None:
         """The microphone is unplugged."""
@@ -159,8 +158,8 @@ class Witness:
         return found
 
     def wait_until_heard(self) -> None:
-        """Until sound of an answer has reached the speakers."""
-        wait_until(lambda: self._page.evaluate("witness.loudest > 0.02"), PATIENCE / 1000, lambda: self.turns)
+        """Wait until sound of an answer has reached the speakers."""
+        wait_until(lambda: self._page.evaluate("witness.loudest > 0.02"), "sound of an answer", seen=lambda: self.turns)
 
     def drop_socket(self) -> None:
         """End the connection as a network would, without a word to the page's code."""

@@ -48,8 +48,8 @@ class WatchedPage:
         return self.page
 
     def wait_until(self, expression: str) -> None:
-        """Until an expression on the page is true. Playwright's own way needs `eval`, which the policy forbids."""
-        wait_until(lambda: self.page.evaluate(expression), PATIENCE / 1000, lambda: f"never: {expression}")
+        """Wait until an expression on the page is true. Playwright's own way needs `eval`, which the policy forbids."""
+        wait_until(lambda: self.page.evaluate(expression), f"`{expression}` on the page", seen=self._shown)
 
     def expect_fault(self, pattern: str) -> None:
         """A test that stops a server or gives a wrong key causes messages that would be faults elsewhere."""
@@ -70,6 +70,10 @@ class WatchedPage:
             for rule in found["violations"]
         ]
         assert told == [], json.dumps(told, indent=1)
+
+    def _shown(self) -> dict[str, object]:
+        """Return the page's text and what was wrong on it so far."""
+        return {"text": self.page.inner_text("body"), "faults": self.faults}
 
     def _note_message(self, message: ConsoleMessage) -> None:
         if message.type in ("error", "warning"):

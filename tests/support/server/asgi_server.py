@@ -23,7 +23,7 @@ def serving_app(app: ASGIApp, limits: ConnectionLimits | None = None) -> Iterato
     server = uvicorn.Server(server_settings(app, limits or ConnectionLimits(), 2))  # type: ignore[arg-type]
     thread = threading.Thread(target=lambda: uvloop_run(lambda: server.serve([listener])), daemon=True)
     thread.start()
-    wait_until(lambda: server.started)
+    wait_until(lambda: server.started, "the server to listen")
     try:
         yield listener.getsockname()[1], server
     finally:

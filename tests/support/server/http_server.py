@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ from antiphon.server.http.listener import address, bind
 from antiphon.server.serving.serving import Serving
 from antiphon.server.setup.config import ServerConfig
 from support.models.tiny_model import write_bert
-from support.waiting import wait_until
+from support.waiting import PATIENCE_SECONDS, wait_until
 
 #: As Qwen writes it, cut down to what matters here.
 TOOL_TEMPLATE = (
@@ -57,15 +56,15 @@ class RunningServer:
         pages: list[str] = []
 
         def has_figures() -> bool:
-            pages.append(httpx.get(self.url + "/metrics", timeout=30).text)
+            pages.append(httpx.get(self.url + "/metrics", timeout=60).text)
             return "antiphon:num_requests_running{" in pages[-1]
 
-        wait_until(has_figures, told=lambda: pages[-1])
+        wait_until(has_figures, "the engine's own figures", seen=lambda: pages[-1])
         return pages[-1]
 
-    def wait_until_idle(self, seconds: float = 30.0) -> None:
-        """Until the engine holds nothing of anybody's."""
-        wait_until(lambda: not any(self.figures().values()), seconds, self.figures)
+    def wait_until_idle(self, seconds: float = PATIENCE_SECONDS) -> None:
+        """Wait until the engine holds nothing of any request."""
+        wait_until(lambda: not any(self.figures().values()), "an idle engine", seconds, self.figures)
 
 
 @contextmanager
@@ -96,15 +95,14 @@ def running_server(config: ServerConfig, options: dict[str, Any]) -> Iterator[Ru
 
 
 def _wait_until_settled(url: str) -> None:
-    deadline = time.monotonic() + 180
     told: dict[str, Any] = {}
-    while True:
+
+    def is_settled() -> bool:
         with contextlib.suppress(httpx.HTTPError):
-            told = httpx.get(f"{url}/readyz", timeout=5).json()
-            if told["status"] in ("ready", "failed"):
-                return
-        assert time.monotonic() < deadline, f"the server did not get ready: {told}"
-        time.sleep(0.05)
+            told.update(httpx.get(f"{url}/readyz", timeout=30).json())
+        return told.get("status") in ("ready", "failed")
+
+    wait_until(is_settled, "the server to be ready", seen=lambda: told)
 
 
 def write_random_bert(folder: Path) -> Path:

@@ -133,8 +133,9 @@ class Scene:
 
     def request(self, task: str = "encode") -> Request:
         """The request that runs, once there is one of that task."""
-        wait_until(lambda: [r for r in list(self.loop.running.values()) if r.task == task])
-        (request,) = self.loop.running.values()
+        running = lambda: list(self.loop.running.values())  # noqa: E731
+        wait_until(lambda: [r for r in running() if r.task == task], f"a request to {task}", seen=running)
+        (request,) = running()
         return request
 
     def recognise(self, text: str) -> Request:
@@ -163,5 +164,5 @@ def hearing_scene(loaded: LoadedModel, options: HearingOptions | None = None) ->
         yield scene
     finally:
         scene.call.cancel()
-        wait_until(lambda: scene.inbox.final is not None)
+        wait_until(lambda: scene.inbox.final is not None, "the call's end")
         assert not scene.loop.running

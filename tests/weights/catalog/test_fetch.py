@@ -362,7 +362,7 @@ def test_a_fetch_killed_half_way_goes_on_from_its_complete_parts(registries: Reg
         return any(name.startswith("staging/m/tmp-") for name in files_under(store.home))
 
     try:
-        wait_until(has_part_of_second, 60)
+        wait_until(has_part_of_second, "a piece of the second part", seen=lambda: files_under(store.home))
         assert process.pid is not None
         os.kill(process.pid, signal.SIGKILL)
         process.join()
