@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
+from support.http_clients import share_tls_context
 from support.models.tiny_model import tiny_gguf, tiny_llama  # noqa: F401  (fixtures for every test)
+
+if TYPE_CHECKING:
+    from support.server.pool import ServerPool
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # Started in the background by a shell, which has its jobs ignore Ctrl-C; programs that tests start must not.
@@ -29,6 +34,8 @@ torch.set_num_threads(1 if "PYTEST_XDIST_WORKER" in os.environ else min(2, os.cp
 # An example, or the drawing of one, may be held up by whatever else the machine does.
 settings.register_profile("antiphon", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("antiphon")
+
+share_tls_context()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -61,3 +68,13 @@ def model_path() -> Callable[[str], Path]:
         return resolve(name).path
 
     return path
+
+
+@pytest.fixture(scope="session")
+def servers() -> Iterator[ServerPool]:
+    """Servers for tests that need one with a certain configuration."""
+    from support.server.pool import ServerPool
+
+    pool = ServerPool()
+    yield pool
+    pool.close()

@@ -243,5 +243,5 @@ def test_a_stream_ends_when_the_server_drains(watched: RunningServer) -> None:
         reading.until("snapshot")
         [context] = watched.serving.requests
         assert context.is_watching and not watched.serving.requests.num_of_clients
-        watched.serving.loop.call_soon_threadsafe(context.announce_draining)
+        watched.loop.call_soon_threadsafe(context.announce_draining)
         assert reading.is_over.wait(60)

@@ -267,7 +267,7 @@ def test_error_inside_a_stream_is_an_event(server: RunningServer, claude: anthro
         next(events)
         (context,) = [one for one in server.serving.requests if one.path == "/v1/messages"]
         error = ApiError(499, "the request was cancelled", code="cancelled")
-        server.serving.loop.call_soon_threadsafe(context.end_with, error)  # type: ignore[attr-defined]
+        server.loop.call_soon_threadsafe(context.end_with, error)
         with pytest.raises(anthropic.APIStatusError) as caught:
             for _ in events:
                 pass

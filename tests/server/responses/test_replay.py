@@ -155,9 +155,7 @@ def test_background_failures(client: openai.OpenAI, server: RunningServer, monke
     made = client.responses.create(model="tiny-chat", input="hello", background=True)
     assert made.status == "in_progress"
     (found,) = (context for context in server.serving.requests if context.path == "/v1/responses")
-    server.serving.loop.call_soon_threadsafe(  # type: ignore[attr-defined]
-        found.end_with, ApiError(504, "the request took too long", code="timeout")
-    )
+    server.loop.call_soon_threadsafe(found.end_with, ApiError(504, "the request took too long", code="timeout"))
     assert ended(client, made.id).status == "failed"
     server.wait_until_idle()
 

@@ -275,7 +275,7 @@ def test_a_cancelled_request_is_told_so(sound: RunningServer, port: int) -> None
         (context,) = sound.serving.requests
         assert (context.method, context.path, context.log_fields["model"]) == ("WYOMING", "synthesize", "hibari-6m")
         error = ApiError(499, "cancelled by hand", code="cancelled")
-        sound.serving.loop.call_soon_threadsafe(context.end_with, error)  # type: ignore[attr-defined]
+        sound.loop.call_soon_threadsafe(context.end_with, error)
         return (await events_until(client, "error"))[-1]
 
     assert run_client(port, session).data == {"text": "cancelled by hand", "code": "cancelled"}

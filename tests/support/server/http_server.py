@@ -15,14 +15,15 @@ import httpx
 import openai
 import torch
 import uvicorn
+from fastapi import FastAPI
 from safetensors.torch import load_file, save_file
 
-from antiphon.runtime.process.client import EngineClient
 from antiphon.server.app import create_app
 from antiphon.server.draining_server import server_settings
 from antiphon.server.http.listener import address, bind
 from antiphon.server.serving.serving import Serving
 from antiphon.server.setup.config import ServerConfig
+from support.engine.forked_engine import ForkedClient
 from support.models.tiny_model import write_bert
 from support.waiting import PATIENCE_SECONDS, wait_until
 
@@ -39,15 +40,20 @@ TOOL_TEMPLATE = (
 @dataclass
 class RunningServer:
     url: str
-    serving: Serving
+    app: FastAPI
+    loop: asyncio.AbstractEventLoop
+
+    @property
+    def serving(self) -> Serving:
+        serving: Serving = self.app.state.serving
+        return serving
 
     def openai(self, key: str = "unused", **options: Any) -> openai.OpenAI:
         return openai.OpenAI(base_url=f"{self.url}/v1", api_key=key, max_retries=0, timeout=60, **options)
 
     def figures(self) -> dict[str, int]:
         """Requests running and waiting in the engine, and blocks that requests own, over all models."""
-        loop = self.serving.loop
-        values = asyncio.run_coroutine_threadsafe(self.serving.client.figures(), loop).result(30)
+        values = asyncio.run_coroutine_threadsafe(self.serving.client.figures(), self.loop).result(60)
         models = [value for name, value in values.items() if name not in ("arena", "devices", "process")]
         return {name: sum(model[name] for model in models) for name in ("running", "waiting", "blocks_owned")}
 
@@ -74,9 +80,8 @@ def running_server(config: ServerConfig, options: dict[str, Any]) -> Iterator[Ru
     made: dict[str, Any] = {}
 
     async def serve() -> None:
-        app = create_app(config, EngineClient(options, offline=True))
-        made["serving"] = app.state.serving
-        made["serving"].loop = asyncio.get_running_loop()
+        made["app"] = app = create_app(config, ForkedClient(options, offline=True))
+        made["loop"] = asyncio.get_running_loop()
         server = uvicorn.Server(server_settings(app, config.connections, 2))
         server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign,assignment]
         made["server"] = server
@@ -86,7 +91,7 @@ def running_server(config: ServerConfig, options: dict[str, Any]) -> Iterator[Ru
     thread.start()
     try:
         _wait_until_settled(address(listener))
-        yield RunningServer(address(listener), made["serving"])
+        yield RunningServer(address(listener), made["app"], made["loop"])
     finally:
         made["server"].should_exit = True
         thread.join(60)
@@ -99,10 +104,11 @@ def _wait_until_settled(url: str) -> None:
 
     def is_settled() -> bool:
         with contextlib.suppress(httpx.HTTPError):
-            told.update(httpx.get(f"{url}/readyz", timeout=30).json())
+            told.update(client.get(f"{url}/readyz").json())
         return told.get("status") in ("ready", "failed")
 
-    wait_until(is_settled, "the server to be ready", seen=lambda: told)
+    with httpx.Client(timeout=30) as client:
+        wait_until(is_settled, "the server to be ready", seen=lambda: told)
 
 
 def write_random_bert(folder: Path) -> Path:

@@ -25,7 +25,7 @@ SECONDS = 60.0
 def wyoming_beside(running: RunningServer) -> Iterator[int]:
     """The port of a Wyoming server over the same models, in the same event loop."""
     listener = bind("127.0.0.1", 0)
-    loop: asyncio.AbstractEventLoop = running.serving.loop  # type: ignore[attr-defined]
+    loop: asyncio.AbstractEventLoop = running.loop
     server = WyomingServer(running.serving, listener)
     asyncio.run_coroutine_threadsafe(server.start(), loop).result(SECONDS)
     try:

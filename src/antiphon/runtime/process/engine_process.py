@@ -66,14 +66,7 @@ class EngineProcess:
         arguments = [*addresses, str(heartbeat_seconds), json.dumps(dict(options))]
         reading, self._lifeline = os.pipe()
         try:
-            # -P: the folder that the server was started in is not a place to import from.
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "antiphon.runtime.process.worker", *arguments],
-                stdin=reading,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                process_group=0,  # Ctrl-C on the terminal is for the parent alone
-            )
+            self._process = self._start(arguments, reading)
         except BaseException:
             os.close(self._lifeline)
             self._context.destroy(linger=0)
@@ -88,6 +81,17 @@ class EngineProcess:
         self._descriptor = int(self._events.getsockopt(zmq.FD))
         self._loop.add_reader(self._descriptor, self._receive)
         self._receive()
+
+    def _start(self, arguments: list[str], reading: int) -> subprocess.Popen[bytes]:
+        """Start the worker with these arguments; the descriptor `reading` is its standard input."""
+        # -P: the folder that the server was started in is not a place to import from.
+        return subprocess.Popen(
+            [sys.executable, "-P", "-m", "antiphon.runtime.process.worker", *arguments],
+            stdin=reading,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            process_group=0,  # Ctrl-C on the terminal is for the parent alone
+        )
 
     # -- in threads of their own --------------------------------------------------------------------------------
 

@@ -38,6 +38,8 @@ class Supervisor(ABC):
     start fails, or if the policy gives up. No call is repeated: what was open when the process died has failed.
     """
 
+    process_class = EngineProcess
+
     def __init__(self, options: Mapping[str, Any], *, restarts: RestartPolicy, watchdog_seconds: float) -> None:
         self.state = EngineState.STARTING
         self.cause: str | None = "the engine process is starting"
@@ -144,7 +146,7 @@ class Supervisor(ABC):
     async def _live(self) -> str:
         """One life of the process, from its start to its end; returns the cause of its end."""
         try:
-            process = EngineProcess(self._options, min(1.0, self._watchdog_seconds / 4), self._take)
+            process = self.process_class(self._options, min(1.0, self._watchdog_seconds / 4), self._take)
         except Exception as error:
             return f"it cannot be started: {type(error).__name__}: {error}"
         self._process = process
