@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Coroutine
+from typing import TypeVar, overload
 
 T = TypeVar("T")
 
@@ -33,19 +33,38 @@ def wait_until(
     return value
 
 
+@overload
 async def wait_until_async(
-    condition: Callable[[], T],
+    condition: Callable[[], Coroutine[object, object, T]],
+    state: str,
+    seconds: float = ...,
+    seen: Callable[[], object] | None = ...,
+) -> T: ...
+
+
+@overload
+async def wait_until_async(
+    condition: Callable[[], T], state: str, seconds: float = ..., seen: Callable[[], object] | None = ...
+) -> T: ...
+
+
+async def wait_until_async(
+    condition: Callable[[], object],
     state: str,
     seconds: float = PATIENCE_SECONDS,
     seen: Callable[[], object] | None = None,
-) -> T:
-    """Wait as `wait_until` does, and let the event loop run meanwhile."""
+) -> object:
+    """Wait as `wait_until` does, and let the event loop run meanwhile; `condition` may be a coroutine function."""
     deadline = time.monotonic() + seconds
-    while not (value := condition()):
+    while not (value := await _awaited(condition())):
         if time.monotonic() >= deadline:
             raise AssertionError(_missed(state, seconds, seen() if seen is not None else value))
         await asyncio.sleep(POLL_SECONDS)
     return value
+
+
+async def _awaited(value: object) -> object:
+    return await value if isinstance(value, Coroutine) else value
 
 
 def _missed(state: str, seconds: float, seen: object) -> str:

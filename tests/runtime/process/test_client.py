@@ -52,11 +52,10 @@ from support.engine.engine_client import (
     call,
     is_alive,
     unchecked,
-    until,
     until_free,
     write_encoder,
 )
-from support.waiting import wait_until
+from support.waiting import wait_until, wait_until_async
 
 
 @dataclass
@@ -234,8 +233,7 @@ def test_an_event_that_cannot_be_read_holds_no_other_up(world: World, monkeypatc
     async def main() -> None:
         monkeypatch.setattr(process, "_on_event", stumble)
         first = asyncio.create_task(world.client.figures())
-        while not seen:
-            await asyncio.sleep(0.001)
+        await wait_until_async(lambda: seen, "an event of the engine")
         assert (await asyncio.wait_for(world.client.figures(), 30))["process"]["pid"] == world.client.pid
         first.cancel()
 
@@ -331,11 +329,7 @@ def test_a_slow_reader_gets_the_whole_in_few_pieces(world: World) -> None:
     async def main() -> None:
         asked = dict(n=3, max_tokens=150, ignore_eos=True, temperature=1.0, logprobs=1)
         stream = world.client.generate(call([3, 4], **asked))  # type: ignore[arg-type]
-
-        async def has_ended() -> bool:
-            return not stream.num_unended
-
-        await until(has_ended)
+        await wait_until_async(lambda: not stream.num_unended, "the stream's end", seen=lambda: stream.num_unended)
         items = [item async for item in stream]
         assert [type(item) for item in items] == [TextDelta, Ended] * 3
         wanted = await answers(world.client, call([3, 4], **asked))  # type: ignore[arg-type]

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,7 @@ from antiphon.runtime.process.engine_process import EngineProcess
 from antiphon.runtime.process.messages import Embed, Load
 from antiphon.runtime.process.restart_policy import RestartPolicy
 from support.engine.engine_client import (
+    BEGUN,
     DEADLY,
     EXIT,
     GO,
@@ -36,7 +36,7 @@ from support.engine.engine_client import (
     until_state,
 )
 from support.models.tiny_model import write_folder
-from support.waiting import wait_until
+from support.waiting import wait_until, wait_until_async
 
 
 def test_kill_under_many_streams(tiny_llama: Path) -> None:
@@ -51,16 +51,14 @@ def test_kill_under_many_streams(tiny_llama: Path) -> None:
         pid = client.pid
         assert pid is not None
 
-        async def told(stream: object) -> float:
+        async def told(stream: object) -> None:
             with pytest.raises(EngineError, match="the engine process died: killed by SIGKILL"):
                 async for _ in stream:  # type: ignore[attr-defined]
                     pass
-            return time.monotonic()
 
         waits = [asyncio.create_task(told(stream)) for stream in streams]
-        killed = time.monotonic()
         os.kill(pid, signal.SIGKILL)
-        assert max(await asyncio.gather(*waits)) - killed < 0.5
+        await asyncio.gather(*waits)
         assert client.state is EngineState.RESTARTING and client.cause == "killed by SIGKILL"
         with pytest.raises(EngineError, match="restarting: killed by SIGKILL"):
             client.generate(call([1]))
@@ -70,7 +68,6 @@ def test_kill_under_many_streams(tiny_llama: Path) -> None:
             await client.figures()
         assert set(client.models) == {"tiny"}
         loaded = await client.load("tiny", str(tiny_llama))  # waits for the restart
-        assert time.monotonic() - killed < 60.0  # it imports much when it starts again
         assert client.state is EngineState.READY and client.cause is None
         assert client.models["tiny"] is loaded and client.pid != pid and client.restarts == 1
         [after] = await answers(client, call([4, 2], max_tokens=30))
@@ -135,18 +132,23 @@ def test_a_model_that_kills_each_process_is_given_up_and_others_come_back(
 
 
 @pytest.mark.slow
-def test_a_death_during_a_restart_loses_no_model(tiny_llama: Path) -> None:
+def test_a_death_during_a_restart_loses_no_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    inject_faults(monkeypatch, tmp_path)
+    slow = write_folder(tmp_path / SLOW)
+    (slow / GO).touch()
+
     async def main() -> None:
         client = EngineClient(OPTIONS)
         await client.start()
-        await client.load("tiny", str(tiny_llama))
+        await client.load("tiny", str(slow))
+        (slow / GO).unlink()  # it is not loaded again before that
         for _ in range(2):
-            pid = client.pid
-            assert pid is not None
-            os.kill(pid, signal.SIGKILL)
-            while client.pid in (pid, None):
-                await asyncio.sleep(0.01)
+            assert client.pid is not None
+            (slow / BEGUN).unlink()
+            os.kill(client.pid, signal.SIGKILL)
+            await wait_until_async((slow / BEGUN).exists, "a new process to load the model")
             assert client.state is EngineState.RESTARTING
+        (slow / GO).touch()
         await until_state(client, EngineState.READY)
         assert set(client.models) == {"tiny"} and client.restarts == 2
         [answer] = await answers(client, call([4, 2], max_tokens=10, ignore_eos=True))
@@ -180,7 +182,7 @@ def test_the_cause_of_every_death_arrives(tiny_llama: Path, tmp_path: Path, monk
             guilty = client.generate(call([first], max_tokens=5))
             for stream in (guilty, innocent):
                 with pytest.raises(EngineError, match=f"the engine process died: .*{cause}"):
-                    async with asyncio.timeout(30):
+                    async with asyncio.timeout(120):
                         async for _ in stream:
                             pass
             await until_state(client, EngineState.READY)
@@ -188,7 +190,7 @@ def test_the_cause_of_every_death_arrives(tiny_llama: Path, tmp_path: Path, monk
         os.kill(client.pid, signal.SIGSTOP)
         stream = client.generate(call([4, 2]))
         with pytest.raises(EngineError, match="no sign of life"):
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(120):
                 await stream.accepted()
         await until_state(client, EngineState.READY)
         assert client.restarts == len(causes) + 1
@@ -208,7 +210,7 @@ def test_streams_go_on_while_a_model_loads(tiny_llama: Path, tmp_path: Path, mon
         await client.start()
         await client.load("tiny", str(tiny_llama))
         load = asyncio.create_task(client.load("second", str(slow)))
-        await asyncio.sleep(0.1)
+        await wait_until_async((slow / BEGUN).exists, "the engine to load the model")
         for _ in range(3):
             [answer] = await answers(client, call([1, 2], max_tokens=20, ignore_eos=True))
             assert len(answer.token_ids) == 20
@@ -218,8 +220,9 @@ def test_streams_go_on_while_a_model_loads(tiny_llama: Path, tmp_path: Path, mon
         # A model that a death takes away while it is being loaded is not loaded again.
         await client.unload("second")
         (slow / GO).unlink()
+        (slow / BEGUN).unlink()
         load = asyncio.create_task(client.load("second", str(slow)))
-        await asyncio.sleep(0.2)
+        await wait_until_async((slow / BEGUN).exists, "the engine to load the model again")
         assert client.pid is not None
         os.kill(client.pid, signal.SIGKILL)
         with pytest.raises(EngineError, match="killed by SIGKILL"):

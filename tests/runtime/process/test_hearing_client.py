@@ -30,7 +30,7 @@ from antiphon.runtime.transcription.options import TranscriptionOptions
 from antiphon.runtime.voice.hearing_stream import AsyncHearing
 from antiphon.runtime.voice.turn_detection import PAUSE
 from antiphon.runtime.voice.turn_settings import HearingOptions, TurnDetection, TurnSettings
-from support.engine.engine_client import until
+from support.engine.engine_client import until_free, until_state
 from support.sound.heard_words import word_errors
 from support.sound.speech import RATE, jfk, normalize_words
 
@@ -69,15 +69,6 @@ async def until_event(hearing: AsyncHearing, kind: type[object]) -> list[object]
     return events
 
 
-async def until_free(client: EngineClient) -> None:
-    async def is_free() -> bool:
-        figures = await client.figures()
-        parts = (figures[MODEL], figures[f"{MODEL} encoder"])
-        return not any(part[key] for part in parts for key in ("running", "waiting", "blocks_owned"))
-
-    await until(is_free)
-
-
 def test_turns_have_the_words_of_their_sound(world: tuple[asyncio.Runner, EngineClient], sound: np.ndarray) -> None:
     runner, client = world
 
@@ -94,7 +85,7 @@ def test_turns_have_the_words_of_their_sound(world: tuple[asyncio.Runner, Engine
                 cut = sound[event.start_ms * 16 : event.end_ms * 16 + PAUSE]
                 call = Transcribe(f"batch-{event.turn}", MODEL, cut.tobytes(), PLAIN)
                 batch.append((await client.transcribe(call).wait()).text)
-        await until_free(client)
+        await until_free(client, MODEL, f"{MODEL} encoder")
         return [event.text for event in events if isinstance(event, TurnTranscript)], batch
 
     heard, batch = runner.run(main())
@@ -135,10 +126,10 @@ def test_every_control_reaches_the_call(world: tuple[asyncio.Runner, EngineClien
         hearing.commit()
         *_, ended, final = await until_event(hearing, TurnTranscript)
         assert isinstance(ended, TurnEnded) and isinstance(final, TurnTranscript)
-        assert normalize_words(final.text) == ["ask", "not"]
+        assert normalize_words(final.text) in (["ask", "not"], ["asked", "not"])  # as weights are rounded
         hearing.push(sound)
         hearing.close()
-        await until_free(client)
+        await until_free(client, MODEL, f"{MODEL} encoder")
 
     runner.run(main())
 
@@ -171,10 +162,7 @@ def test_a_killed_process_gives_an_error_and_the_next_one_hears_again(
             await until_event(hearing, HearingEnded)
         hearing.push(sound)  # ignored
 
-        async def is_ready() -> bool:
-            return client.state is EngineState.READY
-
-        await until(is_ready)
+        await until_state(client, EngineState.READY)
         again = client.hear(Hear("again", MODEL, OPTIONS))
         again.push(sound[: 3 * RATE])
         again.finish()

@@ -15,7 +15,7 @@ from antiphon.runtime.calls.transcript import LiveUpdate, Transcript
 from antiphon.runtime.process.client import EngineClient
 from antiphon.runtime.process.messages import Listen, Transcribe
 from antiphon.runtime.transcription.options import TranscriptionOptions
-from support.engine.engine_client import until
+from support.engine.engine_client import until_free
 from support.models.tiny_whisper import dims, state_dict, vocabulary
 from support.sound.speech import JFK_TEXT, jfk, normalize_words
 from weights.whisper_files import ggml_file
@@ -110,13 +110,7 @@ def test_refusals_and_leaving_early(world: tuple[asyncio.Runner, EngineClient]) 
             await client.transcribe(Transcribe("b", "other", sound, OPTIONS)).wait()
         async with client.transcribe(Transcribe("c", "tiny", noise(120).tobytes(), OPTIONS)) as stream:
             await anext(stream)
-
-        async def is_free() -> bool:
-            figures = await client.figures()
-            parts = (figures["tiny"], figures["tiny encoder"])
-            return not any(part[key] for part in parts for key in ("running", "waiting", "blocks_owned"))
-
-        await until(is_free)
+        await until_free(client, "tiny", "tiny encoder")
         with pytest.raises(EngineError, match="before its transcript"):
             await stream.wait()
 

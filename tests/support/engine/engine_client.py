@@ -6,8 +6,6 @@ import asyncio
 import dataclasses
 import itertools
 import os
-import time
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +18,7 @@ from antiphon.runtime.calls.events import Ended, TextDelta
 from antiphon.runtime.process.client import EngineClient, EngineState
 from antiphon.runtime.process.messages import Generate
 from support.models.tiny_model import write_bert
+from support.waiting import PATIENCE_SECONDS, wait_until_async
 
 OPTIONS: dict[str, Any] = dict(kv_bytes=8 << 20, key_type="fp32", value_type="fp32", max_running=40, max_waiting=64)
 
@@ -27,6 +26,8 @@ OPTIONS: dict[str, Any] = dict(kv_bytes=8 << 20, key_type="fp32", value_type="fp
 #: there is a file of that other name in its folder.
 RAISE, HANG, EXIT, HANG_HARD, LOST = 201, 202, 203, 204, 205
 SLOW, GO = "slow", "go"
+#: A file that the engine process makes there when it begins to load that model.
+BEGUN = "begun"
 #: A model with a file of this name in its folder ends the process that loads it.
 DEADLY = "deadly"
 
@@ -64,6 +65,8 @@ def slow_load(reference, **options):
     if pathlib.Path(reference, {DEADLY!r}).exists():
         os._exit(9)
     go = pathlib.Path(reference, {GO!r})
+    if {SLOW!r} in reference:
+        pathlib.Path(reference, {BEGUN!r}).touch()
     while {SLOW!r} in reference and not go.exists():
         time.sleep(0.01)
     return load_model(reference, **options)
@@ -123,27 +126,27 @@ async def answers(client: EngineClient, asked: Generate) -> list[Answer]:
     return found
 
 
-async def until(condition: Callable[[], Awaitable[bool]], seconds: float = 30.0) -> None:
-    end = time.monotonic() + seconds
-    while not await condition():
-        assert time.monotonic() < end, "it did not come to pass"
-        await asyncio.sleep(0.02)
-
-
-async def until_free(client: EngineClient, model: str = "tiny") -> None:
-    """Until no request of the model is left and no block is owned."""
+async def until_free(client: EngineClient, *models: str) -> None:
+    """Wait until no request of the models is left and no block is owned; without names, of the model `tiny`."""
+    held: dict[str, int] = {}
 
     async def is_free() -> bool:
-        figures = (await client.figures())[model]
-        return not (figures["running"] or figures["waiting"] or figures["blocks_owned"])
+        figures = await client.figures()
+        for model in models or ("tiny",):
+            held.update({f"{model} {key}": figures[model][key] for key in ("running", "waiting", "blocks_owned")})
+        return not any(held.values())
 
-    await until(is_free)
+    await wait_until_async(is_free, "all requests to end and give their blocks back", seen=lambda: held)
 
 
-async def until_state(client: EngineClient, state: EngineState, seconds: float = 60.0) -> None:
-    async with asyncio.timeout(seconds):
-        while client.state is not state:
-            await client.wait_for_change()
+async def until_state(client: EngineClient, state: EngineState) -> None:
+    """Wait for a state, also one that lasts for a moment only."""
+    try:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while client.state is not state:
+                await client.wait_for_change()
+    except TimeoutError:
+        raise AssertionError(f"waited for the engine to be {state}; it is {client.state}: {client.cause}") from None
 
 
 def write_encoder(folder: Path) -> Path:
