@@ -253,14 +253,14 @@ def test_a_lane_narrows_while_clients_wait() -> None:
             await asyncio.sleep(0)
         assert not second.done()
         requests.remove(human)
-        await asyncio.wait_for(second, 5)
-        await asyncio.wait_for(lane.acquire(), 5)
+        await asyncio.wait_for(second, 60)
+        await asyncio.wait_for(lane.acquire(), 60)
         third = asyncio.create_task(lane.acquire())
         for _ in range(5):
             await asyncio.sleep(0)
         assert not third.done()
         lane.release()
-        await asyncio.wait_for(third, 5)
+        await asyncio.wait_for(third, 60)
 
     asyncio.run(main())
 

@@ -26,7 +26,7 @@ from antiphon.server.files.state_folder import StateFolder
 from antiphon.server.http.errors import ApiError
 from antiphon.server.setup.config import ServerConfig
 from support.server.serve_command import ServeCommand
-from support.waiting import wait_until
+from support.waiting import wait_until, wait_until_async
 
 NUM_REQUESTS = 60
 
@@ -180,8 +180,7 @@ def test_a_batch_that_cannot_go_on_fails(tmp_path: Path, has_file: bool, code: s
     async def main() -> None:
         async with open_storage(app, serving):
             found = app.state.batches.store.find(record.id, owner)
-            while not found.has_ended:
-                await asyncio.sleep(0.005)
+            await wait_until_async(lambda: found.has_ended, "the batch's end", seen=lambda: found)
             assert found.status == "failed" and found.errors[0].code == code
 
     asyncio.run(main())

@@ -28,6 +28,7 @@ from antiphon.server.serving.models import ServedModels
 from antiphon.server.setup.config import LoadOnUse, ModelSpec, ServerConfig
 from antiphon.server.telemetry.metrics import Metrics
 from antiphon.weights.catalog.fetch import FetchProgress
+from support.waiting import wait_until_async
 
 Report = Callable[[FetchProgress], None]
 
@@ -50,8 +51,7 @@ def test_requests_share_a_download(monkeypatch: pytest.MonkeyPatch) -> None:
         first = downloads.start("a")
         assert downloads.start("a") is first and len(downloads) == 1
         waiting = asyncio.create_task(first.wait())
-        while not begun:
-            await asyncio.sleep(0)
+        await wait_until_async(lambda: begun, "the download to begin")
         waiting.cancel()  # its client disconnected
         await asyncio.gather(waiting, return_exceptions=True)
         assert not first.task.done() and begun == ["a"]

@@ -23,7 +23,7 @@ from antiphon.server.http.errors import unavailable
 from support.realtime_order import TRANSCRIPTION
 from support.server.fake_voice import FakeVoice, call, text
 from support.server.realtime_server import FakeRealtime, fake_realtime
-from support.waiting import wait_until
+from support.waiting import wait_until, wait_until_async
 
 pytestmark = pytest.mark.asyncio
 TOOL = {"type": "function", "name": "get_weather", "parameters": {"type": "object", "properties": {}}}
@@ -331,8 +331,8 @@ async def test_a_killed_engine_is_an_error_and_the_session_goes_on(realtime: Fak
         realtime.call(realtime.voice.hearings[0].die)
         error = (await session.until("error"))["error"]
         assert error["type"] == "server_error"
-        while len(realtime.voice.hearings) < 2:
-            await asyncio.sleep(0.01)
+        hearings = realtime.voice.hearings
+        await wait_until_async(lambda: len(hearings) == 2, "a second hearing", seen=lambda: hearings)
         await session.turn()
         assert (await session.until("response.done"))["response"]["status"] == "completed"
         session.order.finish()

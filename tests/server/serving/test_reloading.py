@@ -13,6 +13,7 @@ from antiphon.runtime.residency.resident import ModelState, Resident
 from antiphon.server.serving.models import ServedModels
 from antiphon.server.setup.config import ModelSpec, ServerConfig
 from support.engine.books import Books, empty_books
+from support.waiting import wait_until_async
 
 
 @pytest.fixture
@@ -50,9 +51,7 @@ def test_what_is_tried_again(
         monkeypatch.setattr(resident, "RETRY_SECONDS", 0.0)
         keeping = asyncio.create_task(models.keep_loaded())
         if comes_back:
-            async with asyncio.timeout(30):
-                while model.state is not ModelState.READY:
-                    await asyncio.sleep(0.01)
+            await wait_until_async(lambda: model.state is ModelState.READY, "the model", seen=lambda: model.state)
             assert models.is_ready and models.describe(model) == "ready"
         else:
             await looked_after(models)
@@ -77,9 +76,7 @@ def test_a_model_that_was_lost_in_a_restart_makes_the_server_not_ready_until_it_
         assert models.status == "failed"
         assert models.describe(model) == "failed: it was lost when the engine restarted: a disk that is not there"
         keeping = asyncio.create_task(models.keep_loaded())
-        async with asyncio.timeout(30):
-            while not models.is_ready:
-                await asyncio.sleep(0.01)
+        await wait_until_async(lambda: models.is_ready, "the model", seen=lambda: models.describe(model))
         keeping.cancel()
 
     asyncio.run(main())

@@ -69,8 +69,7 @@ def test_home_assistants_transcription(sound: RunningServer, port: int, clip: by
 
     async def described(client: AsyncTcpClient) -> Info:
         await client.write_event(Describe().event())
-        event = await asyncio.wait_for(client.read_event(), 1.0)
-        assert event is not None
+        (event,) = await events_until(client, "info")
         return Info.from_event(event)
 
     info = run_client(port, described)
