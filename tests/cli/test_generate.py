@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import NamedTuple
 
 import pytest
@@ -17,6 +19,8 @@ import torch
 from antiphon.cli.app import main
 from antiphon.ops import native
 from support.models.tiny_model import CONFIG, CONTEXT, write_bert, write_folder
+from support.programs.command_line import PROGRAM
+from support.programs.forks import ENGINE_MODULES, template
 from support.programs.terminal import CTRL_C, CTRL_D, Terminal
 
 GREEDY = ("--temperature", "0")
@@ -133,8 +137,8 @@ class TestRun:
             options = ["--temperature", "3", "--max-tokens", "16", "--seed", str(seed)]
             return invoke("run", str(tiny_llama), "hello", *options).out
 
-        assert text(7) == text(7)
-        assert len({text(seed) for seed in range(4)}) == 4
+        first = text(7)
+        assert text(7) == first != text(8)
 
     def test_without_a_seed_one_is_drawn_and_reported(self, invoke: Invoke, tiny_llama: Path) -> None:
         options = ["--temperature", "3", "--max-tokens", "16"]
@@ -201,7 +205,8 @@ class TestRun:
         assert_refused(invoke("chat", str(tmp_path / "bert")), complaint)
 
     def test_ctrl_c_shows_what_there_is(self, talkative: Path) -> None:
-        with Terminal([*COMMAND, "run", str(talkative), "hello", "--max-tokens", "60000"]) as terminal:
+        arguments = ["run", str(talkative), "hello", "--max-tokens", "60000"]
+        with Terminal(template(*ENGINE_MODULES), PROGRAM, arguments) as terminal:
             wait_for_some_answer(terminal)
             terminal.type(CTRL_C)
             terminal.wait_for("(stopped)")
@@ -210,19 +215,23 @@ class TestRun:
 
     def test_piped_out_and_cut_off(self, tiny_llama: Path) -> None:
         """A reader that goes away early, as in `antiphon run ... | head -c 1`, ends the program without a traceback."""
-        command = [*COMMAND, "run", str(tiny_llama), "hello", "--max-tokens", "4000"]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-            assert process.stdout is not None and process.stderr is not None
-            process.stdout.read(1)
-            process.stdout.close()
-            errors = process.stderr.read()
-        assert "Traceback" not in errors and "Exception ignored" not in errors
+        arguments = ["run", str(tiny_llama), "hello", "--max-tokens", "4000"]
+        reading, writing = os.pipe()
+        with TemporaryFile("w+") as errors:
+            program = template(*ENGINE_MODULES).start(PROGRAM, arguments, (writing, writing, errors.fileno()))
+            os.close(writing)
+            os.read(reading, 1)
+            os.close(reading)
+            program.wait(60)
+            errors.seek(0)
+            told = errors.read()
+        assert "Traceback" not in told and "Exception ignored" not in told
 
 
 class TestChat:
     def test_a_conversation_at_a_terminal(self, talkative: Path) -> None:
-        command = [*COMMAND, "chat", str(talkative), "--max-tokens", "30000", "--temperature", "0"]
-        with Terminal(command) as terminal:
+        arguments = ["chat", str(talkative), "--max-tokens", "30000", "--temperature", "0"]
+        with Terminal(template(*ENGINE_MODULES), PROGRAM, arguments) as terminal:
             terminal.wait_for("/help for the commands")
             terminal.wait_for("> ")
 
@@ -255,12 +264,6 @@ class TestChat:
             terminal.type(CTRL_D)
             assert terminal.wait_for_end() == 0
             assert "Traceback" not in terminal.shown
-
-    def test_exit_leaves(self, tiny_llama: Path) -> None:
-        with Terminal([*COMMAND, "chat", str(tiny_llama)]) as terminal:
-            terminal.wait_for("> ")
-            terminal.type("/exit\n")
-            assert terminal.wait_for_end() == 0
 
     def test_piped_lines_are_turns(self, invoke: Invoke, tiny_llama: Path) -> None:
         options = ["--temperature", "0", "--max-tokens", "5"]

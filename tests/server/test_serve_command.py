@@ -18,6 +18,8 @@ import openai
 import pytest
 
 from antiphon.bench.process import ServerProcess
+from support.programs.command_line import PROGRAM
+from support.programs.forks import LIGHT_MODULES, template
 from support.programs.terminal import Terminal
 from support.server.serve_command import ServeCommand
 
@@ -198,9 +200,8 @@ def test_an_engine_that_cannot_start_again_ends_the_server(
 
 
 def test_log_lines_are_for_people_on_a_terminal(chat_folder: Path) -> None:
-    code = "from antiphon.cli.app import main; main()"
     arguments = ["serve", str(chat_folder), "--port", "0", "--kv-memory", "16"]
-    with Terminal([sys.executable, "-c", code, *arguments]) as terminal:
+    with Terminal(template(*LIGHT_MODULES), PROGRAM, arguments) as terminal:
         found = re.search(r"http://[\d.]+:\d+", terminal.wait_for("; loading tiny-chat"))
         assert found is not None
         assert httpx.get(found[0] + "/v1/models", timeout=60).status_code == 200

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from support.models.tiny_model import CONFIG, write_folder
+from support.programs.command_line import PROGRAM as ANTIPHON
+from support.programs.forks import ENGINE_MODULES, LIGHT_MODULES, template
 from support.programs.screen import UP, Screen
 from support.programs.terminal import CTRL_C, CTRL_D
 
-#: A chat model without weights, so that the tests are about the terminal: `echo`, `say TEXT` and `endless`.
+#: A chat model without weights, so that the tests are about the terminal: it echoes, and knows `say TEXT`,
+#: `endless` and `until FILE`, an answer that waits for a file.
 PROGRAM = """
-import sys, time
+import pathlib, sys, time
 from antiphon.cli.answers import AnswerStats
 from antiphon.cli.chat.loop import converse
 from antiphon.cli.chat.state import ChatState
@@ -43,6 +45,12 @@ def endless():
         yield f"word{number} "
         time.sleep(0.005)
 
+def until(path):
+    yield "before"
+    while not path.exists():
+        time.sleep(0.005)
+    yield " and after"
+
 class Model:
     name = "parrot"
     def answer(self, messages, settings):
@@ -52,6 +60,8 @@ class Model:
             raise ContextLengthError("prompt has 5000 tokens; model 'parrot' takes 4096, the answer included")
         if text == "endless":
             return Answer(endless(), seed)
+        if text.startswith("until "):
+            return Answer(until(pathlib.Path(text[6:])), seed)
         if text.startswith("say "):
             return Answer([*eval(text[4:])], seed)
         system = [m["content"] for m in messages if m["role"] == "system"]
@@ -65,7 +75,8 @@ assert "torch" not in sys.modules
 
 @contextmanager
 def parrot(home: Path, columns: int = 80, rows: int = 24) -> Iterator[Screen]:
-    with Screen([sys.executable, "-c", PROGRAM], {"ANTIPHON_HOME": str(home)}, columns, rows) as screen:
+    variables = {"ANTIPHON_HOME": str(home)}
+    with Screen(template(*LIGHT_MODULES), PROGRAM, (), variables, columns, rows) as screen:
         screen.until_prompt()
         yield screen
         if screen.process.poll() is None:
@@ -191,12 +202,13 @@ class TestAnswers:
         assert said == re.findall(r"word\d+", before)
 
     def test_what_is_typed_meanwhile_is_read_afterwards(self, tmp_path: Path) -> None:
-        with parrot(tmp_path) as screen:
-            screen.type(r"""say (f'w{n} ' * 40 + '\n\n' for n in range(400))""" + "\r")
-            screen.until_shown("w1 w1 ")
+        with parrot(tmp_path, columns=200) as screen:
+            screen.type(f"until {tmp_path}/there\r")
+            screen.until_shown("before")
             screen.type("next")
+            (tmp_path / "there").touch()
             screen.until(lambda: screen.line == "> next")
-            assert "w399 w399 " in screen.text
+            assert "before and after" in screen.text
             ask(screen, "", "'next' turn 2")
 
     def test_regen_answers_again_with_another_seed(self, tmp_path: Path) -> None:
@@ -296,9 +308,9 @@ class TestCommands:
 def test_with_a_model_in_this_process(tmp_path: Path) -> None:
     """The whole command once, on a real engine: an answer, one that is stopped, and the end."""
     folder = write_folder(tmp_path / "tiny-llama", config=CONFIG | {"max_position_embeddings": 1 << 16})
-    command = [sys.executable, "-c", "from antiphon.cli.app import main; main()", "chat", str(folder), "--stats"]
+    arguments = ["chat", str(folder), "--stats", "--max-tokens", "60000", "--temperature", "0"]
     home = {"ANTIPHON_HOME": str(tmp_path / "home")}
-    with Screen([*command, "--max-tokens", "60000", "--temperature", "0"], home, columns=200) as screen:
+    with Screen(template(*ENGINE_MODULES), ANTIPHON, arguments, home, columns=200) as screen:
         screen.until_shown("tiny-llama: temperature 0", "/help for the commands")
         screen.until_prompt()
         screen.type("hello\r")

@@ -7,10 +7,11 @@ import select
 import struct
 import termios
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import pyte
 
+from support.programs.forks import Template
 from support.programs.terminal import Terminal
 
 PASTE_START, PASTE_END = "\x1b[200~", "\x1b[201~"
@@ -21,12 +22,18 @@ class Screen(Terminal):
     """What a person sees, emulated by pyte; `text` includes what has scrolled off the top."""
 
     def __init__(
-        self, command: Sequence[str], environment: dict[str, str] | None = None, columns: int = 80, rows: int = 24
+        self,
+        template: Template,
+        code: str,
+        arguments: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+        columns: int = 80,
+        rows: int = 24,
     ) -> None:
         self._screen = pyte.HistoryScreen(columns, rows, history=10_000, ratio=1)
         self._screen.write_process_input = self.type
         self._stream = pyte.Stream(self._screen)
-        super().__init__(command, {"TERM": "xterm-256color", **(environment or {})})
+        super().__init__(template, code, arguments, {"TERM": "xterm-256color", **(environment or {})})
 
     def opened(self) -> None:
         self._set_size(self._screen.columns, self._screen.lines)

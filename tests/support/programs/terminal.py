@@ -3,34 +3,31 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import select
-import subprocess
-import termios
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Self
+
+from support.programs.forks import Template
 
 CTRL_C, CTRL_D = "\x03", "\x04"
 
 
 class Terminal:
-    """The terminal is the program's standard streams, and it is in the foreground: Ctrl-C is a real SIGINT."""
+    """The terminal is the program's standard streams, and it is in the foreground: Ctrl-C is a real SIGINT.
 
-    def __init__(self, command: Sequence[str], environment: dict[str, str] | None = None) -> None:
+    The program is `python -c CODE ARGUMENT…`, in a fork of `template`.
+    """
+
+    def __init__(
+        self, template: Template, code: str, arguments: Sequence[str] = (), environment: Mapping[str, str] | None = None
+    ) -> None:
         self._master, slave = os.openpty()
         self.opened()
-        self.process = subprocess.Popen(
-            command,
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-            env={**os.environ, "TERM": "dumb", **(environment or {})},
-            start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(slave, termios.TIOCSCTTY, 0),
-        )
+        variables = {**os.environ, "TERM": "dumb", **(environment or {})}
+        self.process = template.start(code, arguments, (slave, slave, slave), variables)
         os.close(slave)
         self.shown = ""
 

@@ -1,0 +1,14 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from support.programs.command_line import built_once
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _built_once() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        built_once(patch)
+        yield
