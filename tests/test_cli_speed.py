@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from support.programs.command_line import PROGRAM
+from support.programs.forks import BARE_MODULES, template
+
 HEAVY = {"torch", "numpy", "transformers", "tokenizers", "gguf", "jinja2", "rich", "pydantic"}
 COMMANDS = [
     "serve",
@@ -39,12 +42,18 @@ try:
 finally:
     print(*sys.modules, file=sys.stderr)
 """
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert result.stdout
+    result = template(*BARE_MODULES).run(code, ())
+    assert result.returncode == 0 and result.stdout
     loaded = {name.partition(".")[0] for name in result.stderr.split()}
-    assert loaded & HEAVY == set()
-    if arguments in QUICK[:3]:
-        assert len(result.stderr.split()) < 250  # each takes about a millisecond to import
+    assert "antiphon" in loaded and loaded & HEAVY == set()
+
+
+def test_a_command_imports_little(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANTIPHON_HOME", str(tmp_path))
+    code = "import atexit, sys; atexit.register(lambda: print(len(sys.modules), file=sys.stderr)); "
+    command = [sys.executable, "-c", code + PROGRAM, "list"]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert result.stdout and int(result.stderr) < 250  # each takes about a millisecond to import
 
 
 def test_a_bad_parameter_is_refused_before_torch_is_loaded(tmp_path: Path) -> None:
@@ -58,4 +67,4 @@ except SystemExit as ended:
     assert ended.code == 2
 assert "torch" not in sys.modules
 """
-    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+    assert template(*BARE_MODULES).run(code, ()).returncode == 0

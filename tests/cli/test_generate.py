@@ -24,7 +24,6 @@ from support.programs.forks import ENGINE_MODULES, template
 from support.programs.terminal import CTRL_C, CTRL_D, Terminal
 
 GREEDY = ("--temperature", "0")
-COMMAND = [sys.executable, "-c", "from antiphon.cli.app import main; main()"]
 
 
 class Outcome(NamedTuple):

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 
 import pytest
 import typer
@@ -15,7 +13,8 @@ from antiphon.cli.app import app
 from antiphon.cli.speak import _report
 from antiphon.counted import counted
 from antiphon.runtime.calls.speech import SpeechStats
-from cli.test_generate import COMMAND
+from support.programs.command_line import PROGRAM
+from support.programs.forks import BARE_MODULES, template
 
 
 def commands() -> list[list[str]]:
@@ -39,9 +38,9 @@ def completions(*words: str) -> list[str]:
         "COMP_WORDS": " ".join(["antiphon", *words]),
         "COMP_CWORD": str(len(words)),
     }
-    code = "import sys; sys.argv = ['antiphon']; from antiphon.cli.app import main; main()"
-    command = [sys.executable, "-c", code]
-    return subprocess.run(command, capture_output=True, text=True, env=environment, check=True).stdout.split()
+    result = template(*BARE_MODULES).run("import sys; sys.argv = ['antiphon']; " + PROGRAM, (), environment)
+    assert result.returncode == 0, result.stderr
+    return result.stdout.split()
 
 
 def test_the_shell_completes_commands_options_and_models() -> None:
@@ -53,10 +52,9 @@ def test_the_shell_completes_commands_options_and_models() -> None:
 
 def test_the_script_for_a_shell_can_be_printed() -> None:
     environment = os.environ | {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
-    code = "import sys; sys.argv[0] = 'antiphon'; from antiphon.cli.app import main; main()"
-    command = [COMMAND[0], "-c", code, "--show-completion", "bash"]
-    shown = subprocess.run(command, capture_output=True, text=True, env=environment, check=True).stdout
-    assert "complete -o default -F _antiphon_completion antiphon" in shown
+    code = "import sys; sys.argv[0] = 'antiphon'; " + PROGRAM
+    shown = template(*BARE_MODULES).run(code, ["--show-completion", "bash"], environment)
+    assert shown.returncode == 0 and "complete -o default -F _antiphon_completion antiphon" in shown.stdout
 
 
 @pytest.mark.parametrize(

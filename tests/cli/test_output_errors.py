@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,7 +10,9 @@ import pytest
 from antiphon.errors import MemoryBudgetError
 from antiphon.runtime.frontend.engine import Engine
 from antiphon.runtime.loading.memory_budget import machine_bytes
-from cli.test_generate import COMMAND, Invoke, assert_refused, invoke  # noqa: F401  (a fixture)
+from cli.test_generate import Invoke, assert_refused, invoke  # noqa: F401  (a fixture)
+from support.programs.command_line import PROGRAM
+from support.programs.forks import BARE_MODULES, ENGINE_MODULES, LIGHT_MODULES, template
 
 FULL = Path("/dev/full")
 
@@ -20,9 +20,10 @@ FULL = Path("/dev/full")
 @pytest.mark.skipif(not FULL.exists(), reason="this system has no /dev/full")
 @pytest.mark.parametrize("arguments", [["--help"], ["list"], ["speak", "--voices"], ["run", "MODEL", "hello"]])
 def test_a_full_standard_output(tiny_llama: Path, arguments: list[str]) -> None:
-    command = [*COMMAND, *(str(tiny_llama) if part == "MODEL" else part for part in arguments)]
+    given = [str(tiny_llama) if part == "MODEL" else part for part in arguments]
+    modules = ENGINE_MODULES if "MODEL" in arguments else LIGHT_MODULES
     with FULL.open("wb") as full:
-        result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+        result = template(*modules).run(PROGRAM, given, stdout=full.fileno())
     assert result.returncode == 1
     assert result.stderr.splitlines()[-1] == "antiphon: cannot write to standard output: No space left on device"
     assert "Traceback" not in result.stderr and "Exception ignored" not in result.stderr
@@ -34,7 +35,7 @@ def test_a_closed_pipe_is_silent(arguments: list[str]) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     try:
-        result = subprocess.run([*COMMAND, *arguments], stdout=writer, stderr=subprocess.PIPE, text=True)
+        result = template(*LIGHT_MODULES).run(PROGRAM, arguments, stdout=writer)
     finally:
         os.close(writer)
     assert (result.returncode, result.stderr) == (141, "")
@@ -124,7 +125,7 @@ try:
 finally:
     assert "torch" not in sys.modules
 """
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    result = template(*BARE_MODULES).run(code, ())
     assert (result.returncode, result.stderr) == (
         1,
         "antiphon: cannot write /nosuch/x.wav: there is no folder /nosuch\n",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +9,7 @@ import pytest
 from antiphon.runtime.loading import loading
 from cli.test_generate import Invoke, assert_refused, invoke  # noqa: F401  (a fixture)
 from support.models.tiny_model import write_bert
+from support.programs.forks import BARE_MODULES, template
 
 CHAT = "smollm2-135m is a chat model; "
 CASES = [
@@ -53,7 +52,7 @@ try:
 finally:
     assert "torch" not in sys.modules
 """
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    result = template(*BARE_MODULES).run(code, ())
     assert (result.returncode, result.stderr.count("\n")) == (1, 1), result.stderr
 
 
@@ -107,7 +106,8 @@ main()
 assert "torch" not in sys.modules
 """
     environment = {"ANTIPHON_HOME": str(tmp_path / "home"), "PATH": ""}
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
+    result = template(*BARE_MODULES).run(code, (), environment)
+    assert result.returncode == 0, result.stderr
     rows = [line.split() for line in result.stdout.splitlines()]
     assert voices <= {row[0] for row in rows}
     assert all(row[1] in ("en-us", "en-gb", "es", "fr", "hi", "it", "ja", "pt-br", "zh") for row in rows)

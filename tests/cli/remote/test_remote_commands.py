@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import signal
-import subprocess
-import sys
 import threading
 import wave
 from email.parser import BytesParser
 from email.policy import HTTP
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import pytest
 
-from support.programs.command_line import Invoke, Outcome
+from support.programs.command_line import PROGRAM, Invoke, Outcome
+from support.programs.forks import BARE_MODULES, template
 from support.server.stub_server import (
     CUT,
     Answer,
@@ -31,7 +32,6 @@ from support.server.stub_server import (
 
 DONE = b"data: [DONE]\n\n"
 CHAT, RAW, SPEECH = "/v1/chat/completions", "/v1/completions", "/v1/audio/speech"
-COMMAND = [sys.executable, "-c", "from antiphon.cli.app import main; main()"]
 RATE = 24_000
 
 
@@ -163,12 +163,17 @@ def test_ctrl_c_closes_the_connection() -> None:
 
     answer = Answer(endless(), content_type="text/event-stream")  # type: ignore[arg-type]
     with stub_server({CHAT: answer}) as server:
-        command = [*COMMAND, "run", "m", "hi", "--base-url", server.url]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        assert process.stdout is not None and process.stdout.read(5) == b"word "
-        process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=60)
-        assert process.returncode == 130 and b"Traceback" not in errors
+        reading, writing = os.pipe()
+        with TemporaryFile("w+") as errors, open(reading, "rb") as output:
+            arguments = ["run", "m", "hi", "--base-url", server.url]
+            program = template(*BARE_MODULES).start(PROGRAM, arguments, (writing, writing, errors.fileno()))
+            os.close(writing)
+            assert output.read(5) == b"word "
+            program.send_signal(signal.SIGINT)
+            output.read()
+            assert program.wait(60) == 130
+            errors.seek(0)
+            assert "Traceback" not in errors.read()
         assert server.client_left.wait(20)
 
 
@@ -431,7 +436,7 @@ try:
 finally:
     print("\\n", *sys.modules, file=sys.stderr)
 """
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, input="hello\n")
+    result = template(*BARE_MODULES).run(code, (), stdin="hello\n")
     assert result.returncode == 0, result.stderr[-500:]
     assert everything.requests
     loaded = {name.partition(".")[0] for name in result.stderr.splitlines()[-1].split()}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import soundfile
 from antiphon.cli.talk import command
 from antiphon.server.access.keys import KeyRing
 from support.programs.command_line import Invoke, Outcome
+from support.programs.forks import BARE_MODULES, template
 from support.server.fake_voice import FakeVoice, text
 from support.server.realtime_server import fake_realtime
 
@@ -127,4 +127,4 @@ def test_what_a_server_refuses(invoke: Invoke, recording: Path, tmp_path: Path) 
 
 def test_talking_to_a_server_needs_no_torch() -> None:
     code = "import sys, antiphon.cli.talk.run, antiphon.cli.talk.realtime_session; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    assert template(*BARE_MODULES).run(code, ()).returncode == 0

@@ -15,6 +15,7 @@ from antiphon.runtime.voice.items import Item, Message, Role, TextPart
 from antiphon.runtime.voice.services import Answer
 from antiphon.runtime.voice.settings import VoiceSettings
 from support.models.tiny_model import CONTEXT, write_folder
+from support.waiting import wait_until_async
 
 SETTINGS = VoiceSettings(instructions="Be brief.", max_tokens=8, temperature=0.0)
 
@@ -65,9 +66,7 @@ def test_closing_aborts(folder: Path) -> None:
         await answer.__anext__()
         answer.close()
         assert await read(answer) == ""
-        async with asyncio.timeout(60):
-            while engine.figures()["tiny"]["running"]:
-                await asyncio.sleep(0.01)
+        await wait_until_async(lambda: not engine.figures()["tiny"]["running"], "the answer's end")
 
     with_voice(folder, work)
 

@@ -19,6 +19,7 @@ from antiphon.runtime.voice.session import VoiceSession
 from antiphon.runtime.voice.settings import VoiceSettings
 from antiphon.runtime.voice.turn_settings import TurnDetection, TurnSettings
 from support.voice.fake_services import FakeServices, says
+from support.waiting import wait_until_async
 
 LOUD, QUIET = np.ones((320, 1), np.float32), np.zeros((320, 1), np.float32)
 
@@ -75,17 +76,17 @@ class Live:
             await converse(session, self.setup)
 
     async def say(self, block: np.ndarray, until: Callable[[], object]) -> None:
-        """Sound from the microphone until something holds."""
+        """Let the microphone hear the block again and again until something holds."""
 
         def holds() -> object:
             self.screen += self._capsys.readouterr().out
-            return until()
+            if found := until():
+                return found
+            if FakeMicrophone.opened is not None:
+                FakeMicrophone.opened.hear(block)
+            return None
 
-        async with asyncio.timeout(60):
-            while not holds():
-                if FakeMicrophone.opened is not None:
-                    FakeMicrophone.opened.hear(block)
-                await asyncio.sleep(0.01)
+        await wait_until_async(holds, "what the sound leads to", seen=lambda: self.screen)
 
 
 @pytest.mark.usefixtures("devices")

@@ -31,7 +31,7 @@ from typing import Any
 START_SECONDS = 120.0
 MESSAGE_BYTES = 1 << 20
 
-#: Modules of commands that run a model, and of commands that do not.
+#: Modules of commands that run a model, of commands that do not, and of tests of what a command imports.
 ENGINE_MODULES = (
     "antiphon.cli.app",
     "antiphon.cli.chat.loop",
@@ -42,6 +42,7 @@ ENGINE_MODULES = (
     "rich.markdown",
 )
 LIGHT_MODULES = ("antiphon.cli.app", "antiphon.cli.chat.loop", "prompt_toolkit", "rich.markdown")
+BARE_MODULES = ("antiphon.cli.app",)
 
 
 # -- in the process of the tests ------------------------------------------------------------------------------------
