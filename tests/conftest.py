@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,6 +16,7 @@ from hypothesis import HealthCheck, settings
 
 from support.http_clients import share_tls_context
 from support.models.tiny_model import tiny_gguf, tiny_llama  # noqa: F401  (fixtures for every test)
+from support.times import TestTimes, mark_reasons
 
 if TYPE_CHECKING:
     from support.server.pool import ServerPool
@@ -25,8 +28,8 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     # Started by nohup. A handler that does nothing is as good, and programs that tests start do not inherit it.
     signal.signal(signal.SIGHUP, lambda *_: None)
 
-#: The limit of a test under `--soak`.
-SOAK_SECONDS = 4 * 3600
+#: Seconds that a test may take under `--soak`.
+SOAK_SECONDS = 1800
 
 # Workers that run side by side have a core each: threads that wait for one another on a busy core cost much more.
 torch.set_num_threads(1 if "PYTEST_XDIST_WORKER" in os.environ else min(2, os.cpu_count() or 1))
@@ -39,22 +42,55 @@ share_tls_context()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--soak", action="store_true", help="Run the long tests at their full length (hours).")
+    parser.addoption("--soak", action="store_true", help="Run random tests at their full length.")
+    parser.addoption("--seed", type=int, default=0, help="Seed of random tests.")
+    parser.addoption("--shuffle", type=int, metavar="SEED", help="Run files, and tests within each, in random order.")
+    parser.addoption("--until", type=float, metavar="TIME", help="Skip tests that have not begun by this Unix time.")
+    parser.addoption("--times", type=Path, metavar="FILE", help="Write the seconds of each test to a JSON file.")
     parser.addoption("--screenshots", type=Path, help="Save pictures of the web page in this folder.")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--times") is not None and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(TestTimes(config.getoption("--times")))
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Files with a test that takes long come first. At their full length, tests may exceed the usual limit."""
+    """Put files with a long test first, or shuffle all; under `--soak`, tests may exceed the usual time limit."""
+    mark_reasons(items)
     long = {item.path for item in items if item.get_closest_marker("long")}
     items.sort(key=lambda item: item.path not in long)
+    seed = config.getoption("--shuffle")
+    if seed is not None:
+        shuffle(items, seed)
     if config.getoption("--soak"):
         for item in items:
             item.add_marker(pytest.mark.timeout(SOAK_SECONDS))
 
 
+def shuffle(items: list[pytest.Item], seed: int) -> None:
+    """Shuffle files, and tests within each file; the tests of a file stay together, for its fixtures."""
+    random = Random(seed)
+    order = {path: random.random() for path in sorted({item.path for item in items})}
+    random.shuffle(items)
+    items.sort(key=lambda item: order[item.path])
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    until = item.config.getoption("--until")
+    if until is not None and time.time() >= until:
+        pytest.skip("the time of this soak is over")
+
+
+@pytest.fixture(scope="session")
+def seed(request: pytest.FixtureRequest) -> int:
+    """Seed of a random test: 0, and another in each round of `make soak`."""
+    return int(request.config.getoption("--seed"))
+
+
 @pytest.fixture(scope="session")
 def soak(request: pytest.FixtureRequest) -> bool:
-    """Whether tests of chance run at their full length, or at one that fits a pull request."""
+    """Whether random tests run at their full length, or at one that fits a pull request."""
     return bool(request.config.getoption("--soak"))
 
 
