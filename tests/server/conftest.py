@@ -1,4 +1,4 @@
-"""One server for all tests, with a tiny chat model and a tiny encoder."""
+"""Tiny models, and two pooled servers with them that most tests use."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from tokenizers import Tokenizer
 from antiphon.server.access.keys import KeyRing
 from antiphon.server.setup.config import Limits, ModelSpec, ServerConfig
 from support.models.tiny_model import write_folder
-from support.server.http_server import TOOL_TEMPLATE, RunningServer, running_server, write_random_bert
+from support.server.http_server import TOOL_TEMPLATE, RunningServer, write_random_bert
+from support.server.pool import ServerPool
 
 
 @pytest.fixture(scope="session")
@@ -51,20 +52,27 @@ def plain_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def stored_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder above those that servers store files in."""
+    return tmp_path_factory.mktemp("stored")
+
+
+@pytest.fixture
 def server(
+    servers: ServerPool,
     chat_folder: Path,
     encoder_folder: Path,
     llama_folder: Path,
     thinker_folder: Path,
     plain_folder: Path,
-    tmp_path_factory: pytest.TempPathFactory,
+    stored_files: Path,
 ) -> Iterator[RunningServer]:
+    """Without keys, with five models, and few requests at once."""
     folders = (chat_folder, encoder_folder, llama_folder, thinker_folder, plain_folder)
     specs = tuple(ModelSpec.of(str(folder)) for folder in folders)
     limits = Limits(body_bytes=1 << 20, choices=16)
-    files_dir = tmp_path_factory.mktemp("stored") / "files"
-    config = ServerConfig(models=specs, limits=limits, offline=True, files_dir=files_dir)
-    with running_server(config, {"kv_bytes": 16 << 20, "max_waiting": 32, "max_running": 8}) as running:
+    config = ServerConfig(models=specs, limits=limits, offline=True, files_dir=stored_files / "server")
+    with servers.lease(config, {"kv_bytes": 16 << 20, "max_waiting": 32, "max_running": 8}) as running:
         yield running
 
 
@@ -77,8 +85,8 @@ def client(server: RunningServer) -> Iterator[openai.OpenAI]:
 STORE_KEYS = ("first-store-key", "second-store-key")
 
 
-@pytest.fixture(scope="session")
-def shared(chat_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+@pytest.fixture
+def shared(servers: ServerPool, chat_folder: Path, stored_files: Path) -> Iterator[RunningServer]:
     """With two keys, and little room for what it stores."""
     limits = Limits(
         body_bytes=1 << 16,
@@ -94,10 +102,10 @@ def shared(chat_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
         models=(ModelSpec.of(str(chat_folder)),),
         keys=KeyRing(list(STORE_KEYS)),
         limits=limits,
-        files_dir=tmp_path_factory.mktemp("shared") / "files",
+        files_dir=stored_files / "shared",
         offline=True,
     )
-    with running_server(config, {"kv_bytes": 16 << 20}) as running:
+    with servers.lease(config, {"kv_bytes": 16 << 20}) as running:
         yield running
 
 

@@ -20,7 +20,8 @@ from antiphon.errors import InvalidRequestError
 from antiphon.server.access.keys import KeyRing
 from antiphon.server.setup.config import DEFAULT_ALIASES, Limits, ModelSpec, ServerConfig
 from antiphon.server.telemetry.logs import JsonLines
-from support.server.http_server import RunningServer, running_server
+from support.server.http_server import RunningServer
+from support.server.pool import ServerPool
 from support.waiting import wait_until
 
 KEYS = ["first-secret-key", "second-secret-key"]
@@ -28,14 +29,20 @@ MESSAGES = [{"role": "user", "content": "an-unmistakable-prompt"}]
 
 
 @pytest.fixture(scope="module")
-def guarded(chat_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    """With keys, and with a second model whose file is broken."""
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a file of keys and a broken model."""
     folder = tmp_path_factory.mktemp("guarded")
     (folder / "keys").write_text("# keys\n\n" + "\n".join(KEYS) + "\n")
     (folder / "broken.gguf").write_bytes(b"GGUF" + b"\x03\x00\x00\x00" + b"\xff" * 64)
+    return folder
+
+
+@pytest.fixture
+def guarded(servers: ServerPool, chat_folder: Path, folder: Path) -> Iterator[RunningServer]:
+    """With keys, and with a second model whose file is broken."""
     specs = (ModelSpec.of(str(chat_folder)), ModelSpec.of(str(folder / "broken.gguf")))
     config = ServerConfig(models=specs, keys=KeyRing.read(folder / "keys"), offline=True)
-    with running_server(config, {"kv_bytes": 16 << 20}) as running:
+    with servers.lease(config, {"kv_bytes": 16 << 20}) as running:
         yield running
 
 
@@ -107,8 +114,8 @@ def test_logs_hold_no_text_and_no_keys(guarded: RunningServer, caplog: pytest.Lo
     assert not any(secret in everything for secret in ("unmistakable", json.dumps(text), *KEYS))
 
 
-@pytest.fixture(scope="module")
-def open_to_pages(chat_folder: Path) -> Iterator[RunningServer]:
+@pytest.fixture
+def open_to_pages(servers: ServerPool, chat_folder: Path) -> Iterator[RunningServer]:
     """For pages of one origin, with a short time for each request, and a log of what clients send."""
     config = ServerConfig(
         models=(ModelSpec.of(str(chat_folder)),),
@@ -118,7 +125,7 @@ def open_to_pages(chat_folder: Path) -> Iterator[RunningServer]:
         logs_text=True,
         offline=True,
     )
-    with running_server(config, {"kv_bytes": 16 << 20}) as running:
+    with servers.lease(config, {"kv_bytes": 16 << 20}) as running:
         yield running
 
 

@@ -16,7 +16,8 @@ import pytest
 
 from antiphon.server.access.keys import KeyRing
 from antiphon.server.setup.config import Limits, LoadOnUse, ModelSpec, ServerConfig
-from support.server.http_server import RunningServer, running_server
+from support.server.http_server import RunningServer
+from support.server.pool import ServerPool
 from support.waiting import wait_until
 
 API, ADMIN = "an-ordinary-key", "an-admins-own-key"
@@ -33,8 +34,8 @@ def folders(chat_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> list
     return [Path(shutil.copytree(chat_folder, root / name)) for name in ("first", "second", "third")]
 
 
-@pytest.fixture(scope="module")
-def administered(folders: list[Path], encoder_folder: Path) -> Iterator[RunningServer]:
+@pytest.fixture
+def administered(servers: ServerPool, folders: list[Path], encoder_folder: Path) -> Iterator[RunningServer]:
     """Three chat models of one size and an encoder; the budget holds two chat models and the encoder."""
     kv = 16 << 20
     first, second, third = (ModelSpec.of(str(folder)) for folder in folders)
@@ -49,7 +50,7 @@ def administered(folders: list[Path], encoder_folder: Path) -> Iterator[RunningS
         offline=True,
         limits=Limits(requests_per_key=6),
     )
-    with running_server(config, {"kv_bytes": kv}) as running:
+    with servers.lease(config, {"kv_bytes": kv}) as running:
         yield running
 
 
@@ -291,11 +292,11 @@ def test_devices(ask: Callable[..., httpx.Response]) -> None:
     assert {name: told[name] for name in cpu if name != "device"} == {n: v for n, v in cpu.items() if n != "device"}
 
 
-def test_a_model_too_large_for_the_budget(folders: list[Path]) -> None:
+def test_a_model_too_large_for_the_budget(servers: ServerPool, folders: list[Path]) -> None:
     """It is told with both numbers; the others are served."""
     kv, size = 16 << 20, weight_bytes(folders[0])
     config = ServerConfig(models=(ModelSpec.of(str(folders[0])),), memory_bytes=kv + size - 1, offline=True)
-    with running_server(config, {"kv_bytes": kv}) as running:
+    with servers.lease(config, {"kv_bytes": kv}) as running:
         told = httpx.get(running.url + "/readyz").json()
         assert told["status"] == "failed" and f"budget is {kv + size - 1:,} bytes" in told["models"]["first"]
         answer = httpx.post(running.url + "/v1/completions", json={"model": "first", "prompt": "a"})
@@ -304,13 +305,13 @@ def test_a_model_too_large_for_the_budget(folders: list[Path]) -> None:
 
 
 @pytest.mark.slow
-def test_what_fits_only_alone_waits_for_its_use(folders: list[Path]) -> None:
+def test_what_fits_only_alone_waits_for_its_use(servers: ServerPool, folders: list[Path]) -> None:
     kv, size = 16 << 20, weight_bytes(folders[0])
     specs = tuple(ModelSpec.of(str(folder)) for folder in folders[:2])
     config = ServerConfig(
         models=specs, memory_bytes=kv + size, offline=True, load_on_use=LoadOnUse.CONFIGURED, keep_alive=0
     )
-    with running_server(config, {"kv_bytes": kv}) as running, running.openai() as client:
+    with servers.lease(config, {"kv_bytes": kv}) as running, running.openai() as client:
         told = httpx.get(running.url + "/readyz").json()
         assert told["status"] == "ready" and told["models"] == {"first": "ready", "second": "unloaded"}
         assert complete(client, "second") and complete(client, "default-chat")

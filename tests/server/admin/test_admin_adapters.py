@@ -17,7 +17,8 @@ from antiphon.server.access.keys import KeyRing
 from antiphon.server.setup.config import AdapterSpec, ModelSpec, ServerConfig
 from support.models.adapters import random_pairs, write_peft
 from support.models.tiny_model import tiny_state
-from support.server.http_server import RunningServer, running_server
+from support.server.http_server import RunningServer
+from support.server.pool import ServerPool
 from support.waiting import wait_until
 
 ADMIN = "an-admins-own-key"
@@ -37,8 +38,8 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     }
 
 
-@pytest.fixture(scope="module")
-def adapted(chat_folder: Path, folders: dict[str, Path]) -> Iterator[RunningServer]:
+@pytest.fixture
+def adapted(servers: ServerPool, chat_folder: Path, folders: dict[str, Path]) -> Iterator[RunningServer]:
     """One model with one adapter; the budget has room for a few more of its size."""
     kv = 16 << 20
     size = sum(path.stat().st_size for path in (*chat_folder.glob("*.safetensors"), *folders["one"].iterdir()))
@@ -50,7 +51,7 @@ def adapted(chat_folder: Path, folders: dict[str, Path]) -> Iterator[RunningServ
         memory_bytes=kv + 2 * size,
         offline=True,
     )
-    with running_server(config, {"kv_bytes": kv, "batch_invariant": True}) as running:
+    with servers.lease(config, {"kv_bytes": kv, "batch_invariant": True}) as running:
         yield running
 
 

@@ -21,22 +21,23 @@ from antiphon.runtime.activity.rows import REQUEST_COLUMNS, STEP_COLUMNS
 from antiphon.server.access.keys import KeyRing
 from antiphon.server.admin.activity_hub import MAX_LISTENERS
 from antiphon.server.setup.config import ModelSpec, ServerConfig
-from support.server.http_server import RunningServer, running_server
+from support.server.http_server import RunningServer
+from support.server.pool import ServerPool
 from support.waiting import wait_until
 
 API, ADMIN = "an-ordinary-key", "an-admins-own-key"
 SECRET = "zyzzyva quixotry"
 
 
-@pytest.fixture(scope="module")
-def watched(chat_folder: Path, encoder_folder: Path) -> Iterator[RunningServer]:
+@pytest.fixture
+def watched(servers: ServerPool, chat_folder: Path, encoder_folder: Path) -> Iterator[RunningServer]:
     config = ServerConfig(
         models=(ModelSpec.of(str(chat_folder)), ModelSpec.of(str(encoder_folder))),
         keys=KeyRing([API]),
         admin_keys=KeyRing([ADMIN]),
         offline=True,
     )
-    with running_server(config, {"kv_bytes": 16 << 20, "max_running": 2}) as running:
+    with servers.lease(config, {"kv_bytes": 16 << 20, "max_running": 2}) as running:
         yield running
 
 

@@ -17,18 +17,19 @@ from antiphon.server.access.keys import KeyRing
 from antiphon.server.app import ROUTES
 from antiphon.server.middleware.route_table import RouteTable
 from antiphon.server.setup.config import ModelSpec, ServerConfig
-from support.server.http_server import RunningServer, running_server
+from support.server.http_server import RunningServer
+from support.server.pool import ServerPool
 
 ADMIN_KEY, KEY = "an-admin-key", "an-api-key"
 TABLE = RouteTable([route for module in ROUTES for route in module.router.routes])
 
 
-@pytest.fixture(scope="module")
-def keyed(chat_folder: Path) -> Iterator[RunningServer]:
+@pytest.fixture
+def keyed(servers: ServerPool, chat_folder: Path) -> Iterator[RunningServer]:
     """With an API key and an admin key."""
     specs = (ModelSpec.of(str(chat_folder)),)
     config = ServerConfig(models=specs, keys=KeyRing([KEY]), admin_keys=KeyRing([ADMIN_KEY]), offline=True)
-    with running_server(config, {"kv_bytes": 16 << 20}) as running:
+    with servers.lease(config, {"kv_bytes": 16 << 20}) as running:
         yield running
 
 

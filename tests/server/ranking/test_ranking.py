@@ -17,7 +17,8 @@ from safetensors.torch import save_file
 from antiphon.server.ranking import scores
 from antiphon.server.setup.config import ModelSpec, ServerConfig
 from antiphon.server.text import embeddings
-from support.server.http_server import RunningServer, running_server
+from support.server.http_server import RunningServer
+from support.server.pool import ServerPool
 
 QUERY = "a choir"
 DOCUMENTS = ["hello", "a choir sings", "a chair", "seven"]
@@ -109,10 +110,10 @@ def cross_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def crossed(cross_folder: Path) -> Iterator[RunningServer]:
+@pytest.fixture
+def crossed(servers: ServerPool, cross_folder: Path) -> Iterator[RunningServer]:
     config = ServerConfig(models=(ModelSpec.of(str(cross_folder)),), offline=True)
-    with running_server(config, {"kv_bytes": 16 << 20}) as running:
+    with servers.lease(config, {"kv_bytes": 16 << 20}) as running:
         yield running
 
 

@@ -13,7 +13,8 @@ import pytest
 
 from antiphon.ops.native.row_scaled import has_row_scaled
 from antiphon.server.setup.config import LoadOnUse, ModelSpec, ServerConfig
-from support.server.http_server import RunningServer, running_server
+from support.server.http_server import RunningServer
+from support.server.pool import ServerPool
 from support.sound.speech import JFK_TEXT, jfk, normalize_words
 
 VOICES = ["alloy", "ash", "ballad", "coral", "echo", "fable", "nova", "onyx", "sage", "shimmer", "verse"]
@@ -34,17 +35,17 @@ def test_what_the_names_lead_to_without_models_of_their_own(server: RunningServe
     assert (card["id"], card["root"], card["state"], card["task"]) == ("tts-1", "hibari-6m", "unloaded", "synthesize")
 
 
-def test_nothing_leads_to_models_that_may_not_be_loaded(chat_folder: Path) -> None:
+def test_nothing_leads_to_models_that_may_not_be_loaded(servers: ServerPool, chat_folder: Path) -> None:
     specs = (ModelSpec.of(str(chat_folder)),)
     config = ServerConfig(models=specs, load_on_use=LoadOnUse.CONFIGURED, offline=True)
-    with running_server(config, {"kv_bytes": 16 << 20}) as running:
+    with servers.lease(config, {"kv_bytes": 16 << 20}) as running:
         assert roots(running) == {"tiny-chat": "tiny-chat", "default-chat": "tiny-chat"}
         answer = httpx.post(running.url + "/v1/audio/speech", json={"model": "tts-1", "input": "a", "voice": "alloy"})
         assert (answer.status_code, answer.json()["error"]["code"]) == (404, "model_not_found")
 
 
 @pytest.fixture(scope="module")
-def sound(model_path: Callable[[str], Path], chat_folder: Path) -> Iterator[RunningServer]:
+def sound(servers: ServerPool, model_path: Callable[[str], Path], chat_folder: Path) -> Iterator[RunningServer]:
     """As `antiphon serve` has it: no model for sound is configured."""
     for name in ("whisper-base.en", "hibari-6m", "kokoro-82m", "english-phonemes"):
         model_path(name)
@@ -54,7 +55,7 @@ def sound(model_path: Callable[[str], Path], chat_folder: Path) -> Iterator[Runn
         memory_bytes=4 << 30,
         offline=True,
     )
-    with running_server(config, {"kv_bytes": 128 << 20, "quantize": "auto"}) as running:
+    with servers.lease(config, {"kv_bytes": 128 << 20, "quantize": "auto"}) as running:
         yield running
 
 

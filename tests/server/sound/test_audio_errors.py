@@ -2,36 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
 import openai
 import pytest
 
-from antiphon.server.setup.config import Limits, ModelSpec, ServerConfig
-from support.models.tiny_whisper import dims, state_dict, vocabulary
-from support.server.http_server import RunningServer, running_server
+from support.server.http_server import RunningServer
 from support.sound.sounds import tone, wav_bytes
-from weights.whisper_files import ggml_file
 
 MODEL = "ggml-tiny"
-
-
-@pytest.fixture(scope="module")
-def hearing(
-    tmp_path_factory: pytest.TempPathFactory, encoder_folder: Path, model_path: Callable[[str], Path]
-) -> Iterator[RunningServer]:
-    """An English model of random weights, and limits that are soon reached."""
-    model_path("silero-vad")
-    path = tmp_path_factory.mktemp("whisper") / f"{MODEL}.bin"
-    path.write_bytes(ggml_file(dims(), state_dict(), vocabulary(50257)))
-    limits = Limits(audio_bytes=1 << 20, audio_seconds=20.0, body_bytes=1 << 20, speech_characters=100)
-    specs = (ModelSpec.of(str(path)), ModelSpec.of(str(encoder_folder)))
-    config = ServerConfig(models=specs, aliases={"whisper-1": MODEL}, limits=limits, offline=True)
-    with running_server(config, {"kv_bytes": 32 << 20}) as running:
-        yield running
 
 
 def refusal(server: RunningServer, file: bytes, **more: Any) -> openai.APIStatusError:

@@ -13,20 +13,8 @@ import pytest
 from antiphon.audio import encode as encoding
 from antiphon.audio.encode import encode
 from antiphon.server.setup.config import ModelSpec, ServerConfig
-from support.models.tiny_whisper import dims, state_dict, vocabulary
 from support.server.http_server import RunningServer, running_server
 from support.sound.sounds import tone, wav_bytes
-from weights.whisper_files import ggml_file
-
-
-@pytest.fixture(scope="module")
-def hearing(tmp_path_factory: pytest.TempPathFactory, model_path: Callable[[str], Path]) -> Iterator[RunningServer]:
-    model_path("silero-vad")
-    path = tmp_path_factory.mktemp("whisper") / "ggml-tiny.bin"
-    path.write_bytes(ggml_file(dims(), state_dict(), vocabulary(50257)))
-    config = ServerConfig(models=(ModelSpec.of(str(path)),), offline=True)
-    with running_server(config, {"kv_bytes": 32 << 20}) as running:
-        yield running
 
 
 def transcribed(server: RunningServer, sound: bytes, **more: Any) -> httpx.Response:

@@ -23,13 +23,13 @@ CHAT, COMPLETIONS, RESPONSES = "/v1/chat/completions", "/v1/completions", "/v1/r
 #: Each is a token of its own in every text of them.
 LETTERS = [vocabulary().index(letter) for letter in "abcd"]
 ASKED: dict[str, Any] = {"temperature": 0, "ignore_eos": True, "allowed_token_ids": LETTERS}
+OPTIONS: dict[str, Any] = {"kv_bytes": 16 << 20}
 
 
-@pytest.fixture(scope="module")
-def drafting(chat_folder: Path, plain_folder: Path) -> Iterator[RunningServer]:
-    """Models that have drafted nothing yet: a first draft is computed before its cost is known, so it is certain."""
-    specs = tuple(ModelSpec.of(str(folder)) for folder in (chat_folder, plain_folder))
-    with running_server(ServerConfig(models=specs, offline=True), {"kv_bytes": 16 << 20}) as running:
+@pytest.fixture
+def drafting(chat_folder: Path) -> Iterator[RunningServer]:
+    """A model that has drafted nothing yet: a first draft is computed before its cost is known, so it is certain."""
+    with running_server(ServerConfig(models=(ModelSpec.of(str(chat_folder)),), offline=True), OPTIONS) as running:
         yield running
 
 
@@ -89,7 +89,7 @@ def test_a_predicted_answer_is_the_same_and_is_counted(
 
 
 def test_a_stream_reports_the_same(drafting: RunningServer) -> None:
-    asked = dict(model="tiny-plain", **ASKED, max_tokens=24)
+    asked = dict(**ASKED, max_tokens=24)
     text = post(drafting, **asked).json()["choices"][0]["message"]["content"]
     prediction = {"type": "content", "content": text}
     options = {"include_usage": True}
@@ -107,12 +107,12 @@ def chunks(stream: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("speculate", ["off", "ngram", True, False, None])
-def test_every_way_to_ask_for_it(drafting: RunningServer, speculate: str | bool | None) -> None:
+def test_every_way_to_ask_for_it(server: RunningServer, speculate: str | bool | None) -> None:
     asked = {**ASKED, "speculate": speculate}
-    texts = {post(drafting, COMPLETIONS, **asked, max_tokens=40).json()["choices"][0]["text"]}
-    texts.add(post(drafting, COMPLETIONS, **ASKED, max_tokens=40).json()["choices"][0]["text"])
+    texts = {post(server, COMPLETIONS, **asked, max_tokens=40).json()["choices"][0]["text"]}
+    texts.add(post(server, COMPLETIONS, **ASKED, max_tokens=40).json()["choices"][0]["text"])
     assert len(texts) == 1
-    assert post(drafting, RESPONSES, speculate=speculate, max_output_tokens=8).json()["status"] == "incomplete"
+    assert post(server, RESPONSES, speculate=speculate, max_output_tokens=8).json()["status"] == "incomplete"
 
 
 def test_the_body_knows_every_mode() -> None:
@@ -122,15 +122,15 @@ def test_the_body_knows_every_mode() -> None:
 
 
 @pytest.mark.parametrize("path", [CHAT, COMPLETIONS, RESPONSES])
-def test_a_server_without_a_draft_model(drafting: RunningServer, path: str) -> None:
-    answer = post(drafting, path, speculate="draft")
+def test_a_server_without_a_draft_model(server: RunningServer, path: str) -> None:
+    answer = post(server, path, speculate="draft")
     assert answer.status_code == 400 and "has no draft model" in answer.json()["error"]["message"]
 
 
 @pytest.mark.parametrize("path", [CHAT, COMPLETIONS, RESPONSES])
 @pytest.mark.parametrize("speculate", ["medusa", "on", 7, ["ngram"]])
-def test_wrong_modes(drafting: RunningServer, path: str, speculate: Any) -> None:
-    answer = post(drafting, path, speculate=speculate)
+def test_wrong_modes(server: RunningServer, path: str, speculate: Any) -> None:
+    answer = post(server, path, speculate=speculate)
     assert answer.status_code == 400 and answer.json()["error"]["param"] == "speculate"
     assert "'off', 'ngram', 'draft', True or False" in answer.json()["error"]["message"]
 
@@ -146,17 +146,17 @@ def test_wrong_modes(drafting: RunningServer, path: str, speculate: Any) -> None
         ({"type": "content", "content": [{"type": "text"}]}, "prediction.content"),
     ],
 )
-def test_predictions_of_a_wrong_form(drafting: RunningServer, prediction: Any, param: str) -> None:
-    answer = post(drafting, prediction=prediction, max_tokens=2)
+def test_predictions_of_a_wrong_form(server: RunningServer, prediction: Any, param: str) -> None:
+    answer = post(server, prediction=prediction, max_tokens=2)
     assert answer.status_code == 400 and answer.json()["error"]["param"].startswith(param), answer.text
 
 
-def test_a_prediction_longer_than_the_context(drafting: RunningServer) -> None:
+def test_a_prediction_longer_than_the_context(server: RunningServer) -> None:
     longest = {"type": "content", "content": "a" * CONTEXT}
-    assert post(drafting, prediction=longest, max_tokens=2).status_code == 200
-    answer = post(drafting, prediction={"type": "content", "content": "a" * (CONTEXT + 1)}, max_tokens=2)
+    assert post(server, prediction=longest, max_tokens=2).status_code == 200
+    answer = post(server, prediction={"type": "content", "content": "a" * (CONTEXT + 1)}, max_tokens=2)
     assert answer.status_code == 400 and answer.json()["error"]["param"] == "prediction"
     message = f"prediction has {CONTEXT + 1} tokens; the context of model 'tiny-chat' has {CONTEXT}"
     assert answer.json()["error"]["message"] == message
     nothing = {"type": "content", "content": ""}
-    assert post(drafting, prediction=nothing, max_tokens=2).status_code == 200
+    assert post(server, prediction=nothing, max_tokens=2).status_code == 200

@@ -12,14 +12,14 @@ import pytest
 
 from antiphon.server.setup.config import ModelSpec, ServerConfig
 from support.models.tiny_model import write_folder, write_gguf
-from support.server.http_server import running_server
+from support.server.pool import ServerPool
 
 MESSAGES: list[Any] = [{"role": "user", "content": "hello"}]
 
 
 @pytest.fixture(scope="module")
-def settled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[openai.OpenAI]:
-    """A server with a folder that asks for greedy answers, a GGUF with settings, and a model without any."""
+def models(tmp_path_factory: pytest.TempPathFactory) -> tuple[ModelSpec, ...]:
+    """A folder that asks for greedy answers, a GGUF with settings, and a model without any."""
     home = tmp_path_factory.mktemp("settled")
     greedy = write_folder(home / "greedy")
     (greedy / "generation_config.json").write_text(json.dumps({"do_sample": False, "temperature": 0.6}))
@@ -29,8 +29,13 @@ def settled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[openai.OpenAI]
         writer.add_sampling_top_k(3)
 
     paths = [greedy, write_gguf(home / "warm.gguf", describe=describe), write_folder(home / "silent")]
-    config = ServerConfig(models=tuple(ModelSpec.of(str(path)) for path in paths), offline=True)
-    with running_server(config, {"kv_bytes": 16 << 20}) as running, running.openai() as client:
+    return tuple(ModelSpec.of(str(path)) for path in paths)
+
+
+@pytest.fixture
+def settled(servers: ServerPool, models: tuple[ModelSpec, ...]) -> Iterator[openai.OpenAI]:
+    config = ServerConfig(models=models, offline=True)
+    with servers.lease(config, {"kv_bytes": 16 << 20}) as running, running.openai() as client:
         yield client
 
 

@@ -33,17 +33,17 @@ from antiphon.runtime.process.engine_process import EngineProcess
 
 START_SECONDS = 120.0
 MESSAGE_BYTES = 1 << 20
-#: Beginnings of the variables that the engine reads whenever it needs them, and that no import reads.
-LATE_VARIABLES = ("ANTIPHON_", "PYTEST_")
+#: Beginnings of the names of variables that change what an interpreter imports or how a library starts.
+START_VARIABLES = ("PYTHON", "LD_", "OMP_", "MKL_", "KMP_", "OPENBLAS_", "TORCH_", "CUDA_", "TRITON_")
 
 
-def import_variables() -> dict[str, str]:
-    """The environment, without variables that cannot change what an import does."""
-    return {name: value for name, value in os.environ.items() if not name.startswith(LATE_VARIABLES)}
+def start_variables() -> dict[str, str]:
+    """The variables that a template must share with its forks."""
+    return {name: value for name, value in os.environ.items() if name.startswith(START_VARIABLES)}
 
 
-#: What the template has, since a test may be the first to fork.
-TEMPLATE_VARIABLES = import_variables()
+#: The environment of the template. A test may have changed the present one.
+ENVIRONMENT, SHARED_VARIABLES = dict(os.environ), start_variables()
 
 
 # -- in the process of the tests ------------------------------------------------------------------------------------
@@ -83,7 +83,7 @@ class Template:
             [sys.executable, "-P", __file__, str(theirs.fileno())],
             stdin=subprocess.DEVNULL,
             pass_fds=[theirs.fileno()],
-            env=TEMPLATE_VARIABLES,
+            env=ENVIRONMENT,
             process_group=0,
         )
         theirs.close()
@@ -138,7 +138,7 @@ def template() -> Template:
 
 class ForkedEngineProcess(EngineProcess):
     def _start(self, arguments: list[str], reading: int) -> subprocess.Popen[bytes]:
-        if sys.platform != "linux" or import_variables() != TEMPLATE_VARIABLES:
+        if sys.platform != "linux" or start_variables() != SHARED_VARIABLES:
             return super()._start(arguments, reading)
         return cast("subprocess.Popen[bytes]", template().fork(arguments, reading))
 

@@ -27,6 +27,8 @@ from support.engine.forked_engine import ForkedClient
 from support.models.tiny_model import write_bert
 from support.waiting import PATIENCE_SECONDS, wait_until
 
+#: The admin key of servers that tests manage.
+ADMIN_KEY = "an-admins-own-key"
 #: As Qwen writes it, cut down to what matters here.
 TOOL_TEMPLATE = (
     "{% if tools %}<|im_start|>system\n{% for tool in tools %}{{ tool | tojson }}\n{% endfor %}"
