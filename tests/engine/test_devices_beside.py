@@ -15,7 +15,7 @@ from antiphon.runtime.frontend.loop import EngineLoop
 from support.engine.fake_device import FakeExecutor, FakeHandle, fake_request, fake_slot
 from support.waiting import wait_until
 
-SECONDS = 30
+SECONDS = 120
 
 
 class World:

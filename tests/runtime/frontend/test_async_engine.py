@@ -12,19 +12,15 @@ from antiphon import AsyncEngine, Engine, SamplingParams
 from antiphon.engine.request import FinishReason
 from antiphon.errors import ContextLengthError, OverloadedError
 from antiphon.runtime.loading.loading import LoadedModel
+from support.waiting import wait_until_async
 
 OPTIONS: dict[str, Any] = dict(kv_bytes=8 << 20, key_type="fp32", value_type="fp32")
 LONG = SamplingParams(max_tokens=2000, ignore_eos=True)
 
 
 async def until_free(engine: AsyncEngine) -> None:
-    name = engine.models[0]
-    for _ in range(3000):
-        figures = await asyncio.to_thread(engine.figures)
-        if not figures[name]["blocks_owned"]:
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError(f"blocks did not come back: {figures}")
+    owned = lambda: engine.figures()[engine.models[0]]["blocks_owned"]  # noqa: E731
+    await wait_until_async(lambda: asyncio.to_thread(lambda: not owned()), "all blocks to be free", seen=engine.figures)
 
 
 def test_answers_equal_the_threaded_engine(tiny_loaded: LoadedModel) -> None:

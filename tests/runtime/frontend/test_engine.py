@@ -6,7 +6,6 @@ import gc
 import os
 import random
 import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -79,8 +78,7 @@ def test_a_stream_is_the_whole_in_pieces(engine: Engine) -> None:
 def test_a_slow_reader_gets_larger_deltas_and_loses_nothing(engine: Engine) -> None:
     params = SamplingParams(max_tokens=40, ignore_eos=True)
     stream = engine.stream("hello", params)
-    while not stream.output.is_done:
-        time.sleep(0.01)
+    stream.wait()
     (delta,) = list(stream)
     assert len(delta.token_ids) == 40
 

@@ -28,6 +28,7 @@ from antiphon.runtime.transcription.window_decoding import Attempt
 from antiphon.runtime.transcription.window_segments import stretches
 from antiphon.text.tokenization.whisper_vocab import WhisperTokenizer
 from support.models.tiny_whisper import MULTILINGUAL, tiny_whisper
+from support.waiting import wait_until
 
 RATE = 16_000
 #: Random weights satisfy no guard, so only one attempt is made.
@@ -60,7 +61,10 @@ def no_voice_model(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def settled(engine: Engine | AsyncEngine) -> dict[str, int]:
-    """The model's figures once nothing runs, its books checked."""
+    """Return the model's figures once nothing runs, with its books checked."""
+    names = ("tiny-whisper", "tiny-whisper encoder")
+    in_use = lambda: [engine.figures()[name][key] for name in names for key in ("running", "waiting")]  # noqa: E731
+    wait_until(lambda: not any(in_use()), "an idle engine", seen=engine.figures)
     engine._loop.call(engine._core.check_integrity).result()
     return engine.figures()["tiny-whisper"]
 
@@ -247,11 +251,6 @@ def test_async_events_and_leaving_early(loaded: LoadedModel) -> None:
             async for _ in stream:
                 break
             await stream.aclose()
-            for _ in range(1500):
-                await asyncio.sleep(0.02)
-                figures = engine.figures()["tiny-whisper"]
-                if not figures["running"] and not figures["waiting"]:
-                    break
             assert await asyncio.to_thread(lambda: settled(engine)["blocks_owned"]) == 0
             with pytest.raises(InvalidRequestError):
                 await (await engine.transcribe(sounds(1)[0], translate=True)).wait()

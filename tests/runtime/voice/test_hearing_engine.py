@@ -15,6 +15,7 @@ from antiphon.runtime.transcription.options import TranscriptionOptions
 from antiphon.runtime.voice.hearing_stream import AsyncHearing
 from support.models.tiny_whisper import tiny_whisper
 from support.sound.hearing_scene import FakeDetectors, sound
+from support.waiting import wait_until_async
 
 #: Random weights satisfy no guard, so only one attempt is made.
 ONCE = TranscriptionOptions(temperatures=(0.0,), no_speech_limit=1.0)
@@ -38,9 +39,7 @@ async def until_free(engine: AsyncEngine) -> None:
         parts = [engine.figures()[name] for name in ("tiny-whisper", "tiny-whisper encoder")]
         return sum(part[key] for part in parts for key in ("running", "waiting", "blocks_owned"))
 
-    async with asyncio.timeout(60):
-        while await asyncio.to_thread(in_use):
-            await asyncio.sleep(0.01)
+    await wait_until_async(lambda: asyncio.to_thread(lambda: not in_use()), "all to end", seen=engine.figures)
     engine._loop.call(engine._core.check_integrity).result()
 
 

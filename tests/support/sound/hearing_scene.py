@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from queue import Empty
 from typing import Any, TypeVar
 
 import numpy as np
@@ -25,7 +26,7 @@ from antiphon.runtime.transcription.transcriber import Transcriber
 from antiphon.runtime.voice.hearing import HearingCall
 from antiphon.runtime.voice.turn_settings import HearingOptions, TurnSettings
 from support.models.random_detector import random_detector
-from support.waiting import wait_until
+from support.waiting import PATIENCE_SECONDS, wait_until
 
 FRAME = 512
 RATE = 16_000
@@ -118,7 +119,10 @@ class Scene:
 
     def next(self, kind: type[Kind]) -> Kind:
         """The next event, which is of that kind."""
-        event = self.inbox.get(timeout=30)
+        try:
+            event = self.inbox.get(timeout=PATIENCE_SECONDS)
+        except Empty:
+            raise AssertionError(f"no {kind.__name__} came; running: {self.loop.running}") from None
         assert isinstance(event, kind), event
         return event
 
