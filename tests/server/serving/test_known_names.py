@@ -15,7 +15,8 @@ from antiphon.ops.native.row_scaled import has_row_scaled
 from antiphon.server.setup.config import LoadOnUse, ModelSpec, ServerConfig
 from support.server.http_server import RunningServer
 from support.server.pool import ServerPool
-from support.sound.speech import JFK_TEXT, jfk, normalize_words
+from support.sound.heard_words import is_heard
+from support.sound.speech import JFK_TEXT, jfk
 
 VOICES = ["alloy", "ash", "ballad", "coral", "echo", "fable", "nova", "onyx", "sage", "shimmer", "verse"]
 SPEECH = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts")
@@ -77,7 +78,7 @@ def test_speech_without_a_format_comes_back_as_its_words(sound: RunningServer) -
         data={"model": "whisper-1"},
         timeout=300,
     )
-    assert answer.status_code == 200 and normalize_words(answer.json()["text"]) == normalize_words(SPOKEN)
+    assert answer.status_code == 200 and is_heard(SPOKEN, answer.json()["text"])
     assert (roots(sound)["tts-1"], roots(sound)["whisper-1"]) == ("hibari-6m", "whisper-base.en")
 
 
@@ -87,7 +88,7 @@ def test_whisper_is_int8_unless_told_and_still_right(sound: RunningServer) -> No
     with sound.openai() as client:
         for name in TRANSCRIPTION:
             heard = client.with_options(timeout=300).audio.transcriptions.create(model=name, file=jfk()).text
-            assert normalize_words(heard) == normalize_words(JFK_TEXT)
+            assert is_heard(JFK_TEXT, heard)
     forms = {name: model.loaded.forms for name, model in sound.serving.models.names().items() if model.loaded}
     form = "I8" if has_row_scaled() else "Q8_0"
     assert f"quantised to {form}" in forms["whisper-1"] and "quantised" not in forms["tiny-chat"]

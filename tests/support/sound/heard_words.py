@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 from antiphon.evaluation.round_trip import sample_sentences
+from support.sound.speech import normalize_words
 
 SENTENCES = sample_sentences()
+
+
+def is_heard(said: str, heard: str) -> bool:
+    """Return whether a recogniser heard what was said, but for one word at most.
+
+    Which of two likely readings it writes depends on how a processor rounds.
+    """
+    return word_errors(normalize_words(said), normalize_words(heard)) <= 1
 
 
 def word_errors(said: list[str], heard: list[str]) -> int:
