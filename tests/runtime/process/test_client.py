@@ -482,7 +482,7 @@ def test_nothing_is_left_when_a_client_is_closed(
     pid = asyncio.run(main())
     assert pid is not None and not is_alive(pid)
     # A thread closes its pipe.
-    wait_until(lambda: num_descriptors() == before, f"{before} open descriptors", seen=num_descriptors)
+    wait_until(lambda: num_descriptors() <= before, f"at most {before} open descriptors", seen=num_descriptors)
 
 
 def test_the_sockets_folder_is_private(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
