@@ -19,7 +19,7 @@ import pytest
 
 from antiphon.bench.process import ServerProcess
 from support.programs.command_line import PROGRAM
-from support.programs.forks import LIGHT_MODULES, template
+from support.programs.forks import SERVER_MODULES, template
 from support.programs.terminal import Terminal
 from support.server.serve_command import ServeCommand
 
@@ -43,20 +43,20 @@ def test_from_start_to_drained_end(command: ServeCommand) -> None:
     assert answer.status_code == 503 and "retry-after" in answer.headers
     command.wait_until_ready()
 
-    client = openai.OpenAI(base_url=f"{url}/v1", api_key="unused", max_retries=0)
-    stream = client.completions.create(
-        model="default-chat", prompt="hello", n=48, max_tokens=600, stream=True, extra_body={"ignore_eos": True}
-    )
-    next(iter(stream))
-    command.process.send_signal(signal.SIGTERM)
-    while (status := httpx.get(url + "/readyz").json()["status"]) != "draining":
-        assert status == "ready"
-    with pytest.raises(openai.InternalServerError, match="shutting down") as refused:
-        client.with_options(timeout=60).completions.create(model="default-chat", prompt="hello")
-    assert refused.value.status_code == 503 and refused.value.code == "shutting_down"
-    assert int(refused.value.response.headers["retry-after"]) >= 1
-    reasons = [chunk.choices[0].finish_reason for chunk in stream]
-    assert reasons[-1] == "length"
+    body = {"model": "default-chat", "prompt": "hello", "max_tokens": 3000, "ignore_eos": True}
+    with httpx.stream("POST", url + "/v1/completions", json={**body, "stream": True}, timeout=60) as answer:
+        lines = answer.iter_lines()
+        assert next(lines).startswith("data: ")
+        command.process.send_signal(signal.SIGTERM)
+        while (status := httpx.get(url + "/readyz").json()["status"]) != "draining":
+            assert status == "ready"
+        client = openai.OpenAI(base_url=f"{url}/v1", api_key="unused", max_retries=0, timeout=60)
+        with pytest.raises(openai.InternalServerError, match="shutting down") as refused:
+            client.completions.create(model="default-chat", prompt="hello")
+        assert refused.value.status_code == 503 and refused.value.code == "shutting_down"
+        assert int(refused.value.response.headers["retry-after"]) >= 1
+        *_, last, end = [line for line in lines if line]
+    assert '"finish_reason":"length"' in last and end == "data: [DONE]"
     assert command.wait_for_end() == 0
     text = command.text()
     assert re.search(r"tiny-chat +weights +\d+\.\d\d +\d\.\d\n", text)
@@ -201,7 +201,7 @@ def test_an_engine_that_cannot_start_again_ends_the_server(
 
 def test_log_lines_are_for_people_on_a_terminal(chat_folder: Path) -> None:
     arguments = ["serve", str(chat_folder), "--port", "0", "--kv-memory", "16"]
-    with Terminal(template(*LIGHT_MODULES), PROGRAM, arguments) as terminal:
+    with Terminal(template(*SERVER_MODULES), PROGRAM, arguments) as terminal:
         found = re.search(r"http://[\d.]+:\d+", terminal.wait_for("; loading tiny-chat"))
         assert found is not None
         assert httpx.get(found[0] + "/v1/models", timeout=60).status_code == 200

@@ -25,13 +25,14 @@ import termios
 import threading
 from collections.abc import Mapping, Sequence
 from functools import cache
+from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
 
 START_SECONDS = 120.0
 MESSAGE_BYTES = 1 << 20
 
-#: Modules of commands that run a model, of commands that do not, and of tests of what a command imports.
+#: Modules of commands that run a model, of commands that do not, of servers, and of tests of what a command imports.
 ENGINE_MODULES = (
     "antiphon.cli.app",
     "antiphon.cli.chat.loop",
@@ -42,6 +43,11 @@ ENGINE_MODULES = (
     "rich.markdown",
 )
 LIGHT_MODULES = ("antiphon.cli.app", "antiphon.cli.chat.loop", "prompt_toolkit", "rich.markdown")
+SERVER_MODULES = (
+    "antiphon.cli.app",
+    "antiphon.runtime.process.client",
+    "antiphon.server.launch",
+)
 BARE_MODULES = ("antiphon.cli.app",)
 
 
@@ -72,6 +78,9 @@ class Fork:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
 
@@ -98,6 +107,7 @@ class Template:
         arguments: Sequence[str],
         streams: tuple[int, int, int],
         environment: Mapping[str, str] | None = None,
+        folder: Path | None = None,
     ) -> Fork:
         """Run `python -c CODE ARGUMENT…` with these standard streams; a terminal becomes the controlling one."""
         variables = dict(os.environ if environment is None else environment)
@@ -105,7 +115,7 @@ class Template:
         with self._lock:
             fork = Fork(len(self._forks))
             self._forks.append(fork)
-            data = json.dumps({**request, "number": fork.number, "folder": os.getcwd()}).encode()
+            data = json.dumps({**request, "number": fork.number, "folder": str(folder or Path.cwd())}).encode()
             socket.send_fds(self._socket, [data], streams)
         if not fork.has_started.wait(START_SECONDS):
             raise TimeoutError(f"no program was forked within {START_SECONDS:g} s")

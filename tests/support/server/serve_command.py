@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 import tempfile
 import threading
 import time
 from pathlib import Path
 
 import httpx
+
+from support.programs.command_line import PROGRAM
+from support.programs.forks import SERVER_MODULES, template
 
 
 class ServeCommand:
@@ -22,25 +23,23 @@ class ServeCommand:
     """
 
     def __init__(self, *arguments: str, before: str = "", folder: Path | None = None) -> None:
-        code = f"{before}\nfrom antiphon.cli.app import main; main()"
         self._files = tempfile.TemporaryDirectory(prefix="antiphon-files-")
         self.started = time.monotonic()
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", code, "serve", *arguments],
-            stderr=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=folder,
-            env={"ANTIPHON_FILES_DIR": self._files.name, **os.environ},
-        )
         self.lines: list[str] = []
-        self._reader = threading.Thread(target=self._read, daemon=True)
+        reading, writing = os.pipe()
+        self._reader = threading.Thread(target=self._read, args=[reading], daemon=True)
         self._reader.start()
+        variables = {"ANTIPHON_FILES_DIR": self._files.name, **os.environ}
+        with open(os.devnull, "r+") as nothing:
+            streams = (nothing.fileno(), nothing.fileno(), writing)
+            code = f"{before}\n{PROGRAM}"
+            self.process = template(*SERVER_MODULES).start(code, ["serve", *arguments], streams, variables, folder)
+        os.close(writing)
 
-    def _read(self) -> None:
-        assert self.process.stderr is not None
-        for line in self.process.stderr:
-            self.lines.append(line)
+    def _read(self, errors: int) -> None:
+        with open(errors) as lines:
+            for line in lines:
+                self.lines.append(line)
 
     def text(self) -> str:
         return "".join(self.lines)
