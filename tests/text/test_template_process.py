@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -50,13 +49,12 @@ def processes() -> Iterator[LimitedProcesses]:
 
 @pytest.mark.parametrize("name", ATTACKS)
 def test_attacks_end_within_the_limits(processes: LimitedProcesses, name: str) -> None:
+    """Without limits they take hours, or all of the memory."""
     assert render_in_process("{{ x }} begins", {"x": "it"}, processes=processes) == "it begins"
-    started = time.monotonic()
     with pytest.raises(TemplateError) as caught:
         variables = {"messages": [{"content": "abc" * 100_000}]}
-        render_in_process(ATTACKS[name], variables, seconds=0.4, processes=processes)
+        render_in_process(ATTACKS[name], variables, seconds=0.2, processes=processes)
     assert "\n" not in str(caught.value)
-    assert time.monotonic() - started < 20  # without limits they take hours, or all of the memory
     assert render_in_process("{{ x }} goes on", {"x": "it"}, processes=processes) == "it goes on"
 
 
