@@ -31,8 +31,8 @@ DURATIONS, PITCH, ENERGY = "/encoder/Clip_output_0", f"{DECODER}/Unsqueeze_outpu
 SPECTRUM = f"{DECODER}/generator/Concat_3_output_0"
 
 SENTENCES = [
-    ("həlˈO ðˈɛɹ, hˌW ɑɹ ju tədˈA?", "af_bella", 1.0),
-    ("ɪt ɪz lˈAt; ɡˈO hˈOm.", "am_adam", 1.2),
+    ("həlˈO ðˈɛɹ?", "af_bella", 1.0),
+    ("ɡˈO hˈOm.", "am_adam", 1.2),
 ]
 SOAK_VOICES = ("af_heart", "af_sky", "am_michael", "bf_emma", "bm_george")
 SOAK_SENTENCES = [
@@ -117,9 +117,8 @@ def test_agrees_with_onnxruntime(pair: Pair, phonemes: str, voice: str, speed: f
     check(pair, phonemes, voice, speed)
 
 
-def test_agrees_with_onnxruntime_for_many(pair: Pair, soak: bool) -> None:
-    if not soak:
-        pytest.skip("a hundred utterances are for the soak")
+@pytest.mark.soak
+def test_agrees_with_onnxruntime_for_many(pair: Pair) -> None:
     for voice in SOAK_VOICES:
         for phonemes in SOAK_SENTENCES:
             check(pair, phonemes.replace("o", "O"), voice, 1.0)

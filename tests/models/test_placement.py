@@ -43,7 +43,7 @@ def test_encoders(tmp_path: Path) -> None:
 
 
 @pytest.mark.weights
-@pytest.mark.parametrize("name", ["gemma-3-270m", "hibari-6m", "kokoro-82m", "whisper-base.en"])
+@pytest.mark.parametrize("name", ["smollm2-135m", "hibari-6m", "kokoro-82m", "whisper-tiny.en"])
 def test_real_models(name: str) -> None:
     assert stray_tensors(build_model(open_checkpoint(resolve(name).path))) == []
 

@@ -144,11 +144,11 @@ def test_floats_equal_the_decoded_graph(model_path: Callable[[str], Path]) -> No
 @pytest.mark.weights
 @pytest.mark.slow
 def test_decides_as_onnxruntime_does(model_path: Callable[[str], Path], soak: bool) -> None:
-    """In int8, as an engine loads it, beside onnxruntime on the decoded graph. All cuts take more than a minute."""
+    """The model in int8, as an engine loads it, beside onnxruntime on the decoded graph."""
     reference = OnnxReference(model_path(END_OF_TURN), unquantised=True)
     model = load_model(END_OF_TURN, offline=True).model
     assert isinstance(model, SmartTurn)
-    sounds = cuts(300 if soak else 34)
+    sounds = cuts(300 if soak else 12)
     expected = np.array([reference(input_features=model.features(sound).T[None])["logits"].item() for sound in sounds])
     found = np.concatenate([model.probabilities(sounds[start : start + 8]) for start in range(0, len(sounds), 8)])
     assert ((found > 0.5) == (expected > 0.5)).mean() >= 0.97 and np.abs(found - expected).mean() < 0.02

@@ -402,8 +402,8 @@ HOSTILE = [
 
 @pytest.mark.parametrize("unit", [*HOSTILE[:6], *(pytest.param(unit, marks=pytest.mark.slow) for unit in HOSTILE[6:])])
 def test_reading_takes_linear_time(unit: str) -> None:
-    """100,000 characters need about a second of this thread's time; quadratic patterns took minutes."""
-    text = (unit * 100_000)[:100_000]
+    """40,000 characters need less than half a second of this thread's time; quadratic patterns took far longer."""
+    text = (unit * 40_000)[:40_000]
     begun = time.thread_time()
     words_of(clean(text))
-    assert time.thread_time() - begun < 20
+    assert time.thread_time() - begun < 8

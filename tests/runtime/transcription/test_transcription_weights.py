@@ -24,44 +24,57 @@ from support.waiting import wait_until
 pytestmark = [pytest.mark.weights, pytest.mark.slow]
 
 
+MODEL = "whisper-tiny.en"
+NUM_CLIPS = 2  # without --soak
+
+
 @pytest.fixture(scope="module")
 def tiny() -> Iterator[Engine]:
-    with Engine("whisper-tiny.en", kv_bytes=256 << 20) as engine:
+    with Engine(MODEL, kv_bytes=256 << 20) as engine:
         yield engine
 
 
-def test_jfk_word_for_word(tiny: Engine) -> None:
-    transcript = tiny.transcribe(jfk())
-    assert normalize_words(transcript.text) == normalize_words(JFK_TEXT)
-    assert transcript.language == "en" and transcript.duration == 11.0
-    searched = tiny.transcribe(jfk(), beams=3)
-    assert normalize_words(searched.text) == normalize_words(JFK_TEXT)
+@pytest.fixture(scope="module")
+def tiny_int8() -> Iterator[Engine]:
+    with Engine(MODEL, kv_bytes=256 << 20, quantize="int8") as engine:
+        yield engine
 
 
 @pytest.fixture(scope="module")
-def clips() -> list[tuple[np.ndarray, str]]:
-    return [(soundfile.read(path, dtype="float32")[0], text) for path, text in librivox_clips()]
+def recordings(soak: bool) -> list[tuple[np.ndarray, str]]:
+    """Kennedy's sentence and clips of a book, with their words."""
+    found = [(jfk(), JFK_TEXT), *librivox_clips()][: None if soak else 1 + NUM_CLIPS]
+    return [(soundfile.read(path, dtype="float32")[0], text) for path, text in found]
 
 
 @pytest.fixture(scope="module")
-def transcripts(clips: list[tuple[np.ndarray, str]]) -> list[Transcript]:
-    """Of jfk.wav, then of each clip, all at once, by base.en."""
-    with Engine("whisper-base.en", kv_bytes=512 << 20) as engine:
-        done = engine.transcribe_all([jfk(), *(sound for sound, _ in clips)], words=True)
-        engine._loop.call(engine._core.check_integrity).result()
-        assert engine.figures()["whisper-base.en"]["blocks_owned"] == 0
+def transcripts(tiny: Engine, recordings: list[tuple[np.ndarray, str]]) -> list[Transcript]:
+    """Transcripts of the recordings, made at once."""
+    done = tiny.transcribe_all([sound for sound, _ in recordings], words=True)
+    tiny._loop.call(tiny._core.check_integrity).result()
+    assert tiny.figures()[MODEL]["blocks_owned"] == 0
     return done
 
 
-@pytest.mark.long
-def test_base_en_on_real_speech(transcripts: list[Transcript], clips: list[tuple[np.ndarray, str]]) -> None:
-    """No worse than openai-whisper on the same weights; its words within 60 ms of ours."""
-    assert normalize_words(transcripts[0].text) == normalize_words(JFK_TEXT)
-    reference = openai_model(open_checkpoint(resolve("whisper-base.en").path))
-    reference.set_alignment_heads(whisper._ALIGNMENT_HEADS["base.en"])
+def test_jfk_word_for_word(tiny: Engine, transcripts: list[Transcript]) -> None:
+    transcript = tiny.transcribe(jfk(), beams=3)
+    for found in (transcripts[0], transcript):
+        assert normalize_words(found.text) == normalize_words(JFK_TEXT)
+        assert found.language == "en" and found.duration == 11.0
+
+
+def test_real_speech_beside_openai_whisper(
+    transcripts: list[Transcript], recordings: list[tuple[np.ndarray, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No more errors than openai-whisper makes with the same weights; its words are within 60 ms of ours."""
+    for name in ("dtw_cpu", "backtrace"):  # compiling them takes longer than running them as Python
+        function = getattr(whisper.timing, name)
+        monkeypatch.setattr(whisper.timing, name, getattr(function, "py_func", function))
+    reference = openai_model(open_checkpoint(resolve(MODEL).path))
+    reference.set_alignment_heads(whisper._ALIGNMENT_HEADS["tiny.en"])
     ours = theirs = 0.0
     differences: list[float] = []
-    for (sound, text), transcript in zip(clips, transcripts[1:], strict=True):
+    for (sound, text), transcript in zip(recordings, transcripts, strict=True):
         told = reference.transcribe(sound, word_timestamps=True, fp16=False, language="en")
         ours += word_error_rate(text, transcript.text)
         theirs += word_error_rate(text, told["text"])
@@ -100,25 +113,26 @@ def quiet_sounds(count: int) -> Iterator[tuple[str, np.ndarray]]:
         yield f"{kind}-{index}", np.asarray(sound, np.float32)
 
 
-@pytest.mark.parametrize("quantize", [None, "int8"])
-def test_no_sentence_is_invented(quantize: str | None) -> None:
-    with Engine("whisper-tiny.en", kv_bytes=256 << 20, quantize=quantize) as engine:
-        said = {name: engine.transcribe(sound).text for name, sound in quiet_sounds(20)}
+@pytest.mark.parametrize("form", ["tiny", "tiny_int8"])
+def test_no_sentence_is_invented(form: str, request: pytest.FixtureRequest) -> None:
+    engine = request.getfixturevalue(form)
+    said = {name: engine.transcribe(sound).text for name, sound in quiet_sounds(20)}
     assert not {name: text for name, text in said.items() if text}
 
 
-def test_in_int8_the_words_are_the_same(transcripts: list[Transcript], clips: list[tuple[np.ndarray, str]]) -> None:
-    with Engine("whisper-base.en", kv_bytes=512 << 20, quantize="int8") as engine:
-        done = engine.transcribe_all([jfk(), *(sound for sound, _ in clips)])
+def test_in_int8_the_words_are_the_same(
+    tiny_int8: Engine, transcripts: list[Transcript], recordings: list[tuple[np.ndarray, str]]
+) -> None:
+    done = tiny_int8.transcribe_all([sound for sound, _ in recordings])
     assert normalize_words(done[0].text) == normalize_words(JFK_TEXT)
     errors = [
-        sum(word_error_rate(text, own.text) for (_, text), own in zip(clips, found[1:], strict=True))
+        sum(word_error_rate(text, own.text) for (_, text), own in zip(recordings, found, strict=True))
         for found in (done, transcripts)
     ]
     assert errors[0] <= errors[1] + 1e-9
 
 
-def test_live_session_says_what_the_file_says(tiny: Engine) -> None:
+def test_live_session_says_what_the_file_says(tiny: Engine, transcripts: list[Transcript]) -> None:
     sound = soundfile.read(jfk(), dtype="float32")[0]
     updates: list[LiveUpdate] = []
     with tiny.listen(updates.append, interval=3.0) as session:
@@ -126,9 +140,9 @@ def test_live_session_says_what_the_file_says(tiny: Engine) -> None:
             session.push(sound[start : start + RATE // 2])
         live = session.finish(timeout=300)
     assert "".join(update.text for update in updates).strip() == live.text
-    assert word_error_rate(tiny.transcribe(sound).text, live.text) <= 0.05
+    assert word_error_rate(transcripts[0].text, live.text) <= 0.05
     assert live.segments and live.segments[0].start < 1.0 and live.duration == 11.0
-    figures = tiny.figures()["whisper-tiny.en"]
+    figures = tiny.figures()[MODEL]
     assert (figures["running"], figures["blocks_owned"]) == (0, 0)
 
 
@@ -143,19 +157,19 @@ def is_idle(session: LiveSession, heard: int) -> bool:
 
 def test_the_last_hypothesis_as_a_draft_changes_no_update() -> None:
     """Each piece of sound is heard alone, so that both sessions make the same hypotheses."""
-    sound = soundfile.read(jfk(), dtype="float32")[0]
+    sound = soundfile.read(jfk(), dtype="float32")[0][: 8 * RATE]
     found: dict[str, list[LiveUpdate]] = {}
     steps: dict[str, list[StepRecord]] = {}
     for speculate in ("off", "ngram"):
         updates = found[speculate] = []
-        with Engine("whisper-tiny.en", kv_bytes=256 << 20, speculate=speculate) as engine:
-            with engine.listen(updates.append, interval=1.0) as session:
-                for start in range(0, len(sound), RATE):
-                    session.push(sound[start : start + RATE])
-                    wait_until(partial(is_idle, session, start + RATE), "every hypothesis that is due")
+        with Engine(MODEL, kv_bytes=256 << 20, speculate=speculate) as engine:
+            with engine.listen(updates.append, interval=2.0, temperatures=(0.0,)) as session:
+                for start in range(0, len(sound), 2 * RATE):
+                    session.push(sound[start : start + 2 * RATE])
+                    wait_until(partial(is_idle, session, start + 2 * RATE), "every hypothesis that is due")
                 session.finish(timeout=300)
-            steps[speculate] = [step for step in engine.step_records() if step.model == "whisper-tiny.en"]
-    assert found["ngram"] == found["off"] and len(found["off"]) > 8
+            steps[speculate] = [step for step in engine.step_records() if step.model == MODEL]
+    assert found["ngram"] == found["off"] and len(found["off"]) > 2
     assert sum(step.drafted_tokens for step in steps["ngram"]) > 0 == sum(step.drafted_tokens for step in steps["off"])
     assert len(steps["ngram"]) < len(steps["off"])
 
@@ -164,8 +178,8 @@ def test_a_live_session_goes_on_when_its_updates_are_no_longer_read() -> None:
     sound = soundfile.read(jfk(), dtype="float32")[0]
 
     async def run() -> Transcript:
-        async with AsyncEngine("whisper-tiny.en", kv_bytes=64 << 20) as engine:
-            session = await engine.listen(interval=2.0)
+        async with AsyncEngine(MODEL, kv_bytes=64 << 20) as engine:
+            session = await engine.listen(interval=4.0)
             for start in range(0, len(sound), RATE):
                 session.push(sound[start : start + RATE])
             async for _ in session:

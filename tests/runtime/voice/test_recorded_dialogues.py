@@ -13,7 +13,7 @@ from support.sound.recorded_turns import dialogue, recorded_turns
 from support.voice.recorded_hearing import accuracy, detected, hear, runs_of_words
 
 pytestmark = [pytest.mark.weights, pytest.mark.slow]
-MODEL = "whisper-base.en"
+MODEL = "whisper-tiny.en"
 
 
 @pytest.fixture(scope="module")
@@ -28,24 +28,26 @@ def world() -> Iterator[tuple[asyncio.Runner, AsyncEngine]]:
         engine.close()
 
 
-def test_ends_of_turns_beside_plain_silence() -> None:
+@pytest.mark.parametrize("num_turns", [12, pytest.param(36, marks=pytest.mark.soak)])
+def test_ends_of_turns_beside_plain_silence(num_turns: int) -> None:
     """In noise the end-of-turn model cuts fewer sentences than silence of the same mean length.
 
-    This guards what holds today: recall 0.89, precision 0.73. The aim, 0.85 for both, is missed, since pauses after
-    a phrase ("and so, my fellow Americans") are taken for ends. Without noise plain silence was the better one.
+    This guards what holds today: recall 0.89, precision 0.73 of 36 turns. The aim, 0.85 for both, is missed, since
+    pauses after a phrase ("and so, my fellow Americans") are taken for ends. Without noise plain silence was the
+    better one.
     """
-    spoken = dialogue(recorded_turns(), 36, seed=15)
+    spoken = dialogue(recorded_turns(), num_turns, seed=15)
     by_model = accuracy(spoken, detected(spoken, TurnSettings(TurnDetection.SEMANTIC_VAD)))
     by_silence = accuracy(spoken, detected(spoken, TurnSettings(silence_ms=max(100, round(by_model.waited_ms)))))
     print(f"\nend-of-turn model: {by_model}\nplain silence:     {by_silence}")
     assert by_model.recall >= 0.8 and by_model.precision >= by_silence.precision + 0.05, (by_model, by_silence)
 
 
-@pytest.mark.long
-def test_no_word_of_fifty_turns_is_lost_or_doubled(world: tuple[asyncio.Runner, AsyncEngine]) -> None:
+@pytest.mark.parametrize("num_turns", [5, pytest.param(50, marks=pytest.mark.soak)])
+def test_no_word_is_lost_or_doubled(world: tuple[asyncio.Runner, AsyncEngine], num_turns: int) -> None:
     """Beside what a transcription of each turn's sound has, by the same weights."""
     runner, engine = world
-    spoken = dialogue(recorded_turns(), 50, seed=16, gap=1.2)
+    spoken = dialogue(recorded_turns(), num_turns, seed=16, gap=1.2)
     turns = runner.run(hear(engine, spoken, TurnSettings(silence_ms=800), pace=0.03))
 
     async def batch() -> list[str]:
@@ -53,7 +55,7 @@ def test_no_word_of_fifty_turns_is_lost_or_doubled(world: tuple[asyncio.Runner, 
         return [(await call.wait()).text for call in calls]
 
     others = runner.run(batch())
-    assert len(turns) >= 50
+    assert len(turns) >= num_turns
     differing = [
         f"{turn.start_ms}: {turn.text!r}\n      batch: {other!r}"
         for turn, other in zip(turns, others, strict=True)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ctypes
-import os
 from pathlib import Path
 
 import numpy as np
+import torch
 
 #: Room for a parameter struct whose exact layout we need not know: they are passed in memory, by value.
 _OPAQUE_BYTES = 1024
@@ -53,9 +53,9 @@ def llama_cpp_logits(path: Path, tokens: list[int], vocab_size: int, adapter: Pa
     assert model, f"llama.cpp could not load {path}"
     context = library.llama_init_from_model(model, library.llama_context_default_params())
     assert context
-    threads = len(os.sched_getaffinity(0))
+    threads = torch.get_num_threads()
     library.llama_set_n_threads.argtypes = [ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32]
-    library.llama_set_n_threads(context, threads, threads)  # its default of four spins on a smaller machine
+    library.llama_set_n_threads(context, threads, threads)  # its default of four spins on fewer cores
     if adapter is not None:
         _set_adapter(library, model, context, adapter)
     batch = library.llama_batch_init(len(tokens), 0, 1)

@@ -25,7 +25,6 @@ from support.voice.session_reader import SessionReader
 
 pytestmark = [pytest.mark.weights, pytest.mark.slow]
 HEARS, SPEAKS = "whisper-base.en", "hibari-6m"
-NUM_INTERRUPTIONS = 10
 #: Without figures, which are spelled in more than one way.
 SPELLED = [sentence for sentence in SENTENCES if not any(character.isdigit() for character in sentence)]
 #: Of an answer that goes on, the part that may be interrupted: less than two sentences.
@@ -59,12 +58,12 @@ class Outcome:
         return self.sound[: round(self.seconds * SPEECH_RATE)]
 
 
-def interruptions(seed: int) -> list[Interruption]:
+def interruptions(seed: int, count: int) -> list[Interruption]:
     """The first two come before the first word. Every second answer goes on until it is interrupted."""
     source = random.Random(seed)
     sentences = source.sample(SPELLED, len(SPELLED)) + source.sample(SPELLED, len(SPELLED))
     found = []
-    for number in range(NUM_INTERRUPTIONS):
+    for number in range(count):
         answer = GivenAnswer(" ".join(sentences[3 * number : 3 * number + 3]), is_open=number % 2 == 1)
         share = (0.0, 0.01)[number] if number < 2 else source.uniform(0.05, 0.95)
         found.append(Interruption(answer, share, source.uniform(0.1, 0.4) if number % 4 >= 2 else None))
@@ -143,14 +142,15 @@ def differs_by_its_last_word(kept: list[str], heard: list[str]) -> bool:
     return len(kept) - same <= 1 and len(heard) - same <= 1
 
 
-def test_the_history_of_ten_interruptions_is_what_was_played() -> None:
+@pytest.mark.parametrize("count", [4, pytest.param(10, marks=pytest.mark.soak)])
+def test_the_history_of_interruptions_is_what_was_played(count: int) -> None:
     """Whisper is not always right: of other moments it left out up to three words that were spoken after the end of a
     sentence, until it had heard half a second of them.
     """
 
     async def run() -> list[tuple[Outcome, list[str], list[str]]]:
         async with AsyncEngine(HEARS, SPEAKS, kv_bytes=256 << 20, quantize="int8") as engine, asyncio.timeout(500):
-            outcomes = await interrupted_answers(engine, interruptions(seed=15))
+            outcomes = await interrupted_answers(engine, interruptions(15, count))
             played = await asyncio.gather(*(heard(engine, outcome.played) for outcome in outcomes))
             whole = await asyncio.gather(*(heard(engine, outcome.sound) for outcome in outcomes))
             return list(zip(outcomes, played, whole, strict=True))
