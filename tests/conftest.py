@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from random import Random
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
@@ -34,9 +35,10 @@ SOAK_SECONDS = 1800
 # Workers that run side by side have a core each: threads that wait for one another on a busy core cost much more.
 torch.set_num_threads(1 if "PYTEST_XDIST_WORKER" in os.environ else min(2, os.cpu_count() or 1))
 
-# An example, or the drawing of one, may be held up by whatever else the machine does.
-settings.register_profile("antiphon", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("antiphon")
+# An example, or the drawing of one, may be held up by whatever else the machine does. Only a soak draws other examples
+# each time.
+settings.register_profile("soak", settings.default, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("antiphon", settings.get_profile("soak"), derandomize=True)
 
 share_tls_context()
 
@@ -51,6 +53,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    settings.load_profile("soak" if config.getoption("--soak") else "antiphon")
     if config.getoption("--times") is not None and not hasattr(config, "workerinput"):
         config.pluginmanager.register(TestTimes(config.getoption("--times")))
 
@@ -70,9 +73,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def shuffle(items: list[pytest.Item], seed: int) -> None:
     """Shuffle files, and tests within each file; the tests of a file stay together, for its fixtures."""
-    random = Random(seed)
-    order = {path: random.random() for path in sorted({item.path for item in items})}
-    random.shuffle(items)
+    source = random.Random(seed)
+    order = {path: source.random() for path in sorted({item.path for item in items})}
+    source.shuffle(items)
     items.sort(key=lambda item: order[item.path])
 
 
@@ -80,6 +83,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     until = item.config.getoption("--until")
     if until is not None and time.time() >= until:
         pytest.skip("the time of this soak is over")
+    # What draws without a generator of its own draws the same whatever ran before.
+    seed = item.config.getoption("--seed")
+    random.seed(seed)
+    np.random.seed(seed % (1 << 32))
+    torch.manual_seed(seed)
 
 
 @pytest.fixture(scope="session")
