@@ -64,14 +64,14 @@ def assert_refused(outcome: Outcome, *parts: str, code: int = 1) -> None:
 
 class TestRun:
     def test_answers_a_prompt_and_gives_figures(self, invoke: Invoke, tiny_llama: Path) -> None:
-        outcome = invoke("run", str(tiny_llama), "hello", "--max-tokens", "12")
+        outcome = invoke("run", str(tiny_llama), "hello", "--max-tokens", "12", "--seed", "1")
         assert outcome.code == 0
         assert len(outcome.out.rstrip("\n")) == 12  # a character a token
         loaded, figures = outcome.err.splitlines()[0], outcome.err.splitlines()[-1]
         assert re.match(r"tiny-llama: \w+ backend; weights F32 \d+ MB .*; fetch .*s, open .*s", loaded)
         assert re.fullmatch(
             r"\d+ prompt tokens, first token after \d+ ms, "
-            r"12 tokens at \d+\.\d tok/s, \d+\.\d GB/s of weights read, ended by length, seed \d+; "
+            r"12 tokens at \d+\.\d tok/s, \d+\.\d GB/s of weights read, ended by length, seed 1; "
             r"temperature 0\.7, top_p 0\.95 \(default\)",
             figures,
         )

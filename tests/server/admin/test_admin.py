@@ -18,7 +18,7 @@ from antiphon.server.access.keys import KeyRing
 from antiphon.server.setup.config import Limits, LoadOnUse, ModelSpec, ServerConfig
 from support.server.http_server import RunningServer
 from support.server.pool import ServerPool
-from support.waiting import wait_until
+from support.waiting import wait_until, wait_until_async
 
 API, ADMIN = "an-ordinary-key", "an-admins-own-key"
 ENDLESS = {"model": "first", "prompt": "hello", "max_tokens": 4000, "ignore_eos": True}
@@ -200,6 +200,7 @@ def test_paths_and_hub_references_of_clients_are_unknown(client: openai.OpenAI, 
 def test_a_pull_tells_its_progress(
     ask: Callable[..., httpx.Response], administered: RunningServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from antiphon.server.admin import pulls
     from antiphon.server.serving import downloads
     from antiphon.weights.catalog.fetch import FetchProgress
     from antiphon.weights.catalog.resolve import ResolvedModel
@@ -207,17 +208,23 @@ def test_a_pull_tells_its_progress(
     async def fetch(
         reference: str, offline: bool, report: Callable[[FetchProgress], None], cancelled: threading.Event
     ) -> ResolvedModel:
-        import asyncio
-
         report(FetchProgress(reference, "the hub is not reachable.", 0, 100, is_notice=True))
         for done in (10, 60):
             report(FetchProgress(reference, "fetching", done, 100))
-            await asyncio.sleep(0.5)
+            await wait_until_async(lambda: done in told, f"{done} bytes to be told", seen=lambda: told)  # noqa: B023
         return ResolvedModel(reference, "gguf", Path(__file__), {"a": Path(__file__)}, None)
 
     refused = ask("POST", "/models/pull", model="smollm2-135n")
     assert refused.status_code == 404 and "smollm2-135m" in refused.json()["error"]["message"]
     assert ask("POST", "/models/pull", model="/etc/passwd").status_code == 404
+    told: list[int] = []
+    card = pulls.progress_card
+
+    def noted(update: FetchProgress) -> dict[str, Any]:
+        told.append(update.done)
+        return card(update)
+
+    monkeypatch.setattr(pulls, "progress_card", noted)
     monkeypatch.setattr(downloads, "fetch_model", fetch)
     lines = [line[6:] for line in ask("POST", "/models/pull", model="smollm2-135m").text.splitlines() if line]
     assert lines.pop() == "[DONE]"
@@ -255,7 +262,7 @@ def test_requests_are_listed_and_ended(
     last = answer.text.strip().splitlines()[-1].removeprefix("data: ")
     assert orjson.loads(last)["error"]["code"] == "cancelled"
     assert answer.status_code == (200 if stream else 499)
-    administered.wait_until_idle(5)
+    administered.wait_until_idle()
     assert mine() is None and cards(ask)["first"]["requests"] == 0
     assert ask("DELETE", "/requests/nobody").status_code == 404
 

@@ -139,7 +139,7 @@ def test_named_tool_is_called_and_answered(claude: anthropic.Anthropic, model: s
         {"role": "assistant", "content": answer.content},
         {"role": "user", "content": [result, {"type": "text", "text": "Go on."}]},
     ]
-    next_answer = claude.messages.create(model=model, max_tokens=5, messages=history, tools=tools)
+    next_answer = claude.messages.create(model=model, max_tokens=5, messages=history, tools=tools, extra_body=GREEDY)
     assert next_answer.usage.output_tokens == 5
 
 
@@ -197,8 +197,8 @@ def test_thinking_is_a_block_of_its_own(server: RunningServer, claude: anthropic
     assert {delta["type"] for delta in deltas} == {"thinking_delta"}
     assert "".join(delta["thinking"] for delta in deltas) == block.thinking
     history: list[Any] = [*HELLO, {"role": "assistant", "content": answer.content}, *HELLO]
-    assert claude.messages.create(**{**body, "messages": history}).usage.output_tokens == 8
-    hidden = claude.messages.create(**body, thinking={"type": "adaptive", "display": "omitted"})
+    assert claude.messages.create(**{**body, "messages": history}, extra_body=GREEDY).usage.output_tokens == 8
+    hidden = claude.messages.create(**body, thinking={"type": "adaptive", "display": "omitted"}, extra_body=GREEDY)
     assert hidden.content[0].type == "thinking" and hidden.content[0].thinking == ""
 
 
@@ -262,7 +262,7 @@ def test_models_are_listed_in_pages(claude: anthropic.Anthropic, server: Running
 
 def test_error_inside_a_stream_is_an_event(server: RunningServer, claude: anthropic.Anthropic) -> None:
     """A request that an administrator cancels while it is streamed."""
-    with claude.messages.stream(model="tiny-chat", max_tokens=4000, messages=HELLO) as stream:
+    with claude.messages.stream(model="tiny-chat", max_tokens=4000, messages=HELLO, extra_body=GREEDY) as stream:
         events = iter(stream)
         next(events)
         (context,) = [one for one in server.serving.requests if one.path == "/v1/messages"]
@@ -318,4 +318,5 @@ def test_a_turn_is_not_continued_with_tools_that_the_template_does_not_know(clau
     with pytest.raises(anthropic.BadRequestError, match="cannot continue"):
         claude.messages.count_tokens(**asked)
     for more in ({"tool_choice": {"type": "none"}}, {"model": "tiny-chat"}):
-        assert claude.messages.create(**{**asked, **more}, max_tokens=4).usage.output_tokens == 4
+        answer = claude.messages.create(**{**asked, **more}, max_tokens=4, extra_body=GREEDY)
+        assert answer.usage.output_tokens == 4

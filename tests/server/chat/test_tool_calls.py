@@ -107,7 +107,9 @@ def test_a_conversation_of_two_turns(client: openai.OpenAI) -> None:
     ).choices[0].message  # fmt: skip
     (call,) = first.tool_calls or []
     messages = [*MESSAGES, first.model_dump(), {"role": "tool", "tool_call_id": call.id, "content": "3"}]
-    second = client.chat.completions.create(model="tiny-chat", messages=messages, tools=TOOLS, max_tokens=5)
+    second = client.chat.completions.create(
+        model="tiny-chat", messages=messages, tools=TOOLS, max_tokens=5, temperature=0
+    )
     assert second.choices[0].message.content
     history = client.post("/../apply-template", body={"model": "tiny-chat", "messages": messages}, cast_to=object)
     arguments = json.loads(call.function.arguments)  # type: ignore[union-attr]
@@ -164,11 +166,15 @@ def test_control_tokens_keep_their_places(server: RunningServer) -> None:
 
 
 def test_auto_and_none(client: openai.OpenAI) -> None:
-    auto = client.chat.completions.create(model="tiny-chat", messages=MESSAGES, tools=TOOLS, max_tokens=6)
+    auto = client.chat.completions.create(
+        model="tiny-chat", messages=MESSAGES, tools=TOOLS, max_tokens=6, temperature=0
+    )
     assert auto.choices[0].finish_reason == "length"
     strict = {"type": "function", "function": {**ADD["function"], "strict": True}}  # type: ignore[dict-item]
     for model in MODELS:
-        enforced = client.chat.completions.create(model=model, messages=MESSAGES, tools=[strict], max_tokens=6)
+        enforced = client.chat.completions.create(
+            model=model, messages=MESSAGES, tools=[strict], max_tokens=6, temperature=0
+        )
         assert enforced.choices[0].message.content is not None
     none = client.chat.completions.create(
         model="tiny-chat", messages=MESSAGES, tools=TOOLS, tool_choice="none", max_tokens=6

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import socket
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import httpx
 import openai
@@ -15,6 +17,23 @@ from support.waiting import wait_until
 
 ENDLESS = {"model": "tiny-chat", "max_tokens": 4000, "ignore_eos": True}
 CHAT = {**ENDLESS, "messages": [{"role": "user", "content": "hello"}]}
+
+
+def num_whole(server: RunningServer) -> float:
+    """Return how many answers have ever come to their last token."""
+    lines = [line for line in server.metrics().splitlines() if line.startswith("antiphon:request_success_total{")]
+    return sum(float(line.rpartition(" ")[2]) for line in lines if 'finished_reason="length"' in line)
+
+
+@contextmanager
+def cut_short(server: RunningServer) -> Iterator[None]:
+    """Check that what is asked inside ends, and before its last token."""
+    before = num_whole(server)
+    yield
+    requests = server.serving.requests
+    wait_until(lambda: not len(requests), "the request's end", seen=lambda: list(requests))
+    server.wait_until_idle()
+    assert num_whole(server) == before
 
 
 def wait_until_running(server: RunningServer) -> None:
@@ -33,26 +52,24 @@ def send(server: RunningServer, path: str, body: dict[str, object]) -> socket.so
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize("n", [1, 3])
 def test_a_dropped_connection_ends_the_request(server: RunningServer, stream: bool, n: int) -> None:
-    server.wait_until_idle()
-    connection = send(server, "/v1/chat/completions", {**CHAT, "stream": stream, "n": n})
-    wait_until_running(server)
-    connection.close()
-    server.wait_until_idle(5)
+    with cut_short(server):
+        connection = send(server, "/v1/chat/completions", {**CHAT, "stream": stream, "n": n})
+        wait_until_running(server)
+        connection.close()
 
 
 def test_a_dropped_connection_ends_all_prompts(server: RunningServer) -> None:
-    connection = send(server, "/v1/completions", {**ENDLESS, "prompt": ["hello", "the", "a"], "stream": True})
-    wait_until_running(server)
-    connection.close()
-    server.wait_until_idle(5)
+    with cut_short(server):
+        connection = send(server, "/v1/completions", {**ENDLESS, "prompt": ["hello", "the", "a"], "stream": True})
+        wait_until_running(server)
+        connection.close()
 
 
 def test_leaving_a_stream_early(server: RunningServer, client: openai.OpenAI) -> None:
     details = dict(model="tiny-chat", prompt="hello", max_tokens=4000, extra_body={"ignore_eos": True})
-    with client.completions.create(**details, stream=True) as stream:
+    with cut_short(server), client.completions.create(**details, stream=True) as stream:
         for _, _chunk in zip(range(3), stream, strict=False):
             pass
-    server.wait_until_idle(5)
 
 
 def test_a_body_that_never_comes_to_its_end(server: RunningServer) -> None:
@@ -75,4 +92,4 @@ def test_a_slow_reader_loses_nothing(server: RunningServer) -> None:
             if line.startswith("data: {"):
                 text += orjson.loads(line[6:])["choices"][0]["text"]
     assert text == whole
-    server.wait_until_idle(5)
+    server.wait_until_idle()

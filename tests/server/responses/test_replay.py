@@ -152,9 +152,11 @@ def test_background_failures(client: openai.OpenAI, server: RunningServer, monke
     assert failed.status == "failed" and failed.error is not None and failed.error.message == "the step failed"
     monkeypatch.undo()
     monkeypatch.setattr(Generations, "events", _until_the_end)
+    before = list(server.serving.requests)
     made = client.responses.create(model="tiny-chat", input="hello", background=True)
     assert made.status == "in_progress"
-    (found,) = (context for context in server.serving.requests if context.path == "/v1/responses")
+    now = [context for context in server.serving.requests if context.path == "/v1/responses"]
+    (found,) = [context for context in now if context not in before]
     server.loop.call_soon_threadsafe(found.end_with, ApiError(504, "the request took too long", code="timeout"))
     assert ended(client, made.id).status == "failed"
     server.wait_until_idle()

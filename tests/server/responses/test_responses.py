@@ -236,12 +236,12 @@ def test_cancelling_a_stream(client: openai.OpenAI, server: RunningServer) -> No
     reader = threading.Thread(target=lambda: told.extend(events))
     reader.start()
     assert client.responses.cancel(created.response.id).status == "cancelled"
-    reader.join(60)
+    reader.join()
     last = told[-1]
     assert last.response.status == "cancelled" and last.response.output_text
     assert client.responses.retrieve(created.response.id) == last.response
     assert client.responses.cancel(created.response.id).status == "cancelled"
-    server.wait_until_idle(5)
+    server.wait_until_idle()
 
 
 def test_a_stream_that_is_left_is_not_kept(client: openai.OpenAI, server: RunningServer) -> None:
@@ -250,7 +250,7 @@ def test_a_stream_that_is_left_is_not_kept(client: openai.OpenAI, server: Runnin
     )
     created = next(iter(stream))
     stream.close()
-    server.wait_until_idle(5)
+    server.wait_until_idle()
     with pytest.raises(openai.NotFoundError):
         client.responses.retrieve(created.response.id)  # type: ignore[union-attr]
 
