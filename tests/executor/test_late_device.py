@@ -12,7 +12,7 @@ from antiphon.engine.request import FinishReason
 from antiphon.engine.scheduler import Scheduler
 from support.engine.late_device import LateDevice, LateExecutor
 from support.engine.mixed_requests import answer_of, is_beginning
-from support.engine.mixed_schedules import expected, random_core, run_cases
+from support.engine.mixed_schedules import expected, new_seeds, random_core, run_cases
 from support.engine.model_core import MODEL
 
 INJECTED = "InjectedError: injected"
@@ -75,8 +75,7 @@ def test_a_device_on_a_thread_of_its_own_changes_no_answer() -> None:
         run_schedule(seed, depth=2, threaded=True)
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-def test_many_schedules(soak: bool) -> None:
-    for seed in range(1000, 5000 if soak else 1060):
+@pytest.mark.soak
+def test_many_schedules() -> None:
+    for seed in new_seeds(400):
         run_schedule(seed, depth=2 + seed % 2, threaded=seed % 5 == 0)

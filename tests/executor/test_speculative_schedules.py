@@ -15,7 +15,7 @@ from antiphon.engine.speculation.drafting import Draft
 from antiphon.engine.speculation.ngrams import NgramIndex
 from antiphon.engine.speculation.speculator import Speculator
 from support.engine.mixed_requests import answer_of, is_beginning
-from support.engine.mixed_schedules import expected, random_core, run_cases
+from support.engine.mixed_schedules import expected, new_seeds, random_core, run_cases
 from support.engine.model_core import MODEL, PLAIN, VOCABULARY, Cached
 
 
@@ -138,7 +138,7 @@ def test_drafts_beside_steps_in_flight_change_no_answer(waits: random.Random) ->
 
 def test_what_pays_with_steps_in_flight_changes_no_answer() -> None:
     """Lengths and waits as the measured times have them."""
-    for seed in range(330, 342):
+    for seed in range(330, 336):
         run_schedule(seed, random.Random(), depth=2)
 
 
@@ -152,7 +152,7 @@ CACHED = {
 def test_drafts_in_other_caches_change_no_answer(cached: Cached, lengths: random.Random) -> None:
     """A rejected token's place in a page is written again, and the window ends at the tokens that were kept."""
     total: Counter[str] = Counter()
-    for seed in range(500, 506):
+    for seed in range(500, 504):
         total += run_schedule(seed, lengths, cached)
     assert total["accepted"] > 0.3 * total["drafted"] > 0
 
@@ -160,20 +160,20 @@ def test_drafts_in_other_caches_change_no_answer(cached: Cached, lengths: random
 @pytest.mark.parametrize("cached", [PLAIN, *CACHED.values()], ids=["fp32", *CACHED])
 def test_drafts_of_a_model_change_no_answer(cached: Cached, passes: random.Random) -> None:
     total: Counter[str] = Counter()
-    for seed in range(700, 708):
+    for seed in range(700, 705):
         total += run_schedule(seed, passes, cached, draft_noise=0.3)
     assert total["drafted"] > total["accepted"] > 0.3 * total["drafted"], total
 
 
 def test_drafts_of_a_model_beside_steps_in_flight_change_no_answer(passes: random.Random, waits: random.Random) -> None:
     total: Counter[str] = Counter()
-    for seed in range(760, 772):
+    for seed in range(760, 766):
         total += run_schedule(seed, passes, draft_noise=0.3, depth=2)
     assert total["drafted"] > total["accepted"] > 0.3 * total["drafted"], total
 
 
 def test_a_model_where_it_pays_with_steps_in_flight_changes_no_answer() -> None:
-    for seed in range(780, 786):
+    for seed in range(780, 783):
         run_schedule(seed, random.Random(), draft_noise=0.1, depth=2)
 
 
@@ -181,33 +181,30 @@ def test_a_model_that_drafts_for_itself_is_always_right(passes: random.Random, m
     """Also where tokens are drawn at a temperature: a draft is drawn with the request's own seed and index."""
     monkeypatch.setattr(NgramIndex, "follow", lambda *_: ([], 0))
     total: Counter[str] = Counter()
-    for seed in range(720, 744):
+    for seed in range(720, 732):
         total += run_schedule(seed, passes, draft_noise=0.0)
     drafted = {name: total["drafted by " + name] for name in ("greedy", "drawn", "typical")}
     assert all(drafted.values()), total
     assert drafted == {name: total["accepted of " + name] for name in drafted}
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-def test_many_schedules_with_a_draft_model(passes: random.Random, soak: bool) -> None:
+@pytest.mark.soak
+def test_many_schedules_with_a_draft_model(passes: random.Random) -> None:
     every = [PLAIN, *CACHED.values()]
-    for seed in range(9000, 13000 if soak else 9100):
+    for seed in new_seeds(300):
         run_schedule(seed, passes, every[seed % len(every)], draft_noise=(seed % 4) / 8)
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-def test_many_speculative_schedules(lengths: random.Random, soak: bool) -> None:
+@pytest.mark.soak
+def test_many_speculative_schedules(lengths: random.Random) -> None:
     every = [PLAIN, *CACHED.values()]
-    for seed in range(1000, 9000 if soak else 1200):
+    for seed in new_seeds(600):
         run_schedule(seed, lengths, every[seed % len(every)])
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-def test_many_schedules_with_steps_in_flight(passes: random.Random, waits: random.Random, soak: bool) -> None:
+@pytest.mark.soak
+def test_many_schedules_with_steps_in_flight(passes: random.Random, waits: random.Random) -> None:
     every = [PLAIN, *CACHED.values()]
-    for seed in range(20000, 24000 if soak else 20100):
+    for seed in new_seeds(600):
         noise = (seed % 4) / 8 if seed % 3 == 0 else None
         run_schedule(seed, waits, every[seed % len(every)], draft_noise=noise, depth=2)

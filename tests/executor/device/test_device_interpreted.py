@@ -11,12 +11,17 @@ from support.kernels.interpreted import run_interpreted
 pytestmark = pytest.mark.skipif(find_spec("triton") is None, reason="Triton is not installed")
 
 
+@pytest.mark.long("the steps of every kind of model run in Triton's interpreter, in one process")
 def test_cases() -> None:
     run_interpreted("tests/executor/device/cases")
 
 
 @pytest.mark.slow
-def test_every_kind_of_request(soak: bool) -> None:
-    if not soak:
-        pytest.skip("the interpreter takes many minutes: --soak runs it")
-    run_interpreted("tests/executor/device/cases", "-m", "slow")
+@pytest.mark.long("the interpreter runs every kind of request")
+def test_every_kind_of_request() -> None:
+    run_interpreted("tests/executor/device/cases", "-m", "slow and not soak")
+
+
+@pytest.mark.soak
+def test_large_batches() -> None:
+    run_interpreted("tests/executor/device/cases", "-m", "soak")

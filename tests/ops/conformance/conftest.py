@@ -8,7 +8,12 @@ import pytest
 import torch
 
 from antiphon import ops
+from antiphon.ops.triton import available, is_interpreted
 from support.kernels.conformance import conforming
+from support.kernels.interpreted import keep_language_patched
+
+if available() and is_interpreted():
+    keep_language_patched()
 
 
 @pytest.fixture(params=ops.available_backends(), autouse=True)

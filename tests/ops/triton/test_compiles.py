@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from antiphon.ops import triton
-from support.kernels.kernel_builds import SHARED_LIMITS, Resources, builds, compile_build
+from support.kernels.kernel_builds import SHARED_LIMITS, Build, Resources, builds, compile_build
 
 pytestmark = pytest.mark.skipif(
     find_spec("triton") is None or triton.is_interpreted(), reason="kernels are compiled by Triton, not interpreted"
@@ -24,12 +24,25 @@ Compile = Callable[[int, int], Resources]
 MAX_STACK = 32
 #: The one instruction whose chains are the sums of batch-invariant mode, whatever the tile.
 INVARIANT_PRODUCT = "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"
+#: Small kernels that the fast tests compile, to show that Triton compiles ours at all.
+QUICK = ("rows.store.row_slots", "sampling.choice.survey_blocks")
 INVARIANT = ("products.invariant.invariant_product", "attention.invariant.invariant_attention")
+#: Kernels whose tiles fill the shared memory and the registers, which are those of sm_80 on sm_89 too.
+TIGHT = ("products.rows.", "attention.decode.", "attention.prefill.", "attention.rotation.")
+
+
+def tier(capability: int, build: Build) -> str:
+    """Return which run compiles a build; on sm_90 alone there is another instruction for batch-invariant tiles."""
+    if capability == 90:
+        return "fast" if build.kernel in QUICK else "slow"
+    return "slow" if capability == 80 and build.kernel.startswith(TIGHT) else "soak"
+
+
+MARKS = {"fast": (), "slow": pytest.mark.slow, "soak": pytest.mark.soak}
 CASES = [
-    # On sm_90 alone is there another instruction that a tile of batch-invariant mode might take.
-    pytest.param(capability, place, marks=pytest.mark.slow if capability == 89 or (fixed and capability < 90) else ())
+    pytest.param(capability, place, marks=MARKS[tier(capability, build)], id=f"{build.kernel}-{place}-sm_{capability}")
     for capability in SHARED_LIMITS
-    for place, fixed in enumerate("invariant" in build.kernel for build in builds(capability))
+    for place, build in enumerate(builds(capability))
 ]
 
 

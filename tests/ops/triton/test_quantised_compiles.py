@@ -27,17 +27,24 @@ def test_one_kernel_compiles() -> None:
     check(next(build for build in builds(FORMS[TensorType.Q4_K], True) if build.name == "vector down"), 90)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("capability", SHARED_LIMITS)
-@pytest.mark.parametrize("type", FORMS, ids=[type.name for type in FORMS])
-def test_block_kernels_compile(type: TensorType, capability: int, soak: bool) -> None:
-    if not soak and (type, capability) != (TensorType.Q6_K, 80):
-        pytest.skip("half a minute for each type and card: --soak compiles them all")
+def slow_in(capability: int, chosen: bool) -> pytest.MarkDecorator:
+    """Return the mark of a build: what differs most from the others is compiled by every `make test-all`."""
+    return pytest.mark.slow if capability == 80 and chosen else pytest.mark.soak
+
+
+BLOCKS = [
+    pytest.param(type, capability, marks=slow_in(capability, type is TensorType.Q6_K), id=f"{type.name}-{capability}")
+    for type in FORMS
+    for capability in SHARED_LIMITS
+]
+
+
+@pytest.mark.parametrize(("type", "capability"), BLOCKS)
+def test_block_kernels_compile(type: TensorType, capability: int) -> None:
     for build in builds(FORMS[type], capability >= 90):
         check(build, capability)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("capability", SHARED_LIMITS)
+@pytest.mark.parametrize("capability", [pytest.param(card, marks=slow_in(card, True)) for card in SHARED_LIMITS])
 def test_fp8_kernel_compiles(capability: int) -> None:
     check(fp8_build(capability >= 90), capability)

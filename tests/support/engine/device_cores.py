@@ -14,7 +14,7 @@ from antiphon.models.registry import build_model
 from antiphon.ops import CacheLayout, Device, KVCache, allocate_arena
 from antiphon.weights.formats.memory import StateDictCheckpoint
 from support.engine.model_core import BLOCK_TOKENS, MAX_TOKENS, MODEL, SLAB_BLOCKS, VOCABULARY, make_core
-from support.models.tiny_model import CONFIG, tiny_state
+from support.models.tiny_model import CONFIG, LAYERS, tiny_state
 
 
 def device_core(device: Device, **options: Any) -> tuple[EngineCore, DeviceExecutor]:
@@ -22,9 +22,9 @@ def device_core(device: Device, **options: Any) -> tuple[EngineCore, DeviceExecu
 
     With `draft_noise` the model drafts for itself, with one step in flight.
     """
-    drafts = options.get("draft_noise") is not None
+    drafts, layers = options.get("draft_noise") is not None, options.get("layers", LAYERS)
     core, inner = make_core(1 if drafts else 2, **options)
-    model = build_model(StateDictCheckpoint(tiny_state(), "llama", CONFIG))
+    model = build_model(StateDictCheckpoint(tiny_state(), "llama", CONFIG | {"num_hidden_layers": layers}))
     assert isinstance(model, CausalLM)
     if not device.is_cpu:
         model.place(device.torch)

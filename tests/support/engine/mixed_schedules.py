@@ -62,6 +62,12 @@ def random_core(
     )
 
 
+def new_seeds(count: int) -> range:
+    """Return seeds of schedules that earlier runs did not have, for tests of chance that are repeated."""
+    first = random.SystemRandom().randrange(1 << 40)
+    return range(first, first + count)
+
+
 #: The kind, the prompt's number, and the requests that were made for them.
 Case = tuple[str, int, list[Request]]
 

@@ -23,7 +23,7 @@ from antiphon.models.base.parts import TokenDecoder
 from antiphon.models.registry import build_model
 from antiphon.ops import CacheLayout, KVCache, allocate_arena
 from antiphon.weights.formats.memory import StateDictCheckpoint
-from support.models.tiny_model import CONFIG, EMBEDDING_ROWS, tiny_state
+from support.models.tiny_model import CONFIG, EMBEDDING_ROWS, LAYERS, tiny_state
 
 MODEL = "tiny"
 VOCABULARY = EMBEDDING_ROWS
@@ -44,9 +44,9 @@ PLAIN = Cached()
 
 
 @cache
-def tiny_decoder(cached: Cached, noise: float = 0.0) -> CausalLM:
-    """The model, or one that resembles it: with so much noise in its output head."""
-    config = CONFIG
+def tiny_decoder(cached: Cached, noise: float = 0.0, layers: int = LAYERS) -> CausalLM:
+    """Build the model, or one that resembles it: with noise in its output head, or with its first layers alone."""
+    config = CONFIG | {"num_hidden_layers": layers}
     if cached.window is not None:
         config = {**config, "model_type": "mistral", "sliding_window": cached.window}
     if cached.page_type is torch.int8:  # which has a scale for 32 channels; the matrices stay as they are
@@ -71,13 +71,14 @@ def make_core(
     prefix_caching: bool = True,
     cached: Cached = PLAIN,
     draft_noise: float | None = None,
+    layers: int = LAYERS,
 ) -> tuple[EngineCore, DecoderExecutor]:
     """A core whose one model may have `depth` steps in flight, and that model's executor.
 
     With `draft_noise` it has a draft model that resembles it.
     """
     config = config or SchedulerConfig(max_running=MAX_RUNNING)
-    model, page = tiny_decoder(cached), cached.page_type
+    model, page = tiny_decoder(cached, layers=layers), cached.page_type
     layouts = [CacheLayout(group, BLOCK_TOKENS, page, page) for group in model.cache_groups()]
     slab_bytes = SLAB_BLOCKS * max(layout.block_bytes for layout in layouts)
     arena = SlabArena(num_slabs * slab_bytes, slab_bytes)
@@ -103,7 +104,7 @@ def make_core(
     if draft_noise is not None:
         chunk = config.chunk_tokens or config.max_step_tokens
         draft_model = DraftModel("tiny draft", kv_manager(), MAX_TOKENS, chunk, weight_share=0.5)
-        runs = DraftingExecutor(executor, executor_of(tiny_decoder(cached, draft_noise)))
+        runs = DraftingExecutor(executor, executor_of(tiny_decoder(cached, draft_noise, layers)))
     core = EngineCore()
     scheduler = Scheduler(MODEL, kv, policy or FirstComeFirstServed(), config, MAX_TOKENS, late_choice, draft_model)
     core.add_model(ModelSlot(MODEL, scheduler, runs, depth=depth))

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
+from types import FunctionType, ModuleType
 
 ROOT = Path(__file__).parents[3]
 
@@ -16,3 +18,39 @@ def run_interpreted(*arguments: str) -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "0", *arguments]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
+
+
+class _KeptPatches:
+    """The interpreter's changes to Triton's language, which stay."""
+
+    def restore(self) -> None:
+        pass
+
+
+def keep_language_patched() -> None:
+    """Let the interpreter patch Triton's language once instead of at every call of a function of a kernel.
+
+    Patching is most of the interpreter's time, and changes nothing where everything is interpreted.
+    """
+    from triton.runtime import interpreter
+
+    patch_language = interpreter._patch_lang
+    if patch_language.__module__ != interpreter.__name__:
+        return  # replaced before
+    languages = (interpreter.tl, interpreter.tl.core)
+    patched: set[frozenset[str]] = set()
+
+    @cache
+    def patch_once(function: FunctionType) -> _KeptPatches:
+        """The patches depend on which modules of the language a function sees."""
+        seen = frozenset(language.__name__ for language in languages if language in modules_of(function))
+        if seen not in patched:
+            patch_language(function)
+            patched.add(seen)
+        return _KeptPatches()
+
+    interpreter._patch_lang = patch_once
+
+
+def modules_of(function: FunctionType) -> list[ModuleType]:
+    return [value for value in function.__globals__.values() if isinstance(value, ModuleType)]

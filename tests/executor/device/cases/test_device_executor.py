@@ -25,6 +25,8 @@ from support.engine.running import run
 
 PROMPTS = [[40, 41, 42], [*range(30, 39)], [90]]
 LENGTH = 5
+#: test_triton_program.py has steps of two layers.
+LAYERS = 1
 Make = Callable[[], list[Request]]
 
 
@@ -39,7 +41,7 @@ def device() -> Iterator[Device]:
 def expected(make: Make) -> list[tuple[Any, ...]]:
     """The answers of the same requests, each alone with the CPU's executor."""
     with ops.use_backend(ops.available_backends()[0]):
-        core, _ = make_core(prefix_caching=False)
+        core, _ = make_core(prefix_caching=False, layers=LAYERS)
         requests = make()
         run(core, requests)
     return [answer_of(made) for made in requests]
@@ -48,7 +50,7 @@ def expected(make: Make) -> list[tuple[Any, ...]]:
 def check(device: Device, make: Make, draws: set[Draw] | None = None, **options: Any) -> EngineCore:
     """Run the requests on the device; `draws` are the kinds of draws that the graphs of the steps must have."""
     answers = expected(make)
-    core, executor = device_core(device, **options)
+    core, executor = device_core(device, layers=LAYERS, **options)
     requests = make()
     run(core, requests)
     for made, answer in zip(requests, answers, strict=True):
@@ -138,7 +140,7 @@ def test_a_cancelled_request_leaves_the_others_alone(device: Device) -> None:
         return [request("stays", PROMPTS[0], max_tokens=3), request("goes", PROMPTS[2], max_tokens=8)]
 
     answers = expected(make)
-    core, executor = device_core(device)
+    core, executor = device_core(device, layers=LAYERS)
     stays, goes = make()
     core.add(stays)
     core.add(goes)
@@ -174,7 +176,7 @@ def test_drafts_beside_a_plain_request(device: Device, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(Speculator, "_lengths", lambda _, drafts, *rest: [len(draft.tokens) for draft in drafts])
     answers = expected(make)
-    core, executor = device_core(device)
+    core, executor = device_core(device, layers=LAYERS)
     core.slots[MODEL].depth = 1
     requests = make()
     for place, (made, answer) in enumerate(zip(requests, answers, strict=True)):
@@ -208,7 +210,7 @@ def test_drafts_that_the_graph_verifies(device: Device, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(Speculator, "waiting", some_wait)
     answers = expected(make)
-    core, executor = device_core(device)
+    core, executor = device_core(device, layers=LAYERS)
     core.slots[MODEL].depth = depth
     requests = make()
     for place, (made, answer) in enumerate(zip(requests, answers, strict=True)):
@@ -242,7 +244,7 @@ def test_a_draft_model(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Speculator, "passes", passes)
     monkeypatch.setattr(Speculator, "_lengths", lambda _, drafts, *rest: [len(draft.tokens) for draft in drafts])
     answers = expected(make)
-    core, _ = device_core(device, draft_noise=0.0)
+    core, _ = device_core(device, draft_noise=0.0, layers=LAYERS)
     requests = make()
     for made in requests:
         made.speculates = made.uses_draft_model = True

@@ -30,7 +30,7 @@ ON_CARD = torch.cuda.is_available()
 #: The interpreter multiplies bf16 wrongly.
 HALF = torch.bfloat16 if ON_CARD else torch.float16
 #: Requests that run together; the interpreter takes long for many.
-BATCHES = [7, *(pytest.param(count, marks=() if ON_CARD else pytest.mark.slow) for count in (32, 256))]
+BATCHES = [7, *(pytest.param(count, marks=() if ON_CARD else pytest.mark.soak) for count in (32, 256))]
 SLABS = 1024
 WATCHED = [*range(30, 39)]
 LENGTH = 2

@@ -70,7 +70,7 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> dict[Variant, None]:
 
 def compiled(device: Device) -> tuple[EngineCore, DeviceExecutor, Compiler]:
     """A core whose executor's kernels are compiled, the background's too."""
-    core, executor = device_core(device)
+    core, executor = device_core(device, layers=1)
     compiler = Compiler(device.torch)
     executor.compile_ahead(compiler)
     compiler.wait()
@@ -122,7 +122,7 @@ def test_every_kernel_of_a_request_was_compiled_ahead(
 def test_drafts_are_rows_of_a_decode_step_when_its_kernels_are_there(
     device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _, executor = device_core(device)
+    _, executor = device_core(device, layers=1)
     compiler = Compiler(device.torch)
     begun: list[bool] = []
     own = compiler.finish
@@ -140,7 +140,7 @@ def test_drafts_are_rows_of_a_decode_step_when_its_kernels_are_there(
 
 
 def test_a_model_that_speculates_is_ready_with_the_kernels_of_drafts(device: Device) -> None:
-    _, executor = device_core(device)
+    _, executor = device_core(device, layers=1)
     compiler = Compiler(device.torch)
     executor.compile_ahead(compiler, speculates=True)
     assert executor._can_chain
@@ -152,7 +152,7 @@ def test_a_model_that_speculates_is_ready_with_the_kernels_of_drafts(device: Dev
 
 def test_compiling_keeps_no_closed_executor(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     """A kernel takes seconds to compile, and the memory of an unloaded model is needed at once."""
-    core, executor = device_core(device)
+    core, executor = device_core(device, layers=1)
     compiler, goes_on = Compiler(device.torch), Event()
     own = compiler.finish
 

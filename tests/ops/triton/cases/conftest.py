@@ -11,14 +11,17 @@ from importlib.util import find_spec
 import pytest
 import torch
 
-from antiphon.ops.triton import available
+from antiphon.ops.triton import available, is_interpreted
+from support.kernels.interpreted import keep_language_patched
 
 collect_ignore_glob = [] if find_spec("triton") and available() else ["test_*.py"]
+if find_spec("triton") and is_interpreted():
+    keep_language_patched()
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
-@pytest.fixture(params=range(2))
+@pytest.fixture(params=[0, pytest.param(1, marks=() if DEVICE == "cuda" else pytest.mark.slow)])
 def generator(request: pytest.FixtureRequest) -> torch.Generator:
     return torch.Generator().manual_seed(request.param)
 
@@ -39,3 +42,13 @@ def poisoned() -> Iterator[None]:
     torch.use_deterministic_algorithms(True, warn_only=True)
     yield
     torch.use_deterministic_algorithms(False)
+
+
+@pytest.fixture
+def few_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Divide products of few rows into few programs, which the interpreter runs one after the other."""
+    if is_interpreted():
+        from antiphon.ops.triton import product
+        from antiphon.ops.triton.launch import FewRowsTile, ceil_power
+
+        monkeypatch.setattr(product, "vector_tile", lambda _, depth, __: FewRowsTile(64, ceil_power(depth), 4))

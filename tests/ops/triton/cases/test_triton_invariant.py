@@ -137,10 +137,10 @@ def attend(q: Tensor, pages: Scattered, lengths: list[int], counts: list[int], *
 @pytest.mark.parametrize(
     ("page_type", "options"),
     [
-        (None, {}),
-        (None, {"window": 40, "sink_tokens": 3}),
-        (None, {"softcap": 5.0, "window": 100}),
-        pytest.param(torch.int8, {}, marks=pytest.mark.slow),
+        pytest.param(None, {}, id="plain"),
+        pytest.param(None, {"window": 40, "sink_tokens": 3}, id="window"),
+        pytest.param(None, {"softcap": 5.0, "window": 100}, id="softcap"),
+        pytest.param(torch.int8, {}, id="int8", marks=pytest.mark.slow),
     ],
 )
 def test_attention(

@@ -180,9 +180,12 @@ def check_pages(arena: Tensor, world: World, tolerance: float) -> None:
 
 #: Requests and parts of the context: by the kernel for one row, by tensor cores, and by the library.
 SIZES = [(count, splits) for count in (1, 3, 7, 20, 70) for splits in (1, 2)]
-QUICK = {qwen3: [(1, 2), (3, 1), (20, 1), (70, 1)], qwen2: [(7, 2)], gpt2: [(1, 2), (7, 1), (70, 1)]}
+QUICK = {qwen3: [(1, 2), (3, 1), (20, 1)], qwen2: [(7, 2)], gpt2: [(1, 2), (70, 1)]}
+SLOW = {qwen3: [(3, 2), (70, 2)], qwen2: [(1, 1), (20, 2), (70, 1)], gpt2: [(7, 1), (20, 1)]}
 CASES = [
-    pytest.param(make, *size, marks=() if size in quick else pytest.mark.slow)
+    pytest.param(
+        make, *size, marks=() if size in quick else pytest.mark.slow if size in SLOW[make] else pytest.mark.soak
+    )
     for make, quick in QUICK.items()
     for size in SIZES
 ]
