@@ -26,6 +26,7 @@ from support.soak.livez import polled
 from support.soak.messages import request_bytes
 from support.soak.sound_clients import SPEECH_MODEL, TRANSCRIPTION_MODEL
 from support.soak.text_clients import CHAT_MODEL, EMBEDDING_MODEL, QUESTIONS, check_stream, question_body
+from support.waiting import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.weights, pytest.mark.alone]
 
@@ -82,17 +83,17 @@ def metrics(server: ServerProcess) -> str:
     return httpx.get(f"{server.url}/metrics", headers=HEADERS, timeout=30).text
 
 
-def wait_until_idle(server: ServerProcess, seconds: float = 30.0) -> None:
-    """Until nothing runs, nothing waits, and no block is owned."""
-    deadline = time.monotonic() + seconds
-    while True:
+def wait_until_idle(server: ServerProcess) -> None:
+    """Wait until nothing runs, nothing waits, and no block is owned."""
+    names = (r"num_requests_running{.*}", r"num_requests_waiting{.*}", r'kv_cache_blocks{.*state="owned"}')
+    left: list[float] = []
+
+    def is_idle() -> bool:
         text = metrics(server)
-        names = (r"num_requests_running{.*}", r"num_requests_waiting{.*}", r'kv_cache_blocks{.*state="owned"}')
-        left = [metric(text, name) for name in names]
-        if left == [0, 0, 0]:
-            return
-        assert time.monotonic() < deadline, f"running, waiting, blocks: {left}"
-        time.sleep(0.1)
+        left[:] = [metric(text, name) for name in names]
+        return left == [0, 0, 0]
+
+    wait_until(is_idle, "nothing to run or wait and no block to be owned", seen=lambda: left)
 
 
 async def ask_alone(crowd: Crowd) -> None:

@@ -13,6 +13,7 @@ import pyte
 
 from support.programs.forks import Template
 from support.programs.terminal import Terminal
+from support.waiting import PATIENCE_SECONDS
 
 PASTE_START, PASTE_END = "\x1b[200~", "\x1b[201~"
 UP = "\x1b[A"
@@ -76,7 +77,7 @@ class Screen(Terminal):
         """The line that the cursor is on."""
         return str(self._screen.display[self._screen.cursor.y]).rstrip()
 
-    def until(self, condition: Callable[[], object], timeout: float = 60) -> None:
+    def until(self, condition: Callable[[], object], timeout: float = PATIENCE_SECONDS) -> None:
         """Take what the program shows until the condition holds."""
         deadline = time.monotonic() + timeout
         while not condition():

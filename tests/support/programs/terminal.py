@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Self
 
 from support.programs.forks import Template
+from support.waiting import PATIENCE_SECONDS
 
 CTRL_C, CTRL_D = "\x03", "\x04"
 
@@ -37,7 +38,7 @@ class Terminal:
     def type(self, keys: str) -> None:
         os.write(self._master, keys.encode())
 
-    def wait_for(self, text: str, timeout: float = 60) -> str:
+    def wait_for(self, text: str, timeout: float = PATIENCE_SECONDS) -> str:
         """What is shown from here to the end of `text`; anything after it is kept for the next call."""
         deadline = time.monotonic() + timeout
         while text not in self.shown:
@@ -48,18 +49,18 @@ class Terminal:
         return before + text
 
     def press_until(self, key: str, text: str) -> None:
-        """Press a key, again every two seconds until `text` is shown.
+        """Press a key, again every ten seconds until `text` is shown.
 
         A signal that comes between a prompt and the program's waiting for a line is noticed with the next key only.
         """
-        for _ in range(30):
+        for _ in range(12):
             self.type(key)
             with contextlib.suppress(AssertionError):
-                self.wait_for(text, timeout=2)
+                self.wait_for(text, timeout=10)
                 return
         raise AssertionError(f"{text!r} was not shown")
 
-    def wait_for_end(self, timeout: float = 60) -> int:
+    def wait_for_end(self, timeout: float = PATIENCE_SECONDS) -> int:
         """Exit code; `shown` has what the program said last."""
         deadline = time.monotonic() + timeout
         while select.select([self._master], [], [], max(0.0, deadline - time.monotonic()))[0]:
