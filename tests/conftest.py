@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import random
 import signal
@@ -88,6 +89,17 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     random.seed(seed)
     np.random.seed(seed % (1 << 32))
     torch.manual_seed(seed)
+
+
+@pytest.fixture(autouse=True)
+def _log_as_before() -> Iterator[None]:
+    """Undo what a command that ran in the test's own process set up for its log."""
+    root = logging.getLogger("antiphon")
+    before = [*root.handlers], root.level, root.propagate
+    yield
+    if before != (root.handlers, root.level, root.propagate):
+        root.handlers, root.propagate = before[0], before[2]
+        root.setLevel(before[1])
 
 
 @pytest.fixture(scope="session")

@@ -337,11 +337,13 @@ def test_leaving_ends_the_speech(sound: RunningServer, kind: str) -> None:
     with httpx.stream("POST", sound.url + "/v1/audio/speech", json=body, timeout=60) as answer:
         next(answer.iter_bytes())
     wait_until(lambda: not len(sound.serving.requests), "the request to end", seen=lambda: list(sound.serving.requests))
-    sound.wait_until_idle(5)
+    sound.wait_until_idle()
 
 
 def test_leaving_ends_the_transcription(sound: RunningServer) -> None:
     file = wav_bytes(np.concatenate([decode(jfk()).values] * 20))
+    answered = lambda: 'route="/v1/audio/transcriptions",status="499"' in sound.metrics()  # noqa: E731
+    assert not answered()
     with pytest.raises(httpx.ReadTimeout):
         httpx.post(
             sound.url + "/v1/audio/transcriptions",
@@ -350,11 +352,11 @@ def test_leaving_ends_the_transcription(sound: RunningServer) -> None:
             timeout=httpx.Timeout(1.0, write=60),
         )
     wait_until(lambda: not len(sound.serving.requests), "the request to end", seen=lambda: list(sound.serving.requests))
-    sound.wait_until_idle(10)
+    wait_until(answered, "the request to be counted as left", seen=sound.metrics)
+    sound.wait_until_idle()
 
 
 def test_a_death_of_the_engine_is_told(sound: RunningServer) -> None:
-    """Last, since the models come back slowly."""
     body = {**SPEECH, "input": LONG, "response_format": "pcm"}
     url = sound.url + "/v1/audio/speech"
     events = {**body, "stream_format": "sse"}
@@ -372,3 +374,5 @@ def test_a_death_of_the_engine_is_told(sound: RunningServer) -> None:
         with pytest.raises(httpx.RemoteProtocolError):
             for _ in pieces:
                 pass
+    ready = lambda: httpx.get(sound.url + "/readyz", timeout=60)  # noqa: E731
+    wait_until(lambda: ready().is_success, "the models to be loaded again", seen=lambda: ready().text)

@@ -6,20 +6,10 @@ import io
 import json
 import logging
 import sys
-from collections.abc import Iterator
 
 import pytest
 
 from antiphon.server.telemetry.logs import JsonLines, TextLines, log, log_failure, set_up_logs
-
-
-@pytest.fixture(autouse=True)
-def loggers_as_before() -> Iterator[None]:
-    root = logging.getLogger("antiphon")
-    handlers, level, propagate = root.handlers, root.level, root.propagate
-    yield
-    root.handlers, root.propagate = handlers, propagate
-    root.setLevel(level)
 
 
 class Stream(io.StringIO):
