@@ -204,7 +204,7 @@ class TestRun:
         assert_refused(invoke("chat", str(tmp_path / "bert")), complaint)
 
     def test_ctrl_c_shows_what_there_is(self, talkative: Path) -> None:
-        arguments = ["run", str(talkative), "hello", "--max-tokens", "60000"]
+        arguments = ["run", str(talkative), "hello", "--max-tokens", "60000", *GREEDY]
         with Terminal(template(*ENGINE_MODULES), PROGRAM, arguments) as terminal:
             wait_for_some_answer(terminal)
             terminal.type(CTRL_C)
