@@ -26,7 +26,8 @@ from schemathesis.specs.openapi.checks import (
 from antiphon.runtime.speech import pronunciation
 from antiphon.server.setup.config import DEFAULT_SOUND_MODELS, ModelSpec, ServerConfig
 from antiphon.weights.catalog.resolve import resolve
-from support.server.http_server import RunningServer, running_server
+from support.server.http_server import RunningServer
+from support.server.pool import ServerPool
 
 CHECKS = [
     not_a_server_error,
@@ -109,13 +110,13 @@ CASES = [
 
 
 @pytest.fixture(scope="module")
-def small(chat_folder: Path, encoder_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+def small(servers: ServerPool, chat_folder: Path, encoder_folder: Path, stored_files: Path) -> Iterator[RunningServer]:
     """With a context so short that the longest answer is soon there, and the models of requests that name none."""
     for name in (*DEFAULT_SOUND_MODELS.values(), pronunciation.CATALOG_NAME):
         resolve(name)
     specs = tuple(ModelSpec.of(str(folder)) for folder in (chat_folder, encoder_folder))
-    config = ServerConfig(models=specs, offline=True, files_dir=tmp_path_factory.mktemp("small") / "files")
-    with running_server(config, {"kv_bytes": 16 << 20, "max_model_tokens": 128}) as running:
+    config = ServerConfig(models=specs, offline=True, files_dir=stored_files / "small")
+    with servers.lease(config, {"kv_bytes": 16 << 20, "max_model_tokens": 128}) as running:
         yield running
 
 
@@ -179,26 +180,28 @@ def make(server: RunningServer, parameter: str) -> str:
     return str(answer.json()["id"])
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("method", "path", "mode"), CASES)
-def test_random_requests_break_nothing(
-    small: RunningServer, method: str, path: str, mode: GenerationMode, soak: bool
-) -> None:
-    """Valid and invalid bodies of the document's own schemas. `model` is one that is there three times in four."""
+@pytest.fixture(scope="module")
+def operations(small: RunningServer) -> dict[tuple[str, str], Any]:
+    """The operations of the document, by method and path."""
     schema = schemathesis.openapi.from_url(small.url + "/openapi.json")
     found = [result.ok() for result in schema.get_all_operations()]
-    (operation,) = (one for one in found if (one.method, one.path) == (method, path))
+    return {(operation.method, operation.path): operation for operation in found}
+
+
+def send_random_requests(
+    server: RunningServer, operation: Any, mode: GenerationMode, max_examples: int, **how: Any
+) -> None:
+    """Send valid or invalid bodies of the document's own schemas. `model` is one that is there three times in four."""
+    method, path = operation.method, operation.path
     used = {"models": 0, "good": 0}
-    is_stored = path.startswith(STORED)
-    is_small = "{" in path or method == "get" or path.startswith(SMALL)
 
     @settings(
-        max_examples=(100 if is_small else 600) if soak else (5 if is_stored else 10 if is_small else 30),
+        max_examples=max_examples,
         deadline=None,
         database=None,
-        derandomize=not soak,  # few examples: mostly the same ones every time
         phases=[Phase.explicit, Phase.generate],
         suppress_health_check=list(HealthCheck),
+        **how,
     )
     @given(case=operation.as_strategy(generation_mode=mode))
     def run(case: schemathesis.Case) -> None:
@@ -212,9 +215,9 @@ def test_random_requests_break_nothing(
         used["models"] += "{" in path or path == "/v1/batches"
         if "{" in path and used["models"] % 4:
             for parameter in re.findall(r"{(\w+)}", path):
-                case.path_parameters[parameter] = make(small, parameter)
+                case.path_parameters[parameter] = make(server, parameter)
         if path == "/v1/batches" and isinstance(case.body, dict) and used["models"] % 4 and mode.is_positive:
-            case.body["input_file_id"] = make(small, "file_id")
+            case.body["input_file_id"] = make(server, "file_id")
         answer = case.call(timeout=60)
         try:
             case.validate_response(answer, checks=CHECKS)
@@ -228,5 +231,28 @@ def test_random_requests_break_nothing(
     run()
     # No model here hears or speaks, and random bytes are no recording.
     assert used["good"] or not mode.is_positive or path.endswith("/cancel") or path.startswith("/v1/audio/")
-    small.wait_until_idle()
-    assert httpx.get(small.url + "/readyz").status_code == 200
+    server.wait_until_idle()
+    assert httpx.get(server.url + "/readyz").status_code == 200
+
+
+def is_small(method: str, path: str) -> bool:
+    return "{" in path or method == "get" or path.startswith(SMALL)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("method", "path", "mode"), CASES)
+def test_random_requests_break_nothing(
+    small: RunningServer, operations: dict[tuple[str, str], Any], method: str, path: str, mode: GenerationMode
+) -> None:
+    """The same requests every time."""
+    count = 2 if path.startswith(STORED) else 3 if is_small(method, path) else 8
+    send_random_requests(small, operations[method, path], mode, count, derandomize=True)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(("method", "path", "mode"), CASES)
+def test_many_random_requests_break_nothing(
+    small: RunningServer, operations: dict[tuple[str, str], Any], method: str, path: str, mode: GenerationMode
+) -> None:
+    count = 100 if is_small(method, path) else 600
+    send_random_requests(small, operations[method, path], mode, count)

@@ -55,7 +55,7 @@ class Written:
         pass
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from(["describe", "audio-chunk", "x"]), DATA, st.binary(max_size=100)), max_size=4)
 )
@@ -132,7 +132,7 @@ def test_a_frame_that_does_not_come_to_its_end() -> None:
 GOOD = Frame("audio-chunk", {"rate": 16_000, "width": 2, "channels": 1}, b"\x01\x02" * 50).encoded()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.binary(max_size=300) | st.lists(st.tuples(st.integers(0, len(GOOD) - 1), st.integers(0, 255)), max_size=6))
 def test_any_bytes_give_frames_or_an_error(change: bytes | list[tuple[int, int]]) -> None:
     data = bytearray(GOOD)

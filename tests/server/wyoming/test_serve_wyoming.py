@@ -8,8 +8,10 @@ import signal
 import socket
 from pathlib import Path
 
+import pytest
 from wyoming.info import Describe, Info
 
+from support.programs.command_line import invoker
 from support.server.serve_command import ServeCommand
 from support.server.wyoming_server import client_of, events_until
 from support.waiting import wait_until
@@ -25,6 +27,7 @@ async def described_until_it_ends(command: ServeCommand, port: int) -> Info:
         return info
 
 
+@pytest.mark.slow
 def test_from_start_to_end(chat_folder: Path) -> None:
     command = ServeCommand(
         str(chat_folder), "--port", "0", "--kv-memory", "16", "--host", "0.0.0.0", "--wyoming", "0",
@@ -50,10 +53,10 @@ def test_from_start_to_end(chat_folder: Path) -> None:
         command.process.wait()
 
 
-def test_a_port_that_is_taken() -> None:
+def test_a_port_that_is_taken(monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        command = ServeCommand("whisper-tiny.en", "--port", "0", "--wyoming", port, "--no-preload")
-        assert command.wait_for_end() == 1
-        assert f"cannot listen on 127.0.0.1 port {port}" in command.text()
-        assert "Traceback" not in command.text()
+        invoke = invoker(monkeypatch, capfdbinary)
+        outcome = invoke("serve", "whisper-tiny.en", "--port", "0", "--wyoming", port, "--no-preload")
+        assert outcome.code == 1 and f"cannot listen on 127.0.0.1 port {port}" in outcome.err
+        assert "Traceback" not in outcome.err

@@ -32,7 +32,7 @@ def converted(data: bytes, format: SoundFormat, step: int) -> Floats:
 @pytest.mark.parametrize("rate", [8_000, 16_000, 44_100, 48_000])
 @pytest.mark.parametrize("channels", [1, 2])
 def test_every_format(width: int, rate: int, channels: int) -> None:
-    mono = tone(0.5, rate=rate)
+    mono = tone(0.1, rate=rate)
     interleaved = np.repeat(mono, channels) if channels == 1 else np.stack([mono * 1.5, mono * 0.5], 1).ravel()
     data = encoded(interleaved.astype(np.float32), width)
     format = SoundFormat(rate, width, channels)
