@@ -112,7 +112,8 @@ def test_every_way_to_ask_for_it(server: RunningServer, speculate: str | bool | 
     texts = {post(server, COMPLETIONS, **asked, max_tokens=40).json()["choices"][0]["text"]}
     texts.add(post(server, COMPLETIONS, **ASKED, max_tokens=40).json()["choices"][0]["text"])
     assert len(texts) == 1
-    assert post(server, RESPONSES, speculate=speculate, max_output_tokens=8).json()["status"] == "incomplete"
+    asked = {"speculate": speculate, "max_output_tokens": 8, "temperature": 0}
+    assert post(server, RESPONSES, **asked).json()["status"] == "incomplete"
 
 
 def test_the_body_knows_every_mode() -> None:
