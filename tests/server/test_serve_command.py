@@ -9,7 +9,6 @@ import socket
 import ssl
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,30 +16,34 @@ import httpx
 import openai
 import pytest
 
-from antiphon.bench.process import ServerProcess
+from antiphon.bench.process import ServerProcess, started_server
 from support.programs.command_line import PROGRAM
-from support.programs.forks import SERVER_MODULES, template
+from support.programs.forks import ENGINE_MODULES, template
 from support.programs.terminal import Terminal
 from support.server.serve_command import ServeCommand
+from support.waiting import wait_until
 
 
 @pytest.fixture
-def command(chat_folder: Path, encoder_folder: Path) -> Iterator[ServeCommand]:
-    made = ServeCommand(str(chat_folder), str(encoder_folder), "--port", "0", "--kv-memory", "16", "--grace", "120")
+def command(chat_folder: Path, encoder_folder: Path, tmp_path: Path) -> Iterator[ServeCommand]:
+    """A server whose engine starts when there is a file `go` in the test's folder."""
+    arguments = [str(chat_folder), str(encoder_folder), "--port", "0", "--kv-memory", "16", "--grace", "120"]
+    waiting = f"import os, time\nwhile not os.path.exists('{tmp_path}/go'): time.sleep(0.01)"
+    made = ServeCommand(*arguments, before_engine=waiting)
     yield made
     if made.process.poll() is None:
         made.process.kill()
     made.process.wait()
 
 
-def test_from_start_to_drained_end(command: ServeCommand) -> None:
+def test_from_start_to_drained_end(command: ServeCommand, tmp_path: Path) -> None:
     url = command.url()
     assert httpx.get(url + "/livez").status_code == 200
-    assert "libtorch" not in command.loaded_files(), "the server's own process needs no tensor library"
     early = httpx.get(url + "/readyz")
     assert early.status_code == 503 and early.json()["status"] in ("starting", "loading")
     answer = httpx.post(url + "/v1/completions", json={"model": "tiny-chat", "prompt": "a"})
     assert answer.status_code == 503 and "retry-after" in answer.headers
+    (tmp_path / "go").touch()
     command.wait_until_ready()
 
     body = {"model": "default-chat", "prompt": "hello", "max_tokens": 3000, "ignore_eos": True}
@@ -64,6 +67,12 @@ def test_from_start_to_drained_end(command: ServeCommand) -> None:
     assert re.search(r"server +listening +\d+\.\d\d\n", text) and re.search(r"server +ready +\d+\.\d\d\n", text)
     assert f"API: {url}/v1" in text
     assert "Traceback" not in text
+
+
+def test_a_server_that_has_loaded_no_model_has_imported_no_torch(chat_folder: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-c", PROGRAM, "serve", str(chat_folder), "--no-preload"]
+    with started_server([*command, "--port", "0", "--files-dir", str(tmp_path / "files")], None, "/livez") as server:
+        assert "libtorch" not in Path(f"/proc/{server.pid}/maps").read_text()
 
 
 @pytest.mark.slow
@@ -93,9 +102,7 @@ def test_over_tls_with_a_file_of_settings_and_cut_off_at_the_end_of_the_grace(
         assert url.startswith("https://")
         trusted = ssl.create_default_context(cafile=tmp_path / "cert.pem")
         with httpx.Client(base_url=url, verify=trusted, timeout=60) as client:
-            while client.get("/readyz").status_code != 200:
-                assert time.monotonic() - command.started < 180, command.text()
-                time.sleep(0.05)
+            wait_until(lambda: client.get("/readyz").is_success, "the server to be ready", seen=command.text)
             with pytest.raises(httpx.HTTPError):
                 httpx.get(url + "/livez")  # nobody vouches for the certificate
             body = {"model": "default-chat", "prompt": "a", "max_tokens": 4000, "n": 8, "ignore_eos": True}
@@ -139,9 +146,13 @@ def test_a_model_that_does_not_fit_beside_one_that_does(chat_folder: Path) -> No
     command = ServeCommand(str(chat_folder), "smollm2-135m", "--port", "0", "--memory", "50", "--offline")
     try:
         url = command.url()
-        while (told := httpx.get(url + "/readyz", timeout=60).json())["status"] in ("starting", "loading"):
-            assert time.monotonic() - command.started < 180, command.text()
-            time.sleep(0.05)
+        told: dict[str, str] = {}
+
+        def is_settled() -> bool:
+            told.update(httpx.get(url + "/readyz", timeout=60).json())
+            return told["status"] not in ("starting", "loading")
+
+        wait_until(is_settled, "the models to be loaded or not", seen=command.text)
         assert (told["status"], told["cause"]) == ("failed", "failed to load: smollm2-135m")
         body = {"model": "tiny-chat", "prompt": "a", "max_tokens": 1}
         assert httpx.post(url + "/v1/completions", json=body, timeout=60).status_code == 200
@@ -167,7 +178,8 @@ def test_models_found_too_large_while_they_load_end_the_server() -> None:
 
 
 def test_an_engine_that_cannot_start_ends_the_server(chat_folder: Path) -> None:
-    command = ServeCommand(str(chat_folder), "--port", "0", before="import sys; sys.executable = '/nowhere/python'")
+    before = "import sys; sys.executable = '/nowhere/python'"
+    command = ServeCommand(str(chat_folder), "--port", "0", before=before, starts_engine=True)
     assert command.wait_for_end() == 1
     last = command.lines[-1]
     assert last.startswith("antiphon: the engine process cannot be started:") and "/nowhere/python" in last
@@ -188,7 +200,7 @@ def test_an_engine_that_cannot_start_again_ends_the_server(
         f"import sys, functools; sys.executable = {str(python)!r}; import antiphon.runtime.process.client as client; "
         "client.RestartPolicy = functools.partial(client.RestartPolicy, first_delay=0.01, give_up_seconds=0.1)"
     )
-    command = ServeCommand(str(chat_folder), "--port", "0", "--kv-memory", "16", before=before)
+    command = ServeCommand(str(chat_folder), "--port", "0", "--kv-memory", "16", before=before, starts_engine=True)
     command.wait_until_ready()
     messages = [systemd.recv(100) for _ in range(3)]
     systemd.close()
@@ -201,7 +213,7 @@ def test_an_engine_that_cannot_start_again_ends_the_server(
 
 def test_log_lines_are_for_people_on_a_terminal(chat_folder: Path) -> None:
     arguments = ["serve", str(chat_folder), "--port", "0", "--kv-memory", "16"]
-    with Terminal(template(*SERVER_MODULES), PROGRAM, arguments) as terminal:
+    with Terminal(template(*ENGINE_MODULES), PROGRAM, arguments) as terminal:
         found = re.search(r"http://[\d.]+:\d+", terminal.wait_for("; loading tiny-chat"))
         assert found is not None
         assert httpx.get(found[0] + "/v1/models", timeout=60).status_code == 200

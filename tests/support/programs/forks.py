@@ -2,7 +2,8 @@
 
 A *template* is a process that has imported some modules and does nothing else. `Template.start` forks it; the fork runs
 `python -c CODE ARGUMENT…` with its own standard streams, variables and folder, in a session of its own, and ends as an
-interpreter ends. Programs whose start is tested are started by `subprocess` instead.
+interpreter ends. Its parent is the template, which reports its status. Programs whose start is tested are started by
+`subprocess` instead.
 
 Run as a script, this file is the template.
 """
@@ -16,6 +17,7 @@ import gc
 import importlib
 import json
 import os
+import pkgutil
 import selectors
 import signal
 import socket
@@ -23,43 +25,42 @@ import subprocess
 import sys
 import termios
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any
+from typing import IO, Any
 
 START_SECONDS = 120.0
 MESSAGE_BYTES = 1 << 20
+#: Above all descriptors of a template.
+FIRST_FREE = 900
 
-#: Modules of commands that run a model, of commands that do not, of servers, and of tests of what a command imports.
-ENGINE_MODULES = (
-    "antiphon.cli.app",
-    "antiphon.cli.chat.loop",
-    "antiphon.cli.session",
-    "antiphon.models.registry",
-    "antiphon.runtime.frontend.engine",
-    "prompt_toolkit",
-    "rich.markdown",
-)
+#: Modules of commands that do not run a model; of commands that do, of servers and of engine processes; and of tests of
+#: what a command imports. A name that ends with .* stands for all modules of a package.
 LIGHT_MODULES = ("antiphon.cli.app", "antiphon.cli.chat.loop", "prompt_toolkit", "rich.markdown")
-SERVER_MODULES = (
-    "antiphon.cli.app",
-    "antiphon.runtime.process.client",
+ENGINE_MODULES = (
+    *LIGHT_MODULES,
+    "antiphon.cli.session",
+    "antiphon.models.*",
+    "antiphon.runtime.frontend.engine",
+    "antiphon.runtime.process.worker",
     "antiphon.server.launch",
 )
 BARE_MODULES = ("antiphon.cli.app",)
+#: The environment of templates. A test may have changed the present one.
+ENVIRONMENT = dict(os.environ)
 
 
 # -- in the process of the tests ------------------------------------------------------------------------------------
 
 
 class Fork:
-    """The part of `subprocess.Popen` that tests use. The template is its parent and reports its status."""
+    """The part of `subprocess.Popen` that tests and `EngineProcess` use."""
 
-    def __init__(self, number: int) -> None:
-        self.number = number
+    def __init__(self) -> None:
         self.pid = 0
+        self.stdout: IO[bytes] | None = None
         self.returncode: int | None = None
         self.has_started = threading.Event()
         self.has_ended = threading.Event()
@@ -86,36 +87,42 @@ class Fork:
 
 
 class Template:
-    """Used from any thread. The template ends with the process of the tests."""
+    """A template, as seen by a process that requests forks of it through a socket. Used from any thread."""
 
-    def __init__(self, modules: Sequence[str]) -> None:
+    def __init__(self, requests: socket.socket) -> None:
         self._lock = threading.Lock()
         self._forks: list[Fork] = []
-        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", __file__, str(theirs.fileno()), *modules],
-            stdin=subprocess.DEVNULL,
-            pass_fds=[theirs.fileno()],
-            process_group=0,
-        )
-        theirs.close()
+        self._socket = requests
         threading.Thread(target=self._read, name="forks", daemon=True).start()
+
+    @contextlib.contextmanager
+    def other_socket(self) -> Iterator[int]:
+        """The descriptor of a socket for another process; it is closed here at the end of the block."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with ours, theirs:
+            with self._lock:
+                socket.send_fds(self._socket, [json.dumps({}).encode()], [theirs.fileno()])
+            yield ours.fileno()
 
     def start(
         self,
         code: str,
         arguments: Sequence[str],
-        streams: tuple[int, int, int],
+        streams: Sequence[int],
         environment: Mapping[str, str] | None = None,
         folder: Path | None = None,
     ) -> Fork:
-        """Run `python -c CODE ARGUMENT…` with these standard streams; a terminal becomes the controlling one."""
+        """Run `python -c CODE ARGUMENT…`; `streams` are its descriptors from 0 on.
+
+        A terminal that is its standard input becomes the controlling one.
+        """
         variables = dict(os.environ if environment is None else environment)
         request: dict[str, Any] = {"code": code, "arguments": [*arguments], "environment": variables}
+        request["folder"] = str(folder or Path.cwd())
+        fork = Fork()
         with self._lock:
-            fork = Fork(len(self._forks))
+            data = json.dumps({**request, "number": len(self._forks)}).encode()
             self._forks.append(fork)
-            data = json.dumps({**request, "number": fork.number, "folder": str(folder or Path.cwd())}).encode()
             socket.send_fds(self._socket, [data], streams)
         if not fork.has_started.wait(START_SECONDS):
             raise TimeoutError(f"no program was forked within {START_SECONDS:g} s")
@@ -149,52 +156,76 @@ class Template:
             else:
                 fork.returncode = told["status"]
                 fork.has_ended.set()
-
-    def close(self) -> None:
-        """End the template. It does not end its forks."""
-        self._socket.shutdown(socket.SHUT_RDWR)
-        self._process.wait(60)
+        for fork in self._forks:  # the template has ended
+            if fork.returncode is None:
+                fork.returncode = -signal.SIGKILL
+                fork.has_ended.set()
 
 
 @cache
 def template(*modules: str) -> Template:
-    """The template with these modules; it is started on first use."""
-    made = Template(modules)
-    atexit.register(made.close)
-    return made
+    """The template with these modules. It is started on first use and ends with this process."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    process = subprocess.Popen(
+        [sys.executable, "-P", __file__, str(theirs.fileno()), *modules],
+        stdin=subprocess.DEVNULL,
+        pass_fds=[theirs.fileno()],
+        env=ENVIRONMENT,
+        process_group=0,
+    )
+    theirs.close()
+
+    def close() -> None:
+        ours.shutdown(socket.SHUT_RDWR)
+        process.wait(60)
+
+    atexit.register(close)
+    return Template(ours)
 
 
 # -- in the template --------------------------------------------------------------------------------------------------
 
 
-def serve(requests: socket.socket) -> dict[str, Any] | None:
-    """Fork for each request and report each fork's process id and status. Return the request in the fork."""
-    children: dict[int, tuple[int, int]] = {}  # number and process id by pidfd
+def serve(first: socket.socket) -> dict[str, Any] | None:
+    """Fork for each request and report each fork's process id and status. Return the request in the fork.
+
+    Without a number, a request is another socket for requests. The template ends with the first socket's other side.
+    """
+    children: dict[int, tuple[socket.socket, int, int]] = {}  # who requested it, number and process id, by pidfd
     with selectors.DefaultSelector() as selector:
-        selector.register(requests, selectors.EVENT_READ)
+        selector.register(first, selectors.EVENT_READ)
         while True:
             for key, _ in selector.select():
-                if key.fd != requests.fileno():
-                    number, pid = children.pop(key.fd)
+                if not isinstance(key.fileobj, socket.socket):
+                    requests, number, pid = children.pop(key.fd)
                     selector.unregister(key.fd)
                     os.close(key.fd)
                     status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
                     with contextlib.suppress(OSError):
                         requests.send(json.dumps({"number": number, "status": status}).encode())
                     continue
-                data, streams, _, _ = socket.recv_fds(requests, MESSAGE_BYTES, 3)
-                if not data:
+                requests = key.fileobj
+                data, files, _, _ = socket.recv_fds(requests, MESSAGE_BYTES, 8)
+                if not data and requests is first:
                     return None
+                if not data:
+                    selector.unregister(requests)
+                    requests.close()
+                    continue
                 request: dict[str, Any] = json.loads(data)
+                if "number" not in request:
+                    selector.register(socket.socket(fileno=files[0]), selectors.EVENT_READ)
+                    continue
                 pid = os.fork()
                 if pid == 0:
-                    for child in children:
-                        os.close(child)
-                    return {**request, "streams": streams}
-                for stream in streams:
-                    os.close(stream)
+                    for own in selector.get_map().values():
+                        if isinstance(own.fileobj, socket.socket):
+                            own.fileobj.detach()  # `become` closes it
+                    return {**request, "streams": files}
+                for file in files:
+                    os.close(file)
                 watched = os.pidfd_open(pid)
-                children[watched] = request["number"], pid
+                children[watched] = requests, request["number"], pid
                 selector.register(watched, selectors.EVENT_READ)
                 requests.send(json.dumps({"number": request["number"], "pid": pid}).encode())
 
@@ -202,7 +233,9 @@ def serve(requests: socket.socket) -> dict[str, Any] | None:
 def become(request: dict[str, Any]) -> None:
     """Be the program: its session, streams, variables and folder."""
     os.setsid()
-    for number, stream in enumerate(request["streams"]):
+    above = [fcntl.fcntl(stream, fcntl.F_DUPFD, FIRST_FREE) for stream in request["streams"]]
+    os.closerange(3, FIRST_FREE)
+    for number, stream in enumerate(above):
         os.dup2(stream, number)
         os.close(stream)
     if os.isatty(0):
@@ -217,10 +250,12 @@ def become(request: dict[str, Any]) -> None:
 
 def main() -> None:
     for name in sys.argv[2:]:
-        importlib.import_module(name)
+        package = importlib.import_module(name.removesuffix(".*"))
+        if name.endswith(".*"):
+            for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+                importlib.import_module(module.name)
     gc.freeze()
-    with socket.socket(fileno=int(sys.argv[1])) as requests:
-        request = serve(requests)
+    request = serve(socket.socket(fileno=int(sys.argv[1])))
     if request is not None:
         become(request)
         exec(compile(request["code"], "<string>", "exec"), {"__name__": "__main__"})

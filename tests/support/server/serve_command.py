@@ -6,13 +6,21 @@ import os
 import re
 import tempfile
 import threading
-import time
 from pathlib import Path
 
 import httpx
 
 from support.programs.command_line import PROGRAM
-from support.programs.forks import SERVER_MODULES, template
+from support.programs.forks import ENGINE_MODULES, template
+from support.waiting import wait_until
+
+#: Run by a server before it is one: its descriptor 3 is a socket of a template.
+FORK_ENGINES = f"""
+import sys
+sys.path.append({str(Path(__file__).parents[2])!r})
+from support.engine.forked_engine import use_template
+use_template(3, BEFORE_ENGINE)
+"""
 
 
 class ServeCommand:
@@ -22,18 +30,31 @@ class ServeCommand:
     default one.
     """
 
-    def __init__(self, *arguments: str, before: str = "", folder: Path | None = None) -> None:
+    def __init__(
+        self,
+        *arguments: str,
+        before: str = "",
+        before_engine: str = "",
+        folder: Path | None = None,
+        starts_engine: bool = False,
+    ) -> None:
+        """`before` and `before_engine` are code that runs before the command and in its engine processes.
+
+        With `starts_engine`, the engine processes are no forks, and run nothing before.
+        """
         self._files = tempfile.TemporaryDirectory(prefix="antiphon-files-")
-        self.started = time.monotonic()
         self.lines: list[str] = []
         reading, writing = os.pipe()
         self._reader = threading.Thread(target=self._read, args=[reading], daemon=True)
         self._reader.start()
         variables = {"ANTIPHON_FILES_DIR": self._files.name, **os.environ}
-        with open(os.devnull, "r+") as nothing:
-            streams = (nothing.fileno(), nothing.fileno(), writing)
-            code = f"{before}\n{PROGRAM}"
-            self.process = template(*SERVER_MODULES).start(code, ["serve", *arguments], streams, variables, folder)
+        source = template(*ENGINE_MODULES)
+        with open(os.devnull, "r+") as nothing, source.other_socket() as engines:
+            streams = (nothing.fileno(), nothing.fileno(), writing, engines)
+            use_forks = "" if starts_engine else FORK_ENGINES.replace("BEFORE_ENGINE", repr(before_engine))
+            self.process = source.start(
+                f"{use_forks}\n{before}\n{PROGRAM}", ["serve", *arguments], streams, variables, folder
+            )
         os.close(writing)
 
     def _read(self, errors: int) -> None:
@@ -45,19 +66,17 @@ class ServeCommand:
         return "".join(self.lines)
 
     def url(self) -> str:
-        while not (found := re.search(r"https?://[\d.]+:\d+", self.text())):
-            assert self.process.poll() is None and time.monotonic() - self.started < 60, self.text()
-            time.sleep(0.01)
-        return found[0]
+        def address() -> str | None:
+            found = re.search(r"https?://[\d.]+:\d+", self.text())
+            assert found or self.process.poll() is None, f"it has ended: {self.text()}"
+            return found and found[0]
+
+        return str(wait_until(address, "the address of the server", seen=self.text))
 
     def wait_until_ready(self) -> None:
-        while httpx.get(self.url() + "/readyz", timeout=60).status_code != 200:
-            assert time.monotonic() - self.started < 180, self.text()
-            time.sleep(0.05)
-
-    def loaded_files(self) -> str:
-        """The files in its memory, those of its engine's process not included."""
-        return Path(f"/proc/{self.process.pid}/maps").read_text()
+        url = self.url()
+        ready = lambda: httpx.get(url + "/readyz", timeout=60)  # noqa: E731
+        wait_until(lambda: ready().is_success, "the server to be ready", seen=lambda: (ready().text, self.text()))
 
     def wait_for_end(self) -> int:
         """Exit code; all that it said is in `lines`."""
