@@ -16,7 +16,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
-from support.http_clients import share_tls_context
+from support.http_clients import share_tls_context, wait_patiently
 from support.models.tiny_model import tiny_gguf, tiny_llama  # noqa: F401  (fixtures for every test)
 from support.times import TestTimes, mark_reasons
 
@@ -42,6 +42,7 @@ settings.register_profile("soak", settings.default, deadline=None, suppress_heal
 settings.register_profile("antiphon", settings.get_profile("soak"), derandomize=True)
 
 share_tls_context()
+wait_patiently()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

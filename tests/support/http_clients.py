@@ -1,4 +1,4 @@
-"""One TLS context for all HTTP clients of a test process.
+"""One TLS context for all HTTP clients of a test process, and one timeout.
 
 `httpx` and `httpx2` read every certificate of the machine for each new client, also for a plain `httpx.get` over HTTP.
 That takes 25 to 50 ms of CPU, and the tests make thousands of clients.
@@ -11,12 +11,21 @@ import os
 from functools import cache
 from typing import Any
 
+from support.waiting import PATIENCE_SECONDS
+
 
 def share_tls_context() -> None:
     """Have clients with the default settings share a context."""
     for package in ("httpx", "httpx2"):
         transports: Any = importlib.import_module(f"{package}._transports.default")
         transports.create_ssl_context = _shared(transports.create_ssl_context)
+
+
+def wait_patiently() -> None:
+    """Have clients with the default settings wait for an answer as long as tests wait for a state, not five seconds."""
+    for package in ("httpx", "httpx2"):
+        timeout: Any = importlib.import_module(f"{package}._config").DEFAULT_TIMEOUT_CONFIG
+        timeout.connect = timeout.read = timeout.write = timeout.pool = PATIENCE_SECONDS
 
 
 def _shared(create: Any) -> Any:
