@@ -24,8 +24,6 @@ from support.fetching.source_archives import download_source
 from support.models.tiny_model import write_folder
 from support.server.http_server import TOOL_TEMPLATE, RunningServer, running_server
 
-pytestmark = [pytest.mark.slow, pytest.mark.weights]
-
 FILES = [
     "test_completions.py", "test_embeddings.py", "test_models.py", "test_responses.py", "test_files.py",
     "test_batches.py", "test_conversations.py", "responses/test_input_items.py", "responses/test_input_tokens.py",
@@ -94,14 +92,13 @@ def results(report: Path) -> dict[str, str | None]:
     return found
 
 
-def test_the_clients_own_tests(server: RunningServer, suite: Path, tmp_path: Path, soak: bool) -> None:
-    """In CI those of the synchronous client that checks answers strictly; all of them under `--soak`."""
+def run_tests(server: RunningServer, suite: Path, tmp_path: Path, *selection: str) -> None:
+    """Run the client's own tests and check that no test fails without a known reason."""
     report = tmp_path / "report.xml"
     files = [str(suite / "api_resources" / name) for name in FILES]
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull]
     command += ["--rootdir", str(suite), f"--junitxml={report}", "-o", "asyncio_mode=auto"]
-    command += ["-o", "asyncio_default_fixture_loop_scope=session", *files]
-    command += [] if soak else ["-k", "strict and not Async"]
+    command += ["-o", "asyncio_default_fixture_loop_scope=session", *files, *selection]
     path = os.pathsep.join([str(suite), str(suite.parent)])
     environment = os.environ | {"TEST_API_BASE_URL": f"{server.url}/v1", "PYTHONPATH": path}
     ran = subprocess.run(command, cwd=suite.parent, env=environment, capture_output=True, text=True, timeout=900)
@@ -113,3 +110,17 @@ def test_the_clients_own_tests(server: RunningServer, suite: Path, tmp_path: Pat
     unexplained = {n: m for n, m in failed.items() if not any(re.search(pattern, n) for pattern in EXPLAINED)}
     assert not unexplained, "\n".join(f"{name}: {message[:400]}" for name, message in unexplained.items())
     assert share >= LEAST_SHARE
+
+
+@pytest.mark.slow
+@pytest.mark.weights
+def test_the_synchronous_client_that_checks_answers_strictly(
+    server: RunningServer, suite: Path, tmp_path: Path
+) -> None:
+    run_tests(server, suite, tmp_path, "-k", "strict and not Async")
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1500)
+def test_every_client(server: RunningServer, suite: Path, tmp_path: Path) -> None:
+    run_tests(server, suite, tmp_path)

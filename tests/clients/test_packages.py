@@ -1,14 +1,14 @@
 """Packages that talk to such servers, each driven by a program against a real server on real weights.
 
-The short set runs in this environment. Under `--soak` all run, in environments with the locked versions of
-`environments/NAME.txt`: some packages conflict with each other. What cannot be installed is a failure.
+They run in environments with the locked versions of `environments/NAME.txt`: some packages conflict with each other.
+What cannot be installed is a failure. `tests/server/test_other_apis.py` has the clients of Anthropic and Ollama in
+`make test-all`.
 """
 
 from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -19,15 +19,13 @@ from antiphon.server.setup.config import ModelSpec, ServerConfig
 from support.fetching.client_environments import environment_python
 from support.server.http_server import RunningServer, running_server
 
-pytestmark = [pytest.mark.slow, pytest.mark.weights]
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(1500)]
 
 HERE = Path(__file__).parent
 CHAT, EMBEDDING = "smollm2-135m", "all-minilm-l6-v2"
 KEY = "a-key-for-clients"
 
-#: In CI, with the packages of the `test` extra.
-SHORT_SET = ("use_anthropic", "use_ollama", "use_langchain")
-#: Programs by the environment that they run in under `--soak`.
+#: Programs by the environment that they run in.
 PROGRAMS = {
     "use_anthropic": "current",
     "use_ollama": "current",
@@ -49,12 +47,8 @@ def server(model_path: Callable[[str], Path]) -> Iterator[RunningServer]:
         yield running
 
 
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "program" in metafunc.fixturenames:
-        metafunc.parametrize("program", PROGRAMS if metafunc.config.getoption("--soak") else SHORT_SET)
-
-
-def test_package(program: str, server: RunningServer, soak: bool) -> None:
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_package(program: str, server: RunningServer) -> None:
     variables = {
         "CLIENT_HOST": server.url,
         "CLIENT_KEY": KEY,
@@ -63,7 +57,7 @@ def test_package(program: str, server: RunningServer, soak: bool) -> None:
         "PYTHONPATH": "",
         "NO_PROXY": "127.0.0.1",
     }
-    python = environment_python(PROGRAMS[program]) if soak else Path(sys.executable)
+    python = environment_python(PROGRAMS[program])
     command = [str(python), str(HERE / "programs" / f"{program}.py")]
     ran = subprocess.run(command, env=os.environ | variables, capture_output=True, text=True, timeout=500)
     assert ran.returncode == 0, ran.stdout[-2000:] + ran.stderr[-4000:]

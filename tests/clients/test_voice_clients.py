@@ -1,8 +1,8 @@
 """Clients of OpenAI's Realtime API, unchanged, in conversations with a real server on real weights.
 
-Each says a recorded sentence and hears an answer, lets a tool be called, and interrupts an answer. They run in
-environments with the locked versions of `environments/voice.txt` and `environments/voice_node`. What cannot be
-installed is a failure.
+Each says a recorded sentence and hears an answer, lets a tool be called, and interrupts an answer. OpenAI's own client
+runs in this environment, the others in soak tests and in environments with the locked versions of
+`environments/voice.txt` and `environments/voice_node`. What cannot be installed is a failure.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import json
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from difflib import SequenceMatcher
 from pathlib import Path
@@ -30,11 +31,8 @@ from support.server.http_server import RunningServer, running_server
 from support.sound.sounds import wav_bytes
 from support.sound.speech import RATE, librivox_clips, word_error_rate
 
-#: The first test installs its client's environment.
-pytestmark = [pytest.mark.slow, pytest.mark.weights, pytest.mark.timeout(1500)]
-
 PROGRAMS = Path(__file__).parent / "programs" / "voice"
-NAMES = ("use_openai", "use_openai_agents", "use_pipecat", "use_livekit")
+NAMES = ("use_openai_agents", "use_pipecat", "use_livekit")
 MODELS = ("smollm2-135m", "whisper-tiny.en", "hibari-6m")
 KEY = "a-key-for-clients"
 OUTPUT_RATE = 24_000
@@ -101,13 +99,23 @@ def check(report: dict[str, Any], words: str, server: RunningServer) -> None:
     server.wait_until_idle()
 
 
-@pytest.mark.long
+@pytest.mark.slow
+@pytest.mark.weights
+def test_openais_own_client(server: RunningServer, speech: tuple[Path, str]) -> None:
+    path, words = speech
+    check(report_of([sys.executable, str(PROGRAMS / "use_openai.py")], server, path), words, server)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1500)  # the first one installs the environment
 @pytest.mark.parametrize("name", NAMES)
 def test_python_client(name: str, server: RunningServer, speech: tuple[Path, str]) -> None:
     path, words = speech
     check(report_of([str(environment_python("voice")), str(PROGRAMS / f"{name}.py")], server, path), words, server)
 
 
+@pytest.mark.soak
+@pytest.mark.timeout(1500)
 def test_node_client(server: RunningServer, speech: tuple[Path, str]) -> None:
     path, words = speech
     modules = node_modules("voice_node")

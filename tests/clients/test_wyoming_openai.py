@@ -30,7 +30,7 @@ from support.sound.heard_words import is_heard
 from support.sound.speech import JFK_TEXT, jfk
 from support.waiting import wait_until
 
-pytestmark = [pytest.mark.slow, pytest.mark.weights]
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(1500)]
 
 SPOKEN = "The quick brown fox jumps over the lazy dog."
 

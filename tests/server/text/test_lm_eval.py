@@ -15,13 +15,13 @@ from support.source.scripts import script
 from support.text.enwik8 import enwik8_text
 
 MODEL = "smollm2-135m"
-ITEMS, SOAK_ITEMS = 6, 200
 
 
-@pytest.mark.weights
-@pytest.mark.slow
+@pytest.mark.parametrize(
+    "count", [pytest.param(3, marks=[pytest.mark.slow, pytest.mark.weights]), pytest.param(200, marks=pytest.mark.soak)]
+)
 def test_items_have_the_log_likelihoods_of_the_embedded_engine(
-    model_path: Callable[[str], Path], tmp_path: Path, soak: bool, monkeypatch: pytest.MonkeyPatch
+    count: int, model_path: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Four endings each. What it scores is (log-likelihood, whether the ending is the greedy one)."""
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
@@ -33,7 +33,7 @@ def test_items_have_the_log_likelihoods_of_the_embedded_engine(
     path = model_path(MODEL)
     tokenizer = AutoTokenizer.from_pretrained(str(path.parent), gguf_file=path.name)
     tokenizer.save_pretrained(tmp_path)
-    items = benchmark.make_items(enwik8_text(), SOAK_ITEMS if soak else ITEMS)
+    items = benchmark.make_items(enwik8_text(), count)
     pairs = [(item["query"], " " + choice) for item in items for choice in item["choices"]]
 
     def requests() -> list[Any]:
