@@ -87,7 +87,7 @@ async def talking(command: ServeCommand, max_tokens: int) -> AsyncIterator[Talk]
     clip = to_s16(decode(jfk()).values).tobytes()
     half = len(clip) // 4 * 2
     url = command.url().replace("http", "ws") + "/v1/realtime"
-    async with client_of(int(found[0])) as wyoming, connect(url, max_size=None) as socket:
+    async with client_of(int(found[0])) as wyoming, connect(url, max_size=None, open_timeout=60) as socket:
         await wyoming.write_event(Transcribe(language="en").event())
         await wyoming.write_event(AudioStart(**FORM).event())
         await wyoming.write_event(AudioChunk(**FORM, audio=clip[:half]).event())

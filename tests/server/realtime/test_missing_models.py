@@ -25,7 +25,7 @@ def server(chat_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 async def test_semantic_turn_detection_without_its_model(server: RunningServer) -> None:
-    async with connect(server.url.replace("http", "ws") + "/v1/realtime", max_size=None) as socket:
+    async with connect(server.url.replace("http", "ws") + "/v1/realtime", max_size=None, open_timeout=60) as socket:
         session = Session(socket)
         await session.until("session.created")
         semantic = {"type": "realtime", "audio": {"input": {"turn_detection": {"type": "semantic_vad"}}}}

@@ -59,7 +59,7 @@ async def send(session: Session, samples: np.ndarray) -> None:
 async def test_a_conversation(server: RunningServer) -> None:
     url = server.url.replace("http", "ws") + "/v1/realtime?model=gpt-realtime"
     recording = resample(decode(jfk()).values, 16_000, 24_000)
-    async with connect(url, max_size=None) as socket:
+    async with connect(url, max_size=None, open_timeout=60) as socket:
         session = Session(socket)
         wanted = {
             "type": "realtime",
@@ -102,7 +102,7 @@ async def test_unsettled_words_and_the_times_of_words(server: RunningServer) -> 
     """The words of a turn are where the recording has them. Neither is in OpenAI's API."""
     url = server.url.replace("http", "ws") + "/v1/realtime?intent=transcription"
     recording = resample(decode(jfk()).values, 16_000, 24_000)
-    async with connect(url, max_size=None) as socket:
+    async with connect(url, max_size=None, open_timeout=60) as socket:
 
         async def until(kind: str) -> dict[str, Any]:
             while True:
@@ -153,7 +153,7 @@ async def ends_of_turns(session: Session, detection: dict[str, Any], number: int
 async def test_semantic_turn_detection_by_the_real_model(server: RunningServer) -> None:
     """A sentence that is broken off goes on after a pause, and one that is complete is not waited for."""
     url = server.url.replace("http", "ws") + "/v1/realtime?intent=transcription"
-    async with connect(url, max_size=None) as socket:
+    async with connect(url, max_size=None, open_timeout=60) as socket:
         session = Session(socket)
         by_silence = await ends_of_turns(session, {"type": "server_vad", "silence_duration_ms": 500}, 0)
         by_model = await ends_of_turns(session, {"type": "semantic_vad"}, 1)
@@ -168,7 +168,7 @@ async def test_an_unknown_voice_is_rejected_with_the_known_ones(server: RunningS
     url = server.url.replace("http", "ws") + "/v1/realtime"
     voices = httpx.get(server.url + "/v1/audio/voices", timeout=60).json()["data"]
     known = [voice["id"] for voice in voices if voice["same_as"] is None]
-    async with connect(url, max_size=None) as socket:
+    async with connect(url, max_size=None, open_timeout=60) as socket:
         session = Session(socket)
         await session.send("session.update", session={"type": "realtime", "audio": {"output": {"voice": "nobody"}}})
         error = (await session.until("error"))["error"]
@@ -180,7 +180,7 @@ async def test_an_unknown_voice_is_rejected_with_the_known_ones(server: RunningS
 async def test_the_end_of_turn_model_is_there_again_after_the_engine_died(server: RunningServer) -> None:
     url = server.url.replace("http", "ws") + "/v1/realtime?intent=transcription"
     client = server.serving.client
-    async with connect(url, max_size=None) as socket:
+    async with connect(url, max_size=None, open_timeout=60) as socket:
         session = Session(socket)
         assert (await ends_of_turns(session, {"type": "semantic_vad"}, 0))[0] > PAUSE_MS[1]
         assert client.pid is not None

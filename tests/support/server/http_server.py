@@ -25,7 +25,7 @@ from antiphon.server.serving.serving import Serving
 from antiphon.server.setup.config import ServerConfig
 from support.engine.forked_engine import ForkedClient
 from support.models.tiny_model import write_bert
-from support.waiting import PATIENCE_SECONDS, wait_until
+from support.waiting import wait_until
 
 #: The admin key of servers that tests manage.
 ADMIN_KEY = "an-admins-own-key"
@@ -70,9 +70,9 @@ class RunningServer:
         wait_until(has_figures, "the engine's own figures", seen=lambda: pages[-1])
         return pages[-1]
 
-    def wait_until_idle(self, seconds: float = PATIENCE_SECONDS) -> None:
+    def wait_until_idle(self) -> None:
         """Wait until the engine holds nothing of any request."""
-        wait_until(lambda: not any(self.figures().values()), "an idle engine", seconds, self.figures)
+        wait_until(lambda: not any(self.figures().values()), "an idle engine", seen=self.figures)
 
 
 @contextmanager

@@ -29,6 +29,7 @@ from antiphon.server.setup.config import Limits, ServerConfig
 from support.realtime_order import Event, RealtimeOrder
 from support.server.asgi_server import serving_app
 from support.server.fake_voice import FakeVoice
+from support.waiting import PATIENCE_SECONDS
 
 
 @dataclass
@@ -58,7 +59,8 @@ class FakeRealtime:
 
     @asynccontextmanager
     async def session(self, query: str = "?model=gpt-realtime", **options: Any) -> AsyncIterator[Session]:
-        async with connect(f"ws://127.0.0.1:{self.port}/v1/realtime{query}", max_size=None, **options) as socket:
+        url = f"ws://127.0.0.1:{self.port}/v1/realtime{query}"
+        async with connect(url, max_size=None, open_timeout=PATIENCE_SECONDS, **options) as socket:
             session = Session(socket)
             await session.until("session.created")
             yield session
@@ -75,7 +77,10 @@ class Session:
         await self.socket.send(json.dumps({"type": kind, **fields}))
 
     async def read(self) -> Event:
-        event: Event = json.loads(await asyncio.wait_for(self.socket.recv(), 60))
+        try:
+            event: Event = json.loads(await asyncio.wait_for(self.socket.recv(), PATIENCE_SECONDS))
+        except TimeoutError:
+            raise AssertionError(f"no event came after {self.order.kinds[-20:]}") from None
         self.order.take(event)
         return event
 

@@ -17,8 +17,7 @@ from antiphon.server.serving.serving import Serving
 from antiphon.server.setup.config import ServerConfig
 from antiphon.server.wyoming.server import WyomingLimits, WyomingServer
 from support.server.http_server import RunningServer
-
-SECONDS = 60.0
+from support.waiting import PATIENCE_SECONDS
 
 
 @contextmanager
@@ -27,11 +26,11 @@ def wyoming_beside(running: RunningServer) -> Iterator[int]:
     listener = bind("127.0.0.1", 0)
     loop: asyncio.AbstractEventLoop = running.loop
     server = WyomingServer(running.serving, listener)
-    asyncio.run_coroutine_threadsafe(server.start(), loop).result(SECONDS)
+    asyncio.run_coroutine_threadsafe(server.start(), loop).result(PATIENCE_SECONDS)
     try:
         yield listener.getsockname()[1]
     finally:
-        asyncio.run_coroutine_threadsafe(server.stop(), loop).result(SECONDS)
+        asyncio.run_coroutine_threadsafe(server.stop(), loop).result(PATIENCE_SECONDS)
         listener.close()
 
 
@@ -51,7 +50,7 @@ async def wyoming_without_engine(
 
 
 def client_of(port: int) -> AsyncTcpClient:
-    return AsyncTcpClient("127.0.0.1", port, connect_timeout=SECONDS, read_timeout=SECONDS)
+    return AsyncTcpClient("127.0.0.1", port, connect_timeout=PATIENCE_SECONDS, read_timeout=PATIENCE_SECONDS)
 
 
 async def events_until(client: AsyncTcpClient, *last: str) -> list[Event]:
