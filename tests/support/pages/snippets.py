@@ -7,9 +7,13 @@ which is run holds lines of its output; `...` stands for anything.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+
+from antiphon.weights.catalog.catalog import catalog
 
 ROOT = Path(__file__).parents[3]
 #: Generated pages have no commands to run: docs/cli.md is help, docs/python-api.md is signatures.
@@ -41,6 +45,7 @@ class Snippet:
         return f"{self.page.relative_to(ROOT)}:{self.line}"
 
 
+@cache
 def snippets(page: Path) -> list[Snippet]:
     """Every block of a page, in order."""
     blocks = list(_blocks(page))
@@ -73,6 +78,54 @@ def _blocks(page: Path) -> Iterator[tuple[int, int, str, str, str | None]]:
 def in_language(language: str) -> list[Snippet]:
     """The blocks of all pages in a language."""
     return [snippet for page in PAGES for snippet in snippets(page) if snippet.language == language]
+
+
+@cache
+def commands_to_run() -> list[list[Snippet]]:
+    """The `sh` blocks that are run, apart from those that start a server; blocks of the same code are one.
+
+    A block is left out if each of its commands is run in another block, perhaps with more options, unless the page
+    shows output of the block.
+    """
+    found: dict[str, list[Snippet]] = {}
+    for snippet in in_language("sh"):
+        if snippet.not_run is None and not is_server(snippet):
+            found.setdefault(snippet.code, []).append(snippet)
+    for code in list(found):
+        others = [command for other in found if other != code for command in commands(other)]
+        is_covered = all(any(_is_part(command, other) for other in others) for command in commands(code))
+        if is_covered and not any(snippet.shown for snippet in found[code]):
+            del found[code]
+    return list(found.values())
+
+
+def is_server(snippet: Snippet) -> bool:
+    return snippet.code.startswith("antiphon serve")
+
+
+def commands(code: str) -> list[str]:
+    """The lines of a block, those that a backslash continues joined."""
+    return code.replace("\\\n", "").splitlines()
+
+
+def _is_part(command: str, other: str) -> bool:
+    """Whether a command is the same as another, or a plain command of Antiphon with fewer options or other values."""
+    if command == other:
+        return True
+    (kind, options), (other_kind, other_options) = _kind(command), _kind(other)
+    return kind[:1] == ("antiphon",) and kind == other_kind and options <= other_options
+
+
+def _kind(command: str) -> tuple[tuple[str, ...], set[str]]:
+    """A command's words that are commands or models, and the names of its options."""
+    words = shlex.split(command, comments=True)
+    kind = tuple(word for word in words if word in catalog() or re.fullmatch("[a-z]+", word))
+    return kind, {word for word in words if word.startswith("-")}
+
+
+def python_blocks(page: Path) -> list[Snippet]:
+    """The Python blocks of a page that are run."""
+    return [snippet for snippet in snippets(page) if snippet.language == "python" and snippet.not_run is None]
 
 
 def line_is_shown(line: str, output: str) -> bool:

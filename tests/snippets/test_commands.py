@@ -1,0 +1,53 @@
+"""Commands and Python examples of README and docs/ that load models themselves are run as a reader would run them."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from antiphon import environment
+from support.pages.running import Programs, check_commands, check_examples, needs_server, program, served_blocks
+from support.pages.snippets import PAGES, python_blocks
+
+pytestmark = [pytest.mark.slow, pytest.mark.weights]
+
+BLOCKS = {blocks[0].name: blocks for blocks in served_blocks()[1]}
+EXAMPLES = [page for page in PAGES if python_blocks(page) and not needs_server(program(page))]
+#: Runs in an interpreter of its own.
+FIRST = next(name for name, blocks in BLOCKS.items() if blocks[0].code.startswith("antiphon chat"))
+
+
+LONG = {name: "measures two settings one after another" for name in BLOCKS if "--sweep" in BLOCKS[name][0].code}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.long(LONG[name])] if name in LONG else []) for name in BLOCKS]
+)
+def test_commands(name: str, folder: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    blocks = BLOCKS[name]
+    programs = Programs(tmp_path / "bin") if name == FIRST else request.getfixturevalue("programs")
+    variables = {"ANTIPHON_HOME": own_home(tmp_path, blocks[0].code)} if "antiphon rm" in blocks[0].code else {}
+    check_commands(blocks, programs, folder, None, **variables)
+
+
+def own_home(tmp_path: Path, code: str) -> str:
+    """A models folder with links to the files of the models that the block names, which it may remove."""
+    from antiphon.weights.catalog.catalog import catalog
+    from antiphon.weights.catalog.resolve import resolve
+
+    home = tmp_path / "home"
+    for name in catalog():
+        if re.search(rf"\b{re.escape(name)}\b", code):
+            resolve(name)
+            source = environment.home() / "models" / name
+            shutil.copytree(source, home / "models" / name, copy_function=os.link)
+    return str(home)
+
+
+@pytest.mark.parametrize("page", EXAMPLES, ids=lambda page: page.name)
+def test_python_examples(page: Path, folder: Path, programs: Programs) -> None:
+    check_examples(page, programs, folder, None)
