@@ -20,9 +20,10 @@ ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "build" / "sanitize"
 SITE = FOLDER / "site"
 BUILD_INPUTS = ("pyproject.toml", "CMakeLists.txt", "csrc")
-#: The kernels of GPUs are not native code of ours, and Triton's interpreter and compiler are slow under a sanitizer.
+#: Tests of the native operations. The rest of the tests call the same kernels through more Python.
 DEFAULT_TESTS = (
-    "tests/ops", "tests/executor", "--ignore=tests/ops/triton", "--ignore=tests/executor/device",
+    "-n", "2", "--dist", "worksteal", "-k", "native or recorded or fast_decode", "tests/ops/native", "tests/ops/sound",
+    "tests/ops/conformance", "tests/executor/test_recorded.py", "tests/executor/test_fast_decode.py",
 )  # fmt: skip
 #: Python and PyTorch release much only at exit, so leaks are not reported.
 ENVIRONMENT = {"ASAN_OPTIONS": "detect_leaks=0:halt_on_error=1", "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1"}

@@ -190,7 +190,7 @@ def test_drafts_beside_a_plain_request(device: Device, monkeypatch: pytest.Monke
     executor.close()
 
 
-@pytest.mark.parametrize("depth", [1, 2])
+@pytest.mark.parametrize("depth", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_drafts_that_the_graph_verifies(device: Device, monkeypatch: pytest.MonkeyPatch, depth: int) -> None:
     """Requests without edits: drafted tokens are rows of a decode step, whose tokens the graph draws."""
 

@@ -50,5 +50,8 @@ def few_programs(monkeypatch: pytest.MonkeyPatch) -> None:
     if is_interpreted():
         from antiphon.ops.triton import product
         from antiphon.ops.triton.launch import FewRowsTile, ceil_power
+        from antiphon.ops.triton.program import product_lowering
+        from antiphon.ops.triton.program.tiles import VectorTile
 
         monkeypatch.setattr(product, "vector_tile", lambda _, depth, __: FewRowsTile(64, ceil_power(depth), 4))
+        monkeypatch.setattr(product_lowering, "vector_tile", lambda depth, *_: VectorTile(32, ceil_power(depth), 4))

@@ -14,6 +14,8 @@ from antiphon.ops.reference import sampling as reference
 from antiphon.ops.triton.program import choice
 from antiphon.ops.triton.program.choice import ChoiceColumns, choice_launches
 
+ON_CARD = torch.cuda.is_available()
+
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,7 +74,7 @@ def some_logits(count: int, vocabulary: int, kind: str, generator: torch.Generat
 @pytest.mark.parametrize(
     ("vocabulary", "kind"), [(3, "normal"), (500, "flat"), (500, "ties"), (700, "masked"), (1500, "steep")]
 )
-@pytest.mark.parametrize("filtered", [True, False])
+@pytest.mark.parametrize("filtered", [True, pytest.param(False, marks=() if ON_CARD else pytest.mark.slow)])
 def test_tokens_are_the_reference_s(vocabulary: int, kind: str, filtered: bool, device: torch.device) -> None:
     generator = torch.Generator().manual_seed(vocabulary)
     count = 6

@@ -186,8 +186,7 @@ def test_a_step_equals_the_reference(make: Make, device: torch.device, half: tor
     check(make_world(make, [1, 13, 5, 1], device, half))
 
 
-@pytest.mark.parametrize("page_type", [torch.float32, torch.int8])
-@pytest.mark.parametrize("make", [llama, qwen3])
+@pytest.mark.parametrize(("make", "page_type"), [(llama, torch.int8), (qwen3, torch.int8), (qwen3, torch.float32)])
 def test_every_kind_of_pages(make: Make, page_type: torch.dtype, device: torch.device, half: torch.dtype) -> None:
     """Heads of 64 channels have a scale for each half, heads of 32 channels one for both."""
     check(make_world(make, [9, 1], device, half, page_type))

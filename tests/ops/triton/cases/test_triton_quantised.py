@@ -15,7 +15,9 @@ pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="test_triton_q
 
 #: Types that between them have every kind of code and scale.
 KINDS = (TensorType.Q8_0, TensorType.Q4_K, TensorType.Q6_K)
-TYPES = pytest.mark.parametrize("type", FACTORS, ids=[type.name for type in FACTORS])
+TYPES = pytest.mark.parametrize(
+    "type", [pytest.param(type, marks=() if type in KINDS else pytest.mark.slow, id=type.name) for type in FACTORS]
+)
 ACTIVATIONS = {"none": lambda x: x, "silu": silu, "gelu_tanh": lambda x: gelu(x, approximate="tanh")}
 
 

@@ -53,12 +53,17 @@ MIXED = {"": TensorType.Q4_K, "v_proj": TensorType.Q6_K, "down_proj": TensorType
 GATES = {"": TensorType.Q5_1, "up_proj": TensorType.Q8_0, "v_proj": TensorType.Q4_0, "k_proj": TensorType.Q4_1}
 FLOATS = {"": TensorType.F32}
 TYPES = {"q8_0": Q8_0, "mixed": MIXED, "gates": GATES}
-#: Steps that the interpreter is quick enough for.
-QUICK = {("mixed", 1), ("mixed", 3)}
+#: Steps that the interpreter is quick enough for; it takes long for those of many rows.
+QUICK, LONG = {("mixed", 1), ("mixed", 3)}, 70
 STEPS = [
-    pytest.param(types, rows, id=f"{name}-{rows}", marks=() if (name, rows) in QUICK else pytest.mark.slow)
+    pytest.param(
+        types,
+        rows,
+        id=f"{name}-{rows}",
+        marks=() if (name, rows) in QUICK else pytest.mark.soak if rows == LONG else pytest.mark.slow,
+    )
     for name, types in TYPES.items()
-    for rows in (1, 3, 20, 70)
+    for rows in (1, 3, 20, LONG)
 ]
 
 
