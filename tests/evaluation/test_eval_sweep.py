@@ -12,6 +12,7 @@ import torch
 from antiphon.bench.load.objectives import Objectives
 from antiphon.errors import InvalidRequestError, UnsupportedError
 from antiphon.evaluation.settings import KEYS, Setting, cross_product, opened, parse_setting
+from antiphon.evaluation.sweep import speed
 from antiphon.evaluation.sweep.divergence import compared_tokens, divergence, kl_rows, reference_rows
 from antiphon.evaluation.sweep.report import sweep_report
 from antiphon.evaluation.sweep.speed import pieces
@@ -77,6 +78,13 @@ def test_divergence_is_that_of_torch() -> None:
     expected = torch.nn.functional.kl_div(other, one, reduction="none", log_target=True).sum(-1)
     assert torch.allclose(kl_rows(one, other), expected, rtol=1e-12)
     assert kl_rows(one.float(), one.float()).max() == 0
+
+
+@pytest.fixture(autouse=True)
+def few_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Measure the speed of each setting with few and short answers."""
+    for name, value in {"PROMPT_TOKENS": 24, "ANSWER_TOKENS": 4, "SINGLE": 1, "TOGETHER": 2}.items():
+        monkeypatch.setattr(speed, name, value)
 
 
 @pytest.fixture(scope="module")

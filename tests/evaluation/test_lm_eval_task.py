@@ -67,6 +67,14 @@ def write_tasks(folder: Path) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module", autouse=True)
+def no_description_of_the_machine() -> Iterator[None]:
+    """Keep lm-eval from adding a description of the machine to each result, which takes it seconds."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("lm_eval.evaluator.add_env_info", lambda results: None)
+        yield
+
+
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     config = {**CONFIG, "max_position_embeddings": CONTEXT}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -119,22 +119,3 @@ def test_a_short_context_is_the_default_of_a_short_model(tmp_path: Path) -> None
     loaded = load_model(str(folder), device="cpu")
     with opened(loaded, EXACT, kv_bytes=16 << 20) as subject:
         assert Perplexity().sizes(subject) == (99, 49)
-
-
-@pytest.mark.weights
-@pytest.mark.slow
-def test_real_weights(model_path: Callable[[str], Path]) -> None:
-    """The same weights, dequantised by transformers to fp32."""
-    from transformers import AutoModelForCausalLM
-
-    path = model_path("smollm2-135m")
-    model = AutoModelForCausalLM.from_pretrained(str(path.parent), gguf_file=path.name, dtype=torch.float32).eval()
-    loaded = load_model("smollm2-135m", options=WeightOptions(repack=False), device="cpu")
-    task = Perplexity(TaskOptions(context=256, stride=128))
-    items = task.read(None)
-    with opened(loaded, EXACT) as subject:
-        tokens = loaded.tokenizer.encode(items[0], parse_special=False)
-        found = values(run_task(task, subject, items))
-    total, count = transformers_nll(model, tokens, 256, 128)
-    assert found["tokens"] == count
-    assert found["perplexity"] == pytest.approx(math.exp(total / count), rel=1e-3)

@@ -41,7 +41,7 @@ class LmEval(Task[int]):
 
     def read(self, data: Path | None) -> list[int]:
         """The numbers of the task's documents, which lm-eval reads or downloads here."""
-        self._task = load_task(self._wanted, data)
+        self._task, self._manager = load_task(self._wanted, data)
         self.metrics, left_out = metrics_of(self._task)  # type: ignore[misc]
         if not self.metrics:
             raise InvalidRequestError(
@@ -56,7 +56,12 @@ class LmEval(Task[int]):
         from antiphon.evaluation.lm_eval_adapter import EngineLM
 
         found = simple_evaluate(
-            model=EngineLM(subject), tasks=[self._task], limit=len(work), bootstrap_iters=0, log_samples=True
+            model=EngineLM(subject),
+            tasks=[self._task],
+            task_manager=self._manager,  # without one, the files of all tasks are read again
+            limit=len(work),
+            bootstrap_iters=0,
+            log_samples=True,
         )
         (samples,) = found["samples"].values()
         documents: dict[int, list[dict[str, Any]]] = {}
@@ -80,8 +85,11 @@ class LmEval(Task[int]):
         return values
 
 
-def load_task(name: str, data: Path | None) -> Any:
-    """One task, of those that come with lm-eval or of a folder. What lm-eval cannot load is an error of the request."""
+def load_task(name: str, data: Path | None) -> tuple[Any, Any]:
+    """A task, of those that come with lm-eval or of a folder, and the manager of all of them.
+
+    What lm-eval cannot load is an error of the request.
+    """
     from lm_eval.tasks import TaskManager
 
     if data is not None and not data.is_dir():
@@ -101,7 +109,7 @@ def load_task(name: str, data: Path | None) -> Any:
         raise InvalidRequestError(
             f"{name!r} is a group of {counted(len(tasks), 'task')} ({_some(list(tasks))}); name one of them"
         )
-    return next(iter(tasks.values()))
+    return next(iter(tasks.values())), manager
 
 
 def _known(name: str, names: Sequence[str]) -> str:
