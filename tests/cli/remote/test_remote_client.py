@@ -166,7 +166,7 @@ def test_a_server_that_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def silent() -> object:
         yield chat_events("a")[1]
-        never.wait(20)
+        never.wait(120)
 
     with stub_server({"/v1/chat/completions": Answer(silent(), content_type="text/event-stream")}) as server:  # type: ignore[arg-type]
         assert "sent nothing for 0.05 s" in complaint(server.url)
@@ -212,7 +212,7 @@ def test_cancelling_from_another_thread_ends_the_iteration_and_the_connection() 
 
     def endless() -> object:
         yield chat_events("a")[1]
-        go_on.wait(20)
+        go_on.wait(120)
         while True:
             yield chat_events("b")[1]
 
@@ -226,7 +226,7 @@ def test_cancelling_from_another_thread_ends_the_iteration_and_the_connection() 
         assert list(pieces) == []
         timer.join()
         go_on.set()
-        assert server.client_left.wait(20)
+        assert server.client_left.wait(120)
         assert list(stream) == []
         assert stream.stats().finish_reason == "cancelled" and stream.stats().completion_tokens == 1
 

@@ -174,7 +174,7 @@ def test_ctrl_c_closes_the_connection() -> None:
             assert program.wait(60) == 130
             errors.seek(0)
             assert "Traceback" not in errors.read()
-        assert server.client_left.wait(20)
+        assert server.client_left.wait(120)
 
 
 def test_chat_keeps_the_conversation(invoke: Invoke) -> None:
@@ -241,7 +241,7 @@ def test_transcribe_uploads_recordings_and_keeps_their_order(invoke: Invoke, tmp
         if not sound:
             return failure(400, "the file has no sound")
         if sound == sounds[0]:
-            assert second_done.wait(20)
+            assert second_done.wait(120)
         else:
             second_done.set()
         return Answer([f"{len(sound)} bytes\n".encode()], content_type="text/plain")

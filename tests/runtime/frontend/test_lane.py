@@ -46,7 +46,7 @@ class Gate:
 
     def _run(self, inputs: Sequence[Any]) -> Sequence[Any]:
         self.batches.append(len(inputs))
-        assert self.is_open.wait(30)
+        assert self.is_open.wait(120)
         if self.failure is not None:
             raise self.failure
         return self._inner(inputs)
@@ -147,7 +147,7 @@ def test_two_live_sessions_share_a_step() -> None:
             session.push(noise(0.5))
         wait_until_calls(engine, 2)
         gate.is_open.set()
-        assert len(first.result(30)) == 31
+        assert len(first.result(120)) == 31
         wait_until(lambda: len(gate.batches) == 2, "a second step", seen=lambda: gate.batches)
         assert gate.batches == [1, 2]
         for session in sessions:
@@ -174,7 +174,7 @@ def test_live_sound_goes_before_recordings(engine: Engine) -> None:
         wait_until_calls(engine, number + 1)
     gate.is_open.set()
     for done in work:
-        done.result(30)
+        done.result(120)
     assert gate.batches == [1, 2, 1]  # the live sound with one recording, then the other
 
 
@@ -184,14 +184,14 @@ def test_two_threads_load_a_detector_once(engine: Engine, monkeypatch: pytest.Mo
 
     def load(reference: str, **options: Any) -> LoadedModel:
         asked.append(reference)
-        assert may_load.wait(30)
+        assert may_load.wait(120)
         return random_detector(reference)
 
     monkeypatch.setattr(front_end, "load_model", load)
     both = [in_thread(lambda: engine.detectors.model(VOICE_ACTIVITY)) for _ in range(2)]
     wait_until(lambda: asked, "a thread to load the detector")
     may_load.set()
-    first, second = (one.result(30) for one in both)
+    first, second = (one.result(120) for one in both)
     assert first is second and asked == [VOICE_ACTIVITY]
 
 
@@ -229,10 +229,10 @@ def test_unloading_cancels_what_waits(engine: Engine) -> None:
     unloading = in_thread(lambda: engine.unload(VOICE_ACTIVITY))
     wait_until_calls(engine, 2)
     gate.is_open.set()
-    unloading.result(30)
-    assert len(running.result(30)) == 31
+    unloading.result(120)
+    assert len(running.result(120)) == 31
     with pytest.raises(EngineError, match="silero-vad ended by cancelled"):
-        other.result(30)
+        other.result(120)
 
 
 def test_a_step_that_fails_fails_its_requests_only(engine: Engine) -> None:
@@ -266,10 +266,10 @@ def test_one_that_a_call_has_loaded_is_taken_over(engine: Engine, loads: list[st
 def test_detection_does_not_wait_for_other_models() -> None:
     with Engine(tiny_whisper(), random_detector(), kv_bytes=8 << 20) as engine:
         is_free = threading.Event()
-        blocking = engine._loop.call(lambda: is_free.wait(30))
+        blocking = engine._loop.call(lambda: is_free.wait(120))
         assert len(VoiceReader(engine.detectors).push(noise(1))) == 31
         is_free.set()
-        assert blocking.result(30)
+        assert blocking.result(120)
 
 
 def test_the_error_of_a_live_session_names_the_detector(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

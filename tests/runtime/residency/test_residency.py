@@ -38,7 +38,7 @@ def model(books: Books, name: str, size: int, **details: Any) -> Resident:
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(main, 60))
+    asyncio.run(asyncio.wait_for(main, 120))
 
 
 async def until(condition: Callable[[], object]) -> None:

@@ -417,7 +417,7 @@ def test_an_engine_that_is_gone_ends_the_call(loaded: LoadedModel) -> None:
         scene.hear((SPEECH, 640), (SILENCE, 640))
         with pytest.raises(EngineError, match="the engine is closed"):
             while True:
-                scene.inbox.get(timeout=30)
+                scene.inbox.get(timeout=120)
         with pytest.raises(EngineError, match="ended"):
             scene.hear((SPEECH, 32))
 

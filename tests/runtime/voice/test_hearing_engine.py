@@ -46,7 +46,7 @@ async def until_free(engine: AsyncEngine) -> None:
 async def until(hearing: AsyncHearing, kind: type[object]) -> list[object]:
     """The events up to the first of that kind."""
     events: list[object] = []
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         while not (events and isinstance(events[-1], kind)):
             events.append(await anext(hearing))
     return events

@@ -256,7 +256,7 @@ def test_requests_are_listed_and_ended(
     card = wait_until(lambda: administered.figures()["running"] == 1 and mine(), "the request to run")
     assert card and card["path"] == "/v1/completions" and card["key"] == 0 and card["seconds"] > 0
     assert ask("DELETE", f"/requests/mine/{stream}").json() == {"cancelled": 1}
-    thread.join(60)
+    thread.join(120)
     (answer,) = answers
     assert answer.headers["x-request-id"] == f"mine/{stream}"
     last = answer.text.strip().splitlines()[-1].removeprefix("data: ")

@@ -119,7 +119,7 @@ def test_a_download_is_shared_shown_and_cancelled(ask: Ask, hub: LocalHub, serve
     assert refused.status_code == 409 and "being downloaded" in refused.json()["error"]["message"]
     assert ask("POST", "/pull/cancel", model=HUB_MODEL).json() == {"model": HUB_MODEL, "cancelled": True}
     for thread in threads:
-        thread.join(60)
+        thread.join(120)
     assert [events(answer)[-1]["error"]["code"] for answer in answers] == ["download_cancelled"] * 2
     assert running() == [] and len(hub.downloads()) == before + 1
     gone = ask("POST", "/pull/cancel", model=HUB_MODEL)

@@ -233,7 +233,7 @@ def test_clients_go_first(
     wait_until(lambda: len(priorities) == 9, "the client's request", seen=lambda: priorities)
     assert priorities[-1] == 2 and server.serving.requests.num_of_clients >= 1
     go.set()
-    threads[0].join(60)
+    threads[0].join(120)
     assert ended(client, batch).status == "completed"
 
 

@@ -39,7 +39,7 @@ class FakeHandle:
         return self._is_done.is_set()
 
     def result(self) -> StepResult:
-        self._is_done.wait(30)
+        assert self._is_done.wait(120)
         if self.error is not None:
             raise self.error
         return StepResult([], outputs=[f"{request.id} done" for request in self.plan.requests])
