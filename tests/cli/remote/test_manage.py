@@ -7,8 +7,6 @@ import os
 import re
 import signal
 import stat
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -21,10 +19,11 @@ from antiphon.cli.manage import duration
 from antiphon.server.setup.run_file import LocalServer, local_servers, published
 from support.models.tiny_model import write_folder
 from support.programs.command_line import Invoke
+from support.programs.forks import Fork
+from support.server.serve_command import ServeCommand
 from support.server.stub_server import as_json, failure, stub_server
 from support.waiting import wait_until
 
-COMMAND = [sys.executable, "-c", "from antiphon.cli.app import main; main()"]
 TOKEN = "the-token-of-this-server"
 
 
@@ -57,21 +56,14 @@ def models(*cards: dict[str, object]) -> dict[str, object]:
 
 
 @contextmanager
-def serving(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def serving(*arguments: str) -> Iterator[tuple[Fork, str]]:
     """A server of its own process, with its URL."""
-    process = subprocess.Popen([*COMMAND, "serve", *arguments], stderr=subprocess.PIPE, text=True)
+    command = ServeCommand(*arguments)
     try:
-        assert process.stderr is not None
-        lines: list[str] = []
-        found = None
-        while found is None:  # a second server of one home first warns that it stores no files
-            lines.append(process.stderr.readline())
-            assert lines[-1], "".join(lines)
-            found = re.search(r"http://[\d.]+:\d+", lines[-1])
-        yield process, found[0]
+        yield command.process, command.url()
     finally:
-        process.kill()
-        process.communicate()
+        command.process.kill()
+        command.wait_for_end()
 
 
 @pytest.mark.slow
@@ -149,22 +141,18 @@ def test_a_server_with_an_admin_key_file_wants_that_key(home: Path, tmp_path: Pa
 def test_a_home_that_cannot_be_written_does_not_stop_a_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANTIPHON_HOME", "/proc/nowhere")
     folder = str(write_folder(tmp_path / "tiny"))
-    process = subprocess.Popen(
-        [*COMMAND, "serve", folder, "--port", "0", "--kv-memory", "16", "--no-preload"],
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stderr is not None
+    monkeypatch.setenv("ANTIPHON_FILES_DIR", "")  # the folder in the home
+    command = ServeCommand(folder, "--port", "0", "--kv-memory", "16", "--no-preload")
     try:
-        lines = [process.stderr.readline() for _ in range(3)]
-        url = re.search(r"http://[\d.]+:\d+", "".join(lines))
-        assert url is not None and all("/proc/nowhere" in line for line in lines[:2])
-        assert "files and batches are off" in lines[0] and "not listed for `antiphon ps`" in lines[1]
-        assert httpx.get(url[0] + "/livez").status_code == 200
-        assert httpx.get(url[0] + "/admin/models").status_code == 401
+        url = command.url()
+        assert all("/proc/nowhere" in line for line in command.lines[:2])
+        assert "files and batches are off" in command.lines[0]
+        assert "not listed for `antiphon ps`" in command.lines[1]
+        assert httpx.get(url + "/livez").status_code == 200
+        assert httpx.get(url + "/admin/models").status_code == 401
     finally:
-        process.kill()
-        process.communicate()
+        command.process.kill()
+        command.wait_for_end()
 
 
 # -- the token goes nowhere else ----------------------------------------------------------------------------------

@@ -55,6 +55,7 @@ from support.engine.engine_client import (
     until_free,
     write_encoder,
 )
+from support.engine.forked_engine import ForkedClient
 from support.waiting import wait_until, wait_until_async
 
 
@@ -72,7 +73,7 @@ class World:
 def world(tiny_llama: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     encoder = write_encoder(tmp_path_factory.mktemp("encoder"))
     with asyncio.Runner() as runner:
-        client = EngineClient(OPTIONS)
+        client = ForkedClient(OPTIONS)
 
         async def start() -> None:
             await client.start()
@@ -440,7 +441,7 @@ def test_signals_for_the_whole_terminal_do_not_reach_the_engine(world: World) ->
 
 def test_wrong_options_are_refused_at_the_start() -> None:
     async def main() -> None:
-        client = EngineClient(dict(kv_bytes=1 << 20, preemption="never"))
+        client = ForkedClient(dict(kv_bytes=1 << 20, preemption="never"))
         with pytest.raises(InvalidRequestError, match="preemption is 'never'"):
             await client.start()
         assert client.state is EngineState.FAILED and client.cause is not None and "never" in client.cause
@@ -459,7 +460,7 @@ def test_nothing_is_left_when_a_client_is_closed(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
     async def main() -> int | None:
-        client = EngineClient(OPTIONS)
+        client = ForkedClient(OPTIONS)
         await client.start()
         assert not list(tmp_path.iterdir()), "the sockets' names go when both sides are connected"
         await client.load("tiny", str(tiny_llama))

@@ -6,9 +6,7 @@ import asyncio
 import os
 import re
 import signal
-import subprocess
 import sys
-import textwrap
 from pathlib import Path
 
 import pytest
@@ -29,23 +27,25 @@ from support.engine.engine_client import (
     OPTIONS,
     RAISE,
     SLOW,
+    FaultyClient,
     answers,
     call,
-    inject_faults,
     is_alive,
     until_state,
 )
+from support.engine.forked_engine import ForkedClient
 from support.models.tiny_model import write_folder
+from support.programs.forks import ENGINE_MODULES, template
 from support.waiting import wait_until, wait_until_async
 
 
 def test_kill_under_many_streams(tiny_llama: Path) -> None:
     async def main() -> None:
-        client = EngineClient(OPTIONS)
+        client = ForkedClient(OPTIONS)
         await client.start()
         await client.load("tiny", str(tiny_llama))
         [before] = await answers(client, call([4, 2], max_tokens=30))
-        streams = [client.generate(call([index, 1], max_tokens=4000, ignore_eos=True)) for index in range(32)]
+        streams = [client.generate(call([index, 1], max_tokens=4000, ignore_eos=True)) for index in range(16)]
         for stream in streams:
             await anext(stream)
         pid = client.pid
@@ -103,15 +103,13 @@ def test_starts_that_fail_for_too_long_are_given_up(tiny_llama: Path, monkeypatc
     asyncio.run(main())
 
 
-@pytest.mark.slow
 def test_a_model_that_kills_each_process_is_given_up_and_others_come_back(
     tiny_llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    inject_faults(monkeypatch, tmp_path)
     deadly = write_folder(tmp_path / "other")
 
     async def main() -> None:
-        client = EngineClient(OPTIONS, restarts=RestartPolicy(first_delay=0.01))
+        client = FaultyClient(OPTIONS, restarts=RestartPolicy(first_delay=0.01))
         lost: list[str] = []
         client.on_lost = lambda name, error: lost.append(f"{name}: {error}")
         await client.start()
@@ -131,14 +129,12 @@ def test_a_model_that_kills_each_process_is_given_up_and_others_come_back(
     asyncio.run(main())
 
 
-@pytest.mark.slow
-def test_a_death_during_a_restart_loses_no_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    inject_faults(monkeypatch, tmp_path)
+def test_a_death_during_a_restart_loses_no_model(tmp_path: Path) -> None:
     slow = write_folder(tmp_path / SLOW)
     (slow / GO).touch()
 
     async def main() -> None:
-        client = EngineClient(OPTIONS)
+        client = FaultyClient(OPTIONS)
         await client.start()
         await client.load("tiny", str(slow))
         (slow / GO).unlink()  # it is not loaded again before that
@@ -158,21 +154,19 @@ def test_a_death_during_a_restart_loses_no_model(tmp_path: Path, monkeypatch: py
     asyncio.run(main())
 
 
-@pytest.mark.long
 @pytest.mark.slow
 def test_the_cause_of_every_death_arrives(tiny_llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A loop that breaks, a lost device, a process that leaves, steps that hang, one holding the interpreter."""
-    inject_faults(monkeypatch, tmp_path)
     causes = {
         RAISE: "RuntimeError: the kernel is on fire",
         LOST: "DeviceError: cuda:0 failed: an illegal memory access",
         EXIT: "exit status 7: no more memory of any kind",
-        HANG: r"a step ran for \d\.\d s, longer than the watchdog's 1.5 s",
-        HANG_HARD: r"no sign of life for \d\.\d s, longer than the watchdog's 1.5 s",
+        HANG: r"a step ran for \d\.\d s, longer than the watchdog's 2.5 s",
+        HANG_HARD: r"no sign of life for \d\.\d s, longer than the watchdog's 2.5 s",
     }
 
     async def main() -> None:
-        client = EngineClient(OPTIONS, watchdog_seconds=1.5, restarts=RestartPolicy(first_delay=0.01))
+        client = FaultyClient(OPTIONS, watchdog_seconds=2.5, restarts=RestartPolicy(first_delay=0.01))
         await client.start()
         await client.load("tiny", str(tiny_llama))
         [wanted] = await answers(client, call([4, 2], max_tokens=10))
@@ -201,12 +195,11 @@ def test_the_cause_of_every_death_arrives(tiny_llama: Path, tmp_path: Path, monk
     asyncio.run(main())
 
 
-def test_streams_go_on_while_a_model_loads(tiny_llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    inject_faults(monkeypatch, tmp_path)
+def test_streams_go_on_while_a_model_loads(tiny_llama: Path, tmp_path: Path) -> None:
     slow = write_folder(tmp_path / SLOW)
 
     async def main() -> None:
-        client = EngineClient(OPTIONS)
+        client = FaultyClient(OPTIONS)
         await client.start()
         await client.load("tiny", str(tiny_llama))
         load = asyncio.create_task(client.load("second", str(slow)))
@@ -234,35 +227,44 @@ def test_streams_go_on_while_a_model_loads(tiny_llama: Path, tmp_path: Path, mon
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("first", [4, HANG_HARD], ids=["working", "stuck"])
-def test_the_engine_goes_with_its_parent(
-    tiny_llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: int
-) -> None:
-    if first == HANG_HARD and sys.platform != "linux":
-        pytest.skip("only Linux signals the end of a pipe")
-    inject_faults(monkeypatch, tmp_path)
-    script = f"""
-    import asyncio, os, signal
-    from antiphon.runtime.process.client import EngineClient
-    from antiphon import SamplingParams
-    from antiphon.runtime.process.messages import Generate
+PARENT = f"""
+import asyncio, os, signal, sys
+sys.path.append({str(Path(__file__).parents[2])!r})
+from antiphon.engine.sampling_params import SamplingParams
+from antiphon.runtime.process.messages import Generate
+from antiphon.runtime.process.client import EngineClient
+from support.engine.engine_client import FAULTS, HANG_HARD, OPTIONS
+from support.engine.forked_engine import use_template
 
-    async def main():
-        client = EngineClient({OPTIONS!r})
+use_template(3, FAULTS)
+
+async def main():
+    working, stuck = EngineClient(OPTIONS), EngineClient(OPTIONS)
+    for client in (working, stuck):
         await client.start()
-        await client.load("tiny", {str(tiny_llama)!r})
-        stream = client.generate(Generate("a", "tiny", [{first}, 2], SamplingParams(max_tokens=4000, ignore_eos=True)))
-        await stream.accepted()
-        await asyncio.sleep(0.3)
-        print(client.pid, flush=True)
-        os.kill(os.getpid(), signal.SIGKILL)
+        await client.load("tiny", sys.argv[1])
+    params = SamplingParams(max_tokens=4000, ignore_eos=True)
+    await anext(working.generate(Generate("a", "tiny", [4, 2], params)))
+    stuck.generate(Generate("b", "tiny", [HANG_HARD, 2], params))
+    while "stuck" not in stuck._process._tail:
+        await asyncio.sleep(0.01)
+    print(working.pid, stuck.pid, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
 
-    asyncio.run(main())
-    """
-    ended = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], stdout=subprocess.PIPE, timeout=180)
-    assert ended.returncode == -signal.SIGKILL
-    pid = int(ended.stdout)
-    wait_until(lambda: not is_alive(pid), "the engine process to end after its parent", seen=lambda: f"{pid} is alive")
+asyncio.run(main())
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux signals the end of a pipe")
+def test_the_engine_goes_with_its_parent(tiny_llama: Path) -> None:
+    """An engine process that works, and one whose interpreter is stuck."""
+    source = template(*ENGINE_MODULES)
+    with source.other_socket() as engines:
+        ended = source.run(PARENT, [str(tiny_llama)], more=[engines])
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    pids = [int(word) for word in ended.stdout.split()]
+    assert len(pids) == 2
+    wait_until(lambda: not any(map(is_alive, pids)), "the engine processes to end after their parent")
 
 
 def test_devices_are_reported_and_a_restart_keeps_them(tiny_llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -277,7 +279,7 @@ def test_devices_are_reported_and_a_restart_keeps_them(tiny_llama: Path, monkeyp
     monkeypatch.setattr(EngineProcess, "send", note)
 
     async def main() -> None:
-        client = EngineClient({**OPTIONS, "device": "cpu"}, restarts=RestartPolicy(first_delay=0.01))
+        client = ForkedClient({**OPTIONS, "device": "cpu"}, restarts=RestartPolicy(first_delay=0.01))
         await client.start()
         [cpu] = client.devices
         assert (cpu.name, cpu.kv_bytes) == ("cpu", 8 << 20) and 0 < cpu.budget_bytes < cpu.total_bytes

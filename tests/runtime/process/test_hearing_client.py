@@ -31,6 +31,7 @@ from antiphon.runtime.voice.hearing_stream import AsyncHearing
 from antiphon.runtime.voice.turn_detection import PAUSE
 from antiphon.runtime.voice.turn_settings import HearingOptions, TurnDetection, TurnSettings
 from support.engine.engine_client import until_free, until_state
+from support.engine.forked_engine import ForkedClient
 from support.sound.heard_words import word_errors
 from support.sound.speech import RATE, jfk, normalize_words
 
@@ -44,7 +45,7 @@ PLAIN = TranscriptionOptions(timestamps=False)
 @pytest.fixture(scope="module")
 def world() -> Iterator[tuple[asyncio.Runner, EngineClient]]:
     with asyncio.Runner() as runner:
-        client = EngineClient(dict(kv_bytes=128 << 20, quantize="auto"))
+        client = ForkedClient(dict(kv_bytes=128 << 20, quantize="auto"))
 
         async def start() -> None:
             await client.start()

@@ -16,6 +16,7 @@ from antiphon.runtime.process.messages import Speak
 from antiphon.runtime.speech.call import MAX_UNREAD
 from antiphon.runtime.speech.options import SpeechOptions
 from support.engine.engine_client import until_free
+from support.engine.forked_engine import ForkedClient
 
 pytestmark = [pytest.mark.weights, pytest.mark.slow]
 
@@ -27,7 +28,7 @@ World = tuple[asyncio.Runner, EngineClient]
 @pytest.fixture(scope="module")
 def world() -> Iterator[World]:
     with asyncio.Runner() as runner:
-        client = EngineClient(dict(kv_bytes=16 << 20))
+        client = ForkedClient(dict(kv_bytes=16 << 20))
 
         async def start() -> None:
             await client.start()

@@ -16,6 +16,7 @@ from antiphon.runtime.process.client import EngineClient
 from antiphon.runtime.process.messages import Listen, Transcribe
 from antiphon.runtime.transcription.options import TranscriptionOptions
 from support.engine.engine_client import until_free
+from support.engine.forked_engine import ForkedClient
 from support.models.tiny_whisper import dims, state_dict, vocabulary
 from support.sound.heard_words import is_heard
 from support.sound.speech import JFK_TEXT, jfk
@@ -39,7 +40,7 @@ def ggml(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def world(ggml: Path) -> Iterator[tuple[asyncio.Runner, EngineClient]]:
     with asyncio.Runner() as runner:
-        client = EngineClient(dict(kv_bytes=64 << 20))
+        client = ForkedClient(dict(kv_bytes=64 << 20))
 
         async def start() -> None:
             await client.start()

@@ -5,18 +5,17 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import itertools
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pytest
 import torch
 
 from antiphon.engine.sampling_params import SamplingParams
 from antiphon.runtime.calls.events import Ended, TextDelta
 from antiphon.runtime.process.client import EngineClient, EngineState
 from antiphon.runtime.process.messages import Generate
+from support.engine.forked_engine import ForkedClient, ForkedEngineProcess
 from support.models.tiny_model import write_bert
 from support.waiting import PATIENCE_SECONDS, wait_until_async
 
@@ -34,11 +33,11 @@ DEADLY = "deadly"
 FAULTS = f"""
 import ctypes, os, pathlib, sys, time
 import antiphon.engine.core as core
-import antiphon.runtime.loading.loading as loading
+import antiphon.runtime.frontend.front_end as front_end
 from antiphon.errors import DeviceError
 
 step = core.EngineCore.step
-load_model = loading.load_model
+load_model = front_end.load_model
 
 class LostDevice:
     def submit(self, plan):
@@ -58,6 +57,7 @@ def faulty_step(self):
                 print("no more memory of any kind", file=sys.stderr, flush=True)
                 os._exit(7)
             if first == {HANG_HARD}:
+                print("stuck", file=sys.stderr, flush=True)
                 ctypes.PyDLL(None).sleep(1000)  # holding the interpreter
     return step(self)
 
@@ -72,8 +72,19 @@ def slow_load(reference, **options):
     return load_model(reference, **options)
 
 core.EngineCore.step = faulty_step
-loading.load_model = slow_load
+front_end.load_model = slow_load
 """
+
+
+class FaultyProcess(ForkedEngineProcess):
+    before = FAULTS
+
+
+class FaultyClient(ForkedClient):
+    """A client whose engine processes stumble over certain prompts and models."""
+
+    process_class = FaultyProcess
+
 
 _numbers = itertools.count(1)
 
@@ -158,13 +169,6 @@ def write_encoder(folder: Path) -> Path:
     state = load_file(path / "model.safetensors")
     save_file({k: torch.randn(v.shape, generator=generator) for k, v in state.items()}, path / "model.safetensors")
     return path
-
-
-def inject_faults(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    """Engine processes started from now on stumble over certain prompts. Python runs this file before all others."""
-    (folder / "sitecustomize.py").write_text(FAULTS)
-    paths = [str(folder), *filter(None, [os.environ.get("PYTHONPATH")])]
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
 
 
 def is_alive(pid: int) -> bool:

@@ -135,13 +135,15 @@ class Template:
         environment: Mapping[str, str] | None = None,
         stdin: str = "",
         stdout: int | None = None,
+        more: Sequence[int] = (),
     ) -> subprocess.CompletedProcess[str]:
-        """Run a program to its end; with `stdout`, its standard output goes there."""
+        """Run a program to its end; with `stdout`, its standard output goes there. `more` are descriptors from 3 on."""
         with TemporaryFile("w+") as given, TemporaryFile("w+") as out, TemporaryFile("w+") as errors:
             given.write(stdin)
             given.seek(0)
             written = out.fileno() if stdout is None else stdout
-            status = self.start(code, arguments, (given.fileno(), written, errors.fileno()), environment).wait()
+            streams = (given.fileno(), written, errors.fileno(), *more)
+            status = self.start(code, arguments, streams, environment).wait()
             out.seek(0)
             errors.seek(0)
             return subprocess.CompletedProcess([*arguments], status, out.read(), errors.read())
