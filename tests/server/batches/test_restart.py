@@ -130,8 +130,7 @@ def test_damaged_records_are_logged_and_the_others_survive(tmp_path: Path, caplo
     with caplog.at_level("ERROR", logger="antiphon"):
         store.load()
     assert [record.id for record in store.unfinished()] == [good.id]
-    (logged,) = caplog.records
-    assert logged.getMessage() == "the record of a batch is damaged"
+    (logged,) = [record for record in caplog.records if record.getMessage() == "the record of a batch is damaged"]
     assert logged.fields["path"] == str(path)  # type: ignore[attr-defined]
     assert path.exists()
     folder.close()
