@@ -6,41 +6,79 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import BrowserContext
 
 from antiphon.server.access.keys import KeyRing
-from antiphon.server.setup.config import ModelSpec, ServerConfig
-from support.browser.admin_view import ADMIN_KEY, CHAT_MODEL, SPEECH_MODEL, TRANSCRIPTION_MODEL
-from support.browser.chromium import chromium
+from antiphon.server.http.connection_limits import SessionLimits
+from antiphon.server.setup.config import Limits, ModelSpec, ServerConfig
+from support.browser.admin_view import (
+    ADMIN_KEY,
+    API_KEY,
+    CHAT_MODEL,
+    MAX_RECORDING,
+    SPEECH_MODEL,
+    TRANSCRIPTION_MODEL,
+)
+from support.browser.chromium import SharedBrowser
+from support.browser.talking import sentence
 from support.browser.watched_page import WatchedPage, watched_page
-from support.server.http_server import RunningServer, running_server
+from support.server.http_server import RunningServer
+from support.server.pool import ServerPool
+from support.sound.sounds import wav_bytes
 
 MODELS = (CHAT_MODEL, SPEECH_MODEL, TRANSCRIPTION_MODEL)
 
 
-@pytest.fixture(scope="session")
-def page_server(model_path: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    """Without API keys, with an admin key, as a server on a loopback address is."""
+@pytest.fixture
+def page_server(servers: ServerPool, model_path: Callable[[str], Path], stored_files: Path) -> Iterator[RunningServer]:
+    """A server without API keys and with an admin key, as on a loopback address."""
     for name in MODELS:
         model_path(name)
     config = ServerConfig(
         models=tuple(ModelSpec.of(name) for name in MODELS),
         admin_keys=KeyRing([ADMIN_KEY]),
-        files_dir=tmp_path_factory.mktemp("page") / "files",
+        limits=Limits(audio_bytes=MAX_RECORDING),
+        files_dir=stored_files / "page",
         offline=True,
     )
-    with running_server(config, {"kv_bytes": 256 << 20}) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as running:
+    with servers.lease(config, {"kv_bytes": 256 << 20}) as running:
         yield running
 
 
 @pytest.fixture
-def watched(browser: Browser, page_server: RunningServer) -> Iterator[WatchedPage]:
+def keyed_server(servers: ServerPool, model_path: Callable[[str], Path], stored_files: Path) -> Iterator[RunningServer]:
+    """A server with an API key and one voice session at a time, which loads a model when it is first used."""
+    for name in MODELS:
+        model_path(name)
+    config = ServerConfig(
+        models=tuple(ModelSpec(name, name, is_preloaded=False) for name in MODELS),
+        keys=KeyRing([API_KEY]),
+        limits=Limits(sessions=SessionLimits(sessions=1)),
+        files_dir=stored_files / "page-keyed",
+        offline=True,
+    )
+    with servers.lease(config, {"kv_bytes": 64 << 20}) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def shared_browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedBrowser]:
+    """A browser whose microphone says the sentence with "country"."""
+    recording = tmp_path_factory.mktemp("microphone") / "sentence.wav"
+    recording.write_bytes(wav_bytes(sentence("country", before=0.5, after=1.0)))
+    browser = SharedBrowser(recording)
+    yield browser
+    browser.close()
+
+
+@pytest.fixture
+def profile(shared_browser: SharedBrowser) -> Iterator[BrowserContext]:
+    with shared_browser.in_use() as used:
+        yield used
+
+
+@pytest.fixture
+def watched(profile: BrowserContext, page_server: RunningServer) -> Iterator[WatchedPage]:
     """The page on a wide screen, light; the end checks the console and where requests went."""
-    with watched_page(browser, page_server.url) as page:
+    with watched_page(profile, page_server.url) as page:
         yield page

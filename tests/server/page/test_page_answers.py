@@ -1,136 +1,31 @@
-"""What an answer on the web page can hold: Markdown, reasoning, calls of tools, and sound."""
+"""What an answer on the web page can hold: code, reasoning, calls of tools, and sound."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import json
 from pathlib import Path
-from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import BrowserContext, Route, expect
 
-from antiphon.server.setup.config import ModelSpec, ServerConfig
-from support.browser.chat_view import ENDLESS, ask, seed_options, wait_for_answer
+from support.browser.chat_view import ENDLESS, ask, choose_model, seed_options, wait_for_answer
 from support.browser.watched_page import WatchedPage, watched_page
-from support.server.http_server import RunningServer, running_server
+from support.server.http_server import RunningServer
 
 pytestmark = pytest.mark.browser
 
-TOOL_MODEL = "qwen2.5-coder-0.5b"
 
-#: Each with what would be parsed wrongly if a part were final too early.
-TEXTS = (
-    "1. **Use:**\n   ```\n   code\n   ```\n2. two\n\n3. three\n\nafter\n",
-    "# Head\n\ntext\nSetext\n---\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\nend",
-    "- one\n\n  more of one\n- [x] two\n\n> quote\n> more\n\n***\n",
-    "```py\nprint(1 < 2)\n\n# not a heading\n```\nend *it* `c` **b",
-    "a <b>bold</b> word, a<br>break, CRLF\r\nand\r\n\r\nnext",
-)
-HOSTILE = (
-    "<img src=x onerror=alert(1)>",
-    "<script>alert(1)</script>",
-    "[click](javascript:alert(1))",
-    "![pixel](http://elsewhere.example/pixel.png)",
-    '<a href="data:text/html,hello" style="position:fixed" class="dialog" id="app">x</a>',
-    "<svg onload=alert(1)><style>*{display:none}</style>",
-)
-
-
-def markdown(page: Page, script: str, argument: Any) -> Any:
-    """What a script gets from `lib/markdown.js`, the page's own copy."""
-    source = """async (argument) => {
-      const main = document.querySelector("script[type=module]").src;
-      const library = await import(main.replace("app/main.js", "lib/markdown.js"));
-      return (SCRIPT)(library, argument);
-    }"""
-    return page.evaluate(source.replace("SCRIPT", script), argument)
-
-
-@pytest.mark.parametrize("text", TEXTS)
-def test_markdown_that_grows_by_characters_is_that_of_the_whole(watched: WatchedPage, text: str) -> None:
-    whole, grown, num_kept = markdown(
-        watched.open(),
-        """({ GrowingMarkdown }, text) => {
-          const html = (blocks) => blocks.map((block) => block.html);
-          const growing = new GrowingMarkdown();
-          const long = text + "\\n\\nlast words";
-          let blocks = [];
-          for (let end = 1; end <= text.length; end += 1) blocks = growing.update(text.slice(0, end));
-          const again = growing.update(long);
-          const numKept = growing.update(long + " more").filter((block, index) => block === again[index]).length;
-          return [html(new GrowingMarkdown().update(text)), html(blocks), numKept];
-        }""",
-        text,
-    )
-    assert grown == whole and num_kept > 0
-
-
-@pytest.mark.parametrize("text", HOSTILE)
-def test_markdown_cannot_run_or_load_anything(watched: WatchedPage, text: str) -> None:
-    page = watched.open()
-    html = markdown(page, "({ GrowingMarkdown }, text) => new GrowingMarkdown().update(text)[0].html", text)
-    found = page.evaluate(
-        """(html) => {
-          const nodes = [...new DOMParser().parseFromString(html, "text/html").body.querySelectorAll("*")];
-          const given = (node) => [...node.attributes].map(({ name, value }) => `${name}=${value}`);
-          return nodes.map((node) => [node.localName, ...given(node)]);
-        }""",
-        html,
-    )
-    for name, *attributes in found:
-        assert name in ("p", "a", "b"), html
-        assert not [given for given in attributes if given.startswith(("on", "style", "class", "id", "src"))], html
-        assert not [given for given in attributes if given.startswith("href=") and not given.startswith("href=http")]
-
-
-def test_words_to_be_read_aloud(watched: WatchedPage) -> None:
-    text = "# Title\n\nSome *words* and [a link](http://x.example).\n\n- one\n- two & three\n\n```py\ncode()\n```\n"
-    read = markdown(watched.open(), "({ plainText }, text) => plainText(text)", text)
-    assert read == "Title\nSome words and a link.\none\ntwo & three"
-
-
-@pytest.mark.parametrize(
-    ("expression", "value"),
-    [
-        ("2 * (3 + sqrt(16)) ^ 2", 98),
-        ("-2 ** 2", -4),
-        ("1,234 × 2", 2468),
-        ("0.1 + 0.2", 0.3),
-        ("max(1, 2, pi)", 3.14159265358979),
-        ("2 ^ 3 ^ 2", 512),
-        ("1 / 0", "the result is not a number"),
-        ("alert(1)", "unexpected alert"),
-        ("constructor", "unexpected constructor"),
-        ("(1", "a ) is missing"),
-        ("", "the expression ends too early"),
-        ("1 2", "unexpected 2"),
-    ],
-)
-def test_the_calculator(watched: WatchedPage, expression: str, value: float | str) -> None:
-    found = watched.open().evaluate(
-        """async (expression) => {
-          const { calculate } = await import("/page/views/chat/calculator.js");
-          try { return calculate(expression); } catch (error) { return error.message; }
-        }""",
-        expression,
-    )
-    assert found == value
-
-
-def test_code_has_a_button_that_copies_it(browser: Browser, page_server: RunningServer) -> None:
-    permissions = ["clipboard-read", "clipboard-write"]
-    with watched_page(browser, page_server.url, permissions=permissions) as watched:
+def test_code_has_a_button_that_copies_it(profile: BrowserContext, page_server: RunningServer) -> None:
+    with watched_page(profile, page_server.url, ["clipboard-read", "clipboard-write"]) as watched:
         page = watched.open()
-        seed_options(watched, max_tokens=2)
-        ask(page, "Hello.")
-        wait_for_answer(page)
+        page.get_by_role("textbox", name="Message").wait_for()
         page.evaluate(
             """async () => {
               const { current } = await import(document.querySelector("script[type=module]").src
                 .replace("app/main.js", "views/chat/conversations.js"));
-              const node = current.value.path().at(-1);
-              node.content = "Do this:\\n\\n1. First:\\n   ```sh\\n   ls\\n   ```\\n\\n```py\\nprint(1)\\n```";
-              current.value.changed();
+              const content = "Do this:\\n\\n1. First:\\n   ```sh\\n   ls\\n   ```\\n\\n```py\\nprint(1)\\n```";
+              const { id } = current.value.add("", { role: "user", content: "How?" });
+              current.value.add(id, { role: "assistant", content, model: "m", toolCalls: [] });
             }"""
         )
         expect(page.locator(".code-head")).to_have_count(2)
@@ -140,19 +35,12 @@ def test_code_has_a_button_that_copies_it(browser: Browser, page_server: Running
         watched.check_accessible()
 
 
-@pytest.fixture(scope="module")
-def thinker(thinker_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    """A model whose template opens its reasoning; it never ends it."""
-    files = tmp_path_factory.mktemp("thinker") / "files"
-    config = ServerConfig(models=(ModelSpec.of(str(thinker_folder)),), files_dir=files, offline=True)
-    with running_server(config, {"kv_bytes": 16 << 20}) as running:
-        yield running
-
-
-def test_reasoning_is_folded(browser: Browser, thinker: RunningServer) -> None:
-    with watched_page(browser, thinker.url) as watched:
+def test_reasoning_is_folded(profile: BrowserContext, server: RunningServer, thinker_folder: Path) -> None:
+    """The model's template opens its reasoning, and the model never ends it."""
+    with watched_page(profile, server.url) as watched:
+        choose_model(watched.page, thinker_folder.name)
         page = watched.open()
-        seed_options(watched, max_tokens=24, ignore_eos=True)
+        seed_options(watched, max_tokens=8, ignore_eos=True)
         ask(page, "hello")
         wait_for_answer(page)
         reasoning = page.locator(".reasoning")
@@ -163,21 +51,31 @@ def test_reasoning_is_folded(browser: Browser, thinker: RunningServer) -> None:
         assert reasoning.locator(".reasoning-text").inner_text().strip()
 
 
-@pytest.fixture(scope="module")
-def caller(model_path: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    model_path(TOOL_MODEL)
-    files = tmp_path_factory.mktemp("caller") / "files"
-    config = ServerConfig(models=(ModelSpec.of(TOOL_MODEL),), files_dir=files, offline=True)
-    with running_server(config, {"kv_bytes": 256 << 20}) as running:
-        yield running
+def test_a_tool_is_called_in_the_page_and_shown(
+    profile: BrowserContext, server: RunningServer, chat_folder: Path
+) -> None:
+    """A tiny model has to call the tool of its first request, with the only arguments that its schema allows."""
 
+    def demand_a_call(route: Route) -> None:
+        body = json.loads(route.request.post_data or "")
+        if len(bodies) == 0:
+            (tool,) = body["tools"]
+            tool["function"]["parameters"]["properties"]["expression"] = {"const": "1234 * 5678"}
+            body["tool_choice"] = {"type": "function", "function": {"name": "calculate"}}
+            body["max_tokens"] = 200
+        else:
+            body["tool_choice"] = "none"
+        bodies.append(body)
+        route.continue_(post_data=json.dumps(body))
 
-def test_a_tool_is_called_in_the_page_and_shown(browser: Browser, caller: RunningServer) -> None:
-    with watched_page(browser, caller.url) as watched:
+    bodies: list[dict[str, object]] = []
+    with watched_page(profile, server.url) as watched:
+        choose_model(watched.page, chat_folder.name)
         page = watched.open()
         page.get_by_role("button", name="Settings").click()
         page.get_by_label("Calculator").check()
-        seed_options(watched, temperature=0, max_tokens=120)
+        seed_options(watched, temperature=0, max_tokens=4)
+        page.route("**/v1/chat/completions", demand_a_call)
         ask(page, "What is 1234 * 5678? Use the tool calculate.")
         call = page.locator(".tool-call").first
         expect(call.locator("summary")).to_contain_text("calculate")
@@ -186,11 +84,15 @@ def test_a_tool_is_called_in_the_page_and_shown(browser: Browser, caller: Runnin
         expect(call).to_contain_text("7006652")
         wait_for_answer(page)
         watched.check_accessible()
+    assert len(bodies) == 2
+    *_, call_message, result = bodies[1]["messages"]  # type: ignore[misc]
+    assert call_message["tool_calls"][0]["id"] == result["tool_call_id"]
+    assert json.loads(result["content"]) == {"value": 7006652}
 
 
 def test_an_answer_is_read_aloud(watched: WatchedPage) -> None:
     page = watched.open()
-    seed_options(watched, temperature=0, max_tokens=24)
+    seed_options(watched, temperature=0, max_tokens=16)
     ask(page, "Say a sentence about the sea.")
     wait_for_answer(page)
     page.evaluate(
@@ -211,6 +113,7 @@ def test_an_answer_is_read_aloud(watched: WatchedPage) -> None:
     expect(page.get_by_role("button", name="Read aloud")).to_be_visible()
 
 
+@pytest.mark.slow
 def test_nothing_is_read_after_an_answer_was_stopped_before_its_first_word(watched: WatchedPage) -> None:
     page = watched.open()
     seed_options(watched, **ENDLESS)

@@ -16,7 +16,8 @@ from antiphon.server.access.keys import KeyRing
 from antiphon.server.page.files import STATIC, PageFiles, imported
 from antiphon.server.page.route import accepts_gzip
 from antiphon.server.setup.config import ModelSpec, ServerConfig
-from support.server.http_server import RunningServer, running_server
+from support.server.http_server import RunningServer
+from support.server.pool import ServerPool
 
 ROOT = Path(__file__).parents[3]
 LOCK = ROOT / "deploy" / "page_vendor.json"
@@ -31,15 +32,15 @@ POLICY = (
 HTML = {"accept": "text/html,*/*;q=0.8"}
 
 
-@pytest.fixture(scope="module")
-def keyed(chat_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+@pytest.fixture
+def keyed(servers: ServerPool, chat_folder: Path, stored_files: Path) -> Iterator[RunningServer]:
     config = ServerConfig(
         models=(ModelSpec.of(str(chat_folder)),),
         keys=KeyRing(["a-key-of-the-api"]),
-        files_dir=tmp_path_factory.mktemp("keyed") / "files",
+        files_dir=stored_files / "keyed",
         offline=True,
     )
-    with running_server(config, {"kv_bytes": 16 << 20}) as running:
+    with servers.lease(config, {"kv_bytes": 16 << 20}) as running:
         yield running
 
 

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import BrowserContext, expect
 
 from antiphon.server.setup.run_file import local_servers
 from support.browser.watched_page import watched_page
 from support.server.serve_command import ServeCommand
 from support.waiting import wait_until
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 #: In place of a browser: it writes down what it was started with.
 RECORDER = """#!/bin/sh
 echo "$@" > {path}.partial && mv {path}.partial {path}
@@ -39,11 +39,13 @@ def opened(chat_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         assert command.wait_for_end() == 0, command.text()
 
 
-def test_the_page_that_is_opened_manages_the_server_and_its_address_works_once(browser: Browser, opened: str) -> None:
+def test_the_page_that_is_opened_manages_the_server_and_its_address_works_once(
+    profile: BrowserContext, opened: str
+) -> None:
     url, _, ticket = opened.partition("/#ticket=")
     (server,) = local_servers()
     assert server.url == url and ticket and server.admin_token is not None and server.admin_token not in opened
-    with watched_page(browser, url) as watched:
+    with watched_page(profile, url) as watched:
         page = watched.page
         page.goto(opened)
         page.get_by_role("link", name="Models").click()
@@ -51,7 +53,7 @@ def test_the_page_that_is_opened_manages_the_server_and_its_address_works_once(b
         assert ticket not in page.url
         history = watched.context.new_cdp_session(page).send("Page.getNavigationHistory")
         assert not any(ticket in entry["url"] for entry in history["entries"])
-    with watched_page(browser, url) as watched:
+    with watched_page(profile, url) as watched:
         watched.expect_fault("status of 40[13]")
         page = watched.page
         page.goto(opened)

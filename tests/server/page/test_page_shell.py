@@ -1,30 +1,31 @@
-"""The frame of the web page in a browser: it loads, by light and dark, wide and narrow, and without faults."""
+"""The frame of the web page in a browser: it finds the server ready, and its colours are the system's or the user's."""
 
 from __future__ import annotations
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import expect
 
-from support.browser.watched_page import PHONE, WIDE, WatchedPage, watched_page
-from support.server.http_server import RunningServer
+from support.browser.watched_page import WatchedPage
 
 pytestmark = pytest.mark.browser
 
 
-def test_the_page_opens_and_finds_the_server_ready(watched: WatchedPage) -> None:
+def test_the_page_opens_in_the_systems_colours_or_in_the_users(watched: WatchedPage) -> None:
+    watched.page.emulate_media(color_scheme="dark")
     page = watched.open()
     expect(page).to_have_title("Chat · Antiphon")
     expect(page.locator(".status-word")).to_have_text("Ready")
     expect(page.get_by_role("navigation").get_by_role("link", name="Chat")).to_have_attribute("aria-current", "page")
 
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("viewport", [WIDE, PHONE], ids=["wide", "phone"])
-def test_the_shell_is_accessible(
-    browser: Browser, page_server: RunningServer, scheme: str, viewport: dict[str, int]
-) -> None:
-    with watched_page(browser, page_server.url, color_scheme=scheme, viewport=viewport) as watched:
-        page = watched.open()
-        expect(page.locator(".dot.ready")).to_be_visible()
-        watched.check_accessible()
-        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    ground = "getComputedStyle(document.body).backgroundColor"
+    dark = page.evaluate(ground)
+    page.get_by_role("button", name="Light colours").click()
+    expect(page.get_by_role("button", name="Dark colours")).to_be_visible()
+    light = page.evaluate(ground)
+    assert light != dark
+    page.reload()
+    expect(page.get_by_role("button", name="Dark colours")).to_be_visible()
+    assert page.evaluate(ground) == light
+    page.get_by_role("button", name="Dark colours").click()
+    assert page.evaluate(ground) == dark
+    assert page.evaluate("document.documentElement.dataset.theme") is None, "the page follows the system again"

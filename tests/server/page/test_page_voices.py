@@ -8,24 +8,24 @@ from pathlib import Path
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import BrowserContext, expect
 
 from antiphon.server.setup.config import ModelSpec, ServerConfig
 from support.browser.sound_views import downloaded, wait_until_heard
 from support.browser.watched_page import PHONE, watched_page
-from support.server.http_server import RunningServer, running_server
+from support.server.http_server import RunningServer
+from support.server.pool import ServerPool
 
-pytestmark = [pytest.mark.browser, pytest.mark.weights]
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.weights]
 MODEL = "kokoro-82m"
 TEXT = "Good morning."
 
 
-@pytest.fixture(scope="module")
-def speaking(model_path: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+@pytest.fixture
+def speaking(servers: ServerPool, model_path: Callable[[str], Path], stored_files: Path) -> Iterator[RunningServer]:
     model_path(MODEL)
-    files = tmp_path_factory.mktemp("voices") / "files"
-    config = ServerConfig(models=(ModelSpec.of(MODEL),), files_dir=files, offline=True)
-    with running_server(config, {"kv_bytes": 16 << 20}) as running:
+    config = ServerConfig(models=(ModelSpec.of(MODEL),), files_dir=stored_files / "voices", offline=True)
+    with servers.lease(config, {"kv_bytes": 16 << 20}) as running:
         yield running
 
 
@@ -36,8 +36,8 @@ def spoken(server: RunningServer, voice: str) -> bytes:
     return answer.content
 
 
-def test_a_mixture_is_heard_and_saved(browser: Browser, speaking: RunningServer) -> None:
-    with watched_page(browser, speaking.url) as watched:
+def test_a_mixture_is_heard_and_saved(profile: BrowserContext, speaking: RunningServer) -> None:
+    with watched_page(profile, speaking.url) as watched:
         page = watched.open("speak")
         page.get_by_label("Text", exact=True).fill(TEXT)
         page.get_by_role("combobox", name="Voice", exact=True).select_option("af_bella")
@@ -49,15 +49,13 @@ def test_a_mixture_is_heard_and_saved(browser: Browser, speaking: RunningServer)
         watched.check_accessible()
         with page.expect_response("**/v1/audio/speech") as answer:
             page.get_by_role("button", name="Speak", exact=True).click()
-        assert (
-            answer.value.ok
-            and json.loads(answer.value.request.post_data or "")["voice"] == "af_bella:0.4+bm_george:0.6"
-        )
+        assert answer.value.ok
+        assert json.loads(answer.value.request.post_data or "")["voice"] == "af_bella:0.4+bm_george:0.6"
         wait_until_heard(page)
         expect(page.locator(".reader")).to_have_attribute("data-state", "ended")
         page.get_by_label("Sound format").select_option("wav")
         _, saved = downloaded(page, page.get_by_role("button", name="Sound", exact=True))
-        page.set_viewport_size({"width": PHONE["width"], "height": PHONE["height"]})
+        page.set_viewport_size(PHONE)
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     assert saved == spoken(speaking, "af_bella:0.4+bm_george:0.6")
     assert saved not in (spoken(speaking, "af_bella"), spoken(speaking, "bm_george"))

@@ -1,31 +1,46 @@
-"""Views of the web page that need an administrator's key, and requests that give them something to show."""
+"""Views of the web page that need a key, and requests that give them something to show."""
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import httpx
 from playwright.sync_api import Page
 
+from antiphon.runtime.process.client import EngineState
 from support.browser.watched_page import WatchedPage
+from support.server.http_server import RunningServer
+from support.waiting import wait_until
 
 CHAT_MODEL = "smollm2-135m"
 SPEECH_MODEL = "hibari-6m"
 TRANSCRIPTION_MODEL = "whisper-tiny.en"
 ADMIN_KEY = "an-admin-key-of-the-page"
+API_KEY = "the-right-key-of-the-page"
+#: Bytes of the largest recording that the server of the page takes.
+MAX_RECORDING = 1 << 20
 
 
 def open_as_admin(watched: WatchedPage, view: str) -> Page:
-    """The view, in a tab that has the key, as `antiphon serve --open` hands it over."""
+    """Open a view in a tab that has the admin key, as `antiphon serve --open` hands it over."""
     watched.page.goto(f"{watched.url}/#admin_key={ADMIN_KEY}")
     return watched.open(view)
 
 
+def give_key(page: Page, key: str) -> None:
+    """Type an API key where the page asks for it."""
+    dialog = page.get_by_role("dialog", name="API key")
+    dialog.get_by_label("Key").fill(key)
+    dialog.get_by_role("button", name="Use this key").click()
+
+
 @contextmanager
 def load(url: str, streams: int = 3, tokens: int = 24) -> Iterator[None]:
-    """Completions, one after the other in each stream, until the block ends."""
+    """Ask for completions, one after the other in each stream, until the block ends."""
     is_over = threading.Event()
 
     def ask(number: int) -> None:
@@ -42,3 +57,19 @@ def load(url: str, streams: int = 3, tokens: int = 24) -> Iterator[None]:
         is_over.set()
         for thread in threads:
             thread.join(120)
+
+
+def kill_engine(server: RunningServer) -> Callable[[], None]:
+    """Kill the engine's process. The returned function waits until another process has loaded the models."""
+    client, models = server.serving.client, server.serving.models
+    killed = client.pid
+    assert killed is not None
+    os.kill(killed, signal.SIGKILL)
+
+    def is_back() -> bool:
+        return client.pid not in (None, killed) and client.state is EngineState.READY and models.is_ready
+
+    def wait() -> None:
+        wait_until(is_back, "a new engine with its models", seen=lambda: (client.state, client.cause))
+
+    return wait

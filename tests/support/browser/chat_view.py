@@ -7,14 +7,14 @@ from typing import Any
 
 from playwright.sync_api import Page, expect
 
-from support.browser.watched_page import WatchedPage
+from support.browser.watched_page import WatchedPage, wait_on_page
 
 #: An answer that ends when it is stopped.
 ENDLESS = {"max_tokens": 4000, "ignore_eos": True}
 
 
 def seed_options(watched: WatchedPage, **options: Any) -> None:
-    """What the next answers are asked with, in the chat that is open and in new ones, as if the user had set it."""
+    """Set options of the next answers, in the chat that is open and in new ones, as if the user had set them."""
     watched.page.get_by_role("textbox", name="Message").wait_for()
     watched.page.evaluate(
         """async (options) => {
@@ -26,6 +26,11 @@ def seed_options(watched: WatchedPage, **options: Any) -> None:
     )
 
 
+def choose_model(page: Page, name: str) -> None:
+    """Have a model answer in pages that are opened from now on, as if the user had chosen it on an earlier visit."""
+    page.add_init_script(f"localStorage.setItem('antiphon.chat.model', {json.dumps(json.dumps(name))})")
+
+
 def ask(page: Page, question: str) -> None:
     page.get_by_role("textbox", name="Message").fill(question)
     page.keyboard.press("Enter")
@@ -33,13 +38,27 @@ def ask(page: Page, question: str) -> None:
 
 
 def wait_for_answer(page: Page, number: int = 1) -> None:
-    """Until so many answers are complete, and none is being written."""
+    """Wait until the page shows `number` answers that are complete, and none that is being written."""
     expect(page.locator(".answer-foot .figures")).to_have_count(number)
     expect(page.get_by_role("button", name="Send")).to_be_visible()
 
 
 def last_answer(page: Page) -> str:
     return page.locator(".answer").last.locator(".markdown").inner_text()
+
+
+def num_characters(page: Page, answer: int = 0) -> int:
+    """Length of an answer's text so far; 0 before it has begun."""
+    return int(page.evaluate(_length(answer)))
+
+
+def wait_for_characters(page: Page, number: int, answer: int = 0) -> None:
+    """Wait until an answer has more than `number` characters."""
+    wait_on_page(page, f"({_length(answer)}) > {number}")
+
+
+def _length(answer: int) -> str:
+    return f"document.querySelectorAll('.answer')[{answer}]?.querySelector('.markdown')?.textContent.length ?? 0"
 
 
 def stored_chats(page: Page) -> list[dict[str, Any]]:

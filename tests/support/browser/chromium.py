@@ -1,26 +1,22 @@
-"""Debian's Chromium for the tests of the web page. Run as a program, it installs it where that is possible.
+"""Chromium for the tests of the web page.
 
 Tests that need a browser fail without one: they only run when they are asked for.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
-import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import BrowserContext, sync_playwright
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-INSTALL = ("apt-get", "install", "--yes", "--no-install-recommends", "chromium")
-MICROPHONE = ("--use-fake-ui-for-media-stream", "--use-fake-device-for-media-stream")
+from support.browser.install_chromium import INSTALL, find
 
-
-def find() -> str | None:
-    return next((path for name in NAMES if (path := shutil.which(name)) is not None), None)
+#: A name of this machine that browsers do not trust as they trust localhost.
+OTHER_NAME = "antiphon.test"
 
 
 def chromium_path() -> str:
@@ -29,30 +25,50 @@ def chromium_path() -> str:
     return found
 
 
-@contextmanager
-def chromium(*arguments: str) -> Iterator[Browser]:
-    """A browser without a window, whose microphone is a file or a beep and needs no permission.
+class SharedBrowser:
+    """A browser without a window, with one profile, for all tests of a process.
 
-    Use it for a module at most: while it runs, this thread has an event loop.
+    One profile, since its cache has the page's files after the first test, and one process for all pages of a host,
+    since another one takes a second to start. Its microphone plays a recording once each time that it is opened, for
+    pages with the permission "microphone".
+
+    Playwright keeps an event loop running in the thread that started it. `in_use` shows that loop to a test and hides
+    it afterwards, because asyncio starts no second loop in a thread that has a running one.
     """
-    sandbox = ("--no-sandbox",) if os.geteuid() == 0 else ()  # Chromium has none for root
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium_path(), args=[*sandbox, *MICROPHONE, *arguments])
+
+    def __init__(self, microphone: Path) -> None:
+        sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []  # Chromium's sandbox does not work for root
+        arguments = [
+            "--use-fake-device-for-media-stream",
+            f"--use-file-for-fake-audio-capture={microphone}%noloop",
+            f"--host-resolver-rules=MAP {OTHER_NAME} 127.0.0.1",
+            "--renderer-process-limit=1",
+            "--disable-site-isolation-trials",
+            "--in-process-gpu",
+        ]
+        self._playwright = sync_playwright().start()
+        self._loop = asyncio.get_running_loop()
         try:
-            yield browser
+            self._browser = self._playwright.chromium.launch(
+                executable_path=chromium_path(), args=[*sandbox, *arguments]
+            )
+            self._profile = self._browser.new_context()
+        except BaseException:
+            self._playwright.stop()
+            raise
         finally:
-            browser.close()
+            asyncio._set_running_loop(None)
 
+    @contextmanager
+    def in_use(self) -> Iterator[BrowserContext]:
+        """Yield the profile to a test."""
+        asyncio._set_running_loop(self._loop)
+        try:
+            yield self._profile
+        finally:
+            asyncio._set_running_loop(None)
 
-def install() -> None:
-    """Install it by the system's packages; without root or apt-get, say what to install."""
-    if find() is not None:
-        return
-    if os.geteuid() != 0 or shutil.which(INSTALL[0]) is None:
-        sys.exit(f"the tests of the web page need Chromium: install it first, for instance by {' '.join(INSTALL)}")
-    subprocess.run([INSTALL[0], "update"], check=True)
-    subprocess.run(INSTALL, check=True, env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"})
-
-
-if __name__ == "__main__":
-    install()
+    def close(self) -> None:
+        with self.in_use():
+            self._browser.close()
+            self._playwright.stop()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from playwright.sync_api import Locator, Page
 
-from support.waiting import wait_until
+from support.browser.watched_page import wait_on_page
 
 #: A word may be lit for less time than a test looks away, so the page notes them.
 NOTE = """([name, selector]) => {
@@ -19,13 +19,14 @@ NOTE = """([name, selector]) => {
   const kinds = { subtree: true, childList: true, characterData: true, attributes: true, attributeFilter: ["class"] };
   new MutationObserver(note).observe(document.body, kinds);
 }"""
-LEVEL = """async (path) => {
+#: The loudest sample that the page's own analyser hears of what the view Speak plays.
+LEVEL = """await (async () => {
   const main = document.querySelector('script[type="module"]').src;
-  const { speech } = await import(new URL(`../${path}`, main));
+  const { speech } = await import(new URL("../views/speak/speech.js", main));
   const samples = new Float32Array(2048);
-  speech.value.player.analyser.getFloatTimeDomainData(samples);
+  speech.value?.player.analyser.getFloatTimeDomainData(samples);
   return Math.max(...samples.map(Math.abs));
-}"""
+})()"""
 DROP = """(files) => {
   const transfer = new DataTransfer();
   for (const [name, type, content] of files)
@@ -46,8 +47,7 @@ def noted_texts(page: Page, name: str) -> list[str]:
 
 def wait_until_heard(page: Page) -> None:
     """Wait until the page's own analyser hears what the view Speak plays."""
-    level = lambda: page.evaluate(LEVEL, "views/speak/speech.js")  # noqa: E731
-    wait_until(lambda: level() > 0.02, "sound of the view Speak", seen=level)
+    wait_on_page(page, f"{LEVEL} > 0.02")
 
 
 def drop(target: Locator, files: list[tuple[str, str, bytes]]) -> None:

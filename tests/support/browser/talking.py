@@ -12,10 +12,14 @@ from typing import Any
 import numpy as np
 from playwright.sync_api import Locator, Page, expect
 
+from antiphon.audio.decode import decode
 from antiphon.audio.samples import Floats
-from support.sound.recorded_turns import Clip, recorded_turns
-from support.sound.sounds import wav_bytes
-from support.waiting import wait_until
+from support.browser.watched_page import wait_on_page
+from support.sound.sounds import silence, wav_bytes
+from support.sound.speech import JFK_SPEECH, RATE, jfk
+
+#: Sentences of `jfk()`, by a word that every recogniser hears in them: their indices in `JFK_SPEECH`.
+SENTENCES = {"Americans": 0, "what": 2, "country": 3}
 
 #: What a microphone is asked for, and what comes back. The page must not notice the difference.
 MICROPHONE = """
@@ -32,9 +36,10 @@ MICROPHONE = """
       const bytes = Uint8Array.from(atob(base64), (sign) => sign.charCodeAt(0));
       sounds.set(name, await context.decodeAudioData(bytes.buffer));
     },
-    say(name) {
-      const source = new AudioBufferSourceNode(context, { buffer: sounds.get(name) });
+    say(name, loop) {
+      const source = new AudioBufferSourceNode(context, { buffer: sounds.get(name), loop });
       source.connect(target);
+      window.scripted.source = source;
       window.scripted.isSaying = true;
       source.onended = () => (window.scripted.isSaying = false);
       source.start();
@@ -88,7 +93,7 @@ WITNESS = """
     const hear = () => {
       analyser.getFloatTimeDomainData(samples);
       for (const sample of samples) seen.loudest = Math.max(seen.loudest, Math.abs(sample));
-      if (analyser.context.state !== "closed") requestAnimationFrame(hear);
+      if (analyser.context.state !== "closed") setTimeout(hear, 40);
     };
     hear();
   }
@@ -96,34 +101,36 @@ WITNESS = """
 """
 
 
-def clip(name: str) -> Clip:
-    return next(known for known in recorded_turns() if known.name == name)
-
-
-def with_silence(sound: Floats, before: float, after: float, rate: int = 16_000) -> Floats:
-    ends = [np.zeros(round(seconds * rate), np.float32) for seconds in (before, after)]
-    return np.concatenate([ends[0], sound, ends[1]])
+def sentence(word: str, before: float = 0.0, after: float = 0.0) -> Floats:
+    """The sentence of `SENTENCES` with a word, with seconds of silence before and after it, at 16 kHz."""
+    start, end = JFK_SPEECH[SENTENCES[word]]
+    sound = decode(jfk(), rate=RATE).values[round((start - 0.05) * RATE) : round((end + 0.05) * RATE)]
+    return np.concatenate([silence(before), sound, silence(after)])
 
 
 class ScriptedMicrophone:
-    """Install it before the page is opened. Recordings are kept in the page when the microphone is open."""
+    """Install it before the page is opened. Sentences are kept in the page once the microphone is open."""
 
     def __init__(self, page: Page) -> None:
         self._page = page
         page.add_init_script(MICROPHONE)
 
-    def keep(self, *names: str) -> None:
-        """Have the recordings of these names ready."""
-        for name in names:
-            data = base64.b64encode(wav_bytes(clip(name).sound)).decode()
-            self._page.evaluate("([name, data]) => scripted.keep(name, data)", [name, data])
+    def keep(self, *words: str) -> None:
+        """Have the sentences with these words ready."""
+        for word in words:
+            data = base64.b64encode(wav_bytes(sentence(word))).decode()
+            self._page.evaluate("([name, data]) => scripted.keep(name, data)", [word, data])
 
-    def say(self, name: str) -> None:
-        """Begin to say a recording."""
-        self._page.evaluate("(name) => scripted.say(name)", name)
+    def say(self, word: str, is_repeated: bool = False) -> None:
+        """Begin to say the sentence with a word, once or until `finish`."""
+        self._page.evaluate("([name, loop]) => scripted.say(name, loop)", [word, is_repeated])
+
+    def finish(self) -> None:
+        """Say a repeated sentence to its end, and then nothing."""
+        self._page.evaluate("scripted.source.loop = false")
 
     def wait_until_said(self) -> None:
-        wait_until(lambda: self._page.evaluate("scripted.isSaying === false"), "the recording to be said")
+        wait_on_page(self._page, "!scripted.isSaying")
 
     def lose(self) -> None:
         """The microphone is unplugged."""
@@ -159,7 +166,15 @@ class Witness:
 
     def wait_until_heard(self) -> None:
         """Wait until sound of an answer has reached the speakers."""
-        wait_until(lambda: self._page.evaluate("witness.loudest > 0.02"), "sound of an answer", seen=lambda: self.turns)
+        wait_on_page(self._page, "witness.loudest > 0.02", seen=self._seen)
+
+    def wait_for(self, kind: str, number: int = 1) -> None:
+        """Wait until the server has sent `number` events of a type."""
+        expression = f"witness.received.filter((event) => event.type === '{kind}').length >= {number}"
+        wait_on_page(self._page, expression, seen=self._seen)
+
+    def _seen(self) -> object:
+        return self.turns, self._page.evaluate("witness.received.slice(-5)")
 
     def drop_socket(self) -> None:
         """End the connection as a network would, without a word to the page's code."""

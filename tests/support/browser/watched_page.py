@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,20 +12,37 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import axe_playwright_python
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, expect
+from playwright.sync_api import BrowserContext, ConsoleMessage, Page, Request, ViewportSize, expect
 from playwright.sync_api import TimeoutError as PlaywrightTimeoutError
 
-from support.waiting import wait_until
-
 AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js")
-WIDE = {"width": 1280, "height": 800}
-PHONE = {"width": 390, "height": 844}
+WIDE: ViewportSize = {"width": 1280, "height": 800}
+PHONE: ViewportSize = {"width": 390, "height": 844}
 #: Schemes of what never leaves the browser.
 LOCAL_SCHEMES = ("blob", "data", "about", "chrome", "chrome-extension")
-#: The longest that a test waits for something that will come, in milliseconds.
-PATIENCE = 60_000
-SHOWN = 30_000
+#: Longest wait for something that will come, in milliseconds.
+PATIENCE = 120_000
 expect.set_options(timeout=PATIENCE)
+
+
+def wait_on_page(page: Page, expression: str, seen: Callable[[], object] | None = None) -> None:
+    """Wait until an expression on the page, which may `await`, is true; `seen` returns what is there instead.
+
+    The page looks again and again by itself, which costs far less than asking it. Playwright's own way needs `eval`,
+    which the page's policy forbids.
+    """
+    has_come = page.evaluate(
+        f"""async () => {{
+          const end = performance.now() + {PATIENCE};
+          while (!({expression})) {{
+            if (performance.now() > end) return false;
+            await new Promise((resolve) => setTimeout(resolve, 20));
+          }}
+          return true;
+        }}"""
+    )
+    shown = seen if seen is not None else lambda: page.inner_text("body")
+    assert has_come, f"waited {PATIENCE / 1000:g} s for `{expression}` on the page; seen instead: {shown()!r}"
 
 
 @dataclass
@@ -42,14 +59,14 @@ class WatchedPage:
         """The page at a view, once that view is shown."""
         self.page.goto(f"{self.url}/{query}#/{view}")
         try:
-            self.page.locator(f".view-{view.partition('/')[0]}").wait_for(timeout=SHOWN)
+            self.page.locator(f".view-{view.partition('/')[0]}").wait_for()
         except PlaywrightTimeoutError:
             raise AssertionError(f"the view is not shown; on the page: {self.faults}") from None
         return self.page
 
     def wait_until(self, expression: str) -> None:
-        """Wait until an expression on the page is true. Playwright's own way needs `eval`, which the policy forbids."""
-        wait_until(lambda: self.page.evaluate(expression), f"`{expression}` on the page", seen=self._shown)
+        """Wait until an expression on the page is true."""
+        wait_on_page(self.page, expression, seen=self._shown)
 
     def expect_fault(self, pattern: str) -> None:
         """A test that stops a server or gives a wrong key causes messages that would be faults elsewhere."""
@@ -86,15 +103,23 @@ class WatchedPage:
 
 
 @contextmanager
-def watched_page(browser: Browser, url: str, **options: Any) -> Iterator[WatchedPage]:
-    """A fresh profile; at the end, nothing forbidden must have happened. `options` are those of a browser context."""
-    context = browser.new_context(**{"viewport": WIDE, "permissions": ["microphone"], **options})
-    context.set_default_timeout(PATIENCE)
-    page = context.new_page()
-    watched = WatchedPage(page, context, url)
+def watched_page(
+    profile: BrowserContext, url: str, permissions: Sequence[str] = ("microphone",)
+) -> Iterator[WatchedPage]:
+    """Open a wide tab, light, of a profile that has stored nothing of the server; check its faults at the end."""
+    profile.set_default_timeout(PATIENCE)
+    if not profile.pages:  # a tab that stays keeps Chromium's process for such pages, which takes a second to start
+        profile.new_page().goto(f"{url}/page/icons/icon.svg")
+    if permissions:
+        profile.grant_permissions(list(permissions), origin=url)
+    page = profile.new_page()
+    profile.new_cdp_session(page).send("Storage.clearDataForOrigin", {"origin": url, "storageTypes": "all"})
+    page.set_viewport_size(WIDE)
+    page.emulate_media(color_scheme="light")
+    watched = WatchedPage(page, profile, url)
     page.on("console", watched._note_message)
     page.on("pageerror", lambda error: watched.faults.append(f"exception: {error}"))
-    context.on("request", watched._note_request)
+    page.on("request", watched._note_request)
     try:
         yield watched
         watched.check()
@@ -102,4 +127,6 @@ def watched_page(browser: Browser, url: str, **options: Any) -> Iterator[Watched
         error.add_note(f"on the page: {watched.faults}")
         raise
     finally:
-        context.close()
+        profile.set_offline(False)
+        page.close()
+        profile.clear_permissions()
