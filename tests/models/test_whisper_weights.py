@@ -10,7 +10,6 @@ import pytest
 import safetensors.torch
 import torch
 import transformers
-import whisper
 
 from antiphon import ops
 from antiphon.audio.decode import decode
@@ -23,6 +22,7 @@ from antiphon.weights.dequantize.dequantize import dequantize
 from antiphon.weights.formats.open import open_checkpoint
 from antiphon.weights.source import TensorNames
 from support.kernels.paged import PagedRunner
+from support.models.openai_whisper import openai_model
 from support.sound.speech import JFK_PACKAGE, JFK_SHA256, jfk
 from support.text.vocabularies import package_files
 
@@ -56,15 +56,6 @@ def check(got: tuple[torch.Tensor, torch.Tensor], states: torch.Tensor, logits: 
 
 def features_of(model: Whisper) -> torch.Tensor:
     return torch.from_numpy(window_features(decode(jfk()).values, model.config.num_mels))
-
-
-def openai_model(checkpoint: Checkpoint) -> whisper.model.Whisper:
-    """openai-whisper's own module over the same weights, decoded to floats."""
-    dims = {name: checkpoint.metadata[name] for name in whisper.model.ModelDimensions.__annotations__}
-    model = whisper.model.Whisper(whisper.model.ModelDimensions(**dims))
-    state = {n: dequantize(t.data, t.type).view(t.shape) for n, t in checkpoint.tensors().items()}
-    model.load_state_dict(state, strict=False)
-    return model.eval()
 
 
 @torch.no_grad()

@@ -9,7 +9,6 @@ from functools import partial
 import numpy as np
 import pytest
 import soundfile
-import whisper
 
 from antiphon import AsyncEngine, Engine
 from antiphon.engine.telemetry import StepRecord
@@ -17,7 +16,7 @@ from antiphon.runtime.calls.transcript import LiveUpdate, Transcript
 from antiphon.runtime.frontend.streams import LiveSession
 from antiphon.weights.catalog.resolve import resolve
 from antiphon.weights.formats.open import open_checkpoint
-from models.test_whisper_weights import openai_model
+from support.models.openai_whisper import interpret_alignment, openai_model
 from support.sound.speech import JFK_TEXT, RATE, jfk, librivox_clips, normalize_words, word_error_rate
 from support.waiting import wait_until
 
@@ -67,9 +66,9 @@ def test_real_speech_beside_openai_whisper(
     transcripts: list[Transcript], recordings: list[tuple[np.ndarray, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No more errors than openai-whisper makes with the same weights; its words are within 60 ms of ours."""
-    for name in ("dtw_cpu", "backtrace"):  # compiling them takes longer than running them as Python
-        function = getattr(whisper.timing, name)
-        monkeypatch.setattr(whisper.timing, name, getattr(function, "py_func", function))
+    import whisper
+
+    interpret_alignment(monkeypatch)
     reference = openai_model(open_checkpoint(resolve(MODEL).path))
     reference.set_alignment_heads(whisper._ALIGNMENT_HEADS["tiny.en"])
     ours = theirs = 0.0

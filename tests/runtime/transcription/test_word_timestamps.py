@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
-import whisper.timing
-import whisper.tokenizer
 
 from antiphon.runtime.transcription.word_timestamps import (
     AlignedWord,
@@ -17,27 +17,41 @@ from antiphon.runtime.transcription.word_timestamps import (
     split_words,
 )
 from antiphon.text.tokenization.whisper_vocab import WhisperTokenizer, tokens_from_tiktoken
-from text.tokenization.test_whisper_vocab import ASSETS
+from support.models.openai_whisper import interpret_alignment
+
+#: openai-whisper is only there in `make test-all`.
+BESIDE_OPENAI = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
 def tokenizer() -> WhisperTokenizer:
-    return WhisperTokenizer(tokens_from_tiktoken(ASSETS / "multilingual.tiktoken"), 51865)
+    import whisper
+
+    assets = Path(whisper.__file__).parent / "assets"
+    return WhisperTokenizer(tokens_from_tiktoken(assets / "multilingual.tiktoken"), 51865)
 
 
+@BESIDE_OPENAI
 @pytest.mark.parametrize("shape", [(1, 1), (1, 9), (5, 5), (7, 40), (12, 90)])
-def test_warping(shape: tuple[int, int]) -> None:
+def test_warping(shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    from whisper import timing
+
+    interpret_alignment(monkeypatch)
     cost = np.random.default_rng(sum(shape)).standard_normal(shape)
-    text, time = whisper.timing.dtw_cpu(cost)
+    text, time = timing.dtw_cpu(cost)
     jumps = np.pad(np.diff(text), (1, 0), constant_values=1).astype(bool)
     assert np.array_equal(_token_starts(cost), time[jumps])
 
 
+@BESIDE_OPENAI
 def test_median() -> None:
+    from whisper import timing
+
     values = np.random.default_rng(1).standard_normal((3, 4, 60))
-    assert np.allclose(_median_filtered(values, 7), whisper.timing.median_filter(torch.from_numpy(values), 7).numpy())
+    assert np.allclose(_median_filtered(values, 7), timing.median_filter(torch.from_numpy(values), 7).numpy())
 
 
+@BESIDE_OPENAI
 @pytest.mark.parametrize(
     ("text", "language"),
     [
@@ -48,21 +62,27 @@ def test_median() -> None:
     ],
 )
 def test_words(tokenizer: WhisperTokenizer, text: str, language: str) -> None:
-    reference = whisper.tokenizer.get_tokenizer(True, language=language, task="transcribe")
+    from whisper.tokenizer import get_tokenizer
+
+    reference = get_tokenizer(True, language=language, task="transcribe")
     ids = tokenizer.encode(text)
     words, tokens = reference.split_to_word_tokens(ids)
     assert split_words(ids, tokenizer, language) == list(zip(words, map(len, tokens), strict=True))
 
 
+@BESIDE_OPENAI
 def test_punctuation_goes_to_its_word() -> None:
+    from whisper import timing
+
     texts = [" And", " so", ",", ' "', "my", '"', " -", " dear", "!"]
     words = [AlignedWord(text, (i,), i, i + 1, 1.0) for i, text in enumerate(texts)]
-    theirs = [whisper.timing.WordTiming(w.text, list(w.tokens), w.start, w.end, 1.0) for w in words]
-    whisper.timing.merge_punctuations(theirs, "\"'“¿([{-", "\"'.。,，!！?？:：”)]}、")
+    theirs = [timing.WordTiming(w.text, list(w.tokens), w.start, w.end, 1.0) for w in words]
+    timing.merge_punctuations(theirs, "\"'“¿([{-", "\"'.。,，!！?？:：”)]}、")
     got = [(word.text, list(word.tokens), word.start, word.end) for word in merge_punctuation(words)]
     assert got == [(w.word, w.tokens, w.start, w.end) for w in theirs if w.word]
 
 
+@BESIDE_OPENAI
 def test_tokens_along_a_diagonal(tokenizer: WhisperTokenizer) -> None:
     """Attention that moves on by ten states a token gives words of a fifth of a second a token."""
     ids = tokenizer.encode(" one two three four")

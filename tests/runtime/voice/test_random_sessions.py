@@ -1,4 +1,4 @@
-"""A thousand random sessions: the order of events holds, nothing leaks, every session ends.
+"""Random sessions: the order of events holds, nothing leaks, every session ends.
 
 Speech, silence, interruptions, tools, commits, truncates, disconnects, deaths of the engine, other settings.
 """
@@ -33,8 +33,8 @@ from support.voice.fake_clock import run
 from support.voice.fake_hearing import FakeHearing, HearingDelays
 from support.voice.fake_services import RATE, AnswerScript, FakeServices, says
 
-NUM_SESSIONS, NUM_PARTS = 1000, 10
-PER_PART = NUM_SESSIONS // NUM_PARTS
+#: Sessions of a part, of which there are so many in the fast suite and in the soak.
+PER_PART, NUM_PARTS, NUM_SOAK_PARTS = 60, 4, 100
 #: Codes that a random command may meet.
 EXPECTED_ERRORS = {
     "input_audio_buffer_commit_empty", "engine_error", "response_cancel_not_active", "invalid_value",
@@ -198,7 +198,9 @@ def one_session(seed: int) -> Driver:
     return driver
 
 
-@pytest.mark.parametrize("part", range(NUM_PARTS))
+@pytest.mark.parametrize(
+    "part", [part if part < NUM_PARTS else pytest.param(part, marks=pytest.mark.soak) for part in range(NUM_SOAK_PARTS)]
+)
 def test_random_sessions(part: int) -> None:
     drivers = []
     for seed in range(part * PER_PART, (part + 1) * PER_PART):
