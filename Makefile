@@ -1,8 +1,9 @@
-# make run    the server answers a question, and stays until Ctrl-C on a terminal (models are fetched on first use)
-# make test   linters, types and every test, the slow ones and those on real weights included
-# make lint   linters and types
-# make soak   the tests of chance at their full length; hours
-# make sanitize   the native extension's tests under AddressSanitizer and UndefinedBehaviorSanitizer
+# make run        the server answers a question, and stays until Ctrl-C on a terminal (models are fetched on first use)
+# make test       linters, types, the fast tests, one real model of each kind, and the page in a browser: 15 minutes
+# make test-all   that, and the slow tests, all real weights, sanitizers, and tests that run alone: 25 minutes
+# make lint       linters and types
+# make soak       random and long tests for MINUTES (20 by default), which neither command runs
+# make sanitize   the native operations' tests under AddressSanitizer and UndefinedBehaviorSanitizer
 #
 # TORCH=cpu or TORCH=cuda chooses the build of PyTorch; by default it is cuda where there is an NVIDIA driver.
 
@@ -12,52 +13,107 @@ BIN := $(VENV)/bin
 MODELS ?=
 PORT ?= 8000
 TORCH ?= auto
+MINUTES ?= 20
 
 # What a stamp's installation was made from; Python files of an editable one are read in place.
 BUILD_INPUTS := pyproject.toml CMakeLists.txt $(wildcard csrc/*/*)
-INSTALL = $(BIN)/python -m pip install --quiet $$($(BIN)/python deploy/torch_index.py --build $(TORCH))
 PACKAGE := $(shell find src -name '*.py' -o -name '*.toml' -o -path '*/static/*')
 
-.PHONY: run test lint soak sanitize clean
+TOGETHER = $(MAKE) --no-print-directory --jobs 4 --output-sync=target
 
-run: $(VENV)/.installed
+# A stage is a command whose time the report at the end of the tests shows.
+STAGE := $(PYTHON) tests/support/stages.py
+# uv installs packages while pip compiles the extension.
+PACKAGES = $(STAGE) run packages $(BIN)/uv pip install --quiet --python $(BIN)/python --requirements pyproject.toml \
+	$$($(BIN)/python deploy/pip_sources.py) $$($(BIN)/python deploy/torch_index.py --build $(TORCH))
+PROJECT = $(STAGE) run extension $(BIN)/python -m pip install --quiet --no-deps
+PYTEST := $(BIN)/pytest --times {times}
+TWO_WORKERS := -n 2 --dist loadfile --no-loadscope-reorder
+# The files that have a test with one of these markers; importing all others would take a minute.
+MARKED = $$(grep --recursive --files-with-matches --extended-regexp "mark\.($(1))\>" tests --include="test_*.py")
+
+.PHONY: run test test-all lint soak sanitize clean
+.PHONY: stages-of-test stage-fast stage-browser stage-sanitize stage-slow stage-alone
+
+run: | $(BIN)/uv
+	@$(TOGETHER) $(VENV)/.packages $(VENV)/.installed
 	$(BIN)/python examples/first_question.py $(MODELS) --port $(PORT)
 
 # Tests start hundreds of processes that import the same files, which are compiled once.
-test soak sanitize: export PYTHONDONTWRITEBYTECODE :=
+test test-all soak sanitize: export PYTHONDONTWRITEBYTECODE :=
+test test-all soak: export ANTIPHON_HOME := $(CURDIR)/.weights
 
-test: export ANTIPHON_HOME := $(CURDIR)/.weights
-test: $(VENV)/.installed-test
-	$(MAKE) --jobs 2 --output-sync=target lint sanitize
-	$(BIN)/pytest -n 2
-	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "(slow or weights) and not (alone or browser)" --durations 20
-	$(BIN)/pytest -m browser
-	$(BIN)/pytest -m "alone and (slow or weights)"
+test:
+	@$(STAGE) begin
+	@$(MAKE) --no-print-directory stages-of-test
+	@$(STAGE) report 15
 
-lint: $(VENV)/.installed-test
+test-all:
+	@$(STAGE) begin
+	@$(MAKE) --no-print-directory stages-of-test
+	@$(TOGETHER) $(VENV)/.packages-test-all stage-sanitize
+	@$(MAKE) --no-print-directory stage-slow
+	@$(MAKE) --no-print-directory stage-alone
+	@$(STAGE) report 25
+
+stages-of-test: | $(BIN)/uv
+	@$(TOGETHER) $(VENV)/.packages-test $(VENV)/.extension $(VENV)/.chromium lint
+	@$(MAKE) --no-print-directory stage-fast
+	@$(MAKE) --no-print-directory stage-browser
+
+stage-fast:
+	@$(STAGE) run fast $(PYTEST) $(TWO_WORKERS) -m "smoke or not (slow or weights or browser or soak or alone)"
+
+stage-browser:
+	@$(STAGE) run browser $(PYTEST) $(TWO_WORKERS) $(call MARKED,browser) -m "browser and not (slow or soak)"
+
+stage-sanitize:
+	@$(STAGE) run sanitize $(BIN)/python tests/support/sanitize.py
+
+stage-slow:
+	@$(STAGE) run slow $(PYTEST) $(TWO_WORKERS) $(call MARKED,slow|weights) \
+		-m "(slow or weights) and not (smoke or soak or alone)"
+
+stage-alone:
+	@$(STAGE) run alone $(PYTEST) $(call MARKED,alone) -m "alone and not soak"
+
+lint: $(VENV)/.packages-test
 	$(BIN)/ruff check .
-	$(BIN)/mypy
+	@$(STAGE) run mypy $(BIN)/mypy
 
-soak: export ANTIPHON_HOME := $(CURDIR)/.weights
-soak: $(VENV)/.installed-test
-	$(BIN)/pytest -m slow --soak
-	$(BIN)/pytest tests/fuzz --soak
+soak: $(VENV)/.packages-test-all $(VENV)/.extension $(VENV)/.chromium
+	$(BIN)/python tests/support/soak_rounds.py --minutes $(MINUTES)
 
-sanitize: $(VENV)/.installed-test
-	$(BIN)/python tests/support/sanitize.py
+sanitize: $(VENV)/.packages-test $(VENV)/.extension stage-sanitize
 
 clean:
 	rm -rf $(VENV) build dist
 
-$(BIN)/python:
+$(BIN)/uv:
 	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet uv
 
-$(VENV)/.installed: $(BUILD_INPUTS) $(PACKAGE) | $(BIN)/python
-	$(INSTALL) .
-	rm -f $(VENV)/.installed-test
+$(VENV)/.packages: pyproject.toml | $(BIN)/uv
+	$(PACKAGES)
 	touch $@
 
-$(VENV)/.installed-test: $(BUILD_INPUTS) | $(BIN)/python
-	$(INSTALL) --no-compile --editable ".[test]"
-	$(BIN)/python tests/support/browser/chromium.py
+$(VENV)/.packages-test: pyproject.toml | $(BIN)/uv
+	$(PACKAGES) --extra test
+	touch $(VENV)/.packages $@
+
+$(VENV)/.packages-test-all: pyproject.toml | $(BIN)/uv
+	$(PACKAGES) --extra test --extra test-all
+	touch $(VENV)/.packages $(VENV)/.packages-test $@
+
+$(VENV)/.installed: $(BUILD_INPUTS) $(PACKAGE) | $(BIN)/uv
+	$(PROJECT) .
+	rm -f $(VENV)/.extension
+	touch $@
+
+$(VENV)/.extension: $(BUILD_INPUTS) | $(BIN)/uv
+	$(PROJECT) --no-compile --editable .
 	touch $(VENV)/.installed $@
+
+$(VENV)/.chromium: | $(BIN)/uv
+	@$(STAGE) run chromium $(BIN)/python tests/support/browser/install_chromium.py
+	touch $@

@@ -1,0 +1,56 @@
+"""Print pip's configured sources of packages as arguments for uv, which does not read pip's configuration.
+
+The Makefile installs packages with uv, several times as fast as pip. On a machine whose pip is configured for a mirror,
+a folder of wheels or an index of its own, uv must look there too. Needs the standard library and pip.
+
+    uv pip install $(python deploy/pip_sources.py) PACKAGE
+"""
+
+from __future__ import annotations
+
+import ast
+import shlex
+import subprocess
+import sys
+
+#: uv's option for each setting of pip that names a source; a setting with several values becomes several options.
+OPTIONS = {
+    "index-url": "--default-index",
+    "extra-index-url": "--index",
+    "find-links": "--find-links",
+    "trusted-host": "--allow-insecure-host",
+}
+#: Where pip keeps settings, by increasing precedence.
+SECTIONS = ("global", "install", ":env:")
+
+
+def settings(listing: str) -> dict[str, list[str]]:
+    """Return the values per setting from the output of `pip config list`."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for line in listing.splitlines():
+        key, _, value = line.partition("=")
+        section, _, name = key.rpartition(".")
+        if section in SECTIONS and name in (*OPTIONS, "no-index"):
+            found[section, name] = str(ast.literal_eval(value)).split()
+    return {name: values for section in SECTIONS for (other, name), values in found.items() if other == section}
+
+
+def arguments(found: dict[str, list[str]]) -> list[str]:
+    """Return uv's arguments; like pip, uv then takes the best version of all indexes."""
+    out = ["--index-strategy", "unsafe-best-match"]
+    if found.get("no-index", ["0"])[0].lower() in ("1", "true", "yes", "on"):
+        out.append("--no-index")
+    for name, option in OPTIONS.items():
+        out += [word for value in found.get(name, []) for word in (option, value)]
+    return out
+
+
+def main() -> None:
+    listing = subprocess.run(
+        [sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=True
+    ).stdout
+    print(shlex.join(arguments(settings(listing))))
+
+
+if __name__ == "__main__":
+    main()

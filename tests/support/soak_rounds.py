@@ -1,0 +1,56 @@
+"""Repeat the tests marked `soak` for some minutes, in another order and with another seed each round.
+
+    soak_rounds.py [--minutes N] [--seed S] [PYTEST ARGUMENTS]
+
+A test that has begun when the time is over is finished. The first round with a failure ends the soak; its seed repeats
+it. The end lists the number of times that each test has run, and the tests that were never reached.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+WORKERS = 2
+
+
+def run_round(seed: int, until: float, times: Path, arguments: list[str]) -> int:
+    """Run each soak test once, those that begin before `until`; return pytest's status."""
+    command = [sys.executable, "-m", "pytest", "-m", "soak", "--soak", "-n", str(WORKERS), "--dist", "loadfile"]
+    command += ["--no-loadscope-reorder", "--seed", str(seed), "--shuffle", str(seed), "--until", str(until)]
+    return subprocess.run([*command, "--times", str(times), *arguments], cwd=ROOT).returncode
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=20, help="How long new tests are begun.")
+    parser.add_argument("--seed", type=int, default=1, help="The seed of the first round.")
+    options, arguments = parser.parse_known_args()
+    until = time.time() + 60 * options.minutes
+    runs: Counter[str] = Counter()
+    seed, status = options.seed, 0
+    with tempfile.TemporaryDirectory() as folder:
+        times = Path(folder) / "times.json"
+        while status == 0 and time.time() < until:
+            print(f"=== soak: seed {seed}, {(until - time.time()) / 60:.1f} minutes left", flush=True)
+            status = run_round(seed, until, times, arguments)
+            for test in json.loads(times.read_text(encoding="utf-8")) if times.exists() else []:
+                runs[test["test"]] += "call" in test
+            seed += 1
+    for name in sorted(runs):
+        print(f"{runs[name]:5}  {name}" if runs[name] else f"never  {name}")
+    print(f"=== soak: {sum(runs.values())} runs of {sum(map(bool, runs.values()))} tests of {len(runs)}", flush=True)
+    if status:
+        print(f"=== soak: failed; repeat with --seed {seed - 1}", flush=True)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())
