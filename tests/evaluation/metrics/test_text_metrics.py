@@ -115,6 +115,7 @@ def test_the_best_reference_counts_for_rouge() -> None:
 # -- answers ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow  # lm-eval is only there in `make test-all`
 def test_answers_are_compared_as_squad_compares_them() -> None:
     from lm_eval.tasks.qasper import metrics as squad
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-import whisper.tokenizer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,24 +13,33 @@ from antiphon.errors import InvalidRequestError, TokenizerError, UnsupportedErro
 from antiphon.text.tokenization.whisper_tokens import LANGUAGES, WhisperTokens, language_name
 from antiphon.text.tokenization.whisper_vocab import WhisperTokenizer, tokens_from_json, tokens_from_tiktoken
 
-ASSETS = Path(whisper.__file__).parent / "assets"
+if TYPE_CHECKING:
+    from whisper.tokenizer import Tokenizer
+
+#: openai-whisper is only there in `make test-all`.
+BESIDE_OPENAI = pytest.mark.slow
 SIZES = {"gpt2": 51864, "multilingual": 51865}
 TEXT = " Hello, world! It's 1999 — naïve café 日本語テスト ♪♪ Donaudampfschifffahrtsgesellschaft   \n x\u00ad🙂 'tis"
 
 
-def theirs(name: str, num_languages: int = 99) -> whisper.tokenizer.Tokenizer:
+def theirs(name: str, num_languages: int = 99) -> Tokenizer:
+    from whisper.tokenizer import get_tokenizer
+
     if name == "gpt2":
-        return whisper.tokenizer.get_tokenizer(False)
-    return whisper.tokenizer.get_tokenizer(True, num_languages=num_languages, language="en", task="transcribe")
+        return get_tokenizer(False)
+    return get_tokenizer(True, num_languages=num_languages, language="en", task="transcribe")
 
 
 @pytest.fixture(scope="module", params=["gpt2", "multilingual"])
-def pair(request: pytest.FixtureRequest) -> tuple[WhisperTokenizer, whisper.tokenizer.Tokenizer]:
-    name = request.param
-    return WhisperTokenizer(tokens_from_tiktoken(ASSETS / f"{name}.tiktoken"), SIZES[name]), theirs(name)
+def pair(request: pytest.FixtureRequest) -> tuple[WhisperTokenizer, Tokenizer]:
+    import whisper
+
+    name, assets = request.param, Path(whisper.__file__).parent / "assets"
+    return WhisperTokenizer(tokens_from_tiktoken(assets / f"{name}.tiktoken"), SIZES[name]), theirs(name)
 
 
-def test_special_tokens(pair: tuple[WhisperTokenizer, whisper.tokenizer.Tokenizer]) -> None:
+@BESIDE_OPENAI
+def test_special_tokens(pair: tuple[WhisperTokenizer, Tokenizer]) -> None:
     ours, reference = pair
     tokens = ours.whisper
     assert (tokens.end, tokens.start, tokens.no_speech) == (reference.eot, reference.sot, reference.no_speech)
@@ -45,6 +54,7 @@ def test_special_tokens(pair: tuple[WhisperTokenizer, whisper.tokenizer.Tokenize
     assert ours.decode([tokens.start, *ours.encode(TEXT), tokens.first_timestamp], skip_special_tokens=True) == TEXT
 
 
+@BESIDE_OPENAI
 def test_large_v3_has_one_language_more() -> None:
     tokens = WhisperTokens.of_vocabulary(51866)
     reference = theirs("multilingual", 100)
@@ -52,9 +62,12 @@ def test_large_v3_has_one_language_more() -> None:
     assert tokens.first_timestamp == reference.timestamp_begin
 
 
+@BESIDE_OPENAI
 def test_languages() -> None:
-    assert list(whisper.tokenizer.LANGUAGES) == LANGUAGES
-    assert [language_name(code) for code in LANGUAGES] == list(whisper.tokenizer.LANGUAGES.values())
+    from whisper import tokenizer
+
+    assert list(tokenizer.LANGUAGES) == LANGUAGES
+    assert [language_name(code) for code in LANGUAGES] == list(tokenizer.LANGUAGES.values())
     tokens = WhisperTokens.of_vocabulary(51865)
     for spelled in ("de", "German", "de-AT", "GERMAN", " de_CH "):
         assert tokens.known_language(spelled) == "de"
@@ -64,7 +77,8 @@ def test_languages() -> None:
         WhisperTokens.of_vocabulary(51864).known_language("fr")
 
 
-def test_encoding(pair: tuple[WhisperTokenizer, whisper.tokenizer.Tokenizer]) -> None:
+@BESIDE_OPENAI
+def test_encoding(pair: tuple[WhisperTokenizer, Tokenizer]) -> None:
     ours, reference = pair
     assert ours.encode(TEXT) == reference.encode(TEXT)
     assert ours.decode(ours.encode(TEXT)) == TEXT
@@ -83,9 +97,7 @@ def test_encoding(pair: tuple[WhisperTokenizer, whisper.tokenizer.Tokenizer]) ->
 
 
 @pytest.mark.weights
-def test_the_same_vocabulary_from_other_files(
-    model_path: object, pair: tuple[WhisperTokenizer, whisper.tokenizer.Tokenizer]
-) -> None:
+def test_the_same_vocabulary_from_other_files(model_path: object, pair: tuple[WhisperTokenizer, Tokenizer]) -> None:
     from antiphon.weights.catalog.resolve import resolve
     from antiphon.weights.formats.open import open_checkpoint
 
