@@ -113,7 +113,7 @@ class _PooledServer:
         folder = state.files.folder
         for kept in (folder.files, folder.batches):
             shutil.rmtree(kept)
-            kept.mkdir()
+            kept.mkdir(0o700)
         state.files, store = FileStore(folder, limits), BatchStore(folder)
         state.batches = BatchQueue(self.running.app, serving, state.files, store)
         state.batches.start()
