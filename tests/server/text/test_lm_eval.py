@@ -18,7 +18,7 @@ MODEL = "smollm2-135m"
 
 
 @pytest.mark.parametrize(
-    "count", [pytest.param(3, marks=[pytest.mark.slow, pytest.mark.weights]), pytest.param(200, marks=pytest.mark.soak)]
+    "count", [pytest.param(4, marks=[pytest.mark.slow, pytest.mark.weights]), pytest.param(200, marks=pytest.mark.soak)]
 )
 def test_items_have_the_log_likelihoods_of_the_embedded_engine(
     count: int, model_path: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
