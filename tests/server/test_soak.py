@@ -1,4 +1,4 @@
-"""64 clients of every kind for minutes: every answer is right, and everything that was lent comes back.
+"""Clients of every kind at once: every answer is right, and everything that was lent comes back.
 
 A new kind of client is a function with the decorator `kind` in `support/soak`.
 """
@@ -28,7 +28,7 @@ from support.soak.sound_clients import SPEECH_MODEL, TRANSCRIPTION_MODEL
 from support.soak.text_clients import CHAT_MODEL, EMBEDDING_MODEL, QUESTIONS, check_stream, question_body
 from support.waiting import wait_until
 
-pytestmark = [pytest.mark.slow, pytest.mark.weights, pytest.mark.alone]
+pytestmark = [pytest.mark.slow, pytest.mark.weights]
 
 CLIENTS = (text_clients, sound_clients, hostile_clients)  # each adds its kinds
 MODELS = (CHAT_MODEL, EMBEDDING_MODEL, TRANSCRIPTION_MODEL, SPEECH_MODEL)
@@ -41,6 +41,7 @@ MEMORY_TOLERANCE = 0.05
 #: Pools of threads grow to the number of tasks that they had at once.
 THREAD_TOLERANCE = 16
 WARM_UP_ROUNDS = 6
+SOAK_SECONDS = 180.0
 #: Longer than a connection whose request was refused stays open for a client that does not leave.
 SETTLED_SECONDS = LINGER_SILENCE_SECONDS + 1.0
 #: Far from what is usual, for machines that do much else. A loop that is held up for seconds is found all the same.
@@ -133,35 +134,61 @@ def settled_holdings(server: ServerProcess) -> Holdings:
 
 
 def check_holdings(before: Holdings, after: Holdings) -> None:
+    """Compare files and threads, and not memory, of which a cache that fills takes more."""
     print(f"before {before}\nafter  {after}")
     for name, old, new in zip(("server", "engine"), before.files, after.files, strict=True):
         assert new <= old, f"{name}: {old} open files, then {new}"
     for name, old, new in zip(("server", "engine"), before.threads, after.threads, strict=True):
         assert new <= old + THREAD_TOLERANCE, f"{name}: {old} threads, then {new}"
+
+
+def check_memory(before: Holdings, after: Holdings) -> None:
     for name, old, new in zip(("server", "engine"), before.resident, after.resident, strict=True):
         assert new - old <= MEMORY_TOLERANCE * old, f"{name}: {old / 1e6:.1f} MB, then {new / 1e6:.1f} MB"
 
 
-def test_every_kind_of_client_at_once(server: ServerProcess, soak: bool) -> None:
+@pytest.fixture(scope="module")
+def crowd(server: ServerProcess) -> Crowd:
+    """It knows the right answers."""
     address = urlsplit(server.url)
-    crowd = Crowd(str(address.hostname), int(address.port or 0), KEY)
-    asyncio.run(ask_alone(crowd))
-    asyncio.run(crowd.one_of_each())
+    made = Crowd(str(address.hostname), int(address.port or 0), KEY)
+    asyncio.run(ask_alone(made))
+    asyncio.run(made.one_of_each())
+    assert made.wrong == []
+    return made
+
+
+def check_end(server: ServerProcess, crowd: Crowd, engine: int) -> None:
+    """Nothing is wrong, the engine process is the same, and questions have the same answers."""
     assert crowd.wrong == []
+    assert set(crowd.counts) == set(KINDS)
+    assert server.engine_pid() == engine, "the engine process was started again"
+    assert httpx.get(f"{server.url}/readyz", timeout=30).status_code == 200
+    asyncio.run(ask_alone(crowd))
+    assert crowd.wrong == []
+
+
+def test_one_of_every_kind_at_once(server: ServerProcess, crowd: Crowd) -> None:
+    engine = server.engine_pid()
+    before = settled_holdings(server)
+    asyncio.run(crowd.all_at_once())
+    wait_until_idle(server)
+    check_holdings(before, settled_holdings(server))
+    check_end(server, crowd, engine)
+
+
+@pytest.mark.soak
+def test_every_kind_of_client_for_minutes(server: ServerProcess, crowd: Crowd) -> None:
     engine = server.engine_pid()
     warm_up(server, crowd)
     before = settled_holdings(server)
     with polled(server.url) as livez:
-        asyncio.run(crowd.run(NUM_CLIENTS, 600.0 if soak else 20.0, seed=2))
+        asyncio.run(crowd.run(NUM_CLIENTS, SOAK_SECONDS, seed=2))
     wait_until_idle(server)
-
     print(f"{crowd.counts.total()} requests: {dict(crowd.counts)}")
     print(f"/livez: median {statistics.median(livez):.3f} s, longest {max(livez):.3f} s of {len(livez)}")
-    assert crowd.wrong == []
-    assert set(crowd.counts) == set(KINDS)
     assert max(livez) < LONGEST_LIVEZ_SECONDS
-    assert server.engine_pid() == engine, "the engine process was started again"
-    assert httpx.get(f"{server.url}/readyz", timeout=30).status_code == 200
-    check_holdings(before, settled_holdings(server))
-    asyncio.run(ask_alone(crowd))
-    assert crowd.wrong == []
+    after = settled_holdings(server)
+    check_holdings(before, after)
+    check_memory(before, after)
+    check_end(server, crowd, engine)

@@ -58,6 +58,12 @@ class Crowd:
         for name, (act, _) in KINDS.items():
             await self._act(name, act, random.Random(name))
 
+    async def all_at_once(self) -> None:
+        """One client of every kind, beside each other."""
+        async with asyncio.TaskGroup() as group:
+            for name, (act, _) in KINDS.items():
+                group.create_task(self._act(name, act, random.Random(f"{name} beside others")))
+
     async def run(self, num_clients: int, seconds: float, seed: int) -> None:
         deadline = time.monotonic() + seconds
         async with asyncio.TaskGroup() as group:
