@@ -12,7 +12,7 @@ from support.browser.chat_view import ENDLESS, ask, choose_model, seed_options, 
 from support.browser.watched_page import WatchedPage, watched_page
 from support.server.http_server import RunningServer
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.long("a browser opens the page, and models answer, are heard or speak")]
 
 
 def test_code_has_a_button_that_copies_it(profile: BrowserContext, page_server: RunningServer) -> None:

@@ -21,7 +21,7 @@ from support.browser.watched_page import WatchedPage
 from support.server.http_server import RunningServer
 from support.waiting import wait_until
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.long("a browser opens the page, and models answer, are heard or speak")]
 
 SCHEMA: dict[str, Any] = {
     "type": "object",

@@ -11,7 +11,7 @@ from support.browser.admin_view import CHAT_MODEL, load, open_as_admin
 from support.browser.watched_page import WatchedPage
 from support.server.http_server import RunningServer
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.long("a browser opens the page, and models answer, are heard or speak")]
 #: Steps of a full timeline.
 NUM_STEPS = 5000
 #: Hands a number of steps of the chat model to the module that keeps them, and returns how many it has.

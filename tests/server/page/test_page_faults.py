@@ -13,7 +13,7 @@ from support.browser.chat_view import ENDLESS, ask, last_answer, seed_options, w
 from support.browser.watched_page import WatchedPage, watched_page
 from support.server.http_server import RunningServer
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.long("a browser opens the page, and models answer, are heard or speak")]
 
 #: Chromium reports every status that is not a success.
 REFUSED = r"Failed to load resource.*401"

@@ -20,7 +20,7 @@ from support.server.http_server import RunningServer
 from support.sound.sounds import wav_bytes
 from support.sound.speech import jfk
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.long("a browser opens the page, and models answer, are heard or speak")]
 
 IMAGES = Path(__file__).parents[3] / "docs" / "images" / "page"
 SHAPES = {"wide": WIDE, "phone": PHONE}

@@ -15,7 +15,7 @@ from support.fetching.registries import LocalHub
 from support.server.fetching_server import HUB_MODEL, fetching_server, tiny_hub
 from support.server.http_server import RunningServer
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.long("a browser opens the page, and models answer, are heard or speak")]
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from antiphon.audio.decode import decode
 from support.browser.sound_views import downloaded, note_texts, noted_texts, wait_until_heard
 from support.browser.watched_page import WatchedPage
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.long("a browser opens the page, and models answer, are heard or speak")]
 
 TEXT = "The quick fox saw Dr. Smith. It costs $5.20 today."
 WORDS = re.findall(r"Dr\.|[$\w.]*\w", TEXT)

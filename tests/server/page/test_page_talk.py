@@ -11,7 +11,7 @@ from support.browser.talking import ScriptedMicrophone, Witness, begin, preset, 
 from support.browser.watched_page import WatchedPage
 from support.waiting import wait_until
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.long("a browser opens the page, and models answer, are heard or speak")]
 
 #: Tokens of an answer that a test waits for to the end.
 SHORT = 6

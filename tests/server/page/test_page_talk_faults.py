@@ -16,7 +16,7 @@ from support.browser.watched_page import WatchedPage, watched_page
 from support.server.http_server import RunningServer
 from support.waiting import wait_until
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.long("a browser opens the page, and models answer, are heard or speak")]
 
 #: Tokens of an answer.
 SHORT = 6

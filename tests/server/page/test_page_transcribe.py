@@ -16,7 +16,7 @@ from support.server.http_server import RunningServer
 from support.sound.sounds import wav_bytes
 from support.sound.speech import JFK_TEXT, jfk, normalize_words
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.long("a browser opens the page, and models answer, are heard or speak")]
 
 NO_SOUND = ("notes.txt", "text/plain", b"These are words, and no sound. " * 20)
 
