@@ -5,9 +5,9 @@ from __future__ import annotations
 import importlib.metadata as metadata
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
+
+from support.programs.forks import template
 
 INSTALLED = ("torch", "numpy", "tokenizers")
 
@@ -68,8 +68,6 @@ def test_it_runs_without_the_packages_of_the_server(tiny_llama: Path) -> None:
         if any(re.sub(r"[-_.]+", "-", name).lower() in needed for name in names)
     }
     assert not allowed & {"msgspec", "zmq", "fastapi", "uvicorn", "orjson", "typer", "llguidance", "av"}
-    run = subprocess.run(
-        [sys.executable, "-c", SCRIPT, json.dumps(sorted(allowed)), str(tiny_llama)], capture_output=True, text=True
-    )
+    run = template("torch", "numpy").run(SCRIPT, [json.dumps(sorted(allowed)), str(tiny_llama)])
     assert run.returncode == 0, run.stderr
     assert not set(run.stdout.split()) & {"msgspec", "zmq", "fastapi", "uvicorn", "orjson"}

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import ast
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 import antiphon
+from support.programs.forks import template
 from support.source.import_graph import assert_no_cycle, import_graph
 from support.source.parsed_source import parsed
 
@@ -164,5 +163,5 @@ import importlib
 for module in {modules!r}:
     importlib.import_module(module.removesuffix(".__init__"))
 """
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=None)
+    result = template("torch", "numpy").run(code, ())
     assert result.returncode == 0, result.stderr
