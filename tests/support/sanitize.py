@@ -24,6 +24,7 @@ BUILD_INPUTS = ("pyproject.toml", "CMakeLists.txt", "csrc")
 DEFAULT_TESTS = (
     "-n", "2", "--dist", "worksteal", "-k", "native or recorded or fast_decode", "tests/ops/native", "tests/ops/sound",
     "tests/ops/conformance", "tests/executor/test_recorded.py", "tests/executor/test_fast_decode.py",
+    "tests/models/test_model_adapters.py",
 )  # fmt: skip
 #: Python and PyTorch release much only at exit, so leaks are not reported.
 ENVIRONMENT = {"ASAN_OPTIONS": "detect_leaks=0:halt_on_error=1", "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1"}
