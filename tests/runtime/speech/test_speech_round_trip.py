@@ -15,7 +15,7 @@ from support.sound.heard_words import SENTENCES
 pytestmark = [pytest.mark.weights, pytest.mark.slow]
 
 VOICES = ["hibari-6m", pytest.param("kokoro-82m", marks=pytest.mark.soak)]
-#: Sentences that are spoken without --soak: one with figures, and two in words alone.
+#: Sentences of the short form: one with figures, and two in words alone.
 FEW = [SENTENCES[0], SENTENCES[1], SENTENCES[3]]
 
 

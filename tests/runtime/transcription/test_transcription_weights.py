@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.weights, pytest.mark.slow]
 
 
 MODEL = "whisper-tiny.en"
-NUM_CLIPS = 2  # without --soak
+NUM_CLIPS = 2  # in the short form
 
 
 @pytest.fixture(scope="module")
