@@ -22,7 +22,7 @@ from antiphon.errors import (
 )
 from antiphon.ops import available_backends
 from antiphon.runtime.loading.machine_limits import GivenLimits
-from support.models.tiny_model import CONTEXT
+from support.models.tiny_model import CONFIG, CONTEXT, write_folder
 
 LIMITS = ("--limits", "50,400,1600")
 needs_no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is here")
@@ -80,10 +80,8 @@ def test_limits_of_this_machine_and_what_a_run_reaches(tiny_llama: Path, capsys:
 def test_a_context_of_half_the_model_where_it_takes_few_tokens(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    sizes = dict(vocab_size=64, hidden_size=32, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2)
-    config = transformers.LlamaConfig(**sizes, num_key_value_heads=2, max_position_embeddings=100)
-    transformers.LlamaForCausalLM(config).save_pretrained(tmp_path)
-    found = figures(capsys, str(tmp_path), "--device", "cpu", *LIMITS)
+    folder = write_folder(tmp_path / "tiny", config=CONFIG | {"max_position_embeddings": 100})
+    found = figures(capsys, str(folder), "--device", "cpu", *LIMITS)
     assert (found["prompt"], found["context"]) == (50, 50)
 
 
