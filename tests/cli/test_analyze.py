@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-import transformers
 
 from antiphon.cli.analyze import parsed_limits
 from antiphon.cli.app import app
@@ -22,7 +21,7 @@ from antiphon.errors import (
 )
 from antiphon.ops import available_backends
 from antiphon.runtime.loading.machine_limits import GivenLimits
-from support.models.tiny_model import CONFIG, CONTEXT, write_folder
+from support.models.tiny_model import CONFIG, CONTEXT, write_bert, write_folder
 
 LIMITS = ("--limits", "50,400,1600")
 needs_no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is here")
@@ -146,10 +145,9 @@ def test_an_unknown_model() -> None:
 
 
 def test_a_model_without_a_decoder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    sizes = dict(vocab_size=64, hidden_size=32, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2)
-    transformers.BertModel(transformers.BertConfig(**sizes, max_position_embeddings=64)).save_pretrained(tmp_path)
-    text = printed(capsys, str(tmp_path), "--device", "cpu", "--batch", "2", "--prompt", "9", *LIMITS)
+    folder = str(write_bert(tmp_path))
+    text = printed(capsys, folder, "--device", "cpu", "--batch", "2", "--prompt", "9", *LIMITS)
     assert "embed of 2 texts of 9 tokens" in text
     assert "decode of" not in text and "keys and values" not in text
     with pytest.raises(UnsupportedError, match="is an embedding model; --profile is for models that generate text"):
-        app(["analyze", str(tmp_path), "--device", "cpu", "--profile", *LIMITS], standalone_mode=False)
+        app(["analyze", folder, "--device", "cpu", "--profile", *LIMITS], standalone_mode=False)
