@@ -109,10 +109,10 @@ def seed(request: pytest.FixtureRequest) -> int:
     return int(request.config.getoption("--seed"))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="session", params=[False, pytest.param(True, marks=pytest.mark.soak)], ids=["few", "many"])
 def soak(request: pytest.FixtureRequest) -> bool:
-    """Whether random tests run at their full length, or at one that fits a pull request."""
-    return bool(request.config.getoption("--soak"))
+    """Return whether a test runs at its full length, which is a soak test; it exists at a short length too."""
+    return bool(request.param)
 
 
 @pytest.fixture(scope="session")

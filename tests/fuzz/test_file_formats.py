@@ -57,7 +57,7 @@ READERS: dict[str, Callable[[Path], None]] = {
 
 
 @pytest.mark.parametrize("target", READERS)
-def test_weights(target: str, tmp_path: Path, many: bool) -> None:
+def test_weights(target: str, tmp_path: Path, soak: bool) -> None:
     path = tmp_path / "damaged"
 
     def read(content: bytes) -> None:
@@ -65,11 +65,11 @@ def test_weights(target: str, tmp_path: Path, many: bool) -> None:
         path.write_bytes(content)
         READERS[target](path)
 
-    fuzz(read, damaged(seeds(target)), many)
+    fuzz(read, damaged(seeds(target)), soak)
 
 
 @pytest.mark.parametrize("target", READERS)
-def test_weights_opened_by_their_content(target: str, tmp_path: Path, many: bool) -> None:
+def test_weights_opened_by_their_content(target: str, tmp_path: Path, soak: bool) -> None:
     path = tmp_path / "damaged"
 
     def read(content: bytes) -> None:
@@ -82,7 +82,7 @@ def test_weights_opened_by_their_content(target: str, tmp_path: Path, many: bool
         else:
             checkpoint.tensors()
 
-    fuzz(read, damaged(seeds(target)), many, share=0.25)
+    fuzz(read, damaged(seeds(target)), soak, share=0.25)
 
 
 @pytest.mark.parametrize("target", READERS)
@@ -100,7 +100,7 @@ def test_whole_seeds_are_read(target: str, tmp_path: Path) -> None:
     assert read
 
 
-def test_sound(many: bool) -> None:
+def test_sound(soak: bool) -> None:
     limits = DecodeLimits(max_seconds=60.0)
-    fuzz(lambda content: decode(content, limits=limits), damaged(seeds("sound")), many)
+    fuzz(lambda content: decode(content, limits=limits), damaged(seeds("sound")), soak)
     assert len(decode(seeds("sound")[0]).values) > 0

@@ -29,7 +29,7 @@ def texts(target: str) -> list[str]:
     return [content.decode() for content in seeds(target)]
 
 
-def test_multipart(many: bool) -> None:
+def test_multipart(soak: bool) -> None:
     async def read(content: bytes) -> None:
         messages = [{"type": "http.request", "body": content, "more_body": False}]
 
@@ -46,7 +46,7 @@ def test_multipart(many: bool) -> None:
         else:
             form.file.close()
 
-    fuzz(lambda content: asyncio.run(read(content)), damaged(seeds("multipart")), many)
+    fuzz(lambda content: asyncio.run(read(content)), damaged(seeds("multipart")), soak)
 
 
 TEMPLATE_WORDS = [
@@ -57,11 +57,11 @@ TEMPLATE_WORDS = [
 ]  # fmt: skip
 
 
-def test_templates(many: bool) -> None:
+def test_templates(soak: bool) -> None:
     def render(source: str) -> None:
         ChatTemplate(source, bos_token="<s>").render(MESSAGES, TOOLS)
 
-    fuzz(render, damaged_text(texts("template"), TEMPLATE_WORDS), many)
+    fuzz(render, damaged_text(texts("template"), TEMPLATE_WORDS), soak)
     for source in texts("template"):
         assert ChatTemplate(source, bos_token="<s>").render(MESSAGES, TOOLS)
 
@@ -102,9 +102,9 @@ SPECS = {
 
 
 @pytest.mark.parametrize("target", SPECS)
-def test_grammars(target: str, compiler: GrammarCompiler, many: bool) -> None:
+def test_grammars(target: str, compiler: GrammarCompiler, soak: bool) -> None:
     make, words = SPECS[target]
-    fuzz(lambda text: compiler.compile(make(text)), damaged_text(texts(target), words), many)
+    fuzz(lambda text: compiler.compile(make(text)), damaged_text(texts(target), words), soak)
     for text in texts(target):
         try:
             compiler.compile(make(text))

@@ -7,9 +7,6 @@ from pathlib import Path
 import pytest
 
 from antiphon.runtime.loading.loading import LoadedModel, load_model
-from support.soak.lengths import soak
-
-__all__ = ["soak"]
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
@@ -27,12 +26,6 @@ MOST_BYTES = 64 << 20
 INTERESTING = (0, 1, 7, 8, 31, 32, 127, 128, 255, 256, 2**15, 2**16 - 1, 2**16, 2**24, 2**31 - 1, 2**31, 2**32 - 1,
                2**32, 2**40, 2**62, 2**63 - 1, 2**63, 2**64 - 1)  # fmt: skip
 FORMATS = {1: "B", 2: "H", 4: "I", 8: "Q"}
-
-
-@pytest.fixture(params=[False, pytest.param(True, marks=pytest.mark.soak)], ids=["few", "many"])
-def many(request: pytest.FixtureRequest) -> bool:
-    """Whether a fuzzing test tries as many examples as a soak does; the test with few is in the fast suite."""
-    return bool(request.param)
 
 
 def seeds(target: str) -> list[bytes]:
@@ -100,9 +93,9 @@ def damaged_text(draw: st.DrawFn, originals: Sequence[str], words: Sequence[str]
     return text
 
 
-def fuzz(parse: Callable[[Any], object], inputs: st.SearchStrategy[Any], many: bool, share: float = 1.0) -> None:
+def fuzz(parse: Callable[[Any], object], inputs: st.SearchStrategy[Any], soak: bool, share: float = 1.0) -> None:
     """Parse many inputs. Each gives a result or an `AntiphonError`, soon, and leaves little memory behind."""
-    count = max(10, int((NUM_SOAK_EXAMPLES if many else NUM_EXAMPLES) * share))
+    count = max(10, int((NUM_SOAK_EXAMPLES if soak else NUM_EXAMPLES) * share))
 
     @settings(
         max_examples=count,
@@ -110,7 +103,7 @@ def fuzz(parse: Callable[[Any], object], inputs: st.SearchStrategy[Any], many: b
         database=None,
         suppress_health_check=list(HealthCheck),
         phases=[Phase.explicit, Phase.generate, Phase.shrink],
-        derandomize=not many,
+        derandomize=not soak,
     )
     @given(inputs)
     def run(content: Any) -> None:

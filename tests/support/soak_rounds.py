@@ -23,8 +23,9 @@ WORKERS = 2
 
 def run_round(seed: int, until: float, times: Path, arguments: list[str]) -> int:
     """Run each soak test once, those that begin before `until`; return pytest's status."""
-    command = [sys.executable, "-m", "pytest", "-m", "soak", "--soak", "-n", str(WORKERS), "--dist", "loadfile"]
-    command += ["--no-loadscope-reorder", "--seed", str(seed), "--shuffle", str(seed), "--until", str(until)]
+    command = [sys.executable, "-m", "pytest", "-m", "soak", "--soak", "--shuffle", str(seed), "--until", str(until)]
+    command += ["--seed", str(seed), f"--hypothesis-seed={seed}"]
+    command += ["-n", str(WORKERS), "--dist", "loadfile", "--no-loadscope-reorder"]
     return subprocess.run([*command, "--times", str(times), *arguments], cwd=ROOT).returncode
 
 

@@ -194,12 +194,12 @@ def test_a_lying_initializer_is_rejected(damage: Callable[[onnx.ModelProto], Non
 
 @pytest.mark.parametrize("make", [sample_model, quantised_model])
 def test_damaged_files_end_in_our_own_errors(
-    make: Callable[[], onnx.ModelProto], tmp_path: Path, many: bool, seed: int
+    make: Callable[[], onnx.ModelProto], tmp_path: Path, soak: bool, seed: int
 ) -> None:
     content = make().SerializeToString()
     chance = random.Random(seed)
     rejected = 0
-    for trial in range(20_000 if many else 400):
+    for trial in range(20_000 if soak else 400):
         damaged = bytearray(content)
         if trial % 4 == 0:
             damaged = damaged[: chance.randrange(1, len(damaged))]

@@ -1,3 +1,0 @@
-"""Fixtures of fuzzing tests."""
-
-from support.fuzzing import many  # noqa: F401
