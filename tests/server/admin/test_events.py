@@ -227,9 +227,9 @@ def test_a_killed_engine_is_announced_and_a_snapshot_follows(watched: RunningSer
         reading.until("snapshot")
         pid = watched.serving.client.pid
         assert pid is not None
-        os.kill(pid, signal.SIGKILL)
-        dead = reading.until("engine")
-        assert dead["state"] == "restarting"
+        with watched.held_restart():
+            os.kill(pid, signal.SIGKILL)
+            assert reading.until("engine")["state"] == "restarting"
         back = reading.until("engine")
         while back["state"] != "ready":
             back = reading.until("engine")

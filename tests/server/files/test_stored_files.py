@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -166,6 +167,10 @@ def test_one_server_at_a_time(tmp_path: Path) -> None:
     with pytest.raises(StateFolderError, match=r"another server uses .*--files-dir"):
         StateFolder(tmp_path / "state")
     first.close()
+    second = StateFolder(tmp_path / "state")
+    thread = threading.Thread(target=second.close)
+    thread.start()
+    thread.join()
     StateFolder(tmp_path / "state").close()
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(StateFolderError, match=r"cannot use|not a folder"):

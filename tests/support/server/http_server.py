@@ -18,6 +18,7 @@ import uvicorn
 from fastapi import FastAPI
 from safetensors.torch import load_file, save_file
 
+from antiphon.runtime.process.engine_process import EngineProcess
 from antiphon.server.app import create_app
 from antiphon.server.draining_server import server_settings
 from antiphon.server.http.listener import address, bind
@@ -69,6 +70,23 @@ class RunningServer:
 
         wait_until(has_figures, "the engine's own figures", seen=lambda: pages[-1])
         return pages[-1]
+
+    @contextmanager
+    def held_restart(self) -> Iterator[None]:
+        """Keep an engine process that is started inside the block from being ready before the block ends."""
+        engine, go_on = self.serving.client, threading.Event()
+        prepare = engine._prepare
+
+        async def prepare_later(process: EngineProcess) -> None:
+            await asyncio.to_thread(go_on.wait, 120)
+            await prepare(process)
+
+        engine._prepare = prepare_later  # type: ignore[method-assign]
+        try:
+            yield
+        finally:
+            engine._prepare = prepare  # type: ignore[method-assign]
+            go_on.set()
 
     def wait_until_idle(self) -> None:
         """Wait until the engine holds nothing of any request."""

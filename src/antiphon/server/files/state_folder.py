@@ -56,7 +56,7 @@ class StateFolder:
             for folder in (path, self.files, self.batches):
                 if not make_private(folder):
                     raise StateFolderError(f"{folder} is not a folder of this user")
-            self._lock = FileLock(path / "lock", mode=FILE_MODE)
+            self._lock = FileLock(path / "lock", mode=FILE_MODE, thread_local=False)  # any thread may release it
             self._lock.acquire(timeout=0)
         except Timeout:
             raise StateFolderError(
