@@ -8,7 +8,6 @@ from gguf import GGUFValueType, GGUFWriter, quants
 from gguf.constants import GGMLQuantizationType
 
 from antiphon.weights.types import TensorType
-from support.fuzzing import many  # noqa: F401
 
 #: Types of the sample's tensors that the `gguf` package cannot encode; any bytes are valid for them.
 RAW_TYPES = (TensorType.Q4_K, TensorType.Q6_K, TensorType.IQ2_XXS, TensorType.IQ4_XS)
