@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import random
 
+import pytest
 import torch
-import whisper.tokenizer
-from whisper.decoding import ApplyTimestampRules, SuppressBlank
 
 from antiphon import ops
 from antiphon.engine.request import Request
@@ -14,7 +13,12 @@ from antiphon.engine.sampling_params import SamplingParams
 from antiphon.engine.transcript_rules import TranscriptRules
 from antiphon.executor.sampling.edit_batch import EditBatch
 
-TOKENIZER = whisper.tokenizer.get_tokenizer(False)
+pytestmark = pytest.mark.slow
+
+tokenizer = pytest.importorskip("whisper.tokenizer", reason="make test-all installs openai-whisper")
+decoding = pytest.importorskip("whisper.decoding", reason="make test-all installs openai-whisper")
+
+TOKENIZER = tokenizer.get_tokenizer(False)
 FIRST, END = TOKENIZER.timestamp_begin, TOKENIZER.eot
 SIZE = FIRST + 1501
 BEGIN = 3
@@ -48,7 +52,7 @@ def test_random_histories() -> None:
     source = random.Random(0)
     generator = torch.Generator().manual_seed(0)
     prompt = [TOKENIZER.sot_prev, 11, TOKENIZER.sot]
-    blank, rules = SuppressBlank(TOKENIZER, BEGIN), ApplyTimestampRules(TOKENIZER, BEGIN, 50)
+    blank, rules = decoding.SuppressBlank(TOKENIZER, BEGIN), decoding.ApplyTimestampRules(TOKENIZER, BEGIN, 50)
     for _ in range(150):
         tokens = [*prompt, *history(source)]
         logits = torch.randn(1, SIZE, generator=generator) * 3
