@@ -10,18 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
-import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
-from schemathesis import GenerationMode
-from schemathesis.checks import not_a_server_error
-from schemathesis.core.failures import AcceptedNegativeData, FailureGroup
-from schemathesis.specs.openapi.checks import (
-    content_type_conformance,
-    negative_data_rejection,
-    response_headers_conformance,
-    response_schema_conformance,
-    status_code_conformance,
-)
 
 from antiphon.runtime.speech import pronunciation
 from antiphon.server.setup.config import DEFAULT_SOUND_MODELS, ModelSpec, ServerConfig
@@ -29,13 +18,20 @@ from antiphon.weights.catalog.resolve import resolve
 from support.server.http_server import RunningServer
 from support.server.pool import ServerPool
 
+INSTALLED = "make test-all installs schemathesis"
+schemathesis = pytest.importorskip("schemathesis", reason=INSTALLED)
+checks = pytest.importorskip("schemathesis.specs.openapi.checks", reason=INSTALLED)
+failures = pytest.importorskip("schemathesis.core.failures", reason=INSTALLED)
+
+pytestmark = pytest.mark.slow
+
 CHECKS = [
-    not_a_server_error,
-    status_code_conformance,
-    content_type_conformance,
-    response_headers_conformance,
-    response_schema_conformance,
-    negative_data_rejection,
+    schemathesis.checks.not_a_server_error,
+    checks.status_code_conformance,
+    checks.content_type_conformance,
+    checks.response_headers_conformance,
+    checks.response_schema_conformance,
+    checks.negative_data_rejection,
 ]
 OPERATIONS = [
     ("post", "/v1/chat/completions"),
@@ -104,7 +100,7 @@ SMALL = ("/v1/audio/", "/v1/responses/", *STORED)
 CASES = [
     (method, path, mode)
     for method, path in OPERATIONS
-    for mode in GenerationMode
+    for mode in schemathesis.GenerationMode
     if mode.is_positive or ("{" not in path and path not in ("/v1/models", "/api/tags", "/api/ps", "/api/version"))
 ]
 
@@ -189,7 +185,7 @@ def operations(small: RunningServer) -> dict[tuple[str, str], Any]:
 
 
 def send_random_requests(
-    server: RunningServer, operation: Any, mode: GenerationMode, max_examples: int, **how: Any
+    server: RunningServer, operation: Any, mode: schemathesis.GenerationMode, max_examples: int, **how: Any
 ) -> None:
     """Send valid or invalid bodies of the document's own schemas. `model` is one that is there three times in four."""
     method, path = operation.method, operation.path
@@ -221,9 +217,13 @@ def send_random_requests(
         answer = case.call(timeout=60)
         try:
             case.validate_response(answer, checks=CHECKS)
-        except FailureGroup as group:
+        except failures.FailureGroup as group:
             # A value that one form of a field rejects may be right in another.
-            kept = [one for one in group.exceptions if not (type(one) is AcceptedNegativeData and "Of/" in one.message)]
+            kept = [
+                one
+                for one in group.exceptions
+                if not (type(one) is failures.AcceptedNegativeData and "Of/" in one.message)
+            ]
             if kept:
                 raise
         used["good"] += answer.status_code == 200
@@ -239,10 +239,13 @@ def is_small(method: str, path: str) -> bool:
     return "{" in path or method == "get" or path.startswith(SMALL)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("method", "path", "mode"), CASES)
 def test_random_requests_break_nothing(
-    small: RunningServer, operations: dict[tuple[str, str], Any], method: str, path: str, mode: GenerationMode
+    small: RunningServer,
+    operations: dict[tuple[str, str], Any],
+    method: str,
+    path: str,
+    mode: schemathesis.GenerationMode,
 ) -> None:
     """The same requests every time."""
     count = 2 if path.startswith(STORED) else 3 if is_small(method, path) else 8
@@ -252,7 +255,11 @@ def test_random_requests_break_nothing(
 @pytest.mark.soak
 @pytest.mark.parametrize(("method", "path", "mode"), CASES)
 def test_many_random_requests_break_nothing(
-    small: RunningServer, operations: dict[tuple[str, str], Any], method: str, path: str, mode: GenerationMode
+    small: RunningServer,
+    operations: dict[tuple[str, str], Any],
+    method: str,
+    path: str,
+    mode: schemathesis.GenerationMode,
 ) -> None:
     count = 100 if is_small(method, path) else 600
     send_random_requests(small, operations[method, path], mode, count)

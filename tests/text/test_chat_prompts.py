@@ -32,7 +32,7 @@ def model(name: str) -> tuple[Tokenizer, ChatTemplate, RustTokenizer]:
     """A real vocabulary, its template, and the same vocabulary in the `tokenizers` library."""
     try:
         metadata = GGUFFile(resolve(MODELS[name], offline=True).path).metadata
-        reference = REFERENCES[name](metadata, True)
+        reference = REFERENCES[name](metadata)
     except (AntiphonError, FileNotFoundError) as error:
         pytest.skip(f"not on this machine: {error}")
     tokenizer = tokenizer_from_gguf(metadata)

@@ -55,6 +55,7 @@ def test_a_context_that_the_engine_finds_too_long() -> None:
     assert error.message.startswith("This model's maximum context length is exceeded: prompt has 9 tokens")
 
 
+@pytest.mark.slow
 def test_langchain_tells_a_prompt_that_is_too_long(server: RunningServer) -> None:
     from langchain_core.exceptions import ContextOverflowError
     from langchain_openai import ChatOpenAI

@@ -21,7 +21,7 @@ from support.programs.forks import ENGINE_MODULES, Template, template
 
 WORKER = "import sys; from antiphon.runtime.process.worker import main; main(sys.argv[1:])"
 #: Beginnings of the names of variables that change what an interpreter imports or how a library starts.
-START_VARIABLES = ("PYTHON", "LD_", "OMP_", "MKL_", "KMP_", "OPENBLAS_", "TORCH_", "CUDA_", "TRITON_")
+START_VARIABLES = ("PYTHON", "LD_", "OMP_", "MKL_", "OPENBLAS_", "TORCH_", "CUDA_", "TRITON_")
 
 
 def start_variables() -> dict[str, str]:

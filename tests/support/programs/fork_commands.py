@@ -17,11 +17,9 @@ from typing import Any
 
 from support.programs.forks import ENGINE_MODULES, Fork, template
 
-#: A fork's `sys.stdin` was made for the template's, of which it remembers whether one can seek in it.
-PREPARE = "import sys; sys.stdin = open(0, closefd=False); "
 CODE = {
-    "antiphon": PREPARE + "sys.argv[0] = 'antiphon'; from antiphon.cli.app import main; main()",
-    "python": PREPARE + "import runpy; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')",
+    "antiphon": "import sys; sys.argv[0] = 'antiphon'; from antiphon.cli.app import main; main()",
+    "python": "import runpy, sys; sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')",
 }
 CLIENT = f"""#!{sys.executable} -ISB
 import json, os, socket, sys

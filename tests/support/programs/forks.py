@@ -207,7 +207,10 @@ def serve(first: socket.socket) -> dict[str, Any] | None:
                         requests.send(json.dumps({"number": number, "status": status}).encode())
                     continue
                 requests = key.fileobj
-                data, files, _, _ = socket.recv_fds(requests, MESSAGE_BYTES, 8)
+                try:
+                    data, files, _, _ = socket.recv_fds(requests, MESSAGE_BYTES, 8)
+                except ConnectionResetError:  # a process that requested forks was killed
+                    data, files = b"", []
                 if not data and requests is first:
                     return None
                 if not data:
@@ -229,7 +232,8 @@ def serve(first: socket.socket) -> dict[str, Any] | None:
                 watched = os.pidfd_open(pid)
                 children[watched] = requests, request["number"], pid
                 selector.register(watched, selectors.EVENT_READ)
-                requests.send(json.dumps({"number": request["number"], "pid": pid}).encode())
+                with contextlib.suppress(OSError):
+                    requests.send(json.dumps({"number": request["number"], "pid": pid}).encode())
 
 
 def become(request: dict[str, Any]) -> None:
@@ -242,6 +246,7 @@ def become(request: dict[str, Any]) -> None:
         os.close(stream)
     if os.isatty(0):
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    sys.stdin = os.fdopen(0, closefd=False)  # the template's remembers whether one can seek in it
     sys.stdout.reconfigure(line_buffering=os.isatty(1))  # type: ignore[union-attr]
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.chdir(request["folder"])
