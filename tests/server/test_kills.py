@@ -119,6 +119,7 @@ def test_a_kill(chat_folder: Path, tmp_path: Path) -> None:
         assert server.wait_for_end() == 0
 
 
+@pytest.mark.alone
 @pytest.mark.soak
 def test_kills_in_a_row(chat_folder: Path, tmp_path: Path) -> None:
     """Every stream ends within half a second, and the server's files and threads do not grow."""

@@ -177,6 +177,7 @@ def test_one_of_every_kind_at_once(server: ServerProcess, crowd: Crowd) -> None:
     check_end(server, crowd, engine)
 
 
+@pytest.mark.alone
 @pytest.mark.soak
 def test_every_kind_of_client_for_minutes(server: ServerProcess, crowd: Crowd) -> None:
     engine = server.engine_pid()
