@@ -68,7 +68,7 @@ stage-browser:
 	@$(STAGE) run browser $(PYTEST) $(TWO_WORKERS) $(call MARKED,browser) -m "browser and not (slow or soak)"
 
 stage-sanitize:
-	@$(STAGE) run sanitize $(BIN)/python tests/support/sanitize.py
+	@$(STAGE) run sanitize $(BIN)/python tests/support/sanitize.py --times={times}
 
 stage-slow:
 	@$(STAGE) run slow $(PYTEST) $(TWO_WORKERS) $(call MARKED,slow|weights) \

@@ -1,7 +1,7 @@
 """Run tests on a native extension built with AddressSanitizer and UndefinedBehaviorSanitizer.
 
-`python tests/support/sanitize.py [PYTEST ARGUMENTS]`; without arguments, the tests of the native operations. The
-extension is built under `build/sanitize`, and an environment beside it joins the packages of this one, the Python
+`python tests/support/sanitize.py [PYTEST ARGUMENTS]` runs the tests of the native operations, unless a path is given.
+The extension is built under `build/sanitize`, and an environment beside it joins the packages of this one, the Python
 sources and that extension.
 """
 
@@ -72,7 +72,9 @@ def main(arguments: list[str]) -> int:
     FOLDER.mkdir(parents=True, exist_ok=True)
     python = make_environment(build_extension())
     find = [subprocess.check_output(["g++", f"-print-file-name={name}"], text=True).strip() for name in LIBRARIES]
-    command = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", *(arguments or DEFAULT_TESTS)]
+    names_tests = any(Path(argument.partition("::")[0]).exists() for argument in arguments)
+    command = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", *(() if names_tests else DEFAULT_TESTS)]
+    command += arguments
     return subprocess.run(command, cwd=ROOT, env=os.environ | ENVIRONMENT | {"LD_PRELOAD": " ".join(find)}).returncode
 
 
