@@ -29,8 +29,8 @@ PACKAGES = $(STAGE) run packages $(BIN)/uv pip install --quiet --python $(BIN)/p
 PROJECT = $(STAGE) run extension $(BIN)/python -m pip install --quiet --no-deps
 PYTEST := $(BIN)/pytest --times {times}
 TWO_WORKERS := -n 2 --dist loadfile --no-loadscope-reorder
-# The files that have a test with one of these markers; importing all others would take a minute.
-MARKED = $$(grep --recursive --files-with-matches --extended-regexp "mark\.($(1))\>" tests --include="test_*.py")
+# The files that have a test with one of these markers; importing all others takes long. Cases are run by other tests.
+MARKED = $$(grep --recursive --files-with-matches --extended-regexp "mark\.($(1))\>" tests --include="test_*.py" --exclude-dir=cases)
 
 .PHONY: run test test-all lint soak sanitize clean
 .PHONY: stages-of-test stage-fast stage-browser stage-sanitize stage-slow stage-alone

@@ -16,12 +16,6 @@ def test_cases() -> None:
     run_interpreted("tests/executor/device/cases")
 
 
-@pytest.mark.slow
-@pytest.mark.long("the interpreter runs every kind of request")
-def test_every_kind_of_request() -> None:
-    run_interpreted("tests/executor/device/cases", "-m", "slow and not soak")
-
-
 @pytest.mark.soak
-def test_large_batches() -> None:
+def test_large_batches_and_every_kind_of_request() -> None:
     run_interpreted("tests/executor/device/cases", "-m", "soak")

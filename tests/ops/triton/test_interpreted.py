@@ -23,9 +23,9 @@ def test_cases() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.long("the interpreter runs more sizes, types and architectures")
+@pytest.mark.long("the interpreter runs all types of weights, and draws and drafts of more kinds")
 def test_more_cases() -> None:
-    run_interpreted("tests/ops/triton/cases", "-m", "slow and not soak")
+    run_interpreted("tests/ops/triton/cases", "tests/executor/device/cases", "-m", "slow and not soak")
 
 
 @pytest.mark.soak

@@ -154,7 +154,7 @@ def test_a_cancelled_request_leaves_the_others_alone(device: Device) -> None:
     executor.close()
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_request(device: Device, kind: str) -> None:

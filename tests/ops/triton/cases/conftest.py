@@ -21,7 +21,7 @@ if find_spec("triton") and is_interpreted():
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
-@pytest.fixture(params=[0, pytest.param(1, marks=() if DEVICE == "cuda" else pytest.mark.slow)])
+@pytest.fixture(params=[0, pytest.param(1, marks=() if DEVICE == "cuda" else pytest.mark.soak)])
 def generator(request: pytest.FixtureRequest) -> torch.Generator:
     return torch.Generator().manual_seed(request.param)
 

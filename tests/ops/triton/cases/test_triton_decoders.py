@@ -54,13 +54,13 @@ def invariant_kernels(monkeypatch: pytest.MonkeyPatch) -> Iterator[Backend]:
 
 
 @pytest.mark.parametrize(
-    "make", [pytest.param(make, marks=() if make in FAST else pytest.mark.slow) for make in CONFIGS]
+    "make", [pytest.param(make, marks=() if make in FAST else pytest.mark.soak) for make in CONFIGS]
 )
 def test_steps(make: Callable[[], transformers.PretrainedConfig], request: pytest.FixtureRequest) -> None:
     check_steps(make, request, "own_kernels")
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.parametrize("make", CONFIGS)
 def test_batch_invariant_steps(
     make: Callable[[], transformers.PretrainedConfig], request: pytest.FixtureRequest

@@ -140,7 +140,7 @@ def attend(q: Tensor, pages: Scattered, lengths: list[int], counts: list[int], *
         pytest.param(None, {}, id="plain"),
         pytest.param(None, {"window": 40, "sink_tokens": 3}, id="window"),
         pytest.param(None, {"softcap": 5.0, "window": 100}, id="softcap"),
-        pytest.param(torch.int8, {}, id="int8", marks=pytest.mark.slow),
+        pytest.param(torch.int8, {}, id="int8", marks=pytest.mark.soak),
     ],
 )
 def test_attention(

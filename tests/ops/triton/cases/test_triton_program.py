@@ -183,11 +183,8 @@ def check_pages(arena: Tensor, world: World, tolerance: float) -> None:
 #: Requests and parts of the context: by the kernel for one row, by tensor cores, and by the library.
 SIZES = [(count, splits) for count in (1, 3, 7, 20, 70) for splits in (1, 2)]
 QUICK = {qwen3: [(1, 2), (3, 1), (20, 1)], qwen2: [(7, 2)], gpt2: [(1, 2)]}
-SLOW = {qwen3: [(3, 2)], qwen2: [(1, 1), (20, 2)], gpt2: [(7, 1), (20, 1), (70, 1)]}
 CASES = [
-    pytest.param(
-        make, *size, marks=() if size in quick else pytest.mark.slow if size in SLOW[make] else pytest.mark.soak
-    )
+    pytest.param(make, *size, marks=() if size in quick else pytest.mark.soak)
     for make, quick in QUICK.items()
     for size in SIZES
 ]
@@ -208,8 +205,8 @@ def test_a_step_equals_the_reference(
     ("make", "drafted", "splits"),
     [
         (qwen3, [4], 1), (qwen3, [4], 2), (qwen2, [0, 5, 2], 1), (gpt2, [1, 3], 2),
-        pytest.param(qwen3, [7, 0, 3, 1, 2], 2, marks=pytest.mark.slow),
-        pytest.param(qwen2, [15], 2, marks=pytest.mark.slow),
+        pytest.param(qwen3, [7, 0, 3, 1, 2], 2, marks=pytest.mark.soak),
+        pytest.param(qwen2, [15], 2, marks=pytest.mark.soak),
     ],
 )  # fmt: skip
 def test_a_chained_step_equals_the_reference(

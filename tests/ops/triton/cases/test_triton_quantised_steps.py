@@ -54,16 +54,16 @@ GATES = {"": TensorType.Q5_1, "up_proj": TensorType.Q8_0, "v_proj": TensorType.Q
 FLOATS = {"": TensorType.F32}
 TYPES = {"q8_0": Q8_0, "mixed": MIXED, "gates": GATES}
 #: Steps that the interpreter is quick enough for; it takes long for those of many rows.
-QUICK, LONG = {("mixed", 1), ("mixed", 3)}, 70
+QUICK = {("mixed", 1), ("mixed", 3)}
 STEPS = [
     pytest.param(
         types,
         rows,
         id=f"{name}-{rows}",
-        marks=() if (name, rows) in QUICK else pytest.mark.soak if rows == LONG else pytest.mark.slow,
+        marks=() if (name, rows) in QUICK else pytest.mark.soak,
     )
     for name, types in TYPES.items()
-    for rows in (1, 3, 20, LONG)
+    for rows in (1, 3, 20, 70)
 ]
 
 
@@ -180,7 +180,7 @@ def test_decode_steps(types: Mapping[str, TensorType], rows: int, device: torch.
 
 
 @pytest.mark.usefixtures("wide_tiles")
-@pytest.mark.parametrize("rows", [pytest.param(1, marks=pytest.mark.slow), 3])
+@pytest.mark.parametrize("rows", [pytest.param(1, marks=pytest.mark.soak), 3])
 def test_decode_steps_of_quantised_floats(rows: int, device: torch.device, half: torch.dtype) -> None:
     """Matrices in fp8, the embedding and the head in blocks of int8."""
     model, exact = build_model(RandomCheckpoint(FLOATS)), build_model(RandomCheckpoint(FLOATS))
