@@ -114,6 +114,7 @@ def run_tests(server: RunningServer, suite: Path, tmp_path: Path, *selection: st
 
 @pytest.mark.slow
 @pytest.mark.weights
+@pytest.mark.long("the client's own tests run in a process of their own")
 def test_the_synchronous_client_that_checks_answers_strictly(
     server: RunningServer, suite: Path, tmp_path: Path
 ) -> None:

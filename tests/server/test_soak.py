@@ -168,6 +168,7 @@ def check_end(server: ServerProcess, crowd: Crowd, engine: int) -> None:
     assert crowd.wrong == []
 
 
+@pytest.mark.long("clients of every kind ask a real server one after another and at once")
 def test_one_of_every_kind_at_once(server: ServerProcess, crowd: Crowd) -> None:
     engine = server.engine_pid()
     before = settled_holdings(server)

@@ -48,6 +48,7 @@ def own_home(tmp_path: Path, code: str) -> str:
     return str(home)
 
 
+@pytest.mark.long("all examples of a page are one program")
 @pytest.mark.parametrize("page", EXAMPLES, ids=lambda page: page.name)
 def test_python_examples(page: Path, folder: Path, programs: Programs) -> None:
     check_examples(page, programs, folder, None)

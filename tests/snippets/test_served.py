@@ -30,6 +30,7 @@ def test_commands(name: str, server: str, folder: Path, programs: Programs) -> N
     check_commands(BLOCKS[name], programs, folder, server)
 
 
+@pytest.mark.long("all examples of a page are one program")
 @pytest.mark.parametrize("page", EXAMPLES, ids=lambda page: page.name)
 def test_python_examples(page: Path, server: str, folder: Path, programs: Programs) -> None:
     check_examples(page, programs, folder, server)

@@ -36,6 +36,7 @@ def spoken(server: RunningServer, voice: str) -> bytes:
     return answer.content
 
 
+@pytest.mark.long("a server with the large voice is started")
 def test_a_mixture_is_heard_and_saved(profile: BrowserContext, speaking: RunningServer) -> None:
     with watched_page(profile, speaking.url) as watched:
         page = watched.open("speak")
