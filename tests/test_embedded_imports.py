@@ -7,6 +7,8 @@ import json
 import re
 from pathlib import Path
 
+import pytest
+
 from support.programs.forks import template
 
 INSTALLED = ("torch", "numpy", "tokenizers")
@@ -59,6 +61,7 @@ def required(names: tuple[str, ...]) -> set[str]:
     return found
 
 
+@pytest.mark.long("a model is loaded and asked in a process of its own")
 def test_it_runs_without_the_packages_of_the_server(tiny_llama: Path) -> None:
     needed = required(INSTALLED)
     owners = metadata.packages_distributions()

@@ -93,6 +93,7 @@ def level(package: str, parts: Sequence[str]) -> int:
     return next((place for place, names in enumerate(ORDER[package]) if name in names), -1)
 
 
+@pytest.mark.long("every source is parsed")
 def test_imports_point_downward() -> None:
     wrong = []
     for path in sorted(ROOT.rglob("*.py")):

@@ -84,6 +84,7 @@ def test_chunks_of_many_tokens_do_not_distort_the_gaps() -> None:
     assert (figures["output_tokens"], figures["chunks"]) == (160, 40)
 
 
+@pytest.mark.long("one request runs into its timeout of three seconds")
 def test_faults_are_counted_by_kind() -> None:
     faults = {3: "http_429", 5: "drop", 6: "stream_error", 7: "garbage", 8: "silent"}
     with fake_server(Behaviour(faults=faults)) as server:

@@ -29,6 +29,7 @@ def count(total: Counter[str]) -> int:
     return sum(total[name] for name in EVENTS)
 
 
+@pytest.mark.long("thirty random worlds of requests")
 def test_random_traffic_leaves_every_output_and_the_state_right() -> None:
     total: Counter[str] = Counter()
     for seed in range(30):

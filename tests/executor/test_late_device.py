@@ -63,6 +63,7 @@ def check_hard(events: Counter[str]) -> None:
 
 
 @pytest.mark.parametrize("depth", [2, 3])
+@pytest.mark.long("random schedules on a device whose results come late")
 def test_late_results_change_no_answer(depth: int) -> None:
     total: Counter[str] = Counter()
     for seed in range(16):

@@ -121,6 +121,7 @@ def check_hard(events: Counter[str]) -> None:
     assert not events["drafted by beams"]
 
 
+@pytest.mark.long("two dozen random schedules, each with drafts and without")
 def test_drafts_change_no_answer(lengths: random.Random) -> None:
     total: Counter[str] = Counter()
     for seed in range(24):

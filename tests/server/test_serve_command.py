@@ -186,6 +186,7 @@ def test_an_engine_that_cannot_start_ends_the_server(chat_folder: Path) -> None:
     assert "Traceback" not in command.text()
 
 
+@pytest.mark.long("a real engine process is started")
 def test_an_engine_that_cannot_start_again_ends_the_server(
     chat_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

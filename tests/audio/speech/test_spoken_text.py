@@ -206,6 +206,7 @@ def test_long_text_is_cut_everywhere() -> None:
 @settings(max_examples=150, deadline=None)
 @given(st.text(max_size=300), st.integers(1, 40))
 @example(".", 1)
+@pytest.mark.long("150 random texts are prepared for speech")
 def test_nothing_in_a_text_is_lost_or_said_twice(text: str, step: int) -> None:
     def letters(parts: list[str]) -> str:
         return "".join(c for part in parts for c in part if not c.isspace())

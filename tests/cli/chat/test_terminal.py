@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from support.models.tiny_model import CONFIG, write_folder
 from support.programs.command_line import PROGRAM as ANTIPHON
 from support.programs.forks import ENGINE_MODULES, LIGHT_MODULES, template
@@ -305,6 +307,7 @@ class TestCommands:
         assert precious.read_text() == '{"not": "a chat"}'
 
 
+@pytest.mark.long("a program on a terminal loads a model")
 def test_with_a_model_in_this_process(tmp_path: Path) -> None:
     """The whole command once, on a real engine: an answer, one that is stopped, and the end."""
     folder = write_folder(tmp_path / "tiny-llama", config=CONFIG | {"max_position_embeddings": 1 << 16})

@@ -48,6 +48,7 @@ def test_no_step_has_another_kernel(max_rows: int, kv_heads: int) -> None:
 
 
 @pytest.mark.parametrize(("max_rows", "kv_heads"), [(40, 3), (20, 1)])
+@pytest.mark.long("the kernels of many steps are listed")
 def test_no_step_with_drafts_has_another_kernel(max_rows: int, kv_heads: int) -> None:
     graphs = make_graphs(max_rows, num_key_value_heads=kv_heads)
     known = set(graphs.chained_variants(MAX_TOKENS))

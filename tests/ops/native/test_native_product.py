@@ -194,6 +194,7 @@ def test_a_forked_child_computes_while_its_parent_does() -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.long("interpreters that compute are ended, one after another")
 def test_the_interpreter_exits_with_the_pool_awake_or_asleep() -> None:
     """Two interpreters, forked from one that has imported what they need."""
     program = """

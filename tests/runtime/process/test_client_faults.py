@@ -79,6 +79,7 @@ def test_kill_under_many_streams(tiny_llama: Path) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.long("a real engine process is started")
 def test_starts_that_fail_for_too_long_are_given_up(tiny_llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first restart succeeds, however often; an executable that is gone is tried for a while."""
 

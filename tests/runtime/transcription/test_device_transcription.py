@@ -25,6 +25,7 @@ OPTIONS: dict[str, Any] = dict(voice_activity=False, no_speech_limit=1.0, words=
 @pytest.mark.parametrize(
     "options", [dict(temperatures=(0.0,)), dict(temperatures=(0.0,), beams=3), dict(temperatures=(0.4,), best_of=2)]
 )
+@pytest.mark.long("kernels run in Triton's interpreter")
 def test_transcripts_are_those_of_the_cpu(options: dict[str, Any]) -> None:
     """Languages are detected, words are aligned, and windows of several recordings share steps."""
     generator = np.random.default_rng(5)

@@ -66,6 +66,7 @@ def test_required_calls_are_valid(client: openai.OpenAI, model: str, seed: int) 
     check(call.function.name, call.function.arguments)  # type: ignore[union-attr]
 
 
+@pytest.mark.long("twelve answers of up to 300 tokens are drawn under a grammar")
 def test_several_calls_in_one_answer(client: openai.OpenAI) -> None:
     found = 0
     for seed in range(12):
