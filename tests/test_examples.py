@@ -26,6 +26,7 @@ def test_the_first_question_is_answered_and_the_server_ends_by_itself(tmp_path: 
     assert "memory: weights" in result.stderr and "Traceback" not in result.stderr
 
 
+@pytest.mark.long("a script starts a server in interpreters of their own")
 def test_a_server_that_cannot_start_is_told() -> None:
     command = [sys.executable, str(SCRIPT), "no-such-model"]
     if not Path(sys.executable).with_name("antiphon").exists():

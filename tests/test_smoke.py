@@ -28,7 +28,7 @@ def spoken(engine: Engine) -> list[SpeechChunk]:
     return list(engine.speak(SENTENCE, seed=1))
 
 
-@pytest.mark.long("four real models are downloaded")
+@pytest.mark.long("loads four real models, and fetches those that are not here yet")
 def test_a_question_is_answered(engine: Engine) -> None:
     question = [{"role": "user", "content": "What is the capital of France? Answer in one sentence."}]
     (answer,) = engine.generate([question], SamplingParams(temperature=0.0, max_tokens=16))

@@ -64,6 +64,7 @@ def test_two_settings_are_compared(tiny_llama: Path, text: Path, tmp_path: Path)
     assert result["comparisons"][0]["metrics"]["perplexity"]["difference"] == pytest.approx(after - before)
 
 
+@pytest.mark.long("measures the speed of four settings")
 def test_a_sweep_writes_a_page(tiny_llama: Path, text: Path, tmp_path: Path) -> None:
     html, output = tmp_path / "sweep.html", tmp_path / "sweep.json"
     got = evaluate(

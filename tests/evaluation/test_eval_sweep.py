@@ -156,6 +156,7 @@ def run_sweep(load: Callable[[Setting], LoadedModel], *parts: str) -> tuple[list
     return rows, sweep_result("tiny", "a text", sweep, rows, {"context": 64}, len(settings))
 
 
+@pytest.mark.long("measures the speed of five settings")
 def test_a_sweep_and_its_page(load: Callable[[Setting], LoadedModel]) -> None:
     rows, result = run_sweep(load, "quantize=none,q4", "kv=fp32,bf16,fp8")
     by_label = {row.label: row for row in rows}

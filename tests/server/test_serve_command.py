@@ -36,6 +36,7 @@ def command(chat_folder: Path, encoder_folder: Path, tmp_path: Path) -> Iterator
     made.process.wait()
 
 
+@pytest.mark.long("a server starts, loads a model, answers and drains")
 def test_from_start_to_drained_end(command: ServeCommand, tmp_path: Path) -> None:
     url = command.url()
     assert httpx.get(url + "/livez").status_code == 200
@@ -69,6 +70,7 @@ def test_from_start_to_drained_end(command: ServeCommand, tmp_path: Path) -> Non
     assert "Traceback" not in text
 
 
+@pytest.mark.long("its imports are tested, so it is started by an interpreter of its own")
 def test_a_server_that_has_loaded_no_model_has_imported_no_torch(chat_folder: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-c", PROGRAM, "serve", str(chat_folder), "--no-preload"]
     with started_server([*command, "--port", "0", "--files-dir", str(tmp_path / "files")], None, "/livez") as server:

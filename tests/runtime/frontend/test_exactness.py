@@ -69,6 +69,7 @@ def check(loaded: LoadedModel, schedules: int, prompts_each: int, pool: int, lon
     return total
 
 
+@pytest.mark.long("thirty random schedules, and each prompt alone")
 def test_random_schedules_of_a_tiny_model(tiny_loaded: LoadedModel) -> None:
     total = check(tiny_loaded, schedules=30, prompts_each=6, pool=12, longest=40, max_tokens=12)
     assert total.finished > 100 and total.cancelled > 5

@@ -66,6 +66,7 @@ def test_a_bad_constraint_fails_alone(tiny_loaded: LoadedModel, broken: dict[str
         assert running.wait().token_ids == expected.token_ids
 
 
+@pytest.mark.long("a real model answers twenty schemas, twice each")
 @pytest.mark.slow
 @pytest.mark.weights
 def test_json_of_a_real_model_validates(soak: bool) -> None:

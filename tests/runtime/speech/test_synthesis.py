@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from antiphon.runtime.frontend.async_engine import AsyncEngine
 from antiphon.runtime.frontend.engine import Engine
 from antiphon.runtime.loading.loading import LoadedModel, load_model
 from antiphon.runtime.speech.account import IN_TIME, SpeechAccount
+from antiphon.runtime.speech.call import MAX_UNREAD
 from antiphon.runtime.speech.captions import to_srt
 from antiphon.runtime.speech.options import SpeechOptions
 from antiphon.runtime.speech.seams import CLAUSE_PAUSE, SENTENCE_PAUSE, is_silent, sounding, trimmed
@@ -192,12 +192,17 @@ def test_text_may_be_appended_while_it_is_spoken(engine: Engine) -> None:
     feed.finish()
     assert [chunk.text for chunk in synthesis] == ["And this is the second"]
 
+    is_heard = threading.Event()
+
     def slowly() -> Iterator[str]:
         yield "One thing. "
-        time.sleep(0.2)
+        assert is_heard.wait(PATIENCE_SECONDS)
         yield "Another thing."
 
-    assert [chunk.text for chunk in engine.speak(slowly())] == ["One thing.", "Another thing."]
+    synthesis = engine.speak(slowly())
+    assert next(synthesis).text == "One thing."
+    is_heard.set()
+    assert [chunk.text for chunk in synthesis] == ["Another thing."]
 
 
 @pytest.mark.weights
@@ -266,9 +271,9 @@ def test_closing_the_engine_ends_a_synthesis_that_waits_for_text(loaded: LoadedM
 @pytest.mark.weights
 def test_an_unread_synthesis_pauses(engine: Engine) -> None:
     synthesis = engine.speak("Yes. " * 14)
-    time.sleep(1.0)
+    unread = synthesis._inbox._queue
+    wait_until(lambda: unread.qsize() == MAX_UNREAD, f"{MAX_UNREAD} unread chunks", seen=unread.qsize)
     made = synthesis._call._account.num_samples
-    assert synthesis._inbox._queue.qsize() <= 8
     assert len(synthesis.wait()) > made
 
 

@@ -85,6 +85,7 @@ def test_ragged_recordings_batched_equal_each_alone(loaded: LoadedModel) -> None
     assert all(one.duration == len(sound) / RATE for one, sound in zip(together, recordings, strict=True))
 
 
+@pytest.mark.long("half a minute of sound is transcribed three times")
 @pytest.mark.parametrize("options", [{}, {"beams": 3}, {"temperatures": (0.7,), "best_of": 3}, {"words": True}])
 def test_little_memory_gives_the_same(loaded: LoadedModel, options: dict[str, object]) -> None:
     """With room for two windows' cross blocks at a time, requests wait, are preempted, and end as they would have."""
@@ -186,6 +187,7 @@ def test_what_is_refused(loaded: LoadedModel) -> None:
         assert settled(engine)["blocks_owned"] == 0
 
 
+@pytest.mark.long("four chats of 400 tokens, alone and beside a transcription")
 def test_beside_chat_both_say_what_they_say_alone(loaded: LoadedModel, tiny_llama: Path) -> None:
     """One arena, one loop: chats stream while recordings are transcribed, and every model's steps come between."""
     recording, prompts = sounds(95)[0], [[index, 5, 9] for index in range(4)]

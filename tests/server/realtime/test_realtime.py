@@ -308,6 +308,7 @@ async def test_an_unknown_voice_is_rejected_at_once(realtime: FakeRealtime) -> N
         assert "response.created" not in session.order.kinds
 
 
+@pytest.mark.long("the largest append that is accepted has 15 MB")
 async def test_a_large_append_and_one_that_is_too_large(realtime: FakeRealtime) -> None:
     async with realtime.session() as session:
         manual = {"type": "realtime", "audio": {"input": {"turn_detection": None}}}

@@ -49,6 +49,7 @@ def process(compilations: list[tuple[str, bool]]) -> Iterator[CompilerProcess]:
     made.close()
 
 
+@pytest.mark.long("Triton is imported by a process and compiles two kernels")
 def test_kernels_of_a_process_are_read_here(process: CompilerProcess, compilations: list[tuple[str, bool]]) -> None:
     from antiphon.ops.triton.kernels.products.epilogue import finish_product
     from antiphon.ops.triton.kernels.rows.store import grow_rows
@@ -67,6 +68,7 @@ def test_kernels_of_a_process_are_read_here(process: CompilerProcess, compilatio
     assert compilations == [("grow_rows", True), ("finish_product", True)]
 
 
+@pytest.mark.long("a process imports Triton and compiles a kernel")
 def test_a_kernel_that_cannot_be_compiled(process: CompilerProcess) -> None:
     from antiphon.ops.triton.kernels.rows.store import grow_rows
 

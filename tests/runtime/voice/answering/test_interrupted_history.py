@@ -142,6 +142,7 @@ def differs_by_its_last_word(kept: list[str], heard: list[str]) -> bool:
     return len(kept) - same <= 1 and len(heard) - same <= 1
 
 
+@pytest.mark.long("answers are spoken, and Whisper hears each twice")
 @pytest.mark.parametrize("count", [4, pytest.param(10, marks=pytest.mark.soak)])
 def test_the_history_of_interruptions_is_what_was_played(count: int) -> None:
     """Whisper is not always right: of other moments it left out up to three words that were spoken after the end of a
