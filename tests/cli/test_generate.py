@@ -379,8 +379,7 @@ class TestRealModels:
             invoke("run", "all-minilm-l6-v2", "hello"), "all-minilm-l6-v2 is an embedding model; use `antiphon embed`"
         )
 
-    @pytest.mark.parametrize(("model", "bound"), [("qwen2.5-coder-0.5b", 1.15), ("smollm2-135m", 1.3)])
-    def test_resident_memory_is_little_more_than_the_file(self, model: str, bound: float) -> None:
+    def test_resident_memory_is_little_more_than_the_file(self) -> None:
         """After 32 tokens, less the process that has run another model and freed it, and less the cache."""
         code = """
 import sys
@@ -399,6 +398,7 @@ print(resident_bytes() - empty - engine.figures()["arena"]["lent_bytes"])
 """
         from antiphon.weights.catalog.resolve import resolve
 
+        model = "qwen2.5-coder-0.5b"
         size = resolve(model).path.stat().st_size
         result = subprocess.run([sys.executable, "-c", code, model], capture_output=True, text=True, check=True)
-        assert 0.5 * size < int(result.stdout) <= bound * size
+        assert 0.5 * size < int(result.stdout) <= 1.15 * size

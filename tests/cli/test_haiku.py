@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 
 from antiphon import Engine
 
 MODEL, PROMPT = "qwen2.5-coder-0.5b", "Write a haiku about choirs."
-COMMAND = [sys.executable, "-c", "from antiphon.cli.app import main; main()", "run", MODEL, PROMPT]
 
 pytestmark = pytest.mark.weights
 
@@ -21,13 +17,7 @@ def is_a_poem(text: str) -> bool:
     return 2 <= len(lines) == len(set(lines))
 
 
-def test_as_readme_has_it() -> None:
-    done = subprocess.run([*COMMAND, "--seed", "1"], capture_output=True, text=True, check=True)
-    assert done.stderr.rstrip().endswith(", seed 1; temperature 0.7, top_p 0.95 (default)")
-    assert done.stdout.strip()
-
-
-def test_with_other_seeds() -> None:
+def test_answers_with_several_seeds_are_poems() -> None:
     """Which words a seed gives depends on how a processor rounds, so an answer or two may be none."""
     with Engine(MODEL, kv_bytes=256 << 20) as engine:
         seeds = [engine.sampling_defaults(seed=seed) for seed in range(8)]

@@ -21,12 +21,12 @@ EXAMPLES = [page for page in PAGES if python_blocks(page) and not needs_server(p
 FIRST = next(name for name, blocks in BLOCKS.items() if blocks[0].code.startswith("antiphon chat"))
 
 
-LONG = {name: "measures two settings one after another" for name in BLOCKS if "--sweep" in BLOCKS[name][0].code}
+def marks(code: str) -> list[pytest.MarkDecorator]:
+    """A sweep measures each setting for a quarter of a minute; the fast tests run one on a tiny model."""
+    return [pytest.mark.soak] if "--sweep" in code else []
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.long(LONG[name])] if name in LONG else []) for name in BLOCKS]
-)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=marks(blocks[0].code)) for name, blocks in BLOCKS.items()])
 def test_commands(name: str, folder: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     blocks = BLOCKS[name]
     programs = Programs(tmp_path / "bin") if name == FIRST else request.getfixturevalue("programs")
