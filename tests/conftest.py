@@ -33,7 +33,22 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
 #: Seconds that a test may take under `--soak`.
 SOAK_SECONDS = 1800
 
-# Workers that run side by side have a core each: threads that wait for one another on a busy core cost much more.
+
+def take_own_cores() -> None:
+    """Leave the other cores to the other workers of xdist.
+
+    Threads of an engine wait for one another after every operation. On cores that two workers share, they mostly wait
+    for a thread that is not running. Programs that tests start run on the same cores as the worker.
+    """
+    worker = os.environ.get("PYTEST_XDIST_WORKER")
+    if worker is None or not hasattr(os, "sched_setaffinity"):
+        return
+    cores, count = sorted(os.sched_getaffinity(0)), int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+    if len(cores) >= count:
+        os.sched_setaffinity(0, cores[int(worker.removeprefix("gw")) :: count])
+
+
+take_own_cores()
 torch.set_num_threads(1 if "PYTEST_XDIST_WORKER" in os.environ else min(2, os.cpu_count() or 1))
 
 # An example, or the drawing of one, may be held up by whatever else the machine does. Only a soak draws other examples
