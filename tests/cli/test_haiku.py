@@ -1,4 +1,4 @@
-"""README's first prompt, on the model that README names, with the settings that nobody chose."""
+"""README's first prompt, on the model that README names, with default settings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def is_a_poem(text: str) -> bool:
 
 
 def test_answers_with_several_seeds_are_poems() -> None:
-    """Which words a seed gives depends on how a processor rounds, so an answer or two may be none."""
+    """Words depend on how a processor rounds, so two of eight answers may fail to be poems."""
     with Engine(MODEL, kv_bytes=256 << 20) as engine:
         seeds = [engine.sampling_defaults(seed=seed) for seed in range(8)]
         answers = engine.generate([[{"role": "user", "content": PROMPT}]] * len(seeds), seeds)

@@ -87,7 +87,7 @@ async def answer(url: str) -> str:
         return text
 
 
-#: Run by an engine process before it is one: it writes its process id into a folder and waits for a file there.
+#: Code that a fork runs before it becomes an engine process: it writes its process id into a folder and waits for a file there.
 HELD = """
 import os, pathlib, time
 folder = pathlib.Path(FOLDER)

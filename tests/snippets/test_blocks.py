@@ -27,7 +27,7 @@ from support.pages.snippets import (
     snippets,
 )
 
-#: At most so many blocks are not run. A new one needs a reason in its page and a look at this number.
+#: Maximum number of blocks that are not run. Each has its reason in its page.
 MAX_NOT_RUN = 16
 
 

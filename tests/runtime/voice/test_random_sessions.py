@@ -33,7 +33,7 @@ from support.voice.fake_clock import run
 from support.voice.fake_hearing import FakeHearing, HearingDelays
 from support.voice.fake_services import RATE, AnswerScript, FakeServices, says
 
-#: Sessions of a part, of which there are so many in the fast suite and in the soak.
+#: Sessions per part, and parts in the fast suite and in the soak.
 PER_PART, NUM_PARTS, NUM_SOAK_PARTS = 60, 4, 100
 #: Codes that a random command may meet.
 EXPECTED_ERRORS = {
