@@ -87,7 +87,7 @@ async def answer(url: str) -> str:
         return text
 
 
-#: Code that a fork runs before it becomes an engine process: it writes its process id into a folder and waits for a file there.
+#: Run by a fork before it becomes an engine process: it writes its process id into a folder and waits for a file there.
 HELD = """
 import os, pathlib, time
 folder = pathlib.Path(FOLDER)
