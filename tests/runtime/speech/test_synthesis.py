@@ -195,14 +195,14 @@ def test_text_may_be_appended_while_it_is_spoken(engine: Engine) -> None:
     is_heard = threading.Event()
 
     def slowly() -> Iterator[str]:
-        yield "One thing. "
+        yield "One thing. And "
         assert is_heard.wait(PATIENCE_SECONDS)
-        yield "Another thing."
+        yield "another thing."
 
     synthesis = engine.speak(slowly())
     assert next(synthesis).text == "One thing."
     is_heard.set()
-    assert [chunk.text for chunk in synthesis] == ["Another thing."]
+    assert [chunk.text for chunk in synthesis] == ["And another thing."]
 
 
 @pytest.mark.weights
