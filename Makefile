@@ -24,8 +24,10 @@ TOGETHER = $(MAKE) --no-print-directory --jobs 4 --output-sync=target
 # A stage is a command whose time the report at the end of the tests shows.
 STAGE := $(PYTHON) tests/support/stages.py
 # Models of the tests, fetched while other stages compile: one of each kind for `make test`, more for `make test-all`.
-TEST_WEIGHTS ?= smollm2-135m all-minilm-l6-v2 hibari-6m whisper-tiny.en english-phonemes silero-vad
-MORE_TEST_WEIGHTS := qwen2.5-coder-0.5b kokoro-82m tinyllama-1.1b gemma-3-270m whisper-base whisper-base.en stories-15m smart-turn
+WEIGHTS := smollm2-135m all-minilm-l6-v2 hibari-6m whisper-tiny.en english-phonemes silero-vad
+MORE_WEIGHTS := kokoro-82m qwen2.5-coder-0.5b tinyllama-1.1b gemma-3-270m whisper-base whisper-base.en stories-15m smart-turn
+# The package need not be installed yet.
+PULL := env PYTHONPATH=src $(BIN)/python -c "from antiphon.cli.app import main; main()" pull
 # uv installs packages while pip compiles the extension.
 PACKAGES = $(STAGE) run packages $(BIN)/uv pip install --quiet --python $(BIN)/python --requirements pyproject.toml \
 	$$($(BIN)/python deploy/pip_sources.py) $$($(BIN)/python deploy/torch_index.py --build $(TORCH))
@@ -36,7 +38,7 @@ TWO_WORKERS := -n 2 --dist loadfile --no-loadscope-reorder
 MARKED = $$(grep --recursive --files-with-matches --extended-regexp "mark\.($(1))\>" tests --include="test_*.py" --exclude-dir=cases)
 
 .PHONY: run test test-all lint soak sanitize clean
-.PHONY: stages-of-test stage-fast stage-browser stage-weights stage-sanitize stage-slow stage-alone
+.PHONY: stages-of-test stage-fast stage-browser stage-weights stage-more-weights stage-sanitize stage-slow stage-alone
 
 run: | $(BIN)/uv
 	@$(TOGETHER) $(VENV)/.packages $(VENV)/.installed
@@ -45,7 +47,6 @@ run: | $(BIN)/uv
 # Tests start hundreds of processes that import the same files, which are compiled once.
 test test-all soak sanitize: export PYTHONDONTWRITEBYTECODE :=
 test test-all soak: export ANTIPHON_HOME := $(CURDIR)/.weights
-test-all: export TEST_WEIGHTS += $(MORE_TEST_WEIGHTS)
 
 test:
 	@$(STAGE) begin
@@ -55,7 +56,7 @@ test:
 test-all:
 	@$(STAGE) begin
 	@$(MAKE) --no-print-directory stages-of-test
-	@$(TOGETHER) $(VENV)/.packages-test-all stage-sanitize
+	@$(TOGETHER) $(VENV)/.packages-test-all stage-more-weights stage-sanitize
 	@$(MAKE) --no-print-directory stage-slow
 	@$(MAKE) --no-print-directory stage-alone
 	@$(STAGE) report 25
@@ -65,9 +66,11 @@ stages-of-test: | $(BIN)/uv
 	@$(MAKE) --no-print-directory stage-fast
 	@$(MAKE) --no-print-directory stage-browser
 
-# The package need not be installed yet.
 stage-weights: $(VENV)/.packages-test
-	@$(STAGE) run weights env PYTHONPATH=src $(BIN)/python -c "from antiphon.cli.app import main; main()" pull $(TEST_WEIGHTS)
+	@$(STAGE) run weights $(PULL) $(WEIGHTS)
+
+stage-more-weights: $(VENV)/.packages-test
+	@$(STAGE) run weights $(PULL) $(MORE_WEIGHTS)
 
 stage-fast:
 	@$(STAGE) run fast $(PYTEST) $(TWO_WORKERS) -m "smoke or not (slow or weights or browser or soak or alone)"
