@@ -2,7 +2,7 @@
 
     soak_rounds.py [--minutes N] [--seed S] [PYTEST ARGUMENTS]
 
-A test that has begun when the time is over is finished. The first round with a failure ends the soak; its seed repeats
+A test that has begun when the time is over is finished. The first failure ends the soak; the seed of its round repeats
 it. The end lists the number of times that each test has run, and the tests that were never reached.
 """
 
@@ -29,7 +29,7 @@ def run_round(seed: int, until: float, times: list[Path], arguments: list[str]) 
     Tests that measure how long something takes come first, with nothing beside them.
     """
     command = [sys.executable, "-m", "pytest", "--soak", "--shuffle", str(seed), "--until", str(until)]
-    command += ["--seed", str(seed), f"--hypothesis-seed={seed}", *arguments]
+    command += ["--seed", str(seed), f"--hypothesis-seed={seed}", "--verbose", "--maxfail=1", *arguments]
     workers = ["-n", str(WORKERS), "--dist", "loadfile", "--no-loadscope-reorder"]
     for file, options in zip(times, (["-m", "soak and alone"], ["-m", "soak and not alone", *workers]), strict=True):
         status = subprocess.run([*command, *options, "--times", str(file)], cwd=ROOT).returncode
