@@ -28,7 +28,7 @@ INVARIANT_PRODUCT = "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"
 QUICK = ("rows.store.row_slots", "sampling.choice.survey_blocks")
 INVARIANT = ("products.invariant.invariant_product", "attention.invariant.invariant_attention")
 #: Kernels whose tiles fill the shared memory and the registers, which are those of sm_80 on sm_89 too.
-TIGHT = ("attention.prefill.",)
+TIGHT = ("products.rows.", "attention.decode.", "attention.prefill.")
 
 
 def tier(capability: int, build: Build) -> str:
