@@ -203,6 +203,7 @@ class TestRun:
         assert_refused(invoke("run", str(write_bert(tmp_path)), "hello"), complaint)
         assert_refused(invoke("chat", str(tmp_path / "bert")), complaint)
 
+    @pytest.mark.long("a program on a terminal loads a model and is stopped")
     def test_ctrl_c_shows_what_there_is(self, talkative: Path) -> None:
         arguments = ["run", str(talkative), "hello", "--max-tokens", "60000", *GREEDY]
         with Terminal(template(*ENGINE_MODULES), PROGRAM, arguments) as terminal:

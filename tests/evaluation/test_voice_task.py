@@ -143,6 +143,7 @@ def test_the_sample_is_read() -> None:
 
 
 @pytest.mark.weights
+@pytest.mark.long("a voice speaks three sentences, which Whisper hears")
 def test_a_real_voice_is_understood() -> None:
     task = make_task("voice", TaskOptions(judge="whisper-base.en"))
     loaded = load_model("hibari-6m", device="cpu")

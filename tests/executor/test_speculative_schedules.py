@@ -129,6 +129,7 @@ def test_drafts_change_no_answer(lengths: random.Random) -> None:
     check_hard(total)
 
 
+@pytest.mark.long("two dozen random schedules, each with drafts and without")
 def test_drafts_beside_steps_in_flight_change_no_answer(waits: random.Random) -> None:
     """Some requests wait for their tokens and have drafts then, others go on: two steps are in flight."""
     total: Counter[str] = Counter()

@@ -72,9 +72,9 @@ def logprobs(logits: torch.Tensor) -> torch.Tensor:
     return logits.double().log_softmax(-1)
 
 
-LARGE = pytest.mark.long("hundreds of millions of weights are decoded by NumPy")
+LARGE = pytest.mark.long("more than a hundred million weights are decoded by NumPy")
 MODELS = [
-    "smollm2-135m",
+    pytest.param("smollm2-135m", marks=LARGE),
     pytest.param("qwen2.5-coder-0.5b", marks=LARGE),
     pytest.param("gemma-3-270m", marks=LARGE),
     pytest.param("tinyllama-1.1b", marks=pytest.mark.soak),

@@ -77,6 +77,7 @@ def test_devices_that_are_missing(invoke: Invoke, recording: Path, monkeypatch: 
     assert_refused(invoke("talk", "--input", str(recording)), "the speaker needs sounddevice")
 
 
+@pytest.mark.long("a conversation of two seconds is held")
 def test_with_a_server(invoke: Invoke, recording: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.wav"
     with fake_realtime() as server:
@@ -109,6 +110,7 @@ def test_one_turn_with_a_server(invoke: Invoke, recording: Path, tmp_path: Path)
     assert outcome.out.splitlines()[:2] == ["You: turn 1", "Antiphon: Hello there."]
 
 
+@pytest.mark.long("a conversation of two seconds is held")
 def test_what_a_server_refuses(invoke: Invoke, recording: Path, tmp_path: Path) -> None:
     files = ("--input", str(recording), "--output", str(tmp_path / "out.wav"))
     (tmp_path / "key").write_text("a-key-that-is-long-enough\n")

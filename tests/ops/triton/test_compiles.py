@@ -38,7 +38,11 @@ def tier(capability: int, build: Build) -> str:
     return "slow" if capability == 80 and build.kernel.startswith(TIGHT) else "soak"
 
 
-MARKS = {"fast": (), "slow": pytest.mark.slow, "soak": pytest.mark.soak}
+MARKS = {
+    "fast": pytest.mark.long("a process imports Triton, and compiles a kernel"),
+    "slow": pytest.mark.slow,
+    "soak": pytest.mark.soak,
+}
 CASES = [
     pytest.param(capability, place, marks=MARKS[tier(capability, build)], id=f"{build.kernel}-{place}-sm_{capability}")
     for capability in SHARED_LIMITS

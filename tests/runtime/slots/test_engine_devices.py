@@ -246,6 +246,7 @@ def test_a_failed_load_holds_nothing_while_memory_is_given_back(
         assert alive == [False]
 
 
+@pytest.mark.long("all garbage of a process with everything imported is collected")
 def test_an_unloaded_model_is_gone_when_memory_is_given_back(tiny_llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     alive: list[bool] = []
     with Engine(device="cpu", kv_bytes=1 << 20) as engine:

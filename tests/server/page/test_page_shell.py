@@ -7,7 +7,7 @@ from playwright.sync_api import expect
 
 from support.browser.watched_page import WatchedPage
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.long("a browser opens the page, which finds its server ready")]
 
 
 def test_the_page_opens_in_the_systems_colours_or_in_the_users(watched: WatchedPage) -> None:
