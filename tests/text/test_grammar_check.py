@@ -81,7 +81,16 @@ def test_faults_are_named(checks: GrammarChecks) -> None:
         checks.check(GrammarSpec(grammar="start: nosuchrule"))
 
 
-@pytest.mark.parametrize("count", [(r"((a{1000}){1000}){1000}", "1,000,000,000"), (r"(a{400}|b){300}", "120,000")])
+@pytest.mark.parametrize(
+    "count",
+    [
+        (r"((a{1000}){1000}){1000}", "1,000,000,000"),
+        (r"(a{400}|b){300}", "120,000"),
+        (r"a{400}{300}", "120,000"),
+        (r"a{400}?{300}", "120,000"),
+        (r"(a{40})+{3000}", "120,000"),
+    ],
+)
 def test_nested_repetitions_are_multiplied(count: tuple[str, str]) -> None:
     text, product = count
     with pytest.raises(InvalidRequestError, match=f"repeats something {product} times; at most 100,000"):

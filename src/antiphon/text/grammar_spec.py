@@ -26,8 +26,8 @@ MAX_CHOICES = 4_096
 MAX_REPETITIONS = 100_000
 #: `{n}`, `{n,}`, `{n,m}` and Lark's `~n` and `~n..m`.
 REPETITION = re.compile(r"\{\s*([0-9]+)\s*(?:,\s*([0-9]*))?\s*\}|~\s*([0-9]+)(?:\s*\.\.\s*([0-9]+))?")
-#: What matters for the nesting of counts: escapes, classes of characters, groups and counts.
-NESTING = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|\(|\)?(?P<count>\{[0-9, ]+\}|~ *[0-9.]+)|\)", re.DOTALL)
+#: What matters for the nesting of counts: escapes, classes of characters, groups, counts, and other signs after these.
+NESTING = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|\(|(?:\)?(?P<count>\{[0-9, ]+\}|~ *[0-9.]+)|\))[?*+]*", re.DOTALL)
 MAX_CHOICE_BYTES = 65_536
 
 #: JSON schemas in the lines of a grammar.
@@ -142,16 +142,20 @@ def _check_repetitions(name: str, text: str) -> None:
 
 
 def _nested_repetitions(text: str) -> int:
-    """The largest product of a count and those inside its parentheses."""
+    """Return the largest product of a count and those that it repeats: inside its parentheses, or right before it."""
     open_groups = [1]
+    chained, end = 1, -1  # the product of the last count, and where it ends
     for found in NESTING.finditer(text):
         piece = found[0]
         if piece == "(":
             open_groups.append(1)
         elif piece[0] == ")" or found["count"] is not None:
-            inner = open_groups.pop() if piece[0] == ")" and len(open_groups) > 1 else 1
+            inner = chained if found.start() == end else 1
+            if piece[0] == ")" and len(open_groups) > 1:
+                inner = open_groups.pop()
             digits = [int(number[:18]) for number in re.findall("[0-9]+", found["count"] or "")]
-            open_groups[-1] = max(open_groups[-1], inner * max(digits, default=1))
+            chained, end = inner * max(digits, default=1), found.end()
+            open_groups[-1] = max(open_groups[-1], chained)
     return max(open_groups)
 
 
