@@ -102,3 +102,9 @@ def test_nested_repetitions_are_multiplied(count: tuple[str, str]) -> None:
         GrammarSpec(json_object=True, whitespace_pattern=text)
     GrammarSpec(json_schema={"properties": {"pattern": {"type": "string"}, "patternProperties": {"type": "object"}}})
     GrammarSpec(regex=r"(a{400}|\(b{9}){200}[(]{300}")
+
+
+@pytest.mark.parametrize("text", ["a" + 700 * "{999999999}", 370 * "(" + "a" + 370 * "){999999999999999999}"])
+def test_a_product_of_thousands_of_digits_is_an_error_of_ours(text: str) -> None:
+    with pytest.raises(InvalidRequestError, match="repeats something 1,000,000,000,000,000,000 times"):
+        GrammarSpec(regex=text)

@@ -24,6 +24,8 @@ MAX_WHITESPACE_BYTES = 256
 MAX_CHOICES = 4_096
 #: How often a regex or a grammar may say that something repeats: more than an answer has tokens.
 MAX_REPETITIONS = 100_000
+#: A count or a product of counts is taken as no more than this, so that it can be written in an error.
+LARGEST_COUNT = 10**18
 #: `{n}`, `{n,}`, `{n,m}` and Lark's `~n` and `~n..m`.
 REPETITION = re.compile(r"\{\s*([0-9]+)\s*(?:,\s*([0-9]*))?\s*\}|~\s*([0-9]+)(?:\s*\.\.\s*([0-9]+))?")
 #: What matters for the nesting of counts: escapes, classes of characters, groups, counts, and other signs after these.
@@ -154,7 +156,7 @@ def _nested_repetitions(text: str) -> int:
             if piece[0] == ")" and len(open_groups) > 1:
                 inner = open_groups.pop()
             digits = [int(number[:18]) for number in re.findall("[0-9]+", found["count"] or "")]
-            chained, end = inner * max(digits, default=1), found.end()
+            chained, end = min(inner * max(digits, default=1), LARGEST_COUNT), found.end()
             open_groups[-1] = max(open_groups[-1], chained)
     return max(open_groups)
 
