@@ -211,6 +211,7 @@ def test_random_sessions(part: int) -> None:
             raise
     # They did what they are about.
     endings = {(done.response.status, done.response.reason) for d in drivers for done in d.all(ResponseDone)}
-    assert len(endings) >= (5 if part < NUM_PARTS else 4)  # few are cancelled by the client, and not in every part
+    # Few responses are cancelled by the client, and none in some parts of the soak.
+    assert len(endings) in ((5,) if part < NUM_PARTS else (4, 5))
     assert sum(len(driver.all(SpeechStarted)) for driver in drivers) > PER_PART
     assert sum(driver.services.num_calls for driver in drivers) > 2 * PER_PART
