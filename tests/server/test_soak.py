@@ -21,9 +21,9 @@ import pytest
 
 from antiphon.bench.process import ServerProcess, antiphon_server, num_open_files, num_threads, resident_bytes
 from antiphon.server.http.protocol import LINGER_SILENCE_SECONDS
+from support.server.livez import polled
 from support.soak import hostile_clients, sound_clients, text_clients
 from support.soak.crowd import KINDS, Crowd
-from support.soak.livez import polled
 from support.soak.messages import request_bytes
 from support.soak.sound_clients import SPEECH_MODEL, TRANSCRIPTION_MODEL
 from support.soak.text_clients import CHAT_MODEL, EMBEDDING_MODEL, QUESTIONS, check_stream, question_body
