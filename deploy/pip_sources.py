@@ -3,6 +3,9 @@
 The Makefile installs packages with uv, several times as fast as pip. On a machine whose pip is configured for a mirror,
 a folder of wheels or an index of its own, uv must look there too. Needs the standard library and pip.
 
+pip takes the most specific wheel of a version from all indexes, uv the one of the first index that has the version. The
+default index therefore comes first: an extra one may hold only the pure wheel, without its native library.
+
     uv pip install $(python deploy/pip_sources.py) PACKAGE
 """
 
@@ -12,6 +15,8 @@ import ast
 import shlex
 import subprocess
 import sys
+
+from pip._internal.models.index import PyPI
 
 #: uv's option for each setting of pip that names a source; a setting with several values becomes several options.
 OPTIONS = {
@@ -40,6 +45,8 @@ def arguments(found: dict[str, list[str]]) -> list[str]:
     out = ["--index-strategy", "unsafe-best-match"]
     if found.get("no-index", ["0"])[0].lower() in ("1", "true", "yes", "on"):
         out.append("--no-index")
+    elif "extra-index-url" in found:
+        out += ["--index", found.get("index-url", [PyPI.simple_url])[0]]
     for name, option in OPTIONS.items():
         out += [word for value in found.get(name, []) for word in (option, value)]
     return out

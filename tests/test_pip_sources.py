@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 SCRIPT = Path(__file__).parents[1] / "deploy" / "pip_sources.py"
@@ -31,7 +32,7 @@ def printed(tmp_path: Path, configured: str, **variables: str) -> list[str]:
 def test_each_source_is_given_to_uv(tmp_path: Path) -> None:
     assert printed(tmp_path, CONFIGURED, PIP_TRUSTED_HOST="mirror.example", PIP_NO_INDEX="0") == [
         *("--index-strategy", "unsafe-best-match"),
-        *("--default-index", "https://mirror.example/simple"),
+        *("--index", "https://mirror.example/simple", "--default-index", "https://mirror.example/simple"),
         *("--index", "https://first.example/simple", "--index", "https://second.example/simple"),
         *("--find-links", "/wheels"),
         *("--allow-insecure-host", "mirror.example"),
@@ -41,3 +42,9 @@ def test_each_source_is_given_to_uv(tmp_path: Path) -> None:
 def test_a_variable_replaces_what_a_file_says(tmp_path: Path) -> None:
     arguments = printed(tmp_path, CONFIGURED, PIP_FIND_LINKS="/other", PIP_NO_INDEX="1")
     assert "--no-index" in arguments and "/other" in arguments and "/wheels" not in arguments
+
+
+def test_the_default_index_comes_before_extra_ones(tmp_path: Path) -> None:
+    arguments = printed(tmp_path, "[global]\nextra-index-url = https://extra.example/simple\n")
+    indexes = [value for option, value in pairwise(arguments) if option == "--index"]
+    assert len(indexes) == 2 and indexes[1] == "https://extra.example/simple"
