@@ -256,6 +256,28 @@ async def test_g711_in_and_out(realtime: FakeRealtime, kind: str, encode: Any) -
             "model_not_found",
             "session.model",
         ),
+        (
+            '{"type": "session.update", "session": {"surprise": 1}, "event_id": "e"}',
+            "unknown_parameter",
+            "session.surprise",
+        ),
+        (
+            '{"type": "response.create", "response": {"input_audio_format": "pcm16"}, "event_id": "e"}',
+            "unknown_parameter",
+            "response.input_audio_format",
+        ),
+        (
+            '{"type": "conversation.item.create", "event_id": "e", '
+            '"item": {"type": "function_call_output", "call_id": "call_1", "output": "rain"}}',
+            "invalid_tool_call_id",
+            "item.call_id",
+        ),
+        (
+            '{"type": "response.create", "event_id": "e", '
+            '"response": {"input": [{"type": "function_call_output", "call_id": "call_1", "output": "rain"}]}}',
+            "invalid_tool_call_id",
+            "response.input.0.call_id",
+        ),
         ('{"type": "output_audio_buffer.clear", "event_id": "e"}', "unsupported_event", "type"),
         ('{"type": "response.cancel", "event_id": "e"}', "response_cancel_not_active", "response_id"),
     ],

@@ -120,8 +120,8 @@ def test_formats_are_replaced_as_a_whole() -> None:
     assert config.updated({"audio": {"input": {"format": None}}}).input_format is AudioFormat.PCM
 
 
-def test_a_voice_by_id_and_both_modalities() -> None:
-    config = new().updated({"audio": {"output": {"voice": {"id": "af_heart"}}}, "output_modalities": ["text", "audio"]})
+def test_a_voice_by_id_and_a_modality() -> None:
+    config = new().updated({"audio": {"output": {"voice": {"id": "af_heart"}}}, "output_modalities": ["audio"]})
     assert config.settings().voice == "af_heart" and config.settings().modality is Modality.AUDIO
     assert config.updated({"output_modalities": ["text"]}).settings().modality is Modality.TEXT
 
@@ -146,6 +146,11 @@ def test_a_transcription_session(is_by_address: bool) -> None:
         ({"audio": {"output": {"speed": 9}}}, "session.audio.output.speed"),
         ({"max_output_tokens": 0}, "session.max_output_tokens"),
         ({"output_modalities": ["smell"]}, "session.output_modalities"),
+        ({"output_modalities": ["audio", "text"]}, "session.output_modalities"),
+        ({"modalities": ["audio"], "output_modalities": ["audio"]}, "session.modalities"),
+        ({"input_audio_format": "mp3"}, "session.input_audio_format"),
+        ({"voice": "ash", "audio": {"output": {"voice": "ash"}}}, "session.voice"),
+        ({"voice": "ash", "audio": 5}, "session.audio"),
         ({"tools": [{"type": "mcp", "server_label": "x"}]}, "session.tools.0"),
         ({"tools": [TOOL], "tool_choice": {"type": "function", "name": "other"}}, "session.tool_choice"),
         ({"prompt": {"id": "pmpt_1"}}, "session.prompt"),
@@ -159,11 +164,55 @@ def test_a_wrong_value_is_rejected_with_its_place(given: dict[str, Any], param: 
 
 
 def test_what_is_not_done_is_not_shown_as_done() -> None:
-    config = new().updated({"include": ["item.input_audio_transcription.logprobs"], "surprise": 1})
+    config = new().updated({"include": ["item.input_audio_transcription.logprobs"]})
     config = updated(config, noise_reduction={"type": "near_field"})
     session = config.wire()
     assert session["include"] is None and session["audio"]["input"]["noise_reduction"] is None
-    assert "surprise" not in session
+
+
+@pytest.mark.parametrize(
+    ("given", "param"),
+    [
+        ({"surprise": 1}, "session.surprise"),
+        ({"audio": {"input": {"pitch": 1}}}, "session.audio.input.pitch"),
+        (
+            {"audio": {"input": {"turn_detection": {"type": "server_vad", "patience": 1}}}},
+            "session.audio.input.turn_detection.patience",
+        ),
+    ],
+)
+def test_an_unknown_field_is_rejected_by_its_name(given: dict[str, Any], param: str) -> None:
+    with pytest.raises(WireError) as rejected:
+        new().updated(given)
+    assert (rejected.value.code, rejected.value.param) == ("unknown_parameter", param)
+
+
+def test_fields_of_the_beta_version_are_translated() -> None:
+    config = new().updated(
+        {
+            "modalities": ["text", "audio"],
+            "voice": "ash",
+            "input_audio_format": "g711_ulaw",
+            "output_audio_format": "pcm16",
+            "input_audio_transcription": {"model": "whisper-1", "language": "en"},
+            "turn_detection": {"type": "server_vad", "silence_duration_ms": 700},
+            "temperature": 0.8,
+            "max_response_output_tokens": 77,
+            "audio": {"output": {"speed": 1.25}},
+        }
+    )
+    settings = config.settings()
+    assert (settings.modality, settings.voice, settings.speed) == (Modality.AUDIO, "ash", 1.25)
+    assert (settings.max_tokens, settings.temperature) == (77, 0.8)
+    assert config.input_format is AudioFormat.PCMU and config.output_format is AudioFormat.PCM
+    assert config.transcription_model == "whisper-1" and detection(config)["silence_duration_ms"] == 700
+    written = new().updated({"modalities": ["text"], "turn_detection": None})
+    assert written.is_manual and written.settings().modality is Modality.TEXT
+
+
+def test_a_session_may_be_sent_back() -> None:
+    config = new().updated({"instructions": "Be brief."})
+    assert config.updated(config.wire()).wire() == config.wire()
 
 
 def test_a_response_changes_the_settings_for_itself() -> None:
@@ -176,3 +225,11 @@ def test_a_response_changes_the_settings_for_itself() -> None:
     assert config.response_settings(spoken).voice == "verse"
     with pytest.raises(WireError, match=r"response\.conversation"):
         response_params({"conversation": "conv_other"})
+    early = response_params({"modalities": ["text"], "voice": "verse", "max_response_output_tokens": "inf"})
+    assert config.response_settings(early).modality is Modality.TEXT
+    assert config.response_settings(early).voice == "verse"
+    with pytest.raises(WireError) as rejected:
+        response_params({"turn_detection": None})
+    assert (rejected.value.code, rejected.value.param) == ("unknown_parameter", "response.turn_detection")
+    with pytest.raises(WireError, match=r"response\.output_modalities has 2 values"):
+        config.response_settings(response_params({"output_modalities": ["audio", "text"]}))

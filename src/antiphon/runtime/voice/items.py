@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -79,6 +80,11 @@ class FunctionOutput:
 
 
 Item = Message | FunctionCall | FunctionOutput
+
+
+def answers_call(output: FunctionOutput, items: Iterable[Item]) -> bool:
+    """Whether the output's call is among the items."""
+    return any(isinstance(item, FunctionCall) and item.call_id == output.call_id for item in items)
 
 
 def new_id(kind: str) -> str:

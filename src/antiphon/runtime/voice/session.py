@@ -30,7 +30,7 @@ from antiphon.runtime.voice.events import (
     SessionEvent,
     SettingsChanged,
 )
-from antiphon.runtime.voice.items import Item, Message
+from antiphon.runtime.voice.items import FunctionOutput, Item, Message, answers_call
 from antiphon.runtime.voice.request import ResponseRequest
 from antiphon.runtime.voice.services import Echo, VoiceServices
 from antiphon.runtime.voice.settings import VoiceSettings
@@ -120,7 +120,8 @@ class VoiceSession:
     def add_item(self, item: Item, previous_item_id: str | None = None, tag: str | None = None) -> None:
         """Add an item after another one, at the beginning for `root`, at the end for None.
 
-        `ItemAdded` and `ItemDone` follow. Sound in it is transcribed; a response waits for that.
+        `ItemAdded` and `ItemDone` follow. Sound in it is transcribed; a response waits for that. The output of a
+        call that is not in the conversation is rejected.
         """
         self._run(partial(self._add_item, item, previous_item_id, tag))
 
@@ -187,6 +188,10 @@ class VoiceSession:
 
     def _add_item(self, item: Item, previous_item_id: str | None, tag: str | None) -> None:
         conversation = self._context.conversation
+        if isinstance(item, FunctionOutput) and not answers_call(item, conversation.items):
+            message = f"the conversation has no function call {item.call_id!r}"
+            self._reject("invalid_tool_call_id", message, tag, "item.call_id")
+            return
         try:
             conversation.add(item, previous_item_id)
         except InvalidRequestError as error:

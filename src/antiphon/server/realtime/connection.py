@@ -14,7 +14,7 @@ import orjson
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from antiphon.runtime.voice import events
-from antiphon.runtime.voice.items import Item, new_id
+from antiphon.runtime.voice.items import FunctionOutput, Item, answers_call, new_id
 from antiphon.runtime.voice.request import ResponseRequest
 from antiphon.runtime.voice.session import MAX_RESPONSES, VoiceSession
 from antiphon.runtime.voice.settings import VoiceSettings
@@ -268,7 +268,11 @@ class RealtimeConnection:
         for place, fields in enumerate(given):
             param = f"response.input.{place}"
             if fields.get("type") != REFERENCE:
-                made.append(item_from(fields, self._config.input_format, param))
+                item = item_from(fields, self._config.input_format, param)
+                if isinstance(item, FunctionOutput) and not answers_call(item, made):
+                    message = f"response.input has no function call {item.call_id!r} before its output"
+                    raise WireError(message, f"{param}.call_id", "invalid_tool_call_id")
+                made.append(item)
                 continue
             found = self._session.item(str(fields.get("id")))
             if found is None:

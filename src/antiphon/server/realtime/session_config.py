@@ -14,6 +14,7 @@ from antiphon.runtime.transcription.options import TranscriptionOptions
 from antiphon.runtime.voice.settings import Modality, ToolChoice, ToolDefinition, VoiceSettings
 from antiphon.runtime.voice.turn_settings import Eagerness, TurnDetection, TurnSettings
 from antiphon.server.realtime.audio_format import AudioFormat
+from antiphon.server.realtime.beta_fields import RESPONSE_FIELDS, without_beta_fields
 from antiphon.server.realtime.session_schemas import Answering, ResponseParams, SessionUpdate
 from antiphon.server.realtime.wire_errors import WireError
 
@@ -48,8 +49,8 @@ REALTIME = {
 TRANSCRIPTION = {"model": "whisper-1", "language": None, "prompt": None}
 #: Left to the model, and shown only where the client has set it.
 UNSHOWN = ("temperature", "parallel_tool_calls")
-#: Accepted, and not done: there is no noise reduction.
-UNUSED = {"noise_reduction"}
+#: Accepted without effect: there is no noise reduction, and the rest cannot change.
+UNUSED = {"noise_reduction", "prompt", "reasoning", "id", "object", "expires_at", "client_secret"}
 #: What `include` may ask for; other names are accepted, and not done. Neither is in OpenAI's API.
 UNSETTLED = "item.input_audio_transcription.unsettled"
 WORDS = "item.input_audio_transcription.words"
@@ -116,6 +117,7 @@ class SessionConfig:
     def updated(self, given: Mapping[str, Any]) -> SessionConfig:
         """With the fields that are present changed. Raises `WireError` for a value that is not allowed."""
         _reject_unsupported(given, "session")
+        given = without_beta_fields(given, "session")
         made = copy.copy(self)
         made._values = copy.deepcopy(self._values)
         update = _validated(SessionUpdate, _with_types(given, made._input), "session")
@@ -287,12 +289,13 @@ def _answering(base: VoiceSettings, given: Answering, present: set[str], prefix:
 
 
 def _modality(given: Sequence[str] | None, param: str) -> Modality:
-    """Sound has its transcript anyway: asking for both is asking for sound."""
+    """Return the only modality; audio, which has its transcript, if none is given."""
     if not given:
         return Modality.AUDIO
-    if len(set(given)) < len(given):
-        raise WireError(f"output_modalities has {given[0]!r} twice", param)
-    return Modality.AUDIO if "audio" in given else Modality.TEXT
+    if len(given) > 1:
+        message = f'{param} has {len(given)} values; it must be ["audio"], which includes a transcript, or ["text"]'
+        raise WireError(message, param)
+    return Modality(given[0])
 
 
 def _tool(tool: Any) -> ToolDefinition:
@@ -325,8 +328,10 @@ def _reject_unsupported(given: Mapping[str, Any], prefix: str) -> None:
 
 def response_params(given: Mapping[str, Any] | None) -> ResponseParams:
     """The body of `response.create`, checked."""
-    _reject_unsupported(given or {}, "response")
+    given = given or {}
+    _reject_unsupported(given, "response")
+    given = without_beta_fields(given, "response", RESPONSE_FIELDS)
     try:
-        return ResponseParams.model_validate(given or {})
+        return ResponseParams.model_validate(given)
     except ValidationError as error:
         raise WireError.of_validation(error, "response") from error

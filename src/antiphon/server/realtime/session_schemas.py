@@ -22,7 +22,13 @@ class Wire(BaseModel):
     model_config = ConfigDict(extra="ignore", strict=True)
 
 
-class Format(Wire):
+class Settings(Wire):
+    """Settings of a session or a response. Unknown fields are rejected: their effect would be missing."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Format(Settings):
     type: Literal["audio/pcm", "audio/pcmu", "audio/pcma"] = "audio/pcm"
     rate: int | None = None
 
@@ -34,17 +40,17 @@ class Format(Wire):
         return self
 
 
-class Transcription(Wire):
+class Transcription(Settings):
     model: ModelName | None = None
     language: Annotated[str, Field(max_length=16)] | None = None
     prompt: Annotated[str, Field(max_length=1 << 16)] | None = None
 
 
-class NoiseReduction(Wire):
+class NoiseReduction(Settings):
     type: Literal["near_field", "far_field"] | None = None
 
 
-class ServerVad(Wire):
+class ServerVad(Settings):
     type: Literal["server_vad"]
     threshold: Annotated[float, Field(gt=0, le=1)] | None = None
     prefix_padding_ms: Annotated[int, Field(ge=0, le=5000)] | None = None
@@ -54,7 +60,7 @@ class ServerVad(Wire):
     interrupt_response: bool | None = None
 
 
-class SemanticVad(Wire):
+class SemanticVad(Settings):
     type: Literal["semantic_vad"]
     eagerness: Literal["low", "medium", "high", "auto"] | None = None
     create_response: bool | None = None
@@ -64,24 +70,24 @@ class SemanticVad(Wire):
 TurnDetection = Annotated[ServerVad | SemanticVad, Field(discriminator="type")]
 
 
-class AudioInput(Wire):
+class AudioInput(Settings):
     format: Format | None = None
     transcription: Transcription | None = None
     noise_reduction: NoiseReduction | None = None
     turn_detection: TurnDetection | None = None
 
 
-class VoiceId(Wire):
+class VoiceId(Settings):
     id: VoiceName
 
 
-class AudioOutput(Wire):
+class AudioOutput(Settings):
     format: Format | None = None
     voice: VoiceName | VoiceId | None = None
     speed: Annotated[float, Field(ge=0.25, le=1.5)] | None = None
 
 
-class Audio(Wire):
+class Audio(Settings):
     input: AudioInput | None = None
     output: AudioOutput | None = None
 
@@ -107,11 +113,11 @@ class Truncation(Wire):
     token_limits: dict[str, Any] | None = None
 
 
-class Answering(Wire):
+class Answering(Settings):
     """What a session and a single response have in common."""
 
     instructions: Instructions | None = None
-    output_modalities: Annotated[list[Literal["text", "audio"]], Field(max_length=2)] | None = None
+    output_modalities: list[Literal["text", "audio"]] | None = None
     tools: list[FunctionTool] | None = None
     tool_choice: ToolChoice | None = None
     parallel_tool_calls: bool | None = None
@@ -119,7 +125,20 @@ class Answering(Wire):
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
 
 
-class SessionUpdate(Answering):
+class Unused(Settings):
+    """Fields that are accepted without effect. A stored prompt is rejected before."""
+
+    prompt: Any = None
+    reasoning: Any = None
+
+
+class SessionUpdate(Answering, Unused):
+    """Clients may send back a session that they received, with the fields that cannot change."""
+
+    id: str | None = None
+    object: str | None = None
+    expires_at: int | None = None
+    client_secret: Any = None
     type: Literal["realtime", "transcription"] | None = None
     model: ModelName | None = None
     audio: Audio | None = None
@@ -128,11 +147,11 @@ class SessionUpdate(Answering):
     include: list[str] | None = None
 
 
-class ResponseAudio(Wire):
+class ResponseAudio(Settings):
     output: AudioOutput | None = None
 
 
-class ResponseParams(Answering):
+class ResponseParams(Answering, Unused):
     """Of `response.create`. `input` is parsed apart."""
 
     conversation: Literal["auto", "none"] | None = None

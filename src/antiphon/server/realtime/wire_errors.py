@@ -10,8 +10,11 @@ from pydantic import ValidationError
 from antiphon.server.http.errors import INVALID, ApiError
 
 MAX_MESSAGE = 1000
-#: Of pydantic's errors; others are invalid values.
-CODES = {"missing": "missing_required_parameter"}
+#: Codes by the type of pydantic's error; others are invalid values.
+CODES = {"missing": "missing_required_parameter", "extra_forbidden": "unknown_parameter"}
+
+#: Parts of pydantic's paths that name a variant, not a field.
+TAGS = ("server_vad", "semantic_vad")
 
 
 class WireError(Exception):
@@ -32,10 +35,13 @@ class WireError(Exception):
     def of_validation(cls, error: ValidationError, prefix: str = "") -> WireError:
         """The first thing that a schema does not allow."""
         fault = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        path = [str(part) for part in fault["loc"] if not str(part).startswith("function-")]
+        path = [str(part) for part in fault["loc"] if part not in TAGS and not str(part).startswith("function-")]
         param = ".".join(([prefix] if prefix else []) + path)
+        code = CODES.get(fault["type"], "invalid_value")
+        if code == "unknown_parameter":
+            return cls(f"unknown parameter {param}", param, code)
         message = fault["msg"].removeprefix("Value error, ")
-        return cls(f"{param}: {message}", param, CODES.get(fault["type"], "invalid_value"))
+        return cls(f"{param}: {message}", param, code)
 
 
 def event_id() -> str:
