@@ -18,8 +18,7 @@ from antiphon.server.http.connection import EventStream, json_response, unless_d
 from antiphon.server.http.context import RequestContext, context_of
 from antiphon.server.http.errors import ApiError
 from antiphon.server.ollama.lines import AnswerLines
-from antiphon.server.ollama.names import model_name
-from antiphon.server.ollama.request_schemas import OllamaTextBody
+from antiphon.server.ollama.request_schemas import OllamaBody, OllamaTextBody
 from antiphon.server.serving.model_card import rfc3339
 from antiphon.server.serving.serving import serving_of
 from antiphon.server.text.generation import Generations
@@ -37,14 +36,31 @@ async def read_ollama(request: Request, model: type[Body]) -> Body:
 
 async def load_or_unload(request: Request, body: OllamaTextBody, part: dict[str, Any]) -> Response:
     """The answer to a request without a prompt: its model is loaded, or unloaded with `keep_alive: 0`."""
-    serving = serving_of(request)
-    name = model_name(serving, body.model, "generate")
-    is_over = body.keep_alive is not None and parse_keep_alive(body.keep_alive) == 0
-    if not is_over or serving.models.find(name).state is ModelState.READY:
-        await unless_disconnected(request, serving.models.ready(name, "generate"))
-    reason = "unload" if is_over else "load"
+    models = serving_of(request).models
+    if unloads(body):
+        name = await unload(request, body, "generate")
+    else:
+        name = (await unless_disconnected(request, models.ready(body.model, "generate"))).name
+    reason = "unload" if unloads(body) else "load"
     head = {"model": body.model or name, "created_at": rfc3339(time.time())}
     return json_response({**head, **part, "done": True, "done_reason": reason})
+
+
+def unloads(body: OllamaBody) -> bool:
+    """Whether `keep_alive` is 0, which unloads the model once the request ends."""
+    return body.keep_alive is not None and parse_keep_alive(body.keep_alive) == 0
+
+
+async def unload(request: Request, body: OllamaBody, task: str) -> str:
+    """Have a model of any task unloaded at the request's end, if it is loaded; return its name.
+
+    Without a name, the one model that fits the task.
+    """
+    models = serving_of(request).models
+    model = models.only_one_for(task) if body.model is None else models.find(body.model)
+    if model.state is ModelState.READY:
+        await unless_disconnected(request, models.ready(model.name))
+    return model.name
 
 
 async def answer(request: Request, generations: Generations, lines: AnswerLines, is_streamed: bool) -> Response:

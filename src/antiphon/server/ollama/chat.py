@@ -11,7 +11,6 @@ from antiphon.server.http.context import context_of
 from antiphon.server.ollama.answers import answer, load_or_unload, read_ollama
 from antiphon.server.ollama.chat_body import chat_body
 from antiphon.server.ollama.lines import ChatLines
-from antiphon.server.ollama.names import model_name
 from antiphon.server.ollama.request_schemas import OllamaChatBody
 from antiphon.server.serving.serving import serving_of
 from antiphon.server.text.generation import Generations
@@ -25,7 +24,7 @@ async def chat(request: Request) -> Response:
     body = await read_ollama(request, OllamaChatBody)
     if not body.messages:
         return await load_or_unload(request, body, {"message": {"role": "assistant", "content": ""}})
-    model = await serving.models.ready(model_name(serving, body.model, "generate"), "generate")
+    model = await serving.models.ready(body.model, "generate")
     context.log_fields["model"] = model.name
     loaded = time.perf_counter()
     call = await prepare_chat(serving, chat_body(body, model))

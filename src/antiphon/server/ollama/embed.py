@@ -8,9 +8,8 @@ from fastapi import APIRouter, Request, Response
 
 from antiphon.server.http.connection import json_response
 from antiphon.server.http.context import context_of
-from antiphon.server.ollama.answers import read_ollama
+from antiphon.server.ollama.answers import read_ollama, unload, unloads
 from antiphon.server.ollama.lines import nanoseconds
-from antiphon.server.ollama.names import model_name
 from antiphon.server.ollama.request_schemas import OllamaEmbedBody, OllamaEmbeddingsBody
 from antiphon.server.parameters.request_schemas import EmbeddingBody
 from antiphon.server.serving.serving import serving_of
@@ -21,10 +20,13 @@ router = APIRouter()
 
 @router.post("/api/embed")
 async def embed(request: Request) -> Response:
-    """Without an input the model is loaded."""
+    """Without an input the model is loaded, or unloaded with `keep_alive: 0`."""
     serving, context = serving_of(request), context_of(request)
     body = await read_ollama(request, OllamaEmbedBody)
-    model = await serving.models.ready(model_name(serving, body.model, "embed"), "embed")
+    if not body.input and unloads(body):
+        name = await unload(request, body, "embed")
+        return json_response({"model": body.model or name, "embeddings": []})
+    model = await serving.models.ready(body.model, "embed")
     loaded, vectors, num_tokens = time.perf_counter(), [], 0
     if body.input:
         limit = None if body.truncate is False else model.max_tokens
@@ -46,10 +48,13 @@ async def embed(request: Request) -> Response:
 
 @router.post("/api/embeddings")
 async def embeddings(request: Request) -> Response:
-    """Without a prompt the model is loaded."""
+    """Without a prompt the model is loaded, or unloaded with `keep_alive: 0`."""
     serving = serving_of(request)
     body = await read_ollama(request, OllamaEmbeddingsBody)
-    model = await serving.models.ready(model_name(serving, body.model, "embed"), "embed")
+    if not body.prompt and unloads(body):
+        await unload(request, body, "embed")
+        return json_response({"embedding": []})
+    model = await serving.models.ready(body.model, "embed")
     if not body.prompt:
         return json_response({"embedding": []})
     asked = EmbeddingBody(model=model.name, input=body.prompt, truncate_prompt_tokens=model.max_tokens)

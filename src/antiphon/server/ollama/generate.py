@@ -14,7 +14,6 @@ from antiphon.server.http.context import context_of
 from antiphon.server.ollama.answers import answer, load_or_unload, read_ollama
 from antiphon.server.ollama.chat_body import check_unsupported, completion_body, prompt_chat_body
 from antiphon.server.ollama.lines import GenerateLines
-from antiphon.server.ollama.names import model_name
 from antiphon.server.ollama.request_schemas import OllamaGenerateBody
 from antiphon.server.serving.models import ReadyModel
 from antiphon.server.serving.serving import serving_of
@@ -34,7 +33,7 @@ async def generate(request: Request) -> Response:
     check_unsupported(body)
     if not body.prompt:
         return await load_or_unload(request, body, {"response": ""})
-    model = await serving.models.ready(model_name(serving, body.model, "generate"), "generate")
+    model = await serving.models.ready(body.model, "generate")
     context.log_fields["model"] = model.name
     begun, loaded = context.started, time.perf_counter()
     name = body.model or model.name

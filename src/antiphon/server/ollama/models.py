@@ -13,10 +13,9 @@ from antiphon.runtime.residency.resident import ModelState, Resident
 from antiphon.server.http.connection import json_response
 from antiphon.server.http.errors import ApiError, invalid
 from antiphon.server.ollama.answers import read_ollama
-from antiphon.server.ollama.names import model_name
 from antiphon.server.ollama.request_schemas import OllamaShowBody
 from antiphon.server.serving.model_card import rfc3339, task_of
-from antiphon.server.serving.serving import Serving, serving_of
+from antiphon.server.serving.serving import serving_of
 from antiphon.text.reasoning import can_reason
 from antiphon.text.tool_calls.forms import tool_form
 
@@ -59,12 +58,12 @@ async def show(request: Request) -> Response:
     """What is known of a model: all of it once it has been loaded."""
     serving = serving_of(request)
     body = await read_ollama(request, OllamaShowBody)
-    name = asked_name(serving, body)
+    name = asked_name(body)
     model = serving.models.find(name)
     template = model.text.chat_template.source if model.text is not None and model.text.chat_template else ""
     return json_response(
         {
-            "modelfile": f"FROM {name}\n",
+            "modelfile": f"FROM {model.name}\n",
             "parameters": _parameters(model),
             "template": template,
             "details": _details(model),
@@ -75,11 +74,11 @@ async def show(request: Request) -> Response:
     )
 
 
-def asked_name(serving: Serving, body: OllamaShowBody) -> str:
+def asked_name(body: OllamaShowBody) -> str:
     name = body.model or body.name
     if name is None:
         raise invalid("model is missing", "model", "missing_required_parameter")
-    return model_name(serving, name)
+    return name
 
 
 def _card(model: Resident, name: str) -> dict[str, Any]:

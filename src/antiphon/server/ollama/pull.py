@@ -17,6 +17,7 @@ from antiphon.server.ollama.answers import NDJSON, read_ollama
 from antiphon.server.ollama.models import asked_name
 from antiphon.server.ollama.request_schemas import OllamaPullBody
 from antiphon.server.serving.downloads import Download, downloads_of
+from antiphon.server.serving.model_names import untagged
 from antiphon.server.serving.serving import Serving, serving_of
 from antiphon.server.setup.config import LoadOnUse
 from antiphon.weights.catalog.resolve import HUB_REFERENCE
@@ -30,7 +31,7 @@ async def pull(request: Request) -> Response:
     """A model that the server's configuration does not let requests load is not found; see `/admin/models/pull`."""
     serving = serving_of(request)
     body = await read_ollama(request, OllamaPullBody)
-    download = downloads_of(request).start(_reference(serving, asked_name(serving, body)))
+    download = downloads_of(request).start(_reference(serving, asked_name(body)))
     if body.stream is False:
         await unless_disconnected(request, download.wait())
         return json_response({"status": "success"})
@@ -40,9 +41,10 @@ async def pull(request: Request) -> Response:
 def _reference(serving: Serving, name: str) -> str:
     """Where the model of that name is loaded from. The server does not get to know another model by this."""
     models, allowed = serving.models, serving.config.load_on_use
-    if name not in models.names():
-        if allowed is not LoadOnUse.CONFIGURED and name.lower() in models.catalog_names():
-            return name.lower()
+    if models.named(name) is None:
+        listed = untagged(name).lower()
+        if allowed is not LoadOnUse.CONFIGURED and listed in models.catalog_names():
+            return listed
         if allowed is LoadOnUse.HUB and HUB_REFERENCE.fullmatch(name) is not None:
             return name
     found = models.find(name)

@@ -111,7 +111,7 @@ class OllamaGenerateBody(OllamaTextBody):
 
 
 class OllamaEmbedBody(OllamaBody):
-    input: str | list[str]
+    input: str | list[str] | None = None
     #: Cut inputs to the model's context, by default; else one that is too long is an error.
     truncate: bool | None = None
     dimensions: Annotated[int, Field(ge=1, lt=2**31)] | None = None

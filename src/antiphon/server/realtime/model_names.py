@@ -9,6 +9,7 @@ from antiphon.runtime.voice.settings import VoiceSettings
 from antiphon.server.http.errors import ApiError
 from antiphon.server.realtime.wire_errors import WireError
 from antiphon.server.serving.model_card import task_of
+from antiphon.server.serving.model_names import untagged
 from antiphon.server.serving.models import ServedModels
 from antiphon.weights.catalog.model_tasks import KINDS
 
@@ -20,7 +21,7 @@ DEFAULTS = {"generate": "default-chat", "transcribe": "default-transcription", "
 def served_name(models: ServedModels, name: str | None, task: str) -> str | None:
     """The name to ask for: that of a default model for OpenAI's names, unless a model or alias here is called so."""
     pattern = {"generate": CHAT, "transcribe": TRANSCRIPTION}.get(task)
-    if name is None or name in models.names() or pattern is None or pattern.fullmatch(name) is None:
+    if name is None or pattern is None or pattern.fullmatch(untagged(name)) is None or models.named(name) is not None:
         return name
     return DEFAULTS[task]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import difflib
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -18,7 +17,7 @@ from antiphon.errors import (
     MemoryBudgetError,
     MemoryBusyError,
 )
-from antiphon.runtime.loading.adapter_names import SEPARATOR, adapter_model_name
+from antiphon.runtime.loading.adapter_names import adapter_model_name
 from antiphon.runtime.loading.memory_budget import default_budget
 from antiphon.runtime.process.client import EngineState
 from antiphon.runtime.residency.residency import Residency
@@ -27,7 +26,9 @@ from antiphon.server.http.context import current_context
 from antiphon.server.http.errors import ApiError, invalid, unavailable
 from antiphon.server.serving.failures import LOAD_FAILED, engine_unavailable, load_failure
 from antiphon.server.serving.model_card import task_of
+from antiphon.server.serving.model_names import adapters_named, named, suggestions, untagged
 from antiphon.server.setup.config import DEFAULT_ALIASES, DEFAULT_SOUND_MODELS, LoadOnUse, ServerConfig
+from antiphon.server.setup.openai_names import OPENAI_NAMES, without_version
 from antiphon.server.telemetry.logs import log
 from antiphon.weights.catalog.catalog import catalog
 from antiphon.weights.catalog.model_tasks import CATALOG_TASKS, KINDS, models_for
@@ -158,8 +159,9 @@ class ServedModels:
         names = {name: model for name, model in self.residency.models.items() if not model.is_companion}
         for alias, name in self._config.aliases.items():
             names[alias] = self.residency.models[name]
-        by_task = {task: self._first_of(task) for task in dict.fromkeys(DEFAULT_ALIASES.values())}
-        for alias, task in DEFAULT_ALIASES.items():
+        by_default = DEFAULT_ALIASES | (OPENAI_NAMES if self._config.has_openai_names else {})
+        by_task = {task: self._first_of(task) for task in dict.fromkeys(by_default.values())}
+        for alias, task in by_default.items():
             found = by_task[task]
             if found is not None:
                 names.setdefault(alias, found)
@@ -213,13 +215,19 @@ class ServedModels:
         if model.base is not None and model.name not in own and not model.uses and gone:
             self.residency.models.pop(model.name, None)
 
-    @staticmethod
-    def _named(name: str, names: dict[str, Resident]) -> Resident | None:
-        """The model of that name; an adapter may be named with an alias of its model too."""
-        base, separator, adapter = name.rpartition(SEPARATOR)
-        if name not in names and separator and base in names:
-            name = f"{names[base].name}{separator}{adapter}"
-        return names.get(name)
+    def named(self, name: str) -> Resident | None:
+        """The model that a request means by that name, if this server has it."""
+        return self._named(name, self.names())
+
+    def _named(self, name: str, names: dict[str, Resident]) -> Resident | None:
+        """The model of that name or alias. An adapter's own name finds it if just one has it."""
+        found = named(name, names)
+        if found is None and self._config.has_openai_names:
+            found = named(without_version(untagged(name)), names)
+        if found is not None or untagged(name).lower() in self.catalog_names():
+            return found
+        adapters = adapters_named(name, names)
+        return adapters[0] if len(adapters) == 1 else None
 
     def find(self, name: str) -> Resident:
         """The model of that name; an unknown name is an error that lists the closest ones."""
@@ -227,10 +235,10 @@ class ServedModels:
         found = self._named(name, names)
         if found is not None:
             return found
-        if name.lower() in self.catalog_names():
+        if untagged(name).lower() in self.catalog_names():
             raise ApiError(404, f"model {name!r} is not loaded", code="model_not_found", param="model")
         known = [*names, *(self.catalog_names() if self._config.load_on_use is not LoadOnUse.CONFIGURED else ())]
-        near = difflib.get_close_matches(name, known, n=3, cutoff=0.4)
+        near = [adapter.name for adapter in adapters_named(name, names)] or suggestions(name, known)
         hint = f"did you mean {' or '.join(near)}?" if near else f"available: {', '.join(names) or 'none'}"
         message = f"there is no model {name[:200]!r}: {hint}"
         raise ApiError(404, message, code="model_not_found", param="model")
@@ -242,10 +250,10 @@ class ServedModels:
     def known(self, name: str, allowed: LoadOnUse | None = None) -> Resident:
         """Like `find`, but also finds models that may be loaded on use. A path is never accepted."""
         allowed = self._config.load_on_use if allowed is None else allowed
-        found = self._named(name, self.names())
+        found = self.named(name)
         if found is not None:
             return self.residency.add(found)
-        lower = name.lower()
+        lower = untagged(name).lower()
         if allowed is not LoadOnUse.CONFIGURED and lower in self.catalog_names():
             name = lower
         elif allowed is not LoadOnUse.HUB or HUB_REFERENCE.fullmatch(name) is None:

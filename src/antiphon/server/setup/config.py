@@ -13,6 +13,7 @@ from antiphon.errors import InvalidRequestError
 from antiphon.runtime.loading.adapter_names import adapter_model_name
 from antiphon.server.access.keys import KeyRing
 from antiphon.server.http.connection_limits import ConnectionLimits, SessionLimits
+from antiphon.server.setup.openai_names import SOUND_NAMES
 from antiphon.weights.catalog.catalog import catalog
 
 DEFAULT_MODELS = ("qwen2.5-coder-0.5b", "all-minilm-l6-v2")
@@ -23,12 +24,7 @@ DEFAULT_ALIASES = {
     "default-embedding": "embed",
     "default-transcription": "transcribe",
     "default-speech": "synthesize",
-    "tts-1": "synthesize",
-    "tts-1-hd": "synthesize",
-    "gpt-4o-mini-tts": "synthesize",
-    "whisper-1": "transcribe",
-    "gpt-4o-transcribe": "transcribe",
-    "gpt-4o-mini-transcribe": "transcribe",
+    **SOUND_NAMES,
 }
 #: The model of a task if none is configured and models of the catalog may be loaded on use.
 DEFAULT_SOUND_MODELS = {"transcribe": "whisper-base.en", "synthesize": "hibari-6m"}
@@ -127,6 +123,8 @@ class ServerConfig:
 
     models: tuple[ModelSpec, ...] = tuple(ModelSpec.of(name) for name in DEFAULT_MODELS)
     aliases: Mapping[str, str] = field(default_factory=dict)
+    #: OpenAI's names of models lead to the first model of their task.
+    has_openai_names: bool = False
     #: Of the models above.
     adapters: tuple[AdapterSpec, ...] = ()
     voice_aliases: Mapping[str, str] = field(default_factory=dict)
@@ -161,7 +159,7 @@ class ServerConfig:
             if alias in names or alias in catalog():
                 raise InvalidRequestError(f"the alias {alias!r} is the name of a model")
             if name not in names and name.lower() not in catalog() and not name.startswith("hub:"):
-                near = difflib.get_close_matches(name, [*names, *catalog()], n=3, cutoff=0.4)
+                near = difflib.get_close_matches(name, list(dict.fromkeys([*names, *catalog()])), n=3, cutoff=0.4)
                 hint = f": did you mean {' or '.join(near)}?" if near else ""
                 raise InvalidRequestError(f"the alias {alias!r} leads to {name!r}, which is not a known model{hint}")
         for adapter in self.adapters:

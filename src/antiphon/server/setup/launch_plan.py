@@ -18,6 +18,7 @@ from antiphon.server.access.keys import KeyRing
 from antiphon.server.http.connection_limits import ConnectionLimits, SessionLimits
 from antiphon.server.setup.config import AdapterSpec, Limits, LoadOnUse, ModelSpec, ServerConfig, name_of
 from antiphon.server.setup.model_checks import check_models_fit, known_weight_bytes
+from antiphon.server.setup.openai_names import OPENAI
 from antiphon.server.setup.settings import Settings
 from antiphon.server.setup.tls import TLSFiles
 from antiphon.server.setup.wyoming_plan import WyomingPlan
@@ -86,7 +87,8 @@ def _config(settings: Settings, memory_bytes: int) -> ServerConfig:
     specs = _specs(settings)
     return ServerConfig(
         models=specs,
-        aliases=settings["aliases"],
+        aliases={name: model for name, model in settings["aliases"].items() if (name, model) != (OPENAI, "")},
+        has_openai_names=settings["aliases"].get(OPENAI) == "",
         adapters=tuple(_adapter(name, path, specs) for name, path in settings["adapters"].items()),
         voice_aliases=settings["voice_aliases"],
         keys=_keys(settings["api_key_file"]),

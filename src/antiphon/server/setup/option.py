@@ -39,6 +39,8 @@ class Option:
     #: How the help shows a default that is not a plain value.
     shown: str | None = None
     metavar: str | None = None
+    #: Entries of a table that need no value.
+    presets: tuple[str, ...] = ()
 
     @property
     def section(self) -> str:
@@ -75,6 +77,9 @@ class Option:
         """`name=value` as a table."""
         table = {}
         for item in items:
+            if item in self.presets:
+                table[item] = ""
+                continue
             name, separator, value = item.partition("=")
             if not (name and separator and value):
                 raise InvalidRequestError(f"{self.name} from {origin} has {item!r}; an entry must be NAME=VALUE")

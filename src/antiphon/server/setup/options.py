@@ -6,6 +6,7 @@ from typing import Any
 
 from antiphon.engine.policies.registry import POLICIES
 from antiphon.engine.speculation.modes import Speculation
+from antiphon.server.setup.openai_names import OPENAI
 from antiphon.server.setup.option import Kind, Option
 
 
@@ -45,9 +46,11 @@ OPTIONS: tuple[Option, ...] = (
     MODELS,
     _table(
         "models.aliases",
-        "Another name for a model, as in default-chat=smollm2-135m. May be repeated.",
+        "Another name for a model, as in default-chat=smollm2-135m; openai alone leads OpenAI's names (gpt-4o-mini, "
+        "text-embedding-3-small, ...) to the first model of their task. May be repeated.",
         flag="alias",
         metavar="NAME=MODEL",
+        presets=(OPENAI,),
     ),
     _table(
         "models.adapters",

@@ -31,8 +31,8 @@ async def list_chats(
     """Those of one model, or with certain metadata (`metadata[key]=value`), if the query says so."""
     found = [chat.body for chat in stored_chats_of(request).of_owner(context_of(request).key)]
     if model is not None:
-        known = serving_of(request).models.names()
-        name = known[model].name if model in known else model
+        known = serving_of(request).models.named(model)
+        name = model if known is None else known.name
         found = [body for body in found if body["model"] == name]
     for given, value in request.query_params.multi_items():
         key = FILTER.fullmatch(given)

@@ -10,6 +10,7 @@ from antiphon.runtime.voices.aliases import parts_of
 from antiphon.runtime.voices.names import catalog_voices, voice_language
 from antiphon.server.http.errors import ApiError, invalid
 from antiphon.server.serving.model_card import task_of
+from antiphon.server.serving.model_names import untagged
 from antiphon.server.serving.serving import Serving
 from antiphon.server.setup.config import LoadOnUse
 from antiphon.server.wyoming.events import WantedVoice
@@ -106,8 +107,8 @@ class Offers:
         for voice in self.voices:
             if voice.name == name:
                 return voice.model.name, voice.voice
-        if any(model.name == name for model in self.speakers):
-            return name, speaker
+        if any(model.name == untagged(name) for model in self.speakers):
+            return untagged(name), speaker
         model, _, voice_name = name.rpartition(SEPARATOR)
         if any(known.name == model for known in self.speakers):
             return model, voice_name
