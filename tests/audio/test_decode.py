@@ -41,10 +41,12 @@ class Pipe:
 
 
 @cache
-def encoded(container: str, codec: str, rate: int = 44_100, channels: int = 2, seconds: float = 2.0) -> bytes:
-    """Chords as FFmpeg encodes them; the second channel is half as loud."""
+def encoded(
+    container: str, codec: str, rate: int = 44_100, channels: int = 2, seconds: float = 2.0, second: float = 0.5
+) -> bytes:
+    """Chords as FFmpeg encodes them; the second channel is `second` as loud, and inverted where that is negative."""
     mono = chords(seconds, rate)
-    samples = np.stack([mono, mono / 2])[:channels]
+    samples = np.stack([mono, mono * second])[:channels]
     layout = "stereo" if channels == 2 else "mono"
     buffer = io.BytesIO()
     with av.open(buffer, "w", format=container) as output:
@@ -191,6 +193,19 @@ def test_resampling_in_pieces(rates: tuple[int, int]) -> None:
     joined = np.concatenate([*parts, resampler.finish()])
     np.testing.assert_array_equal(joined, resample(samples, *rates))
     np.testing.assert_allclose(joined, soxr.resample(samples, *rates), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["wav", "flac", "ogg-opus", "mp3"])
+def test_channels_of_opposite_phase_do_not_cancel(kind: str) -> None:
+    container, codec, rate = {
+        "wav": ("wav", "pcm_s16le", 44_100),
+        "flac": ("flac", "flac", 44_100),
+        "ogg-opus": ("ogg", "libopus", 48_000),
+        "mp3": ("mp3", "libmp3lame", 44_100),
+    }[kind]
+    decoded = decode(encoded(container, codec, rate, second=-1.0))
+    lag, ratio = lag_and_ratio(decoded.values, soxr.resample(chords(2.0, rate), rate, 16_000))
+    assert lag == 0 and ratio > 12
 
 
 def test_many_channels_are_averaged() -> None:

@@ -13,6 +13,7 @@ import numpy as np
 
 from antiphon.audio import wav
 from antiphon.audio.container import ContainerReader
+from antiphon.audio.downmix import Downmix
 from antiphon.audio.pcm import SAMPLE_BYTES, check_raw, to_floats
 from antiphon.audio.resample import Resampler
 from antiphon.audio.samples import SPEECH_RATE, DecodeLimits, Floats, RawFormat, Samples, SourceFacts
@@ -35,8 +36,8 @@ def decode(
 ) -> Samples:
     """The whole of a recording. With `raw`, the bytes have no header and are read as it says.
 
-    Channels are averaged. A file cut short gives what is there; one without any sound, with values that are not
-    numbers, or beyond a limit is an `AudioError`.
+    Channels are averaged, opposite ones after inversion. A file cut short gives what is there; one without any sound,
+    with values that are not numbers, or beyond a limit is an `AudioError`.
     """
     with decode_stream(source, rate=rate, limits=limits, raw=raw) as stream:
         chunks = list(stream)
@@ -204,23 +205,28 @@ def _blocks(reader: _PlainReader | ContainerReader, limits: DecodeLimits) -> Ite
     """(rate, mono samples) in blocks of about a second, checked to be finite."""
     gathered: list[Floats] = []
     held, position, shape = 0, 0.0, (0, 0)
+    mix: Downmix | None = None
     for rate, frame in reader.frames():
         if (rate, len(frame)) != shape or held >= rate * _BLOCK_SECONDS:
-            if held:
-                yield shape[0], _mono(gathered, position)
+            if mix is not None:
+                is_changed = (rate, len(frame)) != shape
+                yield shape[0], _mono(mix, gathered, position, is_last=is_changed)
                 position += held / shape[0]
             if (rate, len(frame)) != shape:
                 _check_layout(rate, len(frame), limits)
+                mix = Downmix(len(frame), rate)
             gathered, held, shape = [], 0, (rate, len(frame))
         gathered.append(frame)
         held += frame.shape[1]
-    if held:
-        yield shape[0], _mono(gathered, position)
+    if mix is not None:
+        yield shape[0], _mono(mix, gathered, position, is_last=True)
 
 
-def _mono(frames: list[Floats], position: float) -> Floats:
+def _mono(mix: Downmix, frames: list[Floats], position: float, *, is_last: bool) -> Floats:
     joined = np.concatenate(frames, axis=1) if len(frames) > 1 else frames[0]
-    mono: Floats = joined[0] if len(joined) == 1 else joined.mean(axis=0, dtype=np.float32)
+    mono = mix.push(joined)
+    if is_last:
+        mono = np.concatenate([mono, mix.finish()])
     finite = np.isfinite(mono)
     if not finite.all():
         bad = int(len(mono) - np.count_nonzero(finite))

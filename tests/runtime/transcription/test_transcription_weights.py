@@ -17,6 +17,7 @@ from antiphon.runtime.frontend.streams import LiveSession
 from antiphon.weights.catalog.resolve import resolve
 from antiphon.weights.formats.open import open_checkpoint
 from support.models.openai_whisper import interpret_alignment, openai_model
+from support.sound.sounds import wav_bytes
 from support.sound.speech import JFK_TEXT, RATE, jfk, librivox_clips, normalize_words, word_error_rate
 from support.waiting import wait_until
 
@@ -186,6 +187,12 @@ def test_a_live_session_goes_on_when_its_updates_are_no_longer_read() -> None:
             return await asyncio.wait_for(session.finish(), 120)
 
     assert word_error_rate(JFK_TEXT, asyncio.run(run()).text) <= 0.1
+
+
+def test_stereo_of_opposite_phase_is_transcribed(tiny: Engine) -> None:
+    sound = soundfile.read(jfk(), dtype="float32")[0]
+    transcript = tiny.transcribe(wav_bytes(np.stack([sound, -sound], axis=1)))
+    assert normalize_words(transcript.text) == normalize_words(JFK_TEXT)
 
 
 def test_in_sequence_the_words_are_the_same(tiny: Engine) -> None:

@@ -43,6 +43,15 @@ def test_every_format(width: int, rate: int, channels: int) -> None:
         np.testing.assert_array_equal(converted(data, format, step), whole)
 
 
+def test_channels_of_opposite_phase_do_not_cancel() -> None:
+    mono = tone(0.5, rate=48_000)
+    data = encoded(np.stack([mono, -mono], 1).ravel(), 2)
+    whole = converted(data, SoundFormat(48_000, 2, 2), len(data))
+    after_fade = 16_000 // 20
+    np.testing.assert_allclose(whole[after_fade:], resample(mono, 48_000, 16_000)[after_fade:], atol=1e-3)
+    np.testing.assert_array_equal(converted(data, SoundFormat(48_000, 2, 2), 1001), whole)
+
+
 def test_a_change_of_format_on_the_way() -> None:
     sound = SoundInput()
     first = tone(0.25, rate=48_000)
