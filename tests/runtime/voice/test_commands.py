@@ -27,7 +27,7 @@ from antiphon.runtime.voice.events import (
 from antiphon.runtime.voice.items import FunctionCall, FunctionOutput, Item, Message, Role, SoundPart, TextPart
 from antiphon.runtime.voice.request import ResponseRequest
 from antiphon.runtime.voice.services import AnswerText, CallArguments, CallStart
-from antiphon.runtime.voice.settings import Modality, VoiceSettings
+from antiphon.runtime.voice.settings import Modality, ToolChoice, ToolDefinition, VoiceSettings
 from antiphon.runtime.voice.turn_settings import TurnDetection, TurnSettings
 from support.voice.driver import Driver
 from support.voice.fake_clock import run
@@ -170,6 +170,28 @@ def test_a_call_alone_is_not_spoken() -> None:
             assert {type(call).__name__ for call in services.open_calls} == {"FakeHearing"}
 
     run(talk())
+
+
+@pytest.mark.parametrize("choice", [ToolChoice.AUTO, ToolChoice.NONE])
+def test_a_call_that_is_left_in_the_text_is_not_spoken(choice: ToolChoice) -> None:
+    written = 'Let me see. {"name": "get_weather", "arguments": {"city": "Oslo"}} It rains, I think.'
+
+    async def talk(settings: VoiceSettings) -> str:
+        settings = replace(settings, tools=(ToolDefinition("get_weather"),), tool_choice=choice)
+        async with Driver(FakeServices(lambda items, settings: says(written)), settings) as driver:
+            driver.session.respond()
+            done = await driver.until(ResponseDone)
+            driver.order.finish()
+            return texts(done.response.output)[0]
+
+    spoken: list[str] = []
+
+    async def both() -> None:
+        spoken.append(await talk(MANUAL))
+        spoken.append(await talk(TEXT))
+
+    run(both())
+    assert spoken == ["Let me see. It rains, I think.", written]
 
 
 def test_responses_beside_the_conversation() -> None:

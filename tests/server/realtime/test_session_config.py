@@ -34,7 +34,7 @@ def test_the_session_begins_with_all_its_fields() -> None:
     assert session["type"] == "realtime" and session["object"] == "realtime.session" and session["id"] == "sess_1"
     assert session["audio"]["input"]["turn_detection"]["silence_duration_ms"] == 500
     assert session["audio"]["input"]["format"] == {"type": "audio/pcm", "rate": 24000}
-    assert session["output_modalities"] == ["audio"] and session["max_output_tokens"] == "inf"
+    assert session["output_modalities"] == ["audio"] and session["max_output_tokens"] == 1024
     settings = new().settings()
     assert settings.turns.detection is TurnDetection.SERVER_VAD and settings.create_response
     assert not settings.show_transcripts and settings.modality is Modality.AUDIO and settings.max_tokens is None
@@ -83,7 +83,7 @@ def test_null_and_empty_values_clear() -> None:
         }
     )
     session = bare.wire()
-    assert session["instructions"] == "" and session["tools"] == [] and session["max_output_tokens"] == "inf"
+    assert session["instructions"] == "" and session["tools"] == [] and session["max_output_tokens"] == 1024
     assert session["tracing"] is None and session["audio"]["input"]["transcription"] is None
     assert detection(bare) is None and bare.is_manual and session["audio"]["output"]["voice"] == "alloy"
     settings = bare.settings()
@@ -124,6 +124,18 @@ def test_a_voice_by_id_and_a_modality() -> None:
     config = new().updated({"audio": {"output": {"voice": {"id": "af_heart"}}}, "output_modalities": ["audio"]})
     assert config.settings().voice == "af_heart" and config.settings().modality is Modality.AUDIO
     assert config.updated({"output_modalities": ["text"]}).settings().modality is Modality.TEXT
+
+
+def test_a_spoken_answer_has_a_limit_unless_the_client_sets_one() -> None:
+    spoken, written = new(), new().updated({"output_modalities": ["text"]})
+    assert spoken.settings().token_limit == 1024
+    assert written.settings().token_limit is None and written.wire()["max_output_tokens"] == "inf"
+    assert written.response_settings(response_params({"output_modalities": ["audio"]})).token_limit == 1024
+    for limit, expected in (("inf", None), (4000, 4000)):
+        set_ = spoken.updated({"max_output_tokens": limit})
+        assert set_.settings().token_limit == expected and set_.wire()["max_output_tokens"] == limit
+        assert spoken.response_settings(response_params({"max_output_tokens": limit})).token_limit == expected
+        assert set_.updated({"max_output_tokens": None}).settings().token_limit == 1024
 
 
 @pytest.mark.parametrize("is_by_address", [True, False])

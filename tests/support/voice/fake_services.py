@@ -33,6 +33,7 @@ class AnswerScript:
     opening: float = 0.02
     error: Exception | None = None
     is_cut: bool = False
+    is_repeating: bool = False
 
 
 def says(text: str, **options: object) -> AnswerScript:
@@ -74,8 +75,8 @@ class FakeAnswer(Call):
 
     @property
     def usage(self) -> AnswerUsage:
-        is_cut = self._script.is_cut and not self._left
-        return AnswerUsage(len(self.items), 0, self._num_read, is_cut)
+        is_cut, is_repeating = self._script.is_cut and not self._left, self._script.is_repeating and not self._left
+        return AnswerUsage(len(self.items), 0, self._num_read, is_cut, is_repeating)
 
     async def __anext__(self) -> AnswerPiece:
         await self.wait(self._script.delay)

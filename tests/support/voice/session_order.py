@@ -154,7 +154,7 @@ class SessionOrder:
             e.ResponseStatus.COMPLETED: {None},
             e.ResponseStatus.FAILED: {None},
             e.ResponseStatus.CANCELLED: {e.EndReason.TURN_DETECTED, e.EndReason.CLIENT_CANCELLED},
-            e.ResponseStatus.INCOMPLETE: {e.EndReason.MAX_TOKENS},
+            e.ResponseStatus.INCOMPLETE: {e.EndReason.MAX_TOKENS, e.EndReason.REPETITION},
         }
         assert state.reason in reasons[state.status]
         assert (state.error is not None) == (state.status is e.ResponseStatus.FAILED)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -20,14 +21,13 @@ from antiphon.runtime.text.stream import AsyncStream
 from antiphon.runtime.transcription.options import TranscriptionOptions
 from antiphon.runtime.voice.chat_history import chat_messages, last_turn, longest_fitting, room_for_answer
 from antiphon.runtime.voice.items import Item
+from antiphon.runtime.voice.repetition import RepetitionDetector
 from antiphon.runtime.voice.services import Answer, AnswerPiece, AnswerText, AnswerUsage, HeardText, Hearing, Synthesis
 from antiphon.runtime.voice.settings import VoiceSettings
 from antiphon.runtime.voice.turn_settings import HearingOptions, TurnDetection
 from antiphon.text.chat_template import ChatPrompt
 from antiphon.text.reasoning import THINK, reasoning_options
 from antiphon.text.tool_calls.output_parser import Content, OutputParser, Piece
-
-DEFAULT_TOKENS = 1024
 
 
 class EngineVoice:
@@ -66,7 +66,7 @@ class EngineVoice:
     async def answer(self, items: Sequence[Item], settings: VoiceSettings) -> Answer:
         prompt = await self._fitting_prompt(items, settings)
         given = {} if settings.temperature is None else {"temperature": settings.temperature}
-        limit = settings.max_tokens or DEFAULT_TOKENS
+        limit = settings.token_limit or self._context
         params = self._engine.sampling_defaults(self._chat.name, max_tokens=limit, **given)
         stream = await self._engine.stream(prompt.ids, params, model=self._chat.name, priority=Priority.HIGH)
         template = self._chat.chat_template
@@ -107,7 +107,7 @@ class EngineVoice:
 
     async def _fitting_prompt(self, items: Sequence[Item], settings: VoiceSettings) -> ChatPrompt:
         """Without as few of the oldest turns as leave room for an answer."""
-        limit = self._context - room_for_answer(settings.max_tokens, self._context)
+        limit = self._context - room_for_answer(settings.token_limit, self._context)
 
         async def prepare(some: Sequence[Item]) -> ChatPrompt | None:
             try:
@@ -138,6 +138,7 @@ class EngineAnswer:
         self._stream = stream
         self._deltas = aiter(stream)
         self._parser = parser
+        self._repetition = RepetitionDetector()
         self._pieces: deque[AnswerPiece] = deque()
         self._usage = AnswerUsage(prompt_tokens)
         self._has_ended = False
@@ -164,7 +165,16 @@ class EngineAnswer:
             tokens = self._usage.output_tokens + len(delta.token_ids)
             self._usage = AnswerUsage(self._usage.input_tokens, output_tokens=tokens)
             self._take(self._parser.feed(delta.text))
+            if self._repetition.push(delta.token_ids):
+                self._stop()
         return self._pieces.popleft()
+
+    def _stop(self) -> None:
+        """End an answer that repeats itself."""
+        self._take(self._parser.finish(is_cut=True))
+        self._usage = replace(self._usage, is_repeating=True)
+        self._has_ended = True
+        self._stream.close()
 
     def _end(self) -> None:
         self._has_ended = True

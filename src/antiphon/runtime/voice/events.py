@@ -150,6 +150,8 @@ class EndReason(StrEnum):
     TURN_DETECTED = "turn_detected"
     CLIENT_CANCELLED = "client_cancelled"
     MAX_TOKENS = "max_output_tokens"
+    #: The API has no word for an answer that repeats itself; this is the one for an answer that the server ends.
+    REPETITION = "content_filter"
 
 
 @dataclass(frozen=True)

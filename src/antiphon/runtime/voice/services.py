@@ -41,12 +41,13 @@ AnswerPiece = AnswerText | CallStart | CallArguments
 
 @dataclass(frozen=True)
 class AnswerUsage:
-    """`is_cut` says that the limit of tokens ended the answer."""
+    """`is_cut` says that the limit of tokens ended the answer, `is_repeating` that it repeated itself."""
 
     input_tokens: int = 0
     cached_tokens: int = 0
     output_tokens: int = 0
     is_cut: bool = False
+    is_repeating: bool = False
 
 
 @dataclass(frozen=True)

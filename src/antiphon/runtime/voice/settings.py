@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 from antiphon.runtime.transcription.options import TranscriptionOptions
 from antiphon.runtime.voice.turn_settings import TurnSettings
+
+#: Maximum tokens of a spoken answer whose settings have no limit.
+SPOKEN_TOKENS = 1024
 
 
 class Modality(StrEnum):
@@ -41,7 +44,7 @@ class VoiceSettings:
     every turn that turn detection ends; `interrupt_response` ends a response when the person speaks. Transcripts of
     the person's speech are always made; `show_transcripts` emits events for them, and `show_unsettled` also for words
     that may still change. `tool_name` is the only tool that a `REQUIRED` choice allows. `parallel_tools` tells whether
-    one answer may call several; None leaves it to the model.
+    one answer may call several; None leaves it to the model. `max_tokens` of None is `SPOKEN_TOKENS` for speech.
     """
 
     model: str | None = None
@@ -51,7 +54,7 @@ class VoiceSettings:
     tool_choice: ToolChoice = ToolChoice.AUTO
     tool_name: str | None = None
     parallel_tools: bool | None = None
-    max_tokens: int | None = None
+    max_tokens: int | Literal["inf"] | None = None
     temperature: float | None = None
     speech_model: str | None = None
     voice: str | None = None
@@ -66,3 +69,10 @@ class VoiceSettings:
     #: Whether the oldest items are left out when the model's context is full; otherwise the response fails.
     truncate_history: bool = True
     answer: bool = True
+
+    @property
+    def token_limit(self) -> int | None:
+        """Maximum tokens of an answer; None for what the context has room for."""
+        if self.max_tokens is None:
+            return SPOKEN_TOKENS if self.modality is Modality.AUDIO else None
+        return None if self.max_tokens == "inf" else self.max_tokens

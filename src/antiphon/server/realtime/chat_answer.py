@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 
 from antiphon.errors import EngineError
 from antiphon.runtime.calls.events import Ended
 from antiphon.runtime.voice.chat_history import last_turn, longest_fitting, room_for_answer
 from antiphon.runtime.voice.items import Item
+from antiphon.runtime.voice.repetition import RepetitionDetector
 from antiphon.runtime.voice.services import AnswerPiece, AnswerText, AnswerUsage, CallArguments, CallStart
-from antiphon.runtime.voice.settings import VoiceSettings
+from antiphon.runtime.voice.settings import Modality, VoiceSettings
 from antiphon.server.chat.chat_call import ChatCall, prepare_chat
 from antiphon.server.chat.message_builder import finish_reason, is_cut
 from antiphon.server.http.errors import ApiError
@@ -24,14 +26,16 @@ from antiphon.text.tool_calls import pieces
 class ChatAnswer:
     """Closing it aborts the request and gives the model back."""
 
-    def __init__(self, chat: ChatCall, generations: Generations, lease: Lease) -> None:
+    def __init__(self, chat: ChatCall, generations: Generations, lease: Lease, is_spoken: bool) -> None:
         self._chat = chat
         self._parser = chat.parser()
         self._generations = generations
         self._lease = lease
+        self._repetition = RepetitionDetector() if is_spoken else None
         self._pieces: deque[AnswerPiece] = deque()
         self._usage = AnswerUsage(len(chat.call.prompt))
         self._num_tokens = 0
+        self._has_stopped = False
 
     @property
     def usage(self) -> AnswerUsage:
@@ -43,6 +47,8 @@ class ChatAnswer:
 
     async def __anext__(self) -> AnswerPiece:
         while not self._pieces:
+            if self._has_stopped:
+                raise StopAsyncIteration
             with as_ours():
                 batch = await self._generations.read()
             if not batch:
@@ -55,7 +61,17 @@ class ChatAnswer:
                     self._num_tokens += len(event.token_ids)
                     self._usage = AnswerUsage(self._usage.input_tokens, output_tokens=self._num_tokens)
                     self._take(self._parser.feed(self._chat.text(event)))
+                    if self._repetition is not None and self._repetition.push(event.token_ids):
+                        self._stop()
+                        break
         return self._pieces.popleft()
+
+    def _stop(self) -> None:
+        """End an answer that repeats itself."""
+        self._take(self._parser.finish(is_cut=True))
+        self._usage = replace(self._usage, is_repeating=True)
+        self._has_stopped = True
+        self.close()
 
     def _end(self, ended: Ended) -> None:
         self._take(self._parser.finish(is_cut(ended)))
@@ -76,13 +92,21 @@ async def open_answer(serving: Serving, items: Sequence[Item], settings: VoiceSe
     """Sent to the engine. The lease is the answer's from here on; it is closed if this raises."""
     try:
         with as_ours():
+            settings = _within(settings, serving.config.limits.output_tokens)
             chat = await fitting_chat(serving, items, settings, lease.model.name)
             generations = Generations(serving, [chat.call])
             await generations.open()
     except BaseException:
         lease.close()
         raise
-    return ChatAnswer(chat, generations, lease)
+    return ChatAnswer(chat, generations, lease, settings.modality is Modality.AUDIO)
+
+
+def _within(settings: VoiceSettings, most: int | None) -> VoiceSettings:
+    """Settings whose limit is at most the server's, if the client set none; the client's own is checked elsewhere."""
+    if most is None or settings.max_tokens is not None or (settings.token_limit or 0) <= most:
+        return settings
+    return replace(settings, max_tokens=most)
 
 
 async def fitting_chat(serving: Serving, items: Sequence[Item], settings: VoiceSettings, model: str) -> ChatCall:
@@ -97,7 +121,7 @@ async def fitting_chat(serving: Serving, items: Sequence[Item], settings: VoiceS
             if error.code != "context_length_exceeded":
                 raise
             return None
-        wanted = room_for_answer(settings.max_tokens, chat.model.max_tokens)
+        wanted = room_for_answer(settings.token_limit, chat.model.max_tokens)
         return chat if len(chat.call.prompt) + wanted <= chat.model.max_tokens else None
 
     found = await longest_fitting(items, prepare)

@@ -20,7 +20,7 @@ def chat_body(items: Sequence[Item], settings: VoiceSettings, model: str, *, is_
         "messages": messages,
         "reasoning_effort": "none",
         "priority": int(Priority.LOW if is_prefill else Priority.HIGH),
-        "max_completion_tokens": 1 if is_prefill else settings.max_tokens,
+        "max_completion_tokens": 1 if is_prefill else settings.token_limit,
         "temperature": settings.temperature,
     }
     if settings.tools:

@@ -234,7 +234,7 @@ class ServerEvents:
             "output": [wire_item(item) for item in state.output],
             "conversation_id": self._conversation_id if state.in_conversation else None,
             "output_modalities": [str(settings.modality)],
-            "max_output_tokens": "inf" if settings.max_tokens is None else settings.max_tokens,
+            "max_output_tokens": "inf" if settings.token_limit is None else settings.token_limit,
             "audio": {"output": {"format": wire_format(self._formats[state.id]), "voice": settings.voice}},
             "usage": None,
             "metadata": None if state.metadata is None else dict(state.metadata),

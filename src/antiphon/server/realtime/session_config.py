@@ -38,7 +38,7 @@ REALTIME = {
     "tools": [],
     "tool_choice": "auto",
     "parallel_tool_calls": None,
-    "max_output_tokens": "inf",
+    "max_output_tokens": None,
     "temperature": None,
     "tracing": None,
     "truncation": "auto",
@@ -105,6 +105,7 @@ class SessionConfig:
         """The whole effective session."""
         values = copy.deepcopy(self._values)
         values["include"] = None  # clients know only OpenAI's names
+        values["max_output_tokens"] = self.settings().token_limit or "inf"
         for name in UNSHOWN:
             if values[name] is None:
                 del values[name]
@@ -276,8 +277,7 @@ def _answering(base: VoiceSettings, given: Answering, present: set[str], prefix:
     if "parallel_tool_calls" in present:
         changes["parallel_tools"] = given.parallel_tool_calls
     if "max_output_tokens" in present:
-        tokens = given.max_output_tokens
-        changes["max_tokens"] = tokens if isinstance(tokens, int) else None
+        changes["max_tokens"] = given.max_output_tokens
     if "temperature" in present:
         changes["temperature"] = given.temperature
     made = replace(base, **changes)

@@ -20,6 +20,7 @@ from antiphon.runtime.voice.services import (
 )
 from antiphon.runtime.voice.settings import Modality, VoiceSettings
 from antiphon.runtime.voice.waterfall import Marks
+from antiphon.text.tool_calls.unspoken import UnspokenCalls
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,7 @@ class Making:
         self._answer: Answer | None = None
         self._speech: Speech | None = None
         self._in_message = False
+        self._unspoken = UnspokenCalls(frozenset(tool.name for tool in settings.tools))
         self._clauses: ClauseSplitter | None = ClauseSplitter(hurries=True)
         self._held: list[Piece] = []
         self._receive: Callable[[Piece], None] | None = None
@@ -127,7 +129,7 @@ class Making:
     async def _make(self) -> None:
         items = await self._items()
         self._marks.note("answer_started")
-        if self._settings.modality is Modality.AUDIO:
+        if self._is_spoken:
             self._open_speech()
         answer = self._answer = await self._services.answer(items, self._settings)
         while True:
@@ -137,7 +139,7 @@ class Making:
                 break
             self._marks.note("first_token")
             if isinstance(piece, AnswerText):
-                self._write(piece)
+                self._write(self._unspoken.feed(piece.text) if self._is_spoken else piece.text)
             else:
                 if not isinstance(piece, CallArguments):
                     await self._end_message()
@@ -151,22 +153,27 @@ class Making:
         self._marks.note("sound_made")
         self._give(chunk)
 
-    def _write(self, piece: AnswerText) -> None:
-        if not self._in_message and not piece.text.strip():
+    @property
+    def _is_spoken(self) -> bool:
+        return self._settings.modality is Modality.AUDIO
+
+    def _write(self, text: str) -> None:
+        if not text or (not self._in_message and not text.strip()):
             return  # blanks before a message, or between calls, are none
         self._in_message = True
-        if self._clauses is not None and next(self._clauses.push(piece.text), None) is not None:
+        if self._clauses is not None and next(self._clauses.push(text), None) is not None:
             self._marks.note("first_clause")
             self._clauses = None
-        self._give(piece)
-        if self._settings.modality is Modality.AUDIO:
+        self._give(AnswerText(text))
+        if self._is_spoken:
             if self._speech is None:
                 self._open_speech()
             assert self._speech is not None
-            self._speech.append(piece.text)
+            self._speech.append(text)
 
     async def _end_message(self) -> None:
         """What follows a message comes after the last of its sound."""
+        self._write(self._unspoken.finish())
         if not self._in_message:
             return
         self._in_message = False

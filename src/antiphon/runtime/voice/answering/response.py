@@ -122,7 +122,9 @@ class Response:
                 self._fail(error, usage)
 
     def _complete(self, usage: AnswerUsage) -> None:
-        if usage.is_cut:
+        if usage.is_repeating:
+            self._end(ResponseStatus.INCOMPLETE, usage, EndReason.REPETITION)
+        elif usage.is_cut:
             self._end(ResponseStatus.INCOMPLETE, usage, EndReason.MAX_TOKENS)
         else:
             self._end(ResponseStatus.COMPLETED, usage)
