@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
 from wyoming.asr import Transcribe
 from wyoming.audio import AudioChunk, AudioStart, AudioStop
+from wyoming.client import AsyncTcpClient
 from wyoming.event import Event
 from wyoming.info import Describe, Info, SelectProgram
 from wyoming.ping import Ping
 from wyoming.tts import Synthesize, SynthesizeChunk, SynthesizeStart, SynthesizeStop
 
+from antiphon.server.http.context import RequestContext
 from antiphon.server.setup.config import LoadOnUse, ModelSpec, ServerConfig
 from antiphon.server.wyoming.connection import LinkLimits
-from antiphon.server.wyoming.frames import FrameLimits
+from antiphon.server.wyoming.frames import Frame, FrameLimits
 from antiphon.server.wyoming.server import WyomingLimits
+from antiphon.server.wyoming.transcription import Transcription
 from support.server.wyoming_server import client_of, events_until, wyoming_without_engine
 from support.waiting import wait_until_async
 
@@ -135,30 +139,115 @@ async def test_a_client_that_says_nothing_is_let_go() -> None:
         assert (await error_after(port))["code"] == "idle_timeout"
 
 
-async def test_a_client_that_pings_is_not_idle() -> None:
-    """It would be let go meanwhile."""
-    async with wyoming_without_engine(CONFIG, limits(idle_seconds=1.0)) as (port, _), client_of(port) as client:
-        loop = asyncio.get_running_loop()
-        until = loop.time() + 1.5
-        while loop.time() < until:
-            await client.write_event(Ping().event())
-            assert (await events_until(client, "pong", "error"))[-1].type == "pong"
+@pytest.mark.parametrize(
+    "event",
+    [Ping().event(), Describe().event(), Transcribe().event(), SelectProgram("antiphon").event(), Event("other")],
+    ids=lambda event: event.type,
+)
+async def test_a_client_that_asks_for_no_work_is_idle(event: Event) -> None:
+    async with wyoming_without_engine(CONFIG, limits(idle_seconds=0.2)) as (port, _):
+        assert (await error_while_sending(port, event))["code"] == "idle_timeout"
 
 
-async def test_no_more_connections_than_allowed() -> None:
+async def error_while_sending(port: int, event: Event, first: Event | None = None) -> dict[str, Any]:
+    """Send the event again and again until the server ends the connection; return its error."""
+
+    async def send(client: AsyncTcpClient) -> None:
+        while True:
+            await client.write_event(event)
+            await asyncio.sleep(0.01)
+
+    async with client_of(port) as client:
+        if first is not None:
+            await client.write_event(first)
+        sending = asyncio.create_task(send(client))
+        *_, error = await events_until(client, "error")
+        sending.cancel()
+        await asyncio.gather(sending, return_exceptions=True)
+        return error.data
+
+
+async def is_served(client: AsyncTcpClient) -> bool:
+    """Whether a ping is answered, not the connection ended."""
+    await client.write_event(Ping().event())
+    return (await events_until(client, "pong", "error"))[-1].type == "pong"
+
+
+async def test_a_newcomer_takes_the_slot_of_a_client_that_only_pings() -> None:
+    async with AsyncExitStack() as stack:
+        port, serving = await stack.enter_async_context(wyoming_without_engine(CONFIG, limits(connections=4)))
+        clients = []
+        for _ in range(4):
+            clients.append(await stack.enter_async_context(client_of(port)))
+            assert await is_served(clients[-1])
+        for client in reversed(clients):  # pings do not make the first one less idle
+            assert await is_served(client)
+        newcomer = await stack.enter_async_context(client_of(port))
+        assert await is_served(newcomer)
+        error = (await events_until(clients[0], "error"))[-1].data
+        text = "the connection did no work, and another client needed its slot"
+        assert error == {"text": text, "code": "connection_evicted"}
+        assert all([await is_served(client) for client in clients[1:]])
+        page = serving.metrics.text().decode()
+        assert 'antiphon:wyoming_rejected_connections_total{code="connection_evicted"} 1.0' in page
+
+
+@pytest.fixture
+def waiting_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Transcriptions need no model, and read events until their sound ends."""
+
+    async def run(request: Transcription, context: RequestContext, first: Frame) -> None:
+        while (await request._link.receive()).type != "audio-stop":
+            pass
+
+    monkeypatch.setattr(Transcription, "run", run)
+
+
+@pytest.mark.usefixtures("waiting_requests")
+async def test_clients_with_requests_keep_their_slots() -> None:
     async with wyoming_without_engine(CONFIG, limits(connections=2)) as (port, serving):
         async with client_of(port) as first, client_of(port) as second:
             for client in (first, second):
-                await client.write_event(Describe().event())
-                await events_until(client, "info")
+                await client.write_event(AudioStart(**FORMAT).event())
+            requests = serving.requests
+            await wait_until_async(lambda: len(requests) == 2, "both requests to begin", seen=lambda: len(requests))
             assert "antiphon:wyoming_connections 2.0" in serving.metrics.text().decode()
             error = await error_after(port)
-            assert error == {"text": "2 clients are connected already", "code": "too_many_connections"}
+            text = "2 clients are connected already and have requests"
+            assert error == {"text": text, "code": "too_many_connections"}
+            await first.write_event(AudioStop().event())
+            await wait_until_async(lambda: len(requests) == 1, "a request to end", seen=lambda: len(requests))
+            async with client_of(port) as newcomer:
+                assert await is_served(newcomer)
+            assert await is_served(second)
         page = lambda: serving.metrics.text().decode()  # noqa: E731
-        await wait_until_async(lambda: "antiphon:wyoming_connections 0.0" in page(), "both clients to go", seen=page)
-        async with client_of(port) as client:
-            await client.write_event(Describe().event())
-            await events_until(client, "info")
+        await wait_until_async(lambda: "antiphon:wyoming_connections 0.0" in page(), "all clients to go", seen=page)
+
+
+@pytest.mark.usefixtures("waiting_requests")
+async def test_a_request_that_gets_no_sound_keeps_no_slot() -> None:
+    few = limits(connections=1, idle_seconds=0.1)
+    async with wyoming_without_engine(CONFIG, few) as (port, serving), client_of(port) as silent:
+        await silent.write_event(AudioStart(**FORMAT).event())
+        await wait_until_async(lambda: len(serving.requests) == 1, "the request to begin")
+
+        async def newcomer_is_served() -> bool:
+            async with client_of(port) as client:
+                return await is_served(client)
+
+        while not await newcomer_is_served():
+            pass
+        assert (await events_until(silent, "error"))[-1].data["code"] == "connection_evicted"
+
+
+@pytest.mark.usefixtures("waiting_requests")
+@pytest.mark.parametrize(
+    "event", [Ping().event(), AudioChunk(**FORMAT, audio=b"").event()], ids=lambda event: event.type
+)
+async def test_a_request_that_gets_no_sound_ends(event: Event) -> None:
+    async with wyoming_without_engine(CONFIG, limits(pause_seconds=0.2)) as (port, _):
+        error = await error_while_sending(port, event, first=AudioStart(**FORMAT).event())
+        assert error == {"text": "the client sent nothing to work on for 0.2 s", "code": "idle_timeout"}
 
 
 async def test_a_server_that_is_shutting_down_begins_nothing() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import orjson
 from uvicorn.config import Config
+from uvicorn.protocols.utils import ClientDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from uvicorn.server import ServerState
 from websockets.frames import Frame
@@ -59,9 +60,15 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
             self._stall_timer = None
 
     async def send(self, message: Any) -> None:
-        """Waits until the client has read, except with the end: that is the last thing it reads, if it ever does."""
+        """Waits until the client has read, except with the end: that is the last thing it reads, if it ever does.
+
+        Raises `ClientDisconnected` if the connection is closed, for whatever reason.
+        """
         if message["type"] == "websocket.close":
             self.writable.set()
+        await self.writable.wait()
+        if self.close_sent and self.initial_response is None:  # closed for a missing pong or a malformed frame
+            raise ClientDisconnected
         await super().send(message)
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from starlette.types import Scope
+from starlette.websockets import WebSocketDisconnect
 from uvicorn.protocols.utils import ClientDisconnected
 
 from antiphon.counted import counted
@@ -66,7 +67,7 @@ class Admission:
 
         try:
             yield end_after
-        except (ClientDisconnectedError, ClientDisconnected):
+        except (ClientDisconnectedError, ClientDisconnected, WebSocketDisconnect):
             pass
         except asyncio.CancelledError:
             if context.ending is None or context.task is None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import orjson
-from starlette.websockets import WebSocket, WebSocketDisconnect
+from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
 from antiphon.runtime.voice import events
 from antiphon.runtime.voice.items import FunctionOutput, Item, answers_call, new_id
@@ -41,7 +41,7 @@ MAX_ITEMS = 4096
 MAX_ITEM_BYTES = 64 << 20
 #: Of messages that wait while one is carried out, such as an update that has a model loaded. In PCM, minutes of sound.
 MAX_WAITING_BYTES = 32 << 20
-SERVICE_RESTART = 1012
+SERVICE_RESTART, ABNORMAL_CLOSURE = 1012, 1006
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,10 @@ class RealtimeConnection:
     # -- its life -----------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Until the client leaves. Raises `ApiError` if it has been silent, or has not read, for too long."""
+        """Until the client leaves. Raises `ApiError` if it has been silent, or has not read, for too long.
+
+        Raises `WebSocketDisconnect` if the client leaves while the server sends.
+        """
         await self._send({"type": "session.created", "event_id": event_id(), "session": self._config.wire()})
         self._session.start()
         works = (self._read(), self._obey(), self._write(), self._drain(), self._watch())
@@ -140,6 +143,8 @@ class RealtimeConnection:
             self._serving.tracing.turn(response)
 
     async def _send(self, event: Mapping[str, Any]) -> None:
+        if self._websocket.application_state is not WebSocketState.CONNECTED:  # another task noticed that it is closed
+            raise WebSocketDisconnect(ABNORMAL_CLOSURE)
         self._last_sent = time.monotonic()
         await self._websocket.send_text(orjson.dumps(event).decode())
 

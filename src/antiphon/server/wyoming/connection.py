@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from antiphon.server.http.errors import ApiError, invalid
+from antiphon.server.http.connection_limits import Connections
+from antiphon.server.http.context import RequestContext
+from antiphon.server.http.errors import SERVER, ApiError, invalid
 from antiphon.server.serving.serving import Serving
 from antiphon.server.telemetry.logs import log, log_failure
 from antiphon.server.wyoming import synthesis, transcription
@@ -26,7 +29,10 @@ MAX_UNREAD = 4
 
 @dataclass(frozen=True)
 class LinkLimits:
-    """Of one connection. `idle_seconds` is between requests, `pause_seconds` between the events of one."""
+    """Limits of one connection. `idle_seconds` is between requests, `pause_seconds` between the events of one.
+
+    A request whose client has sent nothing for `idle_seconds` is ended if another client needs the slot.
+    """
 
     frames: FrameLimits = field(default_factory=FrameLimits)
     idle_seconds: float = 60.0
@@ -47,6 +53,7 @@ class WyomingConnection:
         limits: LinkLimits,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
+        slots: Connections,
     ) -> None:
         self._serving = serving
         self._metrics = metrics
@@ -57,16 +64,18 @@ class WyomingConnection:
         self._unread: asyncio.Queue[Frame] = asyncio.Queue(MAX_UNREAD)
         self._wanted = WantedTranscript()
         self._program = PROGRAM
-        self._last_event = asyncio.get_running_loop().time()
+        self._slots = slots
+        self._is_evicted = asyncio.Event()
+        self._idle_since = asyncio.get_running_loop().time()
 
     async def run(self) -> None:
         """Until the client leaves, an error, or a pause that is too long. Raises nothing."""
-        reading = asyncio.create_task(self._read())
-        answering = asyncio.create_task(self._answer())
+        tasks = [asyncio.create_task(work) for work in (self._read(), self._answer(), self._wait_for_eviction())]
         try:
-            await asyncio.wait((reading, answering), return_when=asyncio.FIRST_COMPLETED)
-            await _cancelled(reading if answering.done() else answering)
-            for task in (reading, answering):
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in tasks:
+                await _cancelled(task)
+            for task in tasks:
                 if not task.cancelled():
                     task.result()
         except (FrameError, ApiError) as error:
@@ -76,9 +85,13 @@ class WyomingConnection:
         except Exception as error:
             log_failure(error, protocol="wyoming")
         finally:
-            for task in (reading, answering):
+            for task in tasks:
                 await _cancelled(task)
             self._writer.close()
+
+    def evict(self) -> None:
+        """End the connection, which does no work, for another client."""
+        self._is_evicted.set()
 
     async def refuse(self, error: ApiError) -> None:
         """Say why the client is not served."""
@@ -90,7 +103,17 @@ class WyomingConnection:
     # -- for requests -------------------------------------------------------------------------------------------
 
     async def receive(self) -> Frame:
-        return await self._next(self._limits.pause_seconds)
+        limits, since = self._limits, asyncio.get_running_loop().time()
+        try:
+            return await self._next(since, min(limits.idle_seconds, limits.pause_seconds))
+        except TimeoutError:
+            self._slots.wait(self)
+        try:
+            return await self._next(since, limits.pause_seconds)
+        except TimeoutError:
+            raise _idle(limits.pause_seconds) from None
+        finally:
+            self._slots.work(self)
 
     async def send(self, *frames: Frame) -> None:
         async with self._writing:
@@ -115,19 +138,22 @@ class WyomingConnection:
             elif frame.type in HANDLED:
                 await self._unread.put(frame)
 
-    async def _next(self, seconds: float) -> Frame:
-        """The next event that is not answered at once; all of them show that the client is there."""
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        while (until := max(began, self._last_event) + seconds) > loop.time():
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout_at(until):
-                    return await self._unread.get()
-        raise ApiError(408, f"no event came for {seconds:g} s", code="idle_timeout")
+    async def _next(self, since: float, seconds: float) -> Frame:
+        """The next event with content that is not answered at once. Raises `TimeoutError` `seconds` after `since`.
+
+        Events without content do not count: a client that sends nothing else would keep its slot.
+        """
+        async with asyncio.timeout_at(since + seconds):
+            while _is_empty(frame := await self._unread.get()):
+                pass
+            return frame
 
     async def _answer(self) -> None:
         while True:
-            frame = await self._next(self._limits.idle_seconds)
+            try:
+                frame = await self._next(self._idle_since, self._limits.idle_seconds)
+            except TimeoutError:
+                raise _idle(self._limits.idle_seconds) from None
             if frame.type == "select-program":
                 self._select(frame)
             elif frame.type == "transcribe":
@@ -139,6 +165,11 @@ class WyomingConnection:
             else:
                 raise unexpected(frame, "a request")
 
+    async def _wait_for_eviction(self) -> None:
+        await self._is_evicted.wait()
+        message = "the connection did no work, and another client needed its slot"
+        raise ApiError(503, message, code="connection_evicted", kind=SERVER)
+
     def _select(self, frame: Frame) -> None:
         name = text(frame, "name", MAX_NAME)
         if name not in PROGRAMS:
@@ -148,19 +179,27 @@ class WyomingConnection:
     async def _transcribe(self, frame: Frame) -> None:
         wanted, self._wanted = self._wanted, WantedTranscript()
         request = Transcription(self._serving, self, wanted, is_live=self._program == LIVE_PROGRAM)
-        await run_request(self._serving, self._metrics, "transcribe", lambda context: request.run(context, frame))
+        await self._run("transcribe", lambda context: request.run(context, frame))
 
     async def _synthesize(self, frame: Frame) -> None:
         request = Synthesis(self._serving, self)
         run = request.run_whole if frame.type == synthesis.SYNTHESIZE else request.run_streamed
-        await run_request(self._serving, self._metrics, "synthesize", lambda context: run(context, frame))
+        await self._run("synthesize", lambda context: run(context, frame))
+
+    async def _run(self, name: str, work: Callable[[RequestContext], Awaitable[None]]) -> None:
+        self._slots.work(self)
+        try:
+            await run_request(self._serving, self._metrics, name, work)
+        finally:
+            self._slots.wait(self)
+            self._idle_since = asyncio.get_running_loop().time()
 
     # -- the end ------------------------------------------------------------------------------------------------
 
     async def _end_with(self, error: FrameError | ApiError) -> None:
         """Send the error, and drop what the client still sends: a reset would delete it before it is read."""
         self._metrics.rejected(error.code)
-        if error.code != "idle_timeout":
+        if error.code not in ("idle_timeout", "connection_evicted"):
             log("Wyoming connection ended", logging.WARNING, code=error.code, cause=error.message)
         with contextlib.suppress(ConnectionError, TimeoutError):
             async with asyncio.timeout(self._limits.linger_seconds):
@@ -183,6 +222,16 @@ HANDLED = {
     synthesis.CHUNK,
     synthesis.STOP,
 }
+
+
+def _is_empty(frame: Frame) -> bool:
+    """Whether a chunk has neither sound nor text."""
+    is_chunk = frame.type in (transcription.AUDIO_CHUNK, synthesis.CHUNK)
+    return is_chunk and not frame.payload and not frame.data.get("text")
+
+
+def _idle(seconds: float) -> ApiError:
+    return ApiError(408, f"the client sent nothing to work on for {seconds:g} s", code="idle_timeout")
 
 
 async def _cancelled(task: asyncio.Task[None]) -> None:

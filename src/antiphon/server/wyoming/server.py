@@ -6,6 +6,7 @@ import asyncio
 import socket
 from dataclasses import dataclass, field
 
+from antiphon.server.http.connection_limits import Connections
 from antiphon.server.http.errors import unavailable
 from antiphon.server.http.listener import address
 from antiphon.server.serving.serving import Serving
@@ -16,7 +17,7 @@ from antiphon.server.wyoming.metrics import WyomingMetrics
 
 @dataclass(frozen=True)
 class WyomingLimits:
-    """`connections` bounds those that are open; further ones get an error."""
+    """At `connections` open ones, a new one takes the slot of the idlest; if all have a request, it is refused."""
 
     connections: int = 64
     link: LinkLimits = field(default_factory=LinkLimits)
@@ -31,8 +32,8 @@ class WyomingServer:
         self._listener = listener
         self._limits = limits or WyomingLimits(link=idle)
         self._metrics = WyomingMetrics(serving.metrics.registry)
-        self._connections: set[asyncio.Task[None]] = set()
-        self._num_refused = 0  # that are being told so
+        self._slots = Connections(self._limits.connections)
+        self._connections: set[asyncio.Task[None]] = set()  # with those that are being closed
         self._server: asyncio.Server | None = None
 
     @property
@@ -54,26 +55,22 @@ class WyomingServer:
             await asyncio.wait(self._connections)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        connection = WyomingConnection(self._serving, self._metrics, self._limits.link, reader, writer)
-        if len(self._connections) >= self._limits.connections:
-            await self._refuse(connection, writer)
-            return
-        task = asyncio.create_task(connection.run())
-        self._connections.add(task)
-        self._metrics.connections.set(len(self._connections))
-        task.add_done_callback(self._ended)
-
-    async def _refuse(self, connection: WyomingConnection, writer: asyncio.StreamWriter) -> None:
         most = self._limits.connections
-        if self._num_refused >= most:  # a flood is not told anything
+        if len(self._connections) >= 2 * most:  # a flood: half of the connections are being closed already
             writer.transport.abort()
             return
-        self._num_refused += 1
-        try:
-            await connection.refuse(unavailable(f"{most} clients are connected already", "too_many_connections"))
-        finally:
-            self._num_refused -= 1
+        connection = WyomingConnection(self._serving, self._metrics, self._limits.link, reader, writer, self._slots)
+        if self._slots.open(connection):
+            work = connection.run()
+        else:
+            refusal = unavailable(f"{most} clients are connected already and have requests", "too_many_connections")
+            work = connection.refuse(refusal)
+        task = asyncio.create_task(work)
+        self._connections.add(task)
+        self._metrics.connections.set(len(self._connections))
+        task.add_done_callback(lambda task: self._ended(task, connection))
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _ended(self, task: asyncio.Task[None], connection: WyomingConnection) -> None:
+        self._slots.close(connection)
         self._connections.discard(task)
         self._metrics.connections.set(len(self._connections))
