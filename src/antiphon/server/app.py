@@ -62,7 +62,8 @@ from antiphon.server.responses.store import ResponseStore
 from antiphon.server.serving.downloads import Downloads
 from antiphon.server.serving.serving import Serving
 from antiphon.server.setup.config import ServerConfig
-from antiphon.server.sound import speech, transcriptions, voices
+from antiphon.server.sound import speech, stored_transcriptions, transcriptions, voices
+from antiphon.server.sound.background import BackgroundTranscriptions
 from antiphon.server.sound.unreadable import UNREADABLE_HEADERS
 from antiphon.server.stored_chats import route as stored_chats
 from antiphon.server.stored_chats.store import ChatStore
@@ -90,6 +91,7 @@ ROUTES = (
     embeddings,
     ranking,
     transcriptions,
+    stored_transcriptions,
     speech,
     voices,
     realtime,
@@ -130,6 +132,7 @@ def create_app(config: ServerConfig, client: EngineClient, report: Callable[[Res
             starting.cancel()
             with suppress(asyncio.CancelledError):
                 await starting
+            await app.state.transcriptions.close()
             await client.close()
             if serving.tracing is not None:
                 await asyncio.to_thread(serving.tracing.close)
@@ -142,6 +145,7 @@ def create_app(config: ServerConfig, client: EngineClient, report: Callable[[Res
     app.state.responses = ResponseStore(*bounds)
     app.state.conversations = ConversationStore(*bounds)
     app.state.stored_chats = ChatStore(*bounds)
+    app.state.transcriptions = BackgroundTranscriptions(app, config.limits)
     app.state.voice_services = ServedVoice
     app.state.activity = ActivityHub(client)
     app.state.downloads = Downloads(config.offline)

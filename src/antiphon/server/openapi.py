@@ -53,8 +53,14 @@ from antiphon.server.responses.response_schemas import (
     ResponseAnswer,
 )
 from antiphon.server.sound.request_schemas import SpeechBody, SpeechFormat, TranscriptionForm, TranslationForm
-from antiphon.server.sound.response_schemas import AnyTranscriptAnswer, VoicesAnswer
-from antiphon.server.sound.transcriptions import CONTENT_TYPES as TRANSCRIPT_TYPES
+from antiphon.server.sound.response_schemas import (
+    AnyTranscriptAnswer,
+    BackgroundTranscriptionAnswer,
+    DeletedTranscription,
+    TranscriptionsAnswer,
+    VoicesAnswer,
+)
+from antiphon.server.sound.transcript_answers import CONTENT_TYPES as TRANSCRIPT_TYPES
 from antiphon.server.stored_chats.schemas import ChatDeletedAnswer, StoredMessagesAnswer
 from antiphon.server.text.response_schemas import CompletionAnswer, EmbeddingAnswer, PromptAnswer, TokensAnswer
 
@@ -79,6 +85,7 @@ FORM = "multipart/form-data"
 TEXTS = tuple(f"{kind}; charset=utf-8" for kind in TRANSCRIPT_TYPES.values())
 SOUNDS = tuple(CONTENT_TYPES[format] for format in get_args(SpeechFormat))
 RESPONSE = "/v1/responses/{response_id}"
+TRANSCRIPTION = "/v1/audio/transcriptions/{transcription_id}"
 CHAT = "/v1/chat/completions/{completion_id}"
 CONVERSATION = "/v1/conversations/{conversation_id}"
 FILE = "/v1/files/{file_id}"
@@ -112,7 +119,11 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ("post", "/v1/rerank"): Operation(RerankBody, RerankAnswer),
     ("post", "/v1/score"): Operation(ScoreBody, ScoreAnswer),
     ("post", "/v1/audio/transcriptions"): Operation(TranscriptionForm, AnyTranscriptAnswer, True, FORM, TEXTS),
-    ("post", "/v1/audio/translations"): Operation(TranslationForm, AnyTranscriptAnswer, False, FORM, TEXTS),
+    ("post", "/v1/audio/translations"): Operation(TranslationForm, AnyTranscriptAnswer, True, FORM, TEXTS),
+    ("get", "/v1/audio/transcriptions"): Operation(None, TranscriptionsAnswer),
+    ("get", TRANSCRIPTION): Operation(None, BackgroundTranscriptionAnswer),
+    ("delete", TRANSCRIPTION): Operation(None, DeletedTranscription),
+    ("post", TRANSCRIPTION + "/cancel"): Operation(None, BackgroundTranscriptionAnswer),
     ("post", "/v1/audio/speech"): Operation(SpeechBody, None, True, other_types=SOUNDS),
     ("get", "/v1/audio/voices"): Operation(None, VoicesAnswer),
     ("post", "/v1/conversations"): Operation(ConversationBody, ConversationAnswer),

@@ -18,7 +18,7 @@ from antiphon.server.middleware.gate import Gate
 from antiphon.server.middleware.internal_call import Caller, InternalAnswer, call
 from antiphon.server.telemetry.metrics import Metrics
 
-CLIENT, BATCH, BACKGROUND = Caller(0), Caller(0, is_low_priority=True), Caller(0, response_id="resp_1")
+CLIENT, BATCH, BACKGROUND = Caller(0), Caller(0, is_low_priority=True), Caller(0, background_id="resp_1")
 
 
 def gate(app: ASGIApp, requests: ActiveRequests) -> Gate:

@@ -13,6 +13,7 @@ from antiphon.server.setup.config import Limits, ModelSpec, ServerConfig
 from support.models.tiny_whisper import dims, state_dict, vocabulary
 from support.server.http_server import ADMIN_KEY, RunningServer
 from support.server.pool import ServerPool
+from support.server.scripted_transcriptions import ScriptedServer, scripted_transcriptions
 from weights.whisper_files import ggml_file
 
 
@@ -23,6 +24,24 @@ def whisper(tmp_path_factory: pytest.TempPathFactory, model_path: Callable[[str]
     path = tmp_path_factory.mktemp("whisper") / "ggml-tiny.bin"
     path.write_bytes(ggml_file(dims(), state_dict(), vocabulary(50257)))
     return path
+
+
+#: The API keys of the server of scripted transcriptions.
+SCRIBE_KEYS = ("the-first-scribe-key", "the-second-scribe-key")
+
+
+@pytest.fixture
+def scribe(servers: ServerPool, whisper: Path) -> Iterator[ScriptedServer]:
+    """A server with two keys, where tests decide what a transcription gives and when."""
+    limits = Limits(audio_bytes=4 << 20, audio_seconds=60.0, background=3, background_concurrency=2)
+    config = ServerConfig(
+        models=(ModelSpec.of(str(whisper)),), keys=KeyRing(list(SCRIBE_KEYS)), limits=limits, offline=True
+    )
+    with (
+        servers.lease(config, {"kv_bytes": 32 << 20}) as running,
+        scripted_transcriptions(running, SCRIBE_KEYS[0]) as scripted,
+    ):
+        yield scripted
 
 
 @pytest.fixture

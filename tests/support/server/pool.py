@@ -28,6 +28,7 @@ from antiphon.server.conversations.store import ConversationStore
 from antiphon.server.files.store import FileStore
 from antiphon.server.responses.store import ResponseStore
 from antiphon.server.setup.config import ServerConfig
+from antiphon.server.sound.background import BackgroundTranscriptions
 from antiphon.server.stored_chats.store import ChatStore
 from support.server.http_server import RunningServer, running_server
 from support.waiting import wait_until
@@ -107,6 +108,8 @@ class _PooledServer:
         state.responses = ResponseStore(*bounds)
         state.conversations = ConversationStore(*bounds)
         state.stored_chats = ChatStore(*bounds)
+        await state.transcriptions.close()
+        state.transcriptions = BackgroundTranscriptions(self.running.app, limits)
         if state.files is None:
             return
         await state.batches.close()

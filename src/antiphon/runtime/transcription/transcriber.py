@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from antiphon.audio.samples import SPEECH_RATE, Floats
-from antiphon.errors import InvalidRequestError
 from antiphon.runtime.calls.port import EnginePort
 from antiphon.runtime.calls.transcript import TranscriptEvent
 from antiphon.runtime.loading.loading import LoadedModel
 from antiphon.runtime.transcription.account import TranscriptAccount, record_of
 from antiphon.runtime.transcription.job_runner import JobRunner
+from antiphon.runtime.transcription.language import language_of
 from antiphon.runtime.transcription.options import TranscriptionOptions
 from antiphon.runtime.transcription.window_decoding import Recogniser
 from antiphon.runtime.transcription.windows import ParallelWindows, SequentialWindows
@@ -38,11 +38,7 @@ class Transcriber:
 
     def language(self, options: TranscriptionOptions) -> str | None:
         """The code of the language that is known beforehand; None if it is to be detected."""
-        tokens = self.recogniser.tokens
-        if options.translate and not tokens.is_multilingual:
-            raise InvalidRequestError(f"model {self.recogniser.loaded.name!r} knows only English: it cannot translate")
-        language = None if options.language is None else tokens.known_language(options.language)
-        return language if tokens.is_multilingual else "en"
+        return language_of(options, self.recogniser.tokens, self.recogniser.loaded.name)
 
     def run(self, sound: SoundChunks, options: TranscriptionOptions, runner: JobRunner) -> Iterator[TranscriptEvent]:
         """Progress as windows become final, in the order of the recording, and at the end the transcript.

@@ -15,6 +15,7 @@ from starlette.types import Send
 from antiphon.server.http.error_formats import OPENAI, ErrorFormat
 from antiphon.server.http.errors import ApiError
 from antiphon.server.http.ignored_fields import IgnoredFields
+from antiphon.server.http.time_limit import TimeLimit
 
 #: As the engine counts them.
 NORMAL_PRIORITY, LOW_PRIORITY = 2, 3
@@ -56,6 +57,10 @@ class RequestContext:
     at_end: list[Callable[[], None]] = field(default_factory=list)
     task: asyncio.Task[Any] | None = field(default_factory=asyncio.current_task)
     ending: ApiError | None = None
+    #: Ends the request after `--timeout`; a long transcription restarts it with each segment. None without a limit.
+    limit: TimeLimit | None = None
+    #: Completes the error that the request fails with, before it is sent.
+    on_failure: Callable[[ApiError], None] | None = None
     #: Sends parts of a response that has begun, past what looks at its beginning only.
     send_part: Send | None = None
     #: Of a session: called when the server begins to shut down, so that it ends as soon as it can.
@@ -72,6 +77,11 @@ class RequestContext:
         if self.task is not None and not self.is_over and self.ending is None:
             self.ending = error
             self.task.cancel()
+
+    def note_progress(self) -> None:
+        """Count the request's time limit from now."""
+        if self.limit is not None:
+            self.limit.restart()
 
     def announce_draining(self) -> None:
         if self.on_draining is not None:

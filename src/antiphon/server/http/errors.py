@@ -52,9 +52,13 @@ class ApiError(Exception):
         self.kind = kind
         self.param = param
         self.headers = dict(headers or {})
+        #: What was done before the failure; the body has it as `partial`.
+        self.partial: dict[str, Any] | None = None
 
     def body(self) -> dict[str, Any]:
-        error = {"message": self.message, "type": self.kind, "param": self.param, "code": self.code}
+        error: dict[str, Any] = {"message": self.message, "type": self.kind, "param": self.param, "code": self.code}
+        if self.partial is not None:
+            error["partial"] = self.partial
         return {"error": error}
 
 

@@ -8,6 +8,7 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 from starlette.types import Scope
 from starlette.websockets import WebSocketDisconnect
@@ -20,6 +21,7 @@ from antiphon.server.access.keys import KeyRing
 from antiphon.server.http.connection_limits import SessionLimits
 from antiphon.server.http.context import RequestContext
 from antiphon.server.http.errors import ApiError, ClientDisconnectedError, unavailable
+from antiphon.server.http.time_limit import TimeLimit
 from antiphon.server.middleware.active_requests import ActiveRequests
 
 REQUEST_ID = re.compile(rb"[\x21-\x7e]{1,128}")
@@ -54,16 +56,17 @@ class Admission:
     @asynccontextmanager
     async def handling(
         self, context: RequestContext, fail: Callable[[Exception], Awaitable[None]]
-    ) -> AsyncIterator[Callable[[ApiError, float], None]]:
+    ) -> AsyncIterator[Callable[[ApiError, float], TimeLimit]]:
         """Around the handling of a request or session. It gives a function that ends it with an error after seconds.
 
         What is raised inside, or what the request is ended with from outside, goes to `fail`, except that the client
         has left. Afterwards the request is closed and no longer in flight.
         """
-        limits: list[asyncio.TimerHandle] = []
+        limits: list[TimeLimit] = []
 
-        def end_after(error: ApiError, seconds: float) -> None:
-            limits.append(asyncio.get_running_loop().call_later(seconds, context.end_with, error))
+        def end_after(error: ApiError, seconds: float) -> TimeLimit:
+            limits.append(TimeLimit(seconds, partial(context.end_with, error)))
+            return limits[-1]
 
         try:
             yield end_after

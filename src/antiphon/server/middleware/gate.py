@@ -89,7 +89,8 @@ class Gate:
                 if not _is_admin(context) and context.path not in UNTIMED_ROUTES:
                     limit = self._rules.request_seconds
                     message = f"the request took longer than {limit:g} s"
-                    end_after(ApiError(504, message, code="timeout", kind=SERVER), limit + SLACK_SECONDS)
+                    error = ApiError(504, message, code="timeout", kind=SERVER)
+                    context.limit = end_after(error, limit + SLACK_SECONDS)
             await self._app(scope, receive, send)
 
     def _check(self, scope: Scope, context: RequestContext) -> None:
@@ -113,12 +114,14 @@ class Gate:
         self._admission.check_draining()
         if context.is_low_priority:  # how many run at once is limited for all batches together
             return
-        if caller is not None and caller.response_id is not None:  # the request that began it was checked
+        if caller is not None and caller.background_id is not None:  # the request that began it was checked
             return
         self._admission.check_number(context)
 
     async def _fail(self, context: RequestContext, error: Exception, send: Send) -> None:
         response = error_response(error)
+        if context.on_failure is not None:
+            context.on_failure(response)
         if response.status == 500 and not isinstance(error, ApiError | AntiphonError):
             log_failure(error, request_id=context.request_id)
         context.log_fields["code"] = response.code

@@ -20,8 +20,8 @@ class Caller:
 
     key: int | None
     is_low_priority: bool = False
-    #: The id that a response gets which runs in the background.
-    response_id: str | None = None
+    #: The id of the response or transcription that runs in the background.
+    background_id: str | None = None
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ async def start_in_background(request: Request, body: ResponseBody) -> Response:
     response_id = f"resp_{uuid.uuid4().hex}"
     given = body.model_dump(by_alias=True, exclude_unset=True, exclude={"stream", "stream_options"})
     log = store.expected[response_id] = EventLog()
-    caller = Caller(key, response_id=response_id)
+    caller = Caller(key, background_id=response_id)
     work = asyncio.create_task(call(request.app, "/v1/responses", orjson.dumps(given), caller))
     store.background.add(work)
     work.add_done_callback(store.background.discard)

@@ -39,7 +39,7 @@ async def create_response(request: Request) -> Response:
     serving, context = serving_of(request), context_of(request)
     body = await read_body(request, ResponseBody, serving.config.limits.body_bytes)
     caller: Caller | None = request.scope.get(CALLER)
-    response_id = None if caller is None else caller.response_id
+    response_id = None if caller is None else caller.background_id
     if body.store is None and context.is_low_priority and not body.background:  # a batch has its results in a file
         body = body.model_copy(update={"store": False})
     if body.background and response_id is None:

@@ -69,6 +69,11 @@ class Limits:
     #: Requests of one batch, and those of all batches that run at once.
     batch_requests: int = 50_000
     batch_concurrency: int = 8
+    #: Transcriptions in the background: of one API key that wait or run, of all keys that run at once, and the seconds
+    #: that they are kept after their end.
+    background: int = 64
+    background_concurrency: int = 4
+    background_kept: float = 86_400.0
     #: In flight with one API key.
     requests_per_key: int | None = None
     sessions: SessionLimits = field(default_factory=SessionLimits)

@@ -124,6 +124,9 @@ def _config(settings: Settings, memory_bytes: int) -> ServerConfig:
             file_bytes=settings["max_file"] << 20,
             batch_requests=settings["max_batch_requests"],
             batch_concurrency=settings["batch_concurrency"],
+            background=settings["max_background"],
+            background_concurrency=settings["background_concurrency"],
+            background_kept=settings["background_kept"],
             sessions=SessionLimits(
                 settings["max_sessions"], settings["session_timeout"], settings["session_idle_timeout"]
             ),

@@ -36,6 +36,10 @@ class SoundForm(BaseModel):
     #: Put the real-time factor and the time to the first text into `usage`.
     timings: bool | None = None
     keep_alive: KeepAlive | None = None
+    #: Send text as it becomes final.
+    stream: bool | None = None
+    #: Answer with an id as soon as the recording has arrived, and transcribe it afterwards.
+    background: bool | None = None
     #: Accepted without effect.
     user: str | None = None
 
@@ -57,7 +61,6 @@ class TranslationForm(SoundForm):
 
 class TranscriptionForm(SoundForm):
     language: Annotated[str, Field(max_length=64)] | None = None
-    stream: bool | None = None
     timestamp_granularities: Annotated[
         list[Granularity], Field(alias="timestamp_granularities[]", min_length=1, max_length=8)
     ] = ["segment"]

@@ -7,6 +7,8 @@ from typing import Literal
 from pydantic import RootModel
 
 from antiphon.server.http.schemas import Answer, Count
+from antiphon.server.sound.background_job import Status
+from antiphon.server.sound.request_schemas import TranscriptFormat
 
 
 class TranscriptTimings(Answer):
@@ -64,8 +66,68 @@ class VerboseTranscriptAnswer(Answer):
     words: list[TranscriptWord] | None = None
 
 
-class AnyTranscriptAnswer(RootModel[TranscriptAnswer | VerboseTranscriptAnswer]):
-    """As `response_format` says: `json` or `verbose_json`."""
+class TranscriptionProgress(Answer):
+    """Seconds of the recording. Its duration is null where its header does not say, until it was read to the end."""
+
+    seconds: float
+    duration: float | None
+    fraction: float | None
+
+
+class TranscriptionFailure(Answer):
+    code: str
+    message: str
+    param: str | None
+
+
+class PartialTranscriptAnswer(Answer):
+    text: str
+    segments: list[TranscriptSegment]
+    seconds: float
+
+
+class TranscriptionSummary(Answer):
+    """A transcription in the background, without its text."""
+
+    id: str
+    object: Literal["audio.transcription"]
+    status: Status
+    background: Literal[True]
+    task: Literal["transcribe", "translate"]
+    model: str
+    response_format: TranscriptFormat
+    created_at: Count
+    started_at: Count | None
+    completed_at: Count | None
+    ended_at: Count | None
+    expires_at: Count | None
+    progress: TranscriptionProgress
+    error: TranscriptionFailure | None
+
+
+class BackgroundTranscriptionAnswer(TranscriptionSummary):
+    #: Null once it is completed.
+    partial: PartialTranscriptAnswer | None
+    #: In the response format that was asked for: an object, or text.
+    result: TranscriptAnswer | VerboseTranscriptAnswer | str | None
+
+
+class TranscriptionsAnswer(Answer):
+    object: Literal["list"]
+    data: list[TranscriptionSummary]
+    first_id: str
+    last_id: str
+    has_more: bool
+
+
+class DeletedTranscription(Answer):
+    id: str
+    object: Literal["audio.transcription"]
+    deleted: Literal[True]
+
+
+class AnyTranscriptAnswer(RootModel[TranscriptAnswer | VerboseTranscriptAnswer | BackgroundTranscriptionAnswer]):
+    """As `response_format` says: `json` or `verbose_json`; or the state of a transcription in the background."""
 
 
 class VoiceAnswer(Answer):

@@ -84,10 +84,12 @@ class UploadTranscription:
                 await asyncio.gather(feeding, return_exceptions=True)
             self._close_file()
 
-    async def wait(self) -> Transcript:
+    async def wait(self, take: Callable[[TranscriptProgress], None] = lambda _: None) -> Transcript:
+        """Read to the end and return the transcript; `take` gets the progress until then."""
         async for event in self.events():
             if isinstance(event, Transcript):
                 return event
+            take(event)
         raise AssertionError
 
     async def _feed(self, stream: AsyncTranscription, decoder: DecodeStream, piece: Floats | None) -> None:

@@ -21,7 +21,7 @@ from antiphon.server.http.errors import invalid
 from antiphon.server.serving.failures import engine_unavailable
 from antiphon.server.serving.models import ReadyModel
 from antiphon.server.serving.serving import Serving
-from antiphon.server.sound.transcriptions import log_transcription
+from antiphon.server.sound.transcript_answers import log_transcription
 from antiphon.server.telemetry.logs import log
 from antiphon.server.wyoming.events import SoundFormat, WantedTranscript, sound_format, timestamp, unexpected
 from antiphon.server.wyoming.frames import Frame

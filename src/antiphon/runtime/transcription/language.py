@@ -1,0 +1,18 @@
+"""The language of a transcription, as far as it is known before any sound is heard."""
+
+from __future__ import annotations
+
+from antiphon.errors import InvalidRequestError
+from antiphon.runtime.transcription.options import TranscriptionOptions
+from antiphon.text.tokenization.whisper_tokens import WhisperTokens
+
+
+def language_of(options: TranscriptionOptions, tokens: WhisperTokens, model: str) -> str | None:
+    """The code of the language, or None if the model has to detect it.
+
+    A language or a translation that the model does not know raises `InvalidRequestError`.
+    """
+    if options.translate and not tokens.is_multilingual:
+        raise InvalidRequestError(f"model {model!r} knows only English: it cannot translate")
+    language = None if options.language is None else tokens.known_language(options.language)
+    return language if tokens.is_multilingual else "en"
