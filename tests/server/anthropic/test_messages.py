@@ -220,22 +220,6 @@ def test_counted_tokens_are_those_of_the_message(claude: anthropic.Anthropic) ->
     assert counted == usage.input_tokens + (usage.cache_read_input_tokens or 0)
 
 
-@pytest.mark.parametrize("block", [
-    {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}},
-    {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "x"}},
-])  # fmt: skip
-@pytest.mark.parametrize("is_result", [False, True])
-def test_images_and_documents_are_rejected_by_name(
-    claude: anthropic.Anthropic, block: dict[str, Any], is_result: bool
-) -> None:
-    given = {"type": "tool_result", "tool_use_id": "t", "content": [block]} if is_result else block
-    with pytest.raises(anthropic.BadRequestError, match="only blocks of type text") as caught:
-        claude.messages.create(model="tiny-chat", max_tokens=1, messages=[{"role": "user", "content": [given]}])  # type: ignore[list-item]
-    body: Any = caught.value.body
-    assert body["type"] == "error" and body["error"]["type"] == "invalid_request_error"
-    assert body["request_id"] == caught.value.request_id
-
-
 def test_unknown_model_and_server_tools(claude: anthropic.Anthropic) -> None:
     with pytest.raises(anthropic.NotFoundError) as caught:
         claude.messages.create(model="claude-sonnet", max_tokens=1, messages=HELLO)

@@ -291,7 +291,7 @@ REFUSED: list[tuple[dict[str, Any], str, str | None]] = [
     ({"input": []}, "invalid_value", "input"),
     ({"input": ""}, "invalid_value", "input"),
     ({"input": [{"type": "input_image"}]}, "invalid_value", None),
-    ({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}]}, "invalid_value", None),
+    ({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}]}, "unsupported_value", None),
     ({"input": "ab" * 4000}, "context_length_exceeded", "input"),
     ({"temperature": -1}, "invalid_value", "temperature"),
 ]  # fmt: skip

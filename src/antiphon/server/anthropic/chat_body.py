@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 from antiphon.server.anthropic.request_schemas import (
     AssistantTurn,
-    ClientTool,
     CountTokensBody,
+    DocumentBlock,
     MessagesBody,
     SystemTurn,
     TextBlock,
@@ -17,9 +17,12 @@ from antiphon.server.anthropic.request_schemas import (
     ToolChoice,
     ToolResultBlock,
     ToolUseBlock,
+    Turn,
     UserTurn,
 )
+from antiphon.server.anthropic.tool_schemas import ClientTool
 from antiphon.server.chat.request_schemas import ChatBody
+from antiphon.server.http.errors import invalid
 from antiphon.server.parameters.messages import (
     AssistantMessage,
     CustomToolCall,
@@ -49,6 +52,7 @@ def chat_body(body: CountTokensBody, model: ReadyModel) -> ChatBody:
     if isinstance(body, MessagesBody):
         names = ("max_tokens", "stream", "temperature", "top_p", "top_k", "priority")
         shared = {name: getattr(body, name) for name in names} | {"stop": body.stop_sequences}
+    _check_results(body.messages)
     messages = list(_messages(body))
     last = messages[-1]
     return ChatBody(
@@ -64,6 +68,28 @@ def chat_body(body: CountTokensBody, model: ReadyModel) -> ChatBody:
         chat_template_kwargs=_template_options(body, model),
         **shared,
     )
+
+
+def _check_results(turns: Sequence[Turn]) -> None:
+    """Reject a result of a call that is not in the assistant's turn before it."""
+    calls: set[str] = set()
+    is_assistants = False
+    for place, turn in enumerate(turns):
+        if isinstance(turn, AssistantTurn):
+            calls = calls if is_assistants else set()
+            is_assistants = True
+            if isinstance(turn.content, list):
+                calls |= {block.id for block in turn.content if isinstance(block, ToolUseBlock)}
+        elif isinstance(turn, UserTurn):
+            is_assistants = False
+            for number, block in enumerate(turn.content if isinstance(turn.content, list) else ()):
+                if isinstance(block, ToolResultBlock) and block.tool_use_id not in calls:
+                    param = f"messages[{place}].content[{number}].tool_use_id"
+                    raise invalid(
+                        f"{param}: the assistant's turn before this tool_result has no tool_use with the id "
+                        f"{block.tool_use_id[:100]!r}",
+                        param,
+                    )
 
 
 def _messages(body: CountTokensBody) -> Iterator[Message]:
@@ -85,7 +111,7 @@ def _user_messages(turn: UserTurn) -> Iterator[Message]:
         return
     texts: list[str] = []
     for block in turn.content:
-        if isinstance(block, TextBlock):
+        if isinstance(block, TextBlock | DocumentBlock):
             texts.append(block.text)
             continue
         if texts:
@@ -119,7 +145,7 @@ def _assistant_message(turn: AssistantTurn) -> AssistantMessage:
     )
 
 
-def _text(content: str | Sequence[TextBlock]) -> str:
+def _text(content: str | Sequence[TextBlock | DocumentBlock]) -> str:
     return content if isinstance(content, str) else "".join(block.text for block in content)
 
 

@@ -7,12 +7,13 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Discriminator, Field, Tag
 from pydantic_core import PydanticCustomError
 
+from antiphon.server.anthropic.tool_schemas import CacheControl, ClientTool
 from antiphon.server.http.schemas import Body, KeepAlive, Name, Priority
+from antiphon.server.http.text_only import ReadsText, text_only_error
 from antiphon.server.parameters.messages import FunctionName
 
-CacheControl = dict[str, Any]
-#: Of a block that is an image, a document, or of a tool that the API runs itself.
-UNSUPPORTED = "the models here read text; only blocks of type {} are supported in this place"
+#: For a block of another type, such as one of a tool that the API runs itself.
+UNSUPPORTED = "only blocks of type {} are supported in this place"
 
 
 def _type(value: Any) -> Any:
@@ -41,7 +42,52 @@ class TextBlock(CachedBlock):
     citations: list[Any] | None = None
 
 
-OnlyText = Annotated[TextBlock, BeforeValidator(_check_text)]
+OnlyText = Annotated[TextBlock, BeforeValidator(_check_text), ReadsText]
+
+
+class PlainSource(Body):
+    type: Literal["text"]
+    media_type: Literal["text/plain"]
+    data: str
+
+    @property
+    def text(self) -> str:
+        return self.data
+
+
+class ContentSource(Body):
+    type: Literal["content"]
+    content: str | list[OnlyText]
+
+    @property
+    def text(self) -> str:
+        return self.content if isinstance(self.content, str) else "".join(block.text for block in self.content)
+
+
+class Citations(Body):
+    enabled: bool | None = None
+
+
+def _check_source(value: Any) -> Any:
+    if _type(value) in ("base64", "url", "file"):
+        raise text_only_error()
+    return value
+
+
+class DocumentBlock(CachedBlock):
+    """A document of text: its title, context and text are read one after another."""
+
+    type: Literal["document"]
+    source: Annotated[PlainSource | ContentSource, Field(discriminator="type"), BeforeValidator(_check_source)]
+    title: str | None = None
+    context: str | None = None
+    #: Accepted without effect: answers have no citations.
+    citations: Citations | None = None
+
+    @property
+    def text(self) -> str:
+        """With an empty line after it, for blocks follow each other without one."""
+        return "".join(f"{part}\n\n" for part in (self.title, self.context, self.source.text) if part)
 
 
 class ThinkingBlock(Body):
@@ -67,16 +113,26 @@ class ToolUseBlock(CachedBlock):
     caller: dict[str, Any] | None = None
 
 
+ResultBlock = Annotated[
+    Annotated[TextBlock, Tag("text")] | Annotated[DocumentBlock, Tag("document")],
+    _one_of("text and document"),
+    ReadsText,
+]
+
+
 class ToolResultBlock(CachedBlock):
     type: Literal["tool_result"]
     tool_use_id: str
-    content: str | list[OnlyText] | None = None
+    content: str | list[ResultBlock] | None = None
     is_error: bool | None = None
 
 
 UserBlock = Annotated[
-    Annotated[TextBlock, Tag("text")] | Annotated[ToolResultBlock, Tag("tool_result")],
-    _one_of("text and tool_result"),
+    Annotated[TextBlock, Tag("text")]
+    | Annotated[DocumentBlock, Tag("document")]
+    | Annotated[ToolResultBlock, Tag("tool_result")],
+    _one_of("text, document and tool_result"),
+    ReadsText,
 ]
 AssistantBlock = Annotated[
     Annotated[TextBlock, Tag("text")]
@@ -103,21 +159,6 @@ class SystemTurn(Body):
 
 
 Turn = Annotated[UserTurn | AssistantTurn | SystemTurn, Field(discriminator="role")]
-
-
-class ClientTool(CachedBlock):
-    """A tool that the client runs. The API's own tools do not exist here."""
-
-    name: FunctionName
-    input_schema: dict[str, Any]
-    type: Literal["custom"] | None = None
-    description: str | None = None
-    strict: bool | None = None
-    #: Accepted without effect.
-    allowed_callers: list[str] | None = None
-    defer_loading: bool | None = None
-    eager_input_streaming: bool | None = None
-    input_examples: list[dict[str, Any]] | None = None
 
 
 class AutoChoice(Body):
@@ -175,7 +216,7 @@ class MessagesBody(CountTokensBody):
     max_tokens: Annotated[int, Field(ge=1, lt=2**31)]
     stream: bool | None = None
     stop_sequences: list[str] | None = None
-    temperature: Annotated[float, Field(ge=0, le=100)] | None = None
+    temperature: Annotated[float, Field(ge=0, le=1)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     top_k: Annotated[int, Field(ge=0, lt=2**31)] | None = None
     priority: Priority | None = None

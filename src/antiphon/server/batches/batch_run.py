@@ -49,12 +49,18 @@ class BatchRun:
         if record.status == "cancelling":
             self._stop.set()
 
-    async def cancel(self) -> None:
-        """Stop; results so far are kept. A batch that is being finalized is completed."""
-        if self.record.status in ("validating", "in_progress"):
-            self.record.enter("cancelling")
-            self._stop.set()
-            await self._save()
+    async def cancel(self) -> BatchRecord:
+        """Stop, and return the record of this moment; results so far are kept.
+
+        A batch that is being finalized is completed.
+        """
+        if self.record.status not in ("validating", "in_progress"):
+            return self.shown()
+        self.record.enter("cancelling")
+        self._stop.set()
+        shown = self.shown().model_copy()
+        await self._save()  # meanwhile the batch may end
+        return shown
 
     def shown(self) -> BatchRecord:
         """The record with the counts of this moment."""

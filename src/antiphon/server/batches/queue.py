@@ -52,10 +52,10 @@ class BatchQueue:
         finally:
             self._parts.files.let_go(record.input_file_id)
 
-    async def cancel(self, record: BatchRecord) -> None:
+    async def cancel(self, record: BatchRecord) -> BatchRecord:
+        """The record as it is once the batch is being cancelled."""
         run = self._runs.get(record.id)
-        if run is not None:
-            await run.cancel()
+        return record if run is None else await run.cancel()
 
     def shown(self, record: BatchRecord) -> BatchRecord:
         run = self._runs.get(record.id)

@@ -84,6 +84,8 @@ class BatchRecord(BaseModel):
         """As the API shows it."""
         shown = self.model_dump(exclude={"owner", "output_seconds", "ending", "counts", "usage", "errors"})
         is_written = self.has_ended
+        if self.status == "finalizing" and self.ending == "cancelled":
+            shown["status"] = "cancelling"
         errors = [fault.model_dump() for fault in self.errors]
         return {
             **shown,

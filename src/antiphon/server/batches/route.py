@@ -68,5 +68,4 @@ async def cancel_batch(request: Request, batch_id: str) -> Response:
     record = queue.store.find(batch_id, owner_of(request))
     if record.has_ended and record.status != "cancelled":
         raise ApiError(409, f"the batch has ended with status {record.status}", code="batch_ended", param="batch_id")
-    await queue.cancel(record)
-    return json_response(queue.shown(record).body())
+    return json_response((await queue.cancel(record)).body())

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from antiphon.server.bodies.unknown_fields import validate_known
+from antiphon.server.http import text_only
 from antiphon.server.http.context import RequestContext
 from antiphon.server.http.errors import ApiError, invalid
 
@@ -77,8 +78,12 @@ def validation_error(error: ValidationError, name: str = "", start: int = 0) -> 
     """The first error. For a field with several forms, the error in the form that matched deepest."""
     faults = error.errors(include_url=False, include_context=False, include_input=False)
     unknown = [fault for fault in faults if fault["type"] == "extra_forbidden"]
-    fault = unknown[0] if unknown else max(faults, key=lambda fault: len(fault["loc"]))
+    unreadable = [fault for fault in faults if fault["type"] == text_only.ERROR_TYPE]
+    first = (unreadable or unknown)[:1]
+    fault = first[0] if first else max(faults, key=lambda fault: len(fault["loc"]))
     param = _path(_moved(fault["loc"], name, start))
+    if unreadable:
+        return invalid(f"{param}: {text_only.TEXT_ONLY}", param, "unsupported_value")
     if fault["type"] == "extra_forbidden":
         message = f"{param}: {str(fault['loc'][-1])[:100]!r} is not a field of this request"
         return invalid(message, param, "unknown_parameter")
@@ -108,5 +113,6 @@ def _path(location: tuple[Any, ...]) -> str:
 
 UNION_MEMBERS = {
     *("str", "int", "text", "json_object", "tool_use", "tool_result"),
+    *("message", "function_call_output"),
     *("system", "developer", "user", "assistant", "tool", "function"),
 }

@@ -20,10 +20,14 @@ def validate_known(model: type[Model], data: Any, context: RequestContext) -> Mo
     without any costs nothing more.
     """
     try:
-        return model.model_validate(data)
+        found = model.model_validate(data)
     except ValidationError:
         if context.is_strict:
             raise
+    else:
+        if context.is_strict:
+            _check_maxima(found)
+        return found
     body = model.model_validate(data, extra="allow")
     for path, owner, name, value in _unknown(body):
         refusal = getattr(type(owner), "unsupported", {}).get(name.removesuffix("[]"))
@@ -31,6 +35,13 @@ def validate_known(model: type[Model], data: Any, context: RequestContext) -> Mo
             raise invalid(f"{path}: {refusal.reason}", path, "unsupported_value")
         context.ignored.add(path)
     return body
+
+
+def _check_maxima(body: BaseModel) -> None:
+    for name, most in getattr(type(body), "strict_maxima", {}).items():
+        value = getattr(body, name)
+        if value is not None and value > most:
+            raise invalid(f"{name} is {value:g}; a strict server accepts at most {most:g}", name)
 
 
 def _unknown(body: BaseModel) -> Iterator[tuple[str, BaseModel, str, Any]]:

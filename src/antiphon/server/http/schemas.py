@@ -27,12 +27,18 @@ Metadata = Annotated[
 
 
 class Unsupported(NamedTuple):
-    """Why a field of another server is rejected, and further values with which it asks for nothing."""
+    """Why a field of another server is rejected, and further values with which it asks for nothing.
+
+    With `asks_when_empty`, an empty object asks for something too.
+    """
 
     reason: str
     neutral: tuple[Any, ...] = ()
+    asks_when_empty: bool = False
 
     def asks_for_something(self, value: Any) -> bool:
+        if self.asks_when_empty and value == {}:
+            return True
         return bool(value) and value not in self.neutral
 
 
@@ -43,6 +49,8 @@ class Body(BaseModel):
 
     #: Fields that are not ignored like other unknown ones, since without them the answer would mean something else.
     unsupported: ClassVar[Mapping[str, Unsupported]] = {}
+    #: Largest values that a strict server accepts, where others go further.
+    strict_maxima: ClassVar[Mapping[str, float]] = {}
 
 
 class MetadataBody(Body):

@@ -8,6 +8,7 @@ from typing import Any
 
 from antiphon.server.chat.request_schemas import ChatBody
 from antiphon.server.http.errors import ApiError, invalid
+from antiphon.server.http.text_only import TEXT_ONLY
 from antiphon.server.ollama.request_schemas import (
     OllamaChatBody,
     OllamaGenerateBody,
@@ -80,7 +81,7 @@ def check_unsupported(body: OllamaGenerateBody) -> None:
     if body.template:
         raise _unsupported("template is not supported: the model's own is used, or none with raw: true", "template")
     if body.images:
-        raise _unsupported("images are not supported: the models here read text", "images")
+        raise _unsupported(f"images: {TEXT_ONLY}", "images")
 
 
 def _chat(body: OllamaTextBody, model: ReadyModel, messages: list[Message], tools: list[AnyTool] | None) -> ChatBody:
@@ -134,7 +135,8 @@ def messages_of(given: Sequence[OllamaMessage]) -> Iterator[Message]:
     num_calls = 0
     for place, message in enumerate(given):
         if message.images:
-            raise _unsupported("images are not supported: the models here read text", f"messages[{place}].images")
+            param = f"messages[{place}].images"
+            raise _unsupported(f"{param}: {TEXT_ONLY}", param)
         content = message.content or ""
         if message.role == "system":
             yield SystemMessage(role="system", content=content)

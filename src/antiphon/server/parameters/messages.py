@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Discriminator, Field, Tag
 
 from antiphon.server.http.schemas import Body, Unsupported
+from antiphon.server.http.text_only import TEXT_ONLY, ReadsText
 
 FunctionName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
 
@@ -29,7 +30,7 @@ class InputAudioPart(Body):
     input_audio: InputAudio
 
 
-TextContent = str | list[TextPart]
+TextContent = str | list[Annotated[TextPart, ReadsText]]
 
 
 class SystemMessage(Body):
@@ -39,10 +40,10 @@ class SystemMessage(Body):
 
 
 class UserMessage(Body):
-    unsupported: ClassVar[Mapping[str, Unsupported]] = {"images": Unsupported("no model here reads images")}
+    unsupported: ClassVar[Mapping[str, Unsupported]] = {"images": Unsupported(TEXT_ONLY)}
 
     role: Literal["user"]
-    content: str | list[Annotated[TextPart | InputAudioPart, Field(discriminator="type")]]
+    content: str | list[Annotated[TextPart | InputAudioPart, Field(discriminator="type"), ReadsText]]
     name: str | None = None
 
 

@@ -76,6 +76,7 @@ class SamplingBody(ModelBody):
     """How an answer is drawn, ended and scheduled. Fields that are None take the server's defaults."""
 
     unsupported: ClassVar[Mapping[str, Unsupported]] = GENERATION
+    strict_maxima: ClassVar[Mapping[str, float]] = {"temperature": 2}
 
     stream: bool | None = None
     min_tokens: Annotated[int, Field(ge=0, lt=2**31)] | None = None

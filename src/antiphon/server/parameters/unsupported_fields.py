@@ -6,6 +6,7 @@ Requests with one of them are rejected, while other unknown fields are ignored.
 from __future__ import annotations
 
 from antiphon.server.http.schemas import Unsupported
+from antiphon.server.http.text_only import TEXT_ONLY
 
 SAMPLER = "this sampler is not supported; see the sampling options of the documentation"
 
@@ -18,8 +19,8 @@ GENERATION: dict[str, Unsupported] = {
     "chat_template": Unsupported("the model's own template is used; chat_template_kwargs sets its options"),
     "documents": Unsupported("put documents into the messages, or into chat_template_kwargs"),
     "lora": Unsupported("name an adapter by model: base:adapter"),
-    "image_data": Unsupported("no model here reads images"),
-    "images": Unsupported("no model here reads images"),
+    "image_data": Unsupported(TEXT_ONLY),
+    "images": Unsupported(TEXT_ONLY),
     "mirostat": Unsupported(SAMPLER),
     "tfs_z": Unsupported(SAMPLER, (1,)),
     "dry_multiplier": Unsupported(SAMPLER),
@@ -33,7 +34,9 @@ COMPLETION: dict[str, Unsupported] = GENERATION
 
 CHAT: dict[str, Unsupported] = {
     **GENERATION,
-    "web_search_options": Unsupported("the server does not search the web; give the model a tool that does"),
+    "web_search_options": Unsupported(
+        "the server does not search the web; give the model a tool that does", asks_when_empty=True
+    ),
 }
 
 RESPONSES: dict[str, Unsupported] = {

@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Discriminator, Field, PrivateAttr, Tag, TypeAdapter
 
 from antiphon.server.http.schemas import Body, ModelBody, Name, Unsupported
+from antiphon.server.http.text_only import ReadsText
 from antiphon.server.parameters.messages import FunctionName
 from antiphon.server.parameters.reasoning_effort import Effort
 from antiphon.server.parameters.request_schemas import MAX_LOGPROBS, JsonObjectFormat, SamplingBody, TextFormat
@@ -31,7 +32,7 @@ class OutputText(Body):
     logprobs: list[Any] | None = None
 
 
-ContentPart = Annotated[InputText | OutputText, Field(discriminator="type")]
+ContentPart = Annotated[InputText | OutputText, Field(discriminator="type"), ReadsText]
 
 
 class MessageItem(Body):
@@ -55,7 +56,7 @@ class FunctionCallItem(Body):
 class FunctionCallOutputItem(Body):
     type: Literal["function_call_output"]
     call_id: str
-    output: str | list[InputText]
+    output: str | list[Annotated[InputText, ReadsText]]
     id: ItemId | None = None
     status: Status | None = None
 

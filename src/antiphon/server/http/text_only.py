@@ -1,0 +1,28 @@
+"""Images and files in the content of messages, which no model here reads: one error for all forms of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BeforeValidator
+from pydantic_core import PydanticCustomError
+
+TEXT_ONLY = "this model reads text only"
+#: The type of the validation error.
+ERROR_TYPE = "text_only"
+#: Types of parts that have no text, in the APIs of OpenAI and Anthropic.
+UNREADABLE = ("image", "image_url", "input_image", "image_file", "file", "input_file", "container_upload", "video_url")
+
+
+def text_only_error() -> PydanticCustomError:
+    return PydanticCustomError(ERROR_TYPE, TEXT_ONLY)
+
+
+def _check(part: Any) -> Any:
+    if isinstance(part, dict) and part.get("type") in UNREADABLE:
+        raise text_only_error()
+    return part
+
+
+#: For a part of a message's content.
+ReadsText = BeforeValidator(_check)
