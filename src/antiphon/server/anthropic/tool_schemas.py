@@ -139,7 +139,7 @@ def _check_type(tool: Any) -> Any:
     given = tool.get("type") if isinstance(tool, dict) else None
     family = VERSION.sub("", given) if isinstance(given, str) else None
     if family in REJECTED:
-        raise PydanticCustomError("unsupported_tool", f"the tool {family} {REJECTED[family]}")  # type: ignore[arg-type]
+        raise PydanticCustomError("unsupported_tool", f"the tool {family} {REJECTED[family]}")
     return tool
 
 
