@@ -19,11 +19,13 @@ from antiphon.text.limited_worker import serve
 from antiphon.text.tokenization.bytes_vocab import BytesTokenizer
 
 MAX_BYTES = 2 << 30
+#: Control tokens that grammars of tool calls name, where a model has them.
+CONTROL_TOKENS = ("<|python_tag|>", "<tool_call>")
 
 
 @cache
 def _compiler() -> GrammarCompiler:
-    tokenizer = BytesTokenizer()
+    tokenizer = BytesTokenizer(CONTROL_TOKENS)
     return GrammarCompiler(tokenizer, tokenizer.eos_ids, tokenizer.vocab_size)
 
 

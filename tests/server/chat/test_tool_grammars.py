@@ -16,6 +16,7 @@ from antiphon.server.chat.tool_use import ToolUse, tool_use
 from antiphon.server.setup.config import Limits
 from antiphon.text.chat_template import ChatTemplate
 from antiphon.text.grammar import GrammarCompiler
+from antiphon.text.tokenization.bytes_vocab import BytesTokenizer
 from antiphon.text.tokenization.hf_vocab import tokenizer_from_file
 from antiphon.text.tool_calls.forms import GENERIC, GENERIC_REASONING, HERMES, LLAMA, takes_one_call, tool_form
 from support.server.http_server import TOOL_TEMPLATE
@@ -96,7 +97,9 @@ def accepts(chat_folder: Path) -> Accepts:
 
 
 def used(source: str, fields: dict[str, Any]) -> ToolUse:
-    model: Any = SimpleNamespace(name="m", text=SimpleNamespace(chat_template=ChatTemplate(source)))
+    model: Any = SimpleNamespace(
+        name="m", text=SimpleNamespace(chat_template=ChatTemplate(source), tokenizer=BytesTokenizer())
+    )
     body = {"model": "m", "messages": [{"role": "user", "content": "a"}], "tools": TOOLS, **fields}
     return tool_use(ChatBody.model_validate(body), model, Limits())
 

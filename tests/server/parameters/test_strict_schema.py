@@ -52,6 +52,7 @@ def test_annotations_go_and_properties_of_their_names_stay() -> None:
         "properties": {"description": {"description": "x", "type": "string"}, "title": {"default": 1}},
         "allOf": [{"title": "x", "minProperties": 1}],
         "enum": [{"title": "value"}],
+        "propertyNames": {"type": "string"},
     }
     assert without_annotations(schema) == {
         "properties": {"description": {"type": "string"}, "title": {}},

@@ -66,10 +66,10 @@ def test_instructions_join_a_system_message() -> None:
     assert [message["role"] for message in made] == ["system", "user", "assistant", "user", "assistant", "user"]
 
 
-def test_a_model_that_reasons_answers_in_plain_text() -> None:
+def test_a_model_that_reasons_answers_without_json() -> None:
     template = ChatTemplate(SILENT)
     made = generic_messages(CHAT, TOOLS, template, GENERIC_REASONING)
-    assert "plain text" in made[0]["content"] and made[3]["content"] == 'so "three"'
+    assert "answer the user directly" in made[0]["content"] and made[3]["content"] == 'so "three"'
 
 
 def test_without_tools_only_the_roles_change() -> None:

@@ -94,13 +94,15 @@ class RunningServer:
 
 
 @contextmanager
-def running_server(config: ServerConfig, options: dict[str, Any]) -> Iterator[RunningServer]:
+def running_server(
+    config: ServerConfig, options: dict[str, Any], client_class: type[ForkedClient] = ForkedClient
+) -> Iterator[RunningServer]:
     """Ready, or with its failure told by `/readyz`."""
     listener = bind("127.0.0.1", 0)
     made: dict[str, Any] = {}
 
     async def serve() -> None:
-        made["app"] = app = create_app(config, ForkedClient(options, offline=True))
+        made["app"] = app = create_app(config, client_class(options, offline=True))
         made["loop"] = asyncio.get_running_loop()
         server = uvicorn.Server(server_settings(app, config.connections, 2))
         server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign,assignment]

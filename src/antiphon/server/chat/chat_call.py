@@ -153,7 +153,8 @@ async def _prompt(serving: Serving, body: ChatBody, model: ReadyModel, use: Tool
         )
         raise invalid(message, "continue_final_message", "unsupported_value")
     options = template_options(body.chat_template_kwargs, body.reasoning_effort, model)
-    render = partial(chat_prompt, model, body.messages, use.tools, generates, options, most, continues)
+    form = use.form if use.tools else None
+    render = partial(chat_prompt, model, body.messages, use.tools, generates, options, most, continues, form)
     return await asyncio.to_thread(counted_prompt, render, model, serving.config.limits, "messages")
 
 

@@ -23,17 +23,10 @@ ANSWER_STYLE = {"whitespace_flexible": False, "item_separator": ",[ ]?", "key_se
 
 
 class ToolGrammar:
-    """One rule `call` for all tools. With `all_strict` their schemas hold for all, else only for those marked strict.
+    """One rule `call` for all tools. Their schemas hold, with `all_strict`, for all; else for those marked strict."""
 
-    If an answer `may_be_json`, a call without a tag is written as a JSON schema too: the lexer reads a literal such as
-    `{"name": ` as one lexeme, and could not go back to read another object.
-    """
-
-    def __init__(
-        self, form: ToolForm, tools: Sequence[Tool | CustomTool], all_strict: bool = True, may_be_json: bool = False
-    ) -> None:
+    def __init__(self, form: ToolForm, tools: Sequence[Tool | CustomTool], all_strict: bool = True) -> None:
         self._form = form
-        self._is_schema = may_be_json and not form.before
         self._functions: list[str] = []
         self._blocks: list[tuple[str, str]] = []  # the opening fence, and the rule that follows it
         self._lines: list[str] = []
@@ -46,10 +39,6 @@ class ToolGrammar:
     def required(self, is_single: bool) -> GrammarSpec:
         """One call, or one and more."""
         return self._made(f"start: {self._calls(is_single)}")
-
-    def or_answer(self, answer: GrammarSpec, is_single: bool) -> GrammarSpec:
-        """Calls, or an answer of that grammar."""
-        return self._made(f"start: {self._calls(is_single)} | answer", f"answer: {rule_body(answer, ANSWER_STYLE)}")
 
     def or_wrapped_text(self, is_single: bool) -> GrammarSpec:
         """Calls, or an object that holds the text of an answer."""
@@ -88,39 +77,49 @@ class ToolGrammar:
         return checked_grammar("tools", grammar="\n".join(every))
 
     def _add_function(self, tool: Tool, index: int, all_strict: bool) -> None:
-        function = tool.function
-        schema: dict[str, Any] = function.parameters or NO_PARAMETERS
-        if function.strict:
-            schema = closed(schema)
-        elif not all_strict:
-            schema = {"type": "object"}
-        self._add(function.name, index, without_annotations(without_extras(schema)))
+        has_schema = all_strict or tool.function.strict
+        self._add(tool.function.name, index, argument_schema(tool) if has_schema else {"type": "object"})
 
     def _add_custom(self, tool: CustomTool, index: int) -> None:
-        """Text and regular expressions fit into a JSON string; an input in a grammar of its own is a code block."""
-        grammar, name = input_grammar(tool), tool.custom.name
-        if grammar is not None and grammar.syntax == "lark":
-            self._lines.append(f"input_{index}: {rule_body(GrammarSpec(grammar=grammar.definition), STYLE)}")
-            self._blocks.append((f"```{name}\n", f'input_{index} "\\n```"'))
+        block = block_rule(tool, index)
+        if block is None:
+            self._add(tool.custom.name, index, input_schema(tool))
             return
-        text: dict[str, Any] = {"type": "string"}
-        if grammar is not None:
-            text["pattern"] = f"^(?:{grammar.definition})$"
-        schema = {"type": "object", "properties": {INPUT: text}, "required": [INPUT], "additionalProperties": False}
-        self._add(name, index, schema)
+        fence, rule, line = block
+        self._blocks.append((fence, rule))
+        self._lines.append(line)
 
     def _add(self, name: str, index: int, schema: dict[str, Any]) -> None:
-        if self._is_schema:
-            properties = {"name": {"const": name}, self._form.arguments_key: schema}
-            call = {"type": "object", "properties": properties, "required": list(properties)}
-            shared: dict[str, Any] = {key: schema[key] for key in ("$defs", "definitions") if key in schema}
-            self._functions.append(f"function_{index}")
-            rule = json_rule({**call, "additionalProperties": False, **shared}, STYLE)
-            self._lines.append(f"function_{index}: {rule}")
-            return
         begin = f'{{"name": {json.dumps(name)}, "{self._form.arguments_key}": '
         self._functions.append(f"function_{index}")
         self._lines.append(f'function_{index}: {json.dumps(begin)} {json_rule(schema, STYLE)} "}}"')
+
+
+def argument_schema(tool: Tool) -> dict[str, Any]:
+    """The schema that the arguments of a function are held to."""
+    schema: dict[str, Any] = tool.function.parameters or NO_PARAMETERS
+    return without_annotations(without_extras(closed(schema) if tool.function.strict else schema))
+
+
+def input_schema(tool: CustomTool) -> dict[str, Any]:
+    """The schema of a custom tool's arguments: its input as a string, which may have to match a regular expression."""
+    grammar = input_grammar(tool)
+    text: dict[str, Any] = {"type": "string"}
+    if grammar is not None:
+        text["pattern"] = f"^(?:{grammar.definition})$"
+    return {"type": "object", "properties": {INPUT: text}, "required": [INPUT], "additionalProperties": False}
+
+
+def block_rule(tool: CustomTool, index: int) -> tuple[str, str, str] | None:
+    """The opening fence, the rule that follows it, and the line of its input, if the input has a grammar of its own.
+
+    Text and regular expressions fit into a JSON string; such an input is a code block.
+    """
+    grammar = input_grammar(tool)
+    if grammar is None or grammar.syntax != "lark":
+        return None
+    line = f"input_{index}: {rule_body(GrammarSpec(grammar=grammar.definition), STYLE)}"
+    return f"```{tool.custom.name}\n", f'input_{index} "\\n```"', line
 
 
 def _escaped(fence: str) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from antiphon.server.chat.call_forms_grammar import calls_or_answer
 from antiphon.server.chat.request_schemas import ChatBody
 from antiphon.server.chat.tool_grammar import ToolGrammar
 from antiphon.server.http.errors import invalid
@@ -14,6 +15,7 @@ from antiphon.server.parameters.tools import check_tools, input_grammar, tool_na
 from antiphon.server.serving.models import ReadyModel
 from antiphon.server.setup.config import Limits
 from antiphon.text.grammar_spec import GrammarSpec
+from antiphon.text.tokenization.tokenizer import Tokenizer
 from antiphon.text.tool_calls.forms import HERMES, ToolForm, takes_one_call, tool_form
 
 #: Fields that no grammar can be combined with.
@@ -66,7 +68,10 @@ def tool_use(body: ChatBody, model: ReadyModel, limits: Limits) -> ToolUse:
     if is_required:
         grammar = ToolGrammar(form, called).required(ends_after_one)
     elif answer is not None:
-        grammar = ToolGrammar(form, called, may_be_json=True).or_answer(answer, ends_after_one)
+        form = (
+            replace(form, text_key="") if form.text_key else form
+        )  # the format is that of the answer, not of its text
+        grammar = calls_or_answer(form, called, answer, ends_after_one, has_control_tag(form, model.text.tokenizer))
     elif form.text_key and not any(getattr(body, name) for name in UNCONSTRAINED):
         grammar = ToolGrammar(form, called).or_wrapped_text(ends_after_one)
     else:
@@ -100,6 +105,11 @@ def _named(references: Sequence[NamedTool | NamedCustomTool], tools: AnyTools) -
     if missing:
         raise invalid(f"tool_choice names {missing[0][1]!r}, which is no {missing[0][0]} tool here", "tool_choice")
     return found
+
+
+def has_control_tag(form: ToolForm, tokenizer: Tokenizer) -> bool:
+    """Whether the form's tag is a control token, which text omits."""
+    return bool(form.tag) and tokenizer.id_of(form.tag) in tokenizer.special_ids
 
 
 def _is_strict(tool: Tool | CustomTool) -> bool:

@@ -32,7 +32,15 @@ def without_extras(schema: Schema) -> Schema:
 
 def without_annotations(schema: Schema) -> Schema:
     """The same schema in fewer bytes."""
-    return _rebuilt(schema, lambda part: {key: value for key, value in part.items() if key not in ANNOTATIONS}, True)
+    return _rebuilt(schema, _drop_annotations, True)
+
+
+def _drop_annotations(schema: Schema) -> Schema:
+    """Without keywords that do not constrain anything; all names are strings."""
+    kept = {key: value for key, value in schema.items() if key not in ANNOTATIONS}
+    if kept.get("propertyNames") in ({}, {"type": "string"}):
+        del kept["propertyNames"]
+    return kept
 
 
 def _refuse_extras(schema: Schema) -> Schema:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 from fastapi import APIRouter, Request, Response
 
@@ -34,11 +35,13 @@ async def count_input_tokens(request: Request) -> Response:
     model = await serving.models.ready(body.model, "generate")
     context.log_fields["model"] = model.name
     chat = chat_body(body, found.items)
-    tools = (await asyncio.to_thread(tool_use, chat, model, serving.config.limits)).tools
+    use = await asyncio.to_thread(tool_use, chat, model, serving.config.limits)
     options = template_options(chat.chat_template_kwargs, chat.reasoning_effort, model)
     most = max(TOKENIZED_TOKENS, model.max_tokens)
     try:
-        prompt = await asyncio.to_thread(chat_prompt, model, chat.messages, tools, True, options, most)
+        form = use.form if use.tools else None
+        render = partial(chat_prompt, model, chat.messages, use.tools, True, options, most, form=form)
+        prompt = await asyncio.to_thread(render)
     except TooManyTokensError as error:
         raise too_many_tokens(error, "input") from None
     return json_response({"object": "response.input_tokens", "input_tokens": len(prompt.ids)})

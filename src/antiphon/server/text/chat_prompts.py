@@ -24,7 +24,7 @@ from antiphon.server.parameters.tools import INPUT, as_function
 from antiphon.server.serving.models import ReadyModel
 from antiphon.server.text.generic_tools import generic_messages
 from antiphon.text.chat_template import ChatPrompt, ChatTemplate
-from antiphon.text.tool_calls.forms import takes_one_call, tool_form
+from antiphon.text.tool_calls.forms import ToolForm, takes_one_call, tool_form
 
 ROLES = {"developer": "system", "function": "tool"}
 RESERVED = {"messages", "tools", "add_generation_prompt", "max_tokens", "tokenizer", "self"}
@@ -49,13 +49,15 @@ def chat_prompt(
     options: dict[str, Any] | None = None,
     max_tokens: int | None = None,
     continue_final_message: bool = False,
+    form: ToolForm | None = None,
 ) -> ChatPrompt:
     """The conversation as text and as token ids; nothing in a message becomes a control token. Blocking.
 
+    `form` is how calls and text are written; by default as the template says.
     `continue_final_message` leaves the last message open, so that the answer continues it. A prompt of more than
     `max_tokens` is a `TooManyTokensError`.
     """
-    plain, listed = _chat(model, messages, tools, options)
+    plain, listed = _chat(model, messages, tools, options, form)
     template, tokenizer, more = _template(model), model.text.tokenizer, options or {}
     if continue_final_message:
         return template.open_prompt(tokenizer, plain, listed, max_tokens, **more)
@@ -74,6 +76,7 @@ def _chat(
     messages: Sequence[Message],
     tools: Sequence[Tool | CustomTool],
     options: dict[str, Any] | None,
+    form: ToolForm | None = None,
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]] | None]:
     """Messages and tools as templates expect them."""
     taken = sorted(RESERVED & (options or {}).keys())
@@ -82,7 +85,7 @@ def _chat(
     template = _template(model)
     plain = [plain_message(message) for message in messages]
     listed = [_plain_tool(as_function(tool)) for tool in tools]
-    form = tool_form(template)
+    form = form or tool_form(template)
     if form.is_generic:
         return generic_messages(plain, listed, template, form), None
     if takes_one_call(template):

@@ -34,7 +34,7 @@ def instructions(tools: list[Plain], form: ToolForm) -> str:
     listed = "\n".join(json.dumps(tool["function"], ensure_ascii=False) for tool in tools)
     call = f'{{"name": function, "{form.arguments_key}": {{...}}}}'
     if not form.text_key:
-        how = f"If a function fits the request, answer only with {call}. Otherwise answer in plain text."
+        how = f"If a function fits the request, answer only with {call}. Otherwise answer the user directly."
         return f"Functions:\n{listed}\n\n{how}"
     text = f'{{"{form.text_key}": text}}'
     example = f'Hello! -> {{"{form.text_key}": "Hello!"}}'

@@ -1,0 +1,57 @@
+"""The architecture of scripted models. Engine processes of tests import it, so it imports little."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from antiphon.models import registry
+from antiphon.models.base.model import CausalLM
+from antiphon.ops import Batch, CacheGroup, CacheKind, KVCache
+from antiphon.weights.checkpoint import Checkpoint
+
+ARCHITECTURE = "scripted"
+#: The module below `antiphon.models` and the class, as the registry has them.
+ENTRY = (ARCHITECTURE, "ScriptedAnswers")
+#: The path of the file with the answer's tokens, in the model's configuration.
+SCRIPT = "script_path"
+
+
+class ScriptedAnswers(CausalLM):
+    """Writes the tokens of the script file, one request at a time. A new script begins with the next answer."""
+
+    def __init__(self, script: Path, vocab_size: int, max_positions: int) -> None:
+        self.vocab_size = vocab_size
+        self.max_positions = max_positions
+        self._script = script
+        self._number = -1
+        self._begin = 0
+
+    @classmethod
+    def from_checkpoint(cls, checkpoint: Checkpoint) -> Self:
+        checkpoint.tensor("weight", (1,))
+        metadata = checkpoint.metadata
+        return cls(Path(metadata[SCRIPT]), metadata["vocab_size"], metadata["max_position_embeddings"])
+
+    def cache_groups(self) -> list[CacheGroup]:
+        return [CacheGroup("self", CacheKind.FULL, 1, 1, 8)]
+
+    def forward(self, batch: Batch, cache: KVCache) -> Tensor:
+        logits = torch.zeros(len(batch.logit_rows), self.vocab_size)
+        for row, position in enumerate(batch.positions[batch.logit_rows].tolist()):
+            script = json.loads(self._script.read_text())
+            if script["number"] != self._number:
+                self._number, self._begin = script["number"], position
+            index = position - self._begin
+            logits[row, script["ids"][min(index, len(script["ids"]) - 1)]] = 100.0
+        return logits
+
+
+def register() -> None:
+    registry.ARCHITECTURES[ARCHITECTURE] = ENTRY
+    sys.modules[f"antiphon.models.{ARCHITECTURE}"] = sys.modules[__name__]

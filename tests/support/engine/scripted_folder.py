@@ -1,0 +1,77 @@
+"""A model folder whose model writes the answers that a test gives it, through a real engine and a real server.
+
+A grammar that does not admit an answer changes it, as it changes what any model wants to write.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+from tokenizers import Tokenizer
+
+from antiphon.models import registry
+from support.engine import scripted_architecture
+from support.engine.forked_engine import ForkedClient, ForkedEngineProcess
+from support.engine.scripted_architecture import ARCHITECTURE, ENTRY, SCRIPT
+from support.models.tiny_model import EMBEDDING_ROWS, write_folder
+
+MODULE = scripted_architecture.__name__
+TESTS = str(Path(__file__).parents[2])
+
+
+@dataclass
+class Script:
+    """What the model of a folder writes next."""
+
+    folder: Path
+    number: int = 0
+
+    def write(self, text: str) -> None:
+        """Set the next answer. Control tokens may be spelled."""
+        tokenizer = Tokenizer.from_file(str(self.folder / "tokenizer.json"))
+        self.number += 1
+        ids = [*tokenizer.encode(text, add_special_tokens=False).ids, tokenizer.token_to_id("<|im_end|>")]
+        path = self.folder / "script.json"
+        path.with_suffix(".new").write_text(json.dumps({"number": self.number, "ids": ids}))
+        path.with_suffix(".new").replace(path)
+
+
+def write_scripted(
+    folder: Path, chat_template: str, control_tokens: tuple[str, ...] = (), context: int = 4096
+) -> Script:
+    config = {"model_type": ARCHITECTURE, "vocab_size": EMBEDDING_ROWS, "max_position_embeddings": context}
+    config[SCRIPT] = str(folder / "script.json")
+    write_folder(folder, {"weight": torch.zeros(1)}, config, chat_template)
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.add_special_tokens(list(control_tokens))
+    tokenizer.save(str(folder / "tokenizer.json"))
+    script = Script(folder)
+    script.write("")
+    return script
+
+
+@contextmanager
+def registered() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(registry.ARCHITECTURES, ARCHITECTURE, ENTRY)
+        patch.setitem(sys.modules, f"antiphon.models.{ARCHITECTURE}", scripted_architecture)
+        yield
+
+
+class ScriptedProcess(ForkedEngineProcess):
+    before = (
+        f"import sys; sys.path.append({TESTS!r}); from {scripted_architecture.__name__} import register; register()"
+    )
+
+
+class ScriptedClient(ForkedClient):
+    """An engine client whose engine loads scripted models."""
+
+    process_class = ScriptedProcess
