@@ -137,6 +137,38 @@ def test_streams_cut_anywhere(seed: int) -> None:
     np.testing.assert_allclose(np.concatenate(parts), probabilities(model, samples), rtol=0, atol=1e-6)
 
 
+def restarted_by_hand(model: SileroVAD, samples: Floats, limit: int, level: float) -> tuple[Floats, int]:
+    """Probabilities chunk by chunk, and how often the LSTM began anew after `limit` chunks without speech."""
+    state, quiet, restarts, parts = model.initial_state(), 0, 0, []
+    for start in range(0, len(samples), model.chunk):
+        parts += voice_probabilities(model, [samples[start : start + model.chunk]], [state], final=True)
+        quiet = 0 if parts[-1][0] >= level else quiet + 1
+        if quiet == limit:
+            state.hidden, quiet, restarts = torch.zeros_like(state.hidden), 0, restarts + 1
+    return np.concatenate(parts), restarts
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_lstm_begins_anew_after_chunks_without_speech(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever a stream is cut, and whatever streams share its batch."""
+    model = package_model(16_000)
+    sounds = [np.concatenate([noise(1, seed=seed), sound(2, seed), silence(1)]), sound(1.5, seed + 9), noise(2.2)]
+    # Random weights: as many chunks are quiet as not.
+    level = float(np.median(np.concatenate([probabilities(model, each) for each in sounds])))
+    monkeypatch.setattr("antiphon.models.silero_vad.QUIET_PROBABILITY", level)
+    by_hand = [restarted_by_hand(model, each, 4, level) for each in sounds]
+    assert sum(restarts for _, restarts in by_hand) >= 3
+    together = voice_probabilities(model, sounds, [model.initial_state(4 * 0.032) for _ in sounds], final=True)
+    for (expected, _), found in zip(by_hand, together, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
+    state, parts, position = model.initial_state(4 * 0.032), [], 0
+    for size in np.random.default_rng(seed).integers(1, 9000, 200).tolist():
+        parts += voice_probabilities(model, [sounds[0][position : position + size]], [state])
+        position += size
+    parts += voice_probabilities(model, [silence(0)], [state], final=True)
+    np.testing.assert_allclose(np.concatenate(parts), by_hand[0][0], rtol=0, atol=1e-6)
+
+
 def test_ragged_streams_in_one_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     model = package_model(16_000)
     monkeypatch.setattr("antiphon.models.silero_vad._BLOCK_CHUNKS", 64)
@@ -157,7 +189,7 @@ def test_only_ops_and_views(monkeypatch: pytest.MonkeyPatch) -> None:
     memory = torch.randn(2 * 3 * 640 + 128)
     lengths, state = torch.tensor([3, 2]), (torch.zeros(1, 2, 128), torch.zeros(1, 2, 128))
     with only_ops_and_views(monkeypatch):
-        model.forward(memory[:-128].view(2, 3, 640), lengths, state)
+        model.recur(model.features(memory[:-128].view(2, 3, 640)), lengths, state)
 
 
 def test_unknown_sizes_are_refused() -> None:

@@ -32,6 +32,8 @@ RATES = {256: 16_000, 128: 8_000}
 _BLOCK_CHUNKS = 1024  # chunks of all streams in one pass
 #: Streams of different lengths are computed together up to the end of the shortest, or this many chunks of each.
 _MIN_TOGETHER = 8
+#: A chunk with a lower probability of speech counts towards `VoiceState.restart_chunks`.
+QUIET_PROBABILITY = 0.25
 
 Floats = NDArray[np.float32]
 
@@ -64,6 +66,23 @@ class VoiceState:
     context: Floats  # the end of the last chunk
     rest: Floats  # samples that do not fill a chunk yet
     hidden: Tensor  # [2, HIDDEN]: the LSTM's output and cell
+    restart_chunks: int | None = None  # consecutive chunks without speech after which the LSTM begins anew
+    num_quiet: int = 0  # chunks without speech since the last one with speech, or since the LSTM began anew
+
+    def until_restart(self, count: int) -> int:
+        """Number of the next `count` chunks that come before the LSTM may begin anew."""
+        return count if self.restart_chunks is None else min(count, self.restart_chunks - self.num_quiet)
+
+    def advance(self, hidden: Tensor, probabilities: Floats) -> None:
+        """Take the LSTM's state after chunks up to `until_restart`, or begin it anew."""
+        self.hidden = hidden
+        if self.restart_chunks is None:
+            return
+        spoken = np.flatnonzero(probabilities >= QUIET_PROBABILITY)
+        before = -1 - self.num_quiet if not len(spoken) else int(spoken[-1])
+        self.num_quiet = len(probabilities) - 1 - before
+        if self.num_quiet >= self.restart_chunks:
+            self.hidden, self.num_quiet = torch.zeros_like(hidden), 0
 
 
 @dataclass(frozen=True)
@@ -145,24 +164,36 @@ class SileroVAD(Model):
     def chunk_seconds(self) -> float:
         return self.chunk / self.rate
 
-    def initial_state(self) -> VoiceState:
-        """The state of a stream that has not begun."""
+    def initial_state(self, restart_seconds: float | None = None) -> VoiceState:
+        """The state of a stream that has not begun.
+
+        After long loud noise the LSTM misses the speech that follows. With `restart_seconds` it begins anew whenever
+        no speech was heard for that many seconds.
+        """
         empty = np.zeros(0, np.float32)
-        return VoiceState(np.zeros(self.context, np.float32), empty, torch.zeros(2, HIDDEN))
+        chunks = None if restart_seconds is None else max(1, round(restart_seconds / self.chunk_seconds))
+        return VoiceState(np.zeros(self.context, np.float32), empty, torch.zeros(2, HIDDEN), chunks)
 
-    def forward(self, chunks: Tensor, lengths: Tensor, state: tuple[Tensor, Tensor]) -> Tensor:
-        """Probabilities [B, N] of chunks [B, N, 5 * hop], the first lengths[b] of each row; the rest is undefined.
+    def features(self, chunks: Tensor) -> Tensor:
+        """Return what the LSTM reads, [B, N, HIDDEN], of chunks [B, N, 5 * hop].
 
-        A chunk is its context, its own samples, and as many again as its context mirrored. `state` (output and cell,
-        each [1, B, HIDDEN]) is read and overwritten. One hop of memory must follow the chunks, of any value.
+        A chunk is its context, its own samples, and as many again as its context mirrored. One hop of memory must
+        follow the chunks, of any value.
         """
         rows, count, _ = chunks.shape
         # Five spectra a chunk, one hop apart: of each chunk the fifth would reach into the next and is left out.
         spans = chunks.as_strided((rows * count * (SPECTRA + 1), self.window), (self.hop, 1))
         spectra = ops.activate(ops.linear(spans, self.basis), "magnitude")  # [B * N * 5, bins]
         x = spectra.view(rows * count, (SPECTRA + 1) * self.bins)[:, : SPECTRA * self.bins]
-        x = self.conv4(self.conv3(self.conv2(self.conv1(x))))  # [B * N, HIDDEN]
-        x = ops.lstm(x.view(rows, count, HIDDEN), lengths, self.lstm, state=state)
+        return self.conv4(self.conv3(self.conv2(self.conv1(x)))).view(rows, count, HIDDEN)
+
+    def recur(self, x: Tensor, lengths: Tensor, state: tuple[Tensor, Tensor]) -> Tensor:
+        """Return probabilities [B, N] of features [B, N, HIDDEN], the first lengths[b] of each row.
+
+        The rest of a row is undefined. `state` (output and cell, each [1, B, HIDDEN]) is read and overwritten.
+        """
+        rows, count, _ = x.shape
+        x = ops.lstm(x, lengths, self.lstm, state=state)
         x = ops.activate(x, "relu").view(rows * count, HIDDEN)
         return ops.activate(ops.linear(x, self.head, self.head_bias), "sigmoid").view(rows, count)
 
@@ -191,14 +222,32 @@ def voice_probabilities(
             seen = waiting[index][position : position + length]
             filled[row, :length, : seen.shape[1]] = seen
             filled[row, :length, seen.shape[1] :] = seen[:, -2 : -model.context - 2 : -1]
-        hidden = torch.stack([states[index].hidden for index in active], dim=1)  # [2, B, HIDDEN]
-        output, cell = hidden[:1], hidden[1:]
-        probabilities = model.forward(chunks, torch.tensor(lengths), (output, cell)).numpy()
-        for row, (index, length) in enumerate(zip(active, lengths, strict=True)):
-            states[index].hidden = hidden[:, row].clone()
-            found[index].append(probabilities[row, :length].copy())
+        parts = _recurrent(model, model.features(chunks), lengths, [states[index] for index in active])
+        for index, part in zip(active, parts, strict=True):
+            found[index].append(part)
         position += step
     return [np.concatenate(parts) if parts else np.zeros(0, np.float32) for parts in found]
+
+
+def _recurrent(model: SileroVAD, x: Tensor, lengths: Sequence[int], states: Sequence[VoiceState]) -> list[Floats]:
+    """Return probabilities of the first lengths[b] features of each row, and advance the states."""
+    found: list[list[Floats]] = [[] for _ in states]
+    done = [0] * len(states)
+    while active := [row for row, length in enumerate(lengths) if done[row] < length]:
+        counts = [states[row].until_restart(lengths[row] - done[row]) for row in active]
+        if counts == list(lengths):
+            part = x
+        else:
+            part = x.new_zeros(len(active), max(counts), HIDDEN)
+            for place, (row, count) in enumerate(zip(active, counts, strict=True)):
+                part[place, :count] = x[row, done[row] : done[row] + count]
+        hidden = torch.stack([states[row].hidden for row in active], dim=1)  # [2, B, HIDDEN]
+        probabilities = model.recur(part, torch.tensor(counts), (hidden[:1], hidden[1:])).numpy()
+        for place, (row, count) in enumerate(zip(active, counts, strict=True)):
+            found[row].append(probabilities[place, :count].copy())
+            states[row].advance(hidden[:, place].clone(), found[row][-1])
+            done[row] += count
+    return [np.concatenate(parts) for parts in found]
 
 
 def _chunks(model: SileroVAD, sound: Floats, state: VoiceState, final: bool) -> Floats:

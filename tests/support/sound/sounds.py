@@ -33,6 +33,17 @@ def noise(seconds: float, rate: int = 16_000, level: float = 0.1, seed: int = 0)
     return (level * np.random.default_rng(seed).standard_normal(round(seconds * rate))).astype(np.float32)
 
 
+def coloured_noise(seconds: float, *, exponent: float, rate: int = 16_000, level: float = 0.1, seed: int = 0) -> Floats:
+    """Noise whose power falls with frequency to the power of `exponent`: 1 is pink, 2 is brown. Flat below 20 Hz."""
+    count = round(seconds * rate)
+    spectrum = np.fft.rfft(np.random.default_rng(seed).standard_normal(count))
+    bins = np.maximum(np.arange(len(spectrum), dtype=np.float64), 20.0 * count / rate)
+    spectrum = spectrum / bins ** (exponent / 2)
+    spectrum[0] = 0.0
+    samples = np.fft.irfft(spectrum, count)
+    return (samples * level / np.sqrt((samples**2).mean())).astype(np.float32)
+
+
 def chords(seconds: float, rate: int = 16_000, level: float = 0.1, seed: int = 0) -> Floats:
     """Music-like: half-second chords of decaying harmonics."""
     source = np.random.default_rng(seed)

@@ -18,6 +18,8 @@ from antiphon.runtime.calls.detectors import Detectors
 SPEECH = SegmentOptions(threshold=0.4, release=0.25, min_speech=0.15, min_silence=0.5, padding=0.4, max_speech=30.0)
 #: Silence up to this long stays inside a window.
 MAX_GAP = 1.5
+#: Seconds without speech after which voice activity begins anew: a longer memory of noise hides the speech after it.
+RESTART_SECONDS = 2.0
 #: Sound that is held before windows are cut from it.
 BUFFER_SECONDS = 150.0
 
@@ -67,7 +69,7 @@ class VoiceReader:
         assert isinstance(model, SileroVAD)
         self.frame_seconds = model.chunk_seconds
         self._max_samples = model.max_samples
-        self._state = model.initial_state()
+        self._state = model.initial_state(RESTART_SECONDS)
         self._detectors = detectors
         self._priority = priority
 
