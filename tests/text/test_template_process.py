@@ -17,7 +17,8 @@ from antiphon.text import chat_template
 from antiphon.text.chat_template import ChatTemplate
 from antiphon.text.known_templates import is_known
 from antiphon.text.limited_process import LimitedProcesses
-from antiphon.text.template_process import MODULE, render_in_process
+from antiphon.text.template_process import MODULE, compile_in_process, render_in_process
+from antiphon.text.template_sandbox import TemplateSandbox
 from antiphon.text.tokenization.gguf_vocab import tokenizer_from_gguf
 from support.text.vocabularies import small_bpe
 from support.waiting import wait_until
@@ -79,6 +80,26 @@ def test_unknown_templates_have_a_process_and_known_ones_have_not(
     assert calls == [source]
     assert template.render(messages * 3000) == "<|im_start|>user" * 3000  # long ones never hold this process
     assert calls == [source] * 2
+
+
+def test_a_template_that_compiles_too_long_is_rejected_when_it_is_made(
+    monkeypatch: pytest.MonkeyPatch, processes: LimitedProcesses
+) -> None:
+    """This process never parses it, and so keeps answering others."""
+
+    def compile_quickly(source: str) -> None:
+        compile_in_process(source, 0.2, processes)
+
+    def parse_here(*_: object) -> None:
+        raise AssertionError("a stranger's template was parsed in this process")
+
+    monkeypatch.setattr(chat_template, "compile_in_process", compile_quickly)
+    monkeypatch.setattr(TemplateSandbox, "_parse", parse_here)
+    ChatTemplate("{{ 1 }} compiles in time")
+    with pytest.raises(TemplateError, match=r"took more than 0\.2 s"):
+        ChatTemplate("{{ 1 }}" * 28_000)
+    with pytest.raises(TemplateError, match="910,000 characters; at most 200,000 are allowed"):
+        ChatTemplate("{{ 1 }}" * 130_000)
 
 
 def test_a_template_has_so_many_renderings(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,11 +16,12 @@ from typing import Any
 
 from antiphon.errors import OverloadedError, TemplateError
 from antiphon.text.known_templates import is_known
-from antiphon.text.template_process import render_in_process
-from antiphon.text.template_sandbox import CompiledTemplate, check_template
+from antiphon.text.template_process import compile_in_process, render_in_process
+from antiphon.text.template_sandbox import CompiledTemplate
 from antiphon.text.tokenization.tokenizer import Tokenizer
 
-MAX_TEMPLATE_CHARACTERS = 1_000_000
+#: Templates in use have 100 to 20,000.
+MAX_TEMPLATE_CHARACTERS = 200_000
 #: Renderings of one template that may be under way or wait for a process.
 MAX_RENDERINGS = 8
 #: How long another one waits for its turn.
@@ -47,7 +48,7 @@ class ChatPrompt:
 class ChatTemplate:
     """A template. Rendering changes nothing, so one object serves every request of its model.
 
-    A template is a stranger's program: it runs in a process with limits of memory and time. Only a template that is
+    A template is a stranger's program: it is compiled and runs in a process with limits of memory and time. Only a template that is
     known to be harmless is rendered in this process, if the messages are short.
 
     `special_tokens` are spellings the template may name, such as `bos_token="<s>"`.
@@ -56,13 +57,13 @@ class ChatTemplate:
     def __init__(self, source: str, **special_tokens: str | None) -> None:
         if len(source) > MAX_TEMPLATE_CHARACTERS:
             raise TemplateError(
-                f"the chat template has {len(source)} characters; at most {MAX_TEMPLATE_CHARACTERS} are allowed"
+                f"the chat template has {len(source):,} characters; at most {MAX_TEMPLATE_CHARACTERS:,} are allowed"
             )
         self.source = source
         self._special_tokens = {name: text for name, text in special_tokens.items() if text is not None}
         self._compiled = CompiledTemplate(source) if is_known(source) else None
         if self._compiled is None:
-            check_template(source)
+            compile_in_process(source)
         self._turns = threading.Semaphore(MAX_RENDERINGS)
 
     @classmethod

@@ -107,7 +107,10 @@ class CompiledTemplate:
 
     def __init__(self, source: str) -> None:
         with _compile_errors():
-            self._template = TemplateSandbox().from_string(source)
+            sandbox = TemplateSandbox()
+            tree = sandbox.parse(source)
+            _check_names(sandbox, tree)
+            self._template = sandbox.from_string(tree)
 
     def render(self, variables: dict[str, Any], guard: str = "") -> str:
         """The text; `guard` is a character that JSON must write as it is."""
@@ -120,15 +123,12 @@ class CompiledTemplate:
             raise TemplateError(f"the chat template refused the messages: {_line(error)}") from error
 
 
-def check_template(source: str) -> None:
-    """Find errors that compiling would find, without running anything: constants are computed when it compiles."""
-    with _compile_errors():
-        sandbox = TemplateSandbox()
-        template = sandbox.parse(source)
-        for node in template.find_all((nodes.Filter, nodes.Test)):
-            known = sandbox.filters if isinstance(node, nodes.Filter) else sandbox.tests
-            if node.name not in known:
-                raise TemplateSyntaxError(f"no filter or test named {node.name!r}", node.lineno)
+def _check_names(sandbox: TemplateSandbox, template: nodes.Template) -> None:
+    """Reject unknown filters and tests, also in branches where Jinja would look for them only when it renders."""
+    for node in template.find_all((nodes.Filter, nodes.Test)):
+        known = sandbox.filters if isinstance(node, nodes.Filter) else sandbox.tests
+        if node.name not in known:
+            raise TemplateSyntaxError(f"no filter or test named {node.name!r}", node.lineno)
 
 
 @contextmanager

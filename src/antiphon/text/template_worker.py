@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from typing import Any
 
 from antiphon.errors import TemplateError
 from antiphon.text.limited_worker import serve
@@ -22,21 +21,26 @@ class Renderer:
         self._compiled: dict[str, CompiledTemplate] = {}
 
     def answer(self, request: bytes) -> bytes:
-        """The rendered text or the cause of a failure, after a byte that tells which."""
+        """The rendered text or the cause of a failure, after a byte that tells which.
+
+        A request without variables only compiles its template; the text is empty.
+        """
         source, variables, guard = pickle.loads(request)
         try:
-            return RENDERED + self._render(source, variables, guard).encode("utf-8", "surrogatepass")
+            template = self._template(source)
+            text = "" if variables is None else template.render(variables, guard)
+            return RENDERED + text.encode("utf-8", "surrogatepass")
         except TemplateError as error:
             if isinstance(error.__cause__, MemoryError):
                 raise error.__cause__ from None
             return REJECTED + str(error).encode("utf-8", "surrogatepass")
 
-    def _render(self, source: str, variables: dict[str, Any], guard: str) -> str:
+    def _template(self, source: str) -> CompiledTemplate:
         if source not in self._compiled:
             while len(self._compiled) >= MAX_TEMPLATES:
                 del self._compiled[next(iter(self._compiled))]
             self._compiled[source] = CompiledTemplate(source)
-        return self._compiled[source].render(variables, guard)
+        return self._compiled[source]
 
 
 if __name__ == "__main__":
