@@ -61,9 +61,9 @@ class TooManyTokensError(ContextLengthError):
     def __init__(self, num_tokens: int, limit: int, is_exact: bool = False) -> None:
         self.num_tokens = num_tokens
         self.limit = limit
-        #: For the error message: whether the count is complete.
-        self.note = "" if is_exact else "Not all tokens of the prompt were counted."
-        self.counted = str(num_tokens) if is_exact else f"at least {num_tokens}"
+        #: For error messages: the count, or the limit if counting stopped beyond it.
+        self.is_exact = is_exact
+        self.counted = str(num_tokens) if is_exact else f"more than {limit}"
         super().__init__(f"the text has {self.counted} tokens; {limit} are allowed")
 
 

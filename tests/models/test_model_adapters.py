@@ -140,6 +140,21 @@ def test_an_adapter_for_another_model(tmp_path: Path) -> None:
         fit_adapter(ours, "tiny", open_adapter(tmp_path / "b"))
 
 
+@pytest.mark.parametrize("kind", ["peft", "gguf"])
+def test_matrices_that_are_not_finite(kind: str, tmp_path: Path) -> None:
+    for place, value in ((0, torch.nan), (1, torch.inf)):
+        pairs = random_pairs(tiny_state(), 4, 1)
+        layer = next(iter(pairs))
+        pairs[layer][place][1, 2] = value
+        path = (
+            write_peft(tmp_path / str(place), pairs, 8)
+            if kind == "peft"
+            else write_gguf_adapter(tmp_path / f"{place}.gguf", pairs, 8)
+        )
+        with pytest.raises(CheckpointError, match=r"tensor '.*lora_[abAB].*' has 1 value of NaN or infinity"):
+            fit_adapter(build_model(open_checkpoint(write_gguf(tmp_path / "model.gguf"))), "tiny", open_adapter(path))
+
+
 def test_layers_that_the_model_does_not_have(tmp_path: Path) -> None:
     _, ours = pair(llama)
     write_peft(tmp_path, {"model.layers.0.self_attn.w_proj": (torch.zeros(4, 64), torch.zeros(32, 4))}, 8)

@@ -134,7 +134,9 @@ Rule_2 ::= "z"
     ('root ::= "a"{,2}', "a repetition is {m}, {m,} or {m,n}"),
     ('root ::= "a"{2', "a repetition is {m}, {m,} or {m,n}"),
     ('root ::= "a"{1,99999999999}', "more than 2,000 times"),
-    ('root ::= (("a"{100}){100}){100}', "1,000,000 elements"),
+    ('root ::= (("a"{100}){100}){100}', "expands to 1,000,000 elements; at most 20,000 are allowed"),
+    ('root ::= "a"' + "{2000}" * 2_000, "expands to 4,000,000 elements; at most 20,000 are allowed"),
+    ("root ::= " + " ".join(['"a"{1500}'] * 20), "has 30,000 elements with its repetitions; at most 20,000"),
     ("root ::= <think>", "tokens .* are not supported"),
     ("root ::= " + "(" * 100 + ")" * 100, f"nested more than {MAX_DEPTH} levels"),
 ])  # fmt: skip
@@ -150,6 +152,12 @@ def test_large_grammars_compile() -> None:
     compiler.compile(GrammarSpec(gbnf='root ::= a{0,2000}\na ::= b{0,2000} "x"\nb ::= [a-z]{0,2000} "y"\n'))
     with pytest.raises(InvalidRequestError, match="at most 65,536"):
         GrammarSpec(gbnf='root ::= "' + "a" * 70_000 + '"')
+
+
+def test_nesting_up_to_the_limit() -> None:
+    """The compiler's notation takes fewer levels in one rule than GBNF."""
+    assert accepts("root ::= " + '("a" ' * MAX_DEPTH + '"b"' + ")?" * MAX_DEPTH, "a" * MAX_DEPTH + "b")
+    assert accepts('root ::= "a"' + "?" * 500 + '"b"', "ab")
 
 
 def test_random_answers_are_what_the_grammar_says() -> None:

@@ -48,8 +48,8 @@ class ChatPrompt:
 class ChatTemplate:
     """A template. Rendering changes nothing, so one object serves every request of its model.
 
-    A template is a stranger's program: it is compiled and runs in a process with limits of memory and time. Only a template that is
-    known to be harmless is rendered in this process, if the messages are short.
+    A template is a stranger's program: it is compiled and runs in a process with limits of memory and time. Only a
+    template that is known to be harmless is rendered in this process, if the messages are short.
 
     `special_tokens` are spellings the template may name, such as `bos_token="<s>"`.
     """

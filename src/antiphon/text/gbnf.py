@@ -14,6 +14,8 @@ from antiphon.errors import InvalidRequestError
 
 ROOT = "root"
 MAX_DEPTH = 64
+#: Nested parentheses in one rule of the Lark grammar, of which its compiler takes 30. Deeper ones become rules.
+MAX_LARK_DEPTH = 24
 #: As in llama.cpp.
 MAX_REPETITIONS = 2_000
 #: Characters, classes and references of all rules, each counted as often as it may be repeated.
@@ -49,6 +51,8 @@ class _Part:
 
     lark: str
     size: int
+    #: Levels of parentheses.
+    depth: int = 0
 
 
 @dataclass
@@ -59,6 +63,8 @@ class _Parser:
     names: dict[str, str] = field(default_factory=dict)
     mentioned: dict[str, int] = field(default_factory=dict)
     rules: dict[str, _Part] = field(default_factory=dict)
+    #: Bodies of the Lark rules that stand for deeply nested expressions.
+    nested: list[str] = field(default_factory=list)
     #: Terminals by their regular expression.
     terminals: dict[str, str] = field(default_factory=dict)
 
@@ -78,6 +84,7 @@ class _Parser:
             )
         lines = [f"start: {self.names[ROOT]}"]
         lines += [f"{self.names[name]}: {part.lark}" for name, part in self.rules.items()]
+        lines += [f"nested_{index}: {body}" for index, body in enumerate(self.nested)]
         lines += [f"{name}: /{pattern}/" for pattern, name in self.terminals.items()]
         return "\n".join(lines) + "\n"
 
@@ -104,7 +111,7 @@ class _Parser:
             self.place += 1
             self._space(across_lines=True)
             parts.append(self._sequence(depth))
-        return _Part(" | ".join(part.lark for part in parts), sum(part.size for part in parts))
+        return _Part(" | ".join(part.lark for part in parts), sum(part.size for part in parts), _deepest(parts))
 
     def _sequence(self, depth: int) -> _Part:
         parts: list[_Part] = []
@@ -114,7 +121,8 @@ class _Parser:
                 part = self._repeated(part, *bounds)
                 self._space(across_lines=depth > 0)
             parts.append(part)
-        return _Part(" ".join(part.lark for part in parts) or '""', sum(part.size for part in parts) or 1)
+        lark = " ".join(part.lark for part in parts) or '""'
+        return _Part(lark, sum(part.size for part in parts) or 1, _deepest(parts))
 
     def _element(self, depth: int) -> _Part | None:
         """The next element of a sequence; None where the sequence ends."""
@@ -138,7 +146,7 @@ class _Parser:
             if self._here() != ")":
                 self._fail("')' is missing")
             self.place += 1
-            return _Part(f"({inside.lark})", inside.size)
+            return self._group(inside)
         if here in "<!" and here:
             self._fail("tokens (<name>, <[id]>) are not supported")
         return None
@@ -149,8 +157,18 @@ class _Parser:
         sign = SIGNS.get((least, most))
         if sign is None:
             sign = f"{{{least},{'' if most is None else most}}}"
+        size = part.size * max(1, least if most is None else most)
+        if size > MAX_ELEMENTS:
+            self._fail(f"a repetition expands to {size:,} elements; at most {MAX_ELEMENTS:,} are allowed")
         # A repetition of a repetition needs parentheses.
-        return _Part(f"({part.lark}){sign}", part.size * max(1, least if most is None else most))
+        group = self._group(part)
+        return _Part(group.lark + sign, size, group.depth)
+
+    def _group(self, inside: _Part) -> _Part:
+        if inside.depth < MAX_LARK_DEPTH:
+            return _Part(f"({inside.lark})", inside.size, inside.depth + 1)
+        self.nested.append(inside.lark)
+        return _Part(f"nested_{len(self.nested) - 1}", inside.size)
 
     def _bounds(self) -> tuple[int, int | None] | None:
         """The repetition that follows an element, if any."""
@@ -266,6 +284,10 @@ class _Parser:
 
     def _fail(self, message: str) -> NoReturn:
         raise InvalidRequestError(f"line {self._line()} of the grammar: {message}")
+
+
+def _deepest(parts: list[_Part]) -> int:
+    return max((part.depth for part in parts), default=0)
 
 
 def _spelled(code: int) -> str:

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from antiphon.errors import EngineError, InvalidRequestError
+from antiphon.errors import AntiphonError, EngineError, InvalidRequestError
 
 #: One bit per token of the vocabulary, the lowest bit first; set means allowed.
 Bitmask: TypeAlias = NDArray[np.int32]
@@ -101,9 +101,9 @@ class GrammarConstraint:
         self._ends = ends
         self._workers = workers
         self._is_stopped = is_stopped
-        self._failure = ""
+        self._failure: AntiphonError | None = None
         self._draft_masks: list[Bitmask] = []
-        self._draft_failure = ""
+        self._draft_failure: AntiphonError | None = None
         self._computing = threading.Lock()  # held from `advance` until its mask is there
 
     def advance(self, token: int) -> None:
@@ -129,32 +129,32 @@ class GrammarConstraint:
             matcher.consume_token(token)
             mask = compute_mask(matcher, len(self._mask))
             if matcher.is_error():
-                self._failure = error_summary(matcher.get_error())
+                self._failure = _too_complex(matcher)
             self._is_stopped = matcher.is_stopped()
             self._mask = mask
         except BaseException as error:  # a panic of the matcher is no `Exception`
-            self._failure = f"{type(error).__name__}: {error}"
+            self._failure = _internal(error)
         finally:
             self._computing.release()
 
     def mask(self) -> Bitmask:
-        """The tokens allowed next; `EngineError` if the grammar turned out too complex to follow further."""
+        """The tokens allowed next; `InvalidRequestError` if the grammar turned out too complex to follow further."""
         with self._computing:
-            if self._failure:
-                raise EngineError(f"structured output failed: {self._failure}")
+            if self._failure is not None:
+                raise type(self._failure)(str(self._failure))
             return self._mask
 
     def forced(self) -> list[int]:
         """Tokens that spell what must come next, as the tokenizer would; an answer may spell it otherwise."""
         with self._computing:
-            if self._failure or self._is_stopped:
+            if self._failure is not None or self._is_stopped:
                 return []
             return list(self._matcher.compute_ff_tokens())
 
     def num_allowed(self, tokens: Sequence[int]) -> int:
         """How many of these tokens may come next, one after the other."""
         with self._computing:
-            if self._failure or self._is_stopped:
+            if self._failure is not None or self._is_stopped:
                 return 0
             return int(self._matcher.validate_tokens(list(tokens)))
 
@@ -164,25 +164,25 @@ class GrammarConstraint:
         self._workers.submit(partial(self._follow, list(tokens)))
 
     def draft_masks(self) -> list[Bitmask]:
-        """The masks after each token of the last draft; `EngineError` if the grammar could not follow it."""
+        """The masks after each token of the last draft; `InvalidRequestError` if the grammar is too complex for it."""
         with self._computing:
-            if self._draft_failure:
-                raise EngineError(f"structured output failed: {self._draft_failure}")
+            if self._draft_failure is not None:
+                raise type(self._draft_failure)(str(self._draft_failure))
             return self._draft_masks
 
     def _follow(self, tokens: list[int]) -> None:
         """What a worker does of `draft`: on a copy, because a matcher that fails cannot be rolled back."""
-        self._draft_masks, self._draft_failure = [], ""
+        self._draft_masks, self._draft_failure = [], None
         try:
             matcher = self._matcher.deep_copy()
             for token in tokens:
                 matcher.consume_token(token)
                 self._draft_masks.append(compute_mask(matcher, len(self._mask)))
                 if matcher.is_error():
-                    self._draft_failure = error_summary(matcher.get_error())
+                    self._draft_failure = _too_complex(matcher)
                     break
         except BaseException as error:  # a panic of the matcher is no `Exception`
-            self._draft_failure = f"{type(error).__name__}: {error}"
+            self._draft_failure = _internal(error)
         finally:
             self._computing.release()
 
@@ -201,6 +201,16 @@ class GrammarConstraint:
         """Another answer that goes on from the same point, independently."""
         mask = self.mask()
         return GrammarConstraint(self._matcher.deep_copy(), mask, self._ends, self._workers, self._is_stopped)
+
+
+def _too_complex(matcher: Any) -> InvalidRequestError:
+    """Return the error for a limit of the matcher that only an answer's text reached."""
+    cause = error_summary(matcher.get_error())
+    return InvalidRequestError(f"the grammar or schema is too complex to follow to the end of the answer: {cause}")
+
+
+def _internal(error: BaseException) -> EngineError:
+    return EngineError(f"structured output failed: {type(error).__name__}: {error}")
 
 
 def error_summary(message: str) -> str:

@@ -27,9 +27,7 @@ def render_in_process(
     return _ask((source, variables, guard), seconds, processes)
 
 
-def compile_in_process(
-    source: str, seconds: float = RENDER_SECONDS, processes: LimitedProcesses | None = None
-) -> None:
+def compile_in_process(source: str, seconds: float = RENDER_SECONDS, processes: LimitedProcesses | None = None) -> None:
     """Raise a `TemplateError` if the template does not compile, or takes more than `seconds` to."""
     _ask((source, None, ""), seconds, processes)
 

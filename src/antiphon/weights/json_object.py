@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 from antiphon.errors import CheckpointError
+from antiphon.regular_file import open_regular
 
 MAX_BYTES = 64 << 20
 
@@ -30,10 +32,11 @@ def parse_json_object(path: Path, text: bytes, unique_keys: bool = False) -> dic
 
 def _bytes(path: Path) -> bytes:
     try:
-        size = path.stat().st_size
-        if size > MAX_BYTES:
-            raise CheckpointError(f"{path} has {size} bytes; at most {MAX_BYTES} are read")
-        return path.read_bytes()
+        with open_regular(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            if size > MAX_BYTES:
+                raise CheckpointError(f"{path} has {size} bytes; at most {MAX_BYTES} are read")
+            return file.read()
     except OSError as error:
         raise CheckpointError(f"cannot read {path}: {error.strerror or error}") from error
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import os
 import warnings
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor
 
 from antiphon.errors import CheckpointError
+from antiphon.regular_file import open_regular
 
 
 class MappedFile:
@@ -21,8 +23,8 @@ class MappedFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            with path.open("rb") as file:
-                self.size = path.stat().st_size
+            with open_regular(path) as file:
+                self.size = os.fstat(file.fileno()).st_size
                 if self.size == 0:
                     raise CheckpointError(f"{path} is empty (0 bytes)")
                 self.buffer = mmap.mmap(file.fileno(), self.size, access=mmap.ACCESS_READ)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import threading
 from collections.abc import Callable, Iterator
@@ -180,7 +181,14 @@ def test_what_is_rejected(
     broken = Path(shutil.copytree(folders["one"], tmp_path / "broken"))
     (broken / "adapter_model.safetensors").write_bytes(b"\xff" * 64)
     dora = write_peft(tmp_path / "dora", random_pairs(tiny_state(), 4, 1), 8, use_dora=True)
+    pairs = random_pairs(tiny_state(), 4, 1)
+    next(iter(pairs.values()))[0][0, :2] = torch.tensor([torch.nan, -torch.inf])
+    endless = write_peft(tmp_path / "endless", pairs, 8)
+    fifo = tmp_path / "fifo.gguf"
+    os.mkfifo(fifo)
     cases = [
+        (f"{base}:x", endless, 400, "q_proj.lora_A.weight' has 2 values of NaN or infinity"),
+        (f"{base}:x", fifo, 400, "it is a FIFO, not a regular file"),
         (f"{base}:x", folders["other"], 400, "has shape [4, 80]; model"),
         (f"{base}:x", broken, 400, "claims a header"),
         (f"{base}:x", dora, 400, "use_dora = True is not supported"),

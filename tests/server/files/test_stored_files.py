@@ -33,6 +33,22 @@ def clean(owners: Owners) -> Iterator[Owners]:
             yield owners
 
 
+@pytest.mark.parametrize(("given", "kept"), [
+    ("../../etc/passwd", "passwd"),
+    ("C:\\Users\\me\\notes.txt", "notes.txt"),
+    ("a/..", "upload"),
+    ("..", "upload"),
+    ("dir/", "upload"),
+    ("a..b.txt", "a..b.txt"),
+])  # fmt: skip
+def test_names_of_files_have_no_folders(client: openai.OpenAI, given: str, kept: str) -> None:
+    made = client.files.create(file=(given, b"x"), purpose="user_data")
+    assert made.filename == kept
+    sent = client.files.with_raw_response.content(made.id).headers["content-disposition"]
+    assert sent == f'attachment; filename="{kept}"'
+    client.files.delete(made.id)
+
+
 def test_upload_read_list_and_delete(client: openai.OpenAI) -> None:
     made = client.files.create(file=("räksmörgås \u202e.bin", b"\x00\xff\r\n" * 5000), purpose="user_data")
     assert (made.bytes, made.purpose, made.status, made.expires_at) == (20_000, "user_data", "processed", None)

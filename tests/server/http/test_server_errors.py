@@ -49,6 +49,23 @@ def test_the_client_raises_its_own_types(client: openai.OpenAI) -> None:
     assert text.value.code == "context_length_exceeded"
 
 
+def test_a_count_that_stopped_early_is_a_bound(server: RunningServer) -> None:
+    long = "a b " * 100_000
+    bodies: list[tuple[str, dict[str, Any], str]] = [
+        ("/v1/completions", {"prompt": long}, "(more than 4095 in the prompt, 1 in the completion)"),
+        (
+            "/v1/chat/completions",
+            {"messages": [{"role": "user", "content": long}]},
+            "(more than 4095 in the messages, 1 in the completion)",
+        ),
+    ]
+    for path, body, counts in bodies:
+        message = post(server, path, json={"model": "tiny-chat", **body}).json()["error"]["message"]
+        assert f"4096 tokens. However, you requested more than 4096 tokens {counts}. Please" in message
+    message = post(server, "/v1/embeddings", json={"model": "bert", "input": long}).json()["error"]["message"]
+    assert "requested more than 32 tokens (more than 32 in the input[0], 0 in the completion)" in message
+
+
 def test_a_context_that_the_engine_finds_too_long() -> None:
     error = api_error(ContextLengthError("prompt has 9 tokens; the cache of model 'm' holds 8"))
     assert (error.status, error.code) == (400, "context_length_exceeded")

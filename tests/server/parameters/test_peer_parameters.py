@@ -152,6 +152,20 @@ def test_wrong_structures(caller: Caller, asked: dict[str, Any], code: str, para
         assert message in error[2]
 
 
+#: Beyond limits: of numbers that Python writes out, and of what the parser follows, found at the first "a".
+LARGE_GRAMMARS = {
+    'root ::= "a"' + "{2000}" * 2_000: "expands to 4,000,000 elements; at most 20,000 are allowed",
+    "root ::= " + '"a"? ' * 900: "items; max is 2000",
+}
+
+
+@pytest.mark.parametrize("grammar", LARGE_GRAMMARS, ids=["repetitions", "items"])
+def test_grammars_beyond_the_limits_of_the_parser(caller: Caller, grammar: str) -> None:
+    for path in ("/v1/completions", "/v1/chat/completions"):
+        for asked in ({"grammar": grammar}, {"guided_grammar": grammar}, {"structured_outputs": {"grammar": grammar}}):
+            assert LARGE_GRAMMARS[grammar] in caller.error(path, **asked, logit_bias={"a": 100})[2]
+
+
 # -- sampling -------------------------------------------------------------------------------------------------------
 
 DRAWN: list[tuple[dict[str, Any], dict[str, Any]]] = [

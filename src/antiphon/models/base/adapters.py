@@ -15,7 +15,7 @@ from antiphon.errors import CheckpointError, UnsupportedError
 from antiphon.layers.linear import Linear
 from antiphon.models.base.model import Model
 from antiphon.ops import AdapterUp, LayerAdapter
-from antiphon.weights.adapters.adapter_file import AdapterFile, LowRank
+from antiphon.weights.adapters.adapter_file import AdapterFile, LowRank, check_finite
 from antiphon.weights.weight import Weight
 
 
@@ -90,7 +90,7 @@ def fit_adapter(model: Model, model_name: str, file: AdapterFile) -> ModelAdapte
         twice = next((a[0].name for a, b in pairwise(entries) if a[0] is b[0]), None)
         if twice is not None:
             raise CheckpointError(f"{file.path}: {twice!r} has two pairs of matrices")
-        made.append((entries[0][0].linear, _layer_adapter(entries, model, file.format == "gguf")))
+        made.append((entries[0][0].linear, _layer_adapter(entries, model, file.format == "gguf", file.path)))
     rank = max(layer.rank for layer in file.layers.values())
     return ModelAdapter(tuple(made), sum(layer.nbytes for _, layer in made), file.digest(), rank)
 
@@ -119,12 +119,14 @@ def _check_shapes(layer: LowRank, target: Target, path: Path, model_name: str) -
             )
 
 
-def _layer_adapter(entries: list[tuple[Target, LowRank]], model: Model, is_gguf: bool) -> LayerAdapter:
+def _layer_adapter(entries: list[tuple[Target, LowRank]], model: Model, is_gguf: bool, path: Path) -> LayerAdapter:
     ups, offset = [], 0
     for target, layer in entries:
         order = model.gguf_row_order(f"{target.name}.weight") if is_gguf else None
         up = layer.up if order is None else layer.up.take_rows(order)
         values = ops.embed(torch.arange(up.rows), up, layer.scale)  # decoded, [rows, rank]
+        check_finite(values, layer.up_name, path)
+        check_finite(ops.embed(torch.arange(layer.rank), layer.down), layer.down_name, path)
         ups.append(AdapterUp(values.T.contiguous(), target.first, offset))
         offset += layer.rank
     return LayerAdapter(Weight.concatenate(layer.down for _, layer in entries), tuple(ups))

@@ -17,6 +17,7 @@ from antiphon.models.base.model import CausalLM, Model, Task
 from antiphon.models.base.parts import SynthesisStages, Vocabulary
 from antiphon.models.registry import build_model, model_class
 from antiphon.ops import Device
+from antiphon.regular_file import read_regular_text
 from antiphon.runtime.loading.device_memory import reserve_bytes
 from antiphon.runtime.loading.memory_budget import weight_file_bytes
 from antiphon.runtime.loading.process_memory import trim_memory
@@ -243,7 +244,7 @@ def _file(resolved: ResolvedModel, name: str) -> Path:
 
 def _read_text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return read_regular_text(path)
     except (OSError, UnicodeDecodeError) as error:
         raise CheckpointError(f"cannot read {path}: {error}") from error
 

@@ -7,21 +7,19 @@ import contextlib
 import json
 import logging
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import zmq
 
 from antiphon.runtime.process.messages import Dying, FromEngine, Heartbeat, Started, decode_event, encode
+from antiphon.runtime.process.socket_folder import SocketFolder
 
 logger = logging.getLogger("antiphon.engine")
 
@@ -31,8 +29,6 @@ TAIL_LINES = 50
 BURST = 64
 #: How long the last lines of standard error are waited for when the process has ended.
 LAST_WORDS_SECONDS = 0.25
-#: A path of a Unix socket may not be longer, by a little.
-MAX_SOCKET_PATH = 100
 
 
 class EngineProcess:
@@ -54,13 +50,13 @@ class EngineProcess:
         self.exited: asyncio.Future[int] = self._loop.create_future()
         self.last_beat = Heartbeat(0, 0.0)
         self.beats = 0  # counts every sign of life
-        self._folder = _socket_folder()
+        self._folder = SocketFolder()
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._commands = self._context.socket(zmq.PUSH)
         self._commands.setsockopt(zmq.SNDHWM, 0)
         self._events = self._context.socket(zmq.PULL)
         self._events.setsockopt(zmq.RCVHWM, 0)
-        addresses = [f"ipc://{self._folder}/{name}" for name in ("commands", "events")]
+        addresses = [f"ipc://{self._folder.path}/{name}" for name in ("commands", "events")]
         self._commands.bind(addresses[0])
         self._events.bind(addresses[1])
         arguments = [*addresses, str(heartbeat_seconds), json.dumps(dict(options))]
@@ -70,7 +66,7 @@ class EngineProcess:
         except BaseException:
             os.close(self._lifeline)
             self._context.destroy(linger=0)
-            shutil.rmtree(self._folder, ignore_errors=True)
+            self._folder.remove()
             raise
         finally:
             os.close(reading)
@@ -168,7 +164,7 @@ class EngineProcess:
         if not self._commands.poll(0, zmq.POLLOUT):
             self._loop.call_later(0.002, self._connected)
             return
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder.remove()
         self.started.set_result(None)
 
     def kill(self, cause: str | None = None) -> None:
@@ -205,15 +201,6 @@ class EngineProcess:
         self._loop.remove_reader(self._descriptor)
         self._context.destroy(linger=0)
         os.close(self._lifeline)
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder.remove()
         if not self.started.done():
             self.started.cancel()
-
-
-def _socket_folder() -> Path:
-    """A folder that only this user can enter."""
-    folder = Path(tempfile.mkdtemp(prefix="antiphon-"))
-    if len(str(folder)) + len("/commands") > MAX_SOCKET_PATH:
-        folder.rmdir()
-        folder = Path(tempfile.mkdtemp(prefix="antiphon-", dir="/tmp"))
-    return folder

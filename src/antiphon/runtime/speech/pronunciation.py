@@ -15,6 +15,7 @@ from antiphon.audio.speech.phonemes import Phonemizer
 from antiphon.audio.speech.tagger import Tagger
 from antiphon.errors import CheckpointError
 from antiphon.models.base.companions import LETTER_TO_SOUND
+from antiphon.regular_file import open_regular
 from antiphon.runtime.calls.detectors import Detectors
 from antiphon.weights.catalog.resolve import resolve
 
@@ -55,7 +56,7 @@ class Pronunciation:
 
 def _table(path: Path) -> dict[str, Any]:
     try:
-        with gzip.open(path) as file:
+        with open_regular(path) as stored, gzip.open(stored) as file:
             content = file.read(MAX_BYTES + 1)
         table = json.loads(content)
     except (OSError, EOFError, ValueError) as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator
 from typing import Any, TypeVar
 
@@ -28,7 +29,7 @@ async def read_form(request: Request, model: type[Form], limit: int) -> Form:
 
 
 async def read_file_form(request: Request, model: type[Form], limit: int) -> tuple[Form, str]:
-    """The same, and the name of the file as the client gave it, in printable characters."""
+    """The same, and the name of the file, without folders and in printable characters."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "multipart/form-data":
         message = f"the content type is {kind[:80] or 'missing'!r}; it must be multipart/form-data"
@@ -56,14 +57,17 @@ async def read_file_form(request: Request, model: type[Form], limit: int) -> tup
             raise validation_error(error) from None
         shown = {name: value for name, value in fields.items() if name != "file"}
         record_body(request, body, shown)
-        return body, _printable(upload.filename or "")
+        return body, base_name(upload.filename or "")
     except BaseException:
         close_files(form)
         raise
 
 
-def _printable(name: str) -> str:
-    return "".join(character for character in name if character.isprintable())
+def base_name(name: str) -> str:
+    """Return a file's name without folders, of any system, in printable characters; empty for `..` and the like."""
+    printable = "".join(character for character in name if character.isprintable())
+    last = re.split(r"[/\\]", printable)[-1].strip()
+    return last if last.strip(".") else ""
 
 
 def close_files(form: FormData) -> None:

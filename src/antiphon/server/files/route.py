@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query, Request, Response
 from starlette.responses import FileResponse
 
 from antiphon.server.bodies.json_body import too_large
-from antiphon.server.bodies.uploads import read_file_form
+from antiphon.server.bodies.uploads import base_name, read_file_form
 from antiphon.server.files.access import files_of, owner_of
 from antiphon.server.files.record import BATCH_FILE_SECONDS
 from antiphon.server.files.schemas import FileForm
@@ -81,7 +81,9 @@ async def file_content(request: Request, file_id: str) -> Response:
     # Never shown by a browser as a page of this server.
     headers = {"x-content-type-options": "nosniff"}
     kind = "application/octet-stream"
-    return FileResponse(files.path(record.id), media_type=kind, filename=record.filename, headers=headers)
+    return FileResponse(
+        files.path(record.id), media_type=kind, filename=base_name(record.filename) or record.id, headers=headers
+    )
 
 
 @router.delete("/v1/files/{file_id}")

@@ -148,8 +148,8 @@ def _pair_ids(model: ReadyModel, first: list[int], pair: Pair, limit: int | None
     try:
         second = encode(model, pair.second, False, most)
     except TooManyTokensError as error:
-        num_tokens = len(first) + error.num_tokens + len(end)
-        raise context_length_error(error.limit, num_tokens, 0, pair.second_name, error.note) from None
+        num_tokens = len(first) + (error.num_tokens if error.is_exact else error.limit) + len(end)
+        raise context_length_error(error.limit, num_tokens, 0, pair.second_name, is_exact=error.is_exact) from None
     if max_second is not None:
         second = second[:max_second]
     if limit is not None:

@@ -5,12 +5,17 @@ from __future__ import annotations
 from antiphon.server.http.errors import TOO_LONG, ApiError, invalid
 
 
-def context_length_error(limit: int, prompt_tokens: int, output_tokens: int, param: str, more: str = "") -> ApiError:
-    """`param` is the field with the prompt, `more` another sentence."""
-    total = prompt_tokens + output_tokens
+def context_length_error(
+    limit: int, prompt_tokens: int, output_tokens: int, param: str, more: str = "", is_exact: bool = True
+) -> ApiError:
+    """`param` is the field with the prompt, `more` another sentence.
+
+    With a count of the prompt that is not exact, `prompt_tokens` is a number that the prompt certainly exceeds.
+    """
+    total, than = prompt_tokens + output_tokens, "" if is_exact else "more than "
     message = (
-        f"This model's maximum context length is {limit} tokens. However, you requested {total} tokens "
-        f"({prompt_tokens} in the {param}, {output_tokens} in the completion). "
+        f"This model's maximum context length is {limit} tokens. However, you requested {than}{total} tokens "
+        f"({than}{prompt_tokens} in the {param}, {output_tokens} in the completion). "
         f"Please reduce the length of the {param} or completion."
     )
     return invalid(

@@ -88,7 +88,8 @@ def encoded_input(model: ReadyModel, text: str, name: str, is_cut: bool) -> list
     try:
         return encode(model, text, True, TOKENIZED_TOKENS if is_cut else model.max_tokens)
     except TooManyTokensError as error:
-        raise context_length_error(error.limit, error.num_tokens, 0, name, error.note) from None
+        shown = error.num_tokens if error.is_exact else error.limit
+        raise context_length_error(error.limit, shown, 0, name, is_exact=error.is_exact) from None
 
 
 def cut_ids(ids: list[int], size: int, model: ReadyModel, is_text: bool) -> list[int]:

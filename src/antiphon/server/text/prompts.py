@@ -35,7 +35,7 @@ def counted_prompt(encode: Callable[[], Result], model: ReadyModel, limits: Limi
         return encode()
     except TooManyTokensError as error:
         if error.limit < model.max_tokens:
-            check_length(error.num_tokens, model, limits, param, more=error.note)
+            check_length(error.num_tokens, model, limits, param, is_exact=error.is_exact)
         raise too_many_tokens(error, param) from None
 
 
@@ -96,11 +96,13 @@ def check_prompt(
 
 
 def check_length(
-    num_tokens: int, model: ReadyModel, limits: Limits, param: str, output_tokens: int = 1, more: str = ""
+    num_tokens: int, model: ReadyModel, limits: Limits, param: str, output_tokens: int = 1, is_exact: bool = True
 ) -> None:
-    """Reject a prompt that leaves no room for an answer; `more` is another sentence."""
+    """Reject a prompt that leaves no room for an answer. A count that is not exact is a lower bound."""
     if limits.prompt_tokens is not None and num_tokens > limits.prompt_tokens:
         taken = f"This server takes prompts of {limits.prompt_tokens} tokens."
-        raise context_length_error(limits.prompt_tokens, num_tokens, 0, param, f"{taken} {more}".strip())
+        shown = num_tokens if is_exact else limits.prompt_tokens
+        raise context_length_error(limits.prompt_tokens, shown, 0, param, taken, is_exact)
     if num_tokens >= model.max_tokens:
-        raise context_length_error(model.max_tokens, num_tokens, output_tokens, param, more)
+        shown = num_tokens if is_exact else model.max_tokens - 1
+        raise context_length_error(model.max_tokens, shown, output_tokens, param, is_exact=is_exact)

@@ -12,6 +12,7 @@ from typing import Any
 from tokenizers import Tokenizer as RustTokenizer
 
 from antiphon.errors import TokenizerError, UnsupportedError
+from antiphon.regular_file import read_regular, read_regular_text
 from antiphon.text.tokenization.bpe import encoded
 from antiphon.text.tokenization.byte_level import spelled_bytes
 from antiphon.text.tokenization.file_pipeline import can_cut, length_bound
@@ -40,12 +41,12 @@ def tokenizer_from_file(tokenizer_json: Path, config: Path | Mapping[str, Any] |
     that the file may ask for are turned off: cutting a text short is the caller's decision.
     """
     try:
-        rust = RustTokenizer.from_file(str(tokenizer_json))
+        rust = RustTokenizer.from_buffer(read_regular(tokenizer_json))
     except Exception as error:
         raise TokenizerError(f"{tokenizer_json} is no usable tokenizer.json: {error}") from error
     if isinstance(config, Path):
         try:
-            config = json.loads(config.read_text(encoding="utf-8"))
+            config = json.loads(read_regular_text(config))
         except (OSError, ValueError) as error:
             raise TokenizerError(
                 f"{tokenizer_json.parent.name}/tokenizer_config.json cannot be read: {error}"

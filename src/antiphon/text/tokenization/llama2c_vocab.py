@@ -6,6 +6,7 @@ import struct
 from pathlib import Path
 
 from antiphon.errors import TokenizerError
+from antiphon.regular_file import read_regular
 from antiphon.text.tokenization.sentencepiece import SPACE, SentencePieceTokenizer
 from antiphon.text.tokenization.tokenizer import SpecialTokens, Tokenizer
 from antiphon.text.tokenization.vocabulary import TokenType, Vocabulary
@@ -22,7 +23,10 @@ def tokenizer_from_llama2c(path: Path, vocab_size: int) -> Tokenizer:
     """
     if vocab_size <= EOS_ID:
         raise TokenizerError(f"a llama2.c vocabulary has at least 3 tokens, not {vocab_size}")
-    data = path.read_bytes()
+    try:
+        data = read_regular(path)
+    except OSError as error:
+        raise TokenizerError(f"cannot read {path}: {error.strerror or error}") from error
     tokens: list[str] = []
     scores: list[float] = []
     offset = 4

@@ -13,6 +13,7 @@ from pathlib import Path
 from tokenizers import Regex, pre_tokenizers
 
 from antiphon.errors import TokenizerError
+from antiphon.regular_file import read_regular_text
 from antiphon.text.tokenization.byte_level import character_bytes, spelled_bytes
 from antiphon.text.tokenization.pre_tokenizers import GPT2_PATTERN
 from antiphon.text.tokenization.tokenizer import SpecialTokens
@@ -130,7 +131,7 @@ class WhisperTokenizer(VocabularyTokenizer):
 def tokens_from_json(path: Path) -> list[bytes]:
     """Tokens of text by id from a `tokenizer.json`, whose vocabulary spells bytes as characters."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(read_regular_text(path))
     except (OSError, ValueError) as error:
         raise TokenizerError(f"{path} cannot be read as JSON: {error}") from error
     model = content.get("model") if isinstance(content, dict) else None
@@ -147,7 +148,7 @@ def tokens_from_tiktoken(path: Path) -> list[bytes]:
     """Tokens by rank from a file of lines `base64 rank`."""
     tokens: dict[int, bytes] = {}
     try:
-        for line in path.read_text(encoding="ascii").splitlines():
+        for line in read_regular_text(path, "ascii").splitlines():
             if line:
                 token, rank = line.split()
                 # An empty token is written as its padding alone.

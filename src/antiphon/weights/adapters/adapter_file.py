@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 
+from torch import Tensor
+
+from antiphon.counted import counted
 from antiphon.errors import CheckpointError, UnsupportedError
 from antiphon.weights.checkpoint import StoredTensor
 from antiphon.weights.dequantize.dequantize import dequantize
@@ -82,6 +85,13 @@ def check_ranks(down: Weight, up: Weight, down_name: str, up_name: str, path: Pa
         )
     if down.rows > MAX_RANK:
         raise UnsupportedError(f"{path}: {down_name!r} has rank {down.rows}; at most {MAX_RANK} is supported")
+
+
+def check_finite(values: Tensor, name: str, path: Path) -> None:
+    """Reject a matrix with NaN or infinite values: it would make every answer meaningless."""
+    wrong = int(values.numel() - values.isfinite().sum())
+    if wrong:
+        raise CheckpointError(f"{path}: tensor {name!r} has {counted(wrong, 'value')} of NaN or infinity")
 
 
 def check_complete(found: Iterable[str], other: Iterable[str], kinds: tuple[str, str], path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from antiphon.errors import CheckpointError, ModelNotFoundError
+from antiphon.regular_file import open_regular
 from antiphon.weights.adapters.adapter_file import AdapterFile
 from antiphon.weights.adapters.gguf_adapter import open_gguf_adapter
 from antiphon.weights.adapters.peft import CONFIG_NAME, WEIGHTS_NAME, open_peft
@@ -34,7 +35,7 @@ def open_adapter(path: Path) -> AdapterFile:
     if weights.name == WEIGHTS_NAME:
         return open_peft(weights.parent)
     try:
-        with weights.open("rb") as file:
+        with open_regular(weights) as file:
             start = file.read(len(gguf.MAGIC))
     except OSError as error:
         raise CheckpointError(f"cannot read {weights}: {error.strerror or error}") from error

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from antiphon import environment
 from antiphon.errors import CheckpointError, FetchError, ModelNotFoundError
+from antiphon.regular_file import open_regular
 from antiphon.weights.catalog.catalog import HubSource, ModelEntry, ModelFile, catalog, check_relative, find_entry
 from antiphon.weights.catalog.fetch import ProgressCallback, fetch
 from antiphon.weights.catalog.hub import MAIN, Hub, HubFile, HubListing, HubUnreachableError, default_hub
@@ -114,8 +115,11 @@ def resolve(
 
 def sniff_format(path: Path) -> str:
     """The format of a single model file: by its first bytes if they are known, else by its suffix."""
-    with path.open("rb") as stream:
-        start = stream.read(64)
+    try:
+        with open_regular(path) as stream:
+            start = stream.read(64)
+    except OSError as error:
+        raise CheckpointError(f"cannot read {path}: {error.strerror or error}") from error
     if start[:4] in FORMAT_OF_MAGIC:
         return FORMAT_OF_MAGIC[start[:4]]
     if start[6:].startswith(b"WhisperSpec"):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from antiphon.errors import CheckpointError, ModelNotFoundError, UnsupportedError
+from antiphon.regular_file import open_regular
 from antiphon.weights.checkpoint import Checkpoint
 from antiphon.weights.formats import ctranslate2, ggml, gguf, llama2c, safetensors, whisper_pt
 from antiphon.weights.formats.ctranslate2 import CTranslate2Checkpoint
@@ -35,9 +37,9 @@ def open_checkpoint(path: Path) -> Checkpoint:
             raise CheckpointError(f"{path} is a folder without {safetensors.CONFIG_NAME}")
         return SafetensorsCheckpoint(path)
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             start = file.read(64)
-        size = path.stat().st_size
+            size = os.fstat(file.fileno()).st_size
     except FileNotFoundError as error:
         raise ModelNotFoundError(f"there is no file or folder {path}") from error
     except OSError as error:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from antiphon.errors import CheckpointError
+from antiphon.regular_file import open_regular
 from antiphon.weights.formats.memory import StateDictCheckpoint
 
 ZIP_MAGIC = b"PK\x03\x04"
@@ -49,11 +50,13 @@ class WhisperPtCheckpoint(StateDictCheckpoint):
 
 def _load(path: Path) -> dict[Any, Any]:
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file, warnings.catch_warnings():
             mappable = file.read(len(ZIP_MAGIC)) == ZIP_MAGIC
-        with warnings.catch_warnings():
+            file.seek(0)
             warnings.simplefilter("ignore")
-            content = torch.load(path, map_location="cpu", weights_only=True, mmap=mappable)
+            # Mapping takes a path: that of the descriptor, whose file is known to be regular.
+            source: Any = f"/dev/fd/{file.fileno()}" if mappable else file
+            content = torch.load(source, map_location="cpu", weights_only=True, mmap=mappable)
     except OSError as error:
         raise CheckpointError(f"cannot read {path}: {error.strerror or error}") from error
     except Exception as error:  # torch.load raises many kinds of error for a malformed file

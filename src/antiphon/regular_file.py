@@ -1,0 +1,46 @@
+"""Opening regular files only: a FIFO, a socket or a device could block its reader for ever."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+from typing import BinaryIO
+
+KINDS = (
+    (stat.S_ISFIFO, "a FIFO"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+def open_regular(path: Path | str) -> BinaryIO:
+    """Open a file to read its bytes. `OSError` if it is not a regular file; a FIFO without a writer does not block.
+
+    The type is that of the opened file: the path cannot be exchanged for another between check and use.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    try:
+        mode = os.fstat(descriptor).st_mode
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if not stat.S_ISREG(mode):
+            kind = next((name for matches, name in KINDS if matches(mode)), "of an unknown type")
+            raise OSError(errno.EINVAL, f"it is {kind}, not a regular file", str(path))
+        return os.fdopen(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def read_regular(path: Path | str) -> bytes:
+    """Return the bytes of a regular file. `OSError` as `open_regular` has it."""
+    with open_regular(path) as stream:
+        return stream.read()
+
+
+def read_regular_text(path: Path | str, encoding: str = "utf-8") -> str:
+    """Return the text of a regular file. Raises `OSError`, or `UnicodeDecodeError`."""
+    return read_regular(path).decode(encoding)
