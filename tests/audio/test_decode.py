@@ -21,6 +21,7 @@ import soundfile
 import soxr
 
 from antiphon.audio import wav
+from antiphon.audio.container import ContainerReader
 from antiphon.audio.decode import decode, decode_stream
 from antiphon.audio.pcm import alaw_table, mulaw_table, to_floats
 from antiphon.audio.resample import Resampler, resample
@@ -292,6 +293,17 @@ def test_limits(limit: str, piped: bool) -> None:
     data = encoded("mp3", "libmp3lame")
     with pytest.raises(AudioError, match=message):
         decode(Pipe(data) if piped else data, limits=limits)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", ["ogg-opus", "ogg-vorbis", "mp3", "adts"])
+def test_a_chain_that_is_too_long_is_rejected_before_it_is_decoded(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Headers state the length of one link; the packets of all are added up."""
+    link = encoded("adts", "aac") if kind == "adts" else KINDS[kind]()
+    limits = DecodeLimits(max_seconds=20)
+    assert decode(link * 9, limits=limits).seconds == pytest.approx(18, abs=1)
+    monkeypatch.setattr(ContainerReader, "frames", None)
+    with pytest.raises(AudioError, match="is longer than the 20 s that are taken|long by its header"):
+        decode(link * 12, limits=limits)
 
 
 def test_damaged_input_never_brings_the_process_down() -> None:

@@ -6,7 +6,9 @@ other formats that could lead the library to further files or addresses are not 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -24,6 +26,9 @@ CONTAINERS = (
 
 #: Pieces of a damaged stream that are skipped before it is given up, one after another.
 MAX_DAMAGE = 1000
+#: Longest time for adding up the durations of packets, a million in some seconds, and packets between two looks.
+PACKETS_SECONDS = 10.0
+PACKETS_AT_ONCE = 256
 
 
 class ContainerReader:
@@ -68,6 +73,25 @@ class ContainerReader:
                     yield frame.sample_rate, _floats(frame)
         finally:
             self._container.close()
+
+    def is_longer_than(self, max_seconds: float) -> bool:
+        """Return whether the packets of the track last longer, by what they state. Reads the input, decodes nothing.
+
+        Headers state the length of one link of a chained stream only. Gives up after `PACKETS_SECONDS`.
+        """
+        units, per_second, deadline = 0, 1.0, time.monotonic() + PACKETS_SECONDS
+        seconds = 0.0
+        with suppress(self._av.error.FFmpegError, ValueError):  # decoding reports what is damaged
+            for index, packet in enumerate(self._container.demux(self._track)):
+                if index % PACKETS_AT_ONCE == 0:  # a link may have another unit
+                    seconds, units = seconds + units / per_second, 0
+                    per_second = 1 / float(packet.time_base) if packet.time_base else 1e9
+                    if seconds > max_seconds:
+                        return True
+                    if time.monotonic() > deadline:
+                        return False
+                units += packet.duration or 0
+        return seconds + units / per_second > max_seconds
 
     def close(self) -> None:
         self._container.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import tempfile
 from collections.abc import Generator, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -24,6 +24,8 @@ AudioSource = Path | bytes | BinaryIO
 _READ_BYTES = 1 << 18
 _PEEK_BYTES = 12
 _SPOOL_BYTES = 16 << 20  # beyond this, a spooled input goes to disk
+#: What packets may state beyond the limit, since some sound is padding: the decoded sound decides then.
+PACKETS_TOLERANCE = 1.01
 _BLOCK_SECONDS = 1.0  # sound gathered before it is mixed down and resampled
 
 
@@ -131,6 +133,7 @@ class DecodeStream:
         if not self._input.seekable() and _needs_seeking(start):
             self._spool()
         self._input.release()
+        self._check_packets()
         reader = ContainerReader(cast("BinaryIO", self._input))
         self._closing.callback(reader.close)
         return reader
@@ -144,6 +147,16 @@ class DecodeStream:
             self._input.release()
         spool.seek(0)
         self._input = _CountedInput(cast("BinaryIO", spool), self.limits.max_bytes)
+
+    def _check_packets(self) -> None:
+        """Reject an input that is too long before any of it is decoded, if it can be read twice."""
+        size, limits = self._input.size, self.limits
+        if size is None or size * limits.max_ratio / 4 / self.rate <= limits.max_seconds:
+            return
+        with closing(ContainerReader(cast("BinaryIO", self._input))) as reader:
+            if reader.is_longer_than(limits.max_seconds * PACKETS_TOLERANCE):
+                raise AudioError(f"the sound is longer than the {limits.max_seconds:.0f} s that are taken")
+        self._input.rewind()
 
     def _check_source(self) -> None:
         facts, limits = self.source, self.limits
