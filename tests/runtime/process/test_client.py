@@ -7,7 +7,6 @@ import gc
 import os
 import random
 import signal
-import stat
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -31,7 +30,6 @@ from antiphon.runtime.calls.events import Ended, TextDelta
 from antiphon.runtime.loading.loading import LoadedModel, load_model
 from antiphon.runtime.loading.model_text import ModelText
 from antiphon.runtime.process.client import EngineClient, EngineState
-from antiphon.runtime.process.engine_process import _socket_folder
 from antiphon.runtime.process.messages import (
     AppendText,
     Embed,
@@ -484,16 +482,6 @@ def test_nothing_is_left_when_a_client_is_closed(
     assert pid is not None and not is_alive(pid)
     # A thread closes its pipe.
     wait_until(lambda: num_descriptors() <= before, f"at most {before} open descriptors", seen=num_descriptors)
-
-
-def test_the_sockets_folder_is_private(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    deep = tmp_path / ("x" * 90)
-    deep.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(deep))
-    folder = _socket_folder()
-    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    assert len(str(folder)) < 60
-    folder.rmdir()
 
 
 def test_model_text_is_that_of_the_loaded_model(world: World, tiny_loaded: LoadedModel, tiny_gguf: Path) -> None:

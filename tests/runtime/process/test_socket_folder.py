@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
@@ -62,6 +63,16 @@ def test_folders_of_killed_processes_are_removed(parent: Path) -> None:
         living.wait(60)
         for process in (killed, living):
             process.communicate()
+
+
+def test_the_folder_is_private_and_its_path_short(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    deep = tmp_path / ("x" * 90)
+    deep.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(deep))
+    folder = SocketFolder()
+    assert stat.S_IMODE(folder.path.stat().st_mode) == 0o700
+    assert len(str(folder.path)) < 60
+    folder.remove()
 
 
 def test_what_is_not_a_servers_folder_stays(parent: Path) -> None:
