@@ -20,6 +20,7 @@ from antiphon.errors import AntiphonError
 from antiphon.runtime.residency.resident import Resident
 from antiphon.server import docs_page, openapi
 from antiphon.server.access.admin_access import AdminAccess
+from antiphon.server.access.client_secrets import ClientSecrets
 from antiphon.server.access.hosts import AllowedHosts
 from antiphon.server.admin import events as admin_events
 from antiphon.server.admin import model_deletion, state, stored_models
@@ -53,6 +54,7 @@ from antiphon.server.page import route as page
 from antiphon.server.page import ticket as page_ticket
 from antiphon.server.page.handover import KeyHandover
 from antiphon.server.ranking import routes as ranking
+from antiphon.server.realtime import client_secrets
 from antiphon.server.realtime import route as realtime
 from antiphon.server.realtime.services import ServedVoice
 from antiphon.server.responses import compact, input_tokens
@@ -95,6 +97,7 @@ ROUTES = (
     speech,
     voices,
     realtime,
+    client_secrets,
     tokenization,
     files,
     batches,
@@ -163,11 +166,13 @@ def create_app(config: ServerConfig, client: EngineClient, report: Callable[[Res
 def _add_middleware(app: FastAPI, serving: Serving) -> None:
     config, limits = serving.config, serving.config.limits
     hosts = AllowedHosts(config.host, config.allowed_hosts)
+    app.state.client_secrets = ClientSecrets()
     admin = app.state.admin_access = AdminAccess(config.admin_keys, hosts)
     rules = Rules(
         admin,
         hosts,
         config.keys,
+        app.state.client_secrets,
         per_key=limits.requests_per_key,
         request_seconds=limits.request_seconds,
         logs_text=config.logs_text,

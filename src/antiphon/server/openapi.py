@@ -43,6 +43,7 @@ from antiphon.server.parameters.request_schemas import (
 )
 from antiphon.server.ranking.request_schemas import RerankBody, ScoreBody
 from antiphon.server.ranking.response_schemas import RerankAnswer, ScoreAnswer
+from antiphon.server.realtime.client_secrets import ClientSecretAnswer, ClientSecretBody
 from antiphon.server.responses.request_schemas import CompactBody, InputTokensBody, ResponseBody
 from antiphon.server.responses.response_schemas import (
     CompactedAnswer,
@@ -125,6 +126,7 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ("delete", TRANSCRIPTION): Operation(None, DeletedTranscription),
     ("post", TRANSCRIPTION + "/cancel"): Operation(None, BackgroundTranscriptionAnswer),
     ("post", "/v1/audio/speech"): Operation(SpeechBody, None, True, other_types=SOUNDS),
+    ("post", "/v1/realtime/client_secrets"): Operation(ClientSecretBody, ClientSecretAnswer),
     ("get", "/v1/audio/voices"): Operation(None, VoicesAnswer),
     ("post", "/v1/conversations"): Operation(ConversationBody, ConversationAnswer),
     ("get", CONVERSATION): Operation(None, ConversationAnswer),

@@ -35,6 +35,8 @@ class RequestContext:
     path: str = ""
     #: The number of the API key that was sent; None if the server has no keys.
     key: int | None = None
+    #: The session of the client secret that was sent in place of a key.
+    secret_session: dict[str, Any] | None = None
     logs_text: bool = False
     #: Of the API that the request's route belongs to.
     error_format: ErrorFormat = OPENAI

@@ -16,6 +16,7 @@ from uvicorn.protocols.utils import ClientDisconnected
 
 from antiphon.counted import counted
 from antiphon.server.access.admin_access import AdminAccess
+from antiphon.server.access.client_secrets import ClientSecrets
 from antiphon.server.access.hosts import AllowedHosts
 from antiphon.server.access.keys import KeyRing
 from antiphon.server.http.connection_limits import SessionLimits
@@ -38,6 +39,7 @@ class Rules:
     admin: AdminAccess
     hosts: AllowedHosts
     keys: KeyRing | None = None
+    client_secrets: ClientSecrets = field(default_factory=ClientSecrets)
     per_key: int | None = None
     request_seconds: float = 600.0
     logs_text: bool = False

@@ -16,12 +16,13 @@ from uvicorn.protocols.utils import ClientDisconnected
 
 from antiphon.errors import AntiphonError
 from antiphon.server.access.admin_access import header
+from antiphon.server.access.client_secrets import is_client_secret
 from antiphon.server.access.origins import check_socket_origin
 from antiphon.server.http.context import CLIENT_CLOSED_REQUEST, RequestContext, current_context
 from antiphon.server.http.error_formats import error_format
 from antiphon.server.http.errors import SERVER, ApiError, unauthorized
 from antiphon.server.middleware.active_requests import ActiveRequests
-from antiphon.server.middleware.admission import Admission, Rules, request_id, too_many
+from antiphon.server.middleware.admission import Admission, Rules, first_header, request_id, too_many
 from antiphon.server.middleware.gate import error_response
 from antiphon.server.telemetry.logs import log, log_failure
 from antiphon.server.telemetry.metrics import Metrics
@@ -102,14 +103,20 @@ class WebSocketGate:
     def _check(self, scope: Scope, context: RequestContext) -> None:
         rules = self._rules
         host = header(scope, b"host")
+        bare = bearer(scope) or key_in_protocols(scope["subprotocols"])
         if rules.keys is not None:
             context.key = self._admission.key_in_headers(scope)
             if context.key is None:
-                context.key = rules.keys.find_bare(key_in_protocols(scope["subprotocols"]))
-            if context.key is None:
-                raise unauthorized("the API key is missing or wrong")
+                context.key = rules.keys.find_bare(bare)
         else:
             rules.hosts.check(host)
+        if context.key is None and is_client_secret(bare):
+            secret = rules.client_secrets.find(bare)
+            if secret is None:
+                raise unauthorized("the client secret is wrong or has expired")
+            context.key, context.secret_session = secret.key, secret.session
+        elif context.key is None and rules.keys is not None:
+            raise unauthorized("the API key is missing or wrong")
         check_socket_origin(header(scope, b"origin"), host, rules.origins)
         self._admission.check_draining()
         self._admission.check_number(context)
@@ -151,6 +158,12 @@ class WebSocketGate:
             seconds=round(context.seconds, 4),
             **context.log_fields,
         )
+
+
+def bearer(scope: Scope) -> bytes | None:
+    """The key in the header `Authorization`."""
+    scheme, _, key = (first_header(scope, b"authorization") or b"").partition(b" ")
+    return key if scheme.lower() == b"bearer" else None
 
 
 def key_in_protocols(offered: list[str]) -> bytes | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 from fastapi import APIRouter, WebSocket
 
@@ -11,8 +12,9 @@ from antiphon.runtime.voice.items import new_id
 from antiphon.runtime.voice.session import VoiceSession
 from antiphon.server.http.context import RequestContext
 from antiphon.server.http.errors import ApiError, invalid
+from antiphon.server.realtime.address import api_error_of, first_config
 from antiphon.server.realtime.connection import RealtimeConnection, last_message
-from antiphon.server.realtime.model_names import DEFAULTS, check_model, with_served_names
+from antiphon.server.realtime.model_names import with_served_names
 from antiphon.server.realtime.session_config import SessionConfig
 from antiphon.server.realtime.settings_check import SettingsCheck
 from antiphon.server.realtime.wire_errors import WireError
@@ -20,7 +22,6 @@ from antiphon.server.serving.serving import Serving
 
 router = APIRouter()
 SUBPROTOCOL = "realtime"
-MAX_NAME = 512
 
 
 @router.get("/v1/realtime")
@@ -35,37 +36,35 @@ async def plain_request() -> None:
 async def realtime(websocket: WebSocket) -> None:
     serving: Serving = websocket.app.state.serving
     context: RequestContext = websocket.scope["context"]
-    config = _config(websocket, serving)
+    config = _first_config(websocket, serving, context.secret_session or {})
     context.log_fields["model"] = config.model
     services = websocket.app.state.voice_services(serving, config.id)
     context.at_end.append(services.close)
     settings = with_served_names(serving.models, config.settings())
     session = VoiceSession(services, settings, echo=EchoGuard())
+    check = SettingsCheck(serving.models, services)
+    if context.secret_session:
+        await _check(check, config)
     offered = websocket.scope["subprotocols"]
     await websocket.accept(SUBPROTOCOL if SUBPROTOCOL in offered else None)
-    check = SettingsCheck(serving.models, services)
     connection = RealtimeConnection(websocket, config, session, serving, context, check)
     context.on_draining = connection.drain
     context.last_message = last_message
     await connection.run()
 
 
-def _config(websocket: WebSocket, serving: Serving) -> SessionConfig:
-    """What the address asks for. Raises for a model that there is not."""
+def _first_config(websocket: WebSocket, serving: Serving, given: dict[str, Any]) -> SessionConfig:
+    """The session of the address and the client secret. Raises for a model that there is not."""
     query = websocket.query_params
-    intent, name = query.get("intent"), query.get("model")
     if query.get("call_id"):
         raise invalid("calls by SIP or WebRTC are not supported", "call_id", "unsupported_value")
-    if intent not in (None, "", "transcription", "conversation"):
-        raise invalid(f"intent is {intent[:100]!r}; it must be transcription or absent", "intent")
-    if name is not None and not 1 <= len(name) <= MAX_NAME:
-        raise invalid(f"model has {len(name)} characters; it must have 1 to {MAX_NAME}", "model")
-    is_transcription = intent == "transcription"
-    task = "transcribe" if is_transcription else "generate"
-    try:
-        check_model(serving.models, name or DEFAULTS[task], task, "model")
-    except WireError as error:
-        status = 404 if error.code == "model_not_found" else 400
-        raise ApiError(status, error.message, code=error.code, param="model") from error
     expires = int(time.time() + serving.config.limits.sessions.seconds)
-    return SessionConfig(new_id("sess"), name or DEFAULTS[task], expires, is_transcription=is_transcription)
+    return first_config(serving, new_id("sess"), query.get("intent"), query.get("model"), given, expires)
+
+
+async def _check(check: SettingsCheck, config: SessionConfig) -> None:
+    """Have what the session of a client secret needs, such as a detector of turns. Raises `ApiError`."""
+    try:
+        await check.update(SessionConfig(config.id, config.model, 0, is_transcription=config.is_transcription), config)
+    except WireError as error:
+        raise api_error_of(error) from error
