@@ -284,7 +284,7 @@ REFUSED: list[tuple[dict[str, Any], str, str | None]] = [
     ({"background": True, "store": False}, "invalid_value", "store"),
     ({"truncation": "auto", "input": "ab" * 4000}, "context_length_exceeded", "input"),
     ({"reasoning": {"effort": "much"}}, "invalid_value", "reasoning.effort"),
-    ({"tools": [{"type": "web_search"}]}, "invalid_value", None),
+    ({"tools": [{"type": "weather"}]}, "invalid_value", None),
     ({"tools": [ADD, ADD]}, "invalid_value", "tools"),
     ({"tool_choice": "required"}, "invalid_value", "tool_choice"),
     ({"text": {"format": {"type": "json_schema", "name": "a", "schema": {"type": 3}}}}, "invalid_schema", None),

@@ -15,6 +15,7 @@ from antiphon.server.anthropic.request_schemas import (
     TextBlock,
     ThinkingBlock,
     ToolChoice,
+    ToolReferenceBlock,
     ToolResultBlock,
     ToolUseBlock,
     Turn,
@@ -145,7 +146,7 @@ def _assistant_message(turn: AssistantTurn) -> AssistantMessage:
     )
 
 
-def _text(content: str | Sequence[TextBlock | DocumentBlock]) -> str:
+def _text(content: str | Sequence[TextBlock | DocumentBlock | ToolReferenceBlock]) -> str:
     return content if isinstance(content, str) else "".join(block.text for block in content)
 
 
@@ -163,6 +164,7 @@ def _choice(body: CountTokensBody) -> Literal["none", "auto", "required"] | Name
 
 def _form(body: CountTokensBody) -> JsonSchemaFormat | None:
     form = body.output_config.format if body.output_config is not None else None
+    form = form or body.output_format
     if form is None:
         return None
     return JsonSchemaFormat(type="json_schema", json_schema=NamedSchema(name="output", schema=form.schema_))

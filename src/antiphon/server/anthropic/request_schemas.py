@@ -113,9 +113,22 @@ class ToolUseBlock(CachedBlock):
     caller: dict[str, Any] | None = None
 
 
+class ToolReferenceBlock(CachedBlock):
+    """A tool that a search found, and that is among the request's tools from now on."""
+
+    type: Literal["tool_reference"]
+    tool_name: FunctionName
+
+    @property
+    def text(self) -> str:
+        return f"The tool {self.tool_name} is available now.\n"
+
+
 ResultBlock = Annotated[
-    Annotated[TextBlock, Tag("text")] | Annotated[DocumentBlock, Tag("document")],
-    _one_of("text and document"),
+    Annotated[TextBlock, Tag("text")]
+    | Annotated[DocumentBlock, Tag("document")]
+    | Annotated[ToolReferenceBlock, Tag("tool_reference")],
+    _one_of("text, document and tool_reference"),
     ReadsText,
 ]
 
@@ -208,8 +221,11 @@ class CountTokensBody(Body):
     output_config: OutputConfig | None = None
     #: How long the model stays resident after this request.
     keep_alive: KeepAlive | None = None
+    #: The former name of `output_config.format`.
+    output_format: OutputSchema | None = None
     #: Accepted without effect.
     cache_control: CacheControl | None = None
+    context_management: dict[str, Any] | None = None
 
 
 class MessagesBody(CountTokensBody):

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
 
 from antiphon.server.chat.request_schemas import ChatBody
-from antiphon.server.parameters.messages import Function, FunctionReference, NamedTool, Tool
+from antiphon.server.parameters.messages import (
+    AllowedTools,
+    AllowedToolsChoice,
+    FunctionReference,
+    NamedCustomTool,
+    NamedTool,
+    ToolChoice,
+)
 from antiphon.server.parameters.request_schemas import (
     JsonObjectFormat,
     JsonSchemaFormat,
@@ -15,18 +21,20 @@ from antiphon.server.parameters.request_schemas import (
     TextFormat,
 )
 from antiphon.server.responses.items import messages
-from antiphon.server.responses.request_schemas import ChosenTool, Item, ResponseBody, ResponseTool, SchemaFormat
+from antiphon.server.responses.request_schemas import ChosenTool, ChosenTools, Item, ResponseBody, SchemaFormat
+from antiphon.server.responses.tools import joined_name, response_tools
 
 
 def chat_body(body: ResponseBody, items: Sequence[Item]) -> ChatBody:
     """The same request as a chat."""
     shared = {name: getattr(body, name) for name in SamplingBody.model_fields}
     wants_logprobs = body.top_logprobs is not None or "message.output_text.logprobs" in (body.include or ())
+    tools = response_tools(body, items).chat
     return ChatBody(
         **shared,
         messages=messages(body.instructions, items),
         max_completion_tokens=body.max_output_tokens,
-        tools=None if body.tools is None else [_tool(tool) for tool in body.tools],
+        tools=tools or None,
         tool_choice=_choice(body),
         parallel_tool_calls=False if body.max_tool_calls == 1 else body.parallel_tool_calls,
         response_format=_form(body),
@@ -37,11 +45,21 @@ def chat_body(body: ResponseBody, items: Sequence[Item]) -> ChatBody:
     )
 
 
-def _choice(body: ResponseBody) -> Literal["none", "auto", "required"] | NamedTool | None:
+def _choice(body: ResponseBody) -> ToolChoice | None:
     choice = body.tool_choice
     if isinstance(choice, ChosenTool):
-        return NamedTool(type="function", function=FunctionReference(name=choice.name))
+        return _named(choice)
+    if isinstance(choice, ChosenTools):
+        allowed = AllowedTools(mode=choice.mode, tools=[_named(tool) for tool in choice.tools])
+        return AllowedToolsChoice(type="allowed_tools", allowed_tools=allowed)
     return choice
+
+
+def _named(tool: ChosenTool) -> NamedTool | NamedCustomTool:
+    reference = FunctionReference(name=joined_name(tool.namespace, tool.name))
+    if tool.type == "custom":
+        return NamedCustomTool(type="custom", custom=reference)
+    return NamedTool(type="function", function=reference)
 
 
 def _form(body: ResponseBody) -> TextFormat | JsonObjectFormat | JsonSchemaFormat | None:
@@ -50,8 +68,3 @@ def _form(body: ResponseBody) -> TextFormat | JsonObjectFormat | JsonSchemaForma
         return form
     schema = NamedSchema(name=form.name, description=form.description, schema=form.schema_, strict=form.strict)
     return JsonSchemaFormat(type="json_schema", json_schema=schema)
-
-
-def _tool(tool: ResponseTool) -> Tool:
-    function = Function(name=tool.name, description=tool.description, parameters=tool.parameters, strict=tool.strict)
-    return Tool(type="function", function=function)

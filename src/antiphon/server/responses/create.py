@@ -21,6 +21,7 @@ from antiphon.server.responses.history import history
 from antiphon.server.responses.request_schemas import ResponseBody
 from antiphon.server.responses.run import IN_PROGRESS, ResponseRun
 from antiphon.server.responses.store import CANCELLED, ResponseStore, RunningResponse, store_of
+from antiphon.server.responses.tools import with_available_tools
 from antiphon.server.responses.truncation import prepare_fitting
 from antiphon.server.serving.serving import Serving, serving_of
 from antiphon.server.text.generation import Generations
@@ -37,7 +38,7 @@ PARAMS = {"messages": "input", "max_tokens": "max_output_tokens", "response_form
 @router.post("/v1/responses")
 async def create_response(request: Request) -> Response:
     serving, context = serving_of(request), context_of(request)
-    body = await read_body(request, ResponseBody, serving.config.limits.body_bytes)
+    body = with_available_tools(await read_body(request, ResponseBody, serving.config.limits.body_bytes), context)
     caller: Caller | None = request.scope.get(CALLER)
     response_id = None if caller is None else caller.background_id
     if body.store is None and context.is_low_priority and not body.background:  # a batch has its results in a file

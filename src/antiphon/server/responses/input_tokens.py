@@ -18,6 +18,7 @@ from antiphon.server.responses.chat_body import chat_body
 from antiphon.server.responses.history import history
 from antiphon.server.responses.request_schemas import InputTokensBody
 from antiphon.server.responses.store import store_of
+from antiphon.server.responses.tools import with_available_tools
 from antiphon.server.serving.serving import serving_of
 from antiphon.server.text.chat_prompts import chat_prompt
 from antiphon.server.text.prompts import TOKENIZED_TOKENS, too_many_tokens
@@ -29,7 +30,8 @@ router = APIRouter()
 async def count_input_tokens(request: Request) -> Response:
     """A prompt that is longer than the model's context is counted too."""
     serving, context = serving_of(request), context_of(request)
-    body = await read_body(request, InputTokensBody, serving.config.limits.body_bytes)
+    given = await read_body(request, InputTokensBody, serving.config.limits.body_bytes)
+    body = with_available_tools(given, context)
     stores = (store_of(request), conversations_of(request))
     found = await history(body.input, body.previous_response_id, body.conversation, stores, context.key)
     model = await serving.models.ready(body.model, "generate")

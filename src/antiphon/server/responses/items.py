@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Sequence
 from typing import Any
 
 from antiphon.server.parameters.messages import (
     AssistantMessage,
+    CustomCall,
+    CustomToolCall,
     FunctionCall,
     Message,
     SystemMessage,
@@ -18,6 +21,8 @@ from antiphon.server.parameters.messages import (
 from antiphon.server.responses.compaction import Summary, expanded
 from antiphon.server.responses.request_schemas import (
     CompactionItem,
+    CustomToolCallItem,
+    CustomToolCallOutputItem,
     FunctionCallItem,
     FunctionCallOutputItem,
     InputText,
@@ -26,7 +31,13 @@ from antiphon.server.responses.request_schemas import (
     OutputText,
     PlainItem,
     ReasoningItem,
+    ToolSearchCallItem,
+    ToolSearchOutputItem,
 )
+from antiphon.server.responses.tools import TOOL_SEARCH, ResponseTools, joined_name
+
+CallItem = FunctionCallItem | CustomToolCallItem | ToolSearchCallItem
+CALLS = (FunctionCallItem, CustomToolCallItem, ToolSearchCallItem)
 
 PREFIXES = {
     "message": "msg",
@@ -34,6 +45,10 @@ PREFIXES = {
     "function_call_output": "fco",
     "reasoning": "rs",
     "compaction": "cmp",
+    "custom_tool_call": "ctc",
+    "custom_tool_call_output": "ctco",
+    "tool_search_call": "tsc",
+    "tool_search_output": "tso",
 }
 INPUT_TYPES = {"user": "input_text", "system": "input_text", "developer": "input_text", "assistant": "output_text"}
 
@@ -64,11 +79,12 @@ def messages(instructions: str | None, items: Sequence[Item]) -> list[Message]:
         if thought is not None and not _is_assistants(item):  # the output ended during the reasoning
             made.append(AssistantMessage(role="assistant", content="", reasoning_content=thought))
             thought = None
-        if isinstance(item, FunctionCallOutputItem):
+        if isinstance(item, FunctionCallOutputItem | CustomToolCallOutputItem):
             made.append(ToolMessage(role="tool", content=_text(item.output), tool_call_id=item.call_id))
-        elif isinstance(item, FunctionCallItem):
-            function = FunctionCall(name=item.name, arguments=item.arguments)
-            call = ToolCall(id=item.call_id, function=function)
+        elif isinstance(item, ToolSearchOutputItem):
+            made.append(ToolMessage(role="tool", content=_found(item), tool_call_id=item.call_id or TOOL_SEARCH))
+        elif isinstance(item, CALLS):
+            call = _call(item)
             if isinstance(last, AssistantMessage) and thought is None:
                 if last.tool_calls is None:
                     last.tool_calls = []
@@ -88,6 +104,22 @@ def messages(instructions: str | None, items: Sequence[Item]) -> list[Message]:
     return made
 
 
+def _call(item: CallItem) -> ToolCall | CustomToolCall:
+    if isinstance(item, CustomToolCallItem):
+        custom = CustomCall(name=joined_name(item.namespace, item.name), input=item.input)
+        return CustomToolCall(id=item.call_id, type="custom", custom=custom)
+    if isinstance(item, ToolSearchCallItem):
+        function = FunctionCall(name=TOOL_SEARCH, arguments=json.dumps(item.arguments))
+        return ToolCall(id=item.call_id or TOOL_SEARCH, function=function)
+    function = FunctionCall(name=joined_name(item.namespace, item.name), arguments=item.arguments)
+    return ToolCall(id=item.call_id, function=function)
+
+
+def _found(item: ToolSearchOutputItem) -> str:
+    """The names of the tools that a search found; what they do is among the tools of the prompt."""
+    return f"Found tools: {', '.join(ResponseTools(item.tools).called) or 'none'}"
+
+
 def _after(summary: Summary | None, text: str) -> str:
     return text if summary is None else f"Summary of our conversation so far:\n{summary.text}\n\n{text}".strip()
 
@@ -100,7 +132,9 @@ def transcript(items: Sequence[PlainItem]) -> str:
             lines.append(f"{item.role}: {_text(item.content)}")
         elif isinstance(item, FunctionCallItem):
             lines.append(f"assistant called {item.name}({item.arguments})")
-        elif isinstance(item, FunctionCallOutputItem):
+        elif isinstance(item, CustomToolCallItem):
+            lines.append(f"assistant called {item.name}({item.input})")
+        elif isinstance(item, FunctionCallOutputItem | CustomToolCallOutputItem):
             lines.append(f"result of the call: {_text(item.output)}")
     return "\n\n".join(lines)
 
@@ -110,7 +144,7 @@ def _is_users(item: PlainItem) -> bool:
 
 
 def _is_assistants(item: PlainItem) -> bool:
-    return isinstance(item, FunctionCallItem) or (isinstance(item, MessageItem) and item.role == "assistant")
+    return isinstance(item, CALLS) or (isinstance(item, MessageItem) and item.role == "assistant")
 
 
 def _text(content: str | list[InputText] | list[InputText | OutputText]) -> str:

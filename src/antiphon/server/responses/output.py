@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from antiphon.server.responses.items import new_id
+from antiphon.server.responses.tools import CalledTool
+from antiphon.text.tool_calls.arguments import arguments_object
 from antiphon.text.tool_calls.output_parser import CallArguments, CallStart, Content, Piece, Reasoning
 
 Event = dict[str, Any]
+SEARCH = "tool_search_call"
+#: The field with the arguments of a call, and the events about it.
+ARGUMENTS = {"function_call": "arguments", "custom_tool_call": "input"}
+ARGUMENT_EVENTS = {
+    "function_call": "response.function_call_arguments",
+    "custom_tool_call": "response.custom_tool_call_input",
+}
 #: For each output item, the number of characters and of log-probabilities of each of its deltas.
 Cuts = list[list[tuple[int, int]]]
 
@@ -20,10 +29,13 @@ class ResponseOutput:
     A response that is replayed gives its items, whose ids are used again.
     """
 
-    def __init__(self, replayed: Sequence[dict[str, Any]] = ()) -> None:
+    def __init__(self, replayed: Sequence[dict[str, Any]] = (), called: Mapping[str, CalledTool] | None = None) -> None:
+        """`called` says what calls of tools are that are no functions, or have a namespace."""
         self.items: list[dict[str, Any]] = []
         self.cuts: Cuts = []
         self._replayed = replayed
+        self._called = called or {}
+        self._arguments = ""
         self._is_open = False
 
     @property
@@ -40,12 +52,9 @@ class ResponseOutput:
             elif isinstance(piece, Reasoning):
                 yield from self._add_text("reasoning", piece.text, [])
             elif isinstance(piece, CallStart):
-                yield from self._begin_call(piece.name)
+                yield from self._begin_call(piece)
             elif isinstance(piece, CallArguments):
-                item = self.items[-1]
-                item["arguments"] += piece.text
-                self.cuts[-1].append((len(piece.text), 0))
-                yield self._event("response.function_call_arguments.delta", delta=piece.text)
+                yield from self._add_arguments(piece.text)
 
     def finish(self, is_complete: bool) -> Iterator[Event]:
         """Close the last item. An empty output becomes an empty message."""
@@ -86,12 +95,35 @@ class ResponseOutput:
         item["content"] = [part]
         yield self._event("response.content_part.added", content_index=0, part=_copy(part))
 
-    def _begin_call(self, name: str) -> Iterator[Event]:
+    def _begin_call(self, piece: CallStart) -> Iterator[Event]:
         yield from self._close("completed")
+        kind = "custom_tool_call" if piece.is_custom else "function_call"
+        tool = self._called.get(piece.name) or CalledTool(kind, piece.name)
         call_id = self._earlier("call_id") or f"call_{uuid.uuid4().hex}"
-        item = {"id": self._id("function_call"), "type": "function_call", "status": "in_progress", "name": name}
-        self._add({**item, "call_id": call_id, "arguments": ""})
+        item: dict[str, Any] = {
+            "id": self._id(tool.kind),
+            "type": tool.kind,
+            "status": "in_progress",
+            "call_id": call_id,
+        }
+        if tool.kind == SEARCH:
+            item |= {"execution": "client", "arguments": {}}
+        else:
+            item |= {"name": tool.name, ARGUMENTS[tool.kind]: ""}
+        if tool.namespace is not None:
+            item["namespace"] = tool.namespace
+        self._arguments = ""
+        self._add(item)
         yield self._item_event("response.output_item.added")
+
+    def _add_arguments(self, text: str) -> Iterator[Event]:
+        item = self.items[-1]
+        self.cuts[-1].append((len(text), 0))
+        if item["type"] == SEARCH:  # has its arguments as an object, when they are complete
+            self._arguments += text
+            return
+        item[ARGUMENTS[item["type"]]] += text
+        yield self._event(f"{ARGUMENT_EVENTS[item['type']]}.delta", delta=text)
 
     def _add(self, item: dict[str, Any]) -> None:
         self.items.append(item)
@@ -112,9 +144,13 @@ class ResponseOutput:
         self._is_open = False
         item = self.items[-1]
         item["status"] = status
-        if item["type"] == "function_call":
-            arguments = item["arguments"]
-            yield self._event("response.function_call_arguments.done", name=item["name"], arguments=arguments)
+        kind = item["type"]
+        if kind == SEARCH:
+            item["arguments"] = arguments_object(self._arguments)
+        elif kind in ARGUMENTS:
+            name = {"name": item["name"]} if kind == "function_call" else {}
+            field = ARGUMENTS[kind]
+            yield self._event(f"{ARGUMENT_EVENTS[kind]}.done", **name, **{field: item[field]})
         else:
             part = item["content"][0]
             text = {"content_index": 0, "text": part["text"]}

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
-from antiphon.server.responses.output import Cuts, Event, ResponseOutput
+from antiphon.server.responses.output import ARGUMENTS, SEARCH, Cuts, Event, ResponseOutput
+from antiphon.server.responses.tools import CalledTool
 from antiphon.text.tool_calls.output_parser import CallArguments, CallStart, Content, Reasoning
+
+CALLS = (*ARGUMENTS, SEARCH)
 
 
 def replay(body: dict[str, Any], cuts: Cuts) -> Iterator[Event]:
@@ -20,14 +24,20 @@ def _events(body: dict[str, Any], cuts: Cuts) -> Iterator[Event]:
     begun |= {"completed_at": None, "error": None, "incomplete_details": None}
     yield {"type": "response.created", "response": begun}
     yield {"type": "response.in_progress", "response": begun}
-    output = ResponseOutput(body["output"])
+    calls = [item for item in body["output"] if item["type"] in CALLS]
+    called = {
+        f"{number}": CalledTool(item["type"], item.get("name", ""), item.get("namespace"))
+        for number, item in enumerate(calls)
+    }
+    output = ResponseOutput(body["output"], called)
     num_calls = 0
     for item, pieces in zip(body["output"], cuts, strict=True):
-        if item["type"] == "function_call":
-            yield from output.take([CallStart(num_calls, item["name"])], [])
+        if item["type"] in CALLS:
+            yield from output.take([CallStart(num_calls, f"{num_calls}")], [])
+            text = json.dumps(item["arguments"]) if item["type"] == SEARCH else item[ARGUMENTS[item["type"]]]
             place = 0
-            for size, _ in pieces:
-                yield from output.take([CallArguments(num_calls, item["arguments"][place : place + size])], [])
+            for size, _ in [(len(text), 0)] if item["type"] == SEARCH else pieces:
+                yield from output.take([CallArguments(num_calls, text[place : place + size])], [])
                 place += size
             num_calls += 1
         else:
@@ -35,6 +45,10 @@ def _events(body: dict[str, Any], cuts: Cuts) -> Iterator[Event]:
     yield from output.finish(body["status"] == "completed")
     kind = "incomplete" if body["status"] == "cancelled" else body["status"]
     yield {"type": f"response.{kind}", "response": body}
+
+
+def _called(item: dict[str, Any]) -> CalledTool:
+    return CalledTool(item["type"], item.get("name", ""), item.get("namespace"))
 
 
 def _text_events(output: ResponseOutput, item: dict[str, Any], pieces: list[tuple[int, int]]) -> Iterator[Event]:

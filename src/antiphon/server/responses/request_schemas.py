@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Discriminator, Field, PrivateAttr, Tag, TypeAdapter
+from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, PrivateAttr, Tag, TypeAdapter
 
 from antiphon.server.http.schemas import Body, ModelBody, Name, Unsupported
 from antiphon.server.http.text_only import ReadsText
-from antiphon.server.parameters.messages import FunctionName
+from antiphon.server.parameters.messages import AnyText, FunctionName
 from antiphon.server.parameters.reasoning_effort import Effort
 from antiphon.server.parameters.request_schemas import MAX_LOGPROBS, JsonObjectFormat, SamplingBody, TextFormat
 from antiphon.server.parameters.unsupported_fields import RESPONSES
@@ -49,6 +49,7 @@ class FunctionCallItem(Body):
     call_id: str
     name: FunctionName
     arguments: str
+    namespace: Annotated[str, Field(max_length=256)] | None = None
     id: ItemId | None = None
     status: Status | None = None
 
@@ -57,6 +58,118 @@ class FunctionCallOutputItem(Body):
     type: Literal["function_call_output"]
     call_id: str
     output: str | list[Annotated[InputText, ReadsText]]
+    id: ItemId | None = None
+    status: Status | None = None
+
+
+class CustomToolCallItem(Body):
+    type: Literal["custom_tool_call"]
+    call_id: str
+    name: FunctionName
+    input: str
+    namespace: Annotated[str, Field(max_length=256)] | None = None
+    id: ItemId | None = None
+    status: Status | None = None
+
+
+class CustomToolCallOutputItem(Body):
+    type: Literal["custom_tool_call_output"]
+    call_id: str
+    output: str | list[InputText]
+    id: ItemId | None = None
+    status: Status | None = None
+
+
+class ResponseTool(Body):
+    type: Literal["function"]
+    name: FunctionName
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    strict: bool | None = None
+    #: Accepted without effect: every tool is loaded.
+    defer_loading: bool | None = None
+
+
+class InputGrammarFormat(Body):
+    type: Literal["grammar"]
+    syntax: Literal["lark", "regex"]
+    definition: str
+
+
+class ResponseCustomTool(Body):
+    """A tool whose input is text, which may have to match a grammar."""
+
+    type: Literal["custom"]
+    name: FunctionName
+    description: str | None = None
+    format: Annotated[AnyText | InputGrammarFormat, Field(discriminator="type")] | None = None
+    #: Accepted without effect: every tool is loaded.
+    defer_loading: bool | None = None
+
+
+class NamespaceTool(Body):
+    """Tools that are called by the namespace's name and their own."""
+
+    type: Literal["namespace"]
+    name: Annotated[str, Field(min_length=1, max_length=256)]
+    description: str | None = None
+    tools: list[Annotated[ResponseTool | ResponseCustomTool, Field(discriminator="type")]]
+
+
+class ToolSearchTool(Body):
+    """A search for further tools, which the client runs; one that the API would run is ignored."""
+
+    type: Literal["tool_search"]
+    execution: Literal["client", "server"] | None = None
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+
+
+class HostedTool(Body):
+    """A tool that OpenAI's API runs itself. It is ignored, and named in `x-antiphon-ignored`."""
+
+    model_config = ConfigDict(extra="allow")
+
+    type: Literal[
+        "apply_patch",
+        "code_interpreter",
+        "computer",
+        "computer_use_preview",
+        "computer_use_preview_2025_03_11",
+        "file_search",
+        "image_generation",
+        "local_shell",
+        "mcp",
+        "programmatic_tool_calling",
+        "shell",
+        "web_search",
+        "web_search_2025_08_26",
+        "web_search_preview",
+        "web_search_preview_2025_03_11",
+    ]
+
+
+AnyResponseTool = Annotated[
+    ResponseTool | ResponseCustomTool | NamespaceTool | ToolSearchTool | HostedTool, Field(discriminator="type")
+]
+
+
+class ToolSearchCallItem(Body):
+    type: Literal["tool_search_call"]
+    call_id: str | None = None
+    execution: Literal["client", "server"] | None = None
+    arguments: dict[str, Any] = Field(default_factory=dict)
+    id: ItemId | None = None
+    status: Status | None = None
+
+
+class ToolSearchOutputItem(Body):
+    """The tools that a search found. They may be called from here on."""
+
+    type: Literal["tool_search_output"]
+    call_id: str | None = None
+    execution: Literal["client", "server"] | None = None
+    tools: list[AnyResponseTool]
     id: ItemId | None = None
     status: Status | None = None
 
@@ -104,6 +217,10 @@ PlainItem = Annotated[
     Annotated[MessageItem, Tag("message")]
     | Annotated[FunctionCallItem, Tag("function_call")]
     | Annotated[FunctionCallOutputItem, Tag("function_call_output")]
+    | Annotated[CustomToolCallItem, Tag("custom_tool_call")]
+    | Annotated[CustomToolCallOutputItem, Tag("custom_tool_call_output")]
+    | Annotated[ToolSearchCallItem, Tag("tool_search_call")]
+    | Annotated[ToolSearchOutputItem, Tag("tool_search_output")]
     | Annotated[ReasoningItem, Tag("reasoning")],
     Discriminator(_kind),
 ]
@@ -111,6 +228,10 @@ Item = Annotated[
     Annotated[MessageItem, Tag("message")]
     | Annotated[FunctionCallItem, Tag("function_call")]
     | Annotated[FunctionCallOutputItem, Tag("function_call_output")]
+    | Annotated[CustomToolCallItem, Tag("custom_tool_call")]
+    | Annotated[CustomToolCallOutputItem, Tag("custom_tool_call_output")]
+    | Annotated[ToolSearchCallItem, Tag("tool_search_call")]
+    | Annotated[ToolSearchOutputItem, Tag("tool_search_output")]
     | Annotated[ReasoningItem, Tag("reasoning")]
     | Annotated[CompactionItem, Tag("compaction")],
     Discriminator(_kind),
@@ -127,17 +248,18 @@ class ConversationReference(Body):
 Input = Annotated[str, Field(min_length=1)] | Annotated[list[Item], Field(min_length=1)]
 
 
-class ResponseTool(Body):
-    type: Literal["function"]
-    name: FunctionName
-    description: str | None = None
-    parameters: dict[str, Any] | None = None
-    strict: bool | None = None
-
-
 class ChosenTool(Body):
-    type: Literal["function"]
+    type: Literal["function", "custom"]
     name: FunctionName
+    namespace: Annotated[str, Field(max_length=256)] | None = None
+
+
+class ChosenTools(Body):
+    """Only these of the tools may be called."""
+
+    type: Literal["allowed_tools"]
+    mode: Literal["auto", "required"]
+    tools: Annotated[list[ChosenTool], Field(min_length=1, max_length=1024)]
 
 
 class SchemaFormat(Body):
@@ -194,8 +316,8 @@ class ResponseBody(SamplingBody):
     previous_response_id: str | None = None
     max_output_tokens: Annotated[int, Field(ge=1, lt=2**31)] | None = None
     stream_options: ResponseStreamOptions | None = None
-    tools: list[ResponseTool] | None = None
-    tool_choice: Literal["none", "auto", "required"] | ChosenTool | None = None
+    tools: list[AnyResponseTool] | None = None
+    tool_choice: Literal["none", "auto", "required"] | ChosenTool | ChosenTools | None = None
     parallel_tool_calls: bool | None = None
     text: TextOptions | None = None
     reasoning: ReasoningOptions | None = None
@@ -210,6 +332,7 @@ class ResponseBody(SamplingBody):
     background: bool | None = None
     #: Accepted without effect.
     access_programs: dict[str, Any] | None = None
+    client_metadata: dict[str, Any] | None = None
     image: dict[str, Any] | None = None
 
 

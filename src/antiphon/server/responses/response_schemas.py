@@ -45,6 +45,35 @@ class AnswerFunctionCall(Answer):
     name: str
     call_id: str
     arguments: str
+    namespace: str | None = None
+
+
+class AnswerCustomToolCall(Answer):
+    id: str
+    type: Literal["custom_tool_call"]
+    status: Status
+    name: str
+    call_id: str
+    input: str
+    namespace: str | None = None
+
+
+class AnswerToolSearchCall(Answer):
+    id: str
+    type: Literal["tool_search_call"]
+    status: Status
+    call_id: str | None = None
+    execution: Literal["client", "server"] | None = None
+    arguments: dict[str, Any]
+
+
+class AnswerToolSearchOutput(Answer):
+    id: str
+    type: Literal["tool_search_output"]
+    status: Status
+    call_id: str | None = None
+    execution: Literal["client", "server"] | None = None
+    tools: list[dict[str, Any]]
 
 
 class AnswerReasoning(Answer):
@@ -68,6 +97,14 @@ class AnswerInputMessage(Answer):
 class AnswerFunctionCallOutput(Answer):
     id: str
     type: Literal["function_call_output"]
+    status: Status
+    call_id: str
+    output: str | list[AnswerInputText]
+
+
+class AnswerCustomToolCallOutput(Answer):
+    id: str
+    type: Literal["custom_tool_call_output"]
     status: Status
     call_id: str
     output: str | list[AnswerInputText]
@@ -133,7 +170,9 @@ class ResponseAnswer(Answer):
     max_tool_calls: int | None
     metadata: dict[str, str]
     model: str
-    output: list[AnswerOutputMessage | AnswerFunctionCall | AnswerReasoning]
+    output: list[
+        AnswerOutputMessage | AnswerFunctionCall | AnswerCustomToolCall | AnswerToolSearchCall | AnswerReasoning
+    ]
     parallel_tool_calls: bool
     previous_response_id: str | None
     prompt_cache_key: str | None
@@ -153,7 +192,17 @@ class ResponseAnswer(Answer):
     user: str | None
 
 
-AnyItem = AnswerInputMessage | AnswerFunctionCall | AnswerFunctionCallOutput | AnswerReasoning | AnswerCompaction
+AnyItem = (
+    AnswerInputMessage
+    | AnswerFunctionCall
+    | AnswerFunctionCallOutput
+    | AnswerCustomToolCall
+    | AnswerCustomToolCallOutput
+    | AnswerToolSearchCall
+    | AnswerToolSearchOutput
+    | AnswerReasoning
+    | AnswerCompaction
+)
 
 
 class ItemAnswer(RootModel[AnyItem]):

@@ -17,6 +17,7 @@ from antiphon.server.responses.history import History
 from antiphon.server.responses.output import Event, ResponseOutput
 from antiphon.server.responses.request_schemas import ITEMS, ResponseBody
 from antiphon.server.responses.store import StoredResponse
+from antiphon.server.responses.tools import response_tools
 from antiphon.server.responses.usage import response_usage
 from antiphon.server.telemetry.logs import log
 from antiphon.text.tool_calls.output_parser import CallArguments, CallStart, Piece
@@ -46,7 +47,7 @@ class ResponseRun:
         self.error: ApiError | None = None
         self.log = log
         self._history = history
-        self._output = ResponseOutput()
+        self._output = ResponseOutput(called=response_tools(request, history.items).called)
         self._parser = chat.parser()
         self._logprobs: list[dict[str, Any]] = []
         self._ended_at: int | None = None
@@ -135,8 +136,8 @@ class ResponseRun:
             "store": request.store is not False,
             "temperature": params.temperature,
             "text": _text(request),
-            "tool_choice": choice if isinstance(choice, str) else choice.model_dump(),
-            "tools": [tool.model_dump() for tool in request.tools or ()],
+            "tool_choice": choice if isinstance(choice, str) else choice.model_dump(exclude_none=True),
+            "tools": [tool.model_dump(exclude_none=tool.type != "function") for tool in request.tools or ()],
             "top_logprobs": request.top_logprobs or 0,
             "top_p": params.top_p,
             "truncation": request.truncation or "disabled",
