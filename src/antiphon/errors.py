@@ -75,6 +75,14 @@ class MemoryBudgetError(AntiphonError):
     """A model that can never fit the memory budget."""
 
 
+class LoadTimeoutError(AntiphonError):
+    """A model or adapter whose loading took longer than allowed, and was cancelled."""
+
+
+class LoadCancelledError(AntiphonError):
+    """A model or adapter whose loading was cancelled on request."""
+
+
 class OutOfDeviceMemoryError(MemoryBudgetError):
     """A load or a step that needs more memory than its device has left."""
 

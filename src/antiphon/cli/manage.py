@@ -120,11 +120,12 @@ def _used(memory: dict[str, Any]) -> str:
 def _row(card: dict[str, Any]) -> tuple[str, ...]:
     now = time.time()
     charged, last_use, expires = (card.get(name) for name in ("charged_bytes", "last_use", "expires"))
+    loading = card.get("loading_seconds")
     is_used = bool(card.get("requests"))
     return (
         card["name"],
         card.get("task") or "",
-        card["state"],
+        card["state"] if loading is None else f"loading {duration(loading)}",
         card.get("device") or "",
         f"{charged / 1e6:,.1f} MB" if charged else "",
         str(card.get("requests", "")),

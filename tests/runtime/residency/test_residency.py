@@ -13,6 +13,8 @@ from antiphon.errors import (
     CheckpointError,
     EngineError,
     InvalidRequestError,
+    LoadCancelledError,
+    LoadTimeoutError,
     MemoryBudgetError,
     MemoryBusyError,
     ModelInUseError,
@@ -359,3 +361,71 @@ def test_the_budget_heeds_the_container(root: Path) -> None:
     (root / "sys/fs/cgroup/memory/memory.limit_in_bytes").write_text("9223372036854771712\n")
     assert machine_bytes(root) == 268435456
     assert 0 < default_budget() < machine_bytes()
+
+
+def test_a_stuck_load_keeps_no_other_from_loading(books: Books, caplog: pytest.LogCaptureFixture) -> None:
+    """It is reported while it lasts, and cancelled at the limit."""
+
+    async def main() -> None:
+        residency = Residency(books, 4000, load_seconds=0.5)  # type: ignore[arg-type]
+        stuck, other = residency.add(model(books, "stuck", 1000)), residency.add(model(books, "other", 1000))
+        books.stuck.add("stuck")
+        waiting = asyncio.create_task(residency.acquire(stuck))
+        await until(lambda: stuck.state is ModelState.LOADING)
+        await residency.acquire(other)
+        assert other.state is ModelState.READY and residency.weight_bytes == 2000
+        with pytest.raises(LoadTimeoutError, match=r"loading took more than 0\.5 s and was cancelled"):
+            await waiting
+        assert books.cancelled == ["stuck"] and residency.weight_bytes == 1000
+        assert stuck.state is ModelState.FAILED and stuck.uses == 0 and stuck.loading_seconds is None
+        books.stuck.clear()
+        await residency.acquire(stuck)
+        assert stuck.state is ModelState.READY and stuck.error is None
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(residency_module, "SLOW_SECONDS", 0.01)
+        run(main())
+    assert "model 'stuck' has been loading for 0 s; it is cancelled after 0.5 s" in caplog.text
+
+
+def test_cancelling_a_load(books: Books) -> None:
+    async def main() -> None:
+        residency = Residency(books, 4000)  # type: ignore[arg-type]
+        a = residency.add(model(books, "a", 1000))
+        books.stuck.add("a")
+        waiting = [asyncio.create_task(residency.acquire(a)) for _ in range(2)]
+        await until(lambda: a.state is ModelState.LOADING)
+        with pytest.raises(ModelInUseError, match="is being loaded for 2 requests"):
+            await residency.unload(a)
+        await residency.unload(a, force=True)
+        for waiter in waiting:
+            with pytest.raises(LoadCancelledError, match="loading model 'a' was cancelled"):
+                await waiter
+        assert books.cancelled == ["a"] and a.uses == 0 and a.state is ModelState.UNLOADED and a.error is None
+        waiting[0] = asyncio.create_task(residency.load(a))
+        await until(lambda: a.state is ModelState.LOADING)
+        await residency.unload(a)  # nobody uses it
+        assert a.state is ModelState.UNLOADED and residency.weight_bytes == 0
+        with pytest.raises(LoadCancelledError):
+            await waiting[0]
+
+    run(main())
+
+
+def test_a_model_goes_while_its_adapter_is_stuck(books: Books, tmp_path: Path) -> None:
+    async def main() -> None:
+        residency = Residency(books, 4000)  # type: ignore[arg-type]
+        base = residency.add(model(books, "base", 1000))
+        (tmp_path / "own.gguf").write_bytes(bytes(10))
+        adapter = residency.add(Resident("base:own", str(tmp_path / "own.gguf"), base=base))
+        books.sizes["base:own"] = 10
+        books.stuck.add("base:own")
+        waiting = asyncio.create_task(residency.acquire(adapter))
+        await until(lambda: adapter.state is ModelState.LOADING)
+        await residency.unload(base, force=True)
+        with pytest.raises(LoadCancelledError):
+            await waiting
+        assert (base.state, adapter.state) == (ModelState.UNLOADED, ModelState.UNLOADED)
+        assert base.uses == adapter.uses == residency.weight_bytes == 0
+
+    run(main())

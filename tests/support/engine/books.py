@@ -30,10 +30,15 @@ class Books:
         self.history: list[str] = []
         self.delay = 0.0
         self.devices = DeviceBook()
+        #: Names of models whose loads never end.
+        self.stuck: set[str] = set()
+        self.cancelled: list[str] = []
         self.error: Exception | None = None
 
     async def load(self, name: str, reference: str, base: str = "", device: str | None = None) -> Loaded:
         await asyncio.sleep(self.delay)
+        if name in self.stuck:
+            await asyncio.Event().wait()
         if self.error is not None:
             raise self.error
         assert name not in self.models
@@ -41,6 +46,10 @@ class Books:
         self.models[name] = Loaded(name, "generate", 64, self.sizes[name], {}, device=self.devices.name_of(device))
         self.history.append(f"+{name}")
         return self.models[name]
+
+    def cancel_load(self, name: str) -> None:
+        if name in self.stuck:
+            self.cancelled.append(name)
 
     async def wait_for_change(self) -> None:
         await asyncio.sleep(0)

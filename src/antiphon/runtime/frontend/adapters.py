@@ -34,7 +34,9 @@ class AdapterSlots:
         full = adapter_model_name(base.name, name_of_adapter(path) if name is None else name)
         with self._lock:
             self._check(base.name, full)
-            adapter = load_adapter(base, path, full)
+        adapter = load_adapter(base, path, full)  # others are loaded meanwhile
+        with self._lock:
+            self._check(base.name, full)
             slot = self._free_slot(base.name)
 
             def attach() -> None:

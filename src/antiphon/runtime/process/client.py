@@ -68,6 +68,7 @@ class EngineClient(Supervisor):
         self._bases: dict[str, str] = {}  # of adapters
         self._devices: dict[str, str | None] = {}  # that were asked for
         self._loads: dict[str, tuple[str, asyncio.Task[messages.Loaded]]] = {}
+        self._unloads: set[asyncio.Future[None]] = set()
         self.devices = DeviceBook()
         self._questions = Questions()
         self._sink = ThreadSink()
@@ -154,9 +155,23 @@ class EngineClient(Supervisor):
             raise InvalidRequestError(f"model {name!r} is {known!r} already; unload it before loading {asked!r}")
 
     def _loaded(self, name: str, done: asyncio.Task[messages.Loaded]) -> None:
-        self._loads.pop(name, None)
+        if name in self._loads and self._loads[name][1] is done:
+            del self._loads[name]
         if not done.cancelled():
             done.exception()  # raised to those who wait for it, if any
+
+    def cancel_load(self, name: str) -> None:
+        """Give up a load that is under way or has just ended. A later one of the name waits until the engine knows."""
+        _, task = self._loads.pop(name, ("", None))
+        if task is not None:
+            task.cancel()
+        if name not in self._models and (task is None or task.done()):
+            return
+        self._drop_name(name)
+        if self.state is EngineState.READY and self._process is not None:
+            asked = asyncio.ensure_future(self._ask_to_unload(self._process, name))
+            self._unloads.add(asked)
+            asked.add_done_callback(self._unloads.discard)
 
     async def _load(self, name: str, reference: str, base: str, device: str | None) -> messages.Loaded:
         process = await self._until_ready()
@@ -238,9 +253,11 @@ class EngineClient(Supervisor):
         if name not in self._models:
             raise ModelNotFoundError(f"model {name!r} is not loaded; loaded: {', '.join(self._models) or 'none'}")
         self._drop_name(name)
-        asked = asyncio.ensure_future(self._questions.ask(process, ("unload", name), messages.Unload(name)))
+        await asyncio.shield(asyncio.ensure_future(self._ask_to_unload(process, name)))
+
+    async def _ask_to_unload(self, process: EngineProcess, name: str) -> None:
         with contextlib.suppress(EngineError):  # the process died: the memory is free
-            await asyncio.shield(asked)
+            await self._questions.ask(process, ("unload", name), messages.Unload(name))
 
     # -- calls --------------------------------------------------------------------------------------------------
     # Each raises `EngineError` at once if the engine is not READY.

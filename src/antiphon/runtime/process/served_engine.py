@@ -27,6 +27,7 @@ from antiphon.runtime.process import messages
 from antiphon.runtime.process.channel import ChannelSink, error_of, kind_and_message
 from antiphon.runtime.process.controls import control, floats
 from antiphon.runtime.process.hearing_messages import Hear
+from antiphon.runtime.process.load_threads import Load, LoadThreads
 from antiphon.runtime.speech.call import SpeechCall
 from antiphon.runtime.text.calls import EmbeddingCall, GenerationCall
 from antiphon.runtime.transcription.call import TranscriptionCall
@@ -35,7 +36,7 @@ from antiphon.runtime.transcription.sound_source import open_sound
 from antiphon.runtime.transcription.voice_call import VoiceActivityCall
 from antiphon.runtime.voice.hearing import HearingCall
 
-LOAD_THREADS = 4
+UNLOAD_THREADS = 4
 GRAMMAR_THREADS = 4
 SIDE_THREADS = 2
 MAX_TRANSCRIPTIONS = 64
@@ -53,8 +54,8 @@ class ServedEngine(FrontEnd):
 
     def __init__(self, send: Callable[[msgspec.Struct], None], options: dict[str, Any]) -> None:
         self._send = send
-        self._loading: set[str] = set()
-        self._load_threads = ThreadPoolExecutor(LOAD_THREADS, "antiphon-load")
+        self._loads = LoadThreads()
+        self._unload_threads = ThreadPoolExecutor(UNLOAD_THREADS, "antiphon-unload")
         self._grammar_threads = ThreadPoolExecutor(GRAMMAR_THREADS, "antiphon-grammar")
         self._side_threads = ThreadPoolExecutor(SIDE_THREADS, "antiphon-side")
         self._transcribe_threads = ThreadPoolExecutor(MAX_TRANSCRIPTIONS, "antiphon-transcribe")
@@ -92,9 +93,10 @@ class ServedEngine(FrontEnd):
         elif isinstance(command, messages.Control):
             self._control(command)
         elif isinstance(command, messages.Load):
-            self._load_threads.submit(self._load, command)
+            self._load(command)
         elif isinstance(command, messages.Unload):
-            self._load_threads.submit(self._unload, command)
+            self._loads.cancel(command.name)
+            self._unload_threads.submit(self._unload, command)
         elif isinstance(command, messages.GetFigures):
             self._side_threads.submit(self._answer_figures, command)
         elif isinstance(command, messages.WatchActivity):
@@ -132,24 +134,35 @@ class ServedEngine(FrontEnd):
     # -- models -------------------------------------------------------------------------------------------------
 
     def _load(self, command: messages.Load) -> None:
-        name = command.name
         self._offline = command.offline
         try:
-            if name in self._loading or name in self._factories:
-                raise InvalidRequestError(f"model {name!r} is resident already, or being loaded")
-            self._loading.add(name)
-            try:
-                if command.base:
-                    answer = self._load_adapter(command)
-                else:
-                    loaded = self.load(self.detectors.loaded(name) or self._load_weights(command))
-                    answer = self._description(loaded)
-            finally:
-                self._loading.discard(name)
-            self._report_devices()
-            self._send(answer)
+            if command.name in self._factories:
+                raise InvalidRequestError(f"model {command.name!r} is resident already")
+            self._loads.start(command.name, lambda load: self._load_in_thread(command, load))
+        except AntiphonError as error:
+            self._send(messages.LoadFailed(command.name, *kind_and_message(error)))
+
+    def _load_in_thread(self, command: messages.Load, load: Load) -> None:
+        """Answer a load, unless it was cancelled: then what it loaded is dropped."""
+        name = command.name
+        try:
+            if command.base:
+                answer = self._load_adapter(command)
+            else:
+                loaded = self.detectors.loaded(name) or self._load_weights(command)
+                if load.is_cancelled:
+                    return
+                answer = self._description(self.load(loaded))
         except BaseException as error:
-            self._send(messages.LoadFailed(name, *kind_and_message(error)))
+            if self._loads.end(load):
+                self._send(messages.LoadFailed(name, *kind_and_message(error)))
+            return
+        if not self._loads.end(load):
+            with suppress(AntiphonError):
+                self.unload(name)
+            return
+        self._report_devices()
+        self._send(answer)
 
     def _load_adapter(self, command: messages.Load) -> messages.Loaded:
         own_name = command.name.removeprefix(f"{command.base}{SEPARATOR}")

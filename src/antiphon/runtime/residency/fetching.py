@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import threading
 import time
@@ -11,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from antiphon.errors import DownloadCancelledError
+from antiphon.runtime.residency.daemon_thread import in_daemon_thread, notify
 from antiphon.runtime.residency.resident import Resident
 
 if TYPE_CHECKING:
@@ -54,30 +54,12 @@ async def fetch_model(
     from antiphon.weights.catalog import resolve as resolving
 
     loop = asyncio.get_running_loop()
-    result: asyncio.Future[ResolvedModel] = loop.create_future()
-
-    def notify(call: Callable[..., None], *values: object) -> None:
-        with contextlib.suppress(RuntimeError):  # the event loop is closed
-            loop.call_soon_threadsafe(call, *values)
-
-    def settle(value: ResolvedModel | None, error: Exception | None) -> None:
-        if result.done():
-            return
-        if error is not None:
-            result.set_exception(error)
-        elif value is not None:
-            result.set_result(value)
 
     def progress(update: FetchProgress) -> None:
         if cancelled is not None and cancelled.is_set():
             raise DownloadCancelledError(f"the download of {reference} was cancelled")
-        notify(report, update)
+        notify(loop, report, update)
 
-    def fetch() -> None:
-        try:
-            notify(settle, resolving.resolve(reference, offline=offline, progress=progress), None)
-        except Exception as error:
-            notify(settle, None, error)
-
-    threading.Thread(target=fetch, name="antiphon-fetch", daemon=True).start()
-    return await result
+    return await in_daemon_thread(
+        "antiphon-fetch", lambda: resolving.resolve(reference, offline=offline, progress=progress)
+    )

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import time
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,39 +15,49 @@ from antiphon.device_names import CPU
 from antiphon.errors import (
     AntiphonError,
     EngineError,
+    LoadCancelledError,
+    LoadTimeoutError,
     MemoryBusyError,
     ModelInUseError,
     ModelNotFoundError,
 )
 from antiphon.runtime.process.client import EngineClient, EngineState
 from antiphon.runtime.residency.budget import MemoryBudget, charged_bytes
+from antiphon.runtime.residency.daemon_thread import in_daemon_thread
 from antiphon.runtime.residency.fetching import FetchLog, fetch_model
 from antiphon.runtime.residency.keep_alive import FOREVER
-from antiphon.runtime.residency.resident import ModelState, Resident
+from antiphon.runtime.residency.resident import SLOW_SECONDS, ModelState, Resident
 
 if TYPE_CHECKING:
     from antiphon.runtime.loading.model_text import ModelText
+    from antiphon.runtime.process.messages import Loaded
 
 logger = logging.getLogger("antiphon.models")
 
 #: A model that was being loaded when the engine's process died so often has failed; before, it may be tried at once.
 MAX_DEATHS = 2
+#: Longest time for loading one model, without its download.
+LOAD_SECONDS = 1800.0
 
 
 class Residency:
-    """Used from one event loop. Loads and unloads are done one at a time; fetches are not waited for by others.
+    """Used from one event loop. Room for models is made for one at a time; nothing waits for the fetches and loads of
+    others, which may be stuck. A load has `load_seconds`, without its fetch, and can be cancelled.
 
     Weights and the cache's arena together never exceed `budget_bytes` on the CPU, and on another device what the
     engine reports for it. A model is not unloaded between `acquire` and
     `release`.
     """
 
-    def __init__(self, client: EngineClient, budget_bytes: int, *, offline: bool = False) -> None:
+    def __init__(
+        self, client: EngineClient, budget_bytes: int, *, offline: bool = False, load_seconds: float = LOAD_SECONDS
+    ) -> None:
         self.models: dict[str, Resident] = {}
         self.budget_bytes = budget_bytes
         self._client = client
         client.on_lost = self._lost
         self._offline = offline
+        self._load_seconds = load_seconds
         self._lock = asyncio.Lock()
         self._turns = 0
         self._tasks: set[asyncio.Task[None]] = set()
@@ -172,6 +183,7 @@ class Residency:
     def _was_loaded(self, model: Resident, done: asyncio.Task[None]) -> None:
         model.loading = None
         model.fetching = None
+        model.loading_since = None
         if not done.cancelled():
             done.exception()  # raised to those who wait for it, if any
         if model.state is ModelState.READY and not model.uses:
@@ -184,9 +196,11 @@ class Residency:
                 await self._load_adapter(model, model.base, evict)
                 return
             size = await self._fetch(model)
-            async with self._lock:
-                await self._load_now(model, size, evict)
-        except MemoryBusyError:
+            await self._load_now(model, size, evict)
+        except asyncio.CancelledError:
+            model.state = ModelState.UNLOADED
+            raise LoadCancelledError(f"loading model {model.name!r} was cancelled") from None
+        except (MemoryBusyError, LoadCancelledError):
             model.state = ModelState.UNLOADED
             raise
         except AntiphonError as error:
@@ -206,9 +220,9 @@ class Residency:
         self._stop_timer(base)
         try:
             await self.load(base, evict=evict)
-            size = await asyncio.to_thread(adapter_file_bytes, Path(model.reference))
-            async with self._lock:
-                await self._load_now(model, size, evict)
+            async with self._limited(model):
+                size = await in_daemon_thread("antiphon-size", lambda: adapter_file_bytes(Path(model.reference)))
+            await self._load_now(model, size, evict)
         finally:
             self.release(base)
 
@@ -243,39 +257,74 @@ class Residency:
                 budget.check_fits(model, listed)
         resolved = await fetch_model(model.reference, self._offline, FetchLog(model))
         model.fetching = None
-        return await asyncio.to_thread(weight_file_bytes, resolved)
+        async with self._limited(model):
+            return await in_daemon_thread("antiphon-size", lambda: weight_file_bytes(resolved))
 
     async def _load_now(self, model: Resident, size: int, evict: bool) -> None:
-        """The weights in the engine's process and the text side in this one, at the same time."""
-        model.charged_bytes, model.charged_device = 0, self.device_of(model)
-        await self._make_room(model, size, evict)
-        model.state, model.failure, model.charged_bytes = ModelState.LOADING, None, size
+        """Make room, then load. Others make room and load meanwhile."""
+        async with self._lock:
+            model.charged_bytes, model.charged_device = 0, self.device_of(model)
+            await self._make_room(model, size, evict)
+            model.state, model.failure, model.charged_bytes = ModelState.LOADING, None, size
         try:
-            base = "" if model.base is None else model.base.name
-            reading = self._read_text(model)
-            loading = self._client.load(model.name, model.reference, base, model.device)
-            text, loaded = await asyncio.gather(reading, loading, return_exceptions=True)
-            if isinstance(text, BaseException):
-                await self._drop(model)
-                raise text
-            if isinstance(loaded, BaseException):
-                raise loaded
-            is_elsewhere = loaded.device != model.charged_device
-            model.charged_bytes, model.charged_device = loaded.weight_bytes, loaded.device
-            if is_elsewhere or loaded.weight_bytes > size:
-                await self._check_real_size(model, loaded.weight_bytes, evict)
+            async with self._limited(model):
+                text, loaded = await self._load_parts(model)
+            async with self._lock:
+                is_elsewhere = loaded.device != model.charged_device
+                model.charged_bytes, model.charged_device = loaded.weight_bytes, loaded.device
+                if is_elsewhere or loaded.weight_bytes > size:
+                    await self._check_real_size(model, loaded.weight_bytes, evict)
         except BaseException:
+            self._client.cancel_load(model.name)
             model.charged_bytes = 0
             model.state = ModelState.UNLOADED
             raise
         model.text, model.loaded, model.state, model.num_deaths = text, loaded, ModelState.READY, 0
         self._touch(model)
 
+    async def _load_parts(self, model: Resident) -> tuple[ModelText, Loaded]:
+        """The weights in the engine's process and the text side in this one, at the same time."""
+        base = "" if model.base is None else model.base.name
+        reading = self._read_text(model)
+        loading = self._client.load(model.name, model.reference, base, model.device)
+        text, loaded = await asyncio.gather(reading, loading, return_exceptions=True)
+        if isinstance(text, BaseException):
+            await self._drop(model)
+            raise text
+        if isinstance(loaded, BaseException):
+            raise loaded
+        return text, loaded
+
+    @contextlib.asynccontextmanager
+    async def _limited(self, model: Resident) -> AsyncGenerator[None]:
+        """Bound the time of a load, which begins when this is entered first, and report a load that may be stuck."""
+        if model.loading_since is None:
+            model.loading_since = time.monotonic()
+        left = self._load_seconds - (model.loading_seconds or 0.0)
+        reporting = asyncio.create_task(self._report_slow(model))
+        try:
+            async with asyncio.timeout(left):
+                yield
+        except TimeoutError:
+            message = f"loading took more than {self._load_seconds:g} s and was cancelled (--load-timeout)"
+            raise LoadTimeoutError(message) from None
+        finally:
+            reporting.cancel()
+
+    async def _report_slow(self, model: Resident) -> None:
+        """Log a load that takes long: after 30 s, a minute, two minutes and so on."""
+        seconds = SLOW_SECONDS
+        while True:
+            await asyncio.sleep(max(0.0, seconds - (model.loading_seconds or 0.0)))
+            limit = f"it is cancelled after {self._load_seconds:g} s"
+            logger.warning("model %r has been loading for %.0f s; %s", model.name, seconds, limit)
+            seconds *= 2
+
     async def _read_text(self, model: Resident) -> ModelText:
         from antiphon.runtime.loading.model_text import ModelText
 
         if model.base is None:
-            return await asyncio.to_thread(ModelText.load, model.reference, self._offline)
+            return await in_daemon_thread("antiphon-text", lambda: ModelText.load(model.reference, self._offline))
         if model.base.text is None:
             raise EngineError(f"model {model.base.name!r} was unloaded meanwhile")
         return model.base.text
@@ -308,9 +357,12 @@ class Residency:
     # -- unloading ----------------------------------------------------------------------------------------------
 
     async def unload(self, model: Resident, *, force: bool = False) -> None:
-        """Free its memory. A model in use is a `ModelInUseError`; with `force` its requests are ended."""
+        """Free its memory, or cancel its load. A model in use, or that requests wait for, is a `ModelInUseError`; with
+        `force` its requests are ended."""
         if model.loading is not None:
-            raise ModelInUseError(f"model {model.name!r} is being loaded")
+            if model.uses and not force:
+                raise ModelInUseError(f"model {model.name!r} is being loaded for {counted(model.uses, 'request')}")
+            await self.cancel_load(model)
         async with self._lock:
             if model.uses and not force:
                 requests = counted(model.uses, "request")
@@ -318,8 +370,16 @@ class Residency:
             if model.state is ModelState.READY:
                 await self._unload(model)
 
+    async def cancel_load(self, model: Resident) -> None:
+        """Cancel a load that is under way: requests that wait for it get a `LoadCancelledError`."""
+        if model.loading is not None:
+            logger.warning("loading model %r is cancelled", model.name)
+            model.loading.cancel()
+            await asyncio.wait([model.loading])
+
     async def _unload(self, model: Resident) -> None:
         for adapter in [other for other in self.models.values() if other.base is model]:
+            await self.cancel_load(adapter)
             if adapter.state is ModelState.READY:
                 await self._unload(adapter)
         model.state, model.text, model.loaded = ModelState.UNLOADING, None, None

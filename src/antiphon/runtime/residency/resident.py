@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 #: A model that failed to load is not tried again sooner.
 RETRY_SECONDS = 30.0
+#: Loading that takes longer is reported.
+SLOW_SECONDS = 30.0
 
 
 class ModelState(StrEnum):
@@ -67,12 +69,25 @@ class Resident:
     #: When it is unloaded unless a request uses it, by the wall clock.
     expires: float | None = None
     loading: asyncio.Task[None] | None = None
+    #: When loading began, after the download, by the monotonic clock.
+    loading_since: float | None = None
     timer: asyncio.TimerHandle | None = None
     turn: int = 0
 
     @property
     def error(self) -> str | None:
         return None if self.failure is None else str(self.failure)
+
+    @property
+    def loading_seconds(self) -> float | None:
+        """How long the model has been loading, without its download; None if it is not."""
+        return None if self.loading_since is None else time.monotonic() - self.loading_since
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether loading takes so long that it may be stuck."""
+        seconds = self.loading_seconds
+        return seconds is not None and seconds >= SLOW_SECONDS
 
     @property
     def may_be_tried_again(self) -> bool:

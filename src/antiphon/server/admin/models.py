@@ -19,7 +19,7 @@ from antiphon.server.admin.request_schemas import AdminLoadBody, AdminUnloadBody
 from antiphon.server.admin.stored_models import catalog_cards, disk_card, stored_entry
 from antiphon.server.bodies.json_body import read_body
 from antiphon.server.http.connection import json_response, unless_disconnected
-from antiphon.server.http.errors import ApiError, api_error, invalid
+from antiphon.server.http.errors import ApiError, ClientDisconnectedError, api_error, invalid
 from antiphon.server.serving.downloads import downloads_of
 from antiphon.server.serving.failures import engine_unavailable, load_failure
 from antiphon.server.serving.model_card import model_card
@@ -58,6 +58,11 @@ async def load(request: Request) -> Response:
     residency = serving.models.residency
     try:
         await unless_disconnected(request, residency.acquire(model))
+    except ClientDisconnectedError:
+        if not model.uses:
+            await residency.cancel_load(model)
+            serving.models.forget_adapter(model)
+        raise
     except AntiphonError as error:
         if body.adapter:
             serving.models.forget_adapter(model)
@@ -120,6 +125,7 @@ def admin_card(serving: Serving, model: Resident) -> dict[str, Any]:
         "weight_bytes": card["weight_bytes"],
         "charged_bytes": model.charged_bytes,
         "max_model_len": card["max_model_len"],
+        "loading_seconds": model.loading_seconds,
         "load_seconds": None if model.loaded is None else model.loaded.seconds,
         "requests": model.uses,
         "last_use": model.last_use,

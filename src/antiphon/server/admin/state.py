@@ -83,7 +83,9 @@ async def readyz(request: Request) -> Response:
     if not serving.models.is_ready:
         status, cause = serving.models.status, serving.models.cause
         return json_response({"status": status, "cause": cause, "models": models}, 503)
-    return json_response({"status": "ready", "cause": None, "models": models})
+    answer = {"status": "ready", "cause": None, "models": models}
+    warnings = serving.models.warnings
+    return json_response(answer | ({"warnings": warnings} if warnings else {}))
 
 
 @router.get("/version")

@@ -14,6 +14,7 @@ from antiphon.errors import (
     EngineError,
     FetchError,
     InvalidRequestError,
+    LoadTimeoutError,
     MemoryBudgetError,
     MemoryBusyError,
 )
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 
 
 #: Failures to load that may pass by themselves.
-TRANSIENT = (EngineError, FetchError)
+TRANSIENT = (EngineError, FetchError, LoadTimeoutError)
 RETRY_POLL_SECONDS = 5.0
 
 
@@ -62,7 +63,7 @@ class ServedModels:
         self._config = config
         self._client = client
         budget = default_budget() - config.limits.held_bytes if config.memory_bytes is None else config.memory_bytes
-        self.residency = Residency(client, budget, offline=config.offline)
+        self.residency = Residency(client, budget, offline=config.offline, load_seconds=config.limits.load_seconds)
         self._preloaded: list[Resident] = []
         self._was_ready: set[str] = set()
         for spec in config.models:
@@ -150,7 +151,19 @@ class ServedModels:
             return f"failed: {model.error}"
         if model.fetching is not None:
             return f"{model.fetching.activity} ({model.fetching.done / 1e6:.0f} of {model.fetching.total / 1e6:.0f} MB)"
+        if model.is_slow:
+            return f"loading for {model.loading_seconds:.0f} s"
         return str(self.residency.state_of(model))
+
+    @property
+    def warnings(self) -> list[str]:
+        """For readiness: loads that may be stuck. They keep no other model from loading."""
+        limit = self._config.limits.load_seconds
+        return [
+            f"model {model.name!r} has been loading for {model.loading_seconds:.0f} s of at most {limit:g} s"
+            for model in self
+            if model.is_slow
+        ]
 
     # -- names --------------------------------------------------------------------------------------------------
 

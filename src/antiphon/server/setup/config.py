@@ -55,6 +55,8 @@ class Limits:
     logit_bias: int = 1024
     tools: int = 128
     request_seconds: float = 600.0
+    #: For loading one model, without its download.
+    load_seconds: float = 1800.0
     #: Stored responses available for previous_response_id, and their bytes.
     stored_responses: int = 1024
     stored_bytes: int = 64 << 20

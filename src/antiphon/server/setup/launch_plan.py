@@ -116,6 +116,7 @@ def _config(settings: Settings, memory_bytes: int) -> ServerConfig:
             stop_strings=settings["max_stop_strings"],
             tools=settings["max_tools"],
             request_seconds=settings["timeout"],
+            load_seconds=settings["load_timeout"],
             requests_per_key=settings["max_per_key"],
             stored_responses=settings["max_responses"],
             stored_bytes=settings["responses_memory"] << 20,

@@ -254,6 +254,9 @@ OPTIONS: tuple[Option, ...] = (
     _number("limits.min_body_rate", 100.0, "Slowest arrival of a request body, in bytes per second; 0 for any."),
     _number("limits.timeout", 600.0, "Longest time for one request, in seconds.", minimum=1),
     _whole("limits.max_sessions", 64, "Most realtime sessions at the same time; further ones get 429.", 0),
+    _number(
+        "limits.load_timeout", 1800.0, "Longest time for loading a model, without its download, in seconds.", minimum=1
+    ),
     _number("limits.session_timeout", 3600.0, "Longest realtime session, in seconds.", minimum=1),
     _number("limits.session_idle_timeout", 900.0, "Seconds after which a silent realtime session ends.", minimum=1),
 )
