@@ -52,6 +52,7 @@ class TranscriptOutput:
         """The folder is created here, so that one that cannot be is an error before any work."""
         self._recordings = list(recordings)
         self._paths: list[Path] | None = None
+        self._printed: int | None = None  # the recording whose transcript was printed last
         if folder is not None:
             try:
                 folder.mkdir(parents=True, exist_ok=True)
@@ -72,7 +73,17 @@ class TranscriptOutput:
                 print(f"antiphon: replacing {path}, which an earlier run wrote", file=sys.stderr)
             replace_text(path, text)
             return path
-        if len(self._recordings) > 1:
-            print(f"==> {self._recordings[index]} <==")
-        print(text, end="", flush=True)
+        self.print_part(index, text)
         return None
+
+    @property
+    def is_printed(self) -> bool:
+        """Whether transcripts go to standard output, which can take them in parts."""
+        return self._paths is None
+
+    def print_part(self, index: int, text: str) -> None:
+        """Print more of one transcript, after those of the recordings before it."""
+        if len(self._recordings) > 1 and index != self._printed:
+            print(f"==> {self._recordings[index]} <==")
+        self._printed = index
+        print(text, end="", flush=True)

@@ -8,8 +8,6 @@ import os
 import signal
 import threading
 import wave
-from email.parser import BytesParser
-from email.policy import HTTP
 from pathlib import Path
 from tempfile import TemporaryFile
 
@@ -26,6 +24,7 @@ from support.server.stub_server import (
     chat_events,
     event,
     failure,
+    form_of,
     streamed,
     stub_server,
 )
@@ -219,16 +218,6 @@ def test_embed_sends_batches_and_keeps_the_order(invoke: Invoke, tmp_path: Path)
 # -- transcribe ---------------------------------------------------------------------------------------------------
 
 
-def form_of(request: Request) -> list[tuple[str, str | None, bytes]]:
-    """Name, file name and content of each part, read by Python's own parser of MIME."""
-    head = f"Content-Type: {request.headers['content-type']}\r\n\r\n".encode()
-    parts = BytesParser(policy=HTTP).parsebytes(head + request.body).iter_parts()  # type: ignore[attr-defined]
-    return [
-        (part.get_param("name", header="content-disposition"), part.get_filename(), part.get_payload(decode=True))
-        for part in parts
-    ]
-
-
 def test_transcribe_uploads_recordings_and_keeps_their_order(invoke: Invoke, tmp_path: Path) -> None:
     recordings = [tmp_path / "öne.wav", tmp_path / "two.wav", tmp_path / "three.wav"]
     sounds = [b"first \r\n--x", bytes(range(256)) * 3000, b""]
@@ -259,6 +248,7 @@ def test_transcribe_uploads_recordings_and_keeps_their_order(invoke: Invoke, tmp
         ("model", None, b"w"),
         ("response_format", None, b"text"),
         ("language", None, b"en"),
+        ("stream", None, b"true"),
     ]
     assert forms["two.wav"][-1] == ("file", "two.wav", sounds[1])
 

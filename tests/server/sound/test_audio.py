@@ -184,6 +184,24 @@ def test_a_verbose_stream_has_segments_words_and_progress(client: openai.OpenAI)
     assert seconds == sorted(seconds) and 0 < seconds[0] < 33 and seconds[-1] == pytest.approx(33, abs=3)
 
 
+def test_a_transcription_in_the_background_is_the_same(sound: RunningServer, client: openai.OpenAI) -> None:
+    file = wav_bytes(np.concatenate([decode(jfk()).values] * 3))
+    form = {"model": "whisper-1", "response_format": "verbose_json"}
+    url = f"{sound.url}/v1/audio/transcriptions"
+    whole = httpx.post(url, data=form, files={"file": ("a.wav", file)}, timeout=300).json()
+    started = httpx.post(url, data={**form, "background": "true"}, files={"file": ("a.wav", file)}, timeout=300).json()
+    seen: list[dict[str, Any]] = []
+
+    def has_ended() -> bool:
+        seen.append(httpx.get(f"{url}/{started['id']}", timeout=60).json())
+        return seen[-1]["status"] not in ("queued", "in_progress")
+
+    wait_until(has_ended, "the transcript", seen=lambda: seen[-1])
+    assert seen[-1]["status"] == "completed" and seen[-1]["result"] == whole
+    done = [state["progress"]["seconds"] for state in seen]
+    assert done == sorted(done) and seen[-1]["progress"] == {"seconds": 33.0, "duration": 33.0, "fraction": 1.0}
+
+
 def test_speech_in_every_format(client: openai.OpenAI) -> None:
     """Each decodes back to what the embedded engine says, whole and as events."""
     with Engine("hibari-6m", kv_bytes=16 << 20) as engine:

@@ -9,6 +9,8 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from email.parser import BytesParser
+from email.policy import HTTP
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -50,6 +52,16 @@ class StubServer:
 
     def bodies(self) -> list[Any]:
         return [request.json() for request in self.requests]
+
+
+def form_of(request: Request) -> list[tuple[str, str | None, bytes]]:
+    """Name, file name and content of each part, read by Python's own parser of MIME."""
+    head = f"Content-Type: {request.headers['content-type']}\r\n\r\n".encode()
+    parts = BytesParser(policy=HTTP).parsebytes(head + request.body).iter_parts()  # type: ignore[attr-defined]
+    return [
+        (part.get_param("name", header="content-disposition"), part.get_filename(), part.get_payload(decode=True))
+        for part in parts
+    ]
 
 
 def as_json(content: Any, status: int = 200, **headers: str) -> Answer:

@@ -29,13 +29,17 @@ def answer_content(form: SoundForm, transcript: Transcript, tokenizer: Tokenizer
     if shape == "json":
         more = token_logprobs(transcript.segments, tokenizer if _wants_logprobs(form) else None)
         return {"text": transcript.text, "usage": usage, **more}
-    content = verbose(transcript)
-    if isinstance(form, TranscriptionForm):
-        if "segment" not in form.timestamp_granularities:
-            del content["segments"]
-        if "word" in form.timestamp_granularities:
-            content.setdefault("words", [])
+    content = _verbose(form, transcript)
+    if isinstance(form, TranscriptionForm) and "segment" not in form.timestamp_granularities:
+        del content["segments"]
     return {**content, "usage": usage}
+
+
+def _verbose(form: SoundForm, transcript: Transcript) -> dict[str, Any]:
+    content = verbose(transcript)
+    if isinstance(form, TranscriptionForm) and "word" in form.timestamp_granularities:
+        content.setdefault("words", [])  # of silence
+    return content
 
 
 def _wants_logprobs(form: SoundForm) -> bool:
@@ -62,7 +66,7 @@ async def answer_events(
             if isinstance(update, Transcript):
                 log_transcription(context.log_fields, update.stats)
                 usage = _tokens(update.stats) | (timings(update.stats) if form.timings else {})
-                more = verbose(update) if is_verbose else token_logprobs(update.segments, drawn_by)
+                more = _verbose(form, update) if is_verbose else token_logprobs(update.segments, drawn_by)
                 yield event({"type": "transcript.text.done", "text": update.text, "usage": usage, **more})
             elif update.text or is_verbose:
                 more = token_logprobs(update.segments, drawn_by)
