@@ -103,14 +103,19 @@ def test_a_window_ends_at_the_longest_silence_near_its_end() -> None:
 
 def test_window_time_maps_to_file_time() -> None:
     window = Window((Segment(10.0, 14.0), Segment(20.0, 21.0), Segment(50.0, 55.0)))
-    assert window.seconds == 10.0
-    assert window.file_time(0.0) == 10.0
-    assert window.file_time(3.5) == 13.5
-    assert window.file_time(4.0) == 20.0
-    assert window.file_time(4.0, ending=True) == 14.0
-    assert window.file_time(7.0) == 52.0
-    assert window.file_time(10.0, ending=True) == window.file_time(31.0) == 55.0
-    assert window.file_time(-1.0) == 10.0
+    assert window.seconds == 10.0 and window.bounds == (0.0, 4.0, 5.0, 10.0)
+    assert window.file_times(0.0, 3.5) == (10.0, 13.5)
+    assert window.file_times(3.0, 4.0) == (13.0, 14.0)
+    assert window.file_times(4.0, 4.5) == (20.0, 20.5)
+    assert window.file_times(7.0, 31.0) == (52.0, 55.0)
+    assert window.file_times(-1.0, 1.0) == (10.0, 11.0)
+
+
+def test_nothing_stretches_over_what_was_left_out() -> None:
+    """A word that begins just before a seam, where an aligner puts the silence, is in the span of its middle."""
+    window = Window((Segment(0.0, 14.0), Segment(44.0, 50.0)))
+    assert window.file_times(13.9, 14.6) == (44.0, 44.6)
+    assert window.file_times(13.2, 14.2) == (13.2, 14.0)
 
 
 def test_a_window_takes_its_sound() -> None:

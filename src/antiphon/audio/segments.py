@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import numpy as np
 
@@ -63,23 +64,31 @@ class Window:
     def end(self) -> float:
         return self.spans[-1].end
 
-    def file_time(self, seconds: float, *, ending: bool = False) -> float:
-        """The moment of the recording at a moment of the window; what lies beyond the window is its end.
+    @property
+    def bounds(self) -> tuple[float, ...]:
+        """Where each span begins, in seconds of the window, and the end of the last; all but two of them are seams."""
+        return tuple(accumulate((span.seconds for span in self.spans), initial=0.0))
 
-        On a seam between spans, a beginning belongs to the later span and, with `ending`, an end to the earlier.
+    def file_times(self, start: float, end: float) -> tuple[float, float]:
+        """The recording's moments of a part of the window: in the span that holds its middle, cut at that span's ends.
+
+        So no part stretches over what was left out between two spans.
         """
-        offset = 0.0
-        for span in self.spans:
-            within = seconds - offset
-            if within < span.seconds or (ending and within <= span.seconds):
-                return span.start + max(0.0, within)
-            offset += span.seconds
-        return self.end
+        bounds = self.bounds
+        index = span_index(bounds, (start + end) / 2)
+        span, origin = self.spans[index], bounds[index]
+        first, last = (min(max(0.0, moment - origin), span.seconds) for moment in (start, end))
+        return span.start + first, span.start + last
 
     def take(self, samples: Floats, rate: int, origin: float = 0.0) -> Floats:
         """The window's sound out of a recording that begins at `origin` seconds."""
         pieces = [samples[round((s.start - origin) * rate) : round((s.end - origin) * rate)] for s in self.spans]
         return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+
+
+def span_index(bounds: Sequence[float], moment: float) -> int:
+    """The span between two neighbours of `bounds` that holds a moment; the first or last for a moment outside."""
+    return min(max(0, bisect_right(bounds, moment) - 1), len(bounds) - 2)
 
 
 def speech_segments(

@@ -68,7 +68,7 @@ def _clips_folder() -> Path:
 
 
 @cache
-def _trimmed() -> list[tuple[Floats, str]]:
+def trimmed_clips() -> list[tuple[Floats, str]]:
     """Every clip without the silence before, after and, for jfk.wav, between its words."""
     sound = decode(jfk(), rate=RATE).values
     pieces = [sound[round(start * RATE) : round(end * RATE)] for start, end in JFK_SPEECH]
@@ -86,7 +86,7 @@ def joined_recording(seconds: float, seed: int = 0, gap: float = 0.15) -> tuple[
     No clip follows itself. At most a tenth of it is silence (`silence_share`).
     """
     source = random.Random(seed)
-    clips = _trimmed()
+    clips = trimmed_clips()
     pieces: list[Floats] = []
     words: list[str] = []
     total, last = 0, -1

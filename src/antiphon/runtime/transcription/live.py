@@ -230,7 +230,8 @@ class LiveCall:
         self._account.count_window(job.work)
         if not tokens:
             return None
-        segment = whole_segment(job.work, job.start / SPEECH_RATE, tokens, self._recogniser.tokenizer)
+        voice = self._windows.voice_frames(job.start, job.end)
+        segment = whole_segment(job.work, job.start / SPEECH_RATE, tokens, voice, self._recogniser.tokenizer)
         self._account.segments.append(segment)
         self._context = [*self._context, *tokens][-CONTEXT_TOKENS:]
         return segment

@@ -5,7 +5,7 @@ from __future__ import annotations
 from antiphon.audio.samples import SPEECH_RATE, Floats
 from antiphon.audio.segments import SegmentOptions, SpeechTracker
 from antiphon.runtime.calls.detectors import Detectors
-from antiphon.runtime.transcription.voice_activity import VoiceTrack
+from antiphon.runtime.transcription.voice_activity import VoiceFrames, VoiceTrack
 
 SPEECH = SegmentOptions(threshold=0.5, release=0.3, min_speech=0.2, min_silence=1.2)
 #: Sound that belongs to a window, before its speech was detected and after its end.
@@ -35,6 +35,9 @@ class LiveWindows:
 
     def samples(self, start: int, end: int) -> Floats:
         return self._track.samples(start, end)
+
+    def voice_frames(self, start: int, end: int) -> VoiceFrames:
+        return self._track.voice_frames(start, end)
 
     def push(self, samples: Floats, in_use: int | None, *, final: bool = False) -> bool:
         """Take sound in; True if the open window turned out to be no speech. Sound from `in_use` on is kept."""

@@ -16,12 +16,36 @@ from antiphon.runtime.calls.detectors import Detectors
 
 #: Generous at both ends: a word lost to a cut is worse than a little silence kept.
 SPEECH = SegmentOptions(threshold=0.4, release=0.25, min_speech=0.15, min_silence=0.5, padding=0.4, max_speech=30.0)
+#: Seconds without voice inside a word, as in a stop.
+MAX_CLOSURE = 0.16
 #: Silence up to this long stays inside a window.
 MAX_GAP = 1.5
 #: Seconds without speech after which voice activity begins anew: a longer memory of noise hides the speech after it.
 RESTART_SECONDS = 2.0
 #: Sound that is held before windows are cut from it.
 BUFFER_SECONDS = 150.0
+
+
+@dataclass(frozen=True)
+class VoiceFrames:
+    """The probability of speech in each frame from `start` on, in seconds."""
+
+    values: Floats
+    frame_seconds: float
+    start: float = 0.0
+
+    def runs(self, start: float, end: float) -> list[tuple[float, float]]:
+        """The runs of speech between two moments, from edge to edge of their frames; shorter gaps are part of a run."""
+        first = max(0, int((start - self.start) / self.frame_seconds))
+        last = max(first, int(np.ceil((end - self.start) / self.frame_seconds)))
+        voiced = np.flatnonzero(self.values[first:last] >= SPEECH.threshold) + first
+        if not len(voiced):
+            return []
+        breaks = np.flatnonzero(np.diff(voiced) * self.frame_seconds > MAX_CLOSURE) + 1
+        return [
+            (self.start + run[0] * self.frame_seconds, self.start + (run[-1] + 1) * self.frame_seconds)
+            for run in np.split(voiced, breaks)
+        ]
 
 
 @dataclass(frozen=True)
@@ -36,6 +60,10 @@ class SpeechWindow:
     @property
     def seconds(self) -> float:
         return len(self.samples) / SPEECH_RATE
+
+    @property
+    def voice_frames(self) -> VoiceFrames:
+        return VoiceFrames(self.voice, self.frame_seconds)
 
     def speech_after(self, seconds: float) -> float:
         """Seconds of speech in the window after this moment of it."""
@@ -122,6 +150,12 @@ class VoiceTrack:
             return None
         edges = (found[0] + self._first_frame) * self.frame, (found[-1] + 1 + self._first_frame) * self.frame
         return max(start, edges[0]), min(end, edges[1])
+
+    def voice_frames(self, start: int, end: int) -> VoiceFrames:
+        """The frames between two positions, by seconds after the first."""
+        first = max(start // self.frame, self._first_frame)
+        values = self._voice[first - self._first_frame : -(-end // self.frame) - self._first_frame]
+        return VoiceFrames(np.array(values, np.float32), self.frame_seconds, (first * self.frame - start) / SPEECH_RATE)
 
     def quietest(self, seconds: float) -> int:
         """Where the frame of the last seconds that is least like speech begins."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
@@ -112,6 +112,7 @@ class WindowJob:
     transcript of its beginning that is settled already. With `is_brief` the encoder sees the sound and some silence, so
     that its time follows the length of the sound; a doubtful transcript is made again from the whole window.
     `expected` are tokens of an earlier transcript of less of the sound: a draft, which changes no token.
+    Words are aligned if the options ask for them, or `needs_words` does, given the best attempt.
     """
 
     recogniser: Recogniser
@@ -123,6 +124,7 @@ class WindowJob:
     deadline: float | None = None
     is_brief: bool = False
     expected: Sequence[int] = ()
+    needs_words: Callable[[Attempt], bool] | None = None
     encoded: Tensor | None = None
     attempts: list[Attempt] = field(default_factory=list)
     words: list[AlignedWord] = field(default_factory=list)
@@ -205,10 +207,13 @@ class WindowJob:
             if self.num_states < self.recogniser.model.cross_tokens:
                 return self._start_again()
             return self._submitted(self._decoding(self.options.temperatures[tried]))
-        if self.options.words and self.text_tokens() and not self.best.is_silence(self.options):
+        if self.text_tokens() and not self.best.is_silence(self.options) and self._is_word_timed():
             self._is_aligning = True
             return self._submitted([self._aligning()])
         return self._finish()
+
+    def _is_word_timed(self) -> bool:
+        return self.options.words or (self.needs_words is not None and self.needs_words(self.best))
 
     def _start_again(self) -> list[Request]:
         """From the whole window, which is what models are trained on."""

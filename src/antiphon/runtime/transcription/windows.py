@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
 from antiphon.audio.samples import SPEECH_RATE, Floats
+from antiphon.audio.segments import Segment as Span
+from antiphon.audio.segments import Window
 from antiphon.runtime.calls.detectors import Detectors
 from antiphon.runtime.calls.transcript import Segment, TranscriptEvent
 from antiphon.runtime.transcription.account import TranscriptAccount
 from antiphon.runtime.transcription.job_runner import JobRunner
 from antiphon.runtime.transcription.options import TranscriptionOptions
-from antiphon.runtime.transcription.voice_activity import SpeechWindow, speech_windows
-from antiphon.runtime.transcription.window_decoding import Recogniser, WindowJob
-from antiphon.runtime.transcription.window_segments import Stretch, segments_of, stretches
+from antiphon.runtime.transcription.voice_activity import SpeechWindow, VoiceFrames, VoiceReader, speech_windows
+from antiphon.runtime.transcription.window_decoding import Attempt, Recogniser, WindowJob
+from antiphon.runtime.transcription.window_segments import Stretch, Timeline, segments_of, stretches
 
 #: Windows of one recording that are in the engine at once; their sound and states are in memory.
 MAX_WINDOWS = 12
@@ -103,25 +106,28 @@ class ParallelWindows(_Windows):
         self, jobs: dict[WindowJob, tuple[_Place, SpeechWindow]], place: _Place, window: SpeechWindow, prompt: list[int]
     ) -> None:
         job = self.job(window.samples, prompt)
+        if self.options.timestamps and len(window.window.spans) > 1:
+            job.needs_words = partial(self._crosses_a_seam, window.window.bounds, job.seconds)
         jobs[job] = (place, window)
         self.runner.start(job)
+
+    def _crosses_a_seam(self, bounds: tuple[float, ...], seconds: float, attempt: Attempt) -> bool:
+        """Whether a stretch has to be divided among spans, which takes the times of its words."""
+        return any(stretch.crosses(bounds) for stretch in stretches(attempt, self.recogniser.tokens, seconds))
 
     def _take(self, job: WindowJob, place: _Place, window: SpeechWindow) -> SpeechWindow | None:
         """Keep the window's segments; what is left of it where the model stopped before the speech did."""
         found = self.spoken(job, window)
-        rest = None
+        rest, limit = None, None
         if self.options.timestamps and job.best.text.strip() and not job.best.is_silence(self.options):
             closed = [stretch for stretch in found if stretch.is_closed]
             if closed and not job.best.is_complete:
                 found = closed  # the length ran out in the middle of the last one
             end = found[-1].end if found else job.seconds
             if 0 < end < job.seconds and window.speech_after(end + 0.2) >= LEFTOVER_SPEECH:
-                rest = window.from_second(end)
-
-        def file_time(seconds: float, ending: bool) -> float:
-            return window.window.file_time(seconds, ending=ending)
-
-        place.segments += segments_of(job, found, file_time, window.window.start, self.recogniser.tokenizer)
+                rest, limit = window.from_second(end), end
+        timeline = Timeline(window.window, window.voice_frames, limit)
+        place.segments += segments_of(job, found, timeline, self.recogniser.tokenizer)
         return rest
 
 
@@ -157,10 +163,10 @@ class SequentialWindows(_Windows):
             advance = self._advance(job, found, is_read and len(buffer) <= length)
             found = [stretch for stretch in found if stretch.start * SPEECH_RATE < advance]
 
-            def file_time(seconds: float, ending: bool, offset: float = offset) -> float:
-                return offset + seconds
-
-            segments = segments_of(job, found, file_time, offset, self.recogniser.tokenizer)
+            timeline = Timeline(
+                Window((Span(offset, offset + job.seconds),)), self._voice(samples), advance / SPEECH_RATE
+            )
+            segments = segments_of(job, found, timeline, self.recogniser.tokenizer)
             if job.best.temperature > MAX_CONTEXT_TEMPERATURE:
                 context = list(prompt)
             else:
@@ -168,6 +174,12 @@ class SequentialWindows(_Windows):
                 context = [*context, *spoken][-self.recogniser.max_prompt_tokens :]
             buffer, begin = buffer[advance:], begin + advance
             yield self.account.progress(segments, begin / SPEECH_RATE, total)
+
+    def _voice(self, samples: Floats) -> VoiceFrames | None:
+        if not (self.options.words and self.options.voice_activity):
+            return None
+        reader = VoiceReader(self.detectors)
+        return VoiceFrames(reader.push(samples, final=True), reader.frame_seconds)
 
     def _advance(self, job: WindowJob, found: list[Stretch], is_last: bool) -> int:
         """Samples after which the next window begins: after the last segment that is whole."""

@@ -39,6 +39,8 @@ class AlignedWord:
     start: float
     end: float
     probability: float
+    #: Where its attention is strongest.
+    focus: float | None = None
 
 
 def align_words(
@@ -63,6 +65,8 @@ def align_words(
     position = 0
     for text, count in split_words(tokens, tokenizer, language):
         end = position + count
+        first, last = (round(float(starts[place]) * STATES_PER_SECOND) for place in (position, end))
+        heard = -cost[position:end, first : max(last, first + 1)].mean(axis=0)
         words.append(
             AlignedWord(
                 text,
@@ -70,6 +74,7 @@ def align_words(
                 float(starts[position]),
                 float(starts[end]),
                 float(np.mean(probabilities[position:end])),
+                (first + int(np.argmax(heard))) / STATES_PER_SECOND,
             )
         )
         position = end

@@ -245,7 +245,10 @@ class TurnJobs:
             turn.hypotheses.add(tokens, language)
             self._emit_text(turn)
             return
-        segment = whole_segment(job.work, job.start / SPEECH_RATE, tokens, tokenizer) if tokens else None
+        segment = None
+        if tokens:
+            voice = self._track.voice_frames(job.start, job.end)
+            segment = whole_segment(job.work, job.start / SPEECH_RATE, tokens, voice, tokenizer)
         self._done(job.kind, turn, Outcome(segment, language, job.started, self._clock()))
 
     def _done(self, kind: JobKind, turn: Turn, outcome: Outcome) -> None:
