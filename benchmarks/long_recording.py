@@ -36,17 +36,6 @@ VOICES = [
     "af_heart", "am_michael", "bf_emma", "bm_george", "af_bella", "am_fenrir", "bf_isabella", "bm_fable", "af_nicole",
     "am_puck",
 ]  # fmt: skip
-    "af_heart",
-    "am_michael",
-    "bf_emma",
-    "bm_george",
-    "af_bella",
-    "am_fenrir",
-    "bf_isabella",
-    "bm_fable",
-    "af_nicole",
-    "am_puck",
-]
 
 
 def kokoro_clips() -> list[tuple[Floats, str]]:

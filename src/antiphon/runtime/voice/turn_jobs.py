@@ -247,7 +247,7 @@ class TurnJobs:
             return
         segment = None
         if tokens:
-            voice = self._track.voice_frames(job.start, job.end)
+            voice = self._track.voice_frames(job.start, job.start + len(job.work.samples))
             segment = whole_segment(job.work, job.start / SPEECH_RATE, tokens, voice, tokenizer)
         self._done(job.kind, turn, Outcome(segment, language, job.started, self._clock()))
 
