@@ -29,7 +29,7 @@ ORDER: dict[str, list[tuple[str, ...]]] = {
     "models": [("kokoro", "."), ("base",)],
     "server": [
         (".",),
-        ("anthropic", "ollama", "ranking", "realtime", "wyoming"),
+        ("anthropic", "message_batches", "ollama", "ranking", "realtime", "wyoming"),
         ("batches",),
         ("files",),
         ("responses", "conversations"),

@@ -39,6 +39,7 @@ from antiphon.server.conversations.store import ConversationStore
 from antiphon.server.files import route as files
 from antiphon.server.http.errors import invalid
 from antiphon.server.http.ignored_fields import HEADER as IGNORED_HEADER
+from antiphon.server.message_batches import route as message_batches
 from antiphon.server.middleware.admission import Rules
 from antiphon.server.middleware.canonical_requests import CanonicalRequests
 from antiphon.server.middleware.gate import Gate
@@ -101,6 +102,7 @@ ROUTES = (
     tokenization,
     files,
     batches,
+    message_batches,
     state,
     model_deletion,
     docs_page,

@@ -32,6 +32,12 @@ from antiphon.server.conversations.schemas import (
 )
 from antiphon.server.files.schemas import FileAnswer, FileDeletedAnswer, FileForm, FilesAnswer
 from antiphon.server.http.schemas import Answer, AnthropicErrorAnswer, ErrorAnswer, MetadataBody, OllamaErrorAnswer
+from antiphon.server.message_batches.schemas import (
+    DeletedMessageBatchAnswer,
+    MessageBatchAnswer,
+    MessageBatchBody,
+    MessageBatchesAnswer,
+)
 from antiphon.server.ollama import request_schemas as ollama
 from antiphon.server.ollama import response_schemas as ollama_answers
 from antiphon.server.parameters.request_schemas import (
@@ -82,6 +88,10 @@ def _ollama(body: type[BaseModel] | None, answer: type[BaseModel], can_stream: b
     return Operation(body, answer, other_types=lines, failure=OllamaErrorAnswer)
 
 
+def _anthropic(body: type[BaseModel] | None, answer: type[BaseModel]) -> Operation:
+    return Operation(body, answer, failure=AnthropicErrorAnswer)
+
+
 FORM = "multipart/form-data"
 TEXTS = tuple(f"{kind}; charset=utf-8" for kind in TRANSCRIPT_TYPES.values())
 SOUNDS = tuple(CONTENT_TYPES[format] for format in get_args(SpeechFormat))
@@ -90,6 +100,7 @@ TRANSCRIPTION = "/v1/audio/transcriptions/{transcription_id}"
 CHAT = "/v1/chat/completions/{completion_id}"
 CONVERSATION = "/v1/conversations/{conversation_id}"
 FILE = "/v1/files/{file_id}"
+MESSAGE_BATCH = "/v1/messages/batches/{batch_id}"
 OPERATIONS: dict[tuple[str, str], Operation] = {
     ("post", "/v1/chat/completions"): Operation(ChatBody, ChatAnswer, True),
     ("get", "/v1/chat/completions"): Operation(None, StoredChatsAnswer),
@@ -145,6 +156,14 @@ OPERATIONS: dict[tuple[str, str], Operation] = {
     ("get", "/v1/batches"): Operation(None, BatchesAnswer),
     ("get", "/v1/batches/{batch_id}"): Operation(None, BatchAnswer),
     ("post", "/v1/batches/{batch_id}/cancel"): Operation(None, BatchAnswer),
+    ("post", "/v1/messages/batches"): _anthropic(MessageBatchBody, MessageBatchAnswer),
+    ("get", "/v1/messages/batches"): _anthropic(None, MessageBatchesAnswer),
+    ("get", MESSAGE_BATCH): _anthropic(None, MessageBatchAnswer),
+    ("delete", MESSAGE_BATCH): _anthropic(None, DeletedMessageBatchAnswer),
+    ("post", MESSAGE_BATCH + "/cancel"): _anthropic(None, MessageBatchAnswer),
+    ("get", MESSAGE_BATCH + "/results"): Operation(
+        None, None, other_types=("application/x-jsonl",), failure=AnthropicErrorAnswer
+    ),
     ("post", "/tokenize"): Operation(TokenizeBody, TokensAnswer),
     ("post", "/detokenize"): Operation(DetokenizeBody, PromptAnswer),
     ("post", "/apply-template"): Operation(TemplateBody, PromptAnswer),

@@ -14,7 +14,7 @@ from antiphon.runtime.process.client import EngineState
 from antiphon.server.http.connection import json_response
 from antiphon.server.http.context import context_of
 from antiphon.server.http.error_formats import ANTHROPIC
-from antiphon.server.http.errors import ApiError
+from antiphon.server.http.paging import page_between
 from antiphon.server.serving.model_card import anthropic_card, model_card, task_of
 from antiphon.server.serving.serving import serving_of
 
@@ -36,18 +36,7 @@ async def list_models(
         listed = [model_card(model, name, models.residency.state_of(model)) for name, model in names.items()]
         return json_response({"object": "list", "data": listed})
     cards = [anthropic_card(model, name) for name, model in names.items() if task_of(model) in (None, "generate")]
-    ids = [card["id"] for card in cards]
-    for given in (after_id, before_id):
-        if given is not None and given not in ids:
-            raise ApiError(404, f"there is no model {given[:200]!r}", code="model_not_found")
-    if before_id is not None:
-        cards = cards[: ids.index(before_id)]
-        has_more, page = len(cards) > limit, cards[-limit:]
-    else:
-        cards = cards[0 if after_id is None else ids.index(after_id) + 1 :]
-        has_more, page = len(cards) > limit, cards[:limit]
-    first, last = (page[0]["id"], page[-1]["id"]) if page else (None, None)
-    return json_response({"data": page, "has_more": has_more, "first_id": first, "last_id": last})
+    return json_response(page_between(cards, after_id, before_id, limit, "model"))
 
 
 @router.get("/v1/models/{name:path}")

@@ -87,7 +87,7 @@ class BatchRequests:
                     answer = await call(self._app, endpoint, body, caller)
             else:
                 answer = await call(self._app, endpoint, body, caller)
-            code = str(((answer.body or {}).get("error") or {}).get("code")) if answer.status >= 400 else ""
+            code = answer.code or ""
             is_engines = code.startswith("engine_") or code == LOAD_FAILED
             if answer.status < 500 and answer.status != 429:
                 return answer

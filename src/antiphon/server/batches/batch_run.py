@@ -12,7 +12,7 @@ from pathlib import Path
 from antiphon.server.access.keys import KeyRing
 from antiphon.server.batches.batch_requests import BatchRequests, until_written
 from antiphon.server.batches.input_lines import check_input
-from antiphon.server.batches.journal import ERROR, OUTPUT, Journal
+from antiphon.server.batches.journal import ERROR, EXPIRED, OUTPUT, Journal
 from antiphon.server.batches.record import BatchFault, BatchRecord
 from antiphon.server.batches.store import BatchStore
 from antiphon.server.files.access import ANYONE
@@ -21,7 +21,6 @@ from antiphon.server.files.state_folder import written
 from antiphon.server.files.store import FileStore
 from antiphon.server.setup.config import Limits
 
-EXPIRED = ("batch_expired", "This request could not be executed before the completion window expired.")
 NO_ROOM = ("storage_quota_exceeded", "This request was not executed: the stored files of this key reached their limit.")
 
 
@@ -138,6 +137,7 @@ class BatchRun:
             if not work.result():
                 await parts.requests.reject_rest(record, path, journal, *NO_ROOM)
         record.counts = journal.counts.model_copy(update={"total": record.counts.total})
+        record.num_expired = journal.num_expired
         record.usage = dict(journal.tokens)
         record.output_file_id = new_file_id() if journal.counts.completed else None
         record.error_file_id = new_file_id() if journal.counts.failed else None

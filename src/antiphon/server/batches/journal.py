@@ -14,6 +14,8 @@ from antiphon.server.batches.record import Counts
 from antiphon.server.files.state_folder import FILE_MODE
 
 OUTPUT, ERROR = ".output", ".error"
+#: Code and message of requests that were not run in time.
+EXPIRED = ("batch_expired", "This request could not be executed before the completion window expired.")
 
 
 class Journal:
@@ -26,6 +28,7 @@ class Journal:
         self.output, self.error = folder / (batch_id + OUTPUT), folder / (batch_id + ERROR)
         self.done: set[str] = set()
         self.counts = Counts()
+        self.num_expired = 0
         self.tokens: Counter[str] = Counter()
         self._sizes = {path: self._read(path) for path in (self.output, self.error)}
         self._lock = asyncio.Lock()
@@ -62,6 +65,7 @@ class Journal:
             self.tokens.update(_tokens(line))
         else:
             self.counts.failed += 1
+            self.num_expired += (line.get("error") or {}).get("code") == EXPIRED[0]
 
     async def append(self, line: dict[str, Any], has_failed: bool) -> None:
         """Write a line; `OSError` if the disk does not take it. Cancelling the caller does not stop the writing."""

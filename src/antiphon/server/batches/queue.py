@@ -7,12 +7,14 @@ from collections import defaultdict
 from collections.abc import Coroutine
 from typing import Any
 
+from fastapi import Request
 from starlette.types import ASGIApp
 
 from antiphon.server.batches.batch_requests import BatchRequests
 from antiphon.server.batches.batch_run import BatchParts, BatchRun
 from antiphon.server.batches.record import BatchFault, BatchRecord
 from antiphon.server.batches.store import BatchStore
+from antiphon.server.files.access import files_of
 from antiphon.server.files.store import FileStore
 from antiphon.server.serving.serving import Serving
 from antiphon.server.telemetry.logs import log, log_failure
@@ -86,3 +88,10 @@ class BatchQueue:
         while True:
             await self._parts.files.remove_expired()
             await asyncio.sleep(SWEEP_SECONDS)
+
+
+def queue_of(request: Request) -> BatchQueue:
+    """The queue; 503 if this server stores no files."""
+    files_of(request)
+    queue: BatchQueue = request.app.state.batches
+    return queue

@@ -13,8 +13,12 @@ from antiphon.server.files.record import FileId
 BatchId = Annotated[str, Field(pattern=r"^batch_[0-9a-f]{32}$")]
 Status = Literal["validating", "failed", "in_progress", "finalizing", "completed", "expired", "cancelling", "cancelled"]
 Endpoint = Literal["/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/responses"]
+#: The endpoint of Anthropic's message batches.
+MESSAGES: Literal["/v1/messages"] = "/v1/messages"
 ENDED = ("completed", "failed", "expired", "cancelled")
 WINDOW_SECONDS = 24 * 3600
+#: Fields of a record that the API does not show, or shows in another form.
+HIDDEN = {"owner", "output_seconds", "ending", "counts", "num_expired", "usage", "errors"}
 
 
 class BatchFault(BaseModel):
@@ -43,7 +47,7 @@ class BatchRecord(BaseModel):
 
     id: BatchId
     owner: str
-    endpoint: Endpoint
+    endpoint: Endpoint | Literal["/v1/messages"]
     input_file_id: FileId
     metadata: dict[str, str] | None = None
     output_seconds: int
@@ -61,6 +65,8 @@ class BatchRecord(BaseModel):
     errors: list[BatchFault] = []
     model: str | None = None
     counts: Counts = Counts()
+    #: Failed requests that were not run before the batch expired.
+    num_expired: int = 0
     usage: dict[str, int] | None = None
     output_file_id: FileId | None = None
     error_file_id: FileId | None = None
@@ -82,7 +88,7 @@ class BatchRecord(BaseModel):
 
     def body(self) -> dict[str, Any]:
         """As the API shows it."""
-        shown = self.model_dump(exclude={"owner", "output_seconds", "ending", "counts", "usage", "errors"})
+        shown = self.model_dump(exclude=HIDDEN)
         is_written = self.has_ended
         if self.status == "finalizing" and self.ending == "cancelled":
             shown["status"] = "cancelling"

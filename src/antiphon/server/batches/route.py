@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 
-from antiphon.server.batches.queue import BatchQueue
+from antiphon.server.batches.queue import queue_of
 from antiphon.server.batches.record import BatchRecord
 from antiphon.server.batches.schemas import BatchBody
 from antiphon.server.bodies.json_body import read_body
@@ -19,15 +19,9 @@ from antiphon.server.serving.serving import serving_of
 router = APIRouter()
 
 
-def _queue(request: Request) -> BatchQueue:
-    files_of(request)  # raises if there is none
-    queue: BatchQueue = request.app.state.batches
-    return queue
-
-
 @router.post("/v1/batches")
 async def create_batch(request: Request) -> Response:
-    files, queue, owner = files_of(request), _queue(request), owner_of(request)
+    files, queue, owner = files_of(request), queue_of(request), owner_of(request)
     body = await read_body(request, BatchBody, serving_of(request).config.limits.body_bytes)
     found = files.find(body.input_file_id, owner, "input_file_id")
     if found.purpose != "batch":
@@ -51,20 +45,20 @@ async def create_batch(request: Request) -> Response:
 @router.get("/v1/batches")
 async def list_batches(request: Request, after: After = None, limit: Limit = 20) -> Response:
     """Newest first."""
-    queue = _queue(request)
+    queue = queue_of(request)
     records = queue.store.of_owner(owner_of(request))
     return json_response(page([queue.shown(record).body() for record in records], after, limit, "desc"))
 
 
 @router.get("/v1/batches/{batch_id}")
 async def get_batch(request: Request, batch_id: str) -> Response:
-    queue = _queue(request)
+    queue = queue_of(request)
     return json_response(queue.shown(queue.store.find(batch_id, owner_of(request))).body())
 
 
 @router.post("/v1/batches/{batch_id}/cancel")
 async def cancel_batch(request: Request, batch_id: str) -> Response:
-    queue = _queue(request)
+    queue = queue_of(request)
     record = queue.store.find(batch_id, owner_of(request))
     if record.has_ended and record.status != "cancelled":
         raise ApiError(409, f"the batch has ended with status {record.status}", code="batch_ended", param="batch_id")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from antiphon.counted import counted
 from antiphon.server.batches.journal import ERROR, OUTPUT
-from antiphon.server.batches.record import BatchRecord
+from antiphon.server.batches.record import MESSAGES, BatchRecord
 from antiphon.server.files.state_folder import StateFolder, read_records
 from antiphon.server.files.store import quota_error, storage_error
 from antiphon.server.http.errors import ApiError
@@ -35,14 +35,18 @@ class BatchStore:
         """In the order of their creation."""
         return [record for record in self._records.values() if not record.has_ended]
 
-    def find(self, batch_id: str, owner: str) -> BatchRecord:
+    def find(self, batch_id: str, owner: str, endpoint: str | None = None) -> BatchRecord:
+        """The batch of that owner; `endpoint` as in `of_owner`."""
         record = self._records.get(batch_id)
-        if record is None or record.owner != owner:
+        if record is None or record.owner != owner or not _fits(record, endpoint):
             raise ApiError(404, f"there is no batch {batch_id[:100]!r}", code="batch_not_found")
         return record
 
-    def of_owner(self, owner: str) -> list[BatchRecord]:
-        """In the order of their creation."""
+    def of_owner(self, owner: str, endpoint: str | None = None) -> list[BatchRecord]:
+        """In the order of their creation: those of an endpoint, by default of all but message batches."""
+        return [record for record in self._all_of(owner) if _fits(record, endpoint)]
+
+    def _all_of(self, owner: str) -> list[BatchRecord]:
         return [record for record in self._records.values() if record.owner == owner]
 
     async def add(self, record: BatchRecord) -> None:
@@ -59,8 +63,13 @@ class BatchStore:
         async with self._saving:  # so that the last state is written last
             await asyncio.to_thread(self.folder.save, self._path(record), record.model_copy(deep=True))
 
+    async def remove(self, record: BatchRecord) -> None:
+        """Forget a batch that has ended."""
+        self._records.pop(record.id, None)
+        await asyncio.to_thread(self._delete, record)
+
     async def _make_room(self, owner: str) -> None:
-        own = self.of_owner(owner)
+        own = self._all_of(owner)
         ended = [record for record in own if record.has_ended]
         if len(own) - len(ended) >= MAX_BATCHES:
             message = f"this key has {counted(len(own), 'batch', 'batches')} that have not ended; cancel some"
@@ -76,3 +85,7 @@ class BatchStore:
 
     def _path(self, record: BatchRecord) -> Path:
         return self.folder.batches / f"{record.id}.json"
+
+
+def _fits(record: BatchRecord, endpoint: str | None) -> bool:
+    return record.endpoint != MESSAGES if endpoint is None else record.endpoint == endpoint

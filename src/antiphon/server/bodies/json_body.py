@@ -24,11 +24,8 @@ async def read_body(request: Request, model: type[Model], limit: int, takes_any_
 
     `takes_any_type` is for routes whose clients do not name the content type. Pages in a browser still have to.
     """
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    is_json = kind == "application/json" or kind.endswith("+json")
-    if not is_json and (not takes_any_type or "origin" in request.headers):
-        message = f"the content type is {kind[:80] or 'missing'!r}; it must be application/json"
-        raise ApiError(415, message, code="unsupported_media_type")
+    if not takes_any_type or "origin" in request.headers:
+        check_json_type(request)
     data = await _read(request, limit)
     if len(data) > SMALL_BYTES:
         await asyncio.to_thread(check_structure, data)
@@ -41,6 +38,13 @@ async def read_body(request: Request, model: type[Model], limit: int, takes_any_
     body = await validated(model, parsed, context_of(request))
     record_body(request, body, parsed)
     return body
+
+
+def check_json_type(request: Request) -> None:
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json" and not kind.endswith("+json"):
+        message = f"the content type is {kind[:80] or 'missing'!r}; it must be application/json"
+        raise ApiError(415, message, code="unsupported_media_type")
 
 
 def record_body(request: Request, body: BaseModel, parsed: Any) -> None:

@@ -10,6 +10,8 @@ from typing import Any
 import orjson
 from starlette.types import ASGIApp, Message, Scope
 
+from antiphon.server.http.context import RequestContext
+
 #: The key of `Caller` in an ASGI scope. A client cannot set it: scopes of connections are made by the HTTP server.
 CALLER = "antiphon.caller"
 
@@ -29,6 +31,8 @@ class InternalAnswer:
     status: int
     request_id: str
     body: Any
+    #: The code of an error.
+    code: str | None = None
     retry_after: str | None = None
 
 
@@ -76,4 +80,7 @@ async def call(app: ASGIApp, path: str, body: bytes, caller: Caller) -> Internal
             pieces.append(message.get("body", b""))
 
     await app(scope, receive, send)
-    return InternalAnswer(status, request_id, orjson.loads(b"".join(pieces)), retry_after)
+    context: RequestContext = scope["context"]
+    return InternalAnswer(
+        status, request_id, orjson.loads(b"".join(pieces)), context.log_fields.get("code"), retry_after
+    )
