@@ -1,7 +1,8 @@
 """Codex and Claude Code: requests that they sent, with a loop of one tool each.
 
 The bodies in `agents` were captured from `codex exec` 0.169.0 and `claude -p` 2.1.197, pointed at a local server, with
-an MCP server that has a tool `forecast`. Ids and the programs' texts are replaced; fields, tools and schemas are theirs.
+an MCP server that has a tool `forecast`. Ids and the texts of the programs are replaced; fields, tools and schemas are
+theirs.
 """
 
 from __future__ import annotations

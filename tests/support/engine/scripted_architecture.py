@@ -23,14 +23,16 @@ SCRIPT = "script_path"
 
 
 class ScriptedAnswers(CausalLM):
-    """Writes the tokens of the script file, one request at a time. A new script begins with the next answer."""
+    """Writes the answers of the script file, one to each request in turn. Requests come one after another."""
 
     def __init__(self, script: Path, vocab_size: int, max_positions: int) -> None:
         self.vocab_size = vocab_size
         self.max_positions = max_positions
         self._script = script
         self._number = -1
+        self._answer = 0
         self._begin = 0
+        self._last = -1
 
     @classmethod
     def from_checkpoint(cls, checkpoint: Checkpoint) -> Self:
@@ -46,9 +48,12 @@ class ScriptedAnswers(CausalLM):
         for row, position in enumerate(batch.positions[batch.logit_rows].tolist()):
             script = json.loads(self._script.read_text())
             if script["number"] != self._number:
-                self._number, self._begin = script["number"], position
-            index = position - self._begin
-            logits[row, script["ids"][min(index, len(script["ids"]) - 1)]] = 100.0
+                self._number, self._answer, self._begin = script["number"], 0, position
+            elif position != self._last + 1:  # the first token of another request
+                self._answer, self._begin = self._answer + 1, position
+            ids = script["answers"][min(self._answer, len(script["answers"]) - 1)]
+            logits[row, ids[min(position - self._begin, len(ids) - 1)]] = 100.0
+            self._last = position
         return logits
 
 

@@ -28,18 +28,19 @@ TESTS = str(Path(__file__).parents[2])
 
 @dataclass
 class Script:
-    """What the model of a folder writes next."""
+    """What the model of a folder answers to the next requests."""
 
     folder: Path
     number: int = 0
 
-    def write(self, text: str) -> None:
-        """Set the next answer. Control tokens may be spelled."""
+    def write(self, *texts: str) -> None:
+        """Set the next answers, of which the last is repeated. Control tokens may be spelled."""
         tokenizer = Tokenizer.from_file(str(self.folder / "tokenizer.json"))
         self.number += 1
-        ids = [*tokenizer.encode(text, add_special_tokens=False).ids, tokenizer.token_to_id("<|im_end|>")]
+        end = tokenizer.token_to_id("<|im_end|>")
+        answers = [[*tokenizer.encode(text, add_special_tokens=False).ids, end] for text in texts]
         path = self.folder / "script.json"
-        path.with_suffix(".new").write_text(json.dumps({"number": self.number, "ids": ids}))
+        path.with_suffix(".new").write_text(json.dumps({"number": self.number, "answers": answers}))
         path.with_suffix(".new").replace(path)
 
 
