@@ -32,7 +32,7 @@ SPECTRUM = f"{DECODER}/generator/Concat_3_output_0"
 
 SENTENCES = [
     ("həlˈO ðˈɛɹ?", "af_bella", 1.0),
-    ("ɡˈO hˈOm.", "am_adam", 1.2),
+    ("ɡˈO hˈOm.", "am_adam", 0.8),
 ]
 SOAK_VOICES = ("af_heart", "af_sky", "am_michael", "bf_emma", "bm_george")
 SOAK_SENTENCES = [
@@ -154,7 +154,7 @@ def test_prosody_stays_in_fp32_beside_bf16(model_path: Callable[[str], Path], mo
 
 
 def test_a_ragged_batch_is_what_each_is_alone(pair: Pair, soak: bool) -> None:
-    sentences = [("ɡˈO!", "bf_emma", 0.9), ("jˈɛs, ˌI nˈO.", "am_adam", 1.3)]
+    sentences = [("ɡˈO!", "bf_emma", 0.9), ("jˈɛs, ˌI nˈO.", "am_adam", 0.7)]
     if soak:
         sentences += [*SENTENCES, *((text, "af_sky", 1.0) for text in SOAK_SENTENCES[:4])]
     utterances = [pair.utterance(*sentence) for sentence in sentences]

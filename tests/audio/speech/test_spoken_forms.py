@@ -20,6 +20,16 @@ FORMS: dict[str, dict[str, str]] = {
         "-0.1": "minus zero point one",
         "0.1 billion": "zero point one billion",
         "1.000.000": "one million",
+        "10 000": "ten thousand",
+        "10\u202f000 or 2\u00a0500": "ten thousand or two thousand five hundred",
+        "1 234 567.89": "one million two hundred thirty four thousand five hundred sixty seven point eight nine",
+        "€10 000": "ten thousand euros",
+        "10 000 km": "ten thousand kilometers",
+        "350 000 people": "three hundred fifty thousand people",
+        "555 000": "five hundred fifty five zero zero zero",
+        "call 10 000": "call ten zero zero zero",
+        "in 2020 100 came": "in twenty twenty one hundred came",
+        "H₂O and C₆H₁₂O₆": "H two O and C six H twelve O six",
         "1.234,56": "one thousand two hundred thirty four point five six",
         "1234567890123124": "one two three four five six seven eight nine zero one two three one two four",
         "1000000000": "one billion",
@@ -156,6 +166,16 @@ FORMS: dict[str, dict[str, str]] = {
         "FY24": "fiscal year twenty four",
         "2023/24": "twenty twenty three twenty four",
         "Mon., Jan. 5": "Monday January fifth",
+        "Mon–Fri": "Monday to Friday",
+        "Sat-Sun, 9–5": "Saturday to Sunday nine to five",
+        "Monday–Thursday": "Monday to Thursday",
+        "MON - FRI": "Monday to Friday",
+        "Jan–Mar": "January to March",
+        "Sept.–Nov. 2020": "September to November twenty twenty",
+        "Vol. 3": "Volume three",
+        "Vol. II": "Volume two",
+        "this vol. of poems": "this volume of poems",
+        "vols. 1–3": "volumes one to three",
         "july 1506": "july fifteen oh six",
     },
     "times": {
@@ -172,7 +192,11 @@ FORMS: dict[str, dict[str, str]] = {
         "23:00": "twenty three hundred",
         "00:00": "midnight",
         "0800 hours": "oh eight hundred hours",
-        "14:10:30": "fourteen hours ten minutes and thirty seconds",
+        "14:10:30": "fourteen ten and thirty seconds",
+        "12:30:05": "twelve thirty and five seconds",
+        "at 9:05:01": "at nine oh five and one second",
+        "12:00:00": "twelve o'clock",
+        "took 01:30:05": "took one hour thirty minutes and five seconds",
         "1:01:01": "one hour one minute and one second",
         "10:00:30 p.m.": "ten and thirty seconds P M",
         "1:23.45": "one twenty three point four five",
@@ -198,6 +222,12 @@ FORMS: dict[str, dict[str, str]] = {
         "3 µm": "three micrometers",
         "5 ft. tall": "five feet tall",
         "5 ft 10 in": "five feet ten inches",
+        "6 in. long": "six inches long",
+        "6 in. by 4 in.": "six inches by four inches",
+        "1 in., 6.5 in.": "one inch six point five inches",
+        "a 5-in. pipe": "a five inch pipe",
+        "2 1/2 in. thick": "two and a half inches thick",
+        "6 in the bag": "six in the bag",
         "25°C": "twenty five degrees Celsius",
         "1 ℃": "one degree Celsius",
         "-40°F": "minus forty degrees Fahrenheit",
@@ -382,6 +412,33 @@ def test_plain_words_stay(text: str) -> None:
     assert [word.text for word in words_of(text)] == [word.said for word in words_of(text)]
 
 
+@pytest.mark.parametrize("text", ["There are 6 in. Then more came.", "I have 6 in."])
+def test_a_word_at_the_end_of_a_sentence_is_no_unit(text: str) -> None:
+    assert "six in" in said(text) and "inch" not in said(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("# Title\n\n### Part", "Title Part"),
+        ("##", ""),
+        ("Intro: ## Steps", "Intro Steps"),
+        ("**# Title**\n> ## Quoted\n- # Item", "Title Quoted Item"),
+        ("###Title ##", "Title"),
+        ("- one\n* two\n+ three\n  * four\n1. five", "one two three four one five"),
+        ("- [ ] open\n- [x] done", "open done"),
+        ("**bold**, *it*, __both__ and ~~gone~~", "bold it both and gone"),
+        ("See [the docs](https://example.com/a?b=c#d), not ![](a.png).", "See the docs not"),
+        ("```python\nx\n```", "x"),
+        ("Title\n=====", "Title"),
+        ("Press # to go on, or #5.", "Press hash to go on or number five"),
+        ("2 * 3 + 4", "two times three plus four"),
+    ],
+)
+def test_markdown_is_silent(text: str, words: str) -> None:
+    assert said(text) == words
+
+
 def test_markup_at_the_beginning_of_a_line_is_silent() -> None:
     assert said("## Title\n> quoted 5 > 3") == "Title quoted five greater than three"
 
@@ -397,6 +454,7 @@ HOSTILE = [
     "This is a sentence, right? ", "1", "a1", ".", "1-", "a@", "(", "$", "a.", "1,", "@", "/1", "-", "[", "a-1.", "+1 ",
     "1428 Elm ", "A St. ", "XI ", "I ", "e.g. ", "J. ", "漢", "😀 ", "'", "5\"", "1:", "$1-", "1.000.", "x^", "aa_",
     "www.", "of the 5th of May ", "http://", "[a](/b/", "Henry I ", "gemma-3-", "123,", "&amp;", "<a ",
+    "1 000 ", "[a](b", "](a.b", "# ", "```a ", "Mon–", "6 in. ",
 ]  # fmt: skip
 
 

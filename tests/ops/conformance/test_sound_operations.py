@@ -85,11 +85,15 @@ def test_rows_are_padded_packed_repeated_and_expanded(generator: torch.Generator
 @checks("frame_counts", "log_pitch")
 def test_frame_counts(generator: torch.Generator) -> None:
     logits = torch.randn(2, 4, 50, generator=generator)
-    speed, lengths = torch.tensor([1.0, 2.0]), torch.tensor([4, 2])
+    speed, lengths = torch.tensor([1.0, 0.5]), torch.tensor([4, 2])
     got = ops.frame_counts(logits, lengths, speed, "sigmoid")
-    expected = np.maximum(1, np.round((1 / (1 + np.exp(-logits.double().numpy()))).sum(-1) / [[1.0], [2.0]]))
+    expected = np.maximum(1, np.round((1 / (1 + np.exp(-logits.double().numpy()))).sum(-1) / [[1.0], [0.5]]))
     expected[1, 2:] = 0
     np.testing.assert_array_equal(got.numpy(), expected)
+    frames = [3, 1, 1, 4, 6, 1, 2]  # at speed 1; at 1.5 they end after 2, 2.7, 3.3, 6, 10, 10.7 and 12
+    logits = torch.tensor(frames).add(1).log()[None, :, None].expand(2, -1, -1)
+    got = ops.frame_counts(logits, torch.tensor([7, 7]), torch.tensor([1.5, 4.0]), "expm1")
+    assert got.tolist() == [[2, 1, 1, 2, 4, 1, 1], [1] * 7]
     single = torch.tensor([[[0.1], [2.0]]])
     got = ops.frame_counts(single, torch.tensor([2]), torch.tensor([1.0]), "expm1")
     assert got.tolist() == [[1, round(math.e**2 - 1)]]

@@ -181,6 +181,20 @@ def test_speed_and_seed(engine: Engine) -> None:
 
 
 @pytest.mark.weights
+@pytest.mark.parametrize("speed", [0.25, 0.7, 1.25, 1.5, 2.0, 3.0, 4.0])
+def test_sound_has_the_length_that_its_speed_asks_for(engine: Engine, speed: float) -> None:
+    text = "On March third the committee met again. It was a bright cold day, and the clocks were striking thirteen."
+    usual, other = (list(engine.speak(text, speed=asked)) for asked in (1.0, speed))
+    lengths = [sum(chunk.seconds for chunk in chunks) for chunks in (usual, other)]
+    assert lengths[0] / lengths[1] == pytest.approx(speed, rel=0.05)
+    words = [[word for chunk in chunks for word in chunk.words] for chunks in (usual, other)]
+    assert [word.text for word in words[0]] == [word.text for word in words[1]]
+    for first, second in zip(*words, strict=True):
+        assert second.start * speed == pytest.approx(first.start, abs=0.25 * max(1.0, speed) ** 0.5)
+        assert second.end <= lengths[1] + 1e-6
+
+
+@pytest.mark.weights
 def test_text_may_be_appended_while_it_is_spoken(engine: Engine) -> None:
     feed = TextFeed()
     synthesis = engine.speak(feed)

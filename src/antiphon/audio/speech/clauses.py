@@ -31,6 +31,8 @@ _HALF_DAY = ("a.m", "p.m")
 _ZONE = re.compile(r"(?:[ECMPA][SD]?T|GMT|UTC|[BC]E?ST)\b")
 #: How far back the word is looked for that a mark stands after.
 LONGEST_WORD = 48
+#: Digits, a Roman numeral, or the rest of a range.
+_NUMBER = re.compile(r"\d|[IVXLC]{2,6}\b|[VX]\b|[–-]")
 _LAST_WORD = re.compile(r"([^\s(\"“'‘]*)$")
 
 
@@ -162,7 +164,7 @@ class ClauseSplitter:
         word = found[1] if found else ""
         if word in NO_SENTENCE_END:
             return is_street(text, match.start() - len(word), match.end())
-        if word in NO_SENTENCE_END_BEFORE_NUMBERS and following[0].isdigit():
+        if word.rpartition("–")[2].rpartition("-")[2] in NO_SENTENCE_END_BEFORE_NUMBERS and _NUMBER.match(following):
             return False
         if word.lower() in _HALF_DAY and _ZONE.match(following):
             return False

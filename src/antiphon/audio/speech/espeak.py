@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import replace
 
+from antiphon.audio.speech.markdown import without_emphasis, without_marks
 from antiphon.audio.speech.phonemes import SpokenClause, SpokenWord
 from antiphon.audio.speech.words import MARKS, OVERRIDE, Word, joined_runs
 from antiphon.dependencies import missing_program
@@ -64,7 +65,7 @@ class EspeakPhonemizer:
         """Words from mark to mark; those whose phonemes are given stand alone."""
         phrases: list[list[Word]] = []
         opening, ended = "", True
-        for word, mark in _items(text):
+        for word, mark in _items(without_emphasis(without_marks(text))):
             if word is not None:
                 given = word.phonemes if word.phonemes is not None else self._overrides.get(word.text.lower())
                 word = replace(word, before=opening, phonemes=given)

@@ -7,6 +7,8 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from antiphon.audio.speech.forms.grouped import with_commas
+from antiphon.audio.speech.markdown import without_marks
 from antiphon.audio.speech.spoken_forms import spoken_forms
 
 #: Marks that the synthesisers know as pauses and tones.
@@ -44,7 +46,7 @@ def words_of(text: str) -> list[Word]:
     """The words of a text in order, also those that cannot be read. Markup and decoration are not words."""
     words: list[Word] = []
     opening = ""
-    for start, end, said, phonemes, mark in _items(text):
+    for start, end, said, phonemes, mark in _items(with_commas(without_marks(text))):
         if not mark:
             written = text[start:end] if phonemes is None else said
             words.append(Word(written, start, end, said, before=opening, phonemes=phonemes))

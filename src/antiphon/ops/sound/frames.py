@@ -115,9 +115,18 @@ def expand_frames(x: Tensor, counts: Tensor, longest: int | None = None) -> Tens
 
 
 def frame_counts(logits: Tensor, lengths: Tensor, speed: Tensor, scale: CountScale) -> Tensor:
-    """round(frames of logits [B, T, D] on that scale / speed [B]), at least 1 → int64 [B, T]; 0 beyond the lengths."""
+    """Frames of each id from logits [B, T, D] on that scale, at least 1, → int64 [B, T]; 0 beyond the lengths.
+
+    They are round(frames / speed [B]). Above speed 1, where an id has few frames, each end is rounded instead, so that
+    a row has 1 / speed of the frames that it has at speed 1, or as near to that as one frame for each id allows.
+    """
     frames = logits.sigmoid().sum(-1) if scale == "sigmoid" else logits[..., 0].exp() - 1.0
     counts = (frames / speed[:, None]).round().clamp(min=1).long()
+    ends = (frames.round().clamp(min=1).cumsum(1) / speed[:, None]).round().long()
+    steps = torch.arange(1, counts.shape[1] + 1, device=counts.device)
+    ends = (ends - steps).clamp(min=0).cummax(1).values + steps  # an id that had too many takes from those after it
+    fast = ends.diff(dim=1, prepend=torch.zeros_like(ends[:, :1]))
+    counts = torch.where((speed > 1)[:, None], fast, counts)
     beyond = _beyond(lengths, counts.shape[1])
     return counts if beyond is None else counts.masked_fill(beyond, 0)
 

@@ -21,6 +21,8 @@ from antiphon.runtime.speech.seams import CLAUSE_PAUSE, PARAGRAPH_PAUSE, PHRASE_
 from antiphon.runtime.voices.book import ACCENTS, VoiceBook, language_tag
 
 PAD = 0
+#: The models speak up to this speed; beyond it sounds have too few frames to be told apart, and sound is compressed.
+FASTEST_SPOKEN = 1.5
 
 
 @dataclass(frozen=True)
@@ -127,7 +129,8 @@ class Reader:
         for index, (symbols, owners) in enumerate(groups):
             last = index == len(groups) - 1
             style = self._voices.style(self._voice, len(symbols))
-            utterance = Utterance((PAD, *symbols, PAD), style, self._options.speed, self._options.seed)
+            speed = min(self._options.speed, FASTEST_SPOKEN)
+            utterance = Utterance((PAD, *symbols, PAD), style, speed, self._options.seed)
             used = sorted({owner for owner in owners if owner >= 0})
             numbers = {owner: number for number, owner in enumerate(used)}
             yield Piece(

@@ -23,12 +23,14 @@ _DOTTED = {
     "excl.": "excluding", "esp.": "especially", "Tel.": "Telephone", "tel.": "telephone", "ext.": "extension",
     "Ph.D.": "P H D", "Ph.D": "P H D", "max.": "maximum", "prof.": "professor", "hon.": "honorable",
     "Rep. of": "Republic of", "ave.": "avenue", "blvd.": "boulevard", "Ave.": "Avenue", "Blvd.": "Boulevard",
+    "Vol.": "Volume", "vol.": "volume", "Vols.": "Volumes", "vols.": "volumes",
     "Rd.": "Road", "Hwy.": "Highway", "Pkwy.": "Parkway",
 }  # fmt: skip
 #: Words and their dot where a number follows; else a word that ends a sentence.
 _BEFORE_NUMBERS = {
     "No.": "Number", "no.": "number", "Nos.": "Numbers", "nos.": "numbers", "NO.": "Number", "pp.": "pages",
-    "p.": "page", "pg.": "page", "vol.": "volume", "Vol.": "Volume", "fig.": "figure", "Fig.": "Figure",
+    "p.": "page", "pg.": "page", "vol.": "volume", "Vol.": "Volume", "vols.": "volumes", "Vols.": "Volumes",
+    "fig.": "figure", "Fig.": "Figure",
     "figs.": "figures", "Figs.": "Figures", "ch.": "chapter", "Ch.": "Chapter", "sec.": "section", "Sec.": "Section",
     "art.": "article", "Art.": "Article", "eq.": "equation", "Eq.": "Equation", "op.": "opus", "Op.": "Opus",
     "ca.": "circa", "c.": "circa", "Ste.": "Suite", "ste.": "suite", "Rm.": "Room", "rm.": "room", "ed.": "edition",

@@ -21,6 +21,7 @@ _WEEKDAYS = {
     "Mon": "Monday", "Tue": "Tuesday", "Tues": "Tuesday", "Wed": "Wednesday", "Thu": "Thursday", "Thur": "Thursday",
     "Thurs": "Thursday", "Fri": "Friday", "Sat": "Saturday", "Sun": "Sunday",
 }  # fmt: skip
+_RANGE = r"\s?[–-]\s?"
 _SUFFIX = r"(?:(?i:st|nd|rd|th)\b)?"
 _YEAR = r"(?:,?\s+(?P<year>\d{4})(?![\w:]|[.,]\d))?"
 #: Words before a date such as "the 4th of July" that stand for its article.
@@ -131,6 +132,20 @@ def _early_year(digits: str) -> str:
     return f"{cardinal(digits[0])} {spoken_minute(digits[1:])}"
 
 
+def _weekday(day: str) -> str:
+    return _WEEKDAYS.get(day.capitalize(), day.capitalize())
+
+
+def _weekdays(match: Match) -> str:
+    """Mon–Fri."""
+    return f"{_weekday(match['first'])} to {_weekday(match['last'])}"
+
+
+def _months(match: Match) -> str:
+    """Jan–Mar."""
+    return f"{_name(match['first'])} to {_name(match['last'])}"
+
+
 def _letters(era: str) -> str:
     return " ".join(era.replace(".", "").upper())
 
@@ -151,8 +166,25 @@ def _part_of_year(match: Match) -> str:
     return f"the {ordinal(match['part'])} {_PARTS_OF_YEAR[match['kind']]} of {_short_year(match['year'])}"
 
 
+_DAY_NAMES = [*_WEEKDAYS, *dict.fromkeys(_WEEKDAYS.values())]
+_DAY_NAMES += [name.upper() for name in _DAY_NAMES]
+_MONTH_NAMES = [*MONTHS, *_SHORT]
+_MONTH_NAMES += [name.upper() for name in _MONTH_NAMES]
+_ONE_DAY, _ONE_MONTH = alternatives(_DAY_NAMES), alternatives(_MONTH_NAMES)
 _MONTH_STARTS = initials(MONTHS).upper() + initials(MONTHS).lower()
 RULES = [
+    rule(
+        rf"(?<![\w–-])(?P<first>{_ONE_DAY})\.?{_RANGE}(?P<last>{_ONE_DAY})\b(?!\s?[–-]\w)\.?",
+        _weekdays,
+        initials(_WEEKDAYS),
+        "–-",
+    ),
+    rule(
+        rf"(?<![\w–-])(?P<first>{_ONE_MONTH})\.?{_RANGE}(?P<last>{_ONE_MONTH})\b(?!\s?[–-]\w)\.?",
+        _months,
+        initials(MONTHS),
+        "–-",
+    ),
     numeric(
         r"\b(?P<year>\d{4})(?P<sign>[-/.])(?P<month>\d{1,2})(?P=sign)(?P<day>\d{1,2})"
         r"(?:T(?P<hour>[01]\d|2[0-3]):(?P<minute>[0-5]\d)(?::[0-5]\d(?:\.\d{1,9})?)?(?P<zone>Z)?)?(?![\w/]|[-.]\d)",

@@ -90,6 +90,12 @@ _PER_UNITS = {unit: names[0] for unit, names in _UNITS.items()} | {
 }  # fmt: skip
 _THING = re.compile(r"\s+(?!(?:long|wide|tall|deep|high|thick|by|and|or|to|of|in|on|from|is|was|apart|x)\b)[a-z]")
 _NAME_BEFORE = re.compile(r"(?:^|[^\w.-])[A-Za-z][\w.]*-(?:[\w.]+-)*$")  # gemma-3-270m
+#: After "6 in.": a sentence would not go on so.
+_GOES_ON = re.compile(r"\s?[,;:)×/]|\s+(?:[a-z(×]|\d)")
+_MEASURED = re.compile(
+    r"\b(?:by|width|height|length|depth|diameter|thickness|measur\w+|wide|long|tall|high|deep|thick|ft|feet|foot|inch(?:es)?|"
+    r"rain|rainfall|snow|snowfall)\b[^.!?\n]*$|[x×]\s?$",
+)
 _OPEN_QUOTE = re.compile(r"(?:^|\s)'")
 _SUFFIXES = {"N": "north", "S": "south", "E": "east", "W": "west"}
 
@@ -136,6 +142,19 @@ def _inches(match: Match) -> str | None:
     return f"{number(match['amount'])} {'inch' if is_one_thing else 'inches'}"
 
 
+def _dotted_inches(match: Match) -> str | None:
+    """6 in. where the dot is that of a unit: the sentence goes on, or measures something."""
+    amount, fraction, right = match["amount"], match["fraction"], after(match)
+    goes_on = _GOES_ON.match(right) is not None
+    if not (goes_on or match["join"] == "-" or fraction or "." in (amount or "") or _MEASURED.search(before(match))):
+        return None
+    many = "inch" if match["join"] == "-" or is_one(amount or "0") else "inches"
+    if fraction:
+        words = fraction_words(fraction, whole=amount or "")
+        return None if words is None else f"{words} {many if amount else 'of an inch'}"
+    return f"{number(amount)} {many}"
+
+
 def _position(match: Match) -> str:
     """40°26'46"N, 33.9°S."""
     words = [f"{number(match['degrees'])} degrees"]
@@ -158,6 +177,17 @@ _SIGN = rf"(?<![\w.])(?P<sign>{MINUS}(?=\d))?"
 _FRACTION_AFTER = rf"(?:\s?(?P<fraction>[{FRACTION_SIGNS}]|(?<=\s)\d{{1,2}}/\d{{1,3}}))?"
 _MAGNITUDE = "(?P<magnitude>hundred|thousand|million|billion|trillion)"
 RULES = [
+    numeric(
+        rf"(?<![\w.])(?P<amount>{NUMBER}){_FRACTION_AFTER}(?P<join>[ -]?)in\.(?!\w)",
+        _dotted_inches,
+        "i",
+    ),
+    numeric(
+        rf"(?<![\w./])(?P<amount>)(?P<fraction>{_FRACTION})(?P<join>[ -]?)in\.(?!\w)",
+        _dotted_inches,
+        "/" + FRACTION_SIGNS,
+        FRACTION_SIGNS,
+    ),
     numeric(rf"\b(?P<feet>\d{{1,2}})\s?ft\.?\s?(?P<inches>{NUMBER})\s?in\b\.?", _feet_and_inches, "f"),
     numeric(r"(?<![\w.])(?P<feet>\d{1,2})['′]\s?(?P<inches>\d{1,2}(?:\.\d)?)(?:[\"”″]|''|(?![\w'.]))", _height, "'′"),
     numeric(r"(?<![\w.'])(?P<feet>\d{1,3})(?:′|'(?=[\s.,;!?)]|$))", _feet, "'′"),

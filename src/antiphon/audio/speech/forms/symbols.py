@@ -38,7 +38,7 @@ def _greek(match: Match) -> str:
 
 _ENTITIES = {"&amp;": "and", "&lt;": "less than", "&gt;": "greater than"}  # others are spaces and quotes
 RULES = [
-    rule(r"(?m)^(?:#{1,6}|>)(?=\s)", lambda m: "", "#>"),  # Markdown's headings and quotations
+    rule(r"(?m)^>(?=\s)", lambda m: "", ">"),  # Markdown's quotations
     rule(rf"</?(?:{alternatives(_TAGS)})(?:\s[^<>\n]{{0,200}})?/?>|</?[A-Za-z][\w-]{{0,30}}/>", lambda m: "", "<"),
     rule(r"</[A-Za-z][\w-]{0,30}>", lambda m: "", "<"),
     rule(r"(?<!\w)<(?P<name>[A-Za-z][a-z]{0,30})>", lambda m: m["name"], "<"),  # a place to fill in
@@ -46,7 +46,7 @@ RULES = [
     rule(r"\b[A-G]#(?!\w)", lambda m: f"{m[0][0]} sharp", "ABCDEFG", "#"),
     rule(r"#(?=\s?\d)", lambda m: "number", "#"),
     rule(r"~(?=\s?[$£€]?\d)", lambda m: "about", "~"),
-    rule(r"(?<=[\d)])\*(?=[\d(])|(?<=[\w)]\s)\*(?=\s[\w(])", lambda m: "times", "*"),
+    rule(r"(?<=[\d)])\*(?=[\d(])|(?<=[\w)][ ])\*(?=[ ][\w(])", lambda m: "times", "*"),
     rule(rf"(?<![{_GREEK}])[{_GREEK}](?![{_GREEK}])", _greek, map(chr, range(0x391, 0x3CA))),
     rule(alternatives(_SIGNS), lambda m: _SIGNS[m[0]], initials(_SIGNS)),
 ]

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import re
+
 from antiphon.audio.speech.forms.dates import spoken_minute
-from antiphon.audio.speech.forms.rule import Match, numeric
+from antiphon.audio.speech.forms.rule import Match, before, numeric
 from antiphon.audio.speech.number_words import cardinal, spelled
 
 #: am, a.m., AM ...; "am" after a space and before "I" is the verb.
 HALF_DAY = r"(?:[ap]\.m\.?|[AP]\.M\.?|[ap]m|[AP]M)(?![\w'])(?! I\b)"
 _HOUR = r"(?P<hour>[01]?\d|2[0-3])"
+
+
+_DURATION_CUE = re.compile(
+    r"\b(?:took|takes|take|taking|last(?:s|ed|ing)?|in|of|for|after|within|under|over|ran|runs|run|ran for|duration|"
+    r"elapsed|length|runtime|lap|record|finish(?:ed|es)?|remaining|another|plus|about)[:\s]\s?$",
+    re.IGNORECASE,
+)
+_TIME_CUE = re.compile(r"\b(?:at|since|until|till|before|by|from|to|around|time|is)[:\s]\s?$", re.IGNORECASE)
 
 
 def _half(text: str) -> str:
@@ -28,12 +38,14 @@ def _time(match: Match) -> str:
 
 
 def _with_seconds(match: Match) -> str:
-    """14:10:30 as hours, minutes and seconds; with a half of the day, as a time."""
-    hour, minute, second = match["hour"], match["minute"], match["second"]
+    """14:10:30 as a time of day. A duration if the words before say so, or if the hour has one digit."""
+    hour, minute, second, left = match["hour"], match["minute"], match["second"], before(match)
+    seconds = "" if second == "00" else f" and {_counted(second, 'second')}"
     if match["half"]:
         words = cardinal(hour) if minute == "00" else f"{cardinal(hour)} {spoken_minute(minute)}"
-        seconds = "" if second == "00" else f" and {_counted(second, 'second')}"
         return f"{words}{seconds} {_half(match['half'])}"
+    if not _DURATION_CUE.search(left) and (len(hour) == 2 or _TIME_CUE.search(left)):
+        return _time(match) + seconds
     return f"{_counted(hour, 'hour')} {_counted(minute, 'minute')} and {_counted(second, 'second')}"
 
 
