@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 
 import numpy as np
@@ -24,6 +24,7 @@ from antiphon.runtime.calls.control import new_id
 from antiphon.runtime.loading.loading import LoadedModel
 from antiphon.runtime.slots.resident import encoder_name
 from antiphon.runtime.transcription.options import TranscriptionOptions
+from antiphon.runtime.transcription.repetition import find_loops
 from antiphon.runtime.transcription.word_timestamps import STATES_PER_SECOND, AlignedWord, align_words
 from antiphon.text.tokenization.long_text import tail
 from antiphon.text.tokenization.whisper_tokens import WhisperTokens
@@ -31,6 +32,9 @@ from antiphon.text.tokenization.whisper_vocab import WhisperTokenizer
 
 #: Nobody says more in a second. A transcript that repeats itself, but not faster than this, may be what was said.
 MAX_TOKENS_PER_SECOND = 6.0
+#: Repeated phrases are a loop below this mean log-probability of the text outside the repetitions. A repetition makes
+#: the next more probable. Repeated sentences have -0.3 to 0 with tiny.en, loops in noise -0.5 and less.
+MIN_UNREPEATED_LOGPROB = -0.4
 #: Of a brief window: seconds at least, seconds of silence after the sound at least, and the states it is rounded up to.
 BRIEF_SECONDS, BRIEF_SILENCE, BRIEF_STEP = 10.0, 4.0, 50
 #: Half of a context of 448 tokens can hold the end of the caller's prompt.
@@ -88,13 +92,20 @@ class Attempt:
     is_complete: bool  # the model ended it, not the limit of its length
     seconds: float  # of the window
     logprobs: tuple[float, ...] = ()  # of the tokens; those that were given count as certain
+    repeated: frozenset[int] = frozenset()  # indices of the tokens that are repetitions in a loop
+    unrepeated_logprob: float = 0.0  # mean log-probability of the other drawn tokens of text
 
     def is_silence(self, options: TranscriptionOptions) -> bool:
         return self.no_speech_prob > options.no_speech_limit and self.avg_logprob < options.logprob_limit
 
     def is_repetitive(self, options: TranscriptionOptions) -> bool:
-        """Whether it says the same again and again, as a model in a loop does: without end, or faster than anybody."""
+        """Return whether the text repeats itself as a model in a loop does, not as people do.
+
+        Repeated speech is complete, not faster than `MAX_TOKENS_PER_SECOND`, and probable where it is said first.
+        """
         in_time = self.is_complete and len(self.tokens) <= MAX_TOKENS_PER_SECOND * self.seconds
+        if self.repeated:
+            return not in_time or self.unrepeated_logprob < MIN_UNREPEATED_LOGPROB
         return self.compression_ratio > options.compression_ratio_limit and not in_time
 
     def is_doubtful(self, options: TranscriptionOptions) -> bool:
@@ -201,12 +212,16 @@ class WindowJob:
             return self._finish()
         leaders = [ended for ended in self._ended if ended.beam is None or ended.beam.leader is ended]
         attempts = [self._attempt(ended) for ended in leaders]
-        self.attempts.append(max(attempts, key=lambda attempt: attempt.avg_logprob))
+        # A loop makes itself ever more probable, so that the likeliest of several samples is often the one with a loop.
+        plain = [attempt for attempt in attempts if not attempt.is_repetitive(self.options)]
+        self.attempts.append(max(plain or attempts, key=lambda attempt: attempt.avg_logprob))
         tried = len(self.attempts)
         if self.attempts[-1].is_doubtful(self.options) and tried < len(self.options.temperatures):
             if self.num_states < self.recogniser.model.cross_tokens:
                 return self._start_again()
             return self._submitted(self._decoding(self.options.temperatures[tried]))
+        if (best := self.best).repeated and best.is_repetitive(self.options):
+            self.attempts[self.attempts.index(best)] = self._without_loops(best)
         if self.text_tokens() and not self.best.is_silence(self.options) and self._is_word_timed():
             self._is_aligning = True
             return self._submitted([self._aligning()])
@@ -333,7 +348,12 @@ class WindowJob:
         pairs = list(zip(output[len(rules.opening) :], drawn, strict=False))
         spoken = list(self.given) + [token for token, _ in pairs if token != tokens.end]
         logprobs = [0.0] * len(self.given) + [logprob for token, logprob in pairs if token != tokens.end]
-        text = self.recogniser.tokenizer.decode(token for token in spoken if token < tokens.end)
+        text, repeated = self._text(spoken), self._repeated(spoken)
+        others = [
+            logprob
+            for place, (token, logprob) in enumerate(zip(spoken, logprobs, strict=True))
+            if token < tokens.end and place >= len(self.given) and place not in repeated
+        ]
         return Attempt(
             tuple(spoken),
             text,
@@ -346,6 +366,33 @@ class WindowJob:
             request.finish_reason is FinishReason.STOP,
             self.seconds,
             tuple(logprobs),
+            repeated,
+            sum(others) / max(1, len(others)),
+        )
+
+    def _text(self, tokens: Sequence[int]) -> str:
+        end = self.recogniser.tokens.end
+        return self.recogniser.tokenizer.decode(token for token in tokens if token < end)
+
+    def _repeated(self, spoken: Sequence[int]) -> frozenset[int]:
+        """Return indices of tokens that are repetitions in a loop, except given ones. Timestamps may stand between."""
+        places = [place for place, token in enumerate(spoken) if token < self.recogniser.tokens.end]
+        loops = find_loops([spoken[place] for place in places])
+        repeated = (place for loop in loops for place in places[loop.first_repeated : loop.end])
+        return frozenset(place for place in repeated if place >= len(self.given))
+
+    def _without_loops(self, attempt: Attempt) -> Attempt:
+        """Return the attempt with each loop cut to its first occurrence. Timestamps stay."""
+        kept = [place for place in range(len(attempt.tokens)) if place not in attempt.repeated]
+        tokens = tuple(attempt.tokens[place] for place in kept)
+        text = self._text(tokens)
+        return replace(
+            attempt,
+            tokens=tokens,
+            text=text,
+            compression_ratio=compression_ratio(text),
+            logprobs=tuple(attempt.logprobs[place] for place in kept),
+            repeated=frozenset(),
         )
 
     def _align(self, request: Request) -> None:
