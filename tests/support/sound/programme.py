@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from support.sound.sounds import Floats, chords, noise
-from support.sound.speech import RATE, word_error_rate
+from support.sound.speech import RATE, in_random_order, word_error_rate
 
 #: Probability and seconds of pauses: inside a talk, between talks, and without anybody.
 PAUSES = ((0.6, 0.2, 1.2), (0.25, 1.6, 5.0), (0.15, 8.0, 40.0))
@@ -50,10 +50,10 @@ def programme(seconds: float, clips: Sequence[tuple[Floats, str]], seed: int = 0
     source = random.Random(seed)
     pieces: list[Floats] = []
     utterances: list[Utterance] = []
-    total, last = 0, -1
-    while total < seconds * RATE:
-        last = source.choice([index for index in range(len(clips)) if index != last])
-        clip, text = clips[last]
+    total = 0
+    for clip, text in in_random_order(clips, source):
+        if total >= seconds * RATE:
+            break
         spoken = clip * np.float32(LEVEL * 10 ** (source.uniform(-8, 4) / 20) / _level(clip))
         spoken = spoken + _backdrop(len(clip), _level(spoken), UNDER, source)
         utterances.append(Utterance(total / RATE, (total + len(clip)) / RATE, text))

@@ -6,7 +6,7 @@ import random
 import re
 import tarfile
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -80,6 +80,14 @@ def trimmed_clips() -> list[tuple[Floats, str]]:
     return out
 
 
+def in_random_order(clips: Sequence[tuple[Floats, str]], source: random.Random) -> Iterator[tuple[Floats, str]]:
+    """Clips without end, none after itself."""
+    last = -1
+    while True:
+        last = source.choice([index for index in range(len(clips)) if index != last])
+        yield clips[last]
+
+
 def joined_recording(seconds: float, seed: int = 0, gap: float = 0.15) -> tuple[Floats, str]:
     """A recording of at least `seconds` at 16 kHz, of whole clips in random order, and its words.
 
@@ -89,10 +97,10 @@ def joined_recording(seconds: float, seed: int = 0, gap: float = 0.15) -> tuple[
     clips = trimmed_clips()
     pieces: list[Floats] = []
     words: list[str] = []
-    total, last = 0, -1
-    while total < seconds * RATE:
-        last = source.choice([index for index in range(len(clips)) if index != last])
-        sound, text = clips[last]
+    total = 0
+    for sound, text in in_random_order(clips, source):
+        if total >= seconds * RATE:
+            break
         piece = np.concatenate([sound, np.zeros(round(gap * source.uniform(0.5, 1.5) * RATE), np.float32)])
         pieces.append(piece)
         words.append(text)
