@@ -129,7 +129,10 @@ function finishResponse(done, { send, stopped }) {
   if (done.status === "failed") {
     problem.value = { kind: "error", text: `The answer failed: ${done.status_details?.error?.message ?? "the server does not say why"}` };
   }
-  if (done.status === "incomplete" && mine.length) mine.at(-1).note.value = "The answer reached its limit of tokens.";
+  if (done.status === "incomplete" && mine.length) {
+    const isRepeating = done.status_details?.reason === "content_filter";
+    mine.at(-1).note.value = isRepeating ? "The answer repeated itself and was ended." : "The answer reached its limit of tokens.";
+  }
   if (done.status === "completed" && !stopped.has(done.id)) runCalls(mine.filter((entry) => entry.kind === "call"), send);
   stopped.delete(done.id);
 }

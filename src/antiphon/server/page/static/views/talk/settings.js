@@ -37,7 +37,7 @@ export function sessionFields() {
     model: chatModel.value,
     instructions: instructions.value,
     output_modalities: ["audio"],
-    max_output_tokens: maxTokens.value ?? "inf",
+    max_output_tokens: maxTokens.value,
     tools: TOOLS.filter((tool) => toolNames.value.includes(tool.name)).map(({ name, description, parameters }) => ({
       type: "function",
       name,

@@ -70,7 +70,7 @@ export function SettingsPanel({ onClose }) {
       <${Voices} />
       <${Slider} label="Speed" min="0.5" max="1.5" step="0.05" value=${speed.value} shown=${`${speed.value.toFixed(2)} ×`} onChange=${set(speed)} />
       <${TextArea} label="Instructions" rows="4" value=${instructions.value} onChange=${set(instructions)} />
-      <${NumberField} label="Longest answer" hint="In tokens. Empty: no limit." min="1" step="1" value=${maxTokens.value} onChange=${set(maxTokens)} />
+      <${NumberField} label="Longest answer" hint="In tokens. Empty: 1,024." min="1" step="1" value=${maxTokens.value} onChange=${set(maxTokens)} />
       <${Select} label="My turn ends with" value=${detection.value} onChange=${set(detection)} options=${DETECTIONS} hint=${DETECTION_HINTS[detection.value]} />
       ${detection.value === "semantic_vad" && html`<${Select} label="Eagerness to answer" value=${eagerness.value} onChange=${set(eagerness)} options=${EAGERNESS} />`}
       <fieldset class="talk-tools">
