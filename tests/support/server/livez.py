@@ -29,15 +29,19 @@ def poll(url: str) -> list[float]:
             is_alive = False
         connection.close()
         seconds.append(time.monotonic() - began if is_alive else float("inf"))
+        if len(seconds) == 1:
+            print("polling", flush=True)
     return seconds
 
 
 @contextmanager
 def polled(url: str) -> Iterator[list[float]]:
-    """Poll from a process of its own while the block runs; the list is filled at its end."""
+    """Poll from a process of its own while the block runs, which begins after a poll; the list is filled at its end."""
     seconds: list[float] = []
     process = subprocess.Popen([sys.executable, __file__, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
+        assert process.stdout is not None
+        process.stdout.readline()
         yield seconds
         seconds += json.loads(process.communicate(timeout=120)[0])
     finally:
