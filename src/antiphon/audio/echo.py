@@ -12,6 +12,11 @@ a gain that were computed before it. Three steps:
 
 from __future__ import annotations
 
+import threading
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -101,6 +106,8 @@ class EchoGuard:
         self._max_delay = round(MAX_DELAY_SECONDS * rate)
         self._reach = self._max_delay + (PARTITIONS + 1) * self._hop
         self._timeline = Timeline()
+        self._is_cleaning = threading.Lock()
+        self._changes: deque[Callable[[], None]] = deque()  # of the timeline
         self._position = 0  # samples cleaned
         self._hop_heard: Floats = np.zeros(self._hop, np.float32)
         self._heard: Floats = np.zeros(round(SEARCH_SECONDS / HOP_SECONDS) * self._hop, np.float32)
@@ -113,17 +120,38 @@ class EchoGuard:
 
     def played(self, samples: Floats, at: float) -> None:
         """These samples go to the speaker from the moment `at` on, in milliseconds of the microphone's sound."""
-        self._timeline.put(samples, self._sample(at))
+        self._change(partial(self._timeline.put, samples, self._sample(at)))
 
     def stopped(self, at: float) -> None:
         """Playback ended at that moment: what was announced for later is not played."""
-        self._timeline.cut(self._sample(at))
+        self._change(partial(self._timeline.cut, self._sample(at)))
+
+    def _change(self, change: Callable[[], None]) -> None:
+        """Change the timeline now, or before the next hop if another thread is cleaning, without waiting for it."""
+        self._changes.append(change)
+        if self._is_cleaning.acquire(blocking=False):
+            try:
+                self._apply_changes()
+            finally:
+                self._is_cleaning.release()
+
+    def _apply_changes(self) -> None:
+        while self._changes:
+            self._changes.popleft()()
 
     def _sample(self, milliseconds: float) -> int:
         return max(0, round(milliseconds * self._rate / 1000))
 
     def clean(self, samples: Floats) -> Floats:
-        """The next samples of the microphone, as many as were given, without our own voice."""
+        """The next samples of the microphone, as many as were given, without our own voice.
+
+        May run in a thread, one call at a time.
+        """
+        with self._is_cleaning:
+            self._apply_changes()
+            return self._clean(samples)
+
+    def _clean(self, samples: Floats) -> Floats:
         out = np.array(samples, np.float32)
         done = 0
         while done < len(out):
@@ -168,6 +196,7 @@ class EchoGuard:
 
     def _begin_hop(self) -> None:
         """The echo and the gain of the next hop."""
+        self._apply_changes()
         start, hop = self._position, self._hop
         self._timeline.forget(start - self._reach - len(self._heard) - hop)
         if not self._timeline.between(start - self._reach, start + hop).any():

@@ -58,6 +58,7 @@ from antiphon.server.ranking import routes as ranking
 from antiphon.server.realtime import client_secrets
 from antiphon.server.realtime import route as realtime
 from antiphon.server.realtime.services import ServedVoice
+from antiphon.server.realtime.shared_input import SharedInput
 from antiphon.server.responses import compact, input_tokens
 from antiphon.server.responses import create as responses
 from antiphon.server.responses import stored as stored_responses
@@ -152,6 +153,7 @@ def create_app(config: ServerConfig, client: EngineClient, report: Callable[[Res
     app.state.stored_chats = ChatStore(*bounds)
     app.state.transcriptions = BackgroundTranscriptions(app, config.limits)
     app.state.voice_services = ServedVoice
+    app.state.realtime_input = SharedInput(config.limits.sessions.sessions)
     app.state.activity = ActivityHub(client)
     app.state.downloads = Downloads(config.offline)
     app.state.key_handover = KeyHandover()

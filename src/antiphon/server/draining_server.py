@@ -14,6 +14,7 @@ from fastapi import FastAPI
 
 from antiphon.server.http.connection_limits import ConnectionLimits, Connections
 from antiphon.server.http.errors import unavailable
+from antiphon.server.http.message_memory import MessageMemory
 from antiphon.server.http.protocol import BoundedProtocol
 from antiphon.server.http.websocket import MAX_MESSAGE_BYTES, PING_SECONDS, BoundedWebSocket
 from antiphon.server.serving.serving import Serving
@@ -28,13 +29,14 @@ LAST_WORDS_SECONDS = 1.0
 def server_settings(app: FastAPI, limits: ConnectionLimits, flush_seconds: int, **more: Any) -> uvicorn.Config:
     """Settings of an HTTP server with these limits; after the last response, clients have time to read it."""
     protocol: Any = partial(BoundedProtocol, limits=limits, open_connections=Connections(limits.connections))
+    socket: Any = partial(BoundedWebSocket, memory=MessageMemory())
     return uvicorn.Config(
         app,
         http=protocol,
         log_config=None,
         access_log=False,
         server_header=False,
-        ws=BoundedWebSocket,
+        ws=socket,
         ws_max_size=MAX_MESSAGE_BYTES,
         ws_ping_interval=PING_SECONDS,
         ws_ping_timeout=PING_SECONDS,

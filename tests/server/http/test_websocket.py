@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 
 import pytest
 import uvicorn
@@ -13,8 +15,11 @@ from starlette.types import Receive, Scope, Send
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
+from antiphon.server import draining_server
 from antiphon.server.http import websocket
 from antiphon.server.http.connection_limits import ConnectionLimits
+from antiphon.server.http.message_memory import MessageMemory
+from antiphon.server.http.websocket import BoundedWebSocket
 from support.server.asgi_server import serving_app
 from support.waiting import wait_until
 
@@ -26,7 +31,10 @@ HANDSHAKE = (
 
 
 async def app(scope: Scope, receive: Receive, send: Send) -> None:
-    """A WebSocket answers with the size of each message, and "flood" with a lot; a request with nothing."""
+    """A WebSocket answers with the size of each message, and "flood" with a lot; a request with nothing.
+
+    Messages that begin with "hold" are not handled until the connection ends.
+    """
     if scope["type"] == "http":
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
         await send({"type": "http.response.body", "body": b""})
@@ -37,7 +45,10 @@ async def app(scope: Scope, receive: Receive, send: Send) -> None:
     while (message := await receive())["type"] == "websocket.receive":
         while message.get("text") == "flood":
             await send({"type": "websocket.send", "bytes": bytes(1 << 20)})
-        await send({"type": "websocket.send", "text": str(len(message.get("text") or message["bytes"]))})
+        content = message.get("text") or message["bytes"]
+        await send({"type": "websocket.send", "text": str(len(content))})
+        if "handled" in message and content[:4] != "hold":
+            message["handled"]()
 
 
 @pytest.fixture(scope="module")
@@ -140,3 +151,80 @@ def test_a_client_that_never_reads_is_disconnected(
         assert connection.recv(4096).startswith(b"HTTP/1.1 101")
         connection.sendall(flood)
         wait_until(lambda: not running[1].server_state.connections, "the connection to be closed")
+
+
+# -- memory of large messages ---------------------------------------------------------------------------------------
+
+LARGE = 2 * websocket.LARGE_BYTES
+HELD = "hold" + "x" * LARGE
+
+
+@pytest.fixture
+def little_memory(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[int, uvicorn.Server]]:
+    """A server with memory for one large message."""
+    monkeypatch.setattr(draining_server, "MessageMemory", partial(MessageMemory, 2 * LARGE))
+    with serving_app(app, LIMITS) as running:
+        yield running
+
+
+def waiting(server: uvicorn.Server) -> list[BoundedWebSocket]:
+    """Connections that are not read."""
+    sockets = [found for found in list(server.server_state.connections) if isinstance(found, BoundedWebSocket)]
+    return [socket for socket in sockets if socket._is_waiting]
+
+
+def test_a_large_message_waits_for_the_memory_of_another_connection(little_memory: tuple[int, uvicorn.Server]) -> None:
+    port, server = little_memory
+    url = f"ws://127.0.0.1:{port}"
+    with connect(url, compression=None) as first, connect(url, compression=None) as second:
+        for _ in range(3):  # the memory of messages that have been handled is given back
+            second.send("x" * LARGE)
+            assert second.recv(60) == str(LARGE)
+        first.send(HELD)
+        assert first.recv(60) == str(len(HELD))
+        sender = threading.Thread(target=second.send, args=["x" * LARGE])
+        sender.start()
+        [connection] = wait_until(lambda: waiting(server), "the second connection to wait")
+        connection.loop.call_soon_threadsafe(connection.keepalive_timeout)  # its pong may wait too
+        with connect(url, compression=None) as third:
+            third.send("small")  # needs no memory
+            assert third.recv(60) == "5"
+        first.close()
+        assert second.recv(60) == str(LARGE)
+        sender.join()
+
+
+def test_a_large_message_waits_until_the_one_before_has_been_handled(
+    little_memory: tuple[int, uvicorn.Server],
+) -> None:
+    port, server = little_memory
+    with connect(f"ws://127.0.0.1:{port}", compression=None) as client:
+        client.send(HELD)
+        assert client.recv(60) == str(len(HELD))
+        sender = threading.Thread(target=client.send, args=["x" * LARGE])
+        sender.start()
+        [connection] = wait_until(lambda: waiting(server), "the connection to wait")
+        lease = connection._unhandled
+        assert lease is not None and lease.is_granted
+        connection.loop.call_soon_threadsafe(connection._handled, lease)
+        assert client.recv(60) == str(LARGE)
+        sender.join()
+
+
+def test_a_large_message_that_gets_no_memory_ends_its_connection(
+    little_memory: tuple[int, uvicorn.Server], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port, _ = little_memory
+    monkeypatch.setattr(websocket, "MEMORY_SECONDS", 0.02)
+    monkeypatch.setattr(websocket, "MEMORY_POLL_SECONDS", 0.01)
+    url = f"ws://127.0.0.1:{port}"
+    with connect(url, compression=None) as first, connect(url, compression=None) as second:
+        first.send(HELD)
+        assert first.recv(60) == str(len(HELD))
+        with pytest.raises(ConnectionClosed) as closed:
+            second.send("x" * LARGE)
+            second.recv(60)
+        if closed.value.rcvd is not None:  # a reset may overtake the close frame
+            assert closed.value.rcvd.code == 1013 and "of 2 MiB" in closed.value.rcvd.reason
+        first.send("x")
+        assert first.recv(60) == "1"

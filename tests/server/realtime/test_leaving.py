@@ -63,7 +63,8 @@ async def test_a_connection_that_the_server_gives_up_is_no_failure(
         async with realtime.session(max_queue=1) as session:
             await session.send("response.create")
             await wait_until_async(lambda: stalled, "the server to wait for the client")
-            realtime.call(stalled[0].keepalive_timeout)
+            for _ in range(2):  # the first time the pong may be behind what came
+                realtime.call(stalled[0].keepalive_timeout)
             realtime.call(stalled[0].resume_writing)
             check_log(caplog, realtime)
             session.socket.transport.abort()

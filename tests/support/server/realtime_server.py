@@ -24,6 +24,7 @@ from antiphon.server.middleware.admission import Rules
 from antiphon.server.middleware.tracing_middleware import TracedRequests
 from antiphon.server.middleware.websocket_gate import WebSocketGate
 from antiphon.server.realtime import route
+from antiphon.server.realtime.shared_input import SharedInput
 from antiphon.server.serving.serving import Serving
 from antiphon.server.setup.config import Limits, ServerConfig
 from support.realtime_order import Event, RealtimeOrder
@@ -108,6 +109,7 @@ def fake_realtime(
     otlp_endpoint: str | None = None,
     keys: KeyRing | None = None,
     per_key: int | None = None,
+    input: SharedInput | None = None,
 ) -> Iterator[FakeRealtime]:
     limits = Limits(sessions=sessions or SessionLimits(), requests_per_key=per_key)
     config = ServerConfig(limits=limits, offline=True, otlp_endpoint=otlp_endpoint, keys=keys)
@@ -115,6 +117,7 @@ def fake_realtime(
     app = FastAPI()
     app.state.serving = made.serving
     app.state.voice_services = made.new_voice
+    app.state.realtime_input = input or SharedInput(limits.sessions.sessions)
     app.include_router(route.router)
     hosts = AllowedHosts("127.0.0.1")
     app.add_middleware(

@@ -149,4 +149,4 @@ class Echo(Protocol):
         """What was announced for later is not played."""
 
     def clean(self, samples: Floats) -> Floats:
-        """The next samples of the microphone, as many as were given."""
+        """The next samples of the microphone, as many as were given. May run in another thread than the others."""

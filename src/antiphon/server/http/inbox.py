@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from typing import Self
 
+Callback = Callable[[], None]
 #: What one message takes beside its characters.
 OVERHEAD_BYTES = 128
 
@@ -18,38 +20,52 @@ class Inbox:
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
-        self._messages: deque[str | bytes] = deque()
+        self._messages: deque[tuple[str | bytes, Callback | None, Callback | None]] = deque()
         self._num_bytes = 0
-        self._is_taken = False  # the first message is being dealt with
+        self._num_taken = 0  # bytes of the message that is being handled
+        self._release: Callback | None = None
+        self._on_handled: Callback | None = None
         self._changed = asyncio.Event()
 
     @property
     def is_empty(self) -> bool:
-        """No message waits, and none is being dealt with."""
-        return not self._messages
+        """No message waits, and none is being handled."""
+        return not self._messages and not self._num_taken
 
-    async def put(self, message: str | bytes) -> None:
-        self._messages.append(message)
+    async def put(
+        self, message: str | bytes, release: Callback | None = None, on_handled: Callback | None = None
+    ) -> None:
+        """Add a message. `on_handled` is called when it has been handled, `release` by the method of that name."""
+        self._messages.append((message, release, on_handled))
         self._num_bytes += _size(message)
+        del message
         self._changed.set()
         while self._num_bytes > self._max_bytes:
             self._changed.clear()
             await self._changed.wait()
 
+    def release(self) -> None:
+        """Give back the memory of the message that is being handled: its text is not needed any more."""
+        if self._release is not None:
+            self._release()
+
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> str | bytes:
-        """The next message. The one before it has been dealt with."""
-        if self._is_taken:
-            self._num_bytes -= _size(self._messages.popleft())
-            self._is_taken = False
+        """The next message. The one before it has been handled."""
+        if self._num_taken:
+            self._num_bytes -= self._num_taken
+            self._num_taken = 0
             self._changed.set()
+            if self._on_handled is not None:
+                self._on_handled()
         while not self._messages:
             self._changed.clear()
             await self._changed.wait()
-        self._is_taken = True
-        return self._messages[0]
+        message, self._release, self._on_handled = self._messages.popleft()
+        self._num_taken = _size(message)
+        return message
 
 
 def _size(message: str | bytes) -> int:

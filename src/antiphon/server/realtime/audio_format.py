@@ -37,6 +37,10 @@ class AudioFormat(StrEnum):
     def seconds(self, num_bytes: int) -> float:
         return num_bytes / (self.sample_bytes * self.rate)
 
+    def num_bytes(self, seconds: float) -> int:
+        """Bytes of whole samples."""
+        return round(seconds * self.rate) * self.sample_bytes
+
 
 def decode_base64(text: str, param: str, max_bytes: int) -> bytes:
     """The bytes of base64; raises for what is none, or has too many bytes. Blocking for a large one."""

@@ -8,11 +8,14 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import orjson
+from starlette.types import Message
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
+from antiphon.audio.samples import Floats
 from antiphon.runtime.voice import events
 from antiphon.runtime.voice.items import FunctionOutput, Item, answers_call, new_id
 from antiphon.runtime.voice.request import ResponseRequest
@@ -30,12 +33,16 @@ from antiphon.server.realtime.rate_limits import rate_limits
 from antiphon.server.realtime.server_events import ServerEvents
 from antiphon.server.realtime.session_config import SessionConfig, response_params
 from antiphon.server.realtime.settings_check import SettingsCheck
+from antiphon.server.realtime.shared_input import SharedInput
 from antiphon.server.realtime.wire_errors import WireError, error_event, event_id
 from antiphon.server.realtime.wire_items import REFERENCE, item_from, size_of
 from antiphon.server.serving.serving import Serving
 
 #: Messages from this size on are parsed in a thread.
 LARGE_CHARACTERS = 1 << 16
+#: Sound up to SHORT_SECONDS is converted in the event loop; longer sound in a thread, CHUNK_SECONDS at a time.
+SHORT_SECONDS = 0.25
+CHUNK_SECONDS = 1.0
 #: Of one conversation.
 MAX_ITEMS = 4096
 MAX_ITEM_BYTES = 64 << 20
@@ -63,6 +70,7 @@ class RealtimeConnection:
         serving: Serving,
         context: RequestContext,
         check: SettingsCheck,
+        shared: SharedInput,
     ) -> None:
         self._websocket = websocket
         self._inbox = Inbox(MAX_WAITING_BYTES)
@@ -76,7 +84,8 @@ class RealtimeConnection:
         self._idle_seconds = serving.config.limits.sessions.idle_seconds
         self._last_sent = time.monotonic()
         self._input = SoundInput(config.input_format)
-        self._budget = InputBudget()
+        self._budget = InputBudget(waiting=lambda: session.waiting_seconds)
+        self._shared = shared
         self._formats: deque[_Format] = deque(maxlen=MAX_RESPONSES + 1)
         self._events = ServerEvents(
             new_id("conv"), self._show_next, self._take_format, lambda: rate_limits(serving, context)
@@ -92,6 +101,7 @@ class RealtimeConnection:
         Raises `WebSocketDisconnect` if the client leaves while the server sends.
         """
         await self._send({"type": "session.created", "event_id": event_id(), "session": self._config.wire()})
+        self._shared.open(self._budget)
         self._session.start()
         works = (self._read(), self._obey(), self._write(), self._drain(), self._watch())
         tasks = [asyncio.create_task(work) for work in works]
@@ -100,6 +110,7 @@ class RealtimeConnection:
             for task in done:
                 task.result()
         finally:
+            self._shared.close(self._budget)
             self._session.close()
             for task in tasks:
                 task.cancel()
@@ -154,13 +165,27 @@ class RealtimeConnection:
         """Also while a message is carried out: pings are answered, and a client that leaves is noticed."""
         with contextlib.suppress(WebSocketDisconnect):
             while True:
-                await self._inbox.put(await self._receive())
+                message = await self._receive()
+                text = message.get("text")
+                text = message["bytes"] if text is None else text
+                await self._inbox.put(text, message.get("release"), message.get("handled"))
+                del message, text  # a large message would stay in memory until the next one
 
     async def _obey(self) -> None:
+        """A rejected event is answered with an error, and the session goes on."""
         async for message in self._inbox:
-            await self._carry_out(message)
+            tag: str | None = None
+            try:
+                is_large = len(message) >= LARGE_CHARACTERS
+                event, tag = await self._shared.parsed(partial(parse, message)) if is_large else parse(message)
+                del message  # its memory is needed for others while the event is carried out
+                await self._command(event, tag)
+            except EventRejectedError as rejected:
+                await self._reject(rejected.cause, rejected.event_id)
+            except WireError as error:
+                await self._reject(error, tag)
 
-    async def _receive(self) -> str | bytes:
+    async def _receive(self) -> Message:
         while True:
             try:
                 async with asyncio.timeout(self._idle_seconds):
@@ -172,20 +197,7 @@ class RealtimeConnection:
                 continue
             if message["type"] == "websocket.disconnect":
                 raise WebSocketDisconnect(message.get("code", 1005))
-            text = message.get("text")
-            return message["bytes"] if text is None else text
-
-    async def _carry_out(self, message: str | bytes) -> None:
-        """A rejected event is answered with an error, and the session goes on."""
-        cause: str | None = None
-        try:
-            is_large = len(message) >= LARGE_CHARACTERS
-            event, cause = await asyncio.to_thread(parse, message) if is_large else parse(message)
-            await self._command(event, cause)
-        except EventRejectedError as rejected:
-            await self._reject(rejected.cause, rejected.event_id)
-        except WireError as error:
-            await self._reject(error, cause)
+            return message
 
     async def _reject(self, error: WireError, cause: str | None) -> None:
         await self._send(error_event(error.message, error.code, error.kind, error.param, cause))
@@ -194,7 +206,7 @@ class RealtimeConnection:
         session = self._session
         match event:
             case client_events.AppendEvent():
-                self._append(event.data)
+                await self._append(event.data)
             case client_events.SessionUpdateEvent():
                 await self._update(event.session, tag)
             case client_events.CommitEvent():
@@ -204,7 +216,7 @@ class RealtimeConnection:
                 self._input.flush()
                 session.clear(tag)
             case client_events.CreateItemEvent():
-                item = await asyncio.to_thread(item_from, event.item, self._config.input_format)
+                item = await self._shared.parsed(partial(item_from, event.item, self._config.input_format))
                 self._check_room(item)
                 session.add_item(item, event.previous_item_id, tag)
             case client_events.DeleteItemEvent():
@@ -224,10 +236,22 @@ class RealtimeConnection:
                 )
                 raise WireError(message, "type", "unsupported_event")
 
-    def _append(self, data: bytes) -> None:
-        seconds = self._config.input_format.seconds(len(data))
-        self._budget.add(seconds, is_kept=self._config.is_manual)
-        self._session.push(self._input.push(data))
+    async def _append(self, data: bytes) -> None:
+        """Convert sound, if it is longer than SHORT_SECONDS in a thread, in chunks, so that sessions take turns."""
+        format = self._config.input_format
+        await self._shared.reserve(self._budget, format.seconds(len(data)), is_kept=self._config.is_manual)
+        self._inbox.release()  # the sound is counted from here on, not the message
+        if len(data) <= format.num_bytes(SHORT_SECONDS):
+            self._session.push(self._input.push(data))
+            return
+        size = format.num_bytes(CHUNK_SECONDS)
+        for start in range(0, len(data), size):
+            samples = await self._shared.converted(partial(self._converted, data[start : start + size]))
+            self._session.push_cleaned(samples)
+
+    def _converted(self, data: bytes) -> Floats:
+        """The next sound of the client, at the session's rate and without our own voice. Blocking."""
+        return self._session.cleaned(self._input.push(data))
 
     async def _update(self, given: Mapping[str, Any], tag: str | None) -> None:
         config = self._config.updated(given)
@@ -263,7 +287,7 @@ class RealtimeConnection:
         output = params.audio.output if params.audio is not None else None
         if output is not None and output.format is not None:
             self._formats.append(_Format(settings, AudioFormat(output.format.type)))
-        items = None if params.input is None else await asyncio.to_thread(self._inputs, params.input)
+        items = None if params.input is None else await self._shared.parsed(partial(self._inputs, params.input))
         in_conversation = params.conversation != "none"
         self._session.respond(ResponseRequest(settings, items, in_conversation, params.metadata), tag)
 

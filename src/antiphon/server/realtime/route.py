@@ -47,7 +47,8 @@ async def realtime(websocket: WebSocket) -> None:
         await _check(check, config)
     offered = websocket.scope["subprotocols"]
     await websocket.accept(SUBPROTOCOL if SUBPROTOCOL in offered else None)
-    connection = RealtimeConnection(websocket, config, session, serving, context, check)
+    shared = websocket.app.state.realtime_input
+    connection = RealtimeConnection(websocket, config, session, serving, context, check, shared)
     context.on_draining = connection.drain
     context.last_message = last_message
     await connection.run()

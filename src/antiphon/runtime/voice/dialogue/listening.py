@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 #: Seconds between attempts to hear again, the last one for all that follow.
 RETRIES = (0.1, 0.25, 0.5, 1.0, 2.0, 5.0)
 #: Seconds of sound that are kept while hearing is not open; a model may have to be loaded first.
-MAX_WAITING = 900.0
+MAX_WAITING = 330.0
 
 
 class Listening:
@@ -63,6 +63,11 @@ class Listening:
     def position_ms(self) -> int:
         """The end of the session's sound."""
         return self.num_samples * 1000 // SPEECH_RATE
+
+    @property
+    def waiting_seconds(self) -> float:
+        """Seconds of sound that wait until hearing is open."""
+        return self._num_waiting / SPEECH_RATE
 
     def start(self) -> None:
         self._task = self._context.tasks.start(self._run())
