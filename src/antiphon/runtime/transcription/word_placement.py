@@ -20,7 +20,7 @@ LONG_WORD = 0.5
 LONGEST_WORD = 2.0
 #: A word takes at least one state of the encoder.
 SHORTEST_WORD = 1 / STATES_PER_SECOND
-#: A run of speech counts from so much before its first voiced frame to so much after its last.
+#: Seconds that a run of speech has before its first voiced frame and after its last.
 RUN_PADDING = 0.05
 
 

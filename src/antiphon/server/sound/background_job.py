@@ -91,7 +91,7 @@ class BackgroundJob:
         return json_response({"id": self.id})
 
     def end(self, status: Status, kept_seconds: float) -> None:
-        """Have the state that is kept for so many seconds, and release the upload."""
+        """Enter a final state, which is kept for `kept_seconds`, and release the upload."""
         self.status, now = status, int(time.time())
         self._ended_at, self.expires_at = now, now + int(kept_seconds)
         if not self._is_reading:

@@ -22,7 +22,7 @@ def _find(request: Request, transcription_id: str) -> BackgroundJob:
 async def list_transcriptions(
     request: Request, after: After = None, limit: Limit = 20, order: Order = "desc"
 ) -> Response:
-    """Those of the caller's key, without their texts."""
+    """List the transcriptions of the caller's key, without their texts."""
     found = transcriptions_of(request).of_owner(context_of(request).key)
     return json_response(page([job.summary() for job in found], after, limit, order))
 
