@@ -26,7 +26,7 @@ VERSION = re.compile(r"-\d{4}(-\d{2}-\d{2})?")
 
 
 def without_version(name: str) -> str:
-    """Return one of OpenAI's names without the date of its version, `gpt-4o` for `gpt-4o-2024-08-06`; or any other name."""
+    """Return a name without the date of its version if OpenAI has it: `gpt-4o` for `gpt-4o-2024-08-06`."""
     for known in OPENAI_NAMES:
         if name.startswith(known) and VERSION.fullmatch(name, len(known)) is not None:
             return known
