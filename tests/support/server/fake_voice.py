@@ -42,6 +42,8 @@ class FakeHearing:
         self._loud_ms = 0
         self._since_commit = 0
         self._is_closed = False
+        #: Lengths of the turns that have ended.
+        self.turn_seconds: list[float] = []
 
     def _emit(self, event: hearing.HearingEvent) -> None:
         self._events.put_nowait(event)
@@ -80,6 +82,7 @@ class FakeHearing:
         marks = hearing.TurnMarks(now, now, transcription_started=now, transcription_ended=now)
         self._emit(hearing.TurnEnded(self._turn, start_ms, end_ms, marks))
         seconds = (end_ms - start_ms) / 1000
+        self.turn_seconds.append(seconds)
         self._emit(hearing.TurnTranscript(self._turn, f"turn {self._turn}", "en", (), seconds, marks))
         self._start_ms = None
         self._since_commit = 0

@@ -42,12 +42,15 @@ class AudioFormat(StrEnum):
         return round(seconds * self.rate) * self.sample_bytes
 
 
-def decode_base64(text: str, param: str, max_bytes: int) -> bytes:
-    """The bytes of base64; raises for what is none, or has too many bytes. Blocking for a large one."""
-    if len(text) // 4 * 3 > max_bytes + 2:
-        raise WireError(f"{param} has {len(text) // 4 * 3:,} bytes; at most {max_bytes:,} are allowed", param)
+def decode_base64(text: str, param: str, max_bytes: int, start: int = 0, end: int | None = None) -> bytes:
+    """The bytes of base64 from `start` to `end`; raises if it is malformed or too long. Blocking for a large one."""
+    end = len(text) if end is None else end
+    num_bytes = (end - start) // 4 * 3
+    if num_bytes > max_bytes + 2:
+        raise WireError(f"{param} has {num_bytes:,} bytes; at most {max_bytes:,} are allowed", param)
     try:
-        pieces = (text[start : start + PIECE_CHARACTERS] for start in range(0, len(text), PIECE_CHARACTERS))
+        places = range(start, end, PIECE_CHARACTERS)
+        pieces = (text[place : min(end, place + PIECE_CHARACTERS)] for place in places)
         return b"".join(binascii.a2b_base64(piece, strict_mode=True) for piece in pieces)
     except ValueError as error:
         raise WireError(f"{param} is not valid base64: {error}", param, "invalid_audio") from error
