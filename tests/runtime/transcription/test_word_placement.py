@@ -69,6 +69,7 @@ def test_a_long_word_is_cut_to_the_speech_in_it() -> None:
     assert first.start == pytest.approx(4.0, abs=0.1) and first.end == 4.5
     (last,) = placed_words([word(" done.", 1.6, 4.0)], (0.0, 10.0), heard)
     assert last.start == 1.6 and last.end == pytest.approx(2.016, abs=0.1)
+    assert {type(time) for placed in (first, last) for time in (placed.start, placed.end)} == {float}  # as JSON
 
 
 def test_of_two_runs_of_speech_the_one_with_the_attention_is_taken() -> None:

@@ -43,7 +43,7 @@ class VoiceFrames:
             return []
         breaks = np.flatnonzero(np.diff(voiced) * self.frame_seconds > MAX_CLOSURE) + 1
         return [
-            (self.start + run[0] * self.frame_seconds, self.start + (run[-1] + 1) * self.frame_seconds)
+            (self.start + int(run[0]) * self.frame_seconds, self.start + (int(run[-1]) + 1) * self.frame_seconds)
             for run in np.split(voiced, breaks)
         ]
 
