@@ -17,6 +17,7 @@ from antiphon.server.setup.config import DEFAULT_SOUND_MODELS, ModelSpec, Server
 from antiphon.weights.catalog.resolve import resolve
 from support.server.http_server import RunningServer
 from support.server.pool import ServerPool
+from support.waiting import wait_until
 
 INSTALLED = "make test-all installs schemathesis"
 schemathesis = pytest.importorskip("schemathesis", reason=INSTALLED)
@@ -52,9 +53,14 @@ OPERATIONS = [
     ("post", "/v1/rerank"),
     ("post", "/v1/score"),
     ("post", "/v1/audio/transcriptions"),
+    ("get", "/v1/audio/transcriptions"),
+    ("get", "/v1/audio/transcriptions/{transcription_id}"),
+    ("delete", "/v1/audio/transcriptions/{transcription_id}"),
+    ("post", "/v1/audio/transcriptions/{transcription_id}/cancel"),
     ("post", "/v1/audio/translations"),
     ("post", "/v1/audio/speech"),
     ("get", "/v1/audio/voices"),
+    ("post", "/v1/realtime/client_secrets"),
     ("post", "/tokenize"),
     ("post", "/detokenize"),
     ("post", "/apply-template"),
@@ -88,13 +94,19 @@ OPERATIONS = [
     ("get", "/v1/batches"),
     ("get", "/v1/batches/{batch_id}"),
     ("post", "/v1/batches/{batch_id}/cancel"),
+    ("post", "/v1/messages/batches"),
+    ("get", "/v1/messages/batches"),
+    ("get", "/v1/messages/batches/{message_batch_id}"),
+    ("delete", "/v1/messages/batches/{message_batch_id}"),
+    ("post", "/v1/messages/batches/{message_batch_id}/cancel"),
+    ("get", "/v1/messages/batches/{message_batch_id}/results"),
 ]
 EMBEDDING = ("/v1/embeddings", "/v1/rerank", "/v1/score", "/api/embed")
 STATE = ("/livez", "/readyz", "/health", "/ping", "/version", "/metrics")
 #: A plain request to it gets 426.
 WEBSOCKET = "/v1/realtime"
 #: Few requests suffice for what has few fields, and fewer where nothing is computed.
-STORED = ("/v1/files", "/v1/batches", "/v1/conversations", "/v1/chat/completions/")
+STORED = ("/v1/files", "/v1/batches", "/v1/messages/batches", "/v1/conversations", "/v1/chat/completions/")
 SMALL = ("/v1/audio/", "/v1/responses/", *STORED)
 #: What has no body and no parameter that could be wrong cannot be asked wrongly.
 CASES = [
@@ -146,6 +158,16 @@ GOOD: dict[str, dict[str, Any]] = {
 
 #: An item of every conversation that is made here.
 KNOWN_ITEM = "msg_known"
+#: No model here hears, so that there is no transcription.
+KNOWN = {"name": "tiny-chat", "item_id": KNOWN_ITEM, "transcription_id": "transcription_unknown"}
+
+
+def ended_message_batch(server: RunningServer) -> str:
+    message = {"model": "tiny-chat", "messages": [{"role": "user", "content": "hello"}], "max_tokens": 1}
+    url = f"{server.url}/v1/messages/batches"
+    batch_id = str(httpx.post(url, json={"requests": [{"custom_id": "a", "params": message}]}).json()["id"])
+    wait_until(lambda: httpx.get(f"{url}/{batch_id}").json()["processing_status"] == "ended", "the batch to end")
+    return batch_id
 
 
 def make(server: RunningServer, parameter: str) -> str:
@@ -157,8 +179,10 @@ def make(server: RunningServer, parameter: str) -> str:
         "completion_id": ("/v1/chat/completions", chat),
         "conversation_id": ("/v1/conversations", {"items": [message]}),
     }
-    if parameter in ("name", "item_id"):
-        return {"name": "tiny-chat", "item_id": KNOWN_ITEM}[parameter]
+    if parameter in KNOWN:
+        return KNOWN[parameter]
+    if parameter == "message_batch_id":
+        return ended_message_batch(server)
     if parameter == "file_id":
         line = {"custom_id": "a", "method": "POST", "url": "/v1/chat/completions", "body": chat}
         upload = {"file": json.dumps(line).encode()}

@@ -139,6 +139,7 @@ def create_app(config: ServerConfig, client: EngineClient, report: Callable[[Res
             with suppress(asyncio.CancelledError):
                 await starting
             await app.state.transcriptions.close()
+            await serving.models.residency.close()
             await client.close()
             if serving.tracing is not None:
                 await asyncio.to_thread(serving.tracing.close)

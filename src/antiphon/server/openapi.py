@@ -100,7 +100,7 @@ TRANSCRIPTION = "/v1/audio/transcriptions/{transcription_id}"
 CHAT = "/v1/chat/completions/{completion_id}"
 CONVERSATION = "/v1/conversations/{conversation_id}"
 FILE = "/v1/files/{file_id}"
-MESSAGE_BATCH = "/v1/messages/batches/{batch_id}"
+MESSAGE_BATCH = "/v1/messages/batches/{message_batch_id}"
 OPERATIONS: dict[tuple[str, str], Operation] = {
     ("post", "/v1/chat/completions"): Operation(ChatBody, ChatAnswer, True),
     ("get", "/v1/chat/completions"): Operation(None, StoredChatsAnswer),

@@ -412,6 +412,23 @@ def test_cancelling_a_load(books: Books) -> None:
     run(main())
 
 
+def test_closing_cancels_all_loads(books: Books) -> None:
+    async def main() -> None:
+        residency = Residency(books, 4000)  # type: ignore[arg-type]
+        models = [residency.add(model(books, name, 1000)) for name in "ab"]
+        books.stuck.update("ab")
+        waiting = [asyncio.create_task(residency.load(each)) for each in models]
+        await until(lambda: all(each.state is ModelState.LOADING for each in models))
+        await residency.close()
+        assert [each.state for each in models] == [ModelState.UNLOADED] * 2
+        for waiter in waiting:
+            with pytest.raises(LoadCancelledError):
+                await waiter
+        await residency.close()
+
+    run(main())
+
+
 def test_a_model_goes_while_its_adapter_is_stuck(books: Books, tmp_path: Path) -> None:
     async def main() -> None:
         residency = Residency(books, 4000)  # type: ignore[arg-type]

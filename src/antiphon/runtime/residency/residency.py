@@ -377,6 +377,14 @@ class Residency:
             model.loading.cancel()
             await asyncio.wait([model.loading])
 
+    async def close(self) -> None:
+        """Cancel all loads that are under way; the event loop would report each as an unhandled exception."""
+        loads = [model.loading for model in self.models.values() if model.loading is not None]
+        for load in loads:
+            load.cancel()
+        if loads:
+            await asyncio.wait(loads)
+
     async def _unload(self, model: Resident) -> None:
         for adapter in [other for other in self.models.values() if other.base is model]:
             await self.cancel_load(adapter)

@@ -20,7 +20,7 @@ from antiphon.server.message_batches.upload import store_requests
 from antiphon.server.serving.serving import serving_of
 
 router = APIRouter()
-BATCH = "/v1/messages/batches/{batch_id}"
+BATCH = "/v1/messages/batches/{message_batch_id}"
 Id = Annotated[str | None, Query(max_length=512)]
 
 
@@ -54,44 +54,44 @@ async def list_message_batches(
 
 
 @router.get(BATCH)
-async def get_message_batch(request: Request, batch_id: str) -> Response:
+async def get_message_batch(request: Request, message_batch_id: str) -> Response:
     queue = queue_of(request)
-    return _answer(request, queue.shown(_find(request, queue, batch_id)))
+    return _answer(request, queue.shown(_find(request, queue, message_batch_id)))
 
 
 @router.post(BATCH + "/cancel")
-async def cancel_message_batch(request: Request, batch_id: str) -> Response:
+async def cancel_message_batch(request: Request, message_batch_id: str) -> Response:
     """Requests that have not ended are canceled; results so far are kept."""
     queue = queue_of(request)
-    record = _find(request, queue, batch_id)
+    record = _find(request, queue, message_batch_id)
     if record.has_ended:
-        raise ApiError(409, f"message batch {batch_id} has ended", code="batch_ended", param="batch_id")
+        raise ApiError(409, f"message batch {message_batch_id} has ended", code="batch_ended", param="message_batch_id")
     return _answer(request, await queue.cancel(record))
 
 
 @router.delete(BATCH)
-async def delete_message_batch(request: Request, batch_id: str) -> Response:
+async def delete_message_batch(request: Request, message_batch_id: str) -> Response:
     """Its requests and results are deleted with it."""
     queue, files = queue_of(request), files_of(request)
-    record = _find(request, queue, batch_id)
+    record = _find(request, queue, message_batch_id)
     if not record.has_ended:
-        message = f"message batch {batch_id} has not ended: cancel it first"
-        raise ApiError(409, message, code="batch_not_ended", param="batch_id")
+        message = f"message batch {message_batch_id} has not ended: cancel it first"
+        raise ApiError(409, message, code="batch_not_ended", param="message_batch_id")
     await queue.store.remove(record)
     for file_id in (record.input_file_id, record.output_file_id, record.error_file_id):
         if file_id is not None and files.has(file_id):
             await files.remove(files.find(file_id, record.owner))
-    return json_response({"id": batch_id, "type": "message_batch_deleted"})
+    return json_response({"id": message_batch_id, "type": "message_batch_deleted"})
 
 
 @router.get(BATCH + "/results")
-async def message_batch_results(request: Request, batch_id: str) -> Response:
+async def message_batch_results(request: Request, message_batch_id: str) -> Response:
     """A line of JSON for each request, in no order."""
     queue, files = queue_of(request), files_of(request)
-    record = _find(request, queue, batch_id)
+    record = _find(request, queue, message_batch_id)
     if not record.has_ended:
-        message = f"message batch {batch_id} has not ended; its results are available afterwards"
-        raise ApiError(404, message, code="batch_not_ended", param="batch_id")
+        message = f"message batch {message_batch_id} has not ended; its results are available afterwards"
+        raise ApiError(404, message, code="batch_not_ended", param="message_batch_id")
     for file_id in (record.input_file_id, record.output_file_id, record.error_file_id):
         if file_id is not None:
             files.find(file_id, record.owner)
@@ -99,9 +99,9 @@ async def message_batch_results(request: Request, batch_id: str) -> Response:
     return StreamingResponse(lines, media_type="application/x-jsonl", headers={"x-content-type-options": "nosniff"})
 
 
-def _find(request: Request, queue: BatchQueue, batch_id: str) -> BatchRecord:
-    is_own = batch_id.startswith(PREFIX)
-    return queue.store.find(batch_id.removeprefix(PREFIX) if is_own else "", owner_of(request), MESSAGES)
+def _find(request: Request, queue: BatchQueue, message_batch_id: str) -> BatchRecord:
+    is_own = message_batch_id.startswith(PREFIX)
+    return queue.store.find(message_batch_id.removeprefix(PREFIX) if is_own else "", owner_of(request), MESSAGES)
 
 
 def _answer(request: Request, record: BatchRecord) -> Response:
@@ -109,5 +109,5 @@ def _answer(request: Request, record: BatchRecord) -> Response:
 
 
 def _shown(request: Request, record: BatchRecord) -> dict[str, Any]:
-    path = BATCH.format(batch_id=PREFIX + record.id)
+    path = BATCH.format(message_batch_id=PREFIX + record.id)
     return message_batch(record, f"{str(request.base_url).rstrip('/')}{path}/results")
