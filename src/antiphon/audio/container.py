@@ -79,7 +79,7 @@ class ContainerReader:
 
         Headers state the length of one link of a chained stream only. Gives up after `PACKETS_SECONDS`.
         """
-        units, per_second, deadline = 0, 1.0, time.monotonic() + PACKETS_SECONDS
+        units, per_second, deadline = 0, 1.0, time.thread_time() + PACKETS_SECONDS
         seconds = 0.0
         with suppress(self._av.error.FFmpegError, ValueError):  # decoding reports what is damaged
             for index, packet in enumerate(self._container.demux(self._track)):
@@ -88,7 +88,7 @@ class ContainerReader:
                     per_second = 1 / float(packet.time_base) if packet.time_base else 1e9
                     if seconds > max_seconds:
                         return True
-                    if time.monotonic() > deadline:
+                    if time.thread_time() > deadline:
                         return False
                 units += packet.duration or 0
         return seconds + units / per_second > max_seconds
