@@ -91,7 +91,7 @@ class BoundedWebSocket(WebSocketsSansIOProtocol):
             self.writable.set()
             self._stop_receiving()
         await self.writable.wait()
-        if self.close_sent and self.initial_response is None:  # closed for a missing pong or a malformed frame
+        if self.close_sent and self.initial_response is None:  # a missing pong or a malformed frame closed it
             raise ClientDisconnected
         await super().send(message)
 

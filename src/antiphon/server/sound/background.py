@@ -9,8 +9,6 @@ from typing import IO
 import orjson
 from fastapi import FastAPI, Request, Response
 
-from antiphon.audio.decode import decode_stream
-from antiphon.audio.samples import DecodeLimits
 from antiphon.counted import counted
 from antiphon.errors import AudioError
 from antiphon.runtime.transcription.language import language_of
@@ -26,6 +24,7 @@ from antiphon.server.serving.serving import Serving, serving_of
 from antiphon.server.setup.config import Limits
 from antiphon.server.sound.background_job import BackgroundJob, Status
 from antiphon.server.sound.request_schemas import SoundForm
+from antiphon.server.sound.upload_transcription import open_upload
 from antiphon.server.telemetry.logs import log_failure
 from antiphon.text.tokenization.whisper_vocab import WhisperTokenizer
 
@@ -96,7 +95,7 @@ class BackgroundTranscriptions:
         self._start_next()
 
     def _end(self, job: BackgroundJob, status: Status) -> None:
-        if self._open.pop(job.id, None) is None:  # cancelled while its request ended
+        if self._open.pop(job.id, None) is None:  # it was cancelled while its request ended
             return
         kept = self._limits.background_kept
         job.end(status, kept)
@@ -180,12 +179,8 @@ def _check_language(model: ReadyModel, options: TranscriptionOptions) -> None:
 
 def _duration(file: IO[bytes], serving: Serving) -> float | None:
     """Seconds of sound by the file's header, if it says so; a file that is no sound raises."""
-    limits = serving.config.limits
     try:
-        with decode_stream(
-            file,  # type: ignore[arg-type]
-            limits=DecodeLimits(max_bytes=limits.audio_bytes, max_seconds=limits.audio_seconds),
-        ) as stream:
+        with open_upload(file, serving) as stream:
             return stream.source.seconds
     except AudioError as error:
         raise invalid(str(error), "file", "invalid_audio") from error

@@ -24,6 +24,17 @@ Result = TypeVar("Result")
 PIECE_SECONDS = 30.0
 
 
+def open_upload(file: IO[bytes], serving: Serving, raw: RawFormat | None = None) -> DecodeStream:
+    """Begin to decode an uploaded recording within the server's limits. Blocking."""
+    limits = serving.config.limits
+    return decode_stream(
+        file,  # type: ignore[arg-type]
+        chunk_seconds=PIECE_SECONDS,
+        limits=DecodeLimits(max_bytes=limits.audio_bytes, max_seconds=limits.audio_seconds),
+        raw=raw,
+    )
+
+
 class UploadTranscription:
     """Closes its file. `events` can be read once; closing the call cancels it."""
 
@@ -41,8 +52,6 @@ class UploadTranscription:
         self._file = file
         self._param = param
         self._raw = raw
-        limits = serving.config.limits
-        self._limits = DecodeLimits(max_bytes=limits.audio_bytes, max_seconds=limits.audio_seconds)
         self._call = Transcribe(uuid.uuid4().hex, model.name, b"", options, is_fed=True)
         self._stream: AsyncTranscription | None = None
         self._working: asyncio.Future[Any] | None = None
@@ -117,9 +126,4 @@ class UploadTranscription:
             self._working.add_done_callback(lambda _: self._file.close())
 
     def _open(self) -> DecodeStream:
-        return decode_stream(
-            self._file,  # type: ignore[arg-type]
-            chunk_seconds=PIECE_SECONDS,
-            limits=self._limits,
-            raw=self._raw,
-        )
+        return open_upload(self._file, self._serving, self._raw)
