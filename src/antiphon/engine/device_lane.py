@@ -30,7 +30,7 @@ class TurnClock:
 
 
 @dataclass(slots=True, eq=False)
-class Turn:
+class ModelTurn:
     """The clock of the model that ran the last step, and the time of its steps in a row."""
 
     clock: TurnClock | None = None
@@ -81,7 +81,7 @@ class DeviceLane:
     """The turns of the models on one device. Devices neither wait for each other nor share their time."""
 
     name: str
-    turn: Turn = field(default_factory=Turn)
+    turn: ModelTurn = field(default_factory=ModelTurn)
     last_commit: float = 0.0
     #: Since when a step has been in flight beside those of other devices, in seconds of `time.monotonic`.
     busy_since: float | None = None

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from antiphon import ops
 from antiphon.layers.module import Halvable
+from antiphon.ops import Activation
 from antiphon.weights.source import Source
 
 
 class Convolution(Halvable):
-    """A convolution of odd width that keeps the number of frames when its stride is 1."""
+    """A convolution of odd width that keeps the number of frames when its stride is 1.
+
+    It may also be in 16 bits where the model computes in a 16-bit type.
+    """
+
+    is_narrow = False
 
     def __init__(
         self,
@@ -25,6 +32,7 @@ class Convolution(Halvable):
         dilation: int = 1,
         groups: int = 1,
         bias: bool = True,
+        activation: Activation = "none",
     ) -> None:
         self.weight = source.tensor(f"{name}.weight", (outputs, inputs // groups, width))
         self.bias = source.tensor(f"{name}.bias", (outputs,)) if bias else None
@@ -32,16 +40,20 @@ class Convolution(Halvable):
         self.padding = (width - 1) * dilation // 2 if padding is None else padding
         self.dilation = dilation
         self.groups = groups
+        self.activation: Activation = activation
+
+    def set_compute_type(self, dtype: torch.dtype | None) -> None:
+        self.is_narrow = dtype is not None
 
     def prepare(self) -> None:
         if not self.half:
             ops.prepare_convolution(self.weight, self.stride, self.groups)
 
     def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
-        padding = (self.padding, self.padding)
-        if self.half and self.groups == 1:
-            return ops.half_conv1d(x, self.weight, self.bias, self.stride, padding, self.dilation, residual=residual)
-        y = ops.conv1d(x, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
+        form = (self.weight, self.bias, self.stride, (self.padding, self.padding), self.dilation)
+        if (self.half or self.is_narrow) and self.groups == 1:
+            return ops.half_conv1d(x, *form, activation=self.activation, residual=residual)
+        y = ops.conv1d(x, *form, self.groups, self.activation)
         return y if residual is None else ops.add(y, residual)
 
 

@@ -15,7 +15,7 @@ from antiphon.layers.mlp import MLP
 from antiphon.layers.module import Module
 from antiphon.layers.norm import LayerNorm
 from antiphon.models.base.model import Model, Task
-from antiphon.models.base.parts import Detector, Part, Vocabulary, WeightRules
+from antiphon.models.base.parts import Detector, Part, VocabularyKind, WeightRules
 from antiphon.weights.checkpoint import Checkpoint
 from antiphon.weights.source import Source
 
@@ -50,7 +50,7 @@ class LetterToSound(Model):
 
     task = Task.PHONEMIZE
     takes_compute_type = False
-    vocabulary = Vocabulary.NONE
+    vocabulary = VocabularyKind.NONE
 
     def __init__(self, source: Source, letters: list[str], phonemes: list[str]) -> None:
         tensors = source.checkpoint.tensors()

@@ -19,7 +19,7 @@ from antiphon import ops
 from antiphon.errors import UnsupportedError
 from antiphon.layers.module import Module
 from antiphon.models.base.model import Model, Task
-from antiphon.models.base.parts import Detector, Part, Vocabulary, WeightRules
+from antiphon.models.base.parts import Detector, Part, VocabularyKind, WeightRules
 from antiphon.ops import LSTMWeights
 from antiphon.weights.checkpoint import Checkpoint
 from antiphon.weights.source import Source
@@ -99,7 +99,7 @@ class SileroVAD(Model):
 
     task = Task.VOICE_ACTIVITY
     takes_compute_type = False
-    vocabulary = Vocabulary.NONE
+    vocabulary = VocabularyKind.NONE
     vocab_size = 0
     max_positions = 0
 

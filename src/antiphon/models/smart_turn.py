@@ -20,7 +20,7 @@ from antiphon.layers.linear import Linear
 from antiphon.layers.module import Module
 from antiphon.layers.norm import LayerNorm
 from antiphon.models.base.model import Model, Task
-from antiphon.models.base.parts import Detector, Part, Vocabulary, WeightRules
+from antiphon.models.base.parts import Detector, Part, VocabularyKind, WeightRules
 from antiphon.models.whisper_encoder import NORM_EPS, EncoderSizes, WhisperEncoder
 from antiphon.weights.checkpoint import Checkpoint
 from antiphon.weights.source import Source
@@ -80,7 +80,7 @@ class SmartTurn(Model):
 
     task = Task.END_OF_TURN
     takes_compute_type = False
-    vocabulary = Vocabulary.NONE
+    vocabulary = VocabularyKind.NONE
     vocab_size = 0
     max_positions = 0
 

@@ -20,7 +20,7 @@ from antiphon.models.base.companions import VOICE_ACTIVITY
 from antiphon.models.base.encoder_decoder import EncoderDecoder
 from antiphon.models.base.metadata import require
 from antiphon.models.base.model import Task
-from antiphon.models.base.parts import CrossStates, Recordable, SoundFeatures, Vocabulary, WeightRules
+from antiphon.models.base.parts import CrossStates, Recordable, SoundFeatures, VocabularyKind, WeightRules
 from antiphon.models.whisper_alignment import Heads, alignment_heads
 from antiphon.models.whisper_encoder import NORM_EPS, PROJECTIONS, EncoderSizes, WhisperEncoder
 from antiphon.ops import Batch, CacheGroup, CacheKind, KVCache, LayerCache
@@ -127,7 +127,7 @@ def config_from_openai(dims: Mapping[str, Any]) -> WhisperConfig:
     )
 
 
-class DecoderLayer(Module):
+class WhisperDecoderLayer(Module):
     """Pre-norm block: causal self-attention, cross-attention, MLP."""
 
     def __init__(self, source: Source, config: WhisperConfig) -> None:
@@ -170,7 +170,7 @@ class Whisper(EncoderDecoder):
     """Windows of log-mel frames in; their states, as cross-attention pages, steer a token decoder."""
 
     task = Task.TRANSCRIBE
-    vocabulary = Vocabulary.WHISPER
+    vocabulary = VocabularyKind.WHISPER
     companions = (VOICE_ACTIVITY,)
     #: Its weights are published in fp16, and its activations fit.
     preferred_type = torch.float16
@@ -185,7 +185,9 @@ class Whisper(EncoderDecoder):
         self.encoder = WhisperEncoder(source.at("model", "encoder"), config.encoder)
         self.embedding = Embedding(decoder, "embed_tokens", config.vocab_size, hidden)
         self.text_position = Embedding(decoder, "embed_positions", config.text_positions, hidden)
-        self.decoder_layers = [DecoderLayer(decoder.at("layers", i), config) for i in range(config.decoder_layers)]
+        self.decoder_layers = [
+            WhisperDecoderLayer(decoder.at("layers", i), config) for i in range(config.decoder_layers)
+        ]
         self.decoder_norm = LayerNorm(decoder, "layer_norm", hidden, NORM_EPS)
         self.head = Head(source, "proj_out", self.embedding)
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from antiphon import ops
 from antiphon.layers.attention import EncoderAttention
+from antiphon.layers.convolution import Convolution
 from antiphon.layers.mlp import MLP
-from antiphon.layers.module import Halvable, Module
+from antiphon.layers.module import Module
 from antiphon.layers.norm import LayerNorm
 from antiphon.weights.source import Source
 
@@ -27,27 +27,6 @@ class EncoderSizes:
     heads: int
     intermediate: int
     positions: int  # states of the longest window
-
-
-class Convolution(Halvable):
-    """A convolution of width 3 with GELU, over [B, frames, channels].
-
-    It may be in 16 bits where the products after it are.
-    """
-
-    is_narrow = False
-
-    def __init__(self, source: Source, name: str, inputs: int, outputs: int, stride: int) -> None:
-        self.weight = source.tensor(f"{name}.weight", (outputs, inputs, 3))
-        self.bias = source.tensor(f"{name}.bias", (outputs,))
-        self.stride = stride
-
-    def set_compute_type(self, dtype: torch.dtype | None) -> None:
-        self.is_narrow = dtype is not None
-
-    def __call__(self, x: Tensor) -> Tensor:
-        convolve = ops.half_conv1d if self.half or self.is_narrow else ops.conv1d
-        return convolve(x, self.weight, self.bias, self.stride, padding=(1, 1), activation="gelu")
 
 
 class EncoderLayer(Module):
@@ -72,8 +51,8 @@ class WhisperEncoder(Module):
 
     def __init__(self, source: Source, sizes: EncoderSizes) -> None:
         hidden = sizes.hidden
-        self.conv1 = Convolution(source, "conv1", sizes.num_mels, hidden, stride=1)
-        self.conv2 = Convolution(source, "conv2", hidden, hidden, stride=2)
+        self.conv1 = Convolution(source, "conv1", sizes.num_mels, hidden, 3, activation="gelu")
+        self.conv2 = Convolution(source, "conv2", hidden, hidden, 3, stride=2, activation="gelu")
         self.position = source.tensor("embed_positions.weight", (sizes.positions, hidden))
         self.layers = [EncoderLayer(source.at("layers", index), sizes) for index in range(sizes.layers)]
         self.norm = LayerNorm(source, "layer_norm", hidden, NORM_EPS)

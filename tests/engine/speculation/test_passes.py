@@ -11,16 +11,16 @@ from antiphon.engine.speculation.passes import (
     HORIZON,
     MARGIN,
     MOST_PASSES,
-    Candidate,
+    DraftCandidate,
     DraftingCosts,
     best_passes,
     expected_tokens,
 )
 
 
-def alone(probability: float, **fields: float) -> Candidate:
+def alone(probability: float, **fields: float) -> DraftCandidate:
     values: dict[str, float] = {"tokens": 1.0, "rows": 0, "num_behind": 1, "num_left": 100, **fields}
-    return Candidate(probability=probability, **values)  # type: ignore[arg-type]
+    return DraftCandidate(probability=probability, **values)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("seed", range(12))

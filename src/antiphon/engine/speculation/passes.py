@@ -14,7 +14,7 @@ HORIZON = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class DraftCandidate:
     """A request that a draft model may draft for."""
 
     tokens: float  # that it is expected to get from a step without the draft model
@@ -47,7 +47,7 @@ class Passes:
     seconds: float  # for each token of the step, as a part of a step that verifies no draft
 
 
-def best_passes(candidates: Sequence[Candidate], others: int, costs: DraftingCosts) -> Passes:
+def best_passes(candidates: Sequence[DraftCandidate], others: int, costs: DraftingCosts) -> Passes:
     """The passes with which the step's tokens come fastest.
 
     `others` are requests of the step that get one token. There are none if they would not make the tokens come faster,

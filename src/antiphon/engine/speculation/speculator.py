@@ -13,7 +13,7 @@ from antiphon.engine.row_steps import MOST_ROWS
 from antiphon.engine.speculation.acceptance import Acceptance
 from antiphon.engine.speculation.draft_model import DraftModel
 from antiphon.engine.speculation.drafting import Draft, Drafting
-from antiphon.engine.speculation.passes import MARGIN, Candidate, DraftingCosts, Passes, best_passes
+from antiphon.engine.speculation.passes import MARGIN, DraftCandidate, DraftingCosts, Passes, best_passes
 
 #: Drafted tokens of one request in a step.
 LONGEST_DRAFT = 16
@@ -93,12 +93,12 @@ class Speculator:
         trial = (candidates[place].num_behind - 1) * prompt + TRIAL_PASSES * (seconds + row * step)
         return _Choice(able, passes, step, place, trial)
 
-    def _candidate(self, request: Request, num_answering: int, context: int) -> Candidate:
+    def _candidate(self, request: Request, num_answering: int, context: int) -> DraftCandidate:
         assert self._model is not None
         draft = self._search(request)
         length = self._lengths([draft], num_answering, context, LONGEST_DRAFT)[0] if draft.tokens else 0
         assert request.drafting is not None
-        return Candidate(
+        return DraftCandidate(
             1.0 + sum(draft.probabilities[:length]),
             length,
             request.drafting.probability_drawn(),

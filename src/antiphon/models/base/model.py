@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from antiphon.layers.module import Module
-from antiphon.models.base.parts import CrossStates, Part, TokenDecoder, Vocabulary, WeightRules
+from antiphon.models.base.parts import CrossStates, Part, TokenDecoder, VocabularyKind, WeightRules
 from antiphon.ops import Batch, CacheGroup, KVCache
 from antiphon.weights.checkpoint import Checkpoint
 
@@ -45,7 +45,7 @@ class Model(Module, ABC):
     """
 
     task: ClassVar[Task]
-    vocabulary: ClassVar[Vocabulary] = Vocabulary.TEXT
+    vocabulary: ClassVar[VocabularyKind] = VocabularyKind.TEXT
     #: Patterns of tensors that checkpoints of this architecture may carry and the model does not need.
     ignores: ClassVar[tuple[str, ...]] = ("*rotary_emb.inv_freq",)
     #: References of the detectors that calls to this model may use.

@@ -31,7 +31,7 @@ SEQ_START = InputSpec("seq_start", torch.int32, (("R", 1),))
 TOKEN_TYPES = InputSpec("token_types", torch.int32, ("T",))
 
 
-class Vocabulary(StrEnum):
+class VocabularyKind(StrEnum):
     """What a model's tokens are."""
 
     TEXT = "text"  # from the file's own tokenizer

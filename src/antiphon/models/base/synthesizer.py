@@ -12,7 +12,7 @@ from torch import Tensor
 from antiphon.layers.module import Module
 from antiphon.models.base.companions import LETTER_TO_SOUND
 from antiphon.models.base.model import Model, Task
-from antiphon.models.base.parts import SynthesisStages, Vocabulary, WeightRules
+from antiphon.models.base.parts import SynthesisStages, VocabularyKind, WeightRules
 from antiphon.models.base.speech_state import ForEach, Speech, SpeechState, join
 from antiphon.weights.types import TensorType
 
@@ -28,7 +28,7 @@ class Synthesizer(Model):
 
     task = Task.SYNTHESIZE
     takes_compute_type = False
-    vocabulary = Vocabulary.PHONEMES
+    vocabulary = VocabularyKind.PHONEMES
     companions = tuple(LETTER_TO_SOUND.values())
     #: The names of the stages, in order.
     stages: tuple[str, ...]

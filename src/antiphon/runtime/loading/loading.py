@@ -14,7 +14,7 @@ import torch
 from antiphon.device_names import AUTO, CPU
 from antiphon.errors import CheckpointError, OutOfDeviceMemoryError, UnsupportedError
 from antiphon.models.base.model import CausalLM, Model, Task
-from antiphon.models.base.parts import SynthesisStages, Vocabulary
+from antiphon.models.base.parts import SynthesisStages, VocabularyKind
 from antiphon.models.registry import build_model, model_class
 from antiphon.ops import Device
 from antiphon.regular_file import read_regular_text
@@ -196,7 +196,7 @@ def with_room(device: Device, resolved: ResolvedModel) -> Device:
 
 def load_tokenizer(resolved: ResolvedModel, checkpoint: Checkpoint) -> Tokenizer:
     """The vocabulary that came with the weights: inside a GGUF, beside other files. Empty for a detector."""
-    if model_class(checkpoint.architecture).vocabulary is Vocabulary.NONE:
+    if model_class(checkpoint.architecture).vocabulary is VocabularyKind.NONE:
         return SymbolTokenizer({})
     if checkpoint.format == "gguf":
         return tokenizer_from_gguf(checkpoint.metadata)
@@ -204,7 +204,7 @@ def load_tokenizer(resolved: ResolvedModel, checkpoint: Checkpoint) -> Tokenizer
         return tokenizer_from_llama2c(_file(resolved, "tokenizer.bin"), int(checkpoint.metadata["vocab_size"]))
     if checkpoint.format == "onnx":
         return SymbolTokenizer(checkpoint.metadata.get("vocab") or {})
-    if model_class(checkpoint.architecture).vocabulary is Vocabulary.WHISPER:
+    if model_class(checkpoint.architecture).vocabulary is VocabularyKind.WHISPER:
         return load_whisper_tokenizer(resolved, checkpoint)
     config = resolved.files.get("tokenizer_config.json")
     return tokenizer_from_file(_file(resolved, "tokenizer.json"), config)
@@ -277,7 +277,7 @@ def _reject_unused(checkpoint: Checkpoint, model: Model, name: str) -> None:
 
 
 def _check_vocabulary(name: str, model: Model, tokenizer: Tokenizer) -> None:
-    if model.vocabulary is not Vocabulary.NONE and tokenizer.vocab_size > model.vocab_size:
+    if model.vocabulary is not VocabularyKind.NONE and tokenizer.vocab_size > model.vocab_size:
         raise CheckpointError(
             f"model {name!r}: the tokenizer has {tokenizer.vocab_size} tokens, the embedding {model.vocab_size} rows"
         )

@@ -55,10 +55,10 @@ class ModelText:
 
 def context_length(checkpoint: Checkpoint) -> int:
     """The context length that the model's metadata state; 0 for a speech model or a detector, which has none."""
-    from antiphon.models.base.parts import Vocabulary
+    from antiphon.models.base.parts import VocabularyKind
     from antiphon.models.registry import model_class
 
-    if model_class(checkpoint.architecture).vocabulary in (Vocabulary.PHONEMES, Vocabulary.NONE):
+    if model_class(checkpoint.architecture).vocabulary in (VocabularyKind.PHONEMES, VocabularyKind.NONE):
         return 0
     keys = (f"{checkpoint.architecture}.context_length",) if checkpoint.format == "gguf" else CONTEXT_KEYS
     for key in keys:
